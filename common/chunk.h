@@ -1,0 +1,50 @@
+/*
+ * Chunk geometry: how an allocation is cut into chunks (DESIGN section 1).
+ *
+ * A chunk is backed by exactly one physical handle: a power of two from 2 to 32 MiB, cut greedily
+ * from the start of the allocation. 32 MiB is the largest size that costs a kernel nothing, and VMM
+ * calls cost per handle, not per byte (docs: README, "Why chunks"). Both ends, shim and daemon, cut
+ * with these functions, so that no message has to carry the list.
+ */
+#ifndef GM_COMMON_CHUNK_H
+#define GM_COMMON_CHUNK_H
+
+#include <stdint.h>
+
+#define GM_CHUNK_SHIFT 21u  /* log2 of the smallest chunk */
+#define GM_CHUNK_CLASSES 5u /* 2, 4, 8, 16, 32 MiB */
+#define GM_CHUNK_MIN (1ull << GM_CHUNK_SHIFT)
+#define GM_CHUNK_MAX (GM_CHUNK_MIN << (GM_CHUNK_CLASSES - 1u))
+#define GM_SMALL_MAX (1ull << 20) /* allocations below 1 MiB go to the real driver */
+
+/* Bytes of a chunk of size class `class` (0 .. GM_CHUNK_CLASSES-1). */
+static inline uint64_t gm_class_bytes(unsigned class)
+{
+    return GM_CHUNK_MIN << class;
+}
+
+/* `bytes` rounded up to a whole number of smallest chunks. 0 stays 0; the caller bounds `bytes`. */
+static inline uint64_t gm_chunk_round(uint64_t bytes)
+{
+    return (bytes + GM_CHUNK_MIN - 1) & ~(GM_CHUNK_MIN - 1);
+}
+
+/* Size class of the next chunk when `left` bytes (a positive multiple of GM_CHUNK_MIN) remain. */
+static inline unsigned gm_chunk_next(uint64_t left)
+{
+    unsigned class = GM_CHUNK_CLASSES - 1u;
+    while (class > 0 && gm_class_bytes(class) > left)
+        class --;
+    return class;
+}
+
+/* Number of chunks that `bytes` (a multiple of GM_CHUNK_MIN) is cut into. */
+static inline uint64_t gm_chunk_count(uint64_t bytes)
+{
+    uint64_t count = bytes / GM_CHUNK_MAX;
+    for (uint64_t tail = (bytes % GM_CHUNK_MAX) >> GM_CHUNK_SHIFT; tail > 0; tail >>= 1)
+        count += tail & 1; /* one chunk for each power of two in the tail */
+    return count;
+}
+
+#endif

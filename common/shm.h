@@ -1,0 +1,69 @@
+/*
+ * The two memory areas that one app shares with the daemon. Fixed widths, statically asserted.
+ *
+ * ctl page:  daemon -> app. The daemon alone writes; the app maps it read-only (the memfd carries
+ *            F_SEAL_FUTURE_WRITE), so an app cannot open its own gate.
+ * stat area: app -> daemon. The app writes plain words, no locks, no clock; the daemon samples them
+ *            for idleness and shows them. It is hostile input: every word is copied once, and no
+ *            word is ever used as an index, a size or a pointer.
+ *
+ * Both memfds are made by the daemon and sent with WELCOME, sealed against growing and shrinking.
+ */
+#ifndef GM_COMMON_SHM_H
+#define GM_COMMON_SHM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
+#define GM_SHM_VERSION 1u
+#define GM_GPUS_MAX 16u
+#define GM_SLOTS 1024u /* threads with a slot of their own; the last slot is shared by the rest */
+
+/* Values of gm_ctl.gate. OPEN is 0 so that the fast path compares with zero. */
+enum gm_gate_word {
+    GM_GATE_OPEN = 0,
+    GM_GATE_CLOSED = 1,
+    GM_GATE_COLD = 2, /* only in the shim's own start-up page: "boot first" */
+};
+
+/* The gate: read by every gate-crossing call, woken with FUTEX_WAKE on `gate` (a shared futex). */
+struct gm_ctl {
+    uint32_t magic;
+    uint32_t version;
+    _Atomic uint32_t gate;
+    uint32_t app;           /* the app's id, for messages to people */
+    _Atomic uint64_t epoch; /* of the newest CLOSE */
+    /* 1 + the epoch of the newest CLOSE since which memory was taken from this app, or put where it
+     * maps: written before the first such move, so that an app which loses its daemon while it is
+     * paused knows whether what it maps is still its own. 0: never. */
+    _Atomic uint64_t moved;
+    uint64_t
+        budget[GM_GPUS_MAX]; /* bytes, by gpumux GPU index: what the app may take for its own */
+    uint8_t reserved[4096 - 32 - 8 * GM_GPUS_MAX];
+};
+_Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
+
+/* One thread of the app. Written by that thread alone (the last slot: by atomic adds). */
+struct gm_slot {
+    _Atomic uint32_t inside;  /* 1 while the thread is in a gate-crossing call */
+    _Atomic uint32_t blocked; /* 1 while it is in a synchronizing call */
+    _Atomic uint64_t calls;   /* hooked calls that returned; only its change means something */
+    uint8_t reserved[48];
+};
+_Static_assert(sizeof(struct gm_slot) == 64, "one cache line a thread");
+
+struct gm_stat {
+    uint32_t magic;
+    uint32_t version;
+    _Atomic uint32_t waiting;     /* threads waiting at the gate now */
+    _Atomic uint32_t captures;    /* stream captures open now */
+    _Atomic uint64_t small_bytes; /* live allocations under GM_SMALL_MAX, in the real driver */
+    _Atomic uint64_t real_bytes;  /* live allocations that gpumux could not back: unswappable */
+    _Atomic uint32_t contexts;    /* CUDA contexts alive */
+    uint8_t reserved[4096 - 36];
+    struct gm_slot slot[GM_SLOTS];
+};
+_Static_assert(sizeof(struct gm_stat) == 4096 + 64 * GM_SLOTS, "gm_stat layout");
+
+#endif

@@ -1,0 +1,195 @@
+/*
+ * Sockets: one message in, one message out, with its fds, and where the daemon listens. Used by the
+ * shim, mux-ctl and the daemon. No state and no allocation; every call retries on EINTR, no call
+ * raises SIGPIPE, every fd made here closes on exec.
+ */
+#include "common/sock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* The ancillary data of the most fds that a message has, aligned as the kernel wants it. */
+union gm_sock_control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * GM_WIRE_FDS)];
+};
+
+/* As large as the largest row, which is far below GM_WIRE_MAX: senders may have small stacks. */
+union gm_sock_largest {
+    uint64_t align;
+#define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
+    uint8_t name[sizeof(struct gm_wire_header) + sizeof(struct gm_msg_##name) +                    \
+                 (max_entries) * sizeof(struct entry)];
+#include "common/wire.def"
+#undef GM_MSG
+};
+
+int gm_sock_path(unsigned n, char *path, size_t size)
+{
+    /* Not in a program that runs with more rights than its caller: the caller chose these words. */
+    const char *only = secure_getenv("GPUMUX_SOCKET");
+    const char *user = secure_getenv("XDG_RUNTIME_DIR");
+    int length;
+
+    if (only != NULL && only[0] != '\0') {
+        if (n > 0)
+            return -ENOENT;
+        length = snprintf(path, size, "%s", only);
+    } else if (n == 0) {
+        length = snprintf(path, size, "%s", GM_SOCKET_SYSTEM);
+    } else if (n == 1 && user != NULL && user[0] == '/') {
+        length = snprintf(path, size, "%s/%s", user, GM_SOCKET_USER);
+    } else {
+        return -ENOENT;
+    }
+    return length >= 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
+}
+
+int gm_sock_connect(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(path);
+    int error;
+
+    if (length == 0)
+        return -ENOENT; /* an empty name would be the abstract one */
+    if (length >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    memcpy(address.sun_path, path, length + 1);
+
+    /* Non-blocking while it connects: a full backlog is -EAGAIN then, not a wait without end. */
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        if (errno == EINTR)
+            continue;
+        error = -errno;
+        goto close_fd;
+    }
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) {
+        error = -errno;
+        goto close_fd;
+    }
+    return fd;
+
+close_fd:
+    close(fd);
+    return error;
+}
+
+int gm_sock_connect_any(char *path, size_t size)
+{
+    char place[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    int result = -ENOENT;
+
+    for (unsigned n = 0;; n++) {
+        int error = gm_sock_path(n, place, sizeof(place));
+        if (error == -ENOENT)
+            return result;
+        if (path != NULL && size > 0)
+            snprintf(path, size, "%s", place);
+        result = error != 0 ? error : gm_sock_connect(place);
+        if (result >= 0)
+            return result;
+    }
+}
+
+int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n_fds)
+{
+    union gm_sock_control control;
+    struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+
+    /* An empty datagram would look like the end of the connection. */
+    if (length == 0 || n_fds < 0 || n_fds > GM_WIRE_FDS)
+        return -EINVAL;
+    if (n_fds > 0) {
+        size_t size = sizeof(int) * (size_t)n_fds;
+        memset(&control, 0, sizeof(control));
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(size);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(size);
+        memcpy(CMSG_DATA(head), fds, size);
+    }
+    for (;;) {
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (sent >= 0)
+            return (size_t)sent == length ? 0 : -EIO;
+        if (errno != EINTR)
+            return -errno;
+    }
+}
+
+/* Take the fds of a received message: at most `room` into `fds`, closing what goes beyond. */
+static int gm_sock_take_fds(struct msghdr *message, int *fds, int room, int *n_fds)
+{
+    int lost = 0;
+    *n_fds = 0;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head != NULL;
+         head = CMSG_NXTHDR(message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
+            if (*n_fds < room) {
+                fds[(*n_fds)++] = fd;
+            } else {
+                close(fd);
+                lost = 1;
+            }
+        }
+    }
+    return lost;
+}
+
+ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
+{
+    union gm_sock_control control;
+    struct iovec piece = {.iov_base = buffer, .iov_len = size};
+    struct msghdr message;
+    ssize_t length;
+
+    *n_fds = 0;
+    do {
+        message = (struct msghdr){.msg_iov = &piece,
+                                  .msg_iovlen = 1,
+                                  .msg_control = &control,
+                                  .msg_controllen = sizeof(control)};
+        length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    } while (length < 0 && errno == EINTR);
+    if (length < 0)
+        return -errno;
+
+    int lost = gm_sock_take_fds(&message, fds, GM_WIRE_FDS, n_fds);
+    if (lost || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+        length = -EMSGSIZE;
+    if (length <= 0) {
+        /* The end of the connection carries no fds, but an empty datagram may. */
+        while (*n_fds > 0)
+            close(fds[--*n_fds]);
+    }
+    return length;
+}
+
+int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,
+                         uint32_t count, const int *fds, int n_fds)
+{
+    union gm_sock_largest message;
+    size_t length = gm_wire_encode(&message, sizeof(message), type, body, entries, count);
+    if (length == 0)
+        return -EINVAL;
+    return gm_sock_send(fd, &message, length, fds, n_fds);
+}

@@ -1,0 +1,49 @@
+/*
+ * Sockets: sending and receiving one message with its fds, and where the daemon's socket is.
+ *
+ * All functions retry on EINTR, never raise SIGPIPE and set close-on-exec on every fd they make.
+ */
+#ifndef GM_COMMON_SOCK_H
+#define GM_COMMON_SOCK_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "common/wire.h"
+
+#define GM_SOCKET_SYSTEM "/run/gpumux/gpumux.sock"
+#define GM_SOCKET_USER "gpumux/gpumux.sock" /* below $XDG_RUNTIME_DIR */
+
+/*
+ * The `n`-th place to look for the daemon's socket, n from 0: $GPUMUX_SOCKET alone if it is set, else
+ * the system's, then the user's. Writes a path of at most `size` bytes and returns 0; -ENOENT when
+ * there is no n-th place, -ENAMETOOLONG when it does not fit.
+ */
+int gm_sock_path(unsigned n, char *path, size_t size);
+
+/* Connect to `path`. Returns a blocking SEQPACKET fd, or -errno. Never blocks long: a listener that
+ * does not accept leaves it at -EAGAIN. */
+int gm_sock_connect(const char *path);
+
+/* Connect to the first place that answers. Returns an fd, or the -errno of the last place. If `path`
+ * is not NULL the place is written there. */
+int gm_sock_connect_any(char *path, size_t size);
+
+/*
+ * Send one encoded message of `length` bytes with `n_fds` fds. Returns 0 or -errno; -EAGAIN on a
+ * non-blocking socket that is full. Atomic: all or nothing. Safe from several threads.
+ */
+int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n_fds);
+
+/*
+ * Receive one message into `buffer`. Returns its length, 0 at the end of the connection, -errno
+ * otherwise; -EMSGSIZE if it was longer than `size` or its fds were cut off (the fds that did come are
+ * closed). `fds` has room for GM_WIRE_FDS; *n_fds says how many came, which are then the caller's.
+ */
+ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds);
+
+/* Encode and send in one step, with gm_wire_encode's arguments. Returns 0 or -errno. */
+int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,
+                         uint32_t count, const int *fds, int n_fds);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * Text that comes from outside and is shown to people: program names, reasons, log lines. Legal is
+ * printable ASCII and well-formed UTF-8 without control characters, so that no text can break a
+ * line, a terminal or a JSON document. Pure, no allocation; anybody may call these.
+ */
+#ifndef GM_COMMON_TEXT_H
+#define GM_COMMON_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes (1..4) of the legal character at `s`, which has `left` bytes; 0 if there is none. */
+static inline size_t gm_text_step(const char *s, size_t left)
+{
+    static const uint32_t least[] = {0, 0x20, 0xa0, 0x800,
+                                     0x10000}; /* no longer form than needed */
+    if (left == 0)
+        return 0;
+    uint8_t lead = (uint8_t)s[0];
+    size_t n = lead < 0x80 ? 1 : lead < 0xc0 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (n == 0 || n > left || lead >= 0xf8 || lead == 0x7f)
+        return 0;
+    uint32_t code = n == 1 ? lead : lead & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if (((uint8_t)s[i] & 0xc0u) != 0x80u)
+            return 0;
+        code = code << 6 | ((uint8_t)s[i] & 0x3fu);
+    }
+    if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+        return 0;
+    return n;
+}
+
+/* Whether `text` ends within `size` bytes and is legal up to there. */
+static inline bool gm_text_is_legal(const char *text, size_t size)
+{
+    size_t i = 0;
+    while (i < size && text[i] != '\0') {
+        size_t n = gm_text_step(text + i, size - i);
+        if (n == 0)
+            return false;
+        i += n;
+    }
+    return i < size;
+}
+
+/*
+ * Make it so, in place: '?' for each illegal byte, and an end at the last of `size` (> 0) bytes
+ * where there is none. Bytes behind the end are left alone, so legal text is not changed at all.
+ */
+static inline void gm_text_clean(char *text, size_t size)
+{
+    size_t length = strnlen(text, size);
+    if (length == size)
+        text[--length] = '\0';
+    for (size_t i = 0; i < length;) {
+        size_t n = gm_text_step(text + i, length - i);
+        if (n == 0)
+            text[i] = '?';
+        i += n == 0 ? 1 : n;
+    }
+}
+
+#endif

@@ -1,0 +1,253 @@
+/*
+ * Wire protocol between shim, mux-ctl and daemon: framed messages on a SOCK_SEQPACKET socket.
+ *
+ * One datagram is one message: header, payload struct, then `count` entries. File descriptors ride
+ * along with SCM_RIGHTS. The table is wire.def; this file holds the structs; wire.c is the codec,
+ * which does no I/O. Every byte that comes in is hostile: gm_wire_decode checks version, type,
+ * direction, state, length, entry count, fd count and that strings end. Values (a va, an id) are
+ * judged by whoever uses them.
+ *
+ * All integers are host order: both ends are on one machine.
+ */
+#ifndef GM_COMMON_WIRE_H
+#define GM_COMMON_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GM_WIRE_VERSION 1u
+#define GM_WIRE_MAX 16384u /* bytes of the largest message */
+#define GM_WIRE_FDS 32     /* fds of the largest message */
+
+/* What follows is the wire's layout: the compiler refuses a struct with padding in it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
+
+struct gm_wire_header {
+    uint32_t length;  /* of the whole message, this header included */
+    uint16_t version; /* GM_WIRE_VERSION; at this place in every version there will be */
+    uint16_t type;    /* enum gm_msg_type */
+    uint32_t count;   /* entries in the tail */
+    uint32_t reserved; /* 0 */
+};
+
+enum gm_role { GM_ROLE_APP = 1, GM_ROLE_CONTROL = 2 };
+
+/* First message of every connection. The daemon takes pid and uid from SO_PEERCRED, not from here. */
+struct gm_msg_hello {
+    uint32_t role; /* enum gm_role */
+    uint32_t reserved;
+    char name[64]; /* the program's short name, NUL-terminated */
+};
+
+/* Back `bytes` at `va` with chunks. Answered by ALLOCATED, after MAP if the gate is open. */
+struct gm_msg_alloc {
+    uint64_t cookie; /* the caller's; comes back in the answer */
+    uint64_t va;     /* start of a range the shim reserved: a multiple of GM_CHUNK_MIN */
+    uint64_t bytes;  /* a positive multiple of GM_CHUNK_MIN */
+    uint32_t gpu;    /* index into WELCOME's entries */
+    uint32_t reserved;
+};
+
+/* Give an allocation back. The GPU is done with it. Answered by FREED, after UNMAP. */
+struct gm_msg_free {
+    uint64_t cookie;
+    uint64_t va;
+};
+
+/* A thread waits at the closed gate. Sent by the first that waits; harmless when repeated. */
+struct gm_msg_want {
+    uint64_t reserved;
+};
+
+enum gm_drain_status {
+    GM_DRAIN_QUIET = 0, /* no thread inside, every context synchronized, no capture open */
+    GM_DRAIN_BUSY = 1,  /* the deadline passed; the daemon reopens the gate and tries later */
+};
+enum gm_drain_reason {
+    GM_DRAIN_NONE = 0,
+    GM_DRAIN_INSIDE = 1,  /* a thread stayed in a gate-crossing call */
+    GM_DRAIN_CAPTURE = 2, /* a stream capture stayed open */
+    GM_DRAIN_WORK = 3,    /* GPU work did not finish */
+};
+struct gm_msg_drained {
+    uint64_t epoch;    /* of the CLOSE that it answers */
+    uint32_t status;   /* enum gm_drain_status */
+    uint32_t reason;   /* enum gm_drain_reason, when busy */
+    uint64_t drain_ns; /* from CLOSE to here */
+};
+
+/* Answer to MAP, UNMAP or DROP. On failure nothing of a MAP stays mapped. */
+struct gm_msg_done {
+    uint64_t batch;
+    int32_t result; /* 0, or the CUresult that failed */
+    uint32_t reserved;
+};
+
+/* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
+struct gm_msg_welcome {
+    uint32_t app;
+    uint32_t reserved;
+};
+
+enum gm_refusal {
+    GM_REFUSE_VERSION = 1,
+    GM_REFUSE_PROTOCOL = 2, /* a malformed or misplaced message */
+    GM_REFUSE_FULL = 3,     /* too many apps */
+    GM_REFUSE_STOPPING = 4,
+};
+/* The session ends after this. `text` is one line for a person. */
+struct gm_msg_refused {
+    uint32_t reason; /* enum gm_refusal */
+    uint32_t reserved;
+    char text[184];
+};
+
+struct gm_msg_allocated {
+    uint64_t cookie;
+    int32_t result; /* 0, or a CUresult: CUDA_ERROR_OUT_OF_MEMORY (2) */
+    uint32_t reserved;
+};
+struct gm_msg_freed {
+    uint64_t cookie;
+    int32_t result; /* 0, or a CUresult: CUDA_ERROR_INVALID_VALUE (1) */
+    uint32_t reserved;
+};
+
+/* The gate word is closed already: drain and answer DRAINED within `deadline_ns` from receipt. */
+struct gm_msg_close {
+    uint64_t epoch;
+    uint64_t deadline_ns;
+};
+
+/* Map each entry's frame at its va, with access for its GPU, then answer DONE. */
+struct gm_msg_map {
+    uint64_t batch;
+};
+/* Unmap each span (a whole chunk), then answer DONE. The import stays cached. */
+struct gm_msg_unmap {
+    uint64_t batch;
+};
+/* Release the cached imports of these frames, then answer DONE. None of them is mapped. */
+struct gm_msg_drop {
+    uint64_t batch;
+};
+struct gm_msg_status {
+    uint64_t reserved;
+};
+/* fd: a memfd with `bytes` of JSON. */
+struct gm_msg_status_is {
+    uint64_t bytes;
+};
+
+struct gm_gpu_entry {
+    uint8_t uuid[16];
+    uint64_t budget; /* bytes */
+};
+enum gm_map_flags { GM_MAP_HAS_FD = 1 }; /* the frame's fd is the next one of the message */
+struct gm_map_entry {
+    uint64_t va;
+    uint64_t bytes; /* of the frame, which the chunk fills */
+    uint32_t frame; /* the frame's id: unique for the life of the daemon */
+    uint16_t gpu;
+    uint16_t flags; /* enum gm_map_flags */
+};
+struct gm_span_entry {
+    uint64_t va;
+    uint64_t bytes;
+};
+struct gm_frame_entry {
+    uint32_t frame;
+};
+struct gm_no_entry {
+    uint8_t unused; /* never on the wire */
+};
+
+#pragma GCC diagnostic pop
+
+/* The sizes belong to the protocol's version: whoever changes one changes GM_WIRE_VERSION. */
+_Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
+_Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
+_Static_assert(sizeof(struct gm_msg_hello) == 72, "gm_msg_hello");
+_Static_assert(sizeof(struct gm_msg_alloc) == 32, "gm_msg_alloc");
+_Static_assert(sizeof(struct gm_msg_free) == 16, "gm_msg_free");
+_Static_assert(sizeof(struct gm_msg_want) == 8, "gm_msg_want");
+_Static_assert(sizeof(struct gm_msg_drained) == 24, "gm_msg_drained");
+_Static_assert(sizeof(struct gm_msg_done) == 16, "gm_msg_done");
+_Static_assert(sizeof(struct gm_msg_welcome) == 8, "gm_msg_welcome");
+_Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");
+_Static_assert(sizeof(struct gm_msg_allocated) == 16, "gm_msg_allocated");
+_Static_assert(sizeof(struct gm_msg_freed) == 16, "gm_msg_freed");
+_Static_assert(sizeof(struct gm_msg_close) == 16, "gm_msg_close");
+_Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
+_Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");
+_Static_assert(sizeof(struct gm_msg_drop) == 8, "gm_msg_drop");
+_Static_assert(sizeof(struct gm_msg_status) == 8, "gm_msg_status");
+_Static_assert(sizeof(struct gm_msg_status_is) == 8, "gm_msg_status_is");
+_Static_assert(sizeof(struct gm_gpu_entry) == 24, "gm_gpu_entry");
+_Static_assert(sizeof(struct gm_map_entry) == 24, "gm_map_entry");
+_Static_assert(sizeof(struct gm_span_entry) == 16, "gm_span_entry");
+_Static_assert(sizeof(struct gm_frame_entry) == 4, "gm_frame_entry");
+
+enum gm_msg_type {
+#define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
+    GM_MSG_##NAME = type,
+#include "common/wire.def"
+#undef GM_MSG
+};
+
+enum gm_direction { GM_UP = 1, GM_DOWN = 2 };
+enum gm_session_state { GM_SESSION_NEW = 1, GM_SESSION_APP = 2, GM_SESSION_CONTROL = 4 };
+
+/* A decoded message: pointers into the caller's buffer, which must outlive it. */
+struct gm_wire_message {
+    uint16_t type;
+    const void *body;    /* struct gm_msg_<name>, 8-aligned when the buffer is */
+    const void *entries; /* count times the row's entry struct, or NULL */
+    uint32_t count;
+    int n_fds; /* how many came with it; the fds themselves stay with the caller */
+};
+
+/* Why a buffer is not a message. Positive: the caller ends the session and logs gm_wire_fault_text. */
+enum gm_wire_fault {
+    GM_WIRE_OK = 0,
+    GM_WIRE_SHORT,     /* shorter than a header, or than the header says */
+    GM_WIRE_BAD_VERSION,
+    GM_WIRE_BAD_TYPE,
+    GM_WIRE_BAD_DIRECTION,
+    GM_WIRE_BAD_STATE,
+    GM_WIRE_BAD_LENGTH,
+    GM_WIRE_BAD_COUNT,
+    GM_WIRE_BAD_FDS, /* more than the row allows; for MAP, another number than GM_MAP_HAS_FD says */
+    GM_WIRE_BAD_STRING, /* a text that does not end, or holds more than printable UTF-8 */
+    GM_WIRE_BAD_RESERVED, /* a reserved header word is not 0 */
+};
+const char *gm_wire_fault_text(enum gm_wire_fault fault);
+
+/*
+ * Decode `length` bytes at `bytes` (8-aligned) that came with `n_fds` fds, sent in `direction` while
+ * the session is in `state`. On GM_WIRE_OK fills *out, else leaves it alone. Reads nothing beyond
+ * `length`.
+ *
+ * The first fault in this order is the one reported: SHORT (no version in it), BAD_VERSION, SHORT,
+ * BAD_RESERVED, BAD_TYPE, BAD_DIRECTION, BAD_STATE, BAD_COUNT, BAD_LENGTH, BAD_FDS, BAD_STRING. So
+ * another version is told from a broken message whatever the rest of that version looks like.
+ * Reserved words of the payloads are not looked at.
+ */
+enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
+                                  enum gm_direction direction, enum gm_session_state state,
+                                  struct gm_wire_message *out);
+
+/*
+ * Encode a message of `type` into `buffer` (`capacity` bytes; GM_WIRE_MAX always suffices): `body` is
+ * its payload struct, `entries` `count` entries of its row. Texts are made legal on the way: ended
+ * within their field, and '?' for each byte that is not printable UTF-8. What was encoded can be
+ * decoded. Returns its length, or 0 if it does not fit or the row does not allow it.
+ */
+size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
+                      const void *entries, uint32_t count);
+
+/* The message's name, "HELLO", or "?" for an unknown type. */
+const char *gm_wire_name(unsigned type);
+
+#endif

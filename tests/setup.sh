@@ -1,0 +1,173 @@
+#!/bin/sh
+# Brings a Debian or Ubuntu machine to where gpumux builds: installs what is missing, fetches NVIDIA's headers
+# where there is no CUDA toolkit, and builds.
+#
+#   . tests/setup.sh            with $root set: defines gm_install, gm_configure, gm_build
+#   sh tests/setup.sh           install and build into build/
+#   sh tests/setup.sh --portable [DIR]
+#                               build into DIR (build-portable) with libuv and cJSON linked statically and
+#                               without libsystemd: a folder that runs on another distribution
+#
+# It installs only what is missing, says what it installs, and ends with one line when it cannot.
+
+gm_die() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+gm_has() {
+    command -v "$1" > /dev/null 2>&1
+}
+
+gm_has_library() {
+    gm_has pkg-config && pkg-config --exists "$1"
+}
+
+gm_has_cc() {
+    gm_has cc && printf '#include <stdlib.h>\n' | cc -E -o /dev/null -x c - 2> /dev/null
+}
+
+# Run as root: directly, or through sudo.
+gm_as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+# gm_apt PACKAGE...: install these, once, without questions.
+gm_apt() {
+    gm_has apt-get || gm_die "no apt-get here: install by hand: $*"
+    if [ "$(id -u)" != 0 ] && ! gm_has sudo; then
+        gm_die "not root and no sudo: as root, apt-get install $*"
+    fi
+    echo "setup: installing $*"
+    mkdir -p "$root/build"
+    gm_log=$root/build/setup.log
+    if [ -z "${gm_updated:-}" ]; then
+        gm_as_root apt-get -q -o DPkg::Lock::Timeout=300 update > "$gm_log" 2>&1 ||
+            { tail -n 20 "$gm_log" >&2; gm_die "apt-get update failed"; }
+        gm_updated=1
+    fi
+    gm_as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+        install --no-install-recommends "$@" >> "$gm_log" 2>&1 ||
+        { tail -n 20 "$gm_log" >&2; gm_die "apt-get could not install: $* (Ubuntu has some of them in its component universe)"; }
+}
+
+# The folder of cudaTypedefs.h (and cudaProfiler.h) of CUDA 13.0 or newer into $gm_cuda; non-zero if there is none.
+gm_find_cuda() {
+    for gm_cuda in "${GM_CUDA_INCLUDE:-}" "${CUDA_HOME:+$CUDA_HOME/include}" \
+        /usr/local/cuda/include "$root/build/cuda/nvidia/cu13/include"; do
+        [ -n "$gm_cuda" ] && [ -f "$gm_cuda/cudaTypedefs.h" ] && [ -f "$gm_cuda/cudaProfiler.h" ] || continue
+        gm_version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$gm_cuda/cuda.h")
+        [ "${gm_version:-0}" -ge 13000 ] && return 0
+    done
+    gm_cuda=
+    return 1
+}
+
+# NVIDIA's own header wheels from PyPI into build/cuda; nothing else of the machine changes.
+gm_fetch_cuda() {
+    gm_has python3 && python3 -m pip --version > /dev/null 2>&1 || gm_apt python3 python3-pip ca-certificates
+    echo "setup: fetching the CUDA 13.0 headers from PyPI into build/cuda"
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile \
+        --only-binary=:all: --upgrade --target "$root/build/cuda" 'cuda-toolkit[cudart,profiler]==13.0.*' ||
+        gm_die "pip could not fetch cuda-toolkit[cudart,profiler] 13.0: install the CUDA 13 toolkit by hand"
+    gm_find_cuda || gm_die "the wheels of cuda-toolkit 13.0 hold no cudaTypedefs.h"
+}
+
+# Everything that a build and its tests need.
+gm_install() {
+    gm_missing=
+    gm_has cmake || gm_missing="$gm_missing cmake"
+    gm_has ninja || gm_has make || gm_missing="$gm_missing ninja-build"
+    gm_has_cc || gm_missing="$gm_missing gcc libc6-dev"
+    gm_has pkg-config || gm_missing="$gm_missing pkg-config"
+    gm_has_library libuv || gm_missing="$gm_missing libuv1-dev"
+    gm_has_library libcjson || gm_missing="$gm_missing libcjson-dev"
+    gm_has_library cmocka || gm_missing="$gm_missing libcmocka-dev"
+    gm_has_library libsystemd || gm_missing="$gm_missing libsystemd-dev"
+    # shellcheck disable=SC2086 # a list of packages
+    [ -z "$gm_missing" ] || gm_apt $gm_missing
+    gm_find_cuda || gm_fetch_cuda
+}
+
+# gm_configure DIR [CMAKE-ARGUMENT...]
+gm_configure() {
+    gm_dir=$1
+    shift
+    if [ ! -f "$gm_dir/CMakeCache.txt" ] && gm_has ninja; then
+        set -- -G Ninja "$@"
+    fi
+    cmake -S "$root" -B "$gm_dir" "-DGM_CUDA_INCLUDE=$gm_cuda" "$@" > "$gm_dir.log" 2>&1 ||
+        { cat "$gm_dir.log" >&2; return 1; }
+}
+
+# gm_build DIR: on all cores; the log is printed when it fails.
+gm_build() {
+    cmake --build "$1" --parallel "$(nproc)" >> "$1.log" 2>&1 || { tail -n 60 "$1.log" >&2; return 1; }
+}
+
+# Debian's -dev package has no libcjson.a: build one from the distribution's own source package, fetched with a
+# package list of its own, so that the system's lists stay as they are. Path in $gm_cjson.
+gm_static_cjson() {
+    gm_cjson=$1/libcjson.a
+    [ -f "$gm_cjson" ] && return 0
+    gm_has dpkg-source || gm_apt dpkg-dev
+    mkdir -p "$1/lists/partial" "$1/parts" "$1/source"
+    for gm_file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ -f "$gm_file" ] && sed -n 's/^deb /deb-src /p' "$gm_file" > "$1/parts/$(basename "$gm_file" .list).list"
+    done
+    for gm_file in /etc/apt/sources.list.d/*.sources; do
+        [ -f "$gm_file" ] && sed 's/^Types:.*/Types: deb-src/' "$gm_file" > "$1/parts/$(basename "$gm_file")"
+    done
+    echo "setup: building libcjson.a from the distribution's source package"
+    (
+        cd "$1/source" || exit 1
+        rm -rf ./*
+        set -- -q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$1/parts" \
+            -o "Dir::State::lists=$1/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
+            -o APT::Sandbox::User=root
+        apt-get "$@" update && apt-get "$@" source cjson
+    ) > "$1/apt.log" 2>&1 || { tail -n 20 "$1/apt.log" >&2; gm_die "no source package of cjson"; }
+    # the compiler's flags are those of the rest: position independent, symbols of the archive hidden
+    (
+        cd "$1" && cc -O2 -g -fPIC -fvisibility=hidden -DCJSON_HIDE_SYMBOLS -c source/*/cJSON.c -o cJSON.o &&
+            ar rcs libcjson.a cJSON.o
+    ) || gm_die "cJSON.c does not compile"
+}
+
+# Non-zero, with a line, if a program needs more than the C library.
+gm_needs_only_libc() {
+    gm_needs=$(LC_ALL=C readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.[0-9]+$')
+    [ -z "$gm_needs" ] || gm_die "$1 still needs" $gm_needs
+}
+
+gm_portable() {
+    mkdir -p "$1"
+    gm_out=$(cd "$1" && pwd)
+    gm_static_cjson "$gm_out/cjson"
+    gm_configure "$gm_out" -DGM_STATIC_DEPS=ON "-DGM_CJSON_STATIC=$gm_cjson" &&
+        gm_build "$gm_out" || gm_die "the portable build failed"
+    gm_needs_only_libc "$gm_out/daemon/gpumuxd"
+    gm_needs_only_libc "$gm_out/daemon/mux-ctl"
+    gm_needs_only_libc "$gm_out/shim/libgpumux.so"
+    rm -rf "$gm_out/cjson/lists" "$gm_out/cjson/source"
+    echo "setup: $gm_out is ready to move; symbols need glibc" \
+        "$(readelf -V "$gm_out/daemon/gpumuxd" "$gm_out/shim/libgpumux.so" |
+            grep -o 'GLIBC_[0-9.]*' | sort -u -V | tail -n 1 | sed 's/GLIBC_//') or newer"
+}
+
+case $0 in
+*/setup.sh | setup.sh)
+    set -u
+    root=$(cd "$(dirname "$0")/.." && pwd)
+    case ${1:-} in
+    '') gm_install && gm_configure "$root/build" && gm_build "$root/build" && echo "setup: build/ is ready" ;;
+    --portable) gm_install && gm_portable "${2:-$root/build-portable}" ;;
+    *) gm_die "usage: sh tests/setup.sh [--portable [DIR]]" ;;
+    esac
+    ;;
+esac

@@ -1,0 +1,99 @@
+/*
+ * common/shm.h: the layout that daemon and shim share, word by word. A build of either side must
+ * agree with every other build of the same GM_SHM_VERSION, so a change here is a change of that
+ * version.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* No struct of it has padding: the compiler says so, and this does not build. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
+#include "common/shm.h"
+#pragma GCC diagnostic pop
+#include "common/wire.h"
+
+#define LAYOUT(type, field, at, bytes)                                                             \
+    do {                                                                                           \
+        assert_int_equal(offsetof(struct type, field), (at));                                      \
+        assert_int_equal(sizeof(((struct type *)0)->field), (bytes));                              \
+    } while (0)
+
+static void test_ctl(void **state)
+{
+    (void)state;
+    LAYOUT(gm_ctl, magic, 0, 4);
+    LAYOUT(gm_ctl, version, 4, 4);
+    LAYOUT(gm_ctl, gate, 8, 4);
+    LAYOUT(gm_ctl, app, 12, 4);
+    LAYOUT(gm_ctl, epoch, 16, 8);
+    LAYOUT(gm_ctl, moved, 24, 8);
+    LAYOUT(gm_ctl, budget, 32, 8 * GM_GPUS_MAX);
+    LAYOUT(gm_ctl, reserved, 160, 4096 - 160);
+    assert_int_equal(sizeof(struct gm_ctl), 4096);
+}
+
+static void test_stat(void **state)
+{
+    (void)state;
+    LAYOUT(gm_stat, magic, 0, 4);
+    LAYOUT(gm_stat, version, 4, 4);
+    LAYOUT(gm_stat, waiting, 8, 4);
+    LAYOUT(gm_stat, captures, 12, 4);
+    LAYOUT(gm_stat, small_bytes, 16, 8);
+    LAYOUT(gm_stat, real_bytes, 24, 8);
+    LAYOUT(gm_stat, contexts, 32, 4);
+    LAYOUT(gm_stat, reserved, 36, 4096 - 36);
+    LAYOUT(gm_stat, slot, 4096, 64 * 1024);
+    assert_int_equal(sizeof(struct gm_stat), 4096 + 64 * 1024);
+
+    LAYOUT(gm_slot, inside, 0, 4);
+    LAYOUT(gm_slot, blocked, 4, 4);
+    LAYOUT(gm_slot, calls, 8, 8);
+    LAYOUT(gm_slot, reserved, 16, 48);
+    assert_int_equal(sizeof(struct gm_slot), 64);
+}
+
+/* Words in memory that two processes share must need no lock, or each side would have its own. */
+static void test_atomics(void **state)
+{
+    struct gm_ctl *ctl = NULL;
+    struct gm_slot *slot = NULL;
+    (void)state;
+    assert_true(atomic_is_lock_free(&ctl->gate));
+    assert_true(atomic_is_lock_free(&ctl->epoch));
+    assert_true(atomic_is_lock_free(&slot->inside));
+    assert_true(atomic_is_lock_free(&slot->calls));
+    assert_int_equal(sizeof(_Atomic uint32_t), 4);
+    assert_int_equal(sizeof(_Atomic uint64_t), 8);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    assert_int_equal(GM_SHM_MAGIC, 0x786d7567u);
+    assert_memory_equal("gumx", &(uint32_t){GM_SHM_MAGIC}, 4);
+    assert_int_equal(GM_GATE_OPEN, 0); /* the fast path compares with zero */
+    assert_int_equal(GM_GATE_CLOSED, 1);
+    assert_int_equal(GM_GATE_COLD, 2);
+    /* WELCOME can describe every GPU that gm_ctl has a budget for. */
+#define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
+    if (type == GM_MSG_WELCOME)                                                                    \
+        assert_int_equal(max_entries, GM_GPUS_MAX);
+#include "common/wire.def"
+#undef GM_MSG
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ctl),
+        cmocka_unit_test(test_stat),
+        cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
