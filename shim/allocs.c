@@ -1,0 +1,247 @@
+/*
+ * The allocation map: a treap keyed by address, so that finding, inserting and taking are O(log n)
+ * whatever order the driver hands out addresses in. Priorities come from a hash of the address: the
+ * same addresses make the same tree.
+ */
+#include "shim/allocs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+struct gm_alloc_node {
+    struct gm_alloc alloc;
+    uint64_t priority;
+    struct gm_alloc_node *left;
+    struct gm_alloc_node *right;
+};
+
+/* A leaf in the order of locks: nothing else is taken while it is held. */
+static pthread_mutex_t gm_allocs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_alloc_node *gm_allocs_root;
+static size_t gm_allocs_entries;
+static uint64_t gm_allocs_bytes[GM_GPUS_MAX];
+
+static uint64_t gm_alloc_priority(uint64_t va)
+{
+    uint64_t x = va + 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+/* Cut `tree` into what lies below `va` and the rest. */
+static void gm_treap_split(struct gm_alloc_node *tree, uint64_t va, struct gm_alloc_node **below,
+                           struct gm_alloc_node **rest)
+{
+    while (tree != NULL) {
+        if (tree->alloc.va < va) {
+            *below = tree;
+            below = &tree->right;
+            tree = tree->right;
+        } else {
+            *rest = tree;
+            rest = &tree->left;
+            tree = tree->left;
+        }
+    }
+    *below = NULL;
+    *rest = NULL;
+}
+
+/* The two joined; everything in `a` is below everything in `b`. */
+static struct gm_alloc_node *gm_treap_join(struct gm_alloc_node *a, struct gm_alloc_node *b)
+{
+    struct gm_alloc_node *tree = NULL;
+    struct gm_alloc_node **place = &tree;
+    while (a != NULL && b != NULL) {
+        if (a->priority >= b->priority) {
+            *place = a;
+            place = &a->right;
+            a = a->right;
+        } else {
+            *place = b;
+            place = &b->left;
+            b = b->left;
+        }
+    }
+    *place = a != NULL ? a : b;
+    return tree;
+}
+
+/* The entry with the highest address that is not above `va`. */
+static struct gm_alloc_node *gm_treap_floor(uint64_t va)
+{
+    struct gm_alloc_node *best = NULL;
+    struct gm_alloc_node *node = gm_allocs_root;
+    while (node != NULL) {
+        if (node->alloc.va <= va) {
+            best = node;
+            node = node->right;
+        } else {
+            node = node->left;
+        }
+    }
+    return best;
+}
+
+static void gm_allocs_put(struct gm_alloc_node *node)
+{
+    struct gm_alloc_node **place = &gm_allocs_root;
+    while (*place != NULL && (*place)->priority >= node->priority)
+        place = node->alloc.va < (*place)->alloc.va ? &(*place)->left : &(*place)->right;
+    gm_treap_split(*place, node->alloc.va, &node->left, &node->right);
+    *place = node;
+    gm_allocs_entries++;
+    if (node->alloc.gpu >= 0)
+        gm_allocs_bytes[node->alloc.gpu] += node->alloc.span;
+}
+
+static void gm_allocs_cut(struct gm_alloc_node *node)
+{
+    struct gm_alloc_node **place = &gm_allocs_root;
+    while (*place != node)
+        place = node->alloc.va < (*place)->alloc.va ? &(*place)->left : &(*place)->right;
+    *place = gm_treap_join(node->left, node->right);
+    gm_allocs_entries--;
+    if (node->alloc.gpu >= 0)
+        gm_allocs_bytes[node->alloc.gpu] -= node->alloc.span;
+}
+
+/* Whether `node`, which starts somewhere below, ends above `va`. */
+static bool gm_alloc_reaches(const struct gm_alloc_node *node, uint64_t va)
+{
+    return node != NULL && node->alloc.va + node->alloc.span > va;
+}
+
+int gm_allocs_insert(const struct gm_alloc *alloc)
+{
+    if (alloc->bytes == 0 || alloc->span < alloc->bytes || alloc->va + alloc->span < alloc->va ||
+        alloc->gpu >= (int32_t)GM_GPUS_MAX)
+        return -EINVAL;
+    struct gm_alloc_node *node = malloc(sizeof(*node));
+    if (node == NULL)
+        return -ENOMEM;
+    *node = (struct gm_alloc_node){.alloc = *alloc, .priority = gm_alloc_priority(alloc->va)};
+
+    struct gm_alloc_node *stale = NULL; /* chained by `left`, freed without the lock */
+    int error = 0;
+    pthread_mutex_lock(&gm_allocs_lock);
+    const uint64_t last = alloc->va + alloc->span - 1;
+    struct gm_alloc_node *other = gm_treap_floor(last);
+    while (gm_alloc_reaches(other, alloc->va) && other->alloc.kind == GM_ALLOC_REAL)
+        other = other->alloc.va == 0 ? NULL : gm_treap_floor(other->alloc.va - 1);
+    if (gm_alloc_reaches(other, alloc->va))
+        error = -EEXIST;
+    while (error == 0 && gm_alloc_reaches(other = gm_treap_floor(last), alloc->va)) {
+        gm_allocs_cut(other);
+        other->left = stale;
+        stale = other;
+    }
+    if (error == 0)
+        gm_allocs_put(node);
+    pthread_mutex_unlock(&gm_allocs_lock);
+
+    while (stale != NULL) {
+        struct gm_alloc_node *next = stale->left;
+        free(stale);
+        stale = next;
+    }
+    if (error != 0)
+        free(node);
+    return error;
+}
+
+/* What `va` is, with the lock held. */
+static enum gm_alloc_find gm_allocs_look(uint64_t va, struct gm_alloc_node **found)
+{
+    struct gm_alloc_node *node = gm_treap_floor(va);
+    *found = node;
+    if (node == NULL || va - node->alloc.va >= node->alloc.bytes)
+        return GM_ALLOC_UNKNOWN;
+    return node->alloc.va == va ? GM_ALLOC_BASE : GM_ALLOC_INSIDE;
+}
+
+enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc)
+{
+    struct gm_alloc_node *node;
+    pthread_mutex_lock(&gm_allocs_lock);
+    enum gm_alloc_find found = gm_allocs_look(va, &node);
+    if (found != GM_ALLOC_UNKNOWN)
+        *alloc = node->alloc;
+    pthread_mutex_unlock(&gm_allocs_lock);
+    return found;
+}
+
+enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc)
+{
+    struct gm_alloc_node *node;
+    pthread_mutex_lock(&gm_allocs_lock);
+    enum gm_alloc_find found = gm_allocs_look(va, &node);
+    if (found != GM_ALLOC_UNKNOWN)
+        *alloc = node->alloc;
+    if (found == GM_ALLOC_BASE)
+        gm_allocs_cut(node);
+    pthread_mutex_unlock(&gm_allocs_lock);
+    if (found == GM_ALLOC_BASE)
+        free(node);
+    return found;
+}
+
+/* Depth is O(log n), so recursion is fine. */
+static struct gm_alloc_node *gm_treap_first_of(struct gm_alloc_node *tree, const void *context,
+                                               int32_t device)
+{
+    if (tree == NULL)
+        return NULL;
+    const struct gm_alloc *alloc = &tree->alloc;
+    if (context != NULL ? alloc->context == context : alloc->is_primary && alloc->device == device)
+        return tree;
+    struct gm_alloc_node *found = gm_treap_first_of(tree->left, context, device);
+    return found != NULL ? found : gm_treap_first_of(tree->right, context, device);
+}
+
+bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *alloc)
+{
+    pthread_mutex_lock(&gm_allocs_lock);
+    struct gm_alloc_node *node = gm_treap_first_of(gm_allocs_root, context, device);
+    if (node != NULL) {
+        *alloc = node->alloc;
+        gm_allocs_cut(node);
+    }
+    pthread_mutex_unlock(&gm_allocs_lock);
+    free(node);
+    return node != NULL;
+}
+
+static bool gm_treap_all(const struct gm_alloc_node *tree, enum gm_alloc_kind kind,
+                         bool (*is_good)(const struct gm_alloc *))
+{
+    return tree == NULL ||
+           ((tree->alloc.kind != kind || is_good(&tree->alloc)) &&
+            gm_treap_all(tree->left, kind, is_good) && gm_treap_all(tree->right, kind, is_good));
+}
+
+bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_alloc *alloc))
+{
+    pthread_mutex_lock(&gm_allocs_lock);
+    bool are_all = gm_treap_all(gm_allocs_root, kind, is_good);
+    pthread_mutex_unlock(&gm_allocs_lock);
+    return are_all;
+}
+
+uint64_t gm_allocs_used(uint32_t gpu)
+{
+    pthread_mutex_lock(&gm_allocs_lock);
+    uint64_t bytes = gpu < GM_GPUS_MAX ? gm_allocs_bytes[gpu] : 0;
+    pthread_mutex_unlock(&gm_allocs_lock);
+    return bytes;
+}
+
+size_t gm_allocs_count(void)
+{
+    pthread_mutex_lock(&gm_allocs_lock);
+    size_t count = gm_allocs_entries;
+    pthread_mutex_unlock(&gm_allocs_lock);
+    return count;
+}

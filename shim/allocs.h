@@ -1,0 +1,69 @@
+/*
+ * The allocation map: which VA range belongs to which allocation. Holds what gpumux backs
+ * (GM_ALLOC_CHUNKS) and, for the accounts, what the real driver backs (GM_ALLOC_REAL). CUDA-free.
+ *
+ * Any thread; one lock, held for a walk of a tree and never across anything else. Entries are
+ * copied in and out: nobody holds a pointer into the map.
+ */
+#ifndef GM_SHIM_ALLOCS_H
+#define GM_SHIM_ALLOCS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/shm.h"
+
+enum gm_alloc_kind {
+    GM_ALLOC_CHUNKS, /* backed by the daemon's frames, in a range that the shim reserved */
+    GM_ALLOC_REAL,   /* made by the real driver */
+};
+
+struct gm_alloc {
+    uint64_t va;
+    uint64_t bytes; /* as the program asked */
+    uint64_t span;  /* what it takes: whole chunks, or `bytes` if real */
+    void *context;  /* the CUcontext it was made in */
+    int32_t device; /* CUDA device */
+    int32_t gpu;    /* gpumux index, -1: not managed */
+    enum gm_alloc_kind kind;
+    bool is_primary; /* made in the device's primary context, or one derived from it */
+};
+
+enum gm_alloc_find {
+    GM_ALLOC_UNKNOWN, /* no allocation has this address */
+    GM_ALLOC_BASE,    /* its first */
+    GM_ALLOC_INSIDE,  /* one of its `bytes` (a byte of its last chunk that was not asked for is
+                         unknown) */
+};
+
+/*
+ * Put *alloc in. Real entries that it overlaps are stale (the driver freed them by another way) and
+ * go. Returns 0, -ENOMEM, -EINVAL (no bytes, or beyond the address space), -EEXIST (overlaps
+ * chunks).
+ */
+int gm_allocs_insert(const struct gm_alloc *alloc);
+
+/* What `va` is; *alloc gets a copy unless unknown. */
+enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc);
+
+/* Take out the allocation that starts at `va`. Of several threads only one gets GM_ALLOC_BASE. */
+enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc);
+
+/*
+ * Take out one allocation that was made in `context`, or, when `context` is NULL, in the primary
+ * context of `device`. False: there is none (left).
+ */
+bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *alloc);
+
+/* Call `is_good` for every entry of `kind` until it says false; it must not call back. True: all
+ * were. */
+bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_alloc *alloc));
+
+/* Bytes (spans) of all entries on `gpu`, below GM_GPUS_MAX. */
+uint64_t gm_allocs_used(uint32_t gpu);
+
+/* How many entries there are. */
+size_t gm_allocs_count(void);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * The CUDA contexts that draining has to synchronize: those made by cuCtxCreate*, and the primary
+ * contexts of the managed devices while they are active.
+ *
+ * The lock guards the list and is never held across a driver call. Instead the drainer marks the
+ * one context that it is in, and who destroys that one waits for it to come out. It comes out when
+ * the context's work ends; a destroyer waits at most GM_CONTEXT_PATIENCE_S, so that a program that
+ * destroys a context whose work never ends is not held for ever.
+ */
+#ifndef GM_SHIM_CONTEXTS_H
+#define GM_SHIM_CONTEXTS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GM_CONTEXT_PATIENCE_S 10
+
+/* A context was created. Any thread. */
+void gm_contexts_add(CUcontext context);
+
+/* Before the real destroy: take it off the list and wait for the drainer. Returns whether it was
+ * on. */
+bool gm_contexts_remove(CUcontext context);
+
+/* Whether it is on the list. What is not is a primary context, or one derived from it. */
+bool gm_contexts_has(CUcontext context);
+
+/* Around a real release or reset of the device's primary context: keeps the drainer out of it. */
+void gm_contexts_lock_primary(CUdevice device);
+void gm_contexts_unlock_primary(CUdevice device);
+
+/* The primary context of `device` was seen active, or inactive: counted in gm_stat.contexts. */
+void gm_contexts_note_primary(CUdevice device, bool is_active);
+
+/*
+ * Whether a context that answers `result` can run nothing: it is gone, broken for good by an
+ * earlier error of its own work, or the driver is shutting down. What can run nothing is quiet. Any
+ * other error says nothing about the work.
+ */
+bool gm_contexts_is_over(CUresult result);
+
+/*
+ * Drainer only, after nobody was inside: synchronize all. CUDA_SUCCESS when none has work left, or
+ * can have. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture is open, another error when a
+ * context could not be asked.
+ */
+CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices);
+
+#endif

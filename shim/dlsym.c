@@ -1,0 +1,148 @@
+/*
+ * The exported dlsym: programs that find the driver by name get the wrappers.
+ *
+ * It is exported without a version, which satisfies references to dlsym@GLIBC_2.2.5 and to
+ * dlsym@GLIBC_2.34 alike. It replaces an answer only if all of this holds:
+ *
+ *   - The name starts with cu and a capital: wider matches have swallowed cudnn* and recursed.
+ *   - The handle is a library's. RTLD_NEXT and RTLD_DEFAULT mean a place in the search order that
+ *     is the caller's; there the natural look-up finds the shim's own export, or rightly does not
+ *     because the caller asked for what comes behind it.
+ *   - The name is a symbol of hooks.def, and the C library finds it at the address that
+ *     libcuda.so.1 exports. Another library's function of that name is left alone.
+ *
+ * Every other call must reach the C library's dlsym as if nobody had been in between: for RTLD_NEXT
+ * it looks at its return address to see who asks. So the front is a few lines of assembly that end
+ * in a jump, not in a call, at every optimization level. Once the real dlsym is known that path
+ * takes no lock and calls nothing.
+ *
+ * dlvsym is left alone: nobody looks the driver up by version, and other interposers find the real
+ * dlsym through it, as we do.
+ *
+ * Not part of the object library that test programs link: a program has a dlsym of its own.
+ */
+#include "shim/procaddr.h"
+#include "shim/real.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+
+/* Called by the assembly below. */
+__attribute__((used)) void *gm_dlsym_pick(void *handle, const char *name);
+
+/* The answer for a hooked symbol that is looked up in a library. */
+static void *find_hooked(void *handle, const char *name)
+{
+    const struct gm_row *row = gm_find_hook(name);
+
+    /* First our own look-ups, last the caller's, so that dlerror() speaks of that one. If the
+     * process has no libcuda.so.1, then what is found cannot be the driver's. */
+    bool is_loaded = gm_real_load_present();
+    void *found = gm_real_dlsym(handle, name);
+    return found && is_loaded && row && found == gm_row_real(row) ? row->wrapper : found;
+}
+
+/* Where a look-up goes on: the C library's dlsym, or find_hooked. The assembly jumps there. */
+void *gm_dlsym_pick(void *handle, const char *name)
+{
+    bool is_ours = handle != RTLD_NEXT && handle != RTLD_DEFAULT && name && name[0] == 'c' &&
+                   name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+
+    if (is_ours && !gm_reach_disabled() && gm_find_hook(name))
+        return (void *)find_hooked;
+    return gm_real_dlsym_address();
+}
+
+/*
+ * dlsym(handle, name): jump to the C library's, unless name is cu[A-Z]* and handle is a library, or
+ * the real address is not known yet; then jump to where gm_dlsym_pick says. RTLD_NEXT is -1 and
+ * RTLD_DEFAULT 0, so that handle + 1 is at most 1 for both.
+ */
+_Static_assert((intptr_t)RTLD_NEXT == -1 && (intptr_t)RTLD_DEFAULT == 0, "special handles");
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    testq %rsi, %rsi\n"
+        "    je 1f\n"
+        "    cmpb $'c', (%rsi)\n"
+        "    jne 1f\n"
+        "    cmpb $'u', 1(%rsi)\n"
+        "    jne 1f\n"
+        "    movzbl 2(%rsi), %eax\n"
+        "    subl $'A', %eax\n"
+        "    cmpl $25, %eax\n"
+        "    ja 1f\n"
+        "    leaq 1(%rdi), %rax\n"
+        "    cmpq $1, %rax\n"
+        "    ja 2f\n"
+        "1:  movq gm_dlsym_real(%rip), %rax\n"
+        "    testq %rax, %rax\n"
+        "    je 2f\n"
+        "    jmp *%rax\n"
+        "2:  pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n" /* the stack is 16-aligned at a call */
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    call gm_dlsym_pick\n"
+        "    addq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    jmp *%rax\n"
+        "    .cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        "    .cfi_startproc\n"
+        "    hint #34\n" /* bti c */
+        "    cbz x1, 1f\n"
+        "    ldrb w2, [x1]\n"
+        "    cmp w2, #'c'\n"
+        "    b.ne 1f\n"
+        "    ldrb w2, [x1, #1]\n"
+        "    cmp w2, #'u'\n"
+        "    b.ne 1f\n"
+        "    ldrb w2, [x1, #2]\n"
+        "    sub w2, w2, #'A'\n"
+        "    cmp w2, #25\n"
+        "    b.hi 1f\n"
+        "    add x2, x0, #1\n"
+        "    cmp x2, #1\n"
+        "    b.hi 2f\n"
+        "1:  adrp x16, gm_dlsym_real\n"
+        "    ldr x16, [x16, #:lo12:gm_dlsym_real]\n"
+        "    cbz x16, 2f\n"
+        "    br x16\n"
+        "2:  stp x29, x30, [sp, #-32]!\n"
+        "    .cfi_def_cfa_offset 32\n"
+        "    .cfi_offset x29, -32\n"
+        "    .cfi_offset x30, -24\n"
+        "    stp x0, x1, [sp, #16]\n"
+        "    mov x29, sp\n"
+        "    bl gm_dlsym_pick\n"
+        "    mov x16, x0\n"
+        "    ldp x0, x1, [sp, #16]\n"
+        "    ldp x29, x30, [sp], #32\n"
+        "    .cfi_restore x29\n"
+        "    .cfi_restore x30\n"
+        "    .cfi_def_cfa_offset 0\n"
+        "    br x16\n"
+        "    .cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#else
+#error "dlsym: write the front for this architecture"
+#endif

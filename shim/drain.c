@@ -1,0 +1,176 @@
+/*
+ * The drainer. One mutex guards the one question that is open; whoever takes the question away
+ * under it, the drainer with an answer or the link thread at the deadline, is the one who answers.
+ */
+#include "shim/drain.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "shim/boot.h"
+#include "shim/contexts.h"
+#include "shim/gate.h"
+#include "shim/link.h"
+#include "shim/real.h"
+
+#define GM_DRAIN_YIELDS 200     /* looks that cost a sched_yield; most calls return within those */
+#define GM_DRAIN_NAP_MIN 50000u /* ns; then naps that double */
+#define GM_DRAIN_NAP_MAX 1000000u /* ns: what an answer may be late */
+
+struct gm_drain_question {
+    uint64_t epoch;
+    uint64_t at;       /* when CLOSE came */
+    uint64_t deadline; /* absolute */
+};
+
+/* A leaf in the order of locks. */
+static pthread_mutex_t gm_drain_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gm_drain_asked = PTHREAD_COND_INITIALIZER;
+static struct gm_drain_question gm_drain_open;
+static bool gm_drain_is_open;
+static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the drainer waits for */
+
+/* Answer `epoch`, unless that was done or a newer CLOSE came. */
+static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_t now)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    bool is_mine = gm_drain_is_open && gm_drain_open.epoch == epoch;
+    uint64_t at = gm_drain_open.at;
+    if (is_mine)
+        gm_drain_is_open = false;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (!is_mine)
+        return;
+
+    struct gm_msg_drained drained = {
+        .epoch = epoch,
+        .status = reason == GM_DRAIN_NONE ? GM_DRAIN_QUIET : GM_DRAIN_BUSY,
+        .reason = reason,
+        .drain_ns = now > at ? now - at : 0,
+    };
+    gm_link_drained(&drained);
+}
+
+/* Whether `epoch` still waits for its answer. */
+static bool gm_drain_is_asked(uint64_t epoch)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    bool is_asked = gm_drain_is_open && gm_drain_open.epoch == epoch;
+    pthread_mutex_unlock(&gm_drain_lock);
+    return is_asked;
+}
+
+/* Wait until nobody is inside, or the deadline. */
+static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question *question)
+{
+    long nap = GM_DRAIN_NAP_MIN;
+    gm_gate_fence();
+    for (unsigned looks = 0;; looks++) {
+        enum gm_drain_reason reason = gm_gate_scan();
+        atomic_store(&gm_drain_obstacle, reason);
+        if (reason == GM_DRAIN_NONE || gm_now() >= question->deadline)
+            return reason;
+        if (looks < GM_DRAIN_YIELDS) {
+            sched_yield();
+            continue;
+        }
+        struct timespec pause = {.tv_nsec = nap};
+        nanosleep(&pause, NULL);
+        nap = nap * 2 < (long)GM_DRAIN_NAP_MAX ? nap * 2 : (long)GM_DRAIN_NAP_MAX;
+    }
+}
+
+static void gm_drain_once(const struct gm_drain_question *question)
+{
+    enum gm_drain_reason reason = gm_drain_wait_outside(question);
+    if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
+        CUdevice devices[GM_GPUS_MAX];
+        uint32_t n_devices = gm_boot_gpus();
+        for (uint32_t gpu = 0; gpu < n_devices; gpu++)
+            devices[gpu] = gm_boot_device(gpu);
+        atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
+        CUresult result = gm_contexts_synchronize(devices, n_devices);
+        if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
+            reason = GM_DRAIN_CAPTURE; /* perhaps one that nobody counted */
+        else if (result != CUDA_SUCCESS)
+            reason = GM_DRAIN_WORK;
+    }
+    gm_drain_answer(question->epoch, reason, gm_now());
+}
+
+static void *gm_drain_main(void *unused)
+{
+    (void)unused;
+    /* A capture in another thread must not make our calls illegal, nor they end it. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
+
+    uint64_t done = UINT64_MAX;
+    for (;;) {
+        pthread_mutex_lock(&gm_drain_lock);
+        while (!gm_drain_is_open || gm_drain_open.epoch == done)
+            pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
+        struct gm_drain_question question = gm_drain_open;
+        pthread_mutex_unlock(&gm_drain_lock);
+        gm_drain_once(&question);
+        done = question.epoch;
+    }
+    return NULL;
+}
+
+int gm_drain_start(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+
+    /* The program's signals are not for this thread. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, gm_drain_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0)
+        return -error;
+    pthread_setname_np(thread, "gpumux-drain");
+    pthread_detach(thread);
+    return 0;
+}
+
+void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    /* Until the drainer gets to it, what it is stuck in is still in the way. */
+    gm_drain_open = (struct gm_drain_question){
+        .epoch = epoch,
+        .at = now,
+        .deadline = deadline_ns < UINT64_MAX - now ? now + deadline_ns : UINT64_MAX,
+    };
+    gm_drain_is_open = true;
+    pthread_cond_signal(&gm_drain_asked);
+    pthread_mutex_unlock(&gm_drain_lock);
+}
+
+uint64_t gm_drain_expire(uint64_t now)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    uint64_t deadline = gm_drain_is_open ? gm_drain_open.deadline : UINT64_MAX;
+    uint64_t epoch = gm_drain_open.epoch;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (deadline > now)
+        return deadline;
+
+    enum gm_drain_reason reason = (enum gm_drain_reason)atomic_load(&gm_drain_obstacle);
+    gm_drain_answer(epoch, reason == GM_DRAIN_NONE ? GM_DRAIN_WORK : reason, now);
+    return UINT64_MAX;
+}
+
+void gm_drain_cancel(void)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_is_open = false;
+    pthread_mutex_unlock(&gm_drain_lock);
+}

@@ -1,0 +1,30 @@
+/*
+ * Draining: after a CLOSE, find out whether this program is quiet (DESIGN section 2, invariant 2),
+ * and answer DRAINED before the deadline, once for each CLOSE.
+ *
+ * A thread of its own does it ("gpumux-drain"), because synchronizing a context returns when the
+ * GPU's work ends, which may be never: a kernel can wait for the host. The link thread keeps the
+ * deadline: when it passes, the answer is BUSY, the drainer stays where it is, and what it finds
+ * later is not sent. The next CLOSE waits for it again.
+ */
+#ifndef GM_SHIM_DRAIN_H
+#define GM_SHIM_DRAIN_H
+
+#include <stdint.h>
+
+/* Boot only: start the thread. 0 or -errno. */
+int gm_drain_start(void);
+
+/* Link thread: CLOSE came at time `now`. A CLOSE that is not answered yet is forgotten. */
+void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now);
+
+/*
+ * Link thread: answer BUSY if the deadline passed at time `now`. Returns the time of the deadline
+ * that is still to come, or UINT64_MAX.
+ */
+uint64_t gm_drain_expire(uint64_t now);
+
+/* Link thread: the daemon is lost; nobody waits for an answer. */
+void gm_drain_cancel(void);
+
+#endif

@@ -1,0 +1,370 @@
+/*
+ * The gate, slow side: slots, waiting, captures. The model is in gate.h.
+ *
+ * Everything here is lock-free, because a signal handler or a callback of the driver may come in at
+ * any point. Waiting is a futex on the daemon's page (a shared futex, which works on a read-only
+ * mapping).
+ */
+#include "shim/gate.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/boot.h"
+#include "shim/link.h"
+
+#define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads that found no slot of their own */
+#define GM_SLOT_WORDS (GM_SLOTS / 64u)
+#define GM_GATE_RECHECK_S 1 /* a waiter looks again, and asks again, even if nobody wakes it */
+
+__thread struct gm_gate_thread gm_gate_self __attribute__((tls_model("initial-exec")));
+
+static const struct gm_ctl gm_page_cold = {.gate = GM_GATE_COLD};
+static const struct gm_ctl gm_page_open = {.gate = GM_GATE_OPEN};
+static const struct gm_ctl gm_page_refused = {.gate = GM_GATE_CLOSED};
+const struct gm_ctl *_Atomic gm_gate_page = &gm_page_cold;
+
+static struct gm_stat gm_stat_own; /* slots of a program that runs without a daemon */
+static struct gm_stat *_Atomic gm_stat_area = &gm_stat_own;
+
+static bool gm_gate_is_asymmetric; /* written by attach, before any thread has a slot */
+static bool gm_gate_has_key;
+static pthread_key_t gm_gate_key; /* its destructor gives the slot back */
+
+static _Atomic uint64_t gm_slots_taken[GM_SLOT_WORDS]; /* one bit a slot, the shared one excepted */
+static _Atomic uint32_t gm_slots_top;                  /* one more than the highest ever taken */
+static _Atomic uint32_t gm_capture_begun;              /* captures begun so far, modulo 2^32 */
+static _Atomic uint32_t gm_own_syncs;                  /* own synchronizing calls under way */
+static _Atomic uint64_t gm_want_sent; /* one more than the epoch of the newest WANT */
+
+/* What a nested call gets: the outer call's slot speaks for it. */
+static struct gm_slot gm_slot_nested;
+
+static bool gm_slot_is_shared(const struct gm_slot *slot)
+{
+    return slot == &gm_gate_stat()->slot[GM_SLOT_SHARED];
+}
+
+struct gm_stat *gm_gate_stat(void)
+{
+    return atomic_load_explicit(&gm_stat_area, memory_order_acquire);
+}
+
+/* ---- slots ---- */
+
+static void gm_gate_thread_exit(void *unused)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    struct gm_slot *slot = self->own;
+    struct gm_stat *stat = gm_gate_stat();
+
+    (void)unused;
+    self->fast = NULL;
+    self->own = NULL;
+    if (slot == NULL)
+        return;
+    if (gm_slot_is_shared(slot)) {
+        atomic_fetch_sub(&slot->inside, self->inside);
+        atomic_fetch_sub(&slot->blocked, self->blocked);
+        self->inside = 0;
+        self->blocked = 0;
+        return;
+    }
+    /* A thread that ended in the middle of a call is inside no more. */
+    atomic_store_explicit(&slot->blocked, 0, memory_order_release);
+    atomic_store_explicit(&slot->inside, 0, memory_order_release);
+    uint32_t i = (uint32_t)(slot - stat->slot);
+    atomic_fetch_and(&gm_slots_taken[i / 64u], ~(1ull << (i % 64u)));
+}
+
+static struct gm_slot *gm_slot_take(struct gm_stat *stat)
+{
+    for (uint32_t word = 0; word < GM_SLOT_WORDS; word++) {
+        uint64_t taken = atomic_load_explicit(&gm_slots_taken[word], memory_order_relaxed);
+        while (taken != UINT64_MAX) {
+            uint32_t bit = (uint32_t)__builtin_ctzll(~taken);
+            uint32_t i = word * 64u + bit;
+            if (i >= GM_SLOT_SHARED)
+                break;
+            if (!atomic_compare_exchange_weak(&gm_slots_taken[word], &taken, taken | 1ull << bit))
+                continue;
+            uint32_t top = atomic_load(&gm_slots_top);
+            while (top < i + 1 && !atomic_compare_exchange_weak(&gm_slots_top, &top, i + 1))
+                continue;
+            return &stat->slot[i];
+        }
+    }
+    return &stat->slot[GM_SLOT_SHARED];
+}
+
+/* Give this thread a slot, after boot. */
+static void gm_gate_settle(struct gm_gate_thread *self)
+{
+    if (self->own != NULL)
+        return;
+    struct gm_slot *slot = gm_slot_take(gm_gate_stat());
+    bool is_shared = gm_slot_is_shared(slot);
+
+    self->own = slot;
+    self->fast = is_shared || !gm_gate_is_asymmetric ? NULL : slot;
+    if (gm_gate_has_key)
+        pthread_setspecific(gm_gate_key, self); /* on failure the slot is not reused, no more */
+}
+
+/* ---- enter and leave ---- */
+
+static bool gm_gate_is_inside(const struct gm_gate_thread *self)
+{
+    if (self->own == NULL)
+        return false;
+    if (gm_slot_is_shared(self->own))
+        return self->inside != 0;
+    return atomic_load_explicit(&self->own->inside, memory_order_relaxed) != 0;
+}
+
+/* Sequentially consistent: the slow way needs no membarrier and closes races with captures. */
+static void gm_gate_step_in(struct gm_gate_thread *self)
+{
+    if (gm_slot_is_shared(self->own)) {
+        atomic_fetch_add(&self->own->inside, 1);
+        self->inside = 1;
+    } else {
+        atomic_exchange(&self->own->inside, 1);
+    }
+}
+
+static void gm_gate_step_out(struct gm_gate_thread *self)
+{
+    if (gm_slot_is_shared(self->own)) {
+        self->inside = 0;
+        atomic_fetch_sub(&self->own->inside, 1);
+    } else {
+        atomic_store(&self->own->inside, 0);
+    }
+}
+
+/*
+ * Wait until the word of `page` is not `word` any more, or for a while. The first waiter of a
+ * closing tells the daemon; so does one whom nobody woke for GM_GATE_RECHECK_S, in case that was
+ * not heard.
+ */
+static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, bool *is_late)
+{
+    uint64_t asked = atomic_load(&page->epoch) + 1;
+    if (atomic_exchange(&gm_want_sent, asked) != asked || is_first || *is_late)
+        gm_link_want();
+
+    struct timespec most = {.tv_sec = GM_GATE_RECHECK_S};
+    long error = syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
+    *is_late = error != 0 && errno == ETIMEDOUT;
+}
+
+struct gm_slot *gm_gate_enter_slow(void)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    if (gm_gate_is_inside(self))
+        return &gm_slot_nested;
+
+    int saved = errno;
+    if (gm_boot() == GM_BOOT_COLD) {
+        errno = saved;
+        return &gm_slot_nested; /* before cuInit, or from within the start-up: nothing to guard */
+    }
+    gm_gate_settle(self);
+
+    struct gm_stat *stat = gm_gate_stat();
+    struct gm_slot *slot = self->own;
+    bool is_waiting = false;
+    bool is_late = false;
+    for (;;) {
+        gm_gate_step_in(self);
+        const struct gm_ctl *page = atomic_load(&gm_gate_page);
+        uint32_t word = atomic_load(&page->gate);
+        if (word == GM_GATE_OPEN)
+            break;
+        if (page == &gm_page_refused) {
+            gm_gate_step_out(self);
+            slot = NULL;
+            break;
+        }
+        if (atomic_load(&stat->captures) > 0)
+            break;
+        gm_gate_step_out(self);
+        bool is_first = false;
+        if (!is_waiting) {
+            is_waiting = true;
+            is_first = atomic_fetch_add(&stat->waiting, 1) == 0;
+        }
+        gm_gate_wait(page, word, is_first, &is_late);
+    }
+    if (is_waiting)
+        atomic_fetch_sub(&stat->waiting, 1);
+    errno = saved;
+    return slot;
+}
+
+struct gm_slot *gm_gate_enter_closed(struct gm_slot *slot)
+{
+    atomic_store_explicit(&slot->inside, 0, memory_order_release);
+    return gm_gate_enter_slow();
+}
+
+void gm_gate_leave_slow(struct gm_slot *slot)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    if (slot == &gm_slot_nested || slot != self->own)
+        return; /* nested, or a call that began in the parent of a fork */
+    atomic_fetch_add(&slot->calls, 1);
+    gm_gate_step_out(self);
+}
+
+struct gm_slot *gm_sync_enter_slow(void)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    if (!gm_boot_is_over())
+        return NULL; /* nothing was submitted yet that it could wait for */
+    gm_gate_settle(self);
+    struct gm_slot *slot = self->own;
+    if (gm_slot_is_shared(slot)) {
+        if (self->blocked != 0)
+            return NULL;
+        atomic_fetch_add(&slot->blocked, 1);
+        self->blocked = 1;
+    } else {
+        if (atomic_load_explicit(&slot->blocked, memory_order_relaxed) != 0)
+            return NULL; /* nested */
+        atomic_store_explicit(&slot->blocked, 1, memory_order_relaxed);
+    }
+    return slot;
+}
+
+void gm_sync_leave_slow(struct gm_slot *slot)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    if (slot == NULL || slot != self->own)
+        return;
+    atomic_fetch_add(&slot->calls, 1);
+    if (gm_slot_is_shared(slot)) {
+        self->blocked = 0;
+        atomic_fetch_sub(&slot->blocked, 1);
+    } else {
+        atomic_store_explicit(&slot->blocked, 0, memory_order_release);
+    }
+}
+
+/* ---- captures and the closer ---- */
+
+void gm_gate_capture_begin(void)
+{
+    atomic_fetch_add(&gm_capture_begun, 1);
+    atomic_fetch_add(&gm_gate_stat()->captures, 1);
+    for (unsigned ms = 0; atomic_load(&gm_own_syncs) > 0 && ms < GM_GATE_SYNC_MS; ms++) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+bool gm_gate_sync_begin(void)
+{
+    atomic_fetch_add(&gm_own_syncs, 1);
+    if (gm_gate_captures() == 0)
+        return true;
+    atomic_fetch_sub(&gm_own_syncs, 1);
+    return false;
+}
+
+void gm_gate_sync_end(void)
+{
+    atomic_fetch_sub(&gm_own_syncs, 1);
+}
+
+uint32_t gm_gate_capture_end(void)
+{
+    _Atomic uint32_t *captures = &gm_gate_stat()->captures;
+    uint32_t open = atomic_load(captures);
+    while (open > 0 && !atomic_compare_exchange_weak(captures, &open, open - 1))
+        continue;
+    return open > 0 ? open - 1 : 0;
+}
+
+uint32_t gm_gate_captures(void)
+{
+    return atomic_load(&gm_gate_stat()->captures);
+}
+
+bool gm_gate_membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void gm_gate_fence(void)
+{
+    if (gm_gate_is_asymmetric)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+/*
+ * Why one look suffices. Say no capture is open before the slots are read, and none began until
+ * after. Then none was open in between, so a caller that passes the closed gate because of a
+ * capture saw that capture before our first look; it had stepped in before it looked, so its slot
+ * shows it. A caller that begins a capture is inside when it counts it: either its slot shows it,
+ * or we see the count.
+ */
+enum gm_drain_reason gm_gate_scan(void)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    uint32_t begun = atomic_load(&gm_capture_begun);
+
+    if (atomic_load(&stat->captures) > 0)
+        return GM_DRAIN_CAPTURE;
+    uint32_t top = atomic_load(&gm_slots_top);
+    for (uint32_t i = 0; i < top; i++)
+        if (atomic_load(&stat->slot[i].inside) != 0)
+            return GM_DRAIN_INSIDE;
+    if (atomic_load(&stat->slot[GM_SLOT_SHARED].inside) != 0)
+        return GM_DRAIN_INSIDE;
+    if (atomic_load(&stat->captures) > 0 || atomic_load(&gm_capture_begun) != begun)
+        return GM_DRAIN_CAPTURE;
+    return GM_DRAIN_NONE;
+}
+
+/* ---- life ---- */
+
+int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asymmetric)
+{
+    int error = pthread_key_create(&gm_gate_key, gm_gate_thread_exit);
+    if (error != 0 && page != NULL)
+        return -error;
+    gm_gate_has_key = error == 0;
+    gm_gate_is_asymmetric = page == NULL || is_asymmetric;
+    atomic_store(&gm_stat_area, page == NULL ? &gm_stat_own : stat);
+    atomic_store(&gm_gate_page, page == NULL ? &gm_page_open : page);
+    return 0;
+}
+
+void gm_gate_lost(bool is_whole)
+{
+    const struct gm_ctl *old =
+        atomic_exchange(&gm_gate_page, is_whole ? &gm_page_open : &gm_page_refused);
+    syscall(SYS_futex, &old->gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+void gm_gate_after_fork(void)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    self->fast = NULL;
+    self->own = NULL;
+    self->inside = 0;
+    self->blocked = 0;
+    for (uint32_t word = 0; word < GM_SLOT_WORDS; word++)
+        atomic_store(&gm_slots_taken[word], 0);
+    atomic_store(&gm_slots_top, 0);
+    gm_gate_is_asymmetric = true; /* nobody closes this gate */
+    atomic_store(&gm_stat_area, &gm_stat_own);
+    atomic_store(&gm_gate_page, &gm_page_open);
+}

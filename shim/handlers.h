@@ -1,0 +1,19 @@
+/* Prototypes of the handlers: gm_on_<symbol>() for every HANDLE row of hooks.def. The wrapper calls
+ * it when gm_real is filled and returns what it returns. */
+#ifndef GM_SHIM_HANDLERS_H
+#define GM_SHIM_HANDLERS_H
+
+#include "shim/real.h"
+
+#define GM_PROTOTYPE_HANDLE(handler, params) CUresult handler params;
+#define GM_PROTOTYPE_SUBMIT(handler, params)
+#define GM_PROTOTYPE_SYNC(handler, params)
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_PROTOTYPE_##kind(gm_on_##symbol, params)
+#include "shim/hooks.def"
+#undef GM_HOOK
+#undef GM_PROTOTYPE_HANDLE
+#undef GM_PROTOTYPE_SUBMIT
+#undef GM_PROTOTYPE_SYNC
+
+#endif

@@ -1,0 +1,511 @@
+/*
+ * The link. See link.h for what happens when the daemon is lost.
+ *
+ * After the connection is lost the thread waits for ranges to unmap, so that the mapper keeps its
+ * one user. The socket is shut down and never closed: another thread may be about to send on it,
+ * and its number must not become somebody else's file.
+ */
+#include "shim/link.h"
+
+#include <cuda.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/sock.h"
+#include "shim/allocs.h"
+#include "shim/drain.h"
+#include "shim/gate.h"
+#include "shim/mapper.h"
+#include "shim/real.h"
+
+#define GM_LINK_PATIENCE (2 * GM_S) /* for WELCOME */
+#define GM_LINK_LOOK_MS 5000        /* look at the socket even if it is silent: it may be closed */
+#define GM_LINK_FD_MIN 500          /* programs close and reuse low numbers */
+
+enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
+
+/* On the stack of the thread that waits; linked while it waits. */
+struct gm_request {
+    uint64_t cookie;
+    enum gm_msg_type answer; /* the message that answers it */
+    enum gm_request_state state;
+    int32_t result;
+    uint64_t va; /* of a range to release, for the lost link's own work */
+    uint64_t bytes;
+    pthread_cond_t is_done;
+    struct gm_request *next;
+};
+
+static int gm_link_fd = -1;
+static const struct gm_ctl *gm_link_ctl;
+static struct gm_stat *gm_link_stat;
+static uint32_t gm_link_gpus;
+static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* as WELCOME said */
+static _Atomic bool gm_link_is_connected;
+
+/* Guards what follows; a leaf in the order of locks. */
+static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gm_link_has_work = PTHREAD_COND_INITIALIZER; /* gm_link_ranges, when lost */
+static struct gm_request *gm_link_requests;
+static struct gm_request *gm_link_ranges;
+static uint64_t gm_link_cookie;
+static bool gm_link_is_lost;
+
+/*
+ * Link thread: chunks were mapped since the gate closed. Mapping goes on beside the copy into the
+ * frame, so what they show may not be their data yet. What was taken away is noted by the daemon
+ * itself, in the ctl page (shm.h), since it gives frames on before they are unmapped here.
+ */
+static bool gm_link_has_moved;
+
+/* Of the link thread, and of boot before it. */
+static uint64_t gm_link_buffer[GM_WIRE_MAX / sizeof(uint64_t)];
+
+/* ---- opening ---- */
+
+/* Move `fd` up, out of the way of programs that close all low fds or count on their numbers. */
+static int gm_link_lift(int fd)
+{
+    for (int least = GM_LINK_FD_MIN; least > 10; least /= 2) {
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, least);
+        if (high >= 0) {
+            close(fd);
+            return high;
+        }
+    }
+    return fd;
+}
+
+static bool gm_link_wait_readable(int fd, uint64_t until)
+{
+    for (;;) {
+        uint64_t now = gm_now();
+        if (now >= until)
+            return false;
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        int ready = poll(&wait, 1, (int)((until - now) / GM_MS) + 1);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return false;
+    }
+}
+
+static void *gm_link_map(int fd, size_t size, int protection)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0 || st.st_size < (off_t)size)
+        return MAP_FAILED;
+    return mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+}
+
+/* Map the two areas of WELCOME. */
+static int gm_link_take_areas(const int *fds)
+{
+    struct gm_ctl *ctl = gm_link_map(fds[0], sizeof(*ctl), PROT_READ);
+    if (ctl == MAP_FAILED)
+        return -EPROTO;
+    struct gm_stat *stat = gm_link_map(fds[1], sizeof(*stat), PROT_READ | PROT_WRITE);
+    if (stat == MAP_FAILED)
+        goto unmap_ctl;
+    if (ctl->magic != GM_SHM_MAGIC || ctl->version != GM_SHM_VERSION ||
+        stat->magic != GM_SHM_MAGIC || stat->version != GM_SHM_VERSION)
+        goto unmap_stat;
+    gm_link_ctl = ctl;
+    gm_link_stat = stat;
+    return 0;
+
+unmap_stat:
+    munmap(stat, sizeof(*stat));
+unmap_ctl:
+    munmap(ctl, sizeof(*ctl));
+    return -EPROTO;
+}
+
+static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *why, size_t why_size)
+{
+    struct gm_msg_hello hello = {.role = GM_ROLE_APP};
+    struct gm_wire_message message;
+    int fds[GM_WIRE_FDS];
+    int n_fds = 0;
+
+    snprintf(hello.name, sizeof(hello.name), "%s", program_invocation_short_name);
+    int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
+    if (error != 0) {
+        snprintf(why, why_size, "cannot greet the daemon: %s", strerror(-error));
+        return error;
+    }
+    if (!gm_link_wait_readable(fd, gm_now() + GM_LINK_PATIENCE)) {
+        snprintf(why, why_size, "the daemon does not answer");
+        return -ETIMEDOUT;
+    }
+    ssize_t length = gm_sock_receive(fd, gm_link_buffer, sizeof(gm_link_buffer), fds, &n_fds);
+    if (length <= 0) {
+        snprintf(why, why_size, "the daemon closed the connection");
+        return length < 0 ? (int)length : -ECONNRESET;
+    }
+    enum gm_wire_fault fault =
+        gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message);
+    error = -EPROTO;
+    if (fault != GM_WIRE_OK) {
+        snprintf(why, why_size, "the daemon speaks another language: %s",
+                 gm_wire_fault_text(fault));
+    } else if (message.type == GM_MSG_REFUSED) {
+        const struct gm_msg_refused *refused = message.body;
+        snprintf(why, why_size, "the daemon refused: %.*s", (int)sizeof(refused->text),
+                 refused->text);
+    } else if (message.type != GM_MSG_WELCOME || n_fds != 2 || message.count == 0 ||
+               gm_link_take_areas(fds) != 0) {
+        snprintf(why, why_size, "the daemon's welcome makes no sense");
+    } else {
+        const struct gm_msg_welcome *body = message.body;
+        welcome->ctl = gm_link_ctl;
+        welcome->stat = gm_link_stat;
+        welcome->app = body->app;
+        welcome->n_gpus = message.count < GM_GPUS_MAX ? message.count : GM_GPUS_MAX;
+        memcpy(welcome->gpu, message.entries, welcome->n_gpus * sizeof(welcome->gpu[0]));
+        error = 0;
+    }
+    for (int i = 0; i < n_fds; i++)
+        close(fds[i]);
+    return error;
+}
+
+int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
+{
+    int fd = gm_sock_connect_any(NULL, 0);
+    if (fd < 0) {
+        snprintf(why, why_size, "no daemon: %s", strerror(-fd));
+        return fd;
+    }
+    fd = gm_link_lift(fd);
+    int error = gm_link_shake_hands(fd, welcome, why, why_size);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    gm_link_fd = fd;
+    gm_link_gpus = welcome->n_gpus;
+    for (uint32_t gpu = 0; gpu < gm_link_gpus; gpu++)
+        gm_link_budgets[gpu] = welcome->gpu[gpu].budget;
+    return 0;
+}
+
+void gm_link_shut(void)
+{
+    munmap((void *)(uintptr_t)gm_link_ctl, sizeof(*gm_link_ctl));
+    munmap(gm_link_stat, sizeof(*gm_link_stat));
+    gm_link_close();
+}
+
+/* ---- requests ---- */
+
+bool gm_link_is_up(void)
+{
+    return atomic_load_explicit(&gm_link_is_connected, memory_order_acquire);
+}
+
+static int gm_link_send(enum gm_msg_type type, const void *body)
+{
+    return gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0);
+}
+
+void gm_link_want(void)
+{
+    struct gm_msg_want want = {0};
+    if (gm_link_is_up())
+        gm_link_send(GM_MSG_WANT, &want);
+}
+
+void gm_link_drained(const struct gm_msg_drained *drained)
+{
+    if (gm_link_is_up())
+        gm_link_send(GM_MSG_DRAINED, drained);
+}
+
+/* Link it where the link thread finds it. False: lost. */
+static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer)
+{
+    *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING};
+    pthread_cond_init(&request->is_done, NULL);
+    pthread_mutex_lock(&gm_link_lock);
+    bool is_on = gm_link_is_up() && !gm_link_is_lost;
+    if (is_on) {
+        request->cookie = ++gm_link_cookie;
+        request->next = gm_link_requests;
+        gm_link_requests = request;
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    if (!is_on)
+        pthread_cond_destroy(&request->is_done);
+    return is_on;
+}
+
+/* Wait for the answer, after the request was sent, or not (`error`). 0, a CUresult, or -ENOTCONN.
+ */
+static int gm_request_end(struct gm_request *request, int error)
+{
+    if (error != 0)
+        shutdown(gm_link_fd, SHUT_RDWR); /* the link thread sees it and ends every request */
+    pthread_mutex_lock(&gm_link_lock);
+    while (request->state == GM_REQUEST_WAITING)
+        pthread_cond_wait(&request->is_done, &gm_link_lock);
+    pthread_mutex_unlock(&gm_link_lock);
+    pthread_cond_destroy(&request->is_done);
+    if (request->state == GM_REQUEST_LOST)
+        return -ENOTCONN;
+    return request->result >= 0 ? request->result : CUDA_ERROR_UNKNOWN;
+}
+
+/* Link thread: the answer to a request came. False: nobody asked. */
+static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t result)
+{
+    bool is_known = false;
+    pthread_mutex_lock(&gm_link_lock);
+    for (struct gm_request **place = &gm_link_requests; *place != NULL; place = &(*place)->next) {
+        struct gm_request *request = *place;
+        if (request->cookie != cookie || request->answer != answer)
+            continue;
+        *place = request->next;
+        request->result = result;
+        request->state = GM_REQUEST_ANSWERED;
+        pthread_cond_signal(&request->is_done); /* with the lock: it is gone right after */
+        is_known = true;
+        break;
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    return is_known;
+}
+
+int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
+{
+    struct gm_request request;
+    if (!gm_request_begin(&request, GM_MSG_ALLOCATED))
+        return -ENOTCONN;
+    struct gm_msg_alloc alloc = {.cookie = request.cookie, .va = va, .bytes = bytes, .gpu = gpu};
+    return gm_request_end(&request, gm_link_send(GM_MSG_ALLOC, &alloc));
+}
+
+/* The link is lost: have its thread release the range. */
+static int gm_link_release(uint64_t va, uint64_t bytes)
+{
+    struct gm_request request = {.va = va, .bytes = bytes, .state = GM_REQUEST_WAITING};
+    pthread_cond_init(&request.is_done, NULL);
+    pthread_mutex_lock(&gm_link_lock);
+    request.next = gm_link_ranges;
+    gm_link_ranges = &request;
+    pthread_cond_signal(&gm_link_has_work);
+    while (request.state == GM_REQUEST_WAITING)
+        pthread_cond_wait(&request.is_done, &gm_link_lock);
+    pthread_mutex_unlock(&gm_link_lock);
+    pthread_cond_destroy(&request.is_done);
+    return request.result;
+}
+
+int gm_link_free(uint64_t va, uint64_t bytes)
+{
+    struct gm_request request;
+    if (gm_request_begin(&request, GM_MSG_FREED)) {
+        struct gm_msg_free message = {.cookie = request.cookie, .va = va};
+        int result = gm_request_end(&request, gm_link_send(GM_MSG_FREE, &message));
+        if (result != -ENOTCONN)
+            return result;
+    }
+    return gm_link_release(va, bytes);
+}
+
+uint64_t gm_link_budget(uint32_t gpu)
+{
+    if (gpu >= gm_link_gpus)
+        return 0;
+    uint64_t budget = __atomic_load_n(&gm_link_ctl->budget[gpu], __ATOMIC_RELAXED);
+    return budget != 0 ? budget : gm_link_budgets[gpu];
+}
+
+/* ---- the link thread ---- */
+
+static void gm_link_done(uint64_t batch, CUresult result)
+{
+    struct gm_msg_done done = {.batch = batch, .result = (int32_t)result};
+    if (result != CUDA_SUCCESS)
+        gm_log(GM_LOG_WARN, "batch %llu failed: CUresult %d", (unsigned long long)batch,
+               (int)result);
+    gm_link_send(GM_MSG_DONE, &done);
+}
+
+/* Do what one message says. `fds` are used up. False: it makes no sense here. */
+static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
+{
+    const void *body = message->body;
+    switch (message->type) {
+    case GM_MSG_ALLOCATED: {
+        const struct gm_msg_allocated *allocated = body;
+        return gm_request_answer(GM_MSG_ALLOCATED, allocated->cookie, allocated->result);
+    }
+    case GM_MSG_FREED: {
+        const struct gm_msg_freed *freed = body;
+        return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result);
+    }
+    case GM_MSG_CLOSE: {
+        const struct gm_msg_close *closing = body;
+        gm_link_has_moved = false; /* the gate was open until now, so everything was in place */
+        gm_drain_close(closing->epoch, closing->deadline_ns, gm_now());
+        return true;
+    }
+    case GM_MSG_MAP:
+        if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN)
+            gm_link_has_moved = true;
+        gm_link_done(((const struct gm_msg_map *)body)->batch,
+                     gm_mapper_map(message->entries, message->count, fds, message->n_fds));
+        return true;
+    case GM_MSG_UNMAP:
+        gm_link_done(((const struct gm_msg_unmap *)body)->batch,
+                     gm_mapper_unmap(message->entries, message->count));
+        return true;
+    case GM_MSG_DROP:
+        gm_link_done(((const struct gm_msg_drop *)body)->batch,
+                     gm_mapper_drop(message->entries, message->count));
+        return true;
+    case GM_MSG_REFUSED:
+        gm_log(GM_LOG_WARN, "the daemon ended the session: %.*s",
+               (int)sizeof(((const struct gm_msg_refused *)body)->text),
+               ((const struct gm_msg_refused *)body)->text);
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* Receive and obey one message. False: the connection is lost. */
+static bool gm_link_receive(void)
+{
+    struct gm_wire_message message;
+    int fds[GM_WIRE_FDS];
+    int n_fds = 0;
+    ssize_t length =
+        gm_sock_receive(gm_link_fd, gm_link_buffer, sizeof(gm_link_buffer), fds, &n_fds);
+    if (length <= 0)
+        return false;
+    enum gm_wire_fault fault =
+        gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_APP, &message);
+    if (fault != GM_WIRE_OK) {
+        gm_log(GM_LOG_WARN, "bad message from the daemon: %s", gm_wire_fault_text(fault));
+        for (int i = 0; i < n_fds; i++)
+            close(fds[i]);
+        return false;
+    }
+    return gm_link_obey(&message, fds);
+}
+
+static bool gm_link_is_whole(const struct gm_alloc *alloc)
+{
+    return gm_mapper_covers(alloc->va, alloc->span);
+}
+
+/* The daemon is gone, or is not to be trusted: decide how the program goes on, then let it. */
+static void gm_link_lose(void)
+{
+    atomic_store(&gm_link_is_connected, false);
+    shutdown(gm_link_fd, SHUT_RDWR);
+    gm_drain_cancel();
+
+    bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
+    /* The daemon may have given frames of a paused program away before it could tell: it says so in
+     * the ctl page first. */
+    bool has_moved = gm_link_has_moved ||
+                     atomic_load(&gm_link_ctl->moved) == atomic_load(&gm_link_ctl->epoch) + 1;
+    bool is_whole = is_open || (!has_moved && gm_allocs_all(GM_ALLOC_CHUNKS, gm_link_is_whole));
+    gm_gate_lost(is_whole);
+    gm_log(GM_LOG_WARN, "the daemon is lost: %s",
+           is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
+
+    pthread_mutex_lock(&gm_link_lock);
+    gm_link_is_lost = true;
+    while (gm_link_requests != NULL) {
+        struct gm_request *request = gm_link_requests;
+        gm_link_requests = request->next;
+        request->state = GM_REQUEST_LOST;
+        pthread_cond_signal(&request->is_done);
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+}
+
+/* What is left to do without a daemon: release what the program frees. */
+static void gm_link_serve_lost(void)
+{
+    pthread_mutex_lock(&gm_link_lock);
+    for (;;) {
+        while (gm_link_ranges == NULL)
+            pthread_cond_wait(&gm_link_has_work, &gm_link_lock);
+        struct gm_request *request = gm_link_ranges;
+        gm_link_ranges = request->next;
+        pthread_mutex_unlock(&gm_link_lock);
+        CUresult result = gm_mapper_release(request->va, request->bytes);
+        pthread_mutex_lock(&gm_link_lock);
+        request->result = (int32_t)result;
+        request->state = GM_REQUEST_ANSWERED;
+        pthread_cond_signal(&request->is_done);
+    }
+}
+
+static void *gm_link_main(void *unused)
+{
+    (void)unused;
+    /* The program may have a capture open in another thread; mapping has nothing to do with it. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
+
+    for (;;) {
+        uint64_t now = gm_now();
+        uint64_t deadline = gm_drain_expire(now);
+        uint64_t ms = deadline == UINT64_MAX ? GM_LINK_LOOK_MS : (deadline - now) / GM_MS + 1;
+        struct pollfd wait = {.fd = gm_link_fd, .events = POLLIN};
+        int ready = poll(&wait, 1, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
+        if (ready == 0 || (ready < 0 && errno == EINTR))
+            continue;
+        if (ready < 0 || !gm_link_receive())
+            break;
+    }
+    gm_link_lose();
+    gm_link_serve_lost();
+    return NULL;
+}
+
+int gm_link_start(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+
+    /* The program's signals are not for this thread. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    atomic_store(&gm_link_is_connected, true);
+    int error = pthread_create(&thread, NULL, gm_link_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        atomic_store(&gm_link_is_connected, false);
+        return -error;
+    }
+    pthread_setname_np(thread, "gpumux-link");
+    pthread_detach(thread);
+    return 0;
+}
+
+void gm_link_close(void)
+{
+    atomic_store(&gm_link_is_connected, false);
+    if (gm_link_fd >= 0)
+        close(gm_link_fd);
+    gm_link_fd = -1;
+}

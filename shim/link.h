@@ -1,0 +1,72 @@
+/*
+ * The link: the connection to the daemon. One thread ("gpumux-link") receives and does what is
+ * asked; any thread sends. Requests (ALLOC, FREE) wait on their own condition for the answer with
+ * their cookie.
+ *
+ * The daemon is trusted with this program's memory, not with its life: a message that does not
+ * decode or makes no sense counts as a lost connection.
+ *
+ * Lost: a program whose gate is open runs on without a gate, and so does one whose gate is closed
+ * but from which nothing was taken yet. One whose data was elsewhere, or on its way back, gets
+ * CUDA_ERROR_DEVICE_UNAVAILABLE from every gate-crossing call, because that data is gone. New
+ * allocations go to the real driver. The thread stays, and unmaps what is freed.
+ */
+#ifndef GM_SHIM_LINK_H
+#define GM_SHIM_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/shm.h"
+#include "common/wire.h"
+
+struct gm_link_welcome {
+    const struct gm_ctl *ctl; /* mapped read-only */
+    struct gm_stat *stat;     /* mapped read-write */
+    uint32_t app;
+    uint32_t n_gpus;
+    struct gm_gpu_entry gpu[GM_GPUS_MAX];
+};
+
+/*
+ * Boot only. Connect, say HELLO, take WELCOME. Returns 0, or -errno with nothing left behind; `why`
+ * gets one line for the log.
+ */
+int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size);
+
+/* Boot only, after gm_link_open and before gm_gate_attach: undo it. */
+void gm_link_shut(void);
+
+/* Boot only, after gm_gate_attach and gm_mapper_init: start to receive. 0 or -errno. */
+int gm_link_start(void);
+
+/* Whether requests make sense now. It may be lost in the next moment. */
+bool gm_link_is_up(void);
+
+/* Tell the daemon that a thread waits at the gate. Never fails visibly. */
+void gm_link_want(void);
+
+/* Drain only: the answer to CLOSE. */
+void gm_link_drained(const struct gm_msg_drained *drained);
+
+/*
+ * Have `bytes` (a multiple of GM_CHUNK_MIN) at `va`, a range reserved by the caller, backed on
+ * `gpu`. Returns 0, a CUresult from the daemon, or -ENOTCONN: lost, call gm_link_free before the
+ * range is used otherwise.
+ */
+int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu);
+
+/*
+ * Have the chunks of [va, va + bytes) unmapped and forgotten: by the daemon, or here when it is
+ * lost. The GPU must be done with them. Returns 0 or a CUresult; after 0 the range is free of
+ * mappings.
+ */
+int gm_link_free(uint64_t va, uint64_t bytes);
+
+/* What this program may take of `gpu` for its own, in bytes. */
+uint64_t gm_link_budget(uint32_t gpu);
+
+/* The forked child, or a boot that cannot be finished: close the socket. The areas stay mapped. */
+void gm_link_close(void);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * The mapper: imports the daemon's frames and maps them where the daemon says. Link thread only,
+ * which is why it needs no lock and why the daemon's order is the order.
+ *
+ * A frame is imported once, from the fd that comes with it, and stays cached under its id until the
+ * daemon drops it. At most one mapping per frame, whole, at offset 0.
+ *
+ * A result is 0 or the CUresult that failed. CUDA_ERROR_DEINITIALIZED, which other threads get
+ * while a process exits, counts as success when giving back: the driver has given everything back
+ * already.
+ */
+#ifndef GM_SHIM_MAPPER_H
+#define GM_SHIM_MAPPER_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire.h"
+
+/* The CUDA device of each gpumux GPU, -1 for one that is not visible here. Before anything else. */
+void gm_mapper_init(const CUdevice *devices, uint32_t n_devices);
+
+/*
+ * Map every entry, with access for its GPU. All or nothing: on failure nothing of this batch stays
+ * mapped, and frames that came with it are not cached (the daemon sends their fds again). The
+ * `n_fds` fds are closed in every case.
+ */
+CUresult gm_mapper_map(const struct gm_map_entry *entry, uint32_t count, const int *fds, int n_fds);
+
+/* Unmap every span, each one a mapped chunk. Goes on after a failure and returns the first. */
+CUresult gm_mapper_unmap(const struct gm_span_entry *entry, uint32_t count);
+
+/* Release cached frames. One that is not cached is fine; one that is mapped is kept: INVALID_VALUE.
+ */
+CUresult gm_mapper_drop(const struct gm_frame_entry *entry, uint32_t count);
+
+/* Whether every chunk of [va, va + bytes) is mapped. */
+bool gm_mapper_covers(uint64_t va, uint64_t bytes);
+
+/* Unmap and release whatever is mapped in [va, va + bytes): the daemon is lost. */
+CUresult gm_mapper_release(uint64_t va, uint64_t bytes);
+
+/* Cached frames, and how many of them are mapped. */
+void gm_mapper_count(size_t *cached, size_t *mapped);
+
+#endif

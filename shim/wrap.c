@@ -1,0 +1,78 @@
+/*
+ * The exported wrappers, one for every row of hooks.def, under the driver's own name.
+ *
+ * A wrapper does what its row's kind says (hooks.def) and nothing else: no lock is held across the
+ * driver call, and the only state is the thread's slot. What may block, allocate or talk to the
+ * daemon is behind gm_gate_enter() and the handlers.
+ *
+ * The second half is the compiler's check of the tables (STYLE 3): every row of hooks.def, own.def
+ * and pass.def has the type that NVIDIA's typed pointer of that name and version has.
+ */
+#include "shim/gate.h"
+#include "shim/handlers.h"
+#include "shim/real.h"
+
+#include <cudaProfilerTypedefs.h>
+
+/*
+ * Declares gm_real_call, the real function of `symbol`. The first call of the process finds it NULL
+ * and resolves the driver; a pointer that must be loaded to be called anyway is the whole cost.
+ */
+#define GM_FIND(symbol)                                                                            \
+    __typeof__(gm_real.symbol) gm_real_call = __atomic_load_n(&gm_real.symbol, __ATOMIC_RELAXED);  \
+    if (__builtin_expect(!gm_real_call, 0)) {                                                      \
+        gm_real_load();                                                                            \
+        gm_real_call = __atomic_load_n(&gm_real.symbol, __ATOMIC_RELAXED);                         \
+        if (!gm_real_call)                                                                         \
+            return gm_real_missing();                                                              \
+    }
+
+#define GM_WRAP_SUBMIT(symbol, handler, args)                                                      \
+    {                                                                                              \
+        GM_FIND(symbol)                                                                            \
+        struct gm_slot *gm_inside = gm_gate_enter();                                               \
+        if (__builtin_expect(!gm_inside, 0))                                                       \
+            return gm_gate_refusal();                                                              \
+        CUresult gm_result = gm_real_call args;                                                    \
+        gm_gate_leave(gm_inside);                                                                  \
+        return gm_result;                                                                          \
+    }
+
+#define GM_WRAP_SYNC(symbol, handler, args)                                                        \
+    {                                                                                              \
+        GM_FIND(symbol)                                                                            \
+        struct gm_slot *gm_blocked = gm_sync_enter();                                              \
+        CUresult gm_result = gm_real_call args;                                                    \
+        gm_sync_leave(gm_blocked);                                                                 \
+        return gm_result;                                                                          \
+    }
+
+/* A handler makes several driver calls, so all of gm_real must be there, not only its own member.
+ */
+#define GM_WRAP_HANDLE(symbol, handler, args)                                                      \
+    {                                                                                              \
+        if (!gm_real_load() || !gm_real.symbol)                                                    \
+            return gm_real_missing();                                                              \
+        return handler args;                                                                       \
+    }
+
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    __attribute__((visibility("default")))                                                         \
+    CUresult CUDAAPI symbol params GM_WRAP_##kind(symbol, gm_on_##symbol, args)
+#include "shim/hooks.def"
+#undef GM_HOOK
+
+#define GM_CHECK(symbol, type)                                                                     \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), type),                        \
+                   #symbol " is not a " #type);
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_CHECK(symbol, GM_PFN_##mode(PFN_##api##_v##since))
+#include "shim/hooks.def"
+#undef GM_HOOK
+#define GM_OWN(api, symbol, since) GM_CHECK(symbol, PFN_##api##_v##since)
+#include "shim/own.def"
+#undef GM_OWN
+#define GM_PASS(api, symbol, since, mode, reason)                                                  \
+    GM_CHECK(symbol, GM_PFN_##mode(PFN_##api##_v##since))
+#include "shim/pass.def"
+#undef GM_PASS

@@ -1,0 +1,730 @@
+/*
+ * The shim from its handlers to its socket. The test plays the driver (function pointers that keep
+ * count) and the daemon (a listening socket, answered step by step). Booting happens once in a
+ * process, so each scenario runs in a child of its own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/unit/link_world.h"
+
+/* ---- scenarios ---- */
+
+static void no_daemon(void)
+{
+    CUdeviceptr va;
+    size_t bytes, total;
+    make_driver();
+    current = (CUcontext)0x100;
+    setenv("GPUMUX_SOCKET", "/nonexistent/gpumux.sock", 1);
+    driver_is_cold = true; /* before cuInit nothing is decided */
+    CHECK(gm_boot() == GM_BOOT_COLD);
+    CHECK(submit() == CUDA_SUCCESS);
+    driver_is_cold = false;
+    CHECK(gm_on_cuMemAlloc_v2(&va, 8 * MIB) == CUDA_SUCCESS);
+    CHECK(gm_boot() == GM_BOOT_PASS);
+    CHECK(atomic_load(&driver_real_allocs) == 1 && atomic_load(&driver_reserved) == 0);
+    CHECK(gm_on_cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS && total == 222);
+    CHECK(submit() == CUDA_SUCCESS);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_real_allocs) == 0);
+    CHECK(atomic_load(&gm_gate_stat()->small_bytes) == 0);
+}
+
+static void is_disabled(void)
+{
+    make_driver();
+    listen_here();
+    setenv("GPUMUX_DISABLE", "1", 1);
+    CHECK(gm_boot() == GM_BOOT_PASS);
+    struct pollfd wait = {.fd = listener, .events = POLLIN};
+    CHECK(poll(&wait, 1, 0) == 0); /* nobody connected */
+    unlink(socket_path);
+}
+
+static void *program_boots_in_vain(void *unused)
+{
+    (void)unused;
+    CHECK(gm_boot() == GM_BOOT_PASS);
+    CHECK(submit() == CUDA_SUCCESS);
+    return NULL;
+}
+
+static int open_fds(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void boot_in_vain(void (*daemon)(void))
+{
+    make_driver();
+    listen_here();
+    int before = open_fds();
+    uint64_t at = gm_now();
+    pthread_t thread = start(program_boots_in_vain, NULL);
+    daemon();
+    pthread_join(thread, NULL);
+    CHECK(gm_now() - at < 4 * GM_S);
+    if (peer >= 0)
+        close(peer);
+    CHECK(open_fds() == before);
+    unlink(socket_path);
+}
+
+static void daemon_refuses(void)
+{
+    accept_app();
+    struct gm_msg_refused refused = {.reason = GM_REFUSE_FULL, .text = "full"};
+    send_to_app(GM_MSG_REFUSED, &refused);
+}
+static void daemon_has_another_gpu(void)
+{
+    welcome_app(0x77);
+}
+static void daemon_says_nothing(void)
+{
+    accept_app();
+}
+static void daemon_hangs_up(void)
+{
+    accept_app();
+    close(peer);
+    peer = -1;
+}
+static void daemon_sends_rubbish(void)
+{
+    accept_app();
+    CHECK(gm_sock_send(peer, "rubbish", 7, NULL, 0) == 0);
+}
+static void daemon_sends_small_areas(void)
+{
+    accept_app();
+    int fds[2] = {memfd_create("a", MFD_CLOEXEC), memfd_create("b", MFD_CLOEXEC)};
+    struct gm_msg_welcome body = {.app = 3};
+    struct gm_gpu_entry entry = {.budget = BUDGET};
+    memset(entry.uuid, 0x40, sizeof(entry.uuid));
+    CHECK(gm_sock_send_message(peer, GM_MSG_WELCOME, &body, &entry, 1, fds, 2) == 0);
+    close(fds[0]);
+    close(fds[1]);
+}
+static void refused(void)
+{
+    boot_in_vain(daemon_refuses);
+}
+static void another_gpu(void)
+{
+    boot_in_vain(daemon_has_another_gpu);
+}
+static void silent(void)
+{
+    boot_in_vain(daemon_says_nothing);
+}
+static void hangs_up(void)
+{
+    boot_in_vain(daemon_hangs_up);
+}
+static void rubbish(void)
+{
+    boot_in_vain(daemon_sends_rubbish);
+}
+static void small_areas(void)
+{
+    boot_in_vain(daemon_sends_small_areas);
+}
+
+static void memory(void)
+{
+    size_t bytes, total;
+    CUdeviceptr base, small, va;
+    boot_live();
+    int before = open_fds();
+    CHECK(gm_on_cuDeviceTotalMem_v2(&total, 0) == CUDA_SUCCESS && total == BUDGET);
+
+    uint64_t size = 35 * MIB + 5; /* 36 MiB: 32 + 4 */
+    va = allocate(size, NULL, true);
+    CHECK(atomic_load(&driver_mapped) == 2 && atomic_load(&driver_handles) == 2);
+    CHECK(open_fds() == before);
+    CHECK(gm_on_cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS);
+    CHECK(total == BUDGET && bytes == BUDGET - 36 * MIB);
+    CHECK(gm_on_cuMemGetInfo_v2(NULL, NULL) == CUDA_SUCCESS);
+    CHECK(gm_on_cuMemGetAddressRange_v2(&base, &bytes, va + 7 * MIB) == CUDA_SUCCESS);
+    CHECK(base == va && bytes == size);
+    CHECK(gm_on_cuMemGetAddressRange_v2(&base, &bytes, va + size) == CUDA_ERROR_NOT_FOUND);
+
+    /* Small ones are the driver's and counted. */
+    CHECK(gm_on_cuMemAlloc_v2(&small, MIB - 1) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_real_allocs) == 1);
+    CHECK(atomic_load(&stat_area->small_bytes) == MIB - 1);
+    CHECK(gm_on_cuMemGetInfo_v2(&bytes, NULL) == CUDA_SUCCESS);
+    CHECK(bytes == BUDGET - 37 * MIB + 1);
+    CHECK(gm_on_cuMemFree_v2(small) == CUDA_SUCCESS);
+    CHECK(atomic_load(&stat_area->small_bytes) == 0);
+
+    /* Bad frees, and what the real call is asked. */
+    CHECK(gm_on_cuMemFree_v2(va + 4096) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(gm_on_cuMemAlloc_v2(&small, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(gm_on_cuMemAlloc_v2(NULL, 8 * MIB) == CUDA_ERROR_INVALID_VALUE);
+    current = NULL;
+    CHECK(gm_on_cuMemAlloc_v2(&small, 8 * MIB) == CUDA_ERROR_INVALID_CONTEXT);
+    current = (CUcontext)0x100;
+
+    int syncs = atomic_load(&driver_syncs);
+    struct call call = {.va = va};
+    pthread_t thread = start(program_frees, &call);
+    serve_free(va, size);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_syncs) == syncs + 1);
+    CHECK(atomic_load(&driver_reserved) == 0 && atomic_load(&driver_mapped) == 0);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_ERROR_INVALID_VALUE); /* twice: as the driver says */
+
+    /* The cached frames go. */
+    struct gm_msg_drop drop = {.batch = 77};
+    struct gm_frame_entry frames[2] = {{1}, {2}};
+    CHECK(gm_sock_send_message(peer, GM_MSG_DROP, &drop, frames, 2, NULL, 0) == 0);
+    CHECK(receive() == GM_MSG_DONE && atomic_load(&driver_handles) == 0);
+
+    /* Out of memory: the daemon says so. */
+    call = (struct call){.bytes = 4 * MIB};
+    thread = start(program_allocates, &call);
+    CHECK(receive() == GM_MSG_ALLOC);
+    struct gm_msg_allocated no = {.cookie = ((const struct gm_msg_alloc *)got.body)->cookie,
+                                  .result = CUDA_ERROR_OUT_OF_MEMORY};
+    send_to_app(GM_MSG_ALLOCATED, &no);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_ERROR_OUT_OF_MEMORY && atomic_load(&driver_reserved) == 0);
+}
+
+struct pitch_call {
+    CUdeviceptr va;
+    size_t pitch;
+    CUresult result;
+};
+static void *program_allocates_pitch(void *argument)
+{
+    struct pitch_call *call = argument;
+    current = (CUcontext)0x100;
+    call->result = gm_on_cuMemAllocPitch_v2(&call->va, &call->pitch, 1000, 4096, 4);
+    return NULL;
+}
+
+static void pitch(void)
+{
+    struct pitch_call call = {0};
+    size_t width;
+    CUdeviceptr va;
+    boot_live();
+    pthread_t thread = start(program_allocates_pitch, &call);
+    CHECK(receive() == GM_MSG_ALLOC);
+    const struct gm_msg_alloc *alloc = got.body;
+    CHECK(alloc->bytes == 4 * MIB);
+    struct gm_msg_allocated yes = {.cookie = alloc->cookie};
+    send_to_app(GM_MSG_ALLOCATED, &yes);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS && call.pitch == 1024);
+    CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, 100, 10, 4) == CUDA_SUCCESS && width == 512);
+    CHECK(atomic_load(&stat_area->small_bytes) == 5120);
+    CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, SIZE_MAX - 1000, SIZE_MAX, 4) ==
+          CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void gate_and_drain(void)
+{
+    boot_live();
+    CHECK(submit() == CUDA_SUCCESS);
+    CUcontext context;
+    CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+    CHECK(atomic_load(&stat_area->contexts) == 2);
+
+    /* Quiet: both contexts were synchronized, and the primary one is not held on to. */
+    int syncs = atomic_load(&driver_syncs), references = atomic_load(&driver_primary);
+    struct gm_msg_drained drained = close_app(2000);
+    CHECK(drained.status == GM_DRAIN_QUIET && drained.reason == GM_DRAIN_NONE);
+    CHECK(atomic_load(&driver_syncs) == syncs + 2);
+    CHECK(atomic_load(&driver_primary) == references);
+
+    /* A submitter waits and says so; it goes on when the gate opens. */
+    struct call call = {0};
+    pthread_t thread = start(program_submits, &call);
+    for (int i = 0; i < 5000 && atomic_load(&stat_area->waiting) == 0; i++)
+        nap(1000);
+    CHECK(atomic_load(&stat_area->waiting) == 1);
+    struct pollfd wait = {.fd = peer, .events = POLLIN};
+    CHECK(poll(&wait, 1, 5000) == 1);
+    want_count = 0;
+    CHECK(receive_any() == GM_MSG_WANT && want_count == 1);
+    set_gate(GM_GATE_OPEN);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS);
+
+    /* A thread that stays inside. */
+    struct gm_slot *slot = gm_gate_enter();
+    drained = close_app(50);
+    CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_INSIDE);
+    CHECK(drained.drain_ns >= 50 * GM_MS && drained.drain_ns < 2 * GM_S);
+    set_gate(GM_GATE_OPEN);
+    gm_gate_leave(slot);
+
+    /* Work that does not end: told in time, also while the drainer is still stuck; then quiet. */
+    atomic_store(&driver_is_busy, 1);
+    for (int i = 0; i < 2; i++) {
+        drained = close_app(50);
+        CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_WORK);
+        CHECK(drained.drain_ns < 2 * GM_S);
+        set_gate(GM_GATE_OPEN);
+        CHECK(submit() == CUDA_SUCCESS);
+    }
+    atomic_store(&driver_is_busy, 0);
+    drained = close_app(5000);
+    CHECK(drained.status == GM_DRAIN_QUIET);
+    set_gate(GM_GATE_OPEN);
+
+    /* A destroyed context is not synchronized any more. */
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    CHECK(atomic_load(&stat_area->contexts) == 1);
+    syncs = atomic_load(&driver_syncs);
+    drained = close_app(2000);
+    CHECK(drained.status == GM_DRAIN_QUIET && atomic_load(&driver_syncs) == syncs + 1);
+}
+
+static _Atomic int did_destroy;
+static void *program_destroys(void *argument)
+{
+    CHECK(gm_on_cuCtxDestroy_v2(argument) == CUDA_SUCCESS);
+    atomic_store(&did_destroy, 1);
+    return NULL;
+}
+
+/* Destroying the context that the drainer is in waits for the drainer. */
+static void destroy_while_draining(void)
+{
+    CUcontext context;
+    boot_live();
+    CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+    atomic_store(&driver_is_busy, 1);
+    struct gm_msg_drained drained = close_app(50);
+    CHECK(drained.status == GM_DRAIN_BUSY);
+    set_gate(GM_GATE_OPEN);
+    pthread_t thread = start(program_destroys, context);
+    nap(100000);
+    CHECK(atomic_load(&did_destroy) == 0);
+    atomic_store(&driver_is_busy, 0);
+    pthread_join(thread, NULL);
+}
+
+static void *program_ends_capture(void *stream)
+{
+    CUgraph graph;
+    CHECK(gm_on_cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    return NULL;
+}
+
+static void captures(void)
+{
+    CUstream stream = (CUstream)0x33;
+    boot_live();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true);
+
+    CHECK(gm_on_cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL) ==
+          CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(atomic_load(&stat_area->captures) == 0);
+    CHECK(gm_on_cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    CHECK(atomic_load(&stat_area->captures) == 1);
+
+    /* An end that does not end it, and one of a stream that was not counted. */
+    CHECK(gm_on_cuStreamEndCapture(stream, NULL) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    CHECK(atomic_load(&stat_area->captures) == 1);
+
+    /* Not closed, not synchronized, and the closed gate lets launches pass meanwhile. */
+    int syncs = atomic_load(&driver_syncs);
+    struct gm_msg_drained drained = close_app(50);
+    CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_CAPTURE);
+    CHECK(submit() == CUDA_SUCCESS);
+    set_gate(GM_GATE_OPEN);
+
+    /* A free is put off until the capture ends. */
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_mapped) == 1);
+    CHECK(atomic_load(&driver_syncs) == syncs);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_ERROR_INVALID_VALUE);
+
+    /* The end of the capture gives it back, and then the program is quiet again. */
+    pthread_t thread = start(program_ends_capture, stream);
+    serve_free(va, 4 * MIB);
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_reserved) == 0);
+    CHECK(atomic_load(&driver_syncs) == syncs + 1);
+    CHECK(atomic_load(&stat_area->captures) == 0);
+    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+}
+
+static void *program_releases_primary(void *unused)
+{
+    (void)unused;
+    CHECK(gm_on_cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
+    return NULL;
+}
+
+/* What a failed synchronization means: a broken context is quiet, any other may still be at work.
+ */
+static void synchronizing_fails(void)
+{
+    boot_live();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true);
+    atomic_store(&driver_sync_error, CUDA_ERROR_OUT_OF_MEMORY);
+    struct gm_msg_drained drained = close_app(2000);
+    CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_WORK);
+    set_gate(GM_GATE_OPEN);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(atomic_load(&driver_mapped) == 1);
+    atomic_store(&driver_sync_error, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    drained = close_app(2000);
+    CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_CAPTURE);
+    set_gate(GM_GATE_OPEN);
+
+    atomic_store(&driver_sync_error, CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    struct call call = {.va = va};
+    pthread_t thread = start(program_frees, &call);
+    serve_free(va, 4 * MIB);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_ERROR_ILLEGAL_ADDRESS); /* told, and done */
+    CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_reserved) == 0);
+}
+
+/* The memory of a context goes with it, by destroy and by the last release. */
+static void contexts_take_their_memory(void)
+{
+    CUcontext context;
+    boot_live();
+    CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+    current = (CUcontext)0x100;
+    CUdeviceptr in_primary = allocate(4 * MIB, NULL, true);
+    CUdeviceptr in_created = allocate(2 * MIB, context, true);
+    pthread_t thread = start(program_destroys, context);
+    serve_free(in_created, 2 * MIB);
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&driver_mapped) == 1 && atomic_load(&driver_reserved) == 1);
+
+    /* A library holds the primary context by a way that is not hooked: the first release frees
+     * nothing. */
+    atomic_fetch_add(&driver_primary, 1);
+    CHECK(gm_on_cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_mapped) == 1);
+    thread = start(program_releases_primary, NULL);
+    serve_free(in_primary, 4 * MIB);
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_reserved) == 0);
+    CHECK(atomic_load(&stat_area->contexts) == 0);
+}
+
+/* The daemon dies while the gate is open: everything goes on, new memory is the driver's. */
+static void lost_while_open(void)
+{
+    CUdeviceptr other;
+    size_t bytes, total;
+    boot_live();
+    CUdeviceptr va = allocate(36 * MIB, NULL, true);
+    lose_daemon();
+    CHECK(submit() == CUDA_SUCCESS);
+    CHECK(gm_on_cuMemAlloc_v2(&other, 8 * MIB) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_real_allocs) == 1);
+    CHECK(atomic_load(&stat_area->real_bytes) == 8 * MIB);
+    CHECK(gm_on_cuMemFree_v2(other) == CUDA_SUCCESS);
+    CHECK(atomic_load(&stat_area->real_bytes) == 0);
+    CHECK(gm_on_cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS && total == 222);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_handles) == 0);
+    CHECK(atomic_load(&driver_reserved) == 0);
+    set_gate(GM_GATE_CLOSED); /* an old page, which nobody looks at */
+    CHECK(submit() == CUDA_SUCCESS);
+}
+
+/* While it is closed, with everything mapped: goes on. A waiter is let go. */
+static void lost_while_whole(void)
+{
+    boot_live();
+    allocate(36 * MIB, NULL, true);
+    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    struct call call = {0};
+    pthread_t thread = start(program_submits, &call);
+    for (int i = 0; i < 5000 && atomic_load(&stat_area->waiting) == 0; i++)
+        nap(1000);
+    lose_daemon();
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS);
+    CHECK(submit() == CUDA_SUCCESS);
+}
+
+/* While it is closed and some of its memory is elsewhere: that data is gone, and every submission
+ * says so. */
+static void lost_while_away(void)
+{
+    boot_live();
+    CUdeviceptr va = allocate(36 * MIB, NULL, true);
+    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    unmap_from_app(va, 32 * MIB);
+    struct call call = {0};
+    pthread_t thread = start(program_submits, &call);
+    for (int i = 0; i < 5000 && atomic_load(&stat_area->waiting) == 0; i++)
+        nap(1000);
+    lose_daemon();
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CHECK(submit() == CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CHECK(gm_on_cuStreamBeginCapture_v2((CUstream)0x33, CU_STREAM_CAPTURE_MODE_RELAXED) ==
+          CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_reserved) == 0);
+}
+
+/* While its memory comes back: it is mapped, but the copy may not be done. */
+static void lost_on_the_way_back(void)
+{
+    boot_live();
+    CUdeviceptr va = allocate(36 * MIB, NULL, true);
+    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    unmap_from_app(va, 36 * MIB);
+    map_to_app(va, 36 * MIB);
+    lose_daemon();
+    CHECK(submit() == CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+/* In the middle of an allocation and of a free. */
+static void lost_in_between(void)
+{
+    boot_live();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true);
+    struct call freed = {.va = va}, made = {.bytes = 8 * MIB};
+    pthread_t frees = start(program_frees, &freed);
+    CHECK(receive() == GM_MSG_FREE);
+    pthread_t allocates = start(program_allocates, &made);
+    CHECK(receive() == GM_MSG_ALLOC);
+    map_to_app(((const struct gm_msg_alloc *)got.body)->va, 8 * MIB);
+    lose_daemon();
+    pthread_join(frees, NULL);
+    pthread_join(allocates, NULL);
+    CHECK(freed.result == CUDA_SUCCESS);
+    CHECK(made.result == CUDA_SUCCESS && atomic_load(&driver_real_allocs) == 1);
+    CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_handles) == 0);
+    CHECK(atomic_load(&driver_reserved) == 0);
+}
+
+/* Messages that make no sense end the connection, not the program, and leave no fd behind. */
+static void send_nonsense(int kind)
+{
+    struct gm_msg_allocated nobody_asked = {.cookie = 12345};
+    struct gm_msg_welcome again = {.app = 1};
+    struct gm_gpu_entry entry = {.budget = 1};
+    struct gm_msg_hello upward = {.role = GM_ROLE_APP};
+    struct gm_msg_map map = {.batch = 1};
+    int fds[2] = {open("/dev/null", O_RDONLY | O_CLOEXEC), open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    uint8_t bytes[64] = {0};
+    switch (kind) {
+    case 0:
+        send_to_app(GM_MSG_ALLOCATED, &nobody_asked);
+        break;
+    case 1:
+        CHECK(gm_sock_send_message(peer, GM_MSG_WELCOME, &again, &entry, 1, fds, 2) == 0);
+        break;
+    case 2:
+        send_to_app(GM_MSG_HELLO, &upward);
+        break;
+    case 3:
+        memset(bytes, 0xa5, sizeof(bytes));
+        CHECK(gm_sock_send(peer, bytes, sizeof(bytes), fds, 2) == 0);
+        break;
+    default: { /* a MAP with more fds than it says */
+        size_t length = gm_wire_encode(buffer, sizeof(buffer), GM_MSG_MAP, &map, NULL, 0);
+        CHECK(length > 0 && gm_sock_send(peer, buffer, length, fds, 2) == 0);
+    }
+    }
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static int nonsense_kind;
+static void nonsense(void)
+{
+    boot_live();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true);
+    int before = open_fds();
+    send_nonsense(nonsense_kind);
+    for (int i = 0; i < 5000 && gm_link_is_up(); i++)
+        nap(1000);
+    CHECK(!gm_link_is_up());
+    CHECK(open_fds() == before);
+    CHECK(submit() == CUDA_SUCCESS);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_mapped) == 0);
+}
+
+/* A forked child is on its own; its parent does not notice. */
+static void forks(void)
+{
+    boot_live();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true);
+    set_gate(GM_GATE_CLOSED);
+    pid_t child = fork();
+    if (child == 0) {
+        CUdeviceptr other;
+        CHECK(gm_boot() == GM_BOOT_DEAD);
+        struct gm_slot *slot = gm_gate_enter(); /* does not wait */
+        CHECK(slot != NULL);
+        gm_gate_leave(slot);
+        CHECK(gm_on_cuMemAlloc_v2(&other, 8 * MIB) == CUDA_SUCCESS);
+        CHECK(atomic_load(&driver_real_allocs) == 1);
+        CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS); /* whatever the driver says */
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    set_gate(GM_GATE_OPEN);
+    CHECK(gm_link_is_up() && submit() == CUDA_SUCCESS);
+    CHECK(atomic_load(&stat_area->waiting) == 0);
+    struct call call = {.va = va};
+    pthread_t thread = start(program_frees, &call);
+    serve_free(va, 4 * MIB);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS);
+}
+
+/* Many threads at once, with a daemon that answers in its own order. */
+#define CROWD 8
+#define ROUNDS 100
+static void *program_is_busy(void *unused)
+{
+    (void)unused;
+    current = (CUcontext)0x100;
+    for (int i = 0; i < ROUNDS; i++) {
+        CUdeviceptr va;
+        CHECK(gm_on_cuMemAlloc_v2(&va, 2 * MIB) == CUDA_SUCCESS);
+        struct gm_slot *slot = gm_gate_enter();
+        gm_gate_leave(slot);
+        CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+static void crowd(void)
+{
+    pthread_t thread[CROWD];
+    boot_live();
+    for (int i = 0; i < CROWD; i++)
+        thread[i] = start(program_is_busy, NULL);
+    struct {
+        enum gm_msg_type type;
+        uint64_t cookie;
+    } held = {0};
+    for (int n = 0; n < 2 * CROWD * ROUNDS; n++) {
+        enum gm_msg_type type = receive();
+        CHECK(type == GM_MSG_ALLOC || type == GM_MSG_FREE);
+        uint64_t cookie = type == GM_MSG_ALLOC ? ((const struct gm_msg_alloc *)got.body)->cookie
+                                               : ((const struct gm_msg_free *)got.body)->cookie;
+        struct gm_msg_allocated answer = {.cookie = cookie};
+        enum gm_msg_type reply = type == GM_MSG_ALLOC ? GM_MSG_ALLOCATED : GM_MSG_FREED;
+        /* Every third answer waits for the next question, as long as there surely is one. */
+        if (n % 3 == 0 && held.cookie == 0 && n < CROWD * ROUNDS) {
+            held.type = reply;
+            held.cookie = cookie;
+            continue;
+        }
+        send_to_app(reply, &answer);
+        if (held.cookie != 0) {
+            answer.cookie = held.cookie;
+            send_to_app(held.type, &answer);
+            held.cookie = 0;
+        }
+    }
+    for (int i = 0; i < CROWD; i++)
+        pthread_join(thread[i], NULL);
+    CHECK(atomic_load(&driver_reserved) == 0);
+}
+
+/* ---- running them ---- */
+
+static void run(void (*scenario)(void))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        scenario();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+#define SCENARIO(name)                                                                             \
+    static void test_##name(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run(name);                                                                                 \
+    }
+SCENARIO(no_daemon)
+SCENARIO(is_disabled)
+SCENARIO(refused)
+SCENARIO(another_gpu)
+SCENARIO(silent)
+SCENARIO(hangs_up)
+SCENARIO(rubbish)
+SCENARIO(small_areas)
+SCENARIO(memory)
+SCENARIO(pitch)
+SCENARIO(gate_and_drain)
+SCENARIO(destroy_while_draining)
+SCENARIO(captures)
+SCENARIO(synchronizing_fails)
+SCENARIO(contexts_take_their_memory)
+SCENARIO(lost_while_open)
+SCENARIO(lost_while_whole)
+SCENARIO(lost_while_away)
+SCENARIO(lost_on_the_way_back)
+SCENARIO(lost_in_between)
+SCENARIO(forks)
+SCENARIO(crowd)
+
+static void test_nonsense(void **state)
+{
+    (void)state;
+    for (nonsense_kind = 0; nonsense_kind < 5; nonsense_kind++)
+        run(nonsense);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_daemon),
+        cmocka_unit_test(test_is_disabled),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_another_gpu),
+        cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_hangs_up),
+        cmocka_unit_test(test_rubbish),
+        cmocka_unit_test(test_small_areas),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_pitch),
+        cmocka_unit_test(test_gate_and_drain),
+        cmocka_unit_test(test_destroy_while_draining),
+        cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_synchronizing_fails),
+        cmocka_unit_test(test_contexts_take_their_memory),
+        cmocka_unit_test(test_lost_while_open),
+        cmocka_unit_test(test_lost_while_whole),
+        cmocka_unit_test(test_lost_while_away),
+        cmocka_unit_test(test_lost_on_the_way_back),
+        cmocka_unit_test(test_lost_in_between),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_crowd),
+    };
+    return cmocka_run_group_tests_name("link", tests, NULL, NULL);
+}

@@ -1,0 +1,3 @@
+# The mapper alone: the test is the driver.
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/mapper.c)
+target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)
