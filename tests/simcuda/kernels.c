@@ -1,0 +1,183 @@
+/*
+ * The kernels: host versions of those in tests/programs/kernels.cu, by the same names and
+ * parameters. On a GPU each is a grid-stride loop, so here one plain loop stands for the whole
+ * grid.
+ *
+ * One row a kernel: its parameters in order, and its body, in which they are variables.
+ */
+#include "tests/simcuda/sim.h"
+
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+
+#define SPIN_POLL_NS 20000ull
+
+/* The i-th value of a stream of pseudo-random numbers (splitmix64). */
+static inline uint64_t gm_mix(uint64_t seed, uint64_t i)
+{
+    uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+struct fill {
+    uint64_t *p;
+    uint64_t n, seed;
+};
+static void run_fill(const struct fill *a)
+{
+    for (uint64_t i = 0; i < a->n; i++)
+        a->p[i] = gm_mix(a->seed, i);
+}
+
+struct verify {
+    const uint64_t *p;
+    uint64_t n, seed;
+    unsigned long long *mismatches;
+};
+static void run_verify(const struct verify *a)
+{
+    unsigned long long bad = 0;
+    for (uint64_t i = 0; i < a->n; i++)
+        bad += a->p[i] != gm_mix(a->seed, i);
+    if (bad > 0)
+        __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
+}
+
+struct verify_refill {
+    uint64_t *p;
+    uint64_t n, seed, next;
+    unsigned long long *mismatches;
+};
+static void run_verify_refill(const struct verify_refill *a)
+{
+    unsigned long long bad = 0;
+    for (uint64_t i = 0; i < a->n; i++) {
+        bad += a->p[i] != gm_mix(a->seed, i);
+        a->p[i] = gm_mix(a->next, i);
+    }
+    if (bad > 0)
+        __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
+}
+
+struct vector_add {
+    const float *a, *b;
+    float *c;
+    uint64_t n;
+};
+static void run_vector_add(const struct vector_add *v)
+{
+    for (uint64_t i = 0; i < v->n; i++)
+        v->c[i] = v->a[i] + v->b[i];
+}
+
+struct matmul {
+    const float *a, *b;
+    float *c;
+    uint32_t n;
+};
+static void run_matmul(const struct matmul *m)
+{
+    const size_t n = m->n;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (size_t k = 0; k < n; k++)
+                sum = fmaf(m->a[i * n + k], m->b[k * n + j], sum);
+            m->c[i * n + j] = sum;
+        }
+    }
+}
+
+struct spin {
+    uint64_t ns;
+};
+static void run_spin(const struct spin *a)
+{
+    sim_sleep_until(sim_now() + a->ns);
+}
+
+struct spin_until {
+    volatile uint32_t *flag;
+};
+static void run_spin_until(const struct spin_until *a)
+{
+    while (__atomic_load_n(a->flag, __ATOMIC_ACQUIRE) == 0)
+        sim_sleep_until(sim_now() + SPIN_POLL_NS);
+}
+
+struct sweep {
+    uint64_t *p;
+    uint64_t n;
+};
+static void run_sweep(const struct sweep *a)
+{
+    for (uint64_t i = 0; i < a->n; i++)
+        a->p[i]++;
+}
+
+struct empty {
+    char unused;
+};
+static void run_empty(const struct empty *a)
+{
+    (void)a;
+}
+
+/*
+ * A parameter block as a GPU gets it, each parameter at its natural alignment, is the C struct of
+ * the same members: the table takes offsets and sizes from the structs.
+ */
+#define RUN(name)                                                                                  \
+    static void call_##name(const uint8_t *params)                                                 \
+    {                                                                                              \
+        struct name a;                                                                             \
+        memcpy(&a, params, sizeof a);                                                              \
+        run_##name(&a);                                                                            \
+    }                                                                                              \
+    _Static_assert(sizeof(struct name) <= SIM_PARAMS_MAX, "parameters of " #name)
+RUN(fill);
+RUN(verify);
+RUN(verify_refill);
+RUN(vector_add);
+RUN(matmul);
+RUN(spin);
+RUN(spin_until);
+RUN(sweep);
+RUN(empty);
+
+#define KERNEL(name, n, ...)                                                                       \
+    {                                                                                              \
+        "gm_" #name, call_##name, n,                                                               \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define P(name, member)                                                                            \
+    {                                                                                              \
+        offsetof(struct name, member), sizeof(((struct name *)0)->member)                          \
+    }
+
+static const struct sim_kernel kernels[] = {
+    KERNEL(fill, 3, P(fill, p), P(fill, n), P(fill, seed)),
+    KERNEL(verify, 4, P(verify, p), P(verify, n), P(verify, seed), P(verify, mismatches)),
+    KERNEL(verify_refill, 5, P(verify_refill, p), P(verify_refill, n), P(verify_refill, seed),
+           P(verify_refill, next), P(verify_refill, mismatches)),
+    KERNEL(vector_add, 4, P(vector_add, a), P(vector_add, b), P(vector_add, c), P(vector_add, n)),
+    KERNEL(matmul, 4, P(matmul, a), P(matmul, b), P(matmul, c), P(matmul, n)),
+    KERNEL(spin, 1, P(spin, ns)),
+    KERNEL(spin_until, 1, P(spin_until, flag)),
+    KERNEL(sweep, 2, P(sweep, p), P(sweep, n)),
+    KERNEL(empty, 0, {0, 0}),
+};
+
+const struct sim_kernel *sim_kernel_find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        if (strlen(kernels[i].name) == length && memcmp(kernels[i].name, name, length) == 0)
+            return &kernels[i];
+    }
+    return NULL;
+}
