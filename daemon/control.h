@@ -1,0 +1,42 @@
+/*
+ * What mux-ctl asks: the daemon's state as one JSON document, schema 1 (README, "Status").
+ *
+ *   {"schema":1, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
+ *    "gpus":[...], "apps":[...], "totals":{...}}
+ *
+ * The last three come from the engine; each app gets its user's name here. Loop thread only.
+ */
+#ifndef GM_DAEMON_CONTROL_H
+#define GM_DAEMON_CONTROL_H
+
+#include <stdint.h>
+
+#include "daemon/engine.h"
+#include "daemon/options.h"
+#include "daemon/session.h"
+
+#define GM_STATUS_SCHEMA 1
+#define GM_CONTROL_USERS 64 /* user names remembered */
+
+struct gm_control {
+    const struct gm_options *options;
+    struct gm_engine *engine;
+    uint64_t started; /* gm_now() */
+    /* Asking the system for a name may mean asking a network: once for each uid is enough. */
+    struct {
+        uid_t uid;
+        char name[64]; /* "": free */
+    } users[GM_CONTROL_USERS];
+};
+
+/* Both stay the caller's and must outlive `control`. */
+void gm_control_init(struct gm_control *control, const struct gm_options *options,
+                     struct gm_engine *engine);
+
+/* The document, NUL-terminated; the caller's, to be freed with cJSON_free. NULL without memory. */
+char *gm_control_status(struct gm_control *control);
+
+/* Answer STATUS: the document in a sealed memfd, with STATUS_IS. On failure the session ends. */
+void gm_control_answer(struct gm_control *control, struct gm_session *session);
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * The insides of planning, shared by core/plan*.c only.
+ *
+ *   plan.c          the moves: for one chunk, below the GPU, plans and prefetches
+ *   plan_frames.c   where chunks can go on the GPU: the order of filling, frames, victims
+ */
+#ifndef GM_CORE_PLANNING_H
+#define GM_CORE_PLANNING_H
+
+#include "daemon/core/plan.h"
+
+/*
+ * The order of filling: user by user, since frames are handed out from cursors into that user's
+ * lists; then app by app as urgent as given; in an app first what is pinned, because its pages then
+ * take what is evicted for it, then what must be raised, last what was never written and gives
+ * nothing back.
+ */
+static const uint8_t gm_plan_order[] = {GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_DISK, GM_TIER_NONE};
+#define GM_STAGE_RAISE_FIRST 1u
+#define GM_STAGE_RAISE_LAST 2u
+#define GM_STAGE_LAST 3u
+
+/* What the moves for one chunk can take at once: see GM_PLAN_WINDOW_MIN. */
+#define GM_PLAN_GROUP (GM_PLAN_WINDOW_MIN - GM_PLAN_RESERVE)
+
+/* A walk over the missing chunks in the order of filling; stages `from` to `to` of each app. */
+struct gm_plan_walk {
+    uint32_t first;  /* the target that is the first of the user at hand */
+    uint32_t target; /* the one at hand */
+    uint32_t chunk;  /* the next */
+    unsigned stage, from, to;
+};
+
+struct gm_planning {
+    const struct gm_table *table;
+    const struct gm_plan_input *input;
+    struct gm_plan *plan;
+
+    /* what is missing and can be placed */
+    uint32_t cut;       /* the first chunk in the order of filling that cannot; GM_NONE: all can */
+    uint32_t cut_first; /* ... and the first target of its user */
+    uint64_t bytes[GM_TIERS];    /* still to be filled, by the tier they are in now */
+    uint32_t raises;             /* chunks still to be raised */
+    uint64_t to_raise[GM_TIERS]; /* bytes of those */
+    uint64_t ahead, ahead_max;   /* bytes raised and not yet filled */
+    struct gm_plan_walk raise;
+
+    /* frames */
+    uint64_t room;                         /* bytes of budget in which a frame can be made */
+    uint32_t pool;                         /* the user at hand */
+    uint32_t need[GM_CHUNK_CLASSES];       /* its chunks still to be placed */
+    uint32_t free_at[GM_CHUNK_CLASSES];    /* its free frames */
+    uint32_t leaving_at[GM_CHUNK_CLASSES]; /* frames that will be: their evictions are under way */
+
+    /* where destroying surplus frames has come to */
+    uint32_t surplus_pool;
+    unsigned surplus_list; /* of the pool: the free ones by class, then the leaving ones by class */
+    uint32_t surplus_at;
+    uint32_t surplus_need[GM_CHUNK_CLASSES];
+    bool surplus_is_open;
+
+    /* victims: those before `whole` lose everything, those after `last` nothing */
+    uint32_t whole, last;
+    uint64_t last_need; /* bytes that the last must lose */
+    uint64_t to_evict;  /* bytes still to be evicted, of all */
+    uint32_t victim;    /* the one at hand */
+    uint32_t victim_at[GM_CHUNK_CLASSES];
+    uint32_t quota[GM_CHUNK_CLASSES]; /* chunks that it still loses */
+
+    /* tiers below the GPU */
+    bool has_tiers;
+    int64_t free[GM_TIERS];
+    int64_t window, reserve;
+    int64_t to_lower;       /* bytes still to be lowered */
+    int64_t to_disk;        /* ... of which the first ones, of the farthest apps, go to disk */
+    uint32_t pinned_victim; /* where lowering what is pinned has come to */
+    uint32_t pinned_at;
+    uint32_t evicted_at; /* and what this plan evicts: a move */
+    uint32_t evicted_victim;
+};
+
+static inline const struct gm_table_app *gm_plan_target(const struct gm_planning *p,
+                                                        uint32_t target)
+{
+    return &p->table->apps[p->input->targets[target]];
+}
+
+static inline const struct gm_table_app *gm_plan_victim(const struct gm_planning *p,
+                                                        uint32_t victim)
+{
+    return &p->table->apps[p->input->victims[victim]];
+}
+
+/*
+ * The chunk behind `chunk` in its list, GM_NONE at the end. Planning follows several lists whose
+ * chunks lie anywhere; while it looks at one of them the next chunks of the others are fetched.
+ */
+static inline uint32_t gm_plan_follow(const struct gm_planning *p, uint32_t chunk)
+{
+    uint32_t next = p->table->chunks[chunk].next;
+    if (next != GM_NONE) { /* a chunk can lie in two cache lines */
+        __builtin_prefetch(&p->table->chunks[next].frame);
+        __builtin_prefetch(&p->table->chunks[next].flight);
+    }
+    return next;
+}
+
+/* Begin a walk at target number `target`, over the stages `from` to `to`. */
+void gm_plan_open_walk(const struct gm_planning *p, struct gm_plan_walk *walk, uint32_t target,
+                       unsigned from, unsigned to);
+/* The next missing chunk, GM_NONE at the end; walk->target is its app. */
+uint32_t gm_plan_next_chunk(const struct gm_planning *p, struct gm_plan_walk *walk);
+
+/* Go to the frames of `pool`, and count what its targets need. */
+void gm_plan_open_pool(struct gm_planning *p, uint32_t pool);
+/* The next frame of the pool at hand that is or will be free; GM_NONE: none. */
+uint32_t gm_plan_take_frame(struct gm_planning *p, unsigned class);
+/* The next frame of any pool that no target of this plan takes; GM_NONE: none. */
+uint32_t gm_plan_next_surplus(struct gm_planning *p);
+/* Bytes of frames that are free or will be, and of room. */
+uint64_t gm_plan_free_bytes(const struct gm_planning *p);
+
+/* Choose how many chunks of each size every victim loses, `lack` bytes or more in all. */
+void gm_plan_choose_victims(struct gm_planning *p, uint64_t lack);
+/* Set the cursors to victim number `victim` of the input. */
+void gm_plan_open_victim(struct gm_planning *p, uint32_t victim);
+/* The next chunk of the victim at hand to evict; of `class`, or of any: the smallest that makes the
+ * room at once, else the largest. GM_NONE: none. */
+uint32_t gm_plan_take_victim(struct gm_planning *p, unsigned class);
+uint32_t gm_plan_take_any_victim(struct gm_planning *p, unsigned class);
+
+#endif

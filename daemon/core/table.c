@@ -1,0 +1,514 @@
+#include "daemon/core/table.h"
+
+#include <assert.h>
+#include <string.h>
+
+static size_t round16(size_t bytes)
+{
+    return (bytes + 15) & ~(size_t)15;
+}
+
+size_t gm_table_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames)
+{
+    return round16(sizeof(struct gm_table)) + round16(sizeof(struct gm_table_app) * max_apps) +
+           round16(sizeof(struct gm_pool) * max_apps) +
+           round16(sizeof(struct gm_chunk) * max_chunks) +
+           round16(sizeof(struct gm_allocation) * max_chunks) +
+           round16(sizeof(struct gm_frame) * max_frames);
+}
+
+/* Unused slots are handed out from the free list first, then from the never-used end of the array.
+ */
+struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chunks,
+                               uint32_t max_frames, uint64_t budget)
+{
+    unsigned char *at = memory;
+    struct gm_table *table = memory;
+
+    at += round16(sizeof *table);
+    table->apps = (struct gm_table_app *)at;
+    at += round16(sizeof *table->apps * max_apps);
+    table->pools = (struct gm_pool *)at;
+    at += round16(sizeof *table->pools * max_apps);
+    table->chunks = (struct gm_chunk *)at;
+    at += round16(sizeof *table->chunks * max_chunks);
+    table->allocations = (struct gm_allocation *)at;
+    at += round16(sizeof *table->allocations * max_chunks);
+    table->frames = (struct gm_frame *)at;
+
+    table->budget = budget;
+    table->max_apps = max_apps;
+    table->max_chunks = table->max_allocations = max_chunks;
+    table->max_frames = max_frames;
+    for (uint32_t i = max_chunks; i-- > 0;) {
+        table->chunks[i].next = i + 1 < max_chunks ? i + 1 : GM_NONE;
+        table->allocations[i].next = i + 1 < max_chunks ? i + 1 : GM_NONE;
+    }
+    for (uint32_t i = max_frames; i-- > 0;)
+        table->frames[i].next = i + 1 < max_frames ? i + 1 : GM_NONE;
+    table->free_chunk = table->free_allocation = max_chunks ? 0 : GM_NONE;
+    table->free_frame = max_frames ? 0 : GM_NONE;
+    return table;
+}
+
+static const struct gm_list empty_list = {GM_NONE, GM_NONE, 0};
+
+/* The pool of `uid`: found while it has an app or a frame, else an unused one. */
+static uint32_t find_pool(struct gm_table *table, uint32_t uid)
+{
+    uint32_t spare = GM_NONE;
+    for (uint32_t i = 0; i < table->max_apps; i++) {
+        struct gm_pool *pool = &table->pools[i];
+        bool is_used = pool->apps > 0 || pool->frames > 0;
+        if (is_used && pool->uid == uid)
+            return i;
+        if (!is_used && spare == GM_NONE)
+            spare = i;
+    }
+    if (spare != GM_NONE) {
+        struct gm_pool *pool = &table->pools[spare];
+        pool->uid = uid;
+        for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
+            pool->head[c] = pool->leaving[c] = GM_NONE;
+            pool->count[c] = 0;
+        }
+    }
+    return spare;
+}
+
+bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
+{
+    struct gm_table_app *a = &table->apps[app];
+    uint32_t pool = find_pool(table, uid);
+    assert(app < table->max_apps && !a->is_used);
+    if (pool == GM_NONE)
+        return false;
+    memset(a, 0, sizeof *a);
+    a->is_used = true;
+    a->pool = pool;
+    table->pools[pool].apps++;
+    a->allocations = empty_list;
+    for (unsigned t = 0; t < GM_TIERS; t++)
+        a->away[t] = empty_list;
+    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
+        a->by_class[c] = empty_list;
+    return true;
+}
+
+void gm_table_remove_app(struct gm_table *table, uint32_t app)
+{
+    struct gm_table_app *a = &table->apps[app];
+    assert(a->is_used && a->committed == 0 && a->allocations.count == 0);
+    a->is_used = false;
+    table->pools[a->pool].apps--;
+}
+
+/* Chunk lists. */
+
+static void list_add(struct gm_table *table, struct gm_list *list, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    chunk->next = GM_NONE;
+    chunk->prev = list->tail;
+    if (list->tail != GM_NONE)
+        table->chunks[list->tail].next = index;
+    else
+        list->head = index;
+    list->tail = index;
+    list->count++;
+}
+
+static void list_remove(struct gm_table *table, struct gm_list *list, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    if (chunk->prev != GM_NONE)
+        table->chunks[chunk->prev].next = chunk->next;
+    else
+        list->head = chunk->next;
+    if (chunk->next != GM_NONE)
+        table->chunks[chunk->next].prev = chunk->prev;
+    else
+        list->tail = chunk->prev;
+    list->count--;
+}
+
+/* Where its app can use it: on the GPU or, hosted, mapped over the link. */
+static bool is_settled(const struct gm_chunk *chunk)
+{
+    if (chunk->flight != GM_FLIGHT_NONE)
+        return false;
+    return chunk->is_hosted ? chunk->frame != GM_NONE : chunk->tier == GM_TIER_GPU;
+}
+
+/* Sums count a chunk by the state it was listed under; unlist before, list after a change. A hosted
+ * chunk is in no list, since it never moves; it counts all the same. */
+static void unlist(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    if (!chunk->is_listed)
+        return;
+    if (chunk->is_resident) {
+        if (!chunk->is_hosted) {
+            list_remove(table, &app->by_class[chunk->class], index);
+            app->resident -= gm_class_bytes(chunk->class);
+        }
+        app->missing++;
+        table->allocations[chunk->allocation].missing++;
+    } else {
+        list_remove(table, &app->away[chunk->listed_tier], index);
+        app->bytes[chunk->listed_tier] -= gm_class_bytes(chunk->class);
+        app->away_count[chunk->class]--;
+    }
+    chunk->is_listed = false;
+}
+
+/*
+ * The tier below the GPU (or none) that a chunk is in or on its way to; GM_TIERS: neither. Planning
+ * in the middle of a switch counts on it there, as it counts on the frames that leave.
+ */
+static enum gm_tier away_tier(const struct gm_chunk *chunk)
+{
+    switch ((enum gm_flight)chunk->flight) {
+    case GM_FLIGHT_NONE:
+        return (enum gm_tier)chunk->tier;
+    case GM_FLIGHT_OUT:
+        return GM_TIER_PINNED;
+    case GM_FLIGHT_HOST:
+        return (enum gm_tier)chunk->to_tier;
+    case GM_FLIGHT_IN:
+    case GM_FLIGHT_OFF:
+        break;
+    }
+    return GM_TIERS;
+}
+
+void gm_table_place(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+
+    if (chunk->is_freed)
+        return;
+    unlist(table, index);
+    if (is_settled(chunk)) {
+        if (!chunk->is_hosted) {
+            list_add(table, &app->by_class[chunk->class], index);
+            app->resident += gm_class_bytes(chunk->class);
+        }
+        app->missing--;
+        table->allocations[chunk->allocation].missing--;
+        chunk->is_listed = chunk->is_resident = true;
+    } else if (!chunk->is_hosted && away_tier(chunk) != GM_TIERS) {
+        chunk->listed_tier = (uint8_t)away_tier(chunk);
+        list_add(table, &app->away[chunk->listed_tier], index);
+        app->bytes[chunk->listed_tier] += gm_class_bytes(chunk->class);
+        app->away_count[chunk->class]++;
+        chunk->is_listed = true;
+        chunk->is_resident = false;
+    }
+}
+
+uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room)
+{
+    while (bytes > 0) {
+        uint64_t size = gm_class_bytes(gm_chunk_next(bytes));
+        if (size > room)
+            return bytes;
+        room -= size;
+        bytes -= size;
+    }
+    return 0;
+}
+
+void gm_table_host_chunks(struct gm_table *table, uint32_t index, uint64_t bytes)
+{
+    const struct gm_allocation *allocation = &table->allocations[index];
+    bool is_beyond = false;
+    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
+        uint64_t size = gm_class_bytes(table->chunks[c].class);
+        is_beyond = is_beyond || size > bytes;
+        if (!is_beyond) {
+            bytes -= size;
+            continue;
+        }
+        unlist(table, c);
+        table->chunks[c].is_hosted = true;
+        table->apps[allocation->app].hosted += size;
+        table->hosted += size;
+    }
+}
+
+uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes)
+{
+    uint64_t count = gm_chunk_count(bytes);
+    uint32_t index = table->free_allocation;
+    if (index == GM_NONE || count > table->max_chunks - table->used_chunks)
+        return GM_NONE;
+
+    struct gm_allocation *allocation = &table->allocations[index];
+    struct gm_table_app *a = &table->apps[app];
+    table->free_allocation = allocation->next;
+    memset(allocation, 0, sizeof *allocation);
+    allocation->va = va;
+    allocation->bytes = bytes;
+    allocation->app = app;
+    allocation->chunks = allocation->missing = (uint32_t)count;
+    allocation->next = a->allocations.head;
+    allocation->prev = GM_NONE;
+    if (a->allocations.head != GM_NONE)
+        table->allocations[a->allocations.head].prev = index;
+    a->allocations.head = index;
+    a->allocations.count++;
+
+    uint32_t *link = &allocation->first;
+    for (uint64_t left = bytes, at = va; left > 0;) {
+        uint32_t c = table->free_chunk;
+        struct gm_chunk *chunk = &table->chunks[c];
+        table->free_chunk = chunk->next;
+        table->used_chunks++;
+        memset(chunk, 0, sizeof *chunk);
+        chunk->va = at;
+        chunk->app = app;
+        chunk->allocation = index;
+        chunk->frame = chunk->page = chunk->to_page = GM_NONE;
+        chunk->sibling = GM_NONE;
+        chunk->class = (uint8_t)gm_chunk_next(left);
+        *link = c;
+        link = &chunk->sibling;
+        a->missing++;
+        gm_table_place(table, c);
+        at += gm_class_bytes(chunk->class);
+        left -= gm_class_bytes(chunk->class);
+    }
+    a->committed += bytes;
+    table->committed += bytes;
+    return index;
+}
+
+uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va)
+{
+    for (uint32_t i = table->apps[app].allocations.head; i != GM_NONE;
+         i = table->allocations[i].next)
+        if (table->allocations[i].va == va && !table->allocations[i].is_freed)
+            return i;
+    return GM_NONE;
+}
+
+void gm_table_free_chunk(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    if (chunk->is_freed)
+        return;
+    unlist(table, index);
+    chunk->is_freed = true;
+    app->missing--;
+    table->allocations[chunk->allocation].missing--;
+    app->committed -= gm_class_bytes(chunk->class);
+    if (chunk->is_hosted) {
+        app->hosted -= gm_class_bytes(chunk->class);
+        table->hosted -= gm_class_bytes(chunk->class);
+    }
+    table->committed -= gm_class_bytes(chunk->class);
+}
+
+bool gm_table_end_chunk(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    assert(chunk->is_freed && chunk->flight == GM_FLIGHT_NONE && chunk->frame == GM_NONE);
+    bool is_last = --table->allocations[chunk->allocation].chunks == 0;
+    chunk->next = table->free_chunk;
+    chunk->app = GM_NONE;
+    table->free_chunk = index;
+    table->used_chunks--;
+    return is_last;
+}
+
+void gm_table_end_allocation(struct gm_table *table, uint32_t index)
+{
+    struct gm_allocation *allocation = &table->allocations[index];
+    struct gm_table_app *app = &table->apps[allocation->app];
+    assert(allocation->chunks == 0);
+    if (allocation->prev != GM_NONE)
+        table->allocations[allocation->prev].next = allocation->next;
+    else
+        app->allocations.head = allocation->next;
+    if (allocation->next != GM_NONE)
+        table->allocations[allocation->next].prev = allocation->prev;
+    app->allocations.count--;
+    allocation->app = GM_NONE;
+    allocation->next = table->free_allocation;
+    table->free_allocation = index;
+}
+
+/* Frames. */
+
+static uint32_t new_frame(struct gm_table *table, uint32_t pool, unsigned class, bool is_host)
+{
+    uint32_t index = table->free_frame;
+    if (index == GM_NONE)
+        return GM_NONE;
+    struct gm_frame *frame = &table->frames[index];
+    table->free_frame = frame->next;
+    memset(frame, 0, sizeof *frame);
+    frame->chunk = frame->next = frame->prev = GM_NONE;
+    frame->pool = pool;
+    frame->class = (uint8_t) class;
+    frame->state = GM_FRAME_USED;
+    frame->is_host = is_host;
+    table->pools[pool].frames++;
+    return index;
+}
+
+uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned class)
+{
+    uint32_t index = GM_NONE;
+    if (gm_class_bytes(class) <= table->budget - table->allocated)
+        index = new_frame(table, pool, class, false);
+    if (index != GM_NONE)
+        table->allocated += gm_class_bytes(class);
+    return index;
+}
+
+uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t pool, unsigned class)
+{
+    return new_frame(table, pool, class, true);
+}
+
+/* The list of its pool that a frame is in by its state; NULL: in none. */
+static uint32_t *frame_list(struct gm_table *table, const struct gm_frame *frame)
+{
+    struct gm_pool *pool = &table->pools[frame->pool];
+    if (frame->state == GM_FRAME_FREE)
+        return &pool->head[frame->class];
+    return frame->state == GM_FRAME_LEAVING ? &pool->leaving[frame->class] : NULL;
+}
+
+/* The one setter of frame states: keeps the lists, their count and what is ending. */
+static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_state state)
+{
+    struct gm_frame *frame = &table->frames[index];
+    uint32_t *list = frame_list(table, frame);
+    if (list) {
+        if (frame->prev != GM_NONE)
+            table->frames[frame->prev].next = frame->next;
+        else
+            *list = frame->next;
+        if (frame->next != GM_NONE)
+            table->frames[frame->next].prev = frame->prev;
+    }
+    if (frame->state == GM_FRAME_FREE)
+        table->pools[frame->pool].count[frame->class]--;
+    frame->state = (uint8_t)state;
+    if (state == GM_FRAME_FREE)
+        table->pools[frame->pool].count[frame->class]++;
+    list = frame_list(table, frame);
+    if (list) {
+        frame->prev = GM_NONE;
+        frame->next = *list;
+        if (frame->next != GM_NONE)
+            table->frames[frame->next].prev = index;
+        *list = index;
+    }
+}
+
+void gm_table_end_frame(struct gm_table *table, uint32_t index)
+{
+    struct gm_frame *frame = &table->frames[index];
+    assert(frame->state == GM_FRAME_CONDEMNED || frame->state == GM_FRAME_USED);
+    if (!frame->is_host)
+        table->allocated -= gm_class_bytes(frame->class);
+    table->pools[frame->pool].frames--;
+    frame->state = GM_FRAME_UNUSED;
+    frame->next = table->free_frame;
+    table->free_frame = index;
+}
+
+void gm_table_leave_frame(struct gm_table *table, uint32_t index)
+{
+    assert(table->frames[index].state == GM_FRAME_USED);
+    set_frame(table, index, GM_FRAME_LEAVING);
+}
+
+void gm_table_free_frame(struct gm_table *table, uint32_t index)
+{
+    assert(table->frames[index].state == GM_FRAME_USED ||
+           table->frames[index].state == GM_FRAME_LEAVING);
+    table->frames[index].chunk = GM_NONE;
+    set_frame(table, index, GM_FRAME_FREE);
+}
+
+void gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
+{
+    set_frame(table, index, GM_FRAME_USED);
+    table->frames[index].chunk = chunk;
+    table->chunks[chunk].frame = index;
+}
+
+void gm_table_condemn_frame(struct gm_table *table, uint32_t index)
+{
+    table->frames[index].chunk = GM_NONE;
+    set_frame(table, index, GM_FRAME_CONDEMNED);
+}
+
+const char *gm_table_check(const struct gm_table *table)
+{
+    uint64_t allocated = 0, committed = 0;
+    for (uint32_t i = 0; i < table->max_frames; i++) {
+        const struct gm_frame *frame = &table->frames[i];
+        if (frame->state == GM_FRAME_UNUSED)
+            continue;
+        if (!frame->is_host)
+            allocated += gm_class_bytes(frame->class);
+        if ((frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING) &&
+            frame->chunk != GM_NONE) {
+            const struct gm_chunk *chunk = &table->chunks[frame->chunk];
+            if (chunk->frame != i)
+                return "a used frame's chunk does not hold it";
+            if (chunk->class != frame->class)
+                return "a chunk and its frame differ in size";
+            if (!chunk->is_freed && table->apps[chunk->app].pool != frame->pool)
+                return "a frame serves an app of another user";
+        }
+    }
+    if (allocated != table->allocated)
+        return "allocated bytes are not those of the frames";
+    if (allocated > table->budget)
+        return "the frames exceed the budget";
+    for (uint32_t a = 0; a < table->max_apps; a++) {
+        const struct gm_table_app *app = &table->apps[a];
+        uint64_t bytes = 0, resident = 0;
+        uint32_t missing = 0;
+        if (!app->is_used)
+            continue;
+        for (uint32_t i = app->allocations.head; i != GM_NONE; i = table->allocations[i].next) {
+            if (table->allocations[i].is_freed)
+                continue;
+            for (uint32_t c = table->allocations[i].first; c != GM_NONE;
+                 c = table->chunks[c].sibling) {
+                const struct gm_chunk *chunk = &table->chunks[c];
+                bytes += gm_class_bytes(chunk->class);
+                if (is_settled(chunk)) {
+                    resident += chunk->is_hosted ? 0 : gm_class_bytes(chunk->class);
+                    if (chunk->frame == GM_NONE || table->frames[chunk->frame].chunk != c)
+                        return "a chunk on the GPU has no frame";
+                } else {
+                    missing++;
+                }
+                if (chunk->tier > GM_TIER_GPU && !chunk->is_hosted && chunk->page == GM_NONE)
+                    return "a chunk below the GPU has no page";
+            }
+        }
+        if (bytes != app->committed)
+            return "an app's committed bytes are not those of its chunks";
+        if (resident != app->resident)
+            return "an app's resident bytes are not those of its chunks";
+        if (missing != app->missing)
+            return "an app's missing chunks are not counted right";
+        committed += bytes;
+    }
+    if (committed != table->committed)
+        return "the committed bytes are not those of the apps";
+    return NULL;
+}

@@ -1,0 +1,197 @@
+/*
+ * The tables: what memory there is, whose it is and where it is. Pure data (STYLE 7): no I/O, no
+ * CUDA, no allocation after init. The engine changes them on events; core/plan reads them.
+ *
+ *   app        a client; committed bytes, its chunks by place
+ *   chunk      the unit of placement. Exactly one tier holds its data; `flight` says that a move is
+ * on its way, and the tier changes only when the move has ended (copy, then flip, then free) frame
+ * a piece of GPU memory of one size class, made for one uid, held by at most one chunk pool the
+ * free frames of one uid, by size class (memory never crosses users)
+ *
+ * Invariants, checked by gm_table_check:
+ *   - the bytes of all frames that exist (free, used or condemned) never exceed the budget;
+ *   - a frame in use and its chunk point at each other;
+ *   - a chunk in the gpu tier has a frame, or is in flight out of one;
+ *   - each app's committed bytes and missing chunks are those of its chunks.
+ */
+#ifndef GM_CORE_TABLE_H
+#define GM_CORE_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/chunk.h"
+
+#define GM_NONE UINT32_MAX
+
+enum gm_tier { GM_TIER_NONE, GM_TIER_GPU, GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_DISK, GM_TIERS };
+
+enum gm_flight {
+    GM_FLIGHT_NONE = 0,
+    GM_FLIGHT_OUT,  /* from its frame to a lower tier */
+    GM_FLIGHT_IN,   /* from a lower tier, or from nothing, into its frame */
+    GM_FLIGHT_OFF,  /* freed: being unmapped */
+    GM_FLIGHT_HOST, /* between two tiers below the GPU, to `to_tier` */
+};
+
+struct gm_chunk {
+    uint64_t va;
+    uint32_t app;
+    uint32_t allocation;
+    uint32_t frame;      /* GM_NONE: none */
+    uint32_t page;       /* first page of its copy in `tier`'s store, GM_NONE: none */
+    uint32_t to_page;    /* in flight between tiers below the GPU: of the copy being made */
+    uint32_t sibling;    /* next chunk of the allocation, by address */
+    uint32_t next, prev; /* in its app's list for its place */
+    uint8_t class;
+    uint8_t tier;   /* enum gm_tier: where the authoritative copy is */
+    uint8_t flight; /* enum gm_flight */
+    uint8_t listed_tier;
+    uint8_t to_tier;  /* enum gm_tier: where a flight below the GPU goes */
+    bool is_listed;   /* in one of its app's lists */
+    bool is_resident; /* ... in the resident list, else in the away list of `listed_tier` */
+    bool is_freed;    /* its allocation was given back: it ends when nothing touches it any more */
+    bool is_hosted;   /* for good in a host frame, which the GPU reads over the link; never moves */
+    bool map_failed;  /* the app could not map it: the flight in ends where it began */
+    bool copy_pending; /* part of the flight: a copy (or the fence before it) has not ended */
+    bool map_pending;  /* part of the flight: the app has not confirmed a map or unmap */
+};
+
+struct gm_allocation {
+    uint64_t va;
+    uint64_t bytes;
+    uint64_t cookie; /* of the pending ALLOC or FREE */
+    uint32_t app;
+    uint32_t first;      /* chunk */
+    uint32_t chunks;     /* alive */
+    uint32_t missing;    /* chunks that are not settled on the GPU */
+    uint32_t next, prev; /* in its app's list; next also links the free list */
+    bool is_pending;     /* ALLOC is not answered yet */
+    bool is_freed;       /* given back; it ends with its last chunk */
+    int32_t failure;   /* pending and taken back: the CUresult to answer ALLOC with at its end */
+    bool wants_freed;    /* ... and that is to be told */
+};
+
+enum gm_frame_state {
+    GM_FRAME_UNUSED = 0, /* the table slot is free */
+    GM_FRAME_FREE,       /* exists, no chunk in it */
+    GM_FRAME_USED,       /* belongs to `chunk` */
+    GM_FRAME_LEAVING,    /* still holds `chunk`, which is on its way out: soon free */
+    GM_FRAME_CONDEMNED,  /* exists until every import is dropped */
+};
+
+struct gm_frame {
+    uint64_t fence; /* copies out up to this sequence number must end before it is written */
+    uint32_t chunk;
+    uint32_t pool;
+    uint32_t next, prev; /* free list */
+    uint8_t class;
+    uint8_t state; /* enum gm_frame_state */
+    bool is_host;  /* host memory: no part of the budget */
+};
+
+struct gm_pool {
+    uint32_t uid;
+    uint32_t apps, frames; /* alive; 0 and 0: the pool is unused and can serve another uid */
+    uint32_t head[GM_CHUNK_CLASSES]; /* free frames */
+    uint32_t count[GM_CHUNK_CLASSES];
+    uint32_t leaving[GM_CHUNK_CLASSES]; /* frames that leave: what planning counts on next */
+};
+
+struct gm_list {
+    uint32_t head, tail, count;
+};
+
+struct gm_table_app {
+    bool is_used;
+    bool is_silent;     /* does not answer: nothing can be taken from it now */
+    uint32_t pool;      /* of its uid */
+    uint64_t committed; /* bytes of its live chunks */
+    uint64_t hosted;    /* ... of those that are hosted */
+    uint64_t resident;  /* bytes of its chunks whose frame is theirs and settled */
+    uint32_t missing;   /* live chunks that are not settled on the GPU */
+    struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
+    struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
+    uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */
+    uint32_t away_count[GM_CHUNK_CLASSES];     /* chunks in those lists, by size */
+    struct gm_list allocations;
+};
+
+struct gm_table {
+    uint64_t budget;    /* bytes of frames that may exist */
+    uint64_t allocated; /* bytes of frames that exist */
+    uint64_t ending; /* ... of those condemned whose end depends on nobody but us: room to come */
+    uint64_t committed; /* bytes of all live chunks */
+    uint64_t hosted;    /* ... of those that are hosted */
+    uint32_t max_apps, max_chunks, max_frames, max_allocations;
+    uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
+    uint32_t used_chunks;
+    struct gm_table_app *apps;
+    struct gm_chunk *chunks;
+    struct gm_frame *frames;
+    struct gm_allocation *allocations;
+    struct gm_pool *pools; /* max_apps of them */
+};
+
+/* Bytes for a table of these sizes, and its making in 16-aligned, zeroed `memory` (the caller's).
+ */
+size_t gm_table_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames);
+struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chunks,
+                               uint32_t max_frames, uint64_t budget);
+
+/*
+ * An app of `uid` begins and ends. Beginning returns false when no pool is left (users that are
+ * gone still have frames in all of them: the caller destroys those first). Ending needs that all
+ * its allocations are gone.
+ */
+bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid);
+void gm_table_remove_app(struct gm_table *table, uint32_t app);
+
+/*
+ * Commit `bytes` at `va` for `app`: cut into chunks of tier none, all away. Returns the
+ * allocation's index, or GM_NONE when the table is full (nothing changed).
+ */
+uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes);
+
+/*
+ * Of a new allocation, before anything else: its chunks from the first that does not fit into
+ * `bytes` on the GPU are hosted.
+ */
+void gm_table_host_chunks(struct gm_table *table, uint32_t allocation, uint64_t bytes);
+/* How many bytes of an allocation of `bytes` that would host, with `room` on the GPU. */
+uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room);
+
+/* The live allocation of `app` that starts at `va`, or GM_NONE. */
+uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);
+
+/* Put a chunk into the list that its tier and flight call for, and keep its app's sums. Called
+ * after every change of those two. */
+void gm_table_place(struct gm_table *table, uint32_t chunk);
+
+/* The chunk is no more part of its app (its allocation was freed): it leaves the lists and sums.
+ * Its slot stays until gm_table_end_chunk. */
+void gm_table_free_chunk(struct gm_table *table, uint32_t chunk);
+
+/* Nothing refers to the freed chunk any more. Returns true when it was its allocation's last. */
+bool gm_table_end_chunk(struct gm_table *table, uint32_t chunk);
+void gm_table_end_allocation(struct gm_table *table, uint32_t allocation);
+
+/* A new frame for `pool`, state USED by nobody; GM_NONE when there is no slot or no room. */
+uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned class);
+/* The same of host memory, for a hosted chunk: takes no room from the budget. */
+uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t pool, unsigned class);
+/* Its memory is gone. */
+void gm_table_end_frame(struct gm_table *table, uint32_t frame);
+/* Its chunk begins to leave it. */
+void gm_table_leave_frame(struct gm_table *table, uint32_t frame);
+/* Nobody's now: into its pool's free list. The fence stays. */
+void gm_table_free_frame(struct gm_table *table, uint32_t frame);
+/* From the free list to `chunk`, or to the condemned. */
+void gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
+void gm_table_condemn_frame(struct gm_table *table, uint32_t frame);
+
+/* NULL if every invariant holds, else the name of the first that does not. For tests and debug. */
+const char *gm_table_check(const struct gm_table *table);
+
+#endif

@@ -1,0 +1,709 @@
+#include "daemon/engine_state.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+/* An app that has not answered CLOSE this long after its deadline, or MAP, UNMAP or DROP this long
+ * after it was asked, is taken for stopped. */
+#define LATE_NS (1000 * GM_MS)
+/* A loading app of which nothing arrived for this long gives its turn back. */
+#define STALL_NS (3000 * GM_MS)
+/* After the system refused pinned memory, ask again this much later. */
+#define POOL_RETRY_NS (1000 * GM_MS)
+/* A process that lives on this long after its connection ended (it executed another program, say)
+ * has no GPU work left: closing its files has ended its contexts. */
+#define EXIT_NS (5000 * GM_MS)
+/*
+ * The streaming window: pinned memory that stays free, so that a switch always has a place to start
+ * and a full lower tier slows it but never blocks it. Without lower tiers the largest chunk, and as
+ * much again for what the size classes leave over, suffice. With them an eighth of the pinned
+ * memory, at most 1 GiB: 10 ms of both links, 16 chunks each way for the worker threads.
+ */
+#define WINDOW_MIN (2 * GM_CHUNK_MAX)
+#define WINDOW_MAX (1ull << 30)
+
+/* App states: state x event -> state; UNUSED in a row that is not listed means "not legal". */
+static const struct {
+    enum gm_app_state from;
+    enum gm_app_event event;
+    enum gm_app_state to;
+} turns[] = {
+    {GM_APP_UNUSED, GM_APP_EV_JOIN, GM_APP_PAUSED},
+    {GM_APP_PAUSED, GM_APP_EV_CHOSEN, GM_APP_LOADING},
+    {GM_APP_LOADING, GM_APP_EV_DROPPED, GM_APP_PAUSED},
+    {GM_APP_LOADING, GM_APP_EV_LOADED, GM_APP_RUNNING},
+    {GM_APP_RUNNING, GM_APP_EV_DROPPED, GM_APP_DRAINING},
+    {GM_APP_DRAINING, GM_APP_EV_QUIET, GM_APP_PAUSED},
+    {GM_APP_DRAINING, GM_APP_EV_BUSY, GM_APP_RUNNING},
+    {GM_APP_PAUSED, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_LOADING, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_RUNNING, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_DRAINING, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_GONE, GM_APP_EV_END, GM_APP_UNUSED},
+};
+
+const char *gm_engine_tier_text(enum gm_tier tier)
+{
+    static const char *const names[GM_TIERS] = {"nowhere", "GPU", "pinned memory", "paged memory",
+                                                "disk"};
+    return names[tier];
+}
+
+const char *gm_engine_state_text(enum gm_app_state state)
+{
+    static const char *const names[] = {
+#define GM_APP_STATE(NAME, name) [GM_APP_##NAME] = name,
+        GM_APP_STATES(GM_APP_STATE)
+#undef GM_APP_STATE
+    };
+    return names[state];
+}
+
+bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
+{
+    struct gm_app *app = &engine->apps[id];
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        if (turns[i].from != app->state || turns[i].event != event)
+            continue;
+        gm_log(GM_LOG_DEBUG, "app %u (pid %d): %s -> %s", id, (int)app->pid,
+               gm_engine_state_text(app->state), gm_engine_state_text(turns[i].to));
+        app->state = turns[i].to;
+        engine->again = true;
+        engine->plan_is_stale = true;
+        return true;
+    }
+    gm_log(GM_LOG_ERROR, "app %u (pid %d): event %d is not legal while %s", id, (int)app->pid,
+           (int)event, gm_engine_state_text(app->state));
+    return false;
+}
+
+void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
+                    uint64_t bytes)
+{
+    struct gm_sched_event event = {.kind = kind, .app = app, .bytes = bytes};
+    int fault = gm_sched_step(engine->sched, engine->now, &event, &engine->decision);
+    if (fault)
+        gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)kind, app,
+               fault);
+    engine->again = true;
+    engine->plan_is_stale = true;
+}
+
+/* Gates. */
+
+static void set_gate(struct gm_app *app, enum gm_gate_word word)
+{
+    atomic_store(&app->ctl->gate, (uint32_t)word);
+    if (word == GM_GATE_OPEN)
+        syscall(SYS_futex, &app->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+}
+
+/* The sums at this moment, an open wait for lower tiers included. */
+static struct gm_moment take_moment(const struct gm_engine *engine)
+{
+    struct gm_moment moment = engine->sums;
+    moment.at = engine->now;
+    if (engine->lower_since)
+        moment.lower_ns += engine->now - engine->lower_since;
+    return moment;
+}
+
+static uint64_t since(uint64_t end, uint64_t begin)
+{
+    return end > begin ? end - begin : 0;
+}
+
+/* An app was chosen: its switch begins. Copies that began before it belong to another. */
+static void begin_switch(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].chosen = take_moment(engine);
+    engine->apps[id].progress_at = engine->now;
+    gm_engine_ping(engine, id);
+    engine->last_drain_at = 0;
+    for (int way = 0; way < GM_WAYS; way++)
+        engine->first_copy_at[way] = engine->last_copy_at[way] = 0;
+}
+
+/* Its gate opens: write down where the time went. Nothing moved and nobody yielded: not a switch.
+ */
+static void record_switch(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const struct gm_moment begin = app->chosen, end = take_moment(engine);
+    struct gm_switch entry = {.app = id, .pid = app->pid, .at = engine->now};
+    uint64_t first = UINT64_MAX, last = 0;
+
+    entry.total_ns = since(end.at, begin.at);
+    entry.drain_ns = since(engine->last_drain_at, begin.at);
+    entry.plan_ns = end.plan_ns - begin.plan_ns;
+    entry.lower_ns = end.lower_ns - begin.lower_ns;
+    for (int way = 0; way < GM_WAYS; way++) {
+        entry.bytes[way] = end.bytes[way] - begin.bytes[way];
+        entry.way_ns[way] = since(engine->last_copy_at[way], engine->first_copy_at[way]);
+        if (engine->first_copy_at[way] && engine->first_copy_at[way] < first)
+            first = engine->first_copy_at[way];
+        if (engine->last_copy_at[way] > last)
+            last = engine->last_copy_at[way];
+    }
+    if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.drain_ns == 0)
+        return;
+    entry.copy_ns = first == UINT64_MAX ? 0 : since(last, first);
+    entry.map_ns = since(end.at, last > engine->last_drain_at ? last : engine->last_drain_at);
+    entry.seq = ++engine->n_history;
+    engine->history[entry.seq % GM_HISTORY] = entry;
+    gm_log(GM_LOG_INFO,
+           "switch %llu to app %u (pid %d): %.1f ms: drain %.1f, plan %.1f, copies %.1f "
+           "(%llu MiB out, %llu in), map %.1f, lower tiers %.1f",
+           (unsigned long long)entry.seq, id, (int)app->pid, (double)entry.total_ns / 1e6,
+           (double)entry.drain_ns / 1e6, (double)entry.plan_ns / 1e6, (double)entry.copy_ns / 1e6,
+           (unsigned long long)(entry.bytes[GM_WAY_OUT] >> 20),
+           (unsigned long long)(entry.bytes[GM_WAY_IN] >> 20), (double)entry.map_ns / 1e6,
+           (double)entry.lower_ns / 1e6);
+}
+
+static void open_gate(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_engine_turn(engine, id, GM_APP_EV_LOADED);
+    engine->now = gm_now();
+    record_switch(engine, id);
+    app->is_idle = false;
+    app->active_at = engine->now;
+    set_gate(app, GM_GATE_OPEN);
+    gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
+}
+
+static void close_gate(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_msg_close close_msg = {.deadline_ns = engine->config.drain_deadline_ns};
+
+    gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
+    if (app->is_late) {
+        /* It has not answered the CLOSE before: another would only queue up behind it. */
+        gm_engine_turn(engine, id, GM_APP_EV_BUSY);
+        gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
+        return;
+    }
+    close_msg.epoch = ++app->epoch;
+    app->closed_at = engine->now;
+    atomic_store(&app->ctl->epoch, app->epoch);
+    set_gate(app, GM_GATE_CLOSED);
+    gm_session_send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
+}
+
+/* What the app answered to CLOSE, or that it did not. */
+void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_msg_drained *drained)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (drained)
+        app->is_late = false; /* it answers, be it too late */
+    if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch))
+        return; /* an answer to a CLOSE that was given up */
+    if (drained && drained->status == GM_DRAIN_QUIET) {
+        app->is_late = false;
+        app->busy_reason = 0;
+        app->switches++;
+        engine->switches++;
+        engine->last_drain_at = engine->now;
+        gm_log(GM_LOG_DEBUG, "app %u drained in %.3f ms", id, (double)drained->drain_ns / 1e6);
+        gm_engine_turn(engine, id, GM_APP_EV_QUIET);
+        gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
+        return;
+    }
+    app->is_late = !drained;
+    app->busy_reason = drained ? drained->reason : 0;
+    engine->drain_busy++;
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) keeps the GPU: it %s", id, (int)app->pid, app->name,
+           drained ? "did not finish its work in time" : "does not answer");
+    gm_engine_turn(engine, id, GM_APP_EV_BUSY);
+    set_gate(app, GM_GATE_OPEN);
+    gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
+}
+
+/* The run loop. */
+
+/* Move every app towards the decision. */
+static void reconcile(struct gm_engine *engine)
+{
+    memset(engine->in_set, 0, engine->config.max_apps * sizeof *engine->in_set);
+    for (uint32_t i = 0; i < engine->decision.n_set; i++)
+        engine->in_set[engine->decision.set[i]] = true;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_PAUSED && engine->in_set[id]) {
+            gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
+            begin_switch(engine, id);
+        } else if (app->state == GM_APP_LOADING && !engine->in_set[id])
+            gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
+        else if (app->state == GM_APP_RUNNING && !engine->in_set[id])
+            close_gate(engine, id);
+    }
+}
+
+static void open_ready(struct gm_engine *engine)
+{
+    bool has_opened = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        /* One a round: opening asks the scheduler, whose set may be another then. */
+        if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 && !has_opened) {
+            open_gate(engine, id);
+            has_opened = true;
+        }
+        if (app->pending_allocs > 0)
+            gm_engine_answer_allocs(engine, id);
+    }
+}
+
+/* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
+ * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
+ * threads wait. */
+static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->retry_at && engine->now >= app->retry_at) {
+        app->retry_at = 0;
+        engine->plan_is_stale = true;
+    }
+    if (app->state != GM_APP_LOADING)
+        return;
+    if (is_held_up)
+        app->progress_at =
+            engine->now; /* others are being waited for, which ends in bounded time */
+    if (!engine->table->apps[id].is_silent && engine->now < app->progress_at + STALL_NS)
+        return;
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) gives its turn back: %s", id, (int)app->pid, app->name,
+           engine->table->apps[id].is_silent ? "it does not answer"
+                                             : "its memory cannot be brought in now");
+    app->progress_at = engine->now;
+    gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
+}
+
+static void check_silence(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    uint64_t asked = app->sent ? app->sent->sent_at : 0;
+    if (asked < app->answered_at)
+        asked = app->answered_at; /* it works through many, one after the other */
+    bool is_silent = app->sent && engine->now >= asked + LATE_NS;
+    if (is_silent == engine->table->apps[id].is_silent)
+        return;
+    gm_engine_note_silence(engine, id, is_silent);
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) %s", id, (int)app->pid, app->name,
+           is_silent ? "does not answer: its memory stays where it is" : "answers again");
+}
+
+/* A retry time that has come: true, and it is cleared. */
+static bool is_due(struct gm_engine *engine, uint64_t *at)
+{
+    if (*at == 0 || engine->now < *at)
+        return false;
+    *at = 0;
+    engine->plan_is_stale = true;
+    return true;
+}
+
+static void check_deadlines(struct gm_engine *engine)
+{
+    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
+    bool is_held_up = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_UNUSED)
+            continue;
+        if (app->state == GM_APP_DRAINING && engine->now >= app->closed_at + limit)
+            gm_engine_drained(engine, id, NULL);
+        if (app->state == GM_APP_GONE && app->exit_poll && engine->now >= app->left_at + EXIT_NS)
+            gm_engine_exited(engine, id);
+        is_held_up = is_held_up || app->state == GM_APP_DRAINING ||
+                     (app->state == GM_APP_GONE && app->exit_poll);
+        check_silence(engine, id);
+    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        check_loading(engine, id, is_held_up);
+    is_due(engine, &engine->create_retry_at);
+    is_due(engine, &engine->lower_retry_at);
+    if (is_due(engine, &engine->pool_retry_at))
+        gm_hostpool_want(&engine->pool, 0);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    gm_engine_run(timer->data);
+}
+
+/* One timer for everything that time alone brings about. */
+static void arm_timer(struct gm_engine *engine)
+{
+    uint64_t at = engine->decision.wake_at;
+    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
+    bool is_shared = engine->n_apps > 1, is_open = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_DRAINING)
+            at = earlier(at, app->closed_at + limit);
+        if (app->state == GM_APP_GONE && app->exit_poll)
+            at = earlier(at, app->left_at + EXIT_NS);
+        if (app->sent && !engine->table->apps[id].is_silent)
+            at = earlier(at, LATE_NS + (app->sent->sent_at > app->answered_at ? app->sent->sent_at
+                                                                              : app->answered_at));
+        if (app->state == GM_APP_LOADING)
+            at = earlier(at, app->progress_at + STALL_NS);
+        if (app->state == GM_APP_RUNNING)
+            is_open = true;
+        if (app->retry_at)
+            at = earlier(at, app->retry_at);
+    }
+    if (is_open && is_shared) /* idleness matters only to others */
+        at = earlier(at, engine->sample_at);
+    if (engine->reap_more || engine->create_more)
+        at = engine->now;
+    if (engine->create_retry_at)
+        at = earlier(at, engine->create_retry_at);
+    if (engine->lower_retry_at)
+        at = earlier(at, engine->lower_retry_at);
+    if (engine->pool_retry_at)
+        at = earlier(at, engine->pool_retry_at);
+    if (at == GM_TIME_NEVER) {
+        uv_timer_stop(&engine->timer);
+        return;
+    }
+    uint64_t wait_ms = at > engine->now ? (at - engine->now + GM_MS - 1) / GM_MS : 1;
+    uv_update_time(engine->loop);
+    uv_timer_start(&engine->timer, on_timer, wait_ms, 0);
+}
+
+void gm_engine_run(struct gm_engine *engine)
+{
+    if (engine->is_running || engine->is_closing)
+        return;
+    engine->is_running = true;
+    engine->now = gm_now();
+    if (engine->now >= engine->decision.wake_at)
+        gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
+    if (engine->now >= engine->sample_at)
+        gm_engine_sample(engine);
+    check_deadlines(engine);
+    gm_engine_reap(engine);
+    engine->created = 0;
+    engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
+    engine->create_more = false;
+    do {
+        engine->again = false;
+        reconcile(engine);
+        gm_engine_bury(engine);
+        gm_engine_admit_waiting(engine);
+        gm_engine_make_hosted(engine);
+        if (engine->plan_is_stale)
+            gm_engine_plan(engine);
+        gm_engine_move(engine);
+        open_ready(engine);
+    } while (engine->again);
+    gm_engine_flush(engine);
+    arm_timer(engine);
+    engine->is_running = false;
+}
+
+static void on_copies(void *arg)
+{
+    struct gm_engine *engine = arg;
+    CUresult error = gm_mover_error(engine->mover);
+    engine->now = gm_now();
+    if (error != CUDA_SUCCESS && !engine->is_closing) {
+        /* What paused programs had in flight is lost, and nothing that this context copies can be
+         * trusted any more. Running programs keep their memory without the daemon. */
+        gm_log(GM_LOG_ERROR, "copying between GPU and host failed (%s): stopping",
+               gm_cuda_text(&engine->cuda, error));
+        exit(1);
+    }
+    gm_engine_take_copies(engine);
+    gm_engine_run(engine);
+}
+
+static void on_grown(void *arg)
+{
+    struct gm_engine *engine = arg;
+    if (engine->pool.refusal != CUDA_SUCCESS && engine->pool_retry_at == 0)
+        engine->pool_retry_at = gm_now() + POOL_RETRY_NS;
+    if (engine->pool.refusal != CUDA_SUCCESS)
+        gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s)",
+               (unsigned long long)(gm_hostpool_size(&engine->pool) >> 20),
+               gm_cuda_text(&engine->cuda, engine->pool.refusal));
+    gm_engine_run(engine);
+}
+
+/* Opening and closing. */
+
+static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
+{
+    const struct gm_cuda *cuda = &engine->cuda;
+    int count = 0, has_vmm = 0;
+    size_t free_bytes = 0, total = 0;
+    CUresult result = cuda->cuInit(0);
+
+    if (result == CUDA_SUCCESS)
+        result = cuda->cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS) {
+        snprintf(why, why_size, "the CUDA driver does not start (%s): is a GPU present and usable?",
+                 gm_cuda_text(cuda, result));
+        return -ENODEV;
+    }
+    if (engine->config.gpu < 0 || engine->config.gpu >= count) {
+        snprintf(why, why_size, "there is no GPU %d: this machine has %d; choose with --gpu",
+                 engine->config.gpu, count);
+        return -ENODEV;
+    }
+    cuda->cuDeviceGet(&engine->device, engine->config.gpu);
+    cuda->cuDeviceGetName(engine->gpu_name, sizeof engine->gpu_name, engine->device);
+    cuda->cuDeviceGetUuid_v2(&engine->uuid, engine->device);
+    cuda->cuDeviceGetAttribute(
+        &has_vmm, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, engine->device);
+    if (!has_vmm) {
+        snprintf(why, why_size,
+                 "GPU %d (%s) cannot share memory handles between processes, which "
+                 "gpumux needs",
+                 engine->config.gpu, engine->gpu_name);
+        return -ENOTSUP;
+    }
+    result = cuda->cuDevicePrimaryCtxRetain(&engine->context, engine->device);
+    if (result == CUDA_SUCCESS)
+        result = cuda->cuCtxSetCurrent(engine->context);
+    if (result == CUDA_SUCCESS)
+        result = cuda->cuMemGetInfo_v2(&free_bytes, &total);
+    if (result != CUDA_SUCCESS) {
+        snprintf(why, why_size, "cannot use GPU %d (%s): %s", engine->config.gpu, engine->gpu_name,
+                 gm_cuda_text(cuda, result));
+        return -EIO;
+    }
+    engine->device_bytes = total;
+    uint64_t *budget = &engine->config.budget;
+    if (engine->config.budget_percent)
+        *budget = total / 100 * engine->config.budget_percent;
+    if (*budget > total) {
+        snprintf(why, why_size,
+                 "the budget of %llu MiB is above GPU %d's %llu MiB: lower --gpu-budget",
+                 (unsigned long long)(*budget >> 20), engine->config.gpu,
+                 (unsigned long long)(total >> 20));
+        return -EINVAL;
+    }
+    if (*budget == 0) {
+        /* Room for the contexts of the apps (526 MiB each on an H200) and what they allocate past
+         * gpumux: a sixteenth of the device, 2 GiB at most. */
+        uint64_t reserve = total / 16 < 2048ull << 20 ? total / 16 : 2048ull << 20;
+        *budget = free_bytes > reserve ? free_bytes - reserve : 0;
+    }
+    *budget &= ~(GM_CHUNK_MIN - 1);
+    if (*budget == 0) {
+        snprintf(why, why_size,
+                 "the budget is empty: GPU %d has %llu MiB free; free some or set --gpu-budget",
+                 engine->config.gpu, (unsigned long long)(free_bytes >> 20));
+        return -EINVAL;
+    }
+    if (*budget > free_bytes)
+        gm_log(GM_LOG_WARN, "the budget of %llu MiB is more than the %llu MiB free on GPU %d now",
+               (unsigned long long)(*budget >> 20), (unsigned long long)(free_bytes >> 20),
+               engine->config.gpu);
+    return 0;
+}
+
+/* Half of the machine's memory. */
+static uint64_t default_pinned(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : 0;
+}
+
+static int make_tables(struct gm_engine *engine)
+{
+    uint32_t max_apps = engine->config.max_apps;
+    uint32_t max_frames = (uint32_t)(engine->config.budget >> GM_CHUNK_SHIFT) + 1;
+    uint32_t max_chunks = (uint32_t)((engine->config.budget + engine->config.pinned +
+                                      engine->config.paged + engine->config.disk) >>
+                                     GM_CHUNK_SHIFT) +
+                          1;
+    struct gm_sched_config sched = {.max_apps = max_apps,
+                                    .budget = engine->config.budget,
+                                    .quantum_ns = engine->config.quantum_ns,
+                                    .retry_ns = engine->config.quantum_ns};
+
+    engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
+    engine->sched_memory = calloc(1, gm_sched_size(&sched));
+    engine->apps = calloc(max_apps, sizeof *engine->apps);
+    engine->chunk_number = calloc(max_chunks, sizeof *engine->chunk_number);
+    engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
+    engine->fenced = calloc(max_chunks, sizeof *engine->fenced);
+    engine->hosted = calloc(max_chunks, sizeof *engine->hosted);
+    engine->condemned = calloc(max_frames, sizeof *engine->condemned);
+    engine->targets = calloc(max_apps, sizeof *engine->targets);
+    engine->victims = calloc(max_apps, sizeof *engine->victims);
+    engine->in_set = calloc(max_apps, sizeof *engine->in_set);
+    engine->in_next = calloc(max_apps, sizeof *engine->in_next);
+    /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
+     * what else is lowered, a window full at a time. */
+    engine->plan.capacity = 8 * max_frames + 64;
+    engine->plan.moves = calloc(engine->plan.capacity, sizeof *engine->plan.moves);
+    for (int i = 0; i < GM_WAYS; i++)
+        engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
+    if (!engine->table_memory || !engine->sched_memory || !engine->apps || !engine->chunk_number ||
+        !engine->frame_more || !engine->fenced || !engine->hosted || !engine->condemned ||
+        !engine->targets || !engine->victims || !engine->in_set || !engine->in_next ||
+        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        return -ENOMEM;
+    engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
+                                  engine->config.budget);
+    engine->sched = gm_sched_init(engine->sched_memory, &sched);
+    engine->decision.wake_at = GM_TIME_NEVER;
+    return engine->sched
+               ? gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames)
+               : -EINVAL;
+}
+
+static void free_tables(struct gm_engine *engine)
+{
+    gm_frames_close(&engine->frames);
+    free(engine->table_memory);
+    free(engine->sched_memory);
+    free(engine->apps);
+    free(engine->chunk_number);
+    free(engine->frame_more);
+    free(engine->fenced);
+    free(engine->hosted);
+    free(engine->condemned);
+    free(engine->targets);
+    free(engine->victims);
+    free(engine->in_set);
+    free(engine->in_next);
+    free(engine->plan.moves);
+    for (int i = 0; i < GM_WAYS; i++)
+        free(engine->ring[i]);
+}
+
+static void free_engine(uv_handle_t *timer)
+{
+    struct gm_engine *engine = timer->data;
+    if (engine->context)
+        engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
+    gm_cuda_close(&engine->cuda);
+    free_tables(engine);
+    free(engine);
+}
+
+static void set_window(struct gm_engine *engine)
+{
+    uint64_t eighth = gm_stores_cap(engine->stores, GM_TIER_PINNED) / 8;
+    bool has_lower = engine->config.paged > 0 || engine->config.disk > 0;
+    engine->window = WINDOW_MIN;
+    if (has_lower && eighth > WINDOW_MIN)
+        engine->window = eighth < WINDOW_MAX ? eighth & ~(GM_CHUNK_MIN - 1) : WINDOW_MAX;
+}
+
+int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
+                   char *why, size_t why_size)
+{
+    struct gm_engine *engine = calloc(1, sizeof *engine);
+    int error;
+
+    if (!engine) {
+        snprintf(why, why_size, "out of memory");
+        return -ENOMEM;
+    }
+    engine->loop = loop;
+    engine->config = *config;
+    engine->now = gm_now();
+    if (engine->config.pinned == 0)
+        engine->config.pinned = default_pinned();
+    error = gm_cuda_open(&engine->cuda, why, why_size);
+    if (error)
+        goto free_memory;
+    error = open_gpu(engine, why, why_size);
+    if (error)
+        goto close_cuda;
+    error = make_tables(engine);
+    if (error) {
+        snprintf(why, why_size, "out of memory for the tables: lower --pinned or --max-apps");
+        goto close_cuda;
+    }
+    error = gm_hostpool_open(&engine->pool, loop, &engine->cuda, engine->context, engine->device,
+                             engine->config.pinned, on_grown, engine, why, why_size);
+    if (error)
+        goto close_cuda;
+    const struct gm_stores_config stores = {.paged = engine->config.paged,
+                                            .disk_dir = engine->config.disk_dir,
+                                            .disk = engine->config.disk};
+    error = gm_stores_open(&engine->stores, loop, &engine->pool, &stores, gm_engine_host_copied,
+                           engine, why, why_size);
+    if (error)
+        goto close_pool;
+    error = gm_mover_open(&engine->mover, loop, &engine->cuda, engine->context, on_copies, engine,
+                          why, why_size);
+    if (error)
+        goto close_stores;
+    set_window(engine);
+    engine->waiting_tail = &engine->waiting;
+    uv_timer_init(loop, &engine->timer);
+    engine->timer.data = engine;
+    *out = engine;
+    gm_log(GM_LOG_INFO, "GPU %d (%s): budget %llu MiB of %llu, pinned up to %llu MiB",
+           engine->config.gpu, engine->gpu_name, (unsigned long long)(engine->config.budget >> 20),
+           (unsigned long long)(engine->device_bytes >> 20),
+           (unsigned long long)(gm_hostpool_cap(&engine->pool) >> 20));
+    return 0;
+
+close_stores:
+    gm_stores_close(engine->stores);
+close_pool:
+    gm_hostpool_close(&engine->pool);
+close_cuda:
+    if (engine->context)
+        engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
+    gm_cuda_close(&engine->cuda);
+    free_tables(engine);
+free_memory:
+    free(engine);
+    return error;
+}
+
+void gm_engine_close(struct gm_engine *engine)
+{
+    engine->is_closing = true;
+    while (engine->host_work.is_busy)
+        uv_run(engine->loop, UV_RUN_ONCE);
+    gm_mover_close(engine->mover);
+    gm_stores_close(engine->stores);
+    gm_hostpool_close(&engine->pool);
+    while (engine->waiting) {
+        struct gm_waiting_alloc *next = engine->waiting->next;
+        free(engine->waiting);
+        engine->waiting = next;
+    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].state != GM_APP_UNUSED)
+            gm_engine_free_app(engine, id);
+    for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        if (engine->table->frames[i].state != GM_FRAME_UNUSED)
+            gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
+    uv_timer_stop(&engine->timer);
+    uv_close((uv_handle_t *)&engine->timer, free_engine);
+}
+
+uint64_t gm_engine_capacity(const struct gm_engine *engine)
+{
+    uint64_t bytes = engine->config.budget;
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
+        bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
+    uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    return bytes - (pinned < engine->window ? pinned : engine->window);
+}

@@ -1,0 +1,74 @@
+/*
+ * The engine: makes the scheduler's decision true. It owns the apps' chunk tables and gates, asks
+ * core/sched whom to run and core/plan what to move, tells the shims to drain, map and unmap, and
+ * feeds the mover (migrate). One per daemon; runs on the libuv loop thread only.
+ *
+ *   server/session -> engine -> core/{sched, plan, table}
+ *                            -> frames, hostpool, migrate -> cuda
+ */
+#ifndef GM_DAEMON_ENGINE_H
+#define GM_DAEMON_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+#include <cjson/cJSON.h>
+
+#include "common/wire.h"
+
+struct gm_engine;
+struct gm_session;
+
+struct gm_engine_config {
+    int gpu;                 /* CUDA ordinal of the GPU to share */
+    uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
+    unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
+    uint64_t pinned;         /* bytes of pinned host memory; 0: half of the machine's memory */
+    uint64_t paged;          /* bytes of paged host memory below it; 0: none */
+    const char *disk_dir;    /* folder of the disk tier; NULL or "": none */
+    uint64_t disk;           /* bytes of it */
+    bool is_oversize_hosted; /* programs may exceed the budget, by what the GPU reads over the link
+                              */
+    bool is_prefetching;     /* stage the next app's memory while another runs */
+    bool is_waiting_when_full;  /* an allocation that the tiers cannot hold waits instead of failing
+                                 */
+    uint64_t quantum_ns;        /* round robin: the slice */
+    uint64_t idle_ns;           /* an app that returned from no call for this long is idle */
+    uint64_t drain_deadline_ns; /* how long a drain may take before the gate reopens */
+    uint32_t max_apps;
+};
+
+/*
+ * Open the GPU and make an engine on `loop`. Returns 0, or -errno with one line for a person in
+ * `why` (no CUDA driver, no such GPU, a budget above the device, ...); then nothing is left behind.
+ */
+int gm_engine_open(struct gm_engine **engine, uv_loop_t *loop,
+                   const struct gm_engine_config *config, char *why, size_t why_size);
+
+/* Stop everything and free it. Sessions must have left. The loop must still run once to close
+ * handles. */
+void gm_engine_close(struct gm_engine *engine);
+
+/*
+ * A program said HELLO. Makes its shared memory, sends WELCOME through `session` and returns 0 with
+ * its id in *app; or -errno (-ENOSPC: too many apps) with nothing sent. `name` is copied.
+ */
+int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
+                   const char *name, uint32_t *app);
+
+/* A decoded message from app `app`. May call gm_session_send and gm_session_end. */
+void gm_engine_message(struct gm_engine *engine, uint32_t app,
+                       const struct gm_wire_message *message);
+
+/* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
+void gm_engine_leave(struct gm_engine *engine, uint32_t app);
+
+/*
+ * The engine's part of `mux-ctl status --json`, a new object owned by the caller; NULL without
+ * memory:
+ * {"gpus":[...],"apps":[...],"totals":{...}}, see README "Status".
+ */
+cJSON *gm_engine_status(struct gm_engine *engine);
+
+#endif

@@ -1,0 +1,523 @@
+#include "daemon/engine_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+/* Beyond what must be evicted, this much pinned memory lets copies out run ahead of copies in. */
+#define PINNED_AHEAD (4ull << 30)
+/* Allocations of one app that may wait for room: more threads than that in one program are a
+ * mistake. */
+#define WAITING_MAX 4096u
+
+/* Shared memory. */
+
+/* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
+static int make_shared(const char *name, size_t bytes, int seals, void **memory)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error;
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) != 0)
+        goto fail;
+    *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (*memory == MAP_FAILED)
+        goto fail;
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL | seals) != 0) {
+        munmap(*memory, bytes);
+        goto fail;
+    }
+    return fd;
+
+fail:
+    error = -errno;
+    *memory = NULL;
+    close(fd);
+    return error;
+}
+
+/*
+ * Watching for the end of the process: only then is nothing of it left on the GPU. Frames that it
+ * had mapped are destroyed, never used again as they are, so ending them early costs no safety: the
+ * driver keeps the memory for as long as anything maps it. It costs exactness, since the budget
+ * then counts bytes as free that are not yet.
+ */
+
+static void free_poll(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void stop_watching(struct gm_app *app)
+{
+    if (!app->exit_poll)
+        return;
+    uv_poll_stop(app->exit_poll);
+    uv_close((uv_handle_t *)app->exit_poll, free_poll);
+    app->exit_poll = NULL;
+    close(app->pidfd);
+    app->pidfd = -1;
+}
+
+/* Nothing of the app's process is on the GPU any more, as far as can be known: its frames may end.
+ */
+void gm_engine_exited(struct gm_engine *engine, uint32_t id)
+{
+    stop_watching(&engine->apps[id]);
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        uint32_t frame = engine->condemned[i];
+        if (engine->frame_more[frame].exit_of != id)
+            continue;
+        engine->frame_more[frame].exit_of = GM_NONE;
+        gm_engine_count_ending(engine, frame);
+    }
+    for (uint32_t frame = 0; frame < engine->table->max_frames; frame++)
+        if (engine->frame_more[frame].is_owed && engine->frame_more[frame].owed_by == id)
+            gm_engine_frame_is_clear(engine, frame);
+    engine->plan_is_stale = true;
+}
+
+static void on_exit_of(uv_poll_t *poll, int status, int events)
+{
+    struct gm_engine *engine = poll->data;
+    (void)status;
+    (void)events;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].exit_poll == poll)
+            gm_engine_exited(engine, id);
+    gm_engine_run(engine);
+}
+
+/* Without pidfds (Linux before 5.3) the end of the connection must do. */
+static void watch_exit(struct gm_engine *engine, struct gm_app *app)
+{
+    uv_poll_t *poll;
+    app->pidfd = (int)syscall(SYS_pidfd_open, app->pid, 0);
+    if (app->pidfd < 0)
+        return;
+    poll = calloc(1, sizeof *poll);
+    if (!poll || uv_poll_init(engine->loop, poll, app->pidfd) != 0) {
+        free(poll);
+        close(app->pidfd);
+        app->pidfd = -1;
+        return;
+    }
+    poll->data = engine;
+    app->exit_poll = poll;
+    uv_poll_start(poll, UV_READABLE, on_exit_of);
+}
+
+/* Coming and going. */
+
+void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    for (int kind = 0; kind < GM_BATCH_KINDS; kind++)
+        free(app->building[kind]);
+    while (app->sent) {
+        struct gm_batch *batch = app->sent;
+        app->sent = batch->next;
+        free(batch);
+    }
+    stop_watching(app);
+    if (app->ctl)
+        munmap(app->ctl, sizeof *app->ctl);
+    if (app->stat)
+        munmap(app->stat, sizeof *app->stat);
+    free(app->imports);
+    memset(app, 0, sizeof *app);
+}
+
+int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
+                   const char *name, uint32_t *out)
+{
+    struct gm_app *app = NULL;
+    struct gm_msg_welcome welcome = {0};
+    struct gm_gpu_entry gpu = {.budget = engine->config.budget};
+    uint32_t id;
+    int fds[2] = {-1, -1}, error = -ENOMEM;
+    void *ctl = NULL, *stat = NULL;
+
+    for (id = 0; id < engine->config.max_apps && engine->apps[id].state != GM_APP_UNUSED;)
+        id++;
+    if (id == engine->config.max_apps)
+        return -ENOSPC;
+    if (!gm_table_add_app(engine->table, id, (uint32_t)uid)) {
+        gm_engine_drop_idle_pools(engine);
+        if (!gm_table_add_app(engine->table, id, (uint32_t)uid))
+            return -ENOSPC;
+    }
+    app = &engine->apps[id];
+    memset(app, 0, sizeof *app);
+    app->sent_tail = &app->sent;
+    app->pidfd = -1;
+    app->pid = pid;
+    app->uid = uid;
+    strncpy(app->name, name, sizeof app->name - 1);
+    fds[0] = make_shared("gpumux-ctl", sizeof *app->ctl, F_SEAL_FUTURE_WRITE, &ctl);
+    if (fds[0] < 0) {
+        error = fds[0];
+        goto fail;
+    }
+    app->ctl = ctl;
+    fds[1] = make_shared("gpumux-stat", sizeof *app->stat, 0, &stat);
+    if (fds[1] < 0) {
+        error = fds[1];
+        goto fail;
+    }
+    app->stat = stat;
+    app->imports = calloc(engine->table->max_frames / 8 + 1, 1);
+    if (!app->imports)
+        goto fail;
+    app->ctl->magic = app->stat->magic = GM_SHM_MAGIC;
+    app->ctl->version = app->stat->version = GM_SHM_VERSION;
+    app->ctl->app = id;
+    app->ctl->budget[0] = engine->config.budget;
+    atomic_store(&app->ctl->gate, GM_GATE_CLOSED);
+    memcpy(gpu.uuid, engine->uuid.bytes, sizeof gpu.uuid);
+    welcome.app = id;
+    error = gm_session_send(session, GM_MSG_WELCOME, &welcome, &gpu, 1, fds, 2);
+    if (error)
+        goto fail;
+    close(fds[0]);
+    close(fds[1]);
+    /* A process that comes again has executed another program: the old one's contexts are gone. */
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == pid)
+            gm_engine_exited(engine, other);
+    watch_exit(engine, app);
+    app->session = session;
+    engine->n_apps++;
+    *out = id;
+    engine->now = gm_now();
+    gm_engine_turn(engine, id, GM_APP_EV_JOIN);
+    gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
+    gm_log(GM_LOG_INFO, "app %u: pid %d, uid %u, %s", id, (int)pid, (unsigned)uid, app->name);
+    gm_engine_run(engine);
+    return 0;
+
+fail:
+    if (fds[0] >= 0)
+        close(fds[0]);
+    if (fds[1] >= 0)
+        close(fds[1]);
+    gm_engine_free_app(engine, id);
+    gm_table_remove_app(engine->table, id);
+    return error;
+}
+
+/* What the app needs on the GPU to run. */
+static uint64_t gpu_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->table->apps[id].committed - engine->table->apps[id].hosted;
+}
+
+static void free_allocation(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_allocation *allocation = &engine->table->allocations[index];
+    uint32_t app = allocation->app, chunk = allocation->first;
+    allocation->is_freed = true;
+    while (chunk != GM_NONE) {
+        uint32_t next = engine->table->chunks[chunk].sibling;
+        gm_table_free_chunk(engine->table, chunk);
+        gm_engine_retire(engine, chunk);
+        chunk = next;
+    }
+    engine->plan_is_stale = true;
+    if (engine->apps[app].state != GM_APP_GONE)
+        gm_engine_feed(engine, GM_SCHED_SIZE, app, gpu_bytes(engine, app));
+}
+
+static void forget_waiting(struct gm_engine *engine, uint32_t id);
+
+void gm_engine_leave(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    uint32_t index, next;
+
+    engine->now = gm_now();
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) left", id, (int)app->pid, app->name);
+    app->session = NULL;
+    app->left_at = engine->now;
+    gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
+    gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
+    forget_waiting(engine, id);
+    gm_engine_void_batches(engine, id);
+    for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {
+        next = engine->table->allocations[index].next;
+        engine->table->allocations[index].wants_freed = false;
+        if (!engine->table->allocations[index].is_freed)
+            free_allocation(engine, index);
+    }
+    app->pending_allocs = 0;
+    gm_engine_run(engine);
+}
+
+void gm_engine_bury(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state != GM_APP_GONE || app->exit_poll ||
+            engine->table->apps[id].allocations.count > 0)
+            continue;
+        gm_engine_turn(engine, id, GM_APP_EV_END);
+        gm_table_remove_app(engine->table, id);
+        gm_engine_free_app(engine, id);
+        engine->n_apps--;
+    }
+}
+
+/* Allocations. */
+
+void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult result)
+{
+    struct gm_allocation *allocation = &engine->table->allocations[index];
+    struct gm_app *app = &engine->apps[allocation->app];
+    struct gm_msg_allocated answer = {.cookie = allocation->cookie, .result = (int32_t)result};
+
+    allocation->is_pending = false;
+    app->pending_allocs--;
+    if (result != CUDA_SUCCESS) {
+        /* Answered at its end, when nothing of it is mapped any more: the shim gives the addresses
+         * back then. */
+        allocation->failure = (int32_t)result;
+        free_allocation(engine, index);
+    } else if (app->session) {
+        gm_session_send(app->session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
+    }
+}
+
+/* An allocation is answered when the app may go on with it: mapped if its gate is open, at once if
+ * it is closed and quiet. While it drains the gate may still reopen, so the answer waits. */
+void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    uint32_t index = engine->table->apps[id].allocations.head, next;
+    for (; index != GM_NONE && app->pending_allocs > 0; index = next) {
+        const struct gm_allocation *allocation = &engine->table->allocations[index];
+        next = allocation->next;
+        if (!allocation->is_pending || allocation->is_freed)
+            continue;
+        if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING ||
+            (app->state == GM_APP_RUNNING && allocation->missing == 0))
+            gm_engine_answer_alloc(engine, index, CUDA_SUCCESS);
+    }
+}
+
+/* Commit what an ALLOC asks for. False: the tiers cannot hold it now. */
+static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    struct gm_table *table = engine->table;
+    struct gm_app *app = &engine->apps[id];
+    uint64_t room = engine->config.budget - gpu_bytes(engine, id);
+    uint64_t hosted = gm_table_hosted_bytes(alloc->bytes, room);
+    uint32_t index = GM_NONE;
+
+    if (hosted > 0 && !engine->config.is_oversize_hosted)
+        return false;
+    if (hosted > 0 && !gm_hostpool_lend(&engine->pool, hosted))
+        return false;
+    if (alloc->bytes - hosted <= gm_engine_capacity(engine) - (table->committed - table->hosted))
+        index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
+    if (index == GM_NONE) {
+        if (hosted > 0)
+            gm_hostpool_unlend(&engine->pool, hosted);
+        return false;
+    }
+    table->allocations[index].cookie = alloc->cookie;
+    table->allocations[index].is_pending = true;
+    app->pending_allocs++;
+    if (hosted > 0) {
+        gm_table_host_chunks(table, index, room);
+        gm_engine_queue_hosted(engine, index);
+    }
+    if (table->committed - table->hosted > engine->config.budget)
+        gm_hostpool_want(&engine->pool,
+                         table->committed - table->hosted - engine->config.budget + PINNED_AHEAD);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gpu_bytes(engine, id));
+    return true;
+}
+
+static bool is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64_t va)
+{
+    for (const struct gm_waiting_alloc *at = engine->waiting; at; at = at->next)
+        if (at->app == id && at->alloc.va == va)
+            return true;
+    return false;
+}
+
+static bool wait_for_room(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    struct gm_waiting_alloc *waiting;
+    if (engine->apps[id].waiting_allocs == WAITING_MAX)
+        return false;
+    waiting = calloc(1, sizeof *waiting);
+    if (!waiting)
+        return false;
+    waiting->alloc = *alloc;
+    waiting->app = id;
+    *engine->waiting_tail = waiting;
+    engine->waiting_tail = &waiting->next;
+    engine->apps[id].waiting_allocs++;
+    return true;
+}
+
+/* No program gets more than the budget, unless the option says otherwise. */
+static bool is_within_budget(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    return engine->config.is_oversize_hosted ||
+           bytes <= engine->config.budget - gpu_bytes(engine, id);
+}
+
+static void refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
+{
+    struct gm_msg_allocated answer = {.cookie = cookie, .result = CUDA_ERROR_OUT_OF_MEMORY};
+    gm_session_send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
+}
+
+/* In the order in which they came, so that a large one is not overtaken for ever. */
+void gm_engine_admit_waiting(struct gm_engine *engine)
+{
+    while (engine->waiting) {
+        struct gm_waiting_alloc *first = engine->waiting;
+        bool can_ever = is_within_budget(engine, first->app, first->alloc.bytes);
+        if (can_ever && !commit(engine, first->app, &first->alloc))
+            return;
+        if (!can_ever)
+            refuse_alloc(engine, first->app, first->alloc.cookie);
+        engine->apps[first->app].waiting_allocs--;
+        engine->waiting = first->next;
+        if (!engine->waiting)
+            engine->waiting_tail = &engine->waiting;
+        free(first);
+    }
+}
+
+static void forget_waiting(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_waiting_alloc **place = &engine->waiting;
+    while (*place) {
+        struct gm_waiting_alloc *waiting = *place;
+        if (waiting->app == id) {
+            *place = waiting->next;
+            free(waiting);
+        } else {
+            place = &waiting->next;
+        }
+    }
+    engine->waiting_tail = place;
+    engine->apps[id].waiting_allocs = 0;
+}
+
+static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    struct gm_app *app = &engine->apps[id];
+
+    if (alloc->gpu != 0 || alloc->va == 0 || alloc->va % GM_CHUNK_MIN || alloc->bytes == 0 ||
+        alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
+        gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
+        is_waiting_at(engine, id, alloc->va)) {
+        gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
+        return;
+    }
+    engine->allocs++;
+    app->allocs++;
+    /* As on a real card; and no more is promised to all of them than the tiers hold. */
+    if (is_within_budget(engine, id, alloc->bytes)) {
+        if (!engine->waiting && commit(engine, id, alloc))
+            return;
+        if (engine->config.is_waiting_when_full && wait_for_room(engine, id, alloc))
+            return;
+    }
+    refuse_alloc(engine, id, alloc->cookie);
+}
+
+static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
+{
+    struct gm_app *app = &engine->apps[id];
+    uint32_t index = gm_table_find_allocation(engine->table, id, free_msg->va);
+    struct gm_msg_freed answer = {.cookie = free_msg->cookie, .result = CUDA_ERROR_INVALID_VALUE};
+
+    engine->frees++;
+    app->frees++;
+    if (index == GM_NONE || engine->table->allocations[index].is_pending) {
+        gm_session_send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
+        return;
+    }
+    engine->table->allocations[index].cookie = free_msg->cookie;
+    engine->table->allocations[index].wants_freed = true;
+    free_allocation(engine, index);
+}
+
+void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
+{
+    const struct gm_msg_done *done = message->body;
+    engine->now = gm_now();
+    switch (message->type) {
+    case GM_MSG_ALLOC:
+        on_alloc(engine, id, message->body);
+        break;
+    case GM_MSG_FREE:
+        on_free(engine, id, message->body);
+        break;
+    case GM_MSG_WANT:
+        gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
+        break;
+    case GM_MSG_DRAINED:
+        gm_engine_drained(engine, id, message->body);
+        break;
+    case GM_MSG_DONE:
+        gm_engine_batch_done(engine, id, done->batch, done->result);
+        break;
+    default:
+        gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "a message out of place");
+        break;
+    }
+    gm_engine_run(engine);
+}
+
+/* Idleness. */
+
+/* What the app's threads did, from their words in shared memory. A thread in a call, in a
+ * synchronizing call or in an allocation is doing something however long it takes. */
+static bool is_active(struct gm_app *app)
+{
+    uint64_t calls = 0;
+    bool is_inside = false;
+    for (uint32_t i = 0; i < GM_SLOTS; i++) {
+        struct gm_slot *slot = &app->stat->slot[i];
+        calls += atomic_load_explicit(&slot->calls, memory_order_relaxed);
+        is_inside = is_inside || atomic_load_explicit(&slot->inside, memory_order_relaxed) ||
+                    atomic_load_explicit(&slot->blocked, memory_order_relaxed);
+    }
+    bool has_moved = calls != app->calls;
+    app->calls = calls;
+    return has_moved || is_inside || app->pending_allocs > 0 || app->waiting_allocs > 0;
+}
+
+void gm_engine_sample(struct gm_engine *engine)
+{
+    uint64_t idle = engine->config.idle_ns;
+    engine->sample_at = engine->now + (idle / 2 > GM_MS ? idle / 2 : GM_MS);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state != GM_APP_RUNNING)
+            continue;
+        if (is_active(app)) {
+            app->active_at = engine->now;
+            if (app->is_idle)
+                gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
+            app->is_idle = false;
+        } else if (!app->is_idle && engine->now - app->active_at >= idle) {
+            app->is_idle = true;
+            gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+/*
+ * Hosted chunks: programs larger than the budget (--oversize host).
+ *
+ * What of an allocation does not fit beside the rest of its program on the GPU is put into host
+ * frames, which the program maps like any other and the GPU reads over the link (51 GB/s measured,
+ * against 4.4 TB/s on the device). They stay there: nothing of them is ever moved, and no budget is
+ * theirs. Their bytes are lent by the pinned tier, so its cap holds over both.
+ *
+ * Making one takes some 7 ms for 32 MiB, so a worker thread makes them, a few at a time. A chunk in
+ * the queue or with the worker is in flight (in) with copy_pending set, so nobody ends it
+ * meanwhile.
+ */
+#include "daemon/engine_state.h"
+
+#include <string.h>
+
+#include "common/log.h"
+
+static void work_make(uv_work_t *work)
+{
+    struct gm_engine *engine = work->data;
+    struct gm_host_work *job = &engine->host_work;
+    CUresult result = engine->cuda.cuCtxSetCurrent(engine->context);
+    for (uint32_t i = 0; i < job->n; i++) {
+        if (result == CUDA_SUCCESS)
+            result = gm_frames_create_host(&engine->frames, job->frames[i], job->bytes[i],
+                                           engine->pool.node);
+        job->results[i] = result;
+    }
+}
+
+static void take_over(struct gm_engine *engine, uint32_t index, uint32_t frame, CUresult result)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    uint32_t allocation = chunk->allocation;
+
+    chunk->copy_pending = false;
+    if (result == CUDA_SUCCESS) {
+        gm_table_take_frame(engine->table, frame, index);
+        if (!chunk->is_freed)
+            gm_engine_map(engine, index);
+        else
+            gm_engine_settle(engine, index);
+        return;
+    }
+    gm_log(GM_LOG_WARN, "no host memory for a hosted chunk (%s)",
+           gm_cuda_text(&engine->cuda, result));
+    gm_table_end_frame(engine->table, frame);
+    gm_hostpool_unlend(&engine->pool, gm_class_bytes(chunk->class));
+    if (!chunk->is_freed && engine->table->allocations[allocation].is_pending)
+        gm_engine_answer_alloc(engine, allocation, CUDA_ERROR_OUT_OF_MEMORY);
+    gm_engine_settle(engine, index);
+}
+
+static void work_done(uv_work_t *work, int status)
+{
+    struct gm_engine *engine = work->data;
+    struct gm_host_work *job = &engine->host_work;
+    job->is_busy = false;
+    engine->now = gm_now();
+    for (uint32_t i = 0; i < job->n; i++)
+        take_over(engine, job->chunks[i], job->frames[i],
+                  status ? CUDA_ERROR_OUT_OF_MEMORY : job->results[i]);
+    gm_engine_run(engine);
+}
+
+void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation)
+{
+    uint32_t index = engine->table->allocations[allocation].first;
+    for (; index != GM_NONE; index = engine->table->chunks[index].sibling) {
+        struct gm_chunk *chunk = &engine->table->chunks[index];
+        if (!chunk->is_hosted)
+            continue;
+        chunk->flight = GM_FLIGHT_IN;
+        chunk->copy_pending = true;
+        engine->hosted[(engine->hosted_from + engine->n_hosted++) % engine->table->max_chunks] =
+            index;
+    }
+}
+
+void gm_engine_make_hosted(struct gm_engine *engine)
+{
+    struct gm_host_work *job = &engine->host_work;
+    if (job->is_busy || engine->n_hosted == 0 || engine->is_closing)
+        return;
+    job->n = 0;
+    while (engine->n_hosted > 0 && job->n < GM_HOST_BATCH) {
+        uint32_t index = engine->hosted[engine->hosted_from];
+        struct gm_chunk *chunk = &engine->table->chunks[index];
+        uint32_t frame = GM_NONE;
+        if (!chunk->is_freed)
+            frame = gm_table_add_host_frame(engine->table, engine->table->apps[chunk->app].pool,
+                                            chunk->class);
+        engine->hosted_from = (engine->hosted_from + 1) % engine->table->max_chunks;
+        engine->n_hosted--;
+        if (frame == GM_NONE) { /* freed while it waited; there are slots for all others */
+            chunk->copy_pending = false;
+            gm_hostpool_unlend(&engine->pool, gm_class_bytes(chunk->class));
+            gm_engine_settle(engine, index);
+            continue;
+        }
+        job->chunks[job->n] = index;
+        job->frames[job->n] = frame;
+        job->bytes[job->n++] = gm_class_bytes(chunk->class);
+    }
+    job->work.data = engine;
+    job->is_busy = job->n > 0 && uv_queue_work(engine->loop, &job->work, work_make, work_done) == 0;
+}

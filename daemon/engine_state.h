@@ -1,0 +1,293 @@
+/*
+ * The engine's insides, shared by engine*.c only.
+ *
+ *   engine.c         opening, closing, the run loop: decision -> app states -> moves -> gates
+ *   engine_apps.c    what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
+ *   engine_moves.c   carrying out a plan: frames, copies, map and unmap batches
+ *   engine_hosted.c  programs larger than the budget
+ *   engine_status.c  the report
+ *
+ * Every entry (a message, a timer, an ended copy) changes the state and ends with gm_engine_run,
+ * which goes round until nothing more can be done now. Nothing in it blocks.
+ */
+#ifndef GM_DAEMON_ENGINE_STATE_H
+#define GM_DAEMON_ENGINE_STATE_H
+
+#include "common/clock.h"
+#include "common/shm.h"
+#include "daemon/core/plan.h"
+#include "daemon/core/sched.h"
+#include "daemon/core/table.h"
+#include "daemon/cuda.h"
+#include "daemon/engine.h"
+#include "daemon/frames.h"
+#include "daemon/hostpool.h"
+#include "daemon/migrate.h"
+#include "daemon/session.h"
+#include "daemon/stores.h"
+
+/*
+ * An app's states. PAUSED: gate closed and drained, its mappings may change. LOADING: chosen, its
+ * missing chunks are on their way. RUNNING: gate open. DRAINING: gate closed, not yet known to be
+ * quiet: nothing of it may move. GONE: its connection ended; what it held is being put away.
+ */
+#define GM_APP_STATES(X)                                                                           \
+    X(UNUSED, "unused")                                                                            \
+    X(PAUSED, "paused")                                                                            \
+    X(LOADING, "loading")                                                                          \
+    X(RUNNING, "running")                                                                          \
+    X(DRAINING, "draining")                                                                        \
+    X(GONE, "gone")
+enum gm_app_state {
+#define GM_APP_STATE(NAME, name) GM_APP_##NAME,
+    GM_APP_STATES(GM_APP_STATE)
+#undef GM_APP_STATE
+};
+
+enum gm_app_event {
+    GM_APP_EV_JOIN,    /* a program said HELLO */
+    GM_APP_EV_CHOSEN,  /* it came into the scheduler's set */
+    GM_APP_EV_DROPPED, /* it fell out of the set */
+    GM_APP_EV_LOADED,  /* every chunk is on the GPU and mapped */
+    GM_APP_EV_QUIET,   /* it drained */
+    GM_APP_EV_BUSY,    /* it did not drain in time */
+    GM_APP_EV_LEAVE,   /* its connection ended */
+    GM_APP_EV_END,     /* nothing of it is left */
+};
+
+enum gm_batch_kind { GM_BATCH_MAP, GM_BATCH_UNMAP, GM_BATCH_DROP, GM_BATCH_KINDS };
+#define GM_BATCH_MAX 256u
+
+/* One MAP, UNMAP or DROP message: being filled, or sent and not yet answered. */
+struct gm_batch {
+    struct gm_batch *next;
+    uint64_t id;
+    uint64_t sent_at;
+    enum gm_batch_kind kind;
+    uint32_t n;
+    uint32_t items[GM_BATCH_MAX];     /* chunks (MAP, UNMAP) or frames (DROP) */
+    uint32_t frames[GM_BATCH_MAX];    /* UNMAP: the frame given up with the chunk, or GM_NONE */
+    uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
+};
+
+/* Running sums from which a switch is the difference of two moments. */
+struct gm_moment {
+    uint64_t at;
+    uint64_t plan_ns, lower_ns;
+    uint64_t bytes[GM_WAYS]; /* submitted */
+};
+
+struct gm_app {
+    enum gm_app_state state;
+    struct gm_session *session; /* NULL when gone */
+    pid_t pid;
+    uid_t uid;
+    char name[64];
+    struct gm_ctl *ctl;
+    struct gm_stat *stat;
+    uv_poll_t *exit_poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
+    int pidfd;
+
+    uint64_t epoch;
+    uint64_t closed_at;   /* when its gate was closed */
+    uint64_t left_at;     /* when its connection ended */
+    bool is_late;         /* no answer to CLOSE long after the deadline */
+    bool is_idle;         /* told the scheduler so */
+    uint64_t calls;       /* at the last sample */
+    uint64_t active_at;   /* when it last did something */
+    uint64_t answered_at; /* when it last answered a batch */
+    uint64_t progress_at; /* while LOADING: when its memory last came nearer */
+    uint32_t unanswered_maps;
+    uint64_t ping;     /* batch that must be answered before memory is moved for it; 0: none */
+    uint64_t retry_at; /* do not load before: a mapping failed */
+    uint32_t
+        busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained since */
+
+    struct gm_moment chosen; /* when it was last chosen to run */
+    uint32_t pending_allocs; /* committed and not answered yet */
+    uint32_t waiting_allocs; /* for room in the tiers */
+    struct gm_batch *building[GM_BATCH_KINDS];
+    struct gm_batch *sent, **sent_tail;
+    uint8_t *imports; /* a bit a frame index: it holds an import of that frame */
+
+    uint64_t switches; /* times it was made to yield */
+    uint64_t allocs, frees;
+};
+
+/* An ALLOC that waits until the tiers can hold it. */
+struct gm_waiting_alloc {
+    struct gm_waiting_alloc *next;
+    struct gm_msg_alloc alloc;
+    uint32_t app;
+};
+
+/* How long one switch took and where the time went: from the decision to let the app run to its
+ * open gate. Times in nanoseconds; copying in and out and waiting for lower tiers overlap. */
+struct gm_switch {
+    uint64_t seq;
+    uint32_t app;
+    pid_t pid;
+    uint64_t at; /* when its gate opened */
+    uint64_t total_ns;
+    uint64_t drain_ns; /* until the last app that had to yield was quiet */
+    uint64_t plan_ns;  /* in the scheduler and planner */
+    uint64_t copy_ns;  /* from the first copy submitted to the last one ended, both ways */
+    uint64_t way_ns[GM_WAYS];
+    uint64_t map_ns;   /* after the last copy: for the shims */
+    uint64_t lower_ns; /* with a copy between host tiers under way, or a wait for pinned room */
+    uint64_t bytes[GM_WAYS];
+};
+#define GM_HISTORY 64u
+
+/* Host frames with the worker (engine_hosted.c). */
+#define GM_HOST_BATCH 4u /* some 30 ms of pinning */
+struct gm_host_work {
+    uv_work_t work;
+    bool is_busy;
+    uint32_t n;
+    uint32_t chunks[GM_HOST_BATCH], frames[GM_HOST_BATCH];
+    uint64_t bytes[GM_HOST_BATCH];
+    CUresult results[GM_HOST_BATCH];
+};
+
+/* What the engine knows of a frame beyond the table. */
+struct gm_frame_state_more {
+    uint32_t drops;   /* DROPs not yet confirmed, while condemned */
+    uint32_t silent;  /* ... of those, owed by apps that do not answer */
+    bool is_counted;  /* in the table's `ending` bytes */
+    bool is_owed;     /* an app that gave it up has not yet confirmed that it is unmapped there */
+    uint32_t owed_by; /* ... GM_NONE: it answers; else GONE, and its process must have exited */
+    uint32_t exit_of; /* app whose process must have exited first; GM_NONE: none */
+};
+
+struct gm_engine {
+    uv_loop_t *loop;
+    struct gm_engine_config config;
+    struct gm_cuda cuda;
+    CUdevice device;
+    CUcontext context;
+    CUuuid uuid;
+    char gpu_name[96];
+    uint64_t device_bytes;
+
+    void *table_memory, *sched_memory;
+    struct gm_table *table;
+    struct gm_sched *sched;
+    struct gm_sched_decision decision;
+    struct gm_frames frames;
+    struct gm_hostpool pool;
+    struct gm_stores *stores;
+    uint64_t window;         /* pinned bytes that stay free for streaming */
+    uint64_t lower_retry_at; /* a lower tier failed: do not try before */
+    int lower_error;         /* -errno of its last failure, 0 if it worked since */
+    uint32_t host_copies;    /* copies between host tiers under way */
+    bool is_short_of_pages;  /* an eviction found no pinned room in this round */
+    uint64_t lower_since;    /* when the wait for lower tiers began, 0: it does not wait */
+    struct gm_waiting_alloc *waiting, **waiting_tail;
+    struct gm_mover *mover;
+    uv_timer_t timer;
+
+    struct gm_app *apps;    /* by app id */
+    uint32_t n_apps;        /* in use */
+    uint64_t *chunk_number; /* by chunk: the number of its copy under way */
+    struct gm_frame_state_more *frame_more;
+    uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH] */
+    uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
+    uint32_t *fenced;        /* chunks that wait for a copy out without a copy in of their own */
+    uint32_t n_fenced;
+
+    struct gm_plan plan;
+    bool plan_is_stale;
+    bool plan_is_prefetch; /* the plan is for apps that come next; nobody waits for it */
+    uint32_t plan_from;    /* moves before it are done */
+    uint32_t *targets, *victims;
+    bool *in_set, *in_next;
+    uint32_t *condemned;
+    uint32_t n_condemned;
+    bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
+    uint64_t create_retry_at;
+    uint64_t pool_retry_at; /* pinned memory was refused: ask again then */
+    uint32_t created;       /* frames made in this round */
+    bool create_more;       /* more could be made at once, but it takes long */
+    CUresult create_error;  /* why the last frame could not be made */
+
+    uint64_t now; /* read once an entry */
+    uint64_t sample_at;
+    uint64_t next_batch;
+    bool again;      /* go round once more */
+    bool is_running; /* inside gm_engine_run */
+    bool is_closing;
+
+    uint32_t *hosted; /* ring of hosted chunks that wait for a frame */
+    uint32_t hosted_from, n_hosted;
+    struct gm_host_work host_work;
+    struct gm_moment sums;
+    uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
+    struct gm_switch history[GM_HISTORY];
+    uint64_t n_history; /* switches recorded since the start */
+    uint64_t switches, allocs, frees, drain_busy;
+};
+
+/* engine.c */
+void gm_engine_run(struct gm_engine *engine);
+void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
+                    uint64_t bytes);
+/* The one setter of app states; false when the event is not legal in the app's state. */
+bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
+const char *gm_engine_state_text(enum gm_app_state state);
+const char *gm_engine_tier_text(enum gm_tier tier);
+/* The answer to CLOSE; NULL: none came in time. */
+void gm_engine_drained(struct gm_engine *engine, uint32_t app,
+                       const struct gm_msg_drained *drained);
+/* Bytes that all apps together may commit: what the tiers hold less the room a swap needs. */
+uint64_t gm_engine_capacity(const struct gm_engine *engine);
+
+/* engine_apps.c */
+void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
+void gm_engine_sample(struct gm_engine *engine);
+/* Retry the allocations that wait for room. */
+void gm_engine_admit_waiting(struct gm_engine *engine);
+/* End the slots of GONE apps of which nothing is left. */
+void gm_engine_bury(struct gm_engine *engine);
+/* The process of a GONE app has ended, or is taken to have. */
+void gm_engine_exited(struct gm_engine *engine, uint32_t app);
+/* Release an app's shared memory, batches and watch; its table entries are not touched. */
+void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
+
+/* engine_moves.c */
+void gm_engine_plan(struct gm_engine *engine);
+void gm_engine_move(struct gm_engine *engine);
+void gm_engine_flush(struct gm_engine *engine);
+void gm_engine_take_copies(struct gm_engine *engine);
+void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
+/* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
+void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
+void gm_engine_reap(struct gm_engine *engine);
+/* The app that gave `frame` up has unmapped it, or its process is gone. */
+void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame);
+/* A part of the chunk's flight ended. */
+void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
+/* Tell the chunk's app to map the frame it has; part of its flight in. */
+void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
+/* A copy between host tiers ended: gm_stores_done. */
+void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
+/* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
+void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
+/* Frames for whose DROP `app` owes an answer will not end while it is silent. */
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
+/* Destroy the free frames of users that have no app any more: their pools are needed. */
+void gm_engine_drop_idle_pools(struct gm_engine *engine);
+/* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.
+ */
+void gm_engine_ping(struct gm_engine *engine, uint32_t app);
+/* The connection of `app` ended: its unanswered batches are void. */
+void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
+/* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
+void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
+
+/* engine_hosted.c */
+/* The hosted chunks of a new allocation get their frames. */
+void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation);
+void gm_engine_make_hosted(struct gm_engine *engine);
+
+#endif

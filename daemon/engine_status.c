@@ -1,0 +1,219 @@
+/* The engine's report: what `mux-ctl status` shows. Sizes in bytes, times in seconds. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "daemon/engine_state.h"
+
+static void add_bytes(cJSON *object, const char *name, uint64_t bytes)
+{
+    cJSON_AddNumberToObject(object, name, (double)bytes);
+}
+
+static const char *drain_text(uint32_t reason)
+{
+    switch (reason) {
+    case GM_DRAIN_INSIDE:
+        return "a call into the driver did not return";
+    case GM_DRAIN_CAPTURE:
+        return "a stream capture stayed open";
+    case GM_DRAIN_WORK:
+        return "its GPU work did not end";
+    default:
+        return "it did not answer";
+    }
+}
+
+/* "app 3 (pid 812, python3)" */
+static void name_app(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    const struct gm_app *app = &engine->apps[id];
+    snprintf(text, size, "app %" PRIu32 " (pid %d, %s)", id, (int)app->pid, app->name);
+}
+
+/* One phrase: why the app does not run, or why it cannot be paused; "" if there is nothing to say.
+ */
+static void say_why(const struct gm_engine *engine, uint32_t id,
+                    const struct gm_sched_account *account, char *text, size_t size)
+{
+    const struct gm_app *app = &engine->apps[id];
+    char other[128];
+
+    text[0] = '\0';
+    if (app->state == GM_APP_GONE) {
+        snprintf(text, size,
+                 app->exit_poll ? "its process has not ended yet" : "its memory is being put away");
+    } else if (engine->table->apps[id].is_silent || app->is_late) {
+        snprintf(text, size, "it does not answer (stopped?): it keeps its GPU memory");
+    } else if (app->state == GM_APP_RUNNING && app->busy_reason) {
+        snprintf(text, size, "could not be paused: %s", drain_text(app->busy_reason));
+    } else if (app->waiting_allocs > 0) {
+        snprintf(text, size, "an allocation waits: GPU and host memory are full");
+    } else if (app->state == GM_APP_DRAINING) {
+        snprintf(text, size, "finishing its GPU work");
+    } else if (app->state == GM_APP_LOADING) {
+        const char *what = "its memory is being moved to the GPU";
+        if (app->retry_at > engine->now)
+            what = "it could not map its memory: trying again soon";
+        else if (engine->create_error != CUDA_SUCCESS)
+            what = "the GPU has no room within the budget: programs beside gpumux use it";
+        else if (engine->lower_error)
+            what = "a lower tier fails (see the log): trying again";
+        else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
+            what = "no pinned memory to evict to: the system refuses more";
+        else if (engine->is_short_of_pages)
+            what = "its memory is being moved to the GPU: waiting for lower tiers";
+        snprintf(text, size, "%s", what);
+    } else if (app->state == GM_APP_PAUSED && account->reason != GM_WHY_IDLE) {
+        snprintf(text, size, "%s", gm_sched_reason_text(account->reason));
+        if (account->ahead != UINT32_MAX && account->ahead < engine->config.max_apps &&
+            engine->apps[account->ahead].state != GM_APP_UNUSED) {
+            name_app(engine, account->ahead, other, sizeof other);
+            snprintf(text, size, "%s: %s", gm_sched_reason_text(account->reason), other);
+        }
+    }
+}
+
+static const char *state_text(const struct gm_app *app, const struct gm_sched_account *account)
+{
+    if (app->state == GM_APP_PAUSED)
+        return account->reason == GM_WHY_IDLE ? "idle" : "waiting";
+    if (app->state == GM_APP_RUNNING && app->is_idle)
+        return "idle";
+    return gm_engine_state_text(app->state);
+}
+
+static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    struct gm_sched_account account = {.reason = GM_WHY_NONE, .ahead = UINT32_MAX};
+    cJSON *object = cJSON_CreateObject();
+    char why[256];
+
+    gm_sched_account(engine->sched, engine->now, id, &account);
+    say_why(engine, id, &account, why, sizeof why);
+    cJSON_AddNumberToObject(object, "id", id);
+    cJSON_AddNumberToObject(object, "pid", app->pid);
+    cJSON_AddNumberToObject(object, "uid", app->uid);
+    cJSON_AddStringToObject(object, "name", app->name);
+    cJSON_AddStringToObject(object, "state", state_text(app, &account));
+    add_bytes(object, "resident_bytes", entry->resident);
+    add_bytes(object, "total_bytes", entry->committed);
+    add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
+    /* The app's own words: shown, never trusted. */
+    add_bytes(object, "small_bytes",
+              app->stat ? atomic_load(&app->stat->small_bytes) + atomic_load(&app->stat->real_bytes)
+                        : 0);
+    cJSON_AddNumberToObject(object, "run_s", (double)account.run_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "wait_s", (double)account.wait_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "waiting_threads",
+                            app->stat ? atomic_load(&app->stat->waiting) : 0);
+    cJSON_AddNumberToObject(object, "switches", (double)app->switches);
+    cJSON_AddNumberToObject(object, "allocs", (double)app->allocs);
+    cJSON_AddNumberToObject(object, "frees", (double)app->frees);
+    cJSON_AddStringToObject(object, "why", why);
+    return object;
+}
+
+static void add_ms(cJSON *object, const char *name, uint64_t ns)
+{
+    cJSON_AddNumberToObject(object, name, (double)(ns / 1000) / 1000.0);
+}
+
+/* The last switches, oldest first, each with its parts. */
+static void add_history(const struct gm_engine *engine, cJSON *object)
+{
+    cJSON *history = cJSON_AddArrayToObject(object, "history");
+    uint64_t newest = engine->n_history;
+    for (uint64_t seq = newest > GM_HISTORY ? newest - GM_HISTORY + 1 : 1; seq <= newest; seq++) {
+        const struct gm_switch *entry = &engine->history[seq % GM_HISTORY];
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddItemToArray(history, row);
+        cJSON_AddNumberToObject(row, "seq", (double)entry->seq);
+        cJSON_AddNumberToObject(row, "app", entry->app);
+        cJSON_AddNumberToObject(row, "pid", entry->pid);
+        cJSON_AddNumberToObject(row, "at_s", (double)entry->at / (double)GM_S);
+        add_ms(row, "total_ms", entry->total_ns);
+        add_ms(row, "drain_ms", entry->drain_ns);
+        add_ms(row, "plan_ms", entry->plan_ns);
+        add_ms(row, "copy_ms", entry->copy_ns);
+        add_ms(row, "out_ms", entry->way_ns[GM_WAY_OUT]);
+        add_ms(row, "in_ms", entry->way_ns[GM_WAY_IN]);
+        add_ms(row, "map_ms", entry->map_ns);
+        add_ms(row, "lower_ms", entry->lower_ns);
+        add_bytes(row, "bytes_out", entry->bytes[GM_WAY_OUT]);
+        add_bytes(row, "bytes_in", entry->bytes[GM_WAY_IN]);
+    }
+}
+
+static cJSON *describe_gpu(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    size_t free_bytes = 0, total = 0;
+    uint64_t resident = 0;
+    uint32_t frames = 0;
+    char uuid[48] = "GPU-";
+    size_t at = 4;
+    cJSON *object = cJSON_CreateObject(), *tiers, *running;
+
+    for (int i = 0; i < 16; i++)
+        at += (size_t)snprintf(uuid + at, sizeof uuid - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                               (unsigned)(unsigned char)engine->uuid.bytes[i]);
+    for (uint32_t i = 0; i < table->max_apps; i++) {
+        frames += table->pools[i].frames;
+        if (table->apps[i].is_used)
+            resident += table->apps[i].resident;
+    }
+    engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
+    cJSON_AddNumberToObject(object, "index", engine->config.gpu);
+    cJSON_AddStringToObject(object, "name", engine->gpu_name);
+    cJSON_AddStringToObject(object, "uuid", uuid);
+    add_bytes(object, "budget_bytes", table->budget);
+    add_bytes(object, "used_bytes", table->allocated);
+    add_bytes(object, "free_bytes", table->budget - table->allocated);
+    add_bytes(object, "committed_bytes", table->committed);
+    add_bytes(object, "device_total_bytes", total);
+    add_bytes(object, "device_free_bytes", free_bytes);
+    tiers = cJSON_AddObjectToObject(object, "tiers");
+    add_bytes(tiers, "gpu_bytes", resident);
+    add_bytes(tiers, "pinned_bytes", gm_hostpool_size(&engine->pool));
+    add_bytes(tiers, "pinned_cap_bytes", gm_hostpool_cap(&engine->pool));
+    add_bytes(tiers, "pinned_used_bytes", gm_hostpool_used(&engine->pool));
+    add_bytes(tiers, "paged_used_bytes", gm_stores_used(engine->stores, GM_TIER_PAGED));
+    add_bytes(tiers, "paged_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_PAGED));
+    add_bytes(tiers, "disk_used_bytes", gm_stores_used(engine->stores, GM_TIER_DISK));
+    add_bytes(tiers, "disk_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_DISK));
+    running = cJSON_AddArrayToObject(object, "running");
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].state == GM_APP_RUNNING)
+            cJSON_AddItemToArray(running, cJSON_CreateNumber(id));
+    cJSON_AddNumberToObject(object, "switches", (double)engine->switches);
+    add_bytes(object, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
+    add_bytes(object, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
+    cJSON_AddNumberToObject(object, "frames", frames);
+    add_history(engine, object);
+    return object;
+}
+
+cJSON *gm_engine_status(struct gm_engine *engine)
+{
+    cJSON *status = cJSON_CreateObject();
+    cJSON *gpus = cJSON_AddArrayToObject(status, "gpus");
+    cJSON *apps = cJSON_AddArrayToObject(status, "apps");
+    cJSON *totals = cJSON_AddObjectToObject(status, "totals");
+
+    engine->now = gm_now();
+    cJSON_AddItemToArray(gpus, describe_gpu(engine));
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].state != GM_APP_UNUSED)
+            cJSON_AddItemToArray(apps, describe_app(engine, id));
+    cJSON_AddNumberToObject(totals, "switches", (double)engine->switches);
+    add_bytes(totals, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
+    add_bytes(totals, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
+    cJSON_AddNumberToObject(totals, "allocs", (double)engine->allocs);
+    cJSON_AddNumberToObject(totals, "frees", (double)engine->frees);
+    cJSON_AddNumberToObject(totals, "drain_busy", (double)engine->drain_busy);
+    return status;
+}

@@ -1,0 +1,209 @@
+/*
+ * gpumuxd: brings the rooms up in order and takes them down in reverse.
+ *
+ *   options -> process limits -> loop -> claim the socket's path -> engine (opens the GPU)
+ *           -> sessions -> listen -> "ready"
+ *
+ * The cheap refusals come first, the socket last: a daemon that fails to start prints one line,
+ * exits with 1, and was never visible. SIGTERM and SIGINT stop it with 0; to the apps that is a
+ * lost daemon.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "common/log.h"
+#include "daemon/control.h"
+#include "daemon/engine.h"
+#include "daemon/notify.h"
+#include "daemon/options.h"
+#include "daemon/server.h"
+#include "daemon/sessions.h"
+
+/* 139 GiB of GPU and 64 GiB of host frames are 6,500 fds at 32 MiB (measured on an H200 host). */
+#define FILES_WANTED 8192u
+
+struct signals {
+    uv_signal_t term, interrupt, hangup;
+};
+
+static void on_stop(uv_signal_t *handle, int number)
+{
+    gm_log(GM_LOG_INFO, "stopping on %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
+    uv_stop(handle->loop);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+    gm_log(GM_LOG_WARN, "SIGHUP: the configuration is read at start only; restart to change it");
+}
+
+static void start_signals(uv_loop_t *loop, struct signals *signals)
+{
+    uv_signal_init(loop, &signals->term);
+    uv_signal_init(loop, &signals->interrupt);
+    uv_signal_init(loop, &signals->hangup);
+    uv_signal_start(&signals->term, on_stop, SIGTERM);
+    uv_signal_start(&signals->interrupt, on_stop, SIGINT);
+    uv_signal_start(&signals->hangup, on_hangup, SIGHUP);
+}
+
+static void stop_signals(struct signals *signals)
+{
+    uv_close((uv_handle_t *)&signals->term, NULL);
+    uv_close((uv_handle_t *)&signals->interrupt, NULL);
+    uv_close((uv_handle_t *)&signals->hangup, NULL);
+}
+
+/* Raise a limit as far as it goes. Returns what it is then. */
+static rlim_t raise_limit(__rlimit_resource_t resource)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit))
+        return 0;
+    if (limit.rlim_cur != limit.rlim_max) {
+        rlim_t before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(resource, &limit))
+            return before;
+    }
+    return limit.rlim_cur;
+}
+
+static rlim_t harden(void)
+{
+    /* This process holds the swapped-out memory of other programs, of other users even: no core
+     * dump, no debugger of the same user. (The leak checker is such a debugger.) */
+#ifndef __SANITIZE_ADDRESS__
+    prctl(PR_SET_DUMPABLE, 0);
+#endif
+    signal(SIGPIPE, SIG_IGN);
+    raise_limit(RLIMIT_MEMLOCK);
+    return raise_limit(RLIMIT_NOFILE);
+}
+
+static void log_ready(const struct gm_options *options, rlim_t files)
+{
+    char lines[PATH_MAX + 64];
+    gm_log(GM_LOG_INFO, "gpumuxd %s shares GPU %u on %s", GM_VERSION, options->gpu,
+           options->socket);
+    if (files < FILES_WANTED)
+        gm_log(GM_LOG_WARN,
+               "at most %llu open files: each 2 to 32 MiB of swapped memory needs one; raise "
+               "LimitNOFILE or ulimit -n to %u or more",
+               (unsigned long long)files, FILES_WANTED);
+    snprintf(lines, sizeof lines, "READY=1\nSTATUS=Sharing GPU %u on %s", options->gpu,
+             options->socket);
+    int error = gm_notify(lines);
+    if (error)
+        gm_log(GM_LOG_WARN, "the service manager cannot be told: %s", strerror(-error));
+}
+
+static int serve(const struct gm_options *options, rlim_t files, char *why, size_t size)
+{
+    uv_loop_t loop;
+    struct signals signals;
+    struct gm_server *server = NULL;
+    struct gm_engine *engine = NULL;
+    struct gm_sessions *sessions = NULL;
+    static struct gm_control control;
+    const struct gm_server_config place = {
+        .path = options->socket,
+        .is_user = options->user,
+        .is_default_dir = !options->is_own_socket,
+    };
+    const struct gm_engine_config machine = {
+        .gpu = (int)options->gpu,
+        .budget = options->gpu_budget.bytes,
+        .budget_percent = options->gpu_budget.percent,
+        .pinned = options->pinned,
+        .paged = options->paged,
+        .disk_dir = options->disk.dir,
+        .disk = options->disk.bytes,
+        .is_oversize_hosted = options->oversize == 1,
+        .is_prefetching = options->prefetch == 1,
+        .is_waiting_when_full = options->when_full == 1,
+        .quantum_ns = options->quantum,
+        .idle_ns = options->idle,
+        .drain_deadline_ns = options->drain_deadline,
+        .max_apps = options->max_apps,
+    };
+
+    int error = uv_loop_init(&loop);
+    if (error) {
+        snprintf(why, size, "the event loop cannot be made: %s", uv_strerror(error));
+        return error;
+    }
+    start_signals(&loop, &signals); /* a SIGTERM during a slow start is a clean stop after it */
+    error = gm_server_claim(&server, &place, why, size);
+    if (error)
+        goto no_claim;
+    error = gm_engine_open(&engine, &loop, &machine, why, size);
+    if (error)
+        goto no_engine;
+    gm_control_init(&control, options, engine);
+    error = gm_sessions_open(&sessions, &loop, engine, &control, options->max_apps);
+    if (error) {
+        snprintf(why, size, "out of memory");
+        goto no_sessions;
+    }
+    error = gm_server_listen(server, &loop, sessions, why, size);
+    if (error)
+        goto no_listen;
+
+    log_ready(options, files);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    gm_notify("STOPPING=1\nSTATUS=Stopping");
+    if (gm_sessions_apps(sessions) > 0)
+        gm_log(GM_LOG_WARN,
+               "%u apps are left to themselves: what is on the GPU runs on, what was "
+               "swapped out is lost",
+               gm_sessions_apps(sessions));
+
+no_listen:
+    gm_server_stop(server); /* first: nobody new, and the path is free for the next daemon */
+    gm_sessions_stop(sessions);
+no_sessions:
+    gm_engine_close(engine);
+no_engine:
+    gm_server_stop(server);
+no_claim:
+    stop_signals(&signals);
+    uv_run(&loop, UV_RUN_DEFAULT); /* what is left are handles that close */
+    if (sessions)
+        gm_sessions_free(sessions);
+    if (server)
+        gm_server_free(server);
+    if (uv_loop_close(&loop))
+        gm_log(GM_LOG_ERROR, "the event loop still had handles at the end");
+    return error;
+}
+
+int main(int argc, char **argv)
+{
+    static struct gm_options options;
+    static char why[PATH_MAX + 512];
+
+    int outcome = gm_options_parse(&options, argc, argv, why, sizeof why);
+    if (outcome == GM_OPTIONS_DONE)
+        return 0;
+    if (outcome < 0) {
+        fprintf(stderr, "gpumuxd: %s\n", why);
+        return 1;
+    }
+    gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
+    rlim_t files = harden();
+    if (serve(&options, files, why, sizeof why)) {
+        gm_log(GM_LOG_ERROR, "cannot start: %s", why);
+        return 1;
+    }
+    gm_log(GM_LOG_INFO, "stopped");
+    return 0;
+}

@@ -1,0 +1,234 @@
+/* mux-ctl: the command line. See mux_ctl.h. */
+#include "daemon/mux_ctl.h"
+
+#include <argp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "common/text.h"
+#include "common/wire.h"
+
+enum { KEY_SOCKET = 0x1000, KEY_JSON, KEY_WATCH, KEY_HELP, KEY_VERSION };
+
+void mux_complain(const char *format, ...)
+{
+    char text[2048];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    gm_text_clean(text, sizeof text);
+    fprintf(stderr, "mux-ctl: %s\n", text);
+}
+
+struct line {
+    struct mux_options options;
+    char *command;
+    char **rest;          /* what follows the command, up to NULL */
+    bool is_command_line; /* of mux-ctl itself: the first word is the command */
+    bool is_help, is_version, is_bad;
+};
+
+static const struct argp_option main_options[] = {
+    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
+    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
+    {"version", KEY_VERSION, NULL, 0, "Show the version and stop", -1},
+    {0},
+};
+static const struct argp_option status_options[] = {
+    {"json", KEY_JSON, NULL, 0, "The whole document, as one line of JSON", 0},
+    {"watch", KEY_WATCH, "TIME", 0, "Again and again, at this distance (for example 2s)", 0},
+    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
+    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
+    {0},
+};
+
+static bool fail(struct line *line)
+{
+    bool is_first = !line->is_bad;
+    line->is_bad = true;
+    return is_first;
+}
+
+/* argp found an option that it does not know, or one without its value: say which, in one line. */
+static void explain(struct line *line, const struct argp_state *state)
+{
+    const char *word = state->next > 0 ? state->argv[state->next - 1] : "";
+    if (word[0] != '-' && state->next < state->argc)
+        word = state->argv[state->next];
+    if (!fail(line))
+        return;
+    for (const struct argp_option *option = state->root_argp->options; option->name; option++) {
+        size_t length = strlen(option->name);
+        if (strncmp(word, "--", 2) || strncmp(word + 2, option->name, length) ||
+            (word[2 + length] && word[2 + length] != '='))
+            continue;
+        if (option->arg)
+            mux_complain("--%s needs a value: --%s=%s", option->name, option->name, option->arg);
+        else
+            mux_complain("--%s takes no value", option->name);
+        return;
+    }
+    mux_complain("unknown option %.60s: mux-ctl --help lists them", word);
+}
+
+static error_t parse_key(int key, char *argument, struct argp_state *state)
+{
+    struct line *line = state->input;
+
+    switch (key) {
+    case KEY_SOCKET:
+        if (!*argument && fail(line))
+            mux_complain("--socket: \"\" is not a path");
+        line->options.socket = argument;
+        return 0;
+    case KEY_JSON:
+        line->options.is_json = true;
+        return 0;
+    case KEY_WATCH:
+        if ((gm_parse_duration(argument, &line->options.watch_ns) ||
+             line->options.watch_ns < 10 * GM_MS || line->options.watch_ns > 86400 * GM_S) &&
+            fail(line))
+            mux_complain("--watch: \"%.60s\" is not a time from 10ms to a day (for example 2s)",
+                         argument);
+        return 0;
+    case KEY_HELP:
+        line->is_help = true;
+        return 0;
+    case KEY_VERSION:
+        line->is_version = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (line->is_command_line) {
+            line->command = argument;
+            line->rest = &state->argv[state->next];
+            state->next = state->argc; /* the rest is the command's */
+        } else if (fail(line)) {
+            mux_complain("%s: \"%.60s\" is one word too many", line->command, argument);
+        }
+        return 0;
+    case ARGP_KEY_ERROR:
+        explain(line, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp main_argp = {
+    .options = main_options,
+    .parser = parse_key,
+    .args_doc = "status [--json] [--watch=TIME]\nrun -- PROGRAM [ARGUMENT...]\nversion",
+    .doc =
+        "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
+        "status shows the GPU, its memory and each app; run starts a program that shares the GPU; "
+        "version shows the version.\n\n"
+        "The daemon is looked for at $GPUMUX_SOCKET if that is set, else at the system's and then "
+        "the user's socket.\n\n"
+        "Exit codes: 0, 1 for bad usage or a failure, 3 when the daemon is down; run: the "
+        "program's own, 126 if it cannot be executed, 127 if it is not found.",
+};
+static const struct argp status_argp = {
+    .options = status_options,
+    .parser = parse_key,
+    .doc = "Shows the GPU's budget, use and tiers, and each app with its state and why it waits.",
+};
+
+/* argp's own --help and messages are off: an error is one line here, not two. */
+static bool parse(const struct argp *argp, int argc, char **argv, unsigned flags, struct line *line)
+{
+    error_t error = argp_parse(argp, argc, argv, flags | ARGP_NO_HELP | ARGP_NO_ERRS | ARGP_NO_EXIT,
+                               NULL, line);
+    if (error && fail(line))
+        mux_complain("the command line cannot be read: mux-ctl --help");
+    return !line->is_bad;
+}
+
+static void help(const struct argp *argp, const char *name)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%s", name);
+    argp_help(argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, text);
+}
+
+static int count(char **words)
+{
+    int n = 0;
+    while (words[n])
+        n++;
+    return n;
+}
+
+static int run_status(struct line *line)
+{
+    line->rest[-1] = line->command; /* argp wants a name before the first word */
+    line->is_command_line = false;
+    if (!parse(&status_argp, count(line->rest - 1), line->rest - 1, 0, line))
+        return MUX_FAILED;
+    if (line->is_help) {
+        help(&status_argp, "mux-ctl status");
+        return MUX_OK;
+    }
+    return mux_status(&line->options);
+}
+
+static int run_run(struct line *line)
+{
+    char **words = line->rest;
+    if (words[0] && strcmp(words[0], "--") == 0) {
+        words++;
+    } else if (words[0] && words[0][0] == '-') {
+        mux_complain("run: unknown option %.60s: mux-ctl run -- PROGRAM [ARGUMENT...]", words[0]);
+        return MUX_FAILED;
+    }
+    if (!words[0]) {
+        mux_complain("run: which program? mux-ctl run -- PROGRAM [ARGUMENT...]");
+        return MUX_FAILED;
+    }
+    return mux_run(&line->options, words);
+}
+
+static int run_version(struct line *line)
+{
+    if (line->rest[0]) {
+        mux_complain("version: \"%.60s\" is one word too many", line->rest[0]);
+        return MUX_FAILED;
+    }
+    printf("mux-ctl %s (protocol %u)\n", GM_VERSION, GM_WIRE_VERSION);
+    return MUX_OK;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct line *line);
+} commands[] = {{"status", run_status}, {"run", run_run}, {"version", run_version}};
+
+int main(int argc, char **argv)
+{
+    struct line line = {.is_command_line = true};
+
+    if (argc < 1)
+        return MUX_FAILED;
+    if (!parse(&main_argp, argc, argv, ARGP_IN_ORDER, &line))
+        return MUX_FAILED;
+    if (line.is_help) {
+        help(&main_argp, "mux-ctl");
+        return MUX_OK;
+    }
+    if (line.is_version) {
+        printf("mux-ctl %s\n", GM_VERSION);
+        return MUX_OK;
+    }
+    if (!line.command) {
+        mux_complain("what to do? status, run or version: mux-ctl --help says more");
+        return MUX_FAILED;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(line.command, commands[i].name) == 0)
+            return commands[i].run(&line);
+    mux_complain("unknown command \"%.60s\": status, run or version", line.command);
+    return MUX_FAILED;
+}

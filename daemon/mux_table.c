@@ -1,0 +1,214 @@
+/*
+ * The status document as people read it. Knows the document's schema (control.h, README "Status")
+ * and takes every member as optional: an older or newer daemon shows as "-", never as a crash. Pure
+ * but for standard output.
+ */
+#include "daemon/mux_ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "common/text.h"
+
+#define CELL 256
+
+enum column {
+    COLUMN_APP,
+    COLUMN_PID,
+    COLUMN_USER,
+    COLUMN_NAME,
+    COLUMN_STATE,
+    COLUMN_RESIDENT,
+    COLUMN_TOTAL,
+    COLUMN_RUN,
+    COLUMN_WAIT,
+    COLUMN_WHY,
+    COLUMNS,
+};
+
+static const struct {
+    const char *title, *key;
+    enum { TEXT, COUNT, SIZE, SECONDS } kind;
+    bool is_right;   /* aligned */
+    unsigned widest; /* longer text is cut */
+} columns[COLUMNS] = {
+    [COLUMN_APP] = {"APP", "id", COUNT, true, 10},
+    [COLUMN_PID] = {"PID", "pid", COUNT, true, 10},
+    [COLUMN_USER] = {"USER", "user", TEXT, false, 10},
+    [COLUMN_NAME] = {"NAME", "name", TEXT, false, 15},
+    [COLUMN_STATE] = {"STATE", "state", TEXT, false, 10},
+    [COLUMN_RESIDENT] = {"RESIDENT", "resident_bytes", SIZE, true, 12},
+    [COLUMN_TOTAL] = {"TOTAL", "total_bytes", SIZE, true, 12},
+    [COLUMN_RUN] = {"RUN", "run_s", SECONDS, true, 10},
+    [COLUMN_WAIT] = {"WAIT", "wait_s", SECONDS, true, 10},
+    [COLUMN_WHY] = {"WHY", "why", TEXT, false, CELL - 1},
+};
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+/* A member's text, or "-". */
+static const char *word(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
+}
+
+static const char *size(const cJSON *object, const char *key, char text[CELL])
+{
+    double bytes = number(object, key);
+    uint64_t whole = bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0;
+    return gm_format_size(whole, text, CELL);
+}
+
+/* "12.3s", "4m05s", "3h20m", "2d04h". */
+static const char *seconds(double value, char text[CELL])
+{
+    unsigned long long whole = value > 0 && value < 1e15 ? (unsigned long long)value : 0;
+    if (whole < 60)
+        snprintf(text, CELL, "%.1fs", value > 0 ? value : 0);
+    else if (whole < 3600)
+        snprintf(text, CELL, "%llum%02llus", whole / 60, whole % 60);
+    else if (whole < 86400)
+        snprintf(text, CELL, "%lluh%02llum", whole / 3600, whole / 60 % 60);
+    else
+        snprintf(text, CELL, "%llud%02lluh", whole / 86400, whole / 3600 % 24);
+    return text;
+}
+
+static void cell(const cJSON *app, enum column column, char text[CELL])
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(app, columns[column].key);
+    if (columns[column].kind == TEXT)
+        snprintf(text, CELL, "%.*s", (int)columns[column].widest, word(app, columns[column].key));
+    else if (!cJSON_IsNumber(item))
+        snprintf(text, CELL, "-");
+    else if (columns[column].kind == SIZE)
+        size(app, columns[column].key, text);
+    else if (columns[column].kind == SECONDS)
+        seconds(item->valuedouble, text);
+    else
+        snprintf(text, CELL, "%.0f", item->valuedouble);
+    gm_text_clean(text, CELL); /* also what the cut left of a character */
+}
+
+/* Characters that `text` takes on the screen: its bytes but for UTF-8's continuations. */
+static int width(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0u) != 0x80u;
+    return n;
+}
+
+static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS])
+{
+    for (int i = 0; i < COLUMNS; i++) {
+        int pad = widths[i] - width(cells[i]);
+        bool is_last = i == COLUMNS - 1;
+        if (columns[i].is_right)
+            printf("%*s%s", pad, "", cells[i]);
+        else
+            printf("%s%*s", cells[i], is_last ? 0 : pad, "");
+        fputs(is_last ? "\n" : "  ", stdout);
+    }
+}
+
+static void print_apps(const cJSON *apps)
+{
+    char cells[COLUMNS][CELL];
+    int widths[COLUMNS];
+    const cJSON *app;
+
+    for (int i = 0; i < COLUMNS; i++)
+        widths[i] = width(columns[i].title);
+    cJSON_ArrayForEach(app, apps)
+    {
+        for (int i = 0; i < COLUMNS; i++) {
+            cell(app, (enum column)i, cells[i]);
+            if (width(cells[i]) > widths[i])
+                widths[i] = width(cells[i]);
+        }
+    }
+    for (int i = 0; i < COLUMNS; i++)
+        snprintf(cells[i], CELL, "%s", columns[i].title);
+    print_row(cells, widths);
+    cJSON_ArrayForEach(app, apps)
+    {
+        for (int i = 0; i < COLUMNS; i++)
+            cell(app, (enum column)i, cells[i]);
+        print_row(cells, widths);
+    }
+}
+
+/* The newest switch: how long it took, at what rate, and where the time went. */
+static void print_last_switch(const cJSON *gpu)
+{
+    const cJSON *history = cJSON_GetObjectItemCaseSensitive(gpu, "history");
+    const cJSON *last = cJSON_GetArrayItem(history, cJSON_GetArraySize(history) - 1);
+    char out[CELL], in[CELL];
+
+    if (!last)
+        return;
+    double moved = number(last, "bytes_out") + number(last, "bytes_in");
+    double copy_ms = number(last, "copy_ms");
+    printf("  last    to app %.0f in %.1f ms: %s out, %s in at %.1f GB/s; drain %.1f, plan %.1f, "
+           "copies %.1f, map %.1f, lower tiers %.1f ms\n",
+           number(last, "app"), number(last, "total_ms"), size(last, "bytes_out", out),
+           size(last, "bytes_in", in), copy_ms > 0 ? moved / copy_ms / 1e6 : 0.0,
+           number(last, "drain_ms"), number(last, "plan_ms"), copy_ms, number(last, "map_ms"),
+           number(last, "lower_ms"));
+}
+
+static void print_gpu(const cJSON *gpu)
+{
+    const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
+    char name[CELL], a[CELL], b[CELL], c[CELL];
+
+    snprintf(name, sizeof name, "%.40s", word(gpu, "name"));
+    gm_text_clean(name, sizeof name);
+    printf("GPU %.0f  %s\n", number(gpu, "index"), name);
+    printf("  budget  %s: %s used, %s free\n", size(gpu, "budget_bytes", a),
+           size(gpu, "used_bytes", b), size(gpu, "free_bytes", c));
+    printf("  device  %s: %s free\n", size(gpu, "device_total_bytes", a),
+           size(gpu, "device_free_bytes", b));
+    printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));
+    printf("pinned %s in use (%s pinned, at most %s)\n", size(tiers, "pinned_used_bytes", a),
+           size(tiers, "pinned_bytes", b), size(tiers, "pinned_cap_bytes", c));
+    if (number(tiers, "paged_cap_bytes") + number(tiers, "disk_cap_bytes") > 0) {
+        printf("          paged %s of %s, ", size(tiers, "paged_used_bytes", a),
+               size(tiers, "paged_cap_bytes", b));
+        printf("disk %s of %s\n", size(tiers, "disk_used_bytes", a),
+               size(tiers, "disk_cap_bytes", b));
+    }
+    printf("  moved   %s in, %s out, %.0f switches\n", size(gpu, "bytes_in", a),
+           size(gpu, "bytes_out", b), number(gpu, "switches"));
+    print_last_switch(gpu);
+}
+
+void mux_table(const cJSON *status)
+{
+    const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
+    const cJSON *apps = cJSON_GetObjectItemCaseSensitive(status, "apps");
+    const cJSON *gpu;
+    char up[CELL], version[CELL], socket[256];
+
+    snprintf(version, sizeof version, "%s", word(status, "version"));
+    snprintf(socket, sizeof socket, "%s", word(status, "socket"));
+    gm_text_clean(version, sizeof version);
+    gm_text_clean(socket, sizeof socket);
+    printf("gpumuxd %s, pid %.0f, up %s, %s\n", version, number(status, "pid"),
+           seconds(number(status, "uptime_s"), up), socket);
+    cJSON_ArrayForEach(gpu, gpus)
+    {
+        print_gpu(gpu);
+    }
+    if (cJSON_GetArraySize(apps) == 0)
+        puts("no apps");
+    else
+        print_apps(apps);
+}

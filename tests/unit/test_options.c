@@ -1,0 +1,287 @@
+/* The daemon's options: defaults, file, command line, precedence, and one line for each mistake. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "common/sock.h"
+#include "daemon/options.h"
+
+#define WORDS 8
+
+static struct gm_options options;
+static char why[PATH_MAX + 512];
+static char folder[64];
+static char file[128];
+
+/* Parse a command line; the words after the first NULL are not looked at. */
+static int parse(const char *first, const char *second, const char *third)
+{
+    char name[] = "gpumuxd";
+    const char *given[] = {first, second, third};
+    char copies[3][256];
+    char *argv[WORDS] = {name};
+    int argc = 1;
+    for (int i = 0; i < 3 && given[i]; i++) {
+        snprintf(copies[i], sizeof copies[i], "%s", given[i]);
+        argv[argc++] = copies[i];
+    }
+    argv[argc] = NULL;
+    why[0] = '\0';
+    return gm_options_parse(&options, argc, argv, why, sizeof why);
+}
+
+static void write_file(const char *text, size_t length)
+{
+    FILE *out = fopen(file, "w");
+    assert_non_null(out);
+    assert_int_equal(fwrite(text, 1, length, out), length);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Load `text` as a configuration file. */
+static int load(const char *text)
+{
+    write_file(text, strlen(text));
+    gm_options_init(&options);
+    why[0] = '\0';
+    return gm_options_load(&options, file, why, sizeof why);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/gm-options-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(file, sizeof file, "%s/gpumux.conf", folder);
+    /* Whatever is configured on this machine is not what is tested. */
+    setenv("XDG_CONFIG_HOME", folder, 1);
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(file);
+    return rmdir(folder);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    gm_options_init(&options);
+    assert_int_equal(options.gpu, 0);
+    assert_int_equal(options.gpu_budget.bytes, 0);
+    assert_int_equal(options.gpu_budget.percent, 0);
+    assert_int_equal(options.pinned, 0);
+    assert_int_equal(options.quantum, 4 * GM_S);
+    assert_int_equal(options.idle, 100 * GM_MS);
+    assert_int_equal(options.drain_deadline, 2 * GM_S);
+    assert_int_equal(options.max_apps, 256);
+    assert_int_equal(options.log_level, GM_LOG_INFO);
+    assert_false(options.user);
+}
+
+static void test_line(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--user", "--gpu-budget=24G", "--quantum=250ms"), GM_OPTIONS_RUN);
+    assert_int_equal(options.gpu_budget.bytes, 24ull << 30);
+    assert_int_equal(options.gpu_budget.percent, 0);
+    assert_int_equal(options.quantum, 250 * GM_MS);
+    assert_int_equal(parse("--user", "--gpu-budget", "80%"), GM_OPTIONS_RUN);
+    assert_int_equal(options.gpu_budget.bytes, 0);
+    assert_int_equal(options.gpu_budget.percent, 80);
+    /* the last one counts, whatever it was before */
+    assert_int_equal(parse("--user", "--gpu-budget=80%", "--gpu-budget=3G"), GM_OPTIONS_RUN);
+    assert_int_equal(options.gpu_budget.bytes, 3ull << 30);
+    assert_int_equal(options.gpu_budget.percent, 0);
+}
+
+static void test_socket_place(void **state)
+{
+    (void)state;
+    char expected[128];
+    snprintf(expected, sizeof expected, "%s/" GM_SOCKET_USER, folder);
+    assert_int_equal(parse("--user", NULL, NULL), GM_OPTIONS_RUN);
+    assert_string_equal(options.socket, expected);
+    assert_false(options.is_own_socket);
+
+    assert_int_equal(parse("--user", "--socket=/a/b", NULL), GM_OPTIONS_RUN);
+    assert_string_equal(options.socket, "/a/b");
+    assert_true(options.is_own_socket);
+
+    unsetenv("XDG_RUNTIME_DIR");
+    assert_int_equal(parse("--user", NULL, NULL), -EINVAL);
+    assert_non_null(strstr(why, "XDG_RUNTIME_DIR"));
+    assert_int_equal(parse("--user", "--socket=/a/b", NULL), GM_OPTIONS_RUN);
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+}
+
+static void test_line_mistakes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[3];
+        const char *expected; /* a part of the line */
+    } cases[] = {
+        {{"--gpubudget=1G"}, "unknown option --gpubudget=1G"},
+        {{"-z"}, "unknown option -z"},
+        {{"--user", "--gpu"}, "--gpu needs a value: --gpu=N"},
+        {{"--user=yes"}, "--user takes no value"},
+        {{"--user", "serve"}, "\"serve\" is no option"},
+        {{"--user", "--gpu=one"}, "--gpu: \"one\" is not a number"},
+        {{"--user", "--gpu=-1"}, "--gpu: \"-1\" is not a number"},
+        {{"--user", "--gpu=64"}, "--gpu: \"64\" is out of range: from 0 to 63"},
+        {{"--user", "--gpu=18446744073709551616"}, "out of range"},
+        {{"--user", "--gpu-budget=12Q"}, "--gpu-budget: \"12Q\" is not a size"},
+        {{"--user", "--gpu-budget="}, "--gpu-budget: \"\" is not a size"},
+        {{"--user", "--gpu-budget=%"}, "\"%\" is not a size"},
+        {{"--user", "--gpu-budget=0%"}, "from 1% to 100%"},
+        {{"--user", "--gpu-budget=101%"}, "from 1% to 100%"},
+        {{"--user", "--gpu-budget=1000000000000%"}, "is not a size"},
+        {{"--user", "--gpu-budget=1K"}, "\"1K\" is out of range: at least 2 MiB"},
+        {{"--user", "--gpu-budget=9999999T"}, "out of range"},
+        {{"--user", "--pinned=50%"}, "--pinned: \"50%\" is not a size"},
+        {{"--user", "--quantum=0"}, "--quantum: \"0\" is out of range: from 1ms to 3600s"},
+        {{"--user", "--quantum=fast"}, "\"fast\" is not a time"},
+        {{"--user", "--max-apps=0"}, "from 1 to 4096"},
+        {{"--user", "--log-level=loud"}, "is not error, warn, info or debug"},
+        {{"--user", "--socket="}, "--socket: \"\" is not a path"},
+        {{"--user", "--config=/nonexistent/x"}, "/nonexistent/x: cannot be read: No such file"},
+        {{"--user", "--gpu=a\nb"}, "--gpu: \"a?b\" is not a number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int result = parse(cases[i].words[0], cases[i].words[1], cases[i].words[2]);
+        if (result >= 0 || !strstr(why, cases[i].expected))
+            fail_msg("case %zu: %d \"%s\", expected \"%s\"", i, result, why, cases[i].expected);
+        assert_null(strchr(why, '\n'));
+    }
+}
+
+static void test_file(void **state)
+{
+    (void)state;
+    assert_int_equal(load("# all of it\n"
+                          "\n"
+                          "gpu=3\n"
+                          "  gpu-budget =  80%   # most\r\n"
+                          "\tpinned = 64G\n"
+                          "socket = /a#b\n"
+                          "quantum = 1s\n"
+                          "idle = 5ms\n"
+                          "drain-deadline = 1.5s\n"
+                          "max-apps = 7\n"
+                          "log-level = debug"),
+                     0);
+    assert_int_equal(options.gpu, 3);
+    assert_int_equal(options.gpu_budget.percent, 80);
+    assert_int_equal(options.pinned, 64ull << 30);
+    assert_string_equal(options.socket, "/a#b");
+    assert_int_equal(options.quantum, GM_S);
+    assert_int_equal(options.idle, 5 * GM_MS);
+    assert_int_equal(options.drain_deadline, 1500 * GM_MS);
+    assert_int_equal(options.max_apps, 7);
+    assert_int_equal(options.log_level, GM_LOG_DEBUG);
+    assert_int_equal(load(""), 0);
+}
+
+static void test_file_mistakes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"gpu = 1\nbudget = 2G\n", ":2: no option has the name \"budget\""},
+        {"\n\ngpu-budget = lots\n", ":3: gpu-budget: \"lots\" is not a size"},
+        {"gpu\n", ":1: expected \"name = value\""},
+        {"gpu =\n", ":1: gpu: \"\" is not a number"},
+        {"= 3\n", ":1: no option has the name \"\""},
+        {"gpu = 1 2\n", ":1: gpu: \"1 2\" is not a number"},
+        {"gpu = 1\nidle = 1s\ngpu = 2\n", ":3: gpu was set on line 1 already"},
+        {"user = 1\n", ":1: \"user\" can only be given on the command line"},
+        {"config = /etc/x\n", ":1: \"config\" can only be given on the command line"},
+        {"gpu = 1\x01\n", ":1: gpu: \"1?\" is not a number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int result = load(cases[i].text);
+        if (result >= 0 || strncmp(why, file, strlen(file)) != 0 || !strstr(why, cases[i].expected))
+            fail_msg("case %zu: %d \"%s\", expected \"%s\"", i, result, why, cases[i].expected);
+        assert_int_not_equal(result, -ENOENT); /* that means: no such file */
+    }
+    /* not text; a line without end; a folder; nothing */
+    gm_options_init(&options);
+    write_file("gpu = 1\0\n", 9);
+    assert_int_equal(gm_options_load(&options, file, why, sizeof why), -EINVAL);
+    char *longest = malloc(100000);
+    assert_non_null(longest);
+    memset(longest, 'g', 100000);
+    write_file(longest, 100000);
+    free(longest);
+    assert_int_equal(gm_options_load(&options, file, why, sizeof why), -EINVAL);
+    assert_int_equal(gm_options_load(&options, folder, why, sizeof why), -EISDIR);
+    assert_int_equal(gm_options_load(&options, "/nonexistent/x", why, sizeof why), -ENOENT);
+}
+
+static void test_precedence(void **state)
+{
+    (void)state;
+    char config[160], path[160];
+    const char *text = "gpu = 2\nquantum = 9s\nsocket = /from/file\n";
+    write_file(text, strlen(text));
+    snprintf(config, sizeof config, "--config=%s", file);
+    assert_int_equal(parse(config, "--gpu=5", NULL), GM_OPTIONS_RUN);
+    assert_int_equal(options.gpu, 5);            /* line over file */
+    assert_int_equal(options.quantum, 9 * GM_S); /* file over default */
+    assert_int_equal(options.idle, 100 * GM_MS); /* default */
+    assert_string_equal(options.socket, "/from/file");
+    assert_true(options.is_own_socket);
+
+    /* the default place of --user's file */
+    snprintf(path, sizeof path, "%s/gpumux", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/gpumux/gpumux.conf", folder);
+    assert_int_equal(rename(file, path), 0);
+    assert_int_equal(parse("--user", NULL, NULL), GM_OPTIONS_RUN);
+    assert_int_equal(options.gpu, 2);
+    assert_string_equal(options.config, path);
+    assert_int_equal(rename(path, file), 0);
+    assert_int_equal(parse("--user", NULL, NULL), GM_OPTIONS_RUN);
+    assert_int_equal(options.gpu, 0);
+    assert_string_equal(options.config, "");
+    snprintf(path, sizeof path, "%s/gpumux", folder);
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* A short buffer for the line is cut, never overrun. */
+static void test_short_why(void **state)
+{
+    (void)state;
+    char small[16];
+    memset(small, 'x', sizeof small);
+    gm_options_init(&options);
+    assert_int_equal(gm_options_set(&options, "gpu-budget", "12Q", small, 8), -EINVAL);
+    assert_int_equal(small[7], '\0');
+    assert_int_equal(small[8], 'x');
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_line),
+        cmocka_unit_test(test_socket_place), cmocka_unit_test(test_line_mistakes),
+        cmocka_unit_test(test_file),         cmocka_unit_test(test_file_mistakes),
+        cmocka_unit_test(test_precedence),   cmocka_unit_test(test_short_why),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,674 @@
+/*
+ * Sessions and the listening socket over real sockets, in front of an engine that this test plays:
+ * what reaches the engine, what reaches the peer, and that an app leaves exactly once, from the
+ * loop.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/sock.h"
+#include "daemon/server.h"
+#include "daemon/sessions.h"
+
+#define APPS 4u
+
+/* ---- the engine that the test plays -------------------------------------------------------- */
+
+struct gm_engine {
+    struct gm_session *session[APPS];
+    unsigned joins, leaves, messages[APPS];
+    bool is_inside; /* one of our functions is on the stack */
+    bool is_fatal;  /* end the session on its next message */
+    bool is_chatty; /* end the app's neighbour when an app leaves */
+    uint64_t last[APPS];
+};
+
+static struct gm_engine engine;
+
+int gm_engine_join(struct gm_engine *e, struct gm_session *session, pid_t pid, uid_t uid,
+                   const char *name, uint32_t *app)
+{
+    struct gm_msg_welcome body = {0};
+    assert_int_equal(pid, getpid());
+    assert_int_equal(uid, getuid());
+    assert_string_equal(name, "tester");
+    for (uint32_t i = 0; i < APPS; i++) {
+        if (e->session[i])
+            continue;
+        int fds[2] = {memfd_create("ctl", MFD_CLOEXEC), memfd_create("stat", MFD_CLOEXEC)};
+        assert_true(fds[0] >= 0 && fds[1] >= 0);
+        body.app = i;
+        e->is_inside = true;
+        gm_session_send(session, GM_MSG_WELCOME, &body, NULL, 0, fds, 2);
+        e->is_inside = false;
+        close(fds[0]);
+        close(fds[1]);
+        e->session[i] = session;
+        e->messages[i] = 0;
+        e->joins++;
+        *app = i;
+        return 0;
+    }
+    return -ENOSPC;
+}
+
+void gm_engine_message(struct gm_engine *e, uint32_t app, const struct gm_wire_message *message)
+{
+    assert_true(app < APPS && e->session[app]);
+    assert_int_equal(message->type, GM_MSG_FREE);
+    const struct gm_msg_free *body = message->body;
+    e->messages[app]++;
+    e->last[app] = body->cookie;
+    if (e->is_fatal) {
+        e->is_inside = true;
+        gm_session_end(e->session[app], GM_REFUSE_PROTOCOL, "FREE of\nnothing");
+        gm_session_end(e->session[app], GM_REFUSE_PROTOCOL, "a second reason");
+        struct gm_msg_freed freed = {0};
+        assert_int_equal(gm_session_send(e->session[app], GM_MSG_FREED, &freed, NULL, 0, NULL, 0),
+                         -ESHUTDOWN);
+        e->is_inside = false;
+    }
+}
+
+void gm_engine_leave(struct gm_engine *e, uint32_t app)
+{
+    assert_false(e->is_inside);
+    assert_true(app < APPS && e->session[app]);
+    e->session[app] = NULL;
+    e->leaves++;
+    e->is_inside = true;
+    for (uint32_t i = 0; e->is_chatty && i < APPS; i++)
+        if (e->session[i])
+            gm_session_end(e->session[i], GM_REFUSE_FULL, "its neighbour left");
+    e->is_inside = false;
+}
+
+cJSON *gm_engine_status(struct gm_engine *e)
+{
+    char text[256];
+    (void)e;
+    snprintf(text, sizeof text,
+             "{\"gpus\":[],\"apps\":[{\"id\":0,\"uid\":%u},{\"id\":1,\"uid\":4294967290}],"
+             "\"totals\":{\"switches\":7}}",
+             getuid());
+    return cJSON_Parse(text);
+}
+
+/* ---- the loop and a peer ------------------------------------------------------------------- */
+
+static uv_loop_t loop;
+static struct gm_sessions *sessions;
+static struct gm_control control;
+static struct gm_options options;
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&engine, 0, sizeof engine);
+    memset(&options, 0, sizeof options);
+    snprintf(options.socket, sizeof options.socket, "/the/socket");
+    options.log_level = GM_LOG_INFO;
+    options.quantum = 250000000;
+    options.gpu_budget.percent = 80;
+    if (uv_loop_init(&loop))
+        return -1;
+    gm_control_init(&control, &options, &engine);
+    return gm_sessions_open(&sessions, &loop, &engine, &control, APPS);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gm_sessions_stop(sessions);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    gm_sessions_free(sessions);
+    return engine.joins == engine.leaves ? uv_loop_close(&loop) : -1;
+}
+
+static void turn(int times)
+{
+    while (times-- > 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+/* A connection, not yet greeted. The peer's end does not block. */
+static int connect_peer(void)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
+                     0);
+    gm_session_start(sessions, pair[0]);
+    return pair[1];
+}
+
+static void say_hello(int peer, enum gm_role role)
+{
+    struct gm_msg_hello hello = {.role = role, .name = "tester"};
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0), 0);
+}
+
+static int say_free(int peer, uint64_t cookie)
+{
+    struct gm_msg_free body = {.cookie = cookie};
+    return gm_sock_send_message(peer, GM_MSG_FREE, &body, NULL, 0, NULL, 0);
+}
+
+static _Alignas(8) uint8_t buffer[GM_WIRE_MAX];
+static int fds[GM_WIRE_FDS], n_fds;
+
+/* Read one message from the daemon; it must be of `type`. Its fds are in `fds`. */
+static const void *expect(int peer, enum gm_session_state state, enum gm_msg_type type)
+{
+    struct gm_wire_message message = {0};
+    ssize_t length = gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds);
+    assert_true(length > 0);
+    assert_int_equal(gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, state, &message),
+                     GM_WIRE_OK);
+    assert_int_equal(message.type, type);
+    return message.body;
+}
+
+static void close_fds(void)
+{
+    while (n_fds > 0)
+        close(fds[--n_fds]);
+}
+
+static void expect_end(int peer)
+{
+    assert_int_equal(gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds), 0);
+    close(peer);
+}
+
+static void expect_refused(int peer, enum gm_refusal reason, const char *text)
+{
+    const struct gm_msg_refused *body = expect(peer, GM_SESSION_NEW, GM_MSG_REFUSED);
+    assert_int_equal(body->reason, reason);
+    if (!strstr(body->text, text))
+        fail_msg("\"%s\" does not say \"%s\"", body->text, text);
+    expect_end(peer);
+}
+
+static int join(uint32_t *app)
+{
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_APP);
+    turn(1);
+    const struct gm_msg_welcome *body = expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
+    assert_int_equal(n_fds, 2);
+    if (app)
+        *app = body->app;
+    close_fds();
+    return peer;
+}
+
+/* ---- sessions ------------------------------------------------------------------------------ */
+
+static void test_join_and_leave(void **state)
+{
+    (void)state;
+    uint32_t app;
+    int peer = join(&app);
+    assert_int_equal(gm_sessions_apps(sessions), 1);
+    assert_int_equal(say_free(peer, 11), 0);
+    turn(1);
+    assert_int_equal(engine.last[app], 11);
+    close(peer);
+    turn(2);
+    assert_int_equal(engine.leaves, 1);
+    assert_int_equal(gm_sessions_apps(sessions), 0);
+}
+
+static void test_peer_dies_with_unread_messages(void **state)
+{
+    (void)state;
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_APP);
+    turn(1);
+    close(peer); /* over WELCOME: the daemon's end reports an error, not an end */
+    turn(3);
+    assert_int_equal(engine.joins, 1);
+    assert_int_equal(engine.leaves, 1);
+}
+
+static void test_bad_messages(void **state)
+{
+    (void)state;
+    struct gm_wire_header header = {.length = sizeof header, .version = 9, .type = GM_MSG_HELLO};
+    int other = join(NULL);
+    int peer = connect_peer();
+    assert_int_equal(send(peer, &header, sizeof header, 0), sizeof header);
+    turn(2);
+    char text[80];
+    snprintf(text, sizeof text, "version 9, this gpumuxd %u", GM_WIRE_VERSION);
+    expect_refused(peer, GM_REFUSE_VERSION, text);
+
+    peer = connect_peer();
+    assert_int_equal(say_free(peer, 1), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (FREE)");
+
+    peer = connect_peer();
+    say_hello(peer, (enum gm_role)77);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "role 77");
+
+    peer = connect_peer();
+    static char large[GM_WIRE_MAX + 1];
+    assert_int_equal(send(peer, large, sizeof large, 0), sizeof large);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "too long");
+
+    /* fds are not expected; they must be closed, too */
+    peer = connect_peer();
+    struct gm_msg_hello hello = {.role = GM_ROLE_APP, .name = "tester"};
+    int before = dup(0), carried[1] = {0};
+    close(before);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_HELLO, &hello, NULL, 0, carried, 1), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (HELLO)");
+    int after = dup(0);
+    close(after);
+    assert_true(after <= before);
+
+    /* an app that breaks the rules leaves; its neighbour never notices */
+    peer = join(NULL);
+    say_hello(peer, GM_ROLE_APP);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (HELLO)");
+    assert_int_equal(engine.leaves, 1);
+    assert_int_equal(say_free(other, 5), 0);
+    turn(1);
+    assert_int_equal(engine.last[0], 5);
+    close(other);
+}
+
+/* What follows a bad message must not hide the reason from the peer. */
+static void test_refused_over_unread(void **state)
+{
+    (void)state;
+    int peer = connect_peer();
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(say_free(peer, 1), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (FREE)");
+}
+
+static void test_engine_ends_session(void **state)
+{
+    (void)state;
+    int peer = join(NULL);
+    engine.is_fatal = true;
+    assert_int_equal(say_free(peer, 1), 0);
+    assert_int_equal(say_free(peer, 2), 0);
+    turn(2);
+    assert_int_equal(engine.leaves, 1);
+    assert_int_equal(engine.messages[0], 1); /* nothing is read after the end */
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "FREE of?nothing");
+}
+
+static void test_leave_ends_others(void **state)
+{
+    (void)state;
+    int a = join(NULL), b = join(NULL), c = join(NULL);
+    engine.is_chatty = true;
+    close(a);
+    turn(3);
+    assert_int_equal(engine.leaves, 3);
+    expect_refused(b, GM_REFUSE_FULL, "neighbour");
+    expect_refused(c, GM_REFUSE_FULL, "neighbour");
+}
+
+static void test_full(void **state)
+{
+    (void)state;
+    int peers[APPS];
+    for (unsigned i = 0; i < APPS; i++)
+        peers[i] = join(NULL);
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_APP);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_FULL, "4 apps are served already: raise --max-apps");
+    assert_int_equal(engine.joins, APPS);
+
+    int silent[GM_SESSION_SPARE];
+    for (unsigned i = 0; i < GM_SESSION_SPARE; i++)
+        silent[i] = connect_peer();
+    expect_refused(connect_peer(), GM_REFUSE_FULL, "connections are open already");
+    for (unsigned i = 0; i < GM_SESSION_SPARE; i++)
+        close(silent[i]);
+    turn(2);
+    peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    turn(2);
+    assert_int_equal(gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds), -EAGAIN);
+    close(peer);
+    for (unsigned i = 0; i < APPS; i++)
+        close(peers[i]);
+}
+
+/* A peer that reads late gets everything, in order, with the right fds, though the sender closed
+ * its. */
+static void test_queue(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 600 };
+    uint32_t app;
+    int peer = join(&app);
+    struct stat sent[2], got;
+    int files[2] = {memfd_create("even", MFD_CLOEXEC), memfd_create("odd", MFD_CLOEXEC)};
+    assert_int_equal(fstat(files[0], &sent[0]) | fstat(files[1], &sent[1]), 0);
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        struct gm_msg_map body = {.batch = i};
+        struct gm_map_entry entry = {.flags = GM_MAP_HAS_FD};
+        assert_int_equal(
+            gm_session_send(engine.session[app], GM_MSG_MAP, &body, &entry, 1, &files[i % 2], 1),
+            0);
+    }
+    close(files[0]);
+    close(files[1]);
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        struct gm_wire_message message;
+        ssize_t length = gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds);
+        for (int tries = 0; length == -EAGAIN && tries < 10; tries++) {
+            turn(1);
+            length = gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds);
+        }
+        assert_true(length > 0);
+        assert_int_equal(
+            gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_APP, &message),
+            GM_WIRE_OK);
+        assert_int_equal(((const struct gm_msg_map *)message.body)->batch, i);
+        assert_int_equal(n_fds, 1);
+        assert_int_equal(fstat(fds[0], &got), 0);
+        assert_int_equal(got.st_ino, sent[i % 2].st_ino);
+        close_fds();
+    }
+    assert_int_equal(gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds), -EAGAIN);
+    close(peer);
+}
+
+static void test_queue_bound(void **state)
+{
+    (void)state;
+    uint32_t app;
+    int peer = join(&app);
+    struct gm_msg_freed body = {0};
+    int error = 0;
+    unsigned sent = 0;
+    engine.is_inside = true; /* a leave from in here would be wrong */
+    while (error == 0 && sent < 3 * GM_SESSION_QUEUE_MESSAGES) {
+        error = gm_session_send(engine.session[app], GM_MSG_FREED, &body, NULL, 0, NULL, 0);
+        sent++;
+    }
+    engine.is_inside = false;
+    assert_int_equal(error, -ENOBUFS);
+    assert_in_range(sent, GM_SESSION_QUEUE_MESSAGES, GM_SESSION_QUEUE_MESSAGES + 2000);
+    assert_int_equal(engine.leaves, 0);
+    turn(1);
+    assert_int_equal(engine.leaves, 1);
+    close(peer);
+}
+
+static void test_unencodable(void **state)
+{
+    (void)state;
+    uint32_t app;
+    int peer = join(&app);
+    struct gm_msg_freed body = {0};
+    assert_int_equal(gm_session_send(engine.session[app], GM_MSG_FREED, &body, &body, 1, NULL, 0),
+                     -EINVAL);
+    turn(1);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "could not encode");
+}
+
+/* One app's flood does not delay another's message by more than a burst. */
+static void test_fairness(void **state)
+{
+    (void)state;
+    uint32_t loud, quiet;
+    int a = join(&loud), b = join(&quiet);
+    unsigned sent = 0;
+    while (sent < 3 * GM_SESSION_BURST && say_free(a, 1) == 0)
+        sent++;
+    assert_true(sent > 2 * GM_SESSION_BURST);
+    assert_int_equal(say_free(b, 2), 0);
+    turn(1);
+    assert_int_equal(engine.messages[loud], GM_SESSION_BURST);
+    assert_int_equal(engine.messages[quiet], 1);
+    turn(5);
+    assert_int_equal(engine.messages[loud], sent);
+    close(a);
+    close(b);
+}
+
+static void test_status(void **state)
+{
+    (void)state;
+    struct gm_msg_status ask = {0};
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_STATUS, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const struct gm_msg_status_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_STATUS_IS);
+    assert_int_equal(n_fds, 1);
+    size_t bytes = body->bytes;
+    char *text = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fds[0], 0);
+    assert_ptr_not_equal(text, MAP_FAILED);
+    int seals = fcntl(fds[0], F_GET_SEALS);
+    assert_int_equal(seals, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    close_fds();
+
+    cJSON *root = cJSON_ParseWithLength(text, bytes);
+    assert_non_null(root);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
+    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
+    assert_string_equal(cJSON_GetObjectItem(root, "version")->valuestring, GM_VERSION);
+    assert_string_equal(cJSON_GetObjectItem(root, "socket")->valuestring, "/the/socket");
+    assert_true(cJSON_GetObjectItem(root, "uptime_s")->valuedouble >= 0);
+    const cJSON *config = cJSON_GetObjectItem(root, "config");
+    assert_true(cJSON_GetObjectItem(config, "quantum_s")->valuedouble == 0.25);
+    assert_int_equal(cJSON_GetObjectItem(config, "gpu_budget_percent")->valuedouble, 80);
+    assert_string_equal(cJSON_GetObjectItem(config, "log_level")->valuestring, "info");
+    assert_true(cJSON_IsArray(cJSON_GetObjectItem(root, "gpus")));
+    const cJSON *totals = cJSON_GetObjectItem(root, "totals");
+    assert_int_equal(cJSON_GetObjectItem(totals, "switches")->valuedouble, 7);
+    const cJSON *apps = cJSON_GetObjectItem(root, "apps");
+    assert_int_equal(cJSON_GetArraySize(apps), 2);
+    assert_true(cJSON_IsString(cJSON_GetObjectItem(cJSON_GetArrayItem(apps, 0), "user")));
+    /* nobody's uid shows as its number */
+    assert_string_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(apps, 1), "user")->valuestring,
+                        "4294967290");
+    cJSON_Delete(root);
+    munmap(text, bytes);
+
+    /* an app's message is nothing that mux-ctl may send */
+    assert_int_equal(say_free(peer, 1), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (FREE)");
+}
+
+/* ---- the listening socket ------------------------------------------------------------------ */
+
+static char folder[64], path[96], lock[112], why[512];
+
+static int set_up_folder(void **state)
+{
+    snprintf(folder, sizeof folder, "/tmp/gm-session-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/gpumux.sock", folder);
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    return set_up(state);
+}
+
+/* Nothing may be left in the folder: neither the socket nor its lock. */
+static int tear_down_folder(void **state)
+{
+    int error = tear_down(state);
+    return rmdir(folder) ? -1 : error;
+}
+
+static int claim(struct gm_server **server, bool is_default_dir)
+{
+    struct gm_server_config config = {.path = path, .is_default_dir = is_default_dir};
+    why[0] = '\0';
+    return gm_server_claim(server, &config, why, sizeof why);
+}
+
+static int bind_at(int type)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+static void test_listen(void **state)
+{
+    (void)state;
+    struct gm_server *server, *second;
+    struct stat found;
+    close(bind_at(SOCK_SEQPACKET)); /* a dead daemon's socket */
+    assert_int_equal(claim(&server, false), 0);
+    assert_int_equal(gm_server_listen(server, &loop, sessions, why, sizeof why), 0);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_mode & 07777, 0666);
+
+    assert_int_equal(claim(&second, false), -EWOULDBLOCK);
+    assert_non_null(strstr(why, "another gpumuxd (pid "));
+
+    int peer = gm_sock_connect(path);
+    assert_true(peer >= 0);
+    say_hello(peer, GM_ROLE_APP);
+    turn(2);
+    expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
+    close_fds();
+
+    int late = gm_sock_connect(path); /* still in the backlog when the daemon stops */
+    assert_true(late >= 0);
+    gm_server_stop(server);
+    expect_refused(late, GM_REFUSE_STOPPING, "stopping");
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(lock, F_OK), -1);
+    close(peer);
+    turn(3);
+    gm_server_free(server);
+}
+
+static void test_listen_user(void **state)
+{
+    (void)state;
+    struct gm_server *server;
+    struct stat found;
+    char inner[80];
+    snprintf(inner, sizeof inner, "%s/gpumux", folder);
+    snprintf(path, sizeof path, "%s/gpumux.sock", inner);
+    struct gm_server_config config = {.path = path, .is_user = true, .is_default_dir = true};
+    assert_int_equal(gm_server_claim(&server, &config, why, sizeof why), 0);
+    assert_int_equal(gm_server_listen(server, &loop, sessions, why, sizeof why), 0);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_mode & 07777, 0600);
+    assert_int_equal(stat(inner, &found), 0);
+    assert_int_equal(found.st_mode & 07777, 0700);
+    gm_server_stop(server);
+    turn(2);
+    gm_server_free(server);
+    assert_int_equal(rmdir(inner), 0);
+}
+
+static void test_claim_refuses(void **state)
+{
+    (void)state;
+    struct gm_server *server;
+    /* not a socket: it stays */
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    close(fd);
+    assert_int_equal(claim(&server, false), -EEXIST);
+    assert_non_null(strstr(why, "is not a socket"));
+    assert_int_equal(access(path, F_OK), 0);
+    unlink(path);
+
+    /* somebody else's listener: it stays */
+    fd = bind_at(SOCK_SEQPACKET);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(claim(&server, false), -EADDRINUSE);
+    assert_non_null(strstr(why, "another program listens"));
+    assert_int_equal(access(path, F_OK), 0);
+    close(fd);
+    unlink(path);
+
+    /* also one of another kind */
+    fd = bind_at(SOCK_STREAM);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(claim(&server, false), -EADDRINUSE);
+    close(fd);
+    unlink(path);
+
+    /* no folder */
+    snprintf(path, sizeof path, "%s/none/gpumux.sock", folder);
+    assert_int_equal(claim(&server, false), -ENOENT);
+    assert_non_null(strstr(why, "does not exist: make it"));
+
+    /* too long by one, and the longest */
+    struct sockaddr_un address;
+    char longest[sizeof address.sun_path + 1];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    struct gm_server_config config = {.path = longest};
+    assert_int_equal(gm_server_claim(&server, &config, why, sizeof why), -ENAMETOOLONG);
+    assert_non_null(strstr(why, "108 bytes long, and at most 107"));
+}
+
+/* The daemon that gives up after its claim leaves nothing. */
+static void test_claim_and_stop(void **state)
+{
+    (void)state;
+    struct gm_server *server;
+    assert_int_equal(claim(&server, false), 0);
+    assert_int_equal(access(lock, F_OK), 0);
+    gm_server_stop(server);
+    gm_server_free(server);
+    assert_int_equal(access(lock, F_OK), -1);
+}
+
+#define SESSION(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define SERVER(test) cmocka_unit_test_setup_teardown(test, set_up_folder, tear_down_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SESSION(test_join_and_leave),
+        SESSION(test_peer_dies_with_unread_messages),
+        SESSION(test_bad_messages),
+        SESSION(test_refused_over_unread),
+        SESSION(test_engine_ends_session),
+        SESSION(test_leave_ends_others),
+        SESSION(test_full),
+        SESSION(test_queue),
+        SESSION(test_queue_bound),
+        SESSION(test_unencodable),
+        SESSION(test_fairness),
+        SESSION(test_status),
+        SERVER(test_listen),
+        SERVER(test_listen_user),
+        SERVER(test_claim_refuses),
+        SERVER(test_claim_and_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
