@@ -1,0 +1,270 @@
+# What the integration tests share; sourced by each. A test is a POSIX shell script that runs the real daemon and
+# real programs over simcuda in a folder of its own and ends with code 0, with 77 (skipped, after a line
+# "skipped: why"), or anything else.
+#
+#   BUILD       the build folder (environment, or the first argument)
+#   GM_LINKED   1: the sanitizer builds; programs carry the shim inside instead of preloading it
+#   GM_SHRINK   divide what programs take, and the budget, by this (the thread sanitizer is slow); 1
+#
+# Sizes: the device has 1 GiB, the budget is 160 MiB unless a test says otherwise. Processes started here are
+# killed when the test ends, however it ends.
+set -u
+
+BUILD=${BUILD:-${1:?usage: TEST.sh BUILD-DIR}}
+BUILD=$(cd "$BUILD" && pwd) || exit 2
+name=$(basename "$0" .sh)
+dir=$(mktemp -d "${TMPDIR:-/tmp}/gm-$name.XXXXXX") || exit 2
+mkdir "$dir/sim" || exit 2
+
+# SYS is what programs run with; the shim is preloaded into them alone.
+unset GPUMUX_LOG LD_PRELOAD
+export SIMCUDA_DIR="$dir/sim" SIMCUDA_MEMORY="${SIMCUDA_MEMORY:-1G}"
+export GPUMUX_SOCKET="$dir/gpumux.sock"
+export LD_LIBRARY_PATH="$BUILD/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+ctl=$BUILD/daemon/mux-ctl
+shim=$BUILD/shim/libgpumux.so
+shrink=${GM_SHRINK:-1}
+patience=120 # seconds for one program to end; generous: sanitizers are slow
+
+say() {
+    echo "$name: $*"
+}
+
+evidence() {
+    [ -f "$dir/daemon.pid" ] && ! has_ended daemon && is_up # as it is now
+    for log in "$dir"/*.out "$dir"/daemon*.log; do
+        [ -s "$log" ] || continue
+        if grep -q 'Sanitizer\|runtime error:' "$log"; then
+            echo "--- $(basename "$log"), the sanitizer's first report"
+            grep -m 1 -A 60 'Sanitizer\|runtime error:' "$log"
+        fi
+        echo "--- $(basename "$log"), last lines"
+        tail -n 25 "$log"
+    done
+    [ -s "$dir/status.json" ] && { echo "--- status.json"; cat "$dir/status.json"; echo; }
+}
+
+fail() {
+    say "FAILED: $*"
+    evidence
+    exit 1
+}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+cleanup() {
+    code=$?
+    trap - EXIT INT TERM HUP
+    for file in "$dir"/*.pid; do
+        [ -f "$file" ] && [ ! -f "${file%.pid}.code" ] && kill -KILL "$(cat "$file")" 2> /dev/null
+    done
+    wait
+    # simcuda leaves nothing else behind
+    rm -rf "$dir"
+    exit "$code"
+}
+trap cleanup EXIT
+trap 'say "stopped: took too long"; evidence; exit 1' INT TERM HUP
+
+# A size in MiB, shrunk.
+shrunk() {
+    echo "$((${1%M} * 1024 / shrink))K"
+}
+
+# spawn NAME COMMAND...: in the background, with the sizes in MiB behind --bytes and --gpu-budget shrunk; its pid
+# in $dir/NAME.pid, output in NAME.out, exit code in NAME.code once it has ended (128 + signal if it was killed).
+spawn() {
+    spawn_name=$1
+    shift
+    spawn_left=$#
+    spawn_option=
+    while [ "$spawn_left" -gt 0 ]; do
+        case $spawn_option,$1 in
+        --bytes,*M | --gpu-budget,*M) set -- "$@" "$(shrunk "$1")" ;;
+        *) set -- "$@" "$1" ;;
+        esac
+        spawn_option=$1
+        shift
+        spawn_left=$((spawn_left - 1))
+    done
+    rm -f "$dir/$spawn_name.pid" "$dir/$spawn_name.code" "$dir/$spawn_name.ready"
+    (
+        trap - EXIT INT TERM HUP
+        "$@" > "$dir/$spawn_name.out" 2>&1 &
+        echo $! > "$dir/$spawn_name.pid.new"
+        mv "$dir/$spawn_name.pid.new" "$dir/$spawn_name.pid"
+        wait $! 2> /dev/null
+        echo $? > "$dir/$spawn_name.code.new"
+        mv "$dir/$spawn_name.code.new" "$dir/$spawn_name.code"
+    ) 2> /dev/null &
+    until [ -f "$dir/$spawn_name.pid" ]; do sleep 0.02; done
+}
+
+pid_of() {
+    cat "$dir/$1.pid"
+}
+
+has_ended() {
+    [ -f "$dir/$1.code" ]
+}
+
+# within SECONDS COMMAND...: until it succeeds; non-zero when time is up.
+within() {
+    within_left=$(($1 * 20))
+    shift
+    until "$@"; do
+        within_left=$((within_left - 1))
+        [ "$within_left" -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+
+# await NAME [SECONDS]: wait for its end; $code and $line (its last line of output).
+await() {
+    within "${2:-$patience}" has_ended "$1" || fail "$1 did not end within ${2:-$patience} s"
+    code=$(cat "$dir/$1.code")
+    line=$(tail -n 1 "$dir/$1.out")
+}
+
+# --- the daemon ---
+
+is_up() {
+    "$ctl" status --json > "$dir/status.json.new" 2> /dev/null && mv "$dir/status.json.new" "$dir/status.json"
+}
+
+# start_daemon [OPTION...]: with a budget of 160 MiB, 512 MiB pinned and slices of 50 ms, or as told.
+start_daemon() {
+    spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M \
+        --quantum 50ms --idle 50ms "$@"
+    within 20 daemon_is_up_or_dead || fail "the daemon does not answer"
+    ! has_ended daemon || fail "the daemon did not start"
+}
+
+daemon_is_up_or_dead() {
+    is_up || has_ended daemon
+}
+
+# Ends the daemon as a service manager does; it must end well.
+stop_daemon() {
+    kill -TERM "$(pid_of daemon)"
+    await daemon 20
+    [ "$code" = 0 ] || fail "the daemon ended with $code"
+}
+
+check_daemon() {
+    ! has_ended daemon || fail "the daemon ended with $(cat "$dir/daemon.code")"
+    is_up || fail "the daemon does not answer"
+}
+
+# --- programs ---
+
+# worker WAY: path of gm_worker that reaches the driver in this WAY (linked, dlsym, proc), with or without the
+# shim inside.
+worker() {
+    worker_file=gm_worker
+    [ "$1" = linked ] || worker_file=gm_worker_$1
+    [ -z "${2:-}" ] || worker_file=${worker_file}_linked
+    echo "$BUILD/tests/programs/$worker_file"
+}
+
+# app NAME WAY ARGUMENT...: start gm_worker under gpumux.
+app() {
+    app_name=$1
+    app_way=$2
+    shift 2
+    if [ "${GM_LINKED:-}" = 1 ]; then
+        spawn "$app_name" "$(worker "$app_way" inside)" --ready "$dir/$app_name.ready" "$@"
+    else
+        spawn "$app_name" env LD_PRELOAD="$shim" "$(worker "$app_way")" --ready "$dir/$app_name.ready" "$@"
+    fi
+}
+
+# native NAME WAY ARGUMENT...: the same without gpumux.
+native() {
+    native_name=$1
+    native_way=$2
+    shift 2
+    spawn "$native_name" "$(worker "$native_way")" --ready "$dir/$native_name.ready" "$@"
+}
+
+is_ready() {
+    [ -f "$dir/$1.ready" ] || has_ended "$1"
+}
+
+# await_ready NAME: its memory is filled.
+await_ready() {
+    within "$patience" is_ready "$1" || fail "$1 did not get ready"
+    [ -f "$dir/$1.ready" ] || fail "$1 ended before it was ready: $(tail -n 1 "$dir/$1.out")"
+}
+
+# expect_pass NAME...: each must end with PASS and no mismatch.
+expect_pass() {
+    for pass_name; do
+        await "$pass_name"
+        case $code,$line in
+        "0,PASS "*" mismatches=0 "*) say "$pass_name: $line" ;;
+        *) fail "$pass_name: code $code: $line" ;;
+        esac
+    done
+}
+
+# --- status ---
+
+# json_after KEYWORD KEY FILE: the first number called KEY after the text KEYWORD.
+json_after() {
+    tr -d ' \n\t' < "$3" | sed "s/.*\"$1\"://" | grep -o "\"$2\":-\{0,1\}[0-9.e+]*" | head -n 1 | cut -d: -f2
+}
+
+# gpu KEY: a number of the first GPU, from the last status taken; take_status takes one.
+gpu() {
+    json_after gpus "$1" "$dir/status.json"
+}
+
+take_status() {
+    is_up || fail "mux-ctl status failed"
+}
+
+# apps: how many the daemon knows.
+apps() {
+    tr -d ' \n\t' < "$dir/status.json" | sed 's/.*"apps":\[//; s/\].*//' | grep -o '"pid":' | wc -l
+}
+
+# app_of PID: the app's part of the status, without blanks.
+app_of() {
+    tr -d ' \n\t' < "$dir/status.json" | sed 's/.*"apps"://' | tr '{' '\n' | grep "\"pid\":$1[,}]"
+}
+
+# app_has PID TEXT: the app's part of the status holds TEXT (a basic regular expression).
+app_has() {
+    app_of "$1" | grep -q "$2"
+}
+
+# app_number PID KEY
+app_number() {
+    app_of "$1" | grep -o "\"$2\":[0-9.e+]*" | head -n 1 | cut -d: -f2
+}
+
+is_empty() {
+    is_up && [ "$(apps)" -eq 0 ] && [ "$(gpu_tier gpu_bytes)" = 0 ] && [ "$(gpu_tier pinned_used_bytes)" = 0 ]
+}
+
+gpu_tier() {
+    json_after tiers "$1" "$dir/status.json"
+}
+
+# When no program is left, no app may be known and no byte be theirs, on the GPU or in host memory.
+expect_empty() {
+    within 20 is_empty || fail "apps are gone and yet: $(apps) apps, $(gpu_tier gpu_bytes) bytes on the GPU," \
+        "$(gpu_tier pinned_used_bytes) in pinned memory"
+}
+
+# expect_switches LEAST
+expect_switches() {
+    take_status
+    switches=$(gpu switches)
+    say "switches=$switches bytes_in=$(gpu bytes_in) bytes_out=$(gpu bytes_out)"
+    [ "${switches:-0}" -ge "$1" ] || fail "only ${switches:-no} switches, $1 expected"
+}

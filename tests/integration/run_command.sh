@@ -1,0 +1,20 @@
+#!/bin/sh
+# mux-ctl: run preloads the shim and keeps the program's exit code; status and its exit codes; version.
+. "$(dirname "$0")/lib.sh"
+[ "${GM_LINKED:-}" != 1 ] || skip "a sanitized shim cannot be preloaded"
+"$ctl" status > "$dir/down.out" 2>&1
+[ $? = 3 ] || fail "status without a daemon does not end with 3"
+start_daemon
+spawn run "$ctl" run -- "$(worker linked)" --bytes 96M --iterations 8 --seconds 2 --ready "$dir/run.ready"
+await_ready run
+take_status
+[ "$(apps)" = 1 ] || fail "mux-ctl run: the program is not known to the daemon"
+"$ctl" status > "$dir/table.out" || fail "status failed"
+grep -q gm_worker "$dir/table.out" || fail "the table does not name the program"
+expect_pass run
+spawn run "$ctl" run -- "$(worker linked)" --mode nonsense
+await run
+[ "$code" = 2 ] || fail "mux-ctl run ended with $code, the program with 2"
+"$ctl" version > "$dir/version.out" || fail "version failed"
+expect_empty
+stop_daemon

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Each way of reaching the driver: linked, dlsym, and cuGetProcAddress as a static cudart asks. All are under the
+# gate, or their results would be wrong; all are known to the daemon with all of their memory.
+. "$(dirname "$0")/lib.sh"
+start_daemon
+for way in linked dlsym proc; do
+    app "$way" "$way" --bytes 64M --iterations 10 --seconds 3 --seed 7
+done
+for way in linked dlsym proc; do await_ready "$way"; done
+take_status
+for way in linked dlsym proc; do
+    counted=$(app_number "$(pid_of "$way")" total_bytes)
+    [ "${counted:-0}" -ge $((64 * 1024 / shrink * 1024)) ] || fail "the status counts ${counted:-no} bytes of $way"
+done
+expect_pass linked dlsym proc
+for way in linked dlsym proc; do
+    for mode in ptds graph; do
+        app "$way-$mode" "$way" --mode $mode --bytes 64M --iterations 10 --seed 8
+    done
+done
+for way in linked dlsym proc; do expect_pass "$way-ptds" "$way-graph"; done
+expect_switches 5
+expect_empty
+stop_daemon

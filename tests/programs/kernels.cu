@@ -1,0 +1,106 @@
+/*
+ * The kernels of the test programs. Compiled once to kernels.ptx, which is committed, so that building the
+ * tests needs no nvcc:
+ *
+ *     nvcc -ptx -arch=compute_75 -o kernels.ptx kernels.cu
+ *
+ * simcuda has a host version of each under the same name (tests/simcuda): the two must agree to the bit.
+ * All are grid-stride: any grid and block does the whole work.
+ */
+#include <stdint.h>
+
+__device__ static inline uint64_t gm_mix(uint64_t seed, uint64_t i)
+{
+    uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+__device__ static inline uint64_t gm_first(void)
+{
+    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__device__ static inline uint64_t gm_stride(void)
+{
+    return (uint64_t)gridDim.x * blockDim.x;
+}
+
+/* p[i] = mix(seed, i) */
+extern "C" __global__ void gm_fill(uint64_t *p, uint64_t n, uint64_t seed)
+{
+    for (uint64_t i = gm_first(); i < n; i += gm_stride())
+        p[i] = gm_mix(seed, i);
+}
+
+/* *mismatches += how many p[i] are not mix(seed, i) */
+extern "C" __global__ void gm_verify(const uint64_t *p, uint64_t n, uint64_t seed,
+                                     unsigned long long *mismatches)
+{
+    unsigned long long bad = 0;
+    for (uint64_t i = gm_first(); i < n; i += gm_stride())
+        bad += p[i] != gm_mix(seed, i);
+    if (bad)
+        atomicAdd(mismatches, bad);
+}
+
+/* gm_verify, and then p[i] = mix(next, i): every byte read and written */
+extern "C" __global__ void gm_verify_refill(uint64_t *p, uint64_t n, uint64_t seed, uint64_t next,
+                                            unsigned long long *mismatches)
+{
+    unsigned long long bad = 0;
+    for (uint64_t i = gm_first(); i < n; i += gm_stride()) {
+        bad += p[i] != gm_mix(seed, i);
+        p[i] = gm_mix(next, i);
+    }
+    if (bad)
+        atomicAdd(mismatches, bad);
+}
+
+/* c = a + b */
+extern "C" __global__ void gm_vector_add(const float *a, const float *b, float *c, uint64_t n)
+{
+    for (uint64_t i = gm_first(); i < n; i += gm_stride())
+        c[i] = a[i] + b[i];
+}
+
+/* c = a * b, n by n, row major; sums in order of k, without fused multiply-add */
+extern "C" __global__ void gm_matmul(const float *a, const float *b, float *c, uint32_t n)
+{
+    for (uint64_t i = gm_first(); i < (uint64_t)n * n; i += gm_stride()) {
+        uint32_t row = (uint32_t)(i / n), col = (uint32_t)(i % n);
+        float sum = 0.0f;
+        for (uint32_t k = 0; k < n; k++)
+            sum = __fadd_rn(sum, __fmul_rn(a[(uint64_t)row * n + k], b[(uint64_t)k * n + col]));
+        c[i] = sum;
+    }
+}
+
+/* Runs for at least `ns`. */
+extern "C" __global__ void gm_spin(uint64_t ns)
+{
+    uint64_t start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - start < ns);
+}
+
+/* Runs until somebody writes something else than 0 to *flag. */
+extern "C" __global__ void gm_spin_until(volatile uint32_t *flag)
+{
+    while (*flag == 0)
+        ;
+}
+
+/* p[i] += 1 */
+extern "C" __global__ void gm_sweep(uint64_t *p, uint64_t n)
+{
+    for (uint64_t i = gm_first(); i < n; i += gm_stride())
+        p[i] += 1;
+}
+
+extern "C" __global__ void gm_empty(void)
+{
+}

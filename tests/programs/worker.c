@@ -1,0 +1,246 @@
+/* gm_worker's options, table of modes, start and end. See worker.h. */
+#include "tests/programs/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "tests/programs/kernels_ptx.h"
+
+enum { GM_EXIT_WRONG = 1, GM_EXIT_USAGE = 2, GM_EXIT_CUDA = 3 };
+
+static const struct {
+    const char *name;
+    void (*run)(struct gm_worker *worker);
+    bool opens_itself; /* the mode initializes CUDA, not main */
+    bool per_thread;   /* the NULL stream is the thread's own */
+    const char *help;
+} gm_modes[] = {
+    {"verify", gm_mode_verify, false, false, "verify and rewrite all memory each iteration"},
+    {"sweep", gm_mode_sweep, false, false, "add one to every word each iteration"},
+    {"churn", gm_mode_churn, false, false, "allocate and free 4 KiB to 64 MiB at random"},
+    {"copies", gm_mode_copies, false, false, "synchronous and asynchronous copies and sets"},
+    {"oom", gm_mode_oom, false, false, "allocate until memory is out, then go on"},
+    {"info", gm_mode_info, false, false, "print total and free memory before and after"},
+    {"vector", gm_mode_vector, false, false, "vector addition"},
+    {"matmul", gm_mode_matmul, false, false, "matrix multiplication"},
+    {"graph", gm_mode_graph, false, false, "capture once, replay each iteration"},
+    {"capture", gm_mode_capture, false, false, "keep a capture open for --hold each iteration"},
+    {"streams", gm_mode_streams, false, false, "streams that wait for each other by events"},
+    {"threads", gm_mode_threads, false, false, "several threads, a stream each"},
+    {"ptds", gm_mode_threads, false, true, "several threads, each on its own default stream"},
+    {"spin", gm_mode_spin, false, false, "a kernel that waits for the host for --hold"},
+    {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
+    {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
+};
+#define GM_MODES (sizeof(gm_modes) / sizeof(gm_modes[0]))
+
+static void finish(const struct gm_worker *worker, const char *verdict, const char *text)
+{
+    double seconds = (double)(gm_now() - worker->started_ns) / (double)GM_S;
+    printf("%s mode=%s mismatches=%" PRIu64 " iterations=%" PRIu64 " bytes=%" PRIu64
+           " seconds=%.2f way=%s%s%s\n",
+           verdict, worker->mode, worker->mismatches, worker->done, worker->bytes, seconds,
+           gm_driver_way(), text[0] ? " " : "", text);
+    fflush(stdout);
+}
+
+/* The first thread that fails ends the program; what others see after that is only the end. */
+static void claim_failure(void)
+{
+    static atomic_flag is_claimed = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&is_claimed))
+        pause();
+}
+
+void gm_check(const struct gm_worker *worker, CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    claim_failure();
+    const char *name = NULL;
+    if (worker->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
+        name = "?";
+    char text[160];
+    snprintf(text, sizeof(text), "%s: error %d %s", call, (int)result, name);
+    finish(worker, "FAIL", text);
+    exit(GM_EXIT_CUDA);
+}
+
+void gm_fail(const struct gm_worker *worker, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    claim_failure();
+    finish(worker, "FAIL", text);
+    exit(GM_EXIT_WRONG);
+}
+
+void gm_launch(const struct gm_worker *worker, enum gm_kernel kernel, CUstream stream, void **args)
+{
+    bool one = kernel == GM_KERNEL_SPIN || kernel == GM_KERNEL_SPIN_UNTIL;
+    GM_CU(worker, cuLaunchKernel, worker->kernel[kernel], one ? 1 : 1024, 1, 1, one ? 1 : 256, 1, 1,
+          0, stream, args, NULL);
+}
+
+void gm_open_cuda(struct gm_worker *worker)
+{
+    static const char *const names[GM_KERNELS] = {
+        "gm_fill", "gm_verify",     "gm_verify_refill", "gm_vector_add", "gm_matmul",
+        "gm_spin", "gm_spin_until", "gm_sweep",         "gm_empty",
+    };
+    GM_CU(worker, cuInit, 0);
+    GM_CU(worker, cuDeviceGet, &worker->device, 0);
+    if (worker->own_context)
+        GM_CU(worker, cuCtxCreate, &worker->context, NULL, 0, worker->device);
+    else
+        GM_CU(worker, cuDevicePrimaryCtxRetain, &worker->context, worker->device);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    GM_CU(worker, cuModuleLoadData, &worker->module, gm_kernels_ptx);
+    for (int i = 0; i < GM_KERNELS; i++)
+        GM_CU(worker, cuModuleGetFunction, &worker->kernel[i], worker->module, names[i]);
+}
+
+void gm_close_cuda(struct gm_worker *worker)
+{
+    GM_CU(worker, cuModuleUnload, worker->module);
+    if (worker->own_context)
+        GM_CU(worker, cuCtxDestroy, worker->context);
+    else
+        GM_CU(worker, cuDevicePrimaryCtxRelease, worker->device);
+}
+
+bool gm_is_more(const struct gm_worker *worker, uint64_t done)
+{
+    if (done >= worker->iterations && gm_now() - worker->started_ns >= worker->run_ns)
+        return false;
+    if (done > 0 && worker->pause_ns > 0) {
+        struct timespec pause = {(time_t)(worker->pause_ns / GM_S),
+                                 (long)(worker->pause_ns % GM_S)};
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+void gm_say_ready(const struct gm_worker *worker)
+{
+    if (worker->ready == NULL)
+        return;
+    int fd = open(worker->ready, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        gm_fail(worker, "%s: %s", worker->ready, strerror(errno));
+    close(fd);
+}
+
+static void __attribute__((noreturn)) usage(const char *text)
+{
+    if (text != NULL)
+        fprintf(stderr, "gm_worker: %s\n", text);
+    fprintf(stderr, "usage: gm_worker [--mode MODE] [--bytes SIZE] [--allocs N] [--iterations N] "
+                    "[--seconds S] [--pause MS]\n"
+                    "                 [--hold MS] [--seed N] [--threads N] [--own-context] "
+                    "[--ready FILE]\nmodes:\n");
+    for (size_t i = 0; i < GM_MODES; i++)
+        fprintf(stderr, "  %-8s %s\n", gm_modes[i].name, gm_modes[i].help);
+    exit(GM_EXIT_USAGE);
+}
+
+static uint64_t number(const char *option, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    uint64_t value = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0') {
+        fprintf(stderr, "gm_worker: %s: %s is not a number\n", option, text);
+        exit(GM_EXIT_USAGE);
+    }
+    return value;
+}
+
+static size_t parse(struct gm_worker *worker, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *option = argv[i];
+        if (strcmp(option, "--own-context") == 0) {
+            worker->own_context = true;
+            continue;
+        }
+        if (i + 1 == argc)
+            usage("an option without a value, or an unknown one");
+        const char *value = argv[++i];
+        if (strcmp(option, "--mode") == 0)
+            worker->mode = value;
+        else if (strcmp(option, "--ready") == 0)
+            worker->ready = value;
+        else if (strcmp(option, "--bytes") == 0) {
+            if (gm_parse_size(value, &worker->bytes) != 0)
+                usage("--bytes takes a size such as 96M");
+        } else if (strcmp(option, "--allocs") == 0)
+            worker->allocs = (uint32_t)number(option, value);
+        else if (strcmp(option, "--threads") == 0)
+            worker->threads = (uint32_t)number(option, value);
+        else if (strcmp(option, "--iterations") == 0)
+            worker->iterations = number(option, value);
+        else if (strcmp(option, "--seconds") == 0)
+            worker->run_ns = number(option, value) * GM_S;
+        else if (strcmp(option, "--pause") == 0)
+            worker->pause_ns = number(option, value) * GM_MS;
+        else if (strcmp(option, "--hold") == 0)
+            worker->hold_ns = number(option, value) * GM_MS;
+        else if (strcmp(option, "--seed") == 0)
+            worker->seed = number(option, value);
+        else
+            usage("unknown option");
+    }
+    if (worker->allocs == 0 || worker->threads == 0 || worker->threads > 64)
+        usage("--allocs is 1 or more, --threads 1 to 64");
+    if (worker->iterations == 0 && worker->run_ns == 0)
+        worker->iterations = 1;
+    for (size_t i = 0; i < GM_MODES; i++)
+        if (strcmp(gm_modes[i].name, worker->mode) == 0)
+            return i;
+    usage("unknown mode");
+}
+
+int main(int argc, char **argv)
+{
+    struct gm_worker worker = {
+        .mode = "verify",
+        .bytes = 96ull << 20,
+        .allocs = 3,
+        .hold_ns = 200 * GM_MS,
+        .seed = 1,
+        .threads = 4,
+        .argv = argv,
+        .started_ns = gm_now(),
+    };
+    size_t mode = parse(&worker, argc, argv);
+
+    const char *why = NULL;
+    if (gm_driver_open(&worker.cu, gm_modes[mode].per_thread, &why) != 0) {
+        printf("FAIL no CUDA driver: %s not found\n", why);
+        return GM_EXIT_CUDA;
+    }
+    if (!gm_modes[mode].opens_itself)
+        gm_open_cuda(&worker);
+    worker.started_ns = gm_now();
+    gm_modes[mode].run(&worker);
+    if (worker.mismatches != 0)
+        gm_fail(&worker, "wrong data");
+    if (!gm_modes[mode].opens_itself)
+        gm_close_cuda(&worker);
+    finish(&worker, "PASS", "");
+    return 0;
+}
