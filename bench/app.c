@@ -1,0 +1,275 @@
+/*
+ * bench_app: the program that the benches run under gpumux, and natively beside it. It knows
+ * nothing of gpumux. It holds device memory that is all written, and works when it is told to, line
+ * by line:
+ *
+ *   app --bytes SIZE [--piece SIZE] [--seed N]
+ *
+ * --bytes are allocated in pieces of --piece (1 GiB; the last may be smaller) and filled with a
+ * pattern; then it prints "ready" with what that took. After that, a line on standard input is a
+ * request, answered by one line on standard output, name=value each:
+ *
+ *   turn WORK [MS]    first_ms: from before the first call to the end of an empty kernel; then WORK
+ * over all memory (rewrite: check and write anew; verify: check; none: nothing), once, and again
+ * until MS milliseconds have passed: work_ms, passes, mismatches run WORK MS       the same without
+ * pause; also pass_ms and pass_max_ms: median and longest of the passes, and waits: those that took
+ * more than 20 ms longer than the median quit              free everything and end with code 0; so
+ * does the end of the input
+ *
+ * Times are by a monotonic clock on the host. Exit codes: 0 done, 1 wrong data, 2 wrong use, 3 a
+ * CUDA call failed (named in the last line: "FAIL call: error 2 CUDA_ERROR_OUT_OF_MEMORY").
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "tests/programs/driver.h"
+#include "tests/programs/kernels_ptx.h"
+
+#define GM_PASSES_MAX 65536
+
+enum kernel { GM_FILL, GM_VERIFY, GM_REWRITE, GM_EMPTY, GM_KERNELS };
+enum work { GM_WORK_NONE, GM_WORK_VERIFY, GM_WORK_REWRITE };
+
+struct piece {
+    CUdeviceptr at;
+    uint64_t words;
+    uint64_t seed;
+};
+
+struct app {
+    uint64_t bytes, piece_bytes, seed;
+    struct gm_driver cu;
+    CUdevice device;
+    CUmodule module;
+    CUfunction kernel[GM_KERNELS];
+    CUstream stream;
+    CUdeviceptr counter; /* of wrong words */
+    uint64_t counted;    /* as read last */
+    struct piece *pieces;
+    size_t n_pieces;
+    double pass_ms[GM_PASSES_MAX];
+};
+
+static void check(const struct app *app, CUresult result, const char *call)
+{
+    const char *name = NULL;
+    if (result == CUDA_SUCCESS)
+        return;
+    if (app->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
+        name = "?";
+    printf("FAIL %s: error %d %s\n", call, (int)result, name);
+    fflush(stdout);
+    exit(3);
+}
+#define GM_CU(app, call, ...) check(app, (app)->cu.call(__VA_ARGS__), #call)
+
+static double ms_since(uint64_t from)
+{
+    return (double)(gm_now() - from) / (double)GM_MS;
+}
+
+/* Another seed; the same function as the kernels use, of an index that no word has. */
+static uint64_t next_seed(uint64_t seed)
+{
+    uint64_t z = seed + 0x9E3779B97F4A7C15ull * 0x5eed;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+static void launch(const struct app *app, enum kernel kernel, void **args)
+{
+    bool is_empty = kernel == GM_EMPTY;
+    GM_CU(app, cuLaunchKernel, app->kernel[kernel], is_empty ? 1 : 1024, 1, 1, is_empty ? 1 : 256,
+          1, 1, 0, app->stream, args, NULL);
+}
+
+static void open_cuda(struct app *app)
+{
+    static const char *const names[GM_KERNELS] = {"gm_fill", "gm_verify", "gm_verify_refill",
+                                                  "gm_empty"};
+    CUcontext context;
+    const char *why = NULL;
+    if (gm_driver_open(&app->cu, false, &why) != 0) {
+        printf("FAIL no CUDA driver: %s not found\n", why);
+        exit(3);
+    }
+    GM_CU(app, cuInit, 0);
+    GM_CU(app, cuDeviceGet, &app->device, 0);
+    GM_CU(app, cuDevicePrimaryCtxRetain, &context, app->device);
+    GM_CU(app, cuCtxSetCurrent, context);
+    GM_CU(app, cuModuleLoadData, &app->module, gm_kernels_ptx);
+    for (int i = 0; i < GM_KERNELS; i++)
+        GM_CU(app, cuModuleGetFunction, &app->kernel[i], app->module, names[i]);
+    GM_CU(app, cuStreamCreate, &app->stream, 0);
+}
+
+static void fill(struct app *app)
+{
+    uint64_t zero = 0;
+    app->n_pieces = (app->bytes + app->piece_bytes - 1) / app->piece_bytes;
+    app->pieces = calloc(app->n_pieces, sizeof(app->pieces[0]));
+    if (app->pieces == NULL) {
+        printf("FAIL no host memory\n");
+        exit(1);
+    }
+    GM_CU(app, cuMemAlloc, &app->counter, sizeof(zero));
+    GM_CU(app, cuMemcpyHtoD, app->counter, &zero, sizeof(zero));
+    for (size_t i = 0; i < app->n_pieces; i++) {
+        struct piece *piece = &app->pieces[i];
+        uint64_t left = app->bytes - i * app->piece_bytes;
+        uint64_t bytes = left < app->piece_bytes ? left : app->piece_bytes;
+        GM_CU(app, cuMemAlloc, &piece->at, bytes);
+        piece->words = bytes / 8;
+        piece->seed = next_seed(app->seed + i);
+        void *args[] = {&piece->at, &piece->words, &piece->seed};
+        launch(app, GM_FILL, args);
+    }
+    GM_CU(app, cuStreamSynchronize, app->stream);
+}
+
+/* Once over all memory. Returns the wrong words. */
+static uint64_t pass(struct app *app, enum work work)
+{
+    uint64_t before = app->counted;
+    for (size_t i = 0; work != GM_WORK_NONE && i < app->n_pieces; i++) {
+        struct piece *piece = &app->pieces[i];
+        uint64_t next = next_seed(piece->seed);
+        if (work == GM_WORK_REWRITE) {
+            void *args[] = {&piece->at, &piece->words, &piece->seed, &next, &app->counter};
+            launch(app, GM_REWRITE, args);
+            piece->seed = next;
+        } else {
+            void *args[] = {&piece->at, &piece->words, &piece->seed, &app->counter};
+            launch(app, GM_VERIFY, args);
+        }
+    }
+    GM_CU(app, cuStreamSynchronize, app->stream);
+    if (work != GM_WORK_NONE)
+        GM_CU(app, cuMemcpyDtoH, &app->counted, app->counter, sizeof(app->counted));
+    return app->counted - before;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void work(struct app *app, enum work what, double least_ms, bool is_run)
+{
+    uint64_t from = gm_now(), mismatches = 0;
+    size_t passes = 0, waits = 0;
+    double first_ms = 0;
+    if (!is_run) {
+        launch(app, GM_EMPTY, NULL);
+        GM_CU(app, cuStreamSynchronize, app->stream);
+        first_ms = ms_since(from);
+    }
+    uint64_t begun = gm_now();
+    do {
+        uint64_t at = gm_now();
+        mismatches += pass(app, what);
+        app->pass_ms[passes++ % GM_PASSES_MAX] = ms_since(at);
+    } while (ms_since(begun) < least_ms);
+    double work_ms = ms_since(begun);
+    printf("first_ms=%.4f work_ms=%.4f passes=%zu mismatches=%" PRIu64, first_ms, work_ms, passes,
+           mismatches);
+    if (is_run) {
+        size_t kept = passes < GM_PASSES_MAX ? passes : GM_PASSES_MAX;
+        qsort(app->pass_ms, kept, sizeof(app->pass_ms[0]), compare);
+        for (size_t i = 0; i < kept; i++)
+            waits += app->pass_ms[i] > app->pass_ms[kept / 2] + 20;
+        printf(" pass_ms=%.4f pass_max_ms=%.4f waits=%zu", app->pass_ms[kept / 2],
+               app->pass_ms[kept - 1], waits);
+    }
+    printf("\n");
+    fflush(stdout);
+    if (mismatches != 0)
+        exit(1);
+}
+
+static bool parse_work(const char *text, enum work *what)
+{
+    static const char *const names[] = {"none", "verify", "rewrite"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *what = (enum work)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Serve requests until the last. */
+static void serve(struct app *app)
+{
+    char line[128], verb[16], name[16];
+    while (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "quit\n") != 0) {
+        enum work what;
+        double ms = 0;
+        int n = sscanf(line, "%15s %15s %lf", verb, name, &ms);
+        bool is_run = n >= 1 && strcmp(verb, "run") == 0;
+        if (n < 2 || (!is_run && strcmp(verb, "turn") != 0) || !parse_work(name, &what)) {
+            printf("FAIL no such request: %s", line);
+            exit(2);
+        }
+        work(app, what, ms, is_run);
+    }
+}
+
+static bool parse(struct app *app, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i += 2) {
+        const char *option = argv[i], *value = argv[i + 1]; /* NULL behind the last */
+        char *end = NULL;
+        if (value == NULL)
+            return false;
+        if (strcmp(option, "--seed") == 0) {
+            errno = 0;
+            app->seed = strtoull(value, &end, 10);
+            if (errno != 0 || end == value || *end != '\0')
+                return false;
+        } else {
+            bool is_bytes = strcmp(option, "--bytes") == 0;
+            uint64_t *size = is_bytes ? &app->bytes : &app->piece_bytes;
+            if ((!is_bytes && strcmp(option, "--piece") != 0) || gm_parse_size(value, size) != 0)
+                return false;
+        }
+    }
+    app->bytes &= ~7ull;
+    app->piece_bytes &= ~7ull;
+    return app->bytes > 0 && app->piece_bytes > 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct app app = {.piece_bytes = 1ull << 30, .seed = 1};
+    uint64_t from = gm_now();
+    if (!parse(&app, argc, argv)) {
+        fprintf(stderr, "usage: app --bytes SIZE [--piece SIZE] [--seed N]\n");
+        return 2;
+    }
+    open_cuda(&app);
+    double open_ms = ms_since(from);
+    from = gm_now();
+    fill(&app);
+    printf("ready open_ms=%.3f fill_ms=%.3f\n", open_ms, ms_since(from));
+    fflush(stdout);
+    serve(&app);
+    for (size_t i = 0; i < app.n_pieces; i++)
+        GM_CU(&app, cuMemFree, app.pieces[i].at);
+    GM_CU(&app, cuMemFree, app.counter);
+    GM_CU(&app, cuStreamDestroy, app.stream);
+    GM_CU(&app, cuModuleUnload, app.module);
+    GM_CU(&app, cuDevicePrimaryCtxRelease, app.device);
+    free(app.pieces);
+    return 0;
+}

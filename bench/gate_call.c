@@ -1,0 +1,77 @@
+/*
+ * A launch with nothing in it, bare and gated. The gate is shim/gate.c itself, on a page and slots
+ * in this process; this file plays the parts of the shim that the fast path never enters.
+ */
+#include "bench/gate_call.h"
+
+#include <sys/mman.h>
+
+#include "shim/boot.h"
+#include "shim/gate.h"
+#include "shim/link.h"
+
+#define GM_EXPORT __attribute__((visibility("default")))
+
+typedef int gm_empty_call(void *, unsigned, unsigned, unsigned, void *, void **);
+
+static __attribute__((noinline)) int gm_empty(void *function, unsigned x, unsigned y, unsigned z,
+                                              void *stream, void **params)
+{
+    (void)function;
+    (void)x;
+    (void)y;
+    (void)z;
+    (void)stream;
+    (void)params;
+    return 0;
+}
+
+/* As a member of struct gm_real: the compiler cannot know what it points to. */
+static gm_empty_call *volatile gm_real_empty = gm_empty;
+
+enum gm_boot_state gm_boot(void)
+{
+    return GM_BOOT_LIVE;
+}
+
+bool gm_boot_is_over(void)
+{
+    return true;
+}
+
+void gm_link_want(void)
+{
+}
+
+GM_EXPORT int gm_bench_bare(void *function, unsigned x, unsigned y, unsigned z, void *stream,
+                            void **params)
+{
+    return gm_real_empty(function, x, y, z, stream, params);
+}
+
+GM_EXPORT int gm_bench_gated(void *function, unsigned x, unsigned y, unsigned z, void *stream,
+                             void **params)
+{
+    gm_empty_call *call = gm_real_empty;
+    if (__builtin_expect(!call, 0))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct gm_slot *slot = gm_gate_enter();
+    if (__builtin_expect(!slot, 0))
+        return (int)gm_gate_refusal();
+    int result = call(function, x, y, z, stream, params);
+    gm_gate_leave(slot);
+    return result;
+}
+
+GM_EXPORT _Bool gm_bench_attach(_Bool is_fenced)
+{
+    void *area = mmap(NULL, sizeof(struct gm_ctl) + sizeof(struct gm_stat), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (area == MAP_FAILED)
+        return false;
+    struct gm_ctl *ctl = area;
+    struct gm_stat *stat = (struct gm_stat *)(void *)(ctl + 1);
+    atomic_store(&ctl->gate, GM_GATE_OPEN);
+    return (is_fenced || gm_gate_membarrier_register()) &&
+           gm_gate_attach(ctl, stat, !is_fenced) == 0;
+}

@@ -1,0 +1,40 @@
+/*
+ * What the benches in C share: summaries of rounds, and the head of a JSON result, which says on
+ * what machine, when, from what commit and by what command it was measured
+ * (bench/results/README.md).
+ */
+#ifndef GM_BENCH_REPORT_H
+#define GM_BENCH_REPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct gm_spread {
+    double median, low, high; /* low and high: 10th and 90th percentile */
+};
+
+/* Of `count` (at least one) values, which are sorted in place. */
+struct gm_spread gm_spread_of(double *values, size_t count);
+
+/* "name": {"median": ..., "p10": ..., "p90": ...} without anything behind it. */
+void gm_report_spread(FILE *out, const char *name, struct gm_spread spread);
+
+/* A JSON string with its quotes. */
+void gm_report_text(FILE *out, const char *text);
+
+/*
+ * The machine as a JSON object: GPU and driver (null without one), processor, memory, kernel,
+ * distribution. No name or address of the machine is in it.
+ */
+void gm_report_machine(FILE *out, const char *gpu, int cuda_version);
+
+/* Open FILE ("-": standard output) and write the opening brace and the members that every result
+ * has, each with a comma. NULL, with a line on stderr, if it cannot be written. */
+FILE *gm_report_open(const char *file, const char *bench, int argc, char **argv, const char *gpu,
+                     int cuda_version);
+
+/* Write the closing brace. 0, or -1 with a line on stderr if not everything was written. */
+int gm_report_close(FILE *out, const char *file);
+
+#endif
