@@ -1,0 +1,444 @@
+"""The GPU tests. See run.sh; harness.py has the machinery.
+
+Memory sizes suit a card of 80 GB or more: the native references run without gpumux, two at a time.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+from harness import Daemon, Failure, Moved, Place, Program, die, same, wait_until
+
+BUDGET = "24G"
+PINNED = "64G"
+TOKENS = 200
+STEPS = 20
+
+
+class Suite:
+    """The tests and what they share: one daemon with the big budget, and the native references."""
+
+    def __init__(self, place):
+        self.place = place
+        self.daemon = None
+        self.references = {}
+
+    def big(self):
+        """The daemon with 24 GiB; started again if a test before lost it."""
+        if self.daemon is None or not self.daemon.is_running():
+            self.daemon = None
+            self.daemon = Daemon(self.place, "daemon-big", BUDGET, PINNED)
+        return self.daemon
+
+    def small(self, name, budget, pinned, quantum):
+        """A daemon of a test's own. The big one must not be running: they would share the socket."""
+        self.end_big()
+        return Daemon(self.place, name, budget, pinned, quantum)
+
+    def end_big(self):
+        if self.daemon is not None:
+            daemon, self.daemon = self.daemon, None
+            daemon.stop()
+
+    def python(self, name, script, *arguments, under_gpumux=False):
+        path = os.path.join(self.place.here, "python", script)
+        return Program(self.place, name, [sys.executable, path, *arguments], under_gpumux)
+
+    def held(self, name, script, *arguments, under_gpumux=False):
+        """A Python program that has done its imports and waits; call release() to let it use the GPU."""
+        program = self.python(name, script, "--go", os.path.join(self.place.work, name + ".go"), *arguments,
+                              under_gpumux=under_gpumux)
+        return program
+
+    def release(self, *programs):
+        paths = [os.path.join(self.place.work, program.name + ".go") for program in programs]
+        for program, path in zip(programs, paths):
+            wait_until(f"{program.name} imports PyTorch", 120,
+                       lambda p=program, f=path: os.path.exists(f + ".imported") or not p.is_running())
+            if not program.is_running():
+                raise Failure(f"{program.name} ended early: {program.complaint()}")
+        for path in paths:
+            open(path, "w", encoding="utf-8").close()
+
+    def pingpong(self, name, *arguments, under_gpumux=True):
+        binary = self.place.at("tests/gpu/pingpong")
+        if not os.path.exists(binary):
+            raise Failure("no tests/gpu/pingpong in the build: it was made without nvcc")
+        return Program(self.place, name, [binary, *arguments], under_gpumux)
+
+    def worker(self, name, way, *arguments, under_gpumux=True):
+        binary = self.place.at("tests/programs/gm_worker" + ("" if way == "linked" else "_" + way))
+        return Program(self.place, name, [binary, *arguments], under_gpumux)
+
+    def reference(self, kind):
+        if kind not in self.references:
+            raise Failure(f"there is no native reference (test native_{kind} failed or was not selected)")
+        return self.references[kind]
+
+    # --- without gpumux ---
+
+    def test_native_llm(self):
+        """Two native runs of the LLM agree to the bit; the first one alone on the GPU."""
+        first = self.held("native-llm-1", "llm.py", "--seeds", "1,2", "--tokens", TOKENS)
+        second = self.held("native-llm-2", "llm.py", "--seeds", "1,2", "--tokens", TOKENS)
+        self.release(first)
+        one = first.result()
+        self.release(second)
+        if self.wants("native_resnet"):
+            self.start_native_resnet()
+        two = second.result()
+        for seed in ("1", "2"):
+            same(f"tokens of two native runs, seed {seed},", one["runs"][seed]["tokens"], two["runs"][seed]["tokens"])
+            same(f"logits of two native runs, seed {seed},", one["runs"][seed]["sums"], two["runs"][seed]["sums"])
+        distinct = len(set(one["runs"]["1"]["tokens"]))
+        if one["bytes"] < 14e9:
+            raise Failure(f"the model has only {one['bytes']} bytes")
+        self.references["llm"] = one["runs"]
+        return (f"{one['bytes'] / 1e9:.1f} GB of weights, {TOKENS} tokens, {distinct} distinct, "
+                f"decode {one['decode_s']} s, equal in two runs")
+
+    def start_native_resnet(self):
+        self.resnets = [self.held(f"native-resnet-{i}", "resnet.py", "--steps", STEPS) for i in (1, 2)]
+
+    def test_native_resnet(self):
+        """Two native runs of the training agree to the bit."""
+        if not getattr(self, "resnets", None):
+            self.start_native_resnet()
+        first, second = self.resnets
+        self.release(first)
+        one = first.result()
+        self.release(second)
+        two = second.result()
+        same("losses of two native runs", one["losses"], two["losses"])
+        same("weights of two native runs", one["weights"], two["weights"])
+        self.references["resnet"] = one
+        return (f"{STEPS} steps, last loss {float.fromhex(one['losses'][-1]):.4f}, "
+                f"peak {one['peak_bytes'] / 2**30:.1f} GiB, {one['seconds']} s, equal in two runs")
+
+    def test_no_daemon(self):
+        """With the shim preloaded and no daemon, programs behave as without it."""
+        self.end_big()
+        arguments = ("--mode", "verify", "--bytes", "1G", "--iterations", "20")
+        pairs = [(self.python("nodaemon-torch-bare", "small.py"),
+                  self.python("nodaemon-torch-shim", "small.py", under_gpumux=True))]
+        for way in ("linked", "dlsym", "proc"):
+            pairs.append((self.worker(f"nodaemon-{way}-bare", way, *arguments, under_gpumux=False),
+                          self.worker(f"nodaemon-{way}-shim", way, *arguments)))
+        pairs.append((self.pingpong("nodaemon-pingpong-bare", "--gib", 4, "--iterations", 20, under_gpumux=False),
+                      self.pingpong("nodaemon-pingpong-shim", "--gib", 4, "--iterations", 20)))
+        for bare, shimmed in pairs:
+            codes = bare.wait(), shimmed.wait()
+            if codes[0] != codes[1] or codes[0] != 0:
+                raise Failure(f"{shimmed.name} ended with {codes[1]}, without the shim {codes[0]}: "
+                              f"{shimmed.complaint()}")
+            texts = [" ".join(word for word in program.text().split() if not word.startswith("seconds="))
+                     for program in (bare, shimmed)]
+            if texts[0] != texts[1]:
+                raise Failure(f"{shimmed.name} printed something else than without the shim")
+            with open(bare.log, encoding="utf-8") as one, open(shimmed.log, encoding="utf-8") as two:
+                if one.read() != two.read():
+                    raise Failure(f"{shimmed.name} complained otherwise than without the shim")
+        return "PyTorch, the three ways to the driver and a static cudart: same output, same exit code"
+
+    def test_gate(self):
+        """Cost of the gate on the fast path."""
+        binary, report = self.place.at("bench/gate"), os.path.join(self.place.logs, "gate.json")
+        if not os.path.exists(binary):
+            raise Failure("no bench/gate in the build")
+        gate = Program(self.place, "gate", [binary, "--json", report])
+        if gate.wait(60) != 0:
+            raise Failure(f"bench/gate failed: {gate.complaint()}")
+        with open(report, encoding="utf-8") as file:
+            measured = json.load(file)
+        cost = measured["gate"]
+        if not measured["met"]:
+            raise Failure(f"{cost['ns']:.2f} ns a call, {measured['target_ns']:.0f} at most")
+        return (f"{cost['ns']:.2f} ns and {cost['instructions']} instructions a call, "
+                f"{'with' if measured['membarrier'] else 'without'} membarrier")
+
+    # --- gm_worker on the real driver ---
+
+    def test_workers(self):
+        """gm_worker's modes and ways, many at a time, at about three times the budget."""
+        daemon = self.small("daemon-workers", "3G", "12G", "100ms")
+        moved = Moved(daemon)
+        rows = [
+            ("linked", "verify", "--bytes", "1G", "--iterations", "20"),
+            ("dlsym", "verify", "--bytes", "1G", "--iterations", "20"),
+            ("proc", "verify", "--bytes", "1G", "--iterations", "20"),
+            ("proc", "ptds", "--bytes", "1G", "--iterations", "80"),
+            ("linked", "threads", "--bytes", "1G", "--iterations", "80", "--threads", "8"),
+            ("dlsym", "graph", "--bytes", "1G", "--iterations", "40"),
+            ("linked", "capture", "--bytes", "512M", "--iterations", "6", "--hold", "300"),
+            ("proc", "streams", "--bytes", "1G", "--iterations", "20"),
+            ("linked", "copies", "--bytes", "192M", "--iterations", "4"),
+            ("proc", "churn", "--bytes", "1G", "--iterations", "60"),
+            ("linked", "vector", "--bytes", "192M", "--iterations", "3"),
+            ("dlsym", "matmul", "--allocs", "8", "--iterations", "4"),
+            ("linked", "sweep", "--bytes", "512M", "--iterations", "20"),
+            ("linked", "spin", "--bytes", "512M", "--iterations", "3", "--hold", "2500"),
+            ("linked", "fork", "--bytes", "256M", "--iterations", "2"),
+            ("proc", "exec", "--bytes", "256M", "--iterations", "2"),
+        ]
+        programs = [
+            self.worker(f"worker-{i}-{way}-{mode}", way, "--mode", mode, "--seed", i + 1, *rest,
+                        *(() if mode in ("fork", "exec", "matmul", "copies", "vector") else ("--seconds", "6")))
+            for i, (way, mode, *rest) in enumerate(rows)
+        ]
+        for program in programs:
+            program.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        daemon.stop()
+        if result["switches"] < 10:
+            raise Failure(f"only {result['switches']} switches")
+        return f"{len(rows)} programs, {Moved.text(result)}, 0 mismatches"
+
+    def test_killed(self):
+        """Programs killed in the middle of switches; the others verify to the end and nothing is leaked."""
+        daemon = self.small("daemon-killed", "3G", "12G", "100ms")
+        moved = Moved(daemon)
+        others = [self.worker(f"killed-other-{i}", "proc", "--bytes", "2G", "--seconds", 12, "--seed", i)
+                  for i in (1, 2)]
+        for turn in range(8):
+            victim = self.worker(f"killed-victim-{turn}", "linked", "--bytes", "2G", "--iterations", 10**9,
+                                 "--seed", 50 + turn)
+            time.sleep(0.45 + 0.13 * turn)
+            victim.stop()
+            daemon.status()
+        for other in others:
+            other.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        daemon.stop()
+        return f"8 killed, {Moved.text(result)}, 0 mismatches"
+
+    # --- the big budget ---
+
+    def test_pingpong(self):
+        """Two static-cudart programs of 16 GiB each within 24 GiB."""
+        daemon = self.big()
+        moved = Moved(daemon)
+        programs = [self.pingpong(f"pingpong-{i}", "--gib", 16, "--seconds", 18, "--seed", i) for i in (1, 2)]
+        ends = [program.passed() for program in programs]
+        result = moved.since()
+        daemon.expect_empty()
+        if result["switches"] < 10:
+            raise Failure(f"only {result['switches']} switches")
+        iterations = "+".join(end["iterations"] for end in ends)
+        return f"2 x 16 GiB in {BUDGET}, {Moved.text(result)}, {iterations} iterations, 0 mismatches"
+
+    def test_pingpong_third(self):
+        """The same beside a third that starts and exits in between."""
+        daemon = self.big()
+        moved = Moved(daemon)
+        ready = os.path.join(self.place.work, "third-ready")
+        programs = [self.pingpong(f"pingpong-three-{i}", "--gib", 16, "--seconds", 20, "--seed", 10 + i)
+                    for i in (1, 2)]
+        time.sleep(4)
+        third = self.pingpong("pingpong-third", "--gib", 8, "--seconds", 4, "--seed", 13, "--ready", ready)
+        third.passed()
+        if not all(program.is_running() for program in programs):
+            raise Failure("the third was to end before the others")
+        for program in programs:
+            program.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        if result["switches"] < 10:
+            raise Failure(f"only {result['switches']} switches")
+        return f"2 x 16 GiB and 8 GiB for a while, {Moved.text(result)}, 0 mismatches"
+
+    def check_llm(self, result, seed, tokens):
+        reference = self.reference("llm")[str(seed)]
+        run = result["runs"][str(seed)]
+        same(f"tokens of seed {seed} under gpumux and alone", run["tokens"], reference["tokens"][:tokens])
+        same(f"logits of seed {seed} under gpumux and alone", run["sums"], reference["sums"][:tokens])
+
+    def test_llm(self):
+        """Two LLM processes decode at once; tokens and logits equal those of each alone."""
+        self.reference("llm")
+        daemon = self.big()
+        moved = Moved(daemon)
+        programs = [self.held(f"llm-{seed}", "llm.py", "--seeds", seed, "--tokens", TOKENS, under_gpumux=True)
+                    for seed in (1, 2)]
+        self.release(*programs)
+        results = [program.result() for program in programs]
+        result = moved.since()
+        for seed, run in zip((1, 2), results):
+            self.check_llm(run, seed, TOKENS)
+        daemon.expect_empty()
+        if result["switches"] < 2:
+            raise Failure(f"only {result['switches']} switches")
+        return (f"2 x {results[0]['bytes'] / 1e9:.1f} GB in {BUDGET}, {TOKENS} tokens each, {Moved.text(result)}, "
+                f"{results[0]['all_s']} and {results[1]['all_s']} s, equal to the bit")
+
+    def test_resnet(self):
+        """ResNet-152 training beside an LLM decode; losses, weights and tokens equal those of each alone."""
+        self.reference("resnet")
+        self.reference("llm")
+        daemon = self.big()
+        moved = Moved(daemon)
+        training = self.held("mixed-resnet", "resnet.py", "--steps", STEPS, under_gpumux=True)
+        decoding = self.held("mixed-llm", "llm.py", "--seeds", 1, "--tokens", TOKENS, under_gpumux=True)
+        self.release(training, decoding)
+        trained, decoded = training.result(), decoding.result()
+        result = moved.since()
+        same("losses under gpumux and alone", trained["losses"], self.reference("resnet")["losses"])
+        same("weights under gpumux and alone", trained["weights"], self.reference("resnet")["weights"])
+        self.check_llm(decoded, 1, TOKENS)
+        daemon.expect_empty()
+        if result["switches"] < 2:
+            raise Failure(f"only {result['switches']} switches")
+        return (f"{STEPS} steps beside {TOKENS} tokens, {Moved.text(result)}, {trained['seconds']} and "
+                f"{decoded['all_s']} s, equal to the bit")
+
+    def test_graphs(self):
+        """PyTorch's CUDA graphs replayed beside a program that takes the memory in between."""
+        daemon = self.big()
+        moved = Moved(daemon)
+        graphs = self.held("graphs", "graphs.py", "--gib", 12, "--seconds", 8, under_gpumux=True)
+        other = self.pingpong("graphs-other", "--gib", 16, "--seconds", 14, "--seed", 3)
+        self.release(graphs)
+        replayed = graphs.result()
+        other.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        if replayed["wrong"] != 0:
+            raise Failure(f"{replayed['wrong']} of {replayed['replays']} replays differ")
+        if result["switches"] < 4:
+            raise Failure(f"only {result['switches']} switches")
+        return f"{replayed['replays']} replays, {Moved.text(result)}, all equal to the eager pass"
+
+    def test_fits(self):
+        """When everything fits: no switch, nothing moves, and no measurable cost."""
+        daemon = self.big()
+        moved = Moved(daemon)
+
+        def rate(name, under_gpumux):
+            program = self.pingpong(name, "--gib", 4, "--seconds", 3, "--seed", 5, under_gpumux=under_gpumux)
+            end = program.passed()
+            return int(end["iterations"]) / float(end["seconds"])
+
+        shimmed, native = [], []
+        for turn in range(3):
+            native.append(rate(f"fits-native-{turn}", False))
+            shimmed.append(rate(f"fits-gpumux-{turn}", True))
+        cost = 100 * (1 - max(shimmed) / max(native))
+        pair = [self.pingpong(f"fits-pair-{i}", "--gib", 8, "--seconds", 3, "--seed", i) for i in (1, 2)]
+        for program in pair:
+            program.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        if any(result.values()):
+            raise Failure(f"everything fits, and yet {Moved.text(result)}")
+        if cost > 1.0:
+            raise Failure(f"alone under gpumux it is {cost:.2f} % slower than native")
+        return f"no switch, nothing moved; alone {cost:+.2f} % against native (best of 3 each)"
+
+    def test_demo(self):
+        """bench/demo.sh finds the real GPU and passes."""
+        self.end_big()
+        program = Program(self.place, "demo", ["sh", os.path.join(self.place.root, "bench/demo.sh"), "--build",
+                                               self.place.build])
+        code = program.wait(120)
+        shutil.copy(program.out, self.place.log("demo-output"))
+        if code != 0 or not program.last_line().startswith("demo: PASS "):
+            raise Failure(f"demo.sh ended with {code}: {program.last_line() or program.complaint()}")
+        if "demo: on the real GPU" not in program.text():
+            raise Failure("demo.sh did not find the real GPU")
+        return program.last_line()
+
+    # --- running them ---
+
+    NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "killed", "demo", "pingpong",
+             "pingpong_third", "llm", "resnet", "graphs", "fits")
+    NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
+
+    def wants(self, name):
+        return name in self.selected
+
+    def run(self, only):
+        self.selected = set(only or self.NAMES)
+        for name in only:
+            self.selected.update(self.NEEDS.get(name, ()))
+        passed = failed = 0
+        for name in self.NAMES:
+            if not self.wants(name):
+                continue
+            begin = time.monotonic()
+            try:
+                verdict, text = "ok", getattr(self, "test_" + name)()
+            except Failure as failure:
+                verdict, text = "FAIL", str(failure)
+            except Exception as error:  # a test that breaks has failed
+                verdict, text = "FAIL", f"{type(error).__name__}: {error}"
+            if verdict == "ok":
+                passed += 1
+            else:
+                failed += 1
+                self.clear()
+            text = " ".join(str(text).split())
+            print(f"{verdict} {name} ({text}; {time.monotonic() - begin:.1f} s)", flush=True)
+        return passed, failed
+
+    def clear(self):
+        """After a failure: nothing of it may disturb the next test."""
+        keep = {id(self.daemon.program)} if self.daemon is not None else set()
+        keep.update(id(program) for program in getattr(self, "resnets", None) or ())
+        for program in self.place.started:
+            if id(program) not in keep:
+                program.stop()
+        if self.daemon is not None:
+            try:
+                self.daemon.expect_empty()
+            except (Failure, subprocess.SubprocessError):
+                self.daemon.program.stop()
+                self.daemon = None
+        if os.path.exists(self.place.socket) and self.daemon is None:
+            os.unlink(self.place.socket)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run.sh", description="the GPU tests")
+    parser.add_argument("build", metavar="BUILD-DIR")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=Suite.NAMES)
+    parser.add_argument("--list", action="store_true", help="print the tests' names")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(Suite.NAMES))
+        return 0
+    place = Place(arguments.build)
+    for path in (place.shim, place.ctl, place.at("daemon/gpumuxd"), place.at("tests/programs/gm_worker")):
+        if not os.path.exists(path):
+            die(f"{path} is missing: give a build folder with tests")
+    seen = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
+                          capture_output=True, text=True, check=False) if shutil.which("nvidia-smi") else None
+    print("GPU:", seen.stdout.strip() if seen and seen.returncode == 0 else "nvidia-smi says nothing", flush=True)
+    suite = Suite(place)
+    begin = time.monotonic()
+    try:
+        passed, failed = suite.run(arguments.only)
+        try:
+            suite.end_big()
+        except Failure as failure:
+            print(f"FAIL daemon_end ({failure})")
+            failed += 1
+    finally:
+        for program in place.started:
+            program.stop()
+        shutil.rmtree(place.work, ignore_errors=True)
+    with open(place.log("summary"), "w", encoding="utf-8") as log:
+        json.dump({"passed": passed, "failed": failed, "seconds": time.monotonic() - begin}, log)
+    where = place.pack()
+    if failed:
+        print(f"logs: {where}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
