@@ -24,9 +24,10 @@
  * The streaming window: pinned memory that stays free, so that a switch always has a place to start
  * and a full lower tier slows it but never blocks it. Without lower tiers the largest chunk, and as
  * much again for what the size classes leave over, suffice. With them an eighth of the pinned
- * memory, at most 1 GiB: 10 ms of both links, 16 chunks each way for the worker threads.
+ * memory, at most 1 GiB: 10 ms of both links, 16 chunks each way for the worker threads; at least
+ * what the planner needs for its plans to end (224 MiB).
  */
-#define WINDOW_MIN (2 * GM_CHUNK_MAX)
+#define WINDOW_ALONE (2 * GM_CHUNK_MAX)
 #define WINDOW_MAX (1ull << 30)
 
 /* App states: state x event -> state; UNUSED in a row that is not listed means "not legal". */
@@ -146,8 +147,10 @@ static void record_switch(struct gm_engine *engine, uint32_t id)
     entry.lower_ns = end.lower_ns - begin.lower_ns;
     for (int way = 0; way < GM_WAYS; way++) {
         entry.bytes[way] = end.bytes[way] - begin.bytes[way];
+        if (engine->first_copy_at[way] == 0)
+            continue; /* what ended meanwhile was begun for others */
         entry.way_ns[way] = since(engine->last_copy_at[way], engine->first_copy_at[way]);
-        if (engine->first_copy_at[way] && engine->first_copy_at[way] < first)
+        if (engine->first_copy_at[way] < first)
             first = engine->first_copy_at[way];
         if (engine->last_copy_at[way] > last)
             last = engine->last_copy_at[way];
@@ -601,13 +604,29 @@ static void free_engine(uv_handle_t *timer)
     free(engine);
 }
 
-static void set_window(struct gm_engine *engine)
+/* The streaming window and its reserve. 0, or -EINVAL with one line in `why`. */
+static int set_window(struct gm_engine *engine, char *why, size_t why_size)
 {
-    uint64_t eighth = gm_stores_cap(engine->stores, GM_TIER_PINNED) / 8;
-    bool has_lower = engine->config.paged > 0 || engine->config.disk > 0;
-    engine->window = WINDOW_MIN;
-    if (has_lower && eighth > WINDOW_MIN)
-        engine->window = eighth < WINDOW_MAX ? eighth & ~(GM_CHUNK_MIN - 1) : WINDOW_MAX;
+    uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    uint64_t window = (cap / 8) & ~(GM_CHUNK_MIN - 1);
+    struct gm_plan_input input = {.window = WINDOW_ALONE};
+
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
+        input.tiers[tier].cap = gm_stores_cap(engine->stores, (enum gm_tier)tier);
+    if (input.tiers[GM_TIER_PAGED].cap + input.tiers[GM_TIER_DISK].cap > 0) {
+        if (cap < GM_PLAN_WINDOW_MIN) {
+            snprintf(why, why_size,
+                     "--pinned of %llu MiB is too little for the tiers below it, which are reached "
+                     "through it: give it %llu MiB or more",
+                     (unsigned long long)(cap >> 20), GM_PLAN_WINDOW_MIN >> 20);
+            return -EINVAL;
+        }
+        window = window < GM_PLAN_WINDOW_MIN ? GM_PLAN_WINDOW_MIN : window;
+        input.window = window < WINDOW_MAX ? window : WINDOW_MAX;
+    }
+    engine->window = input.window;
+    engine->reserve = gm_plan_reserve(&input);
+    return 0;
 }
 
 int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
@@ -647,11 +666,13 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                            engine, why, why_size);
     if (error)
         goto close_pool;
+    error = set_window(engine, why, why_size);
+    if (error)
+        goto close_stores;
     error = gm_mover_open(&engine->mover, loop, &engine->cuda, engine->context, on_copies, engine,
                           why, why_size);
     if (error)
         goto close_stores;
-    set_window(engine);
     engine->waiting_tail = &engine->waiting;
     uv_timer_init(loop, &engine->timer);
     engine->timer.data = engine;

@@ -342,6 +342,8 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             (chunk->frame != GM_NONE && engine->frame_more[chunk->frame].is_owed))
             return;
         chunk->flight = GM_FLIGHT_NONE;
+        if (chunk->page != GM_NONE)
+            engine->ending[GM_TIER_PINNED] -= chunk_bytes(chunk);
         if (chunk->map_failed) {
             chunk->map_failed = false;
             free_frame(engine, chunk);
@@ -362,6 +364,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
     case GM_FLIGHT_HOST:
         if (chunk->copy_pending)
             return;
+        engine->ending[chunk->tier] -= chunk_bytes(chunk);
         free_page(engine, chunk);
         chunk->flight = GM_FLIGHT_NONE;
         chunk->tier = chunk->to_tier;
@@ -602,6 +605,7 @@ static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input
         input->tiers[tier] = (struct gm_plan_tier){
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
             .used = gm_stores_used(engine->stores, (enum gm_tier)tier),
+            .ending = engine->ending[tier],
         };
 }
 
@@ -674,9 +678,31 @@ static void submit(struct gm_engine *engine, enum gm_way way, uint32_t index, ui
     chunk->copy_pending = true;
 }
 
+/* Bytes that are free in a tier now; of the GPU: room in the budget for new frames. */
+static uint64_t free_in(const struct gm_engine *engine, enum gm_tier tier)
+{
+    if (tier == GM_TIER_GPU)
+        return engine->table->budget - engine->table->allocated;
+    uint64_t cap = gm_stores_cap(engine->stores, tier);
+    uint64_t used = gm_stores_used(engine->stores, tier);
+    return cap > used ? cap - used : 0;
+}
+
+/* Whether a move may take what it needs, beside what those before it still need: plan.h's rule. */
+static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                     const struct gm_move *move)
+{
+    uint64_t bytes = chunk_bytes(&engine->table->chunks[move->chunk]);
+    enum gm_tier tier = gm_plan_takes(move);
+    if (tier == GM_TIER_NONE)
+        return true;
+    return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->reserve);
+}
+
 /* Each of these returns true when the move was made, or is void because things changed. */
 
-static bool evict(struct gm_engine *engine, const struct gm_move *move)
+static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                  const struct gm_move *move)
 {
     struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     if (chunk->is_freed || chunk->flight != GM_FLIGHT_NONE || chunk->frame != move->frame ||
@@ -685,7 +711,8 @@ static bool evict(struct gm_engine *engine, const struct gm_move *move)
     if (engine->apps[chunk->app].state != GM_APP_PAUSED ||
         !gm_mover_has_room(engine->mover, GM_WAY_OUT))
         return false;
-    chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, chunk_bytes(chunk));
+    if (may_take(engine, hold, move))
+        chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, chunk_bytes(chunk));
     if (chunk->page == GM_NONE) {
         engine->is_short_of_pages = true;
         return false;
@@ -736,7 +763,8 @@ static uint32_t make_frame(struct gm_engine *engine, const struct gm_chunk *chun
     return GM_NONE;
 }
 
-static bool fill(struct gm_engine *engine, const struct gm_move *move)
+static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                 const struct gm_move *move)
 {
     struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     enum gm_app_state state = engine->apps[chunk->app].state;
@@ -756,7 +784,7 @@ static bool fill(struct gm_engine *engine, const struct gm_move *move)
         return false;
     if (chunk->tier == GM_TIER_PINNED && !gm_mover_has_room(engine->mover, GM_WAY_IN))
         return false;
-    if (frame == GM_NONE)
+    if (frame == GM_NONE && may_take(engine, hold, move))
         frame = make_frame(engine, chunk);
     if (frame == GM_NONE)
         return false;
@@ -765,6 +793,7 @@ static bool fill(struct gm_engine *engine, const struct gm_move *move)
     gm_table_take_frame(engine->table, frame, move->chunk);
     chunk->flight = GM_FLIGHT_IN;
     if (chunk->tier == GM_TIER_PINNED) {
+        engine->ending[GM_TIER_PINNED] += chunk_bytes(chunk);
         submit(engine, GM_WAY_IN, move->chunk, fence);
     } else if (fence > engine->taken[GM_WAY_OUT]) {
         chunk->copy_pending = true; /* nothing to copy, but the frame is still being read */
@@ -776,13 +805,16 @@ static bool fill(struct gm_engine *engine, const struct gm_move *move)
     return true;
 }
 
-/* Begin a copy between two tiers below the GPU. False: no room there now. */
-static bool copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to)
+/* Begin a move's copy between two tiers below the GPU. False: no room there now. */
+static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                       const struct gm_move *move)
 {
+    uint32_t index = move->chunk;
     struct gm_chunk *chunk = &engine->table->chunks[index];
+    enum gm_tier to = gm_plan_takes(move);
     uint64_t bytes = chunk_bytes(chunk);
 
-    if (engine->lower_retry_at > engine->now)
+    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move))
         return false;
     chunk->to_page = gm_stores_take(engine->stores, to, bytes);
     if (chunk->to_page == GM_NONE)
@@ -790,6 +822,7 @@ static bool copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to
     chunk->to_tier = (uint8_t)to;
     chunk->flight = GM_FLIGHT_HOST;
     chunk->copy_pending = true;
+    engine->ending[chunk->tier] += bytes;
     gm_table_place(engine->table, index);
     engine->host_copies++;
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to,
@@ -797,7 +830,8 @@ static bool copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to
     return true;
 }
 
-static bool lower_chunk(struct gm_engine *engine, const struct gm_move *move)
+static bool lower_chunk(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                        const struct gm_move *move)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     if (chunk->is_freed || engine->in_set[chunk->app] || chunk->flight == GM_FLIGHT_IN ||
@@ -805,20 +839,16 @@ static bool lower_chunk(struct gm_engine *engine, const struct gm_move *move)
         return true;
     if (chunk->flight != GM_FLIGHT_NONE || chunk->tier != GM_TIER_PINNED)
         return false; /* its eviction has not ended, or not begun */
-    return copy_below(engine, move->chunk, (enum gm_tier)move->to_tier);
+    return copy_below(engine, hold, move);
 }
 
-/* Raising leaves half of the window to evictions, so that the two never starve each other. */
-static bool raise_chunk(struct gm_engine *engine, const struct gm_move *move)
+static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                        const struct gm_move *move)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
-    uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    uint64_t used = gm_stores_used(engine->stores, GM_TIER_PINNED);
     if (chunk->is_freed || chunk->tier <= GM_TIER_PINNED)
         return true;
-    if (chunk->flight != GM_FLIGHT_NONE || used + chunk_bytes(chunk) + engine->window / 2 > cap)
-        return false;
-    return copy_below(engine, move->chunk, GM_TIER_PINNED);
+    return chunk->flight == GM_FLIGHT_NONE && copy_below(engine, hold, move);
 }
 
 static bool destroy(struct gm_engine *engine, const struct gm_move *move)
@@ -831,19 +861,20 @@ static bool destroy(struct gm_engine *engine, const struct gm_move *move)
     return true;
 }
 
-static bool make_move(struct gm_engine *engine, const struct gm_move *move)
+static bool make_move(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                      const struct gm_move *move)
 {
     switch ((enum gm_move_kind)move->kind) {
     case GM_MOVE_EVICT:
-        return evict(engine, move);
+        return evict(engine, hold, move);
     case GM_MOVE_DESTROY:
         return destroy(engine, move);
     case GM_MOVE_FILL:
-        return fill(engine, move);
+        return fill(engine, hold, move);
     case GM_MOVE_LOWER:
-        return lower_chunk(engine, move);
+        return lower_chunk(engine, hold, move);
     case GM_MOVE_RAISE:
-        return raise_chunk(engine, move);
+        return raise_chunk(engine, hold, move);
     }
     return true;
 }
@@ -864,11 +895,14 @@ static void note_lower(struct gm_engine *engine)
 void gm_engine_move(struct gm_engine *engine)
 {
     struct gm_plan *plan = &engine->plan;
+    struct gm_plan_hold hold = {.has_eviction = false};
     engine->is_short_of_pages = false;
     for (uint32_t i = engine->plan_from; i < plan->n; i++) {
         struct gm_move *move = &plan->moves[i];
         if (!move->is_done)
-            move->is_done = make_move(engine, move);
+            move->is_done = make_move(engine, &hold, move);
+        if (!move->is_done && move->kind != GM_MOVE_DESTROY)
+            gm_plan_pass_over(&hold, move, chunk_bytes(&engine->table->chunks[move->chunk]));
         if (move->is_done && i == engine->plan_from)
             engine->plan_from++;
     }

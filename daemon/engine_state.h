@@ -177,12 +177,14 @@ struct gm_engine {
     struct gm_frames frames;
     struct gm_hostpool pool;
     struct gm_stores *stores;
-    uint64_t window;         /* pinned bytes that stay free for streaming */
-    uint64_t lower_retry_at; /* a lower tier failed: do not try before */
-    int lower_error;         /* -errno of its last failure, 0 if it worked since */
-    uint32_t host_copies;    /* copies between host tiers under way */
-    bool is_short_of_pages;  /* an eviction found no pinned room in this round */
-    uint64_t lower_since;    /* when the wait for lower tiers began, 0: it does not wait */
+    uint64_t window;           /* pinned bytes that stay free for streaming */
+    uint64_t reserve;          /* ... of which evictions leave this much: gm_plan_reserve */
+    uint64_t ending[GM_TIERS]; /* bytes that copies under way give back in their tier */
+    uint64_t lower_retry_at;   /* a lower tier failed: do not try before */
+    int lower_error;           /* -errno of its last failure, 0 if it worked since */
+    uint32_t host_copies;      /* copies between host tiers under way */
+    bool is_short_of_pages;    /* an eviction found no pinned room in this round */
+    uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
     struct gm_waiting_alloc *waiting, **waiting_tail;
     struct gm_mover *mover;
     uv_timer_t timer;

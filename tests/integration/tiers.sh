@@ -41,12 +41,12 @@ round() {
 }
 
 
-round paged --pinned 128M --paged 512M
+round paged --pinned 288M --paged 512M
 [ "$most_paged" -gt 0 ] || fail "paged memory was never used"
 mkdir "$dir/disk"
-round disk --pinned 128M --disk "$dir/disk:512M"
+round disk --pinned 288M --disk "$dir/disk:512M"
 [ "$most_disk" -gt 0 ] || fail "the disk was never used"
-round all --pinned 128M --paged 64M --disk "$dir/disk:512M"
+round all --pinned 288M --paged 64M --disk "$dir/disk:512M"
 [ "$most_paged" -gt 0 ] && [ "$most_disk" -gt 0 ] || fail "paged memory and disk were not both used"
-round no-prefetch --pinned 128M --paged 64M --disk "$dir/disk:512M" --prefetch off
+round no-prefetch --pinned 288M --paged 64M --disk "$dir/disk:512M" --prefetch off
 [ -z "$(ls -A "$dir/disk")" ] || fail "a file is left in the disk tier's folder"

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Every tier full to the last byte, but for the streaming window: switches go on, none comes to a stop, and every
+# byte comes back right.
+. "$(dirname "$0")/lib.sh"
+[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+mkdir "$dir/disk"
+
+# 160 MiB of budget, 64 of pinned memory beside its window of 224, and the rest below: four apps of 96 MiB, in
+# pieces of 96, 48, 32 and 24 MiB, which need all of it.
+round() {
+    round_name=$1
+    shift
+    start_daemon --pinned 288M "$@"
+    for i in 1 2 3 4; do
+        app "app$i" linked --bytes 96M --allocs "$i" --iterations 8 --seconds 5 --seed "$i"
+    done
+    is_full() {
+        is_up && [ "$(gpu committed_bytes)" = $((384 << 20)) ]
+    }
+    within 60 is_full || fail "$round_name: not all of it was allocated"
+    app late linked --bytes 2M --allocs 1 --iterations 1 --seed 9
+    await late
+    [ "$code" != 0 ] || fail "$round_name: late was given memory that there is not"
+    for i in 1 2 3 4; do expect_pass "app$i"; done
+    ! grep -q 'cannot be brought in' "$dir/daemon.out" || fail "$round_name: a switch came to a stop"
+    expect_switches 4
+    expect_empty
+    stop_daemon
+}
+
+round paged --paged 160M
+round disk --disk "$dir/disk:160M"
+round both --paged 64M --disk "$dir/disk:96M"
