@@ -10,16 +10,8 @@
 
 #include "common/log.h"
 
-/* An app that has not answered CLOSE this long after its deadline, or MAP, UNMAP or DROP this long
- * after it was asked, is taken for stopped. */
-#define LATE_NS (1000 * GM_MS)
-/* A loading app of which nothing arrived for this long gives its turn back. */
-#define STALL_NS (3000 * GM_MS)
 /* After the system refused pinned memory, ask again this much later. */
 #define POOL_RETRY_NS (1000 * GM_MS)
-/* A process that lives on this long after its connection ended (it executed another program, say)
- * has no GPU work left: closing its files has ended its contexts. */
-#define EXIT_NS (5000 * GM_MS)
 /*
  * The streaming window: pinned memory that stays free, so that a switch always has a place to start
  * and a full lower tier slows it but never blocks it. Without lower tiers the largest chunk, and as
@@ -106,77 +98,12 @@ static void set_gate(struct gm_app *app, enum gm_gate_word word)
         syscall(SYS_futex, &app->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
-/* The sums at this moment, an open wait for lower tiers included. */
-static struct gm_moment take_moment(const struct gm_engine *engine)
-{
-    struct gm_moment moment = engine->sums;
-    moment.at = engine->now;
-    if (engine->lower_since)
-        moment.lower_ns += engine->now - engine->lower_since;
-    return moment;
-}
-
-static uint64_t since(uint64_t end, uint64_t begin)
-{
-    return end > begin ? end - begin : 0;
-}
-
-/* An app was chosen: its switch begins. Copies that began before it belong to another. */
-static void begin_switch(struct gm_engine *engine, uint32_t id)
-{
-    engine->apps[id].chosen = take_moment(engine);
-    engine->apps[id].progress_at = engine->now;
-    gm_engine_ping(engine, id);
-    engine->last_drain_at = 0;
-    for (int way = 0; way < GM_WAYS; way++)
-        engine->first_copy_at[way] = engine->last_copy_at[way] = 0;
-}
-
-/* Its gate opens: write down where the time went. Nothing moved and nobody yielded: not a switch.
- */
-static void record_switch(struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_app *app = &engine->apps[id];
-    const struct gm_moment begin = app->chosen, end = take_moment(engine);
-    struct gm_switch entry = {.app = id, .pid = app->pid, .at = engine->now};
-    uint64_t first = UINT64_MAX, last = 0;
-
-    entry.total_ns = since(end.at, begin.at);
-    entry.drain_ns = since(engine->last_drain_at, begin.at);
-    entry.plan_ns = end.plan_ns - begin.plan_ns;
-    entry.lower_ns = end.lower_ns - begin.lower_ns;
-    for (int way = 0; way < GM_WAYS; way++) {
-        entry.bytes[way] = end.bytes[way] - begin.bytes[way];
-        if (engine->first_copy_at[way] == 0)
-            continue; /* what ended meanwhile was begun for others */
-        entry.way_ns[way] = since(engine->last_copy_at[way], engine->first_copy_at[way]);
-        if (engine->first_copy_at[way] < first)
-            first = engine->first_copy_at[way];
-        if (engine->last_copy_at[way] > last)
-            last = engine->last_copy_at[way];
-    }
-    if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.drain_ns == 0)
-        return;
-    entry.copy_ns = first == UINT64_MAX ? 0 : since(last, first);
-    entry.map_ns = since(end.at, last > engine->last_drain_at ? last : engine->last_drain_at);
-    entry.seq = ++engine->n_history;
-    engine->history[entry.seq % GM_HISTORY] = entry;
-    gm_log(GM_LOG_INFO,
-           "switch %llu to app %u (pid %d): %.1f ms: drain %.1f, plan %.1f, copies %.1f "
-           "(%llu MiB out, %llu in), map %.1f, lower tiers %.1f",
-           (unsigned long long)entry.seq, id, (int)app->pid, (double)entry.total_ns / 1e6,
-           (double)entry.drain_ns / 1e6, (double)entry.plan_ns / 1e6, (double)entry.copy_ns / 1e6,
-           (unsigned long long)(entry.bytes[GM_WAY_OUT] >> 20),
-           (unsigned long long)(entry.bytes[GM_WAY_IN] >> 20), (double)entry.map_ns / 1e6,
-           (double)entry.lower_ns / 1e6);
-}
-
 static void open_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
     engine->now = gm_now();
-    record_switch(engine, id);
+    gm_engine_record_switch(engine, id);
     app->is_idle = false;
     app->active_at = engine->now;
     set_gate(app, GM_GATE_OPEN);
@@ -243,7 +170,7 @@ static void reconcile(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_PAUSED && engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
-            begin_switch(engine, id);
+            gm_engine_begin_switch(engine, id);
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id])
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
         else if (app->state == GM_APP_RUNNING && !engine->in_set[id])
@@ -266,129 +193,6 @@ static void open_ready(struct gm_engine *engine)
     }
 }
 
-/* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
- * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
- * threads wait. */
-static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up)
-{
-    struct gm_app *app = &engine->apps[id];
-    if (app->retry_at && engine->now >= app->retry_at) {
-        app->retry_at = 0;
-        engine->plan_is_stale = true;
-    }
-    if (app->state != GM_APP_LOADING)
-        return;
-    if (is_held_up)
-        app->progress_at =
-            engine->now; /* others are being waited for, which ends in bounded time */
-    if (!engine->table->apps[id].is_silent && engine->now < app->progress_at + STALL_NS)
-        return;
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) gives its turn back: %s", id, (int)app->pid, app->name,
-           engine->table->apps[id].is_silent ? "it does not answer"
-                                             : "its memory cannot be brought in now");
-    app->progress_at = engine->now;
-    gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
-}
-
-static void check_silence(struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_app *app = &engine->apps[id];
-    uint64_t asked = app->sent ? app->sent->sent_at : 0;
-    if (asked < app->answered_at)
-        asked = app->answered_at; /* it works through many, one after the other */
-    bool is_silent = app->sent && engine->now >= asked + LATE_NS;
-    if (is_silent == engine->table->apps[id].is_silent)
-        return;
-    gm_engine_note_silence(engine, id, is_silent);
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) %s", id, (int)app->pid, app->name,
-           is_silent ? "does not answer: its memory stays where it is" : "answers again");
-}
-
-/* A retry time that has come: true, and it is cleared. */
-static bool is_due(struct gm_engine *engine, uint64_t *at)
-{
-    if (*at == 0 || engine->now < *at)
-        return false;
-    *at = 0;
-    engine->plan_is_stale = true;
-    return true;
-}
-
-static void check_deadlines(struct gm_engine *engine)
-{
-    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
-    bool is_held_up = false;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        const struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_UNUSED)
-            continue;
-        if (app->state == GM_APP_DRAINING && engine->now >= app->closed_at + limit)
-            gm_engine_drained(engine, id, NULL);
-        if (app->state == GM_APP_GONE && app->exit_poll && engine->now >= app->left_at + EXIT_NS)
-            gm_engine_exited(engine, id);
-        is_held_up = is_held_up || app->state == GM_APP_DRAINING ||
-                     (app->state == GM_APP_GONE && app->exit_poll);
-        check_silence(engine, id);
-    }
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        check_loading(engine, id, is_held_up);
-    is_due(engine, &engine->create_retry_at);
-    is_due(engine, &engine->lower_retry_at);
-    if (is_due(engine, &engine->pool_retry_at))
-        gm_hostpool_want(&engine->pool, 0);
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static void on_timer(uv_timer_t *timer)
-{
-    gm_engine_run(timer->data);
-}
-
-/* One timer for everything that time alone brings about. */
-static void arm_timer(struct gm_engine *engine)
-{
-    uint64_t at = engine->decision.wake_at;
-    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
-    bool is_shared = engine->n_apps > 1, is_open = false;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        const struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_DRAINING)
-            at = earlier(at, app->closed_at + limit);
-        if (app->state == GM_APP_GONE && app->exit_poll)
-            at = earlier(at, app->left_at + EXIT_NS);
-        if (app->sent && !engine->table->apps[id].is_silent)
-            at = earlier(at, LATE_NS + (app->sent->sent_at > app->answered_at ? app->sent->sent_at
-                                                                              : app->answered_at));
-        if (app->state == GM_APP_LOADING)
-            at = earlier(at, app->progress_at + STALL_NS);
-        if (app->state == GM_APP_RUNNING)
-            is_open = true;
-        if (app->retry_at)
-            at = earlier(at, app->retry_at);
-    }
-    if (is_open && is_shared) /* idleness matters only to others */
-        at = earlier(at, engine->sample_at);
-    if (engine->reap_more || engine->create_more)
-        at = engine->now;
-    if (engine->create_retry_at)
-        at = earlier(at, engine->create_retry_at);
-    if (engine->lower_retry_at)
-        at = earlier(at, engine->lower_retry_at);
-    if (engine->pool_retry_at)
-        at = earlier(at, engine->pool_retry_at);
-    if (at == GM_TIME_NEVER) {
-        uv_timer_stop(&engine->timer);
-        return;
-    }
-    uint64_t wait_ms = at > engine->now ? (at - engine->now + GM_MS - 1) / GM_MS : 1;
-    uv_update_time(engine->loop);
-    uv_timer_start(&engine->timer, on_timer, wait_ms, 0);
-}
-
 void gm_engine_run(struct gm_engine *engine)
 {
     if (engine->is_running || engine->is_closing)
@@ -399,7 +203,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
     if (engine->now >= engine->sample_at)
         gm_engine_sample(engine);
-    check_deadlines(engine);
+    gm_engine_check_deadlines(engine);
     gm_engine_reap(engine);
     engine->created = 0;
     engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
@@ -416,7 +220,7 @@ void gm_engine_run(struct gm_engine *engine)
         open_ready(engine);
     } while (engine->again);
     gm_engine_flush(engine);
-    arm_timer(engine);
+    gm_engine_arm_timer(engine);
     engine->is_running = false;
 }
 

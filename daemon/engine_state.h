@@ -1,11 +1,16 @@
 /*
  * The engine's insides, shared by engine*.c only.
  *
- *   engine.c         opening, closing, the run loop: decision -> app states -> moves -> gates
- *   engine_apps.c    what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
- *   engine_moves.c   carrying out a plan: frames, copies, map and unmap batches
- *   engine_hosted.c  programs larger than the budget
- *   engine_status.c  the report
+ *   engine.c            opening, closing, the run loop: decision -> app states -> moves -> gates
+ *   engine_apps.c       what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
+ *   engine_moves.c      planning, and carrying plans out
+ *   engine_chunks.c     the ends of copies, maps and unmaps; putting freed chunks away
+ *   engine_frames.c     frames made, given up, destroyed
+ *   engine_batches.c    MAP, UNMAP and DROP messages and their answers
+ *   engine_hosted.c     programs larger than the budget
+ *   engine_deadlines.c  what time alone brings about
+ *   engine_switches.c   how long switches took
+ *   engine_status.c     the report
  *
  * Every entry (a message, a timer, an ended copy) changes the state and ends with gm_engine_run,
  * which goes round until nothing more can be done now. Nothing in it blocks.
@@ -230,6 +235,11 @@ struct gm_engine {
     uint64_t switches, allocs, frees, drain_busy;
 };
 
+static inline uint64_t gm_chunk_bytes(const struct gm_chunk *chunk)
+{
+    return gm_class_bytes(chunk->class);
+}
+
 /* engine.c */
 void gm_engine_run(struct gm_engine *engine);
 void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
@@ -245,6 +255,8 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t app,
 uint64_t gm_engine_capacity(const struct gm_engine *engine);
 
 /* engine_apps.c */
+/* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
+void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
 void gm_engine_sample(struct gm_engine *engine);
 /* Retry the allocations that wait for room. */
@@ -259,33 +271,64 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
 /* engine_moves.c */
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
-void gm_engine_flush(struct gm_engine *engine);
-void gm_engine_take_copies(struct gm_engine *engine);
-void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
-/* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
-void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
-void gm_engine_reap(struct gm_engine *engine);
-/* The app that gave `frame` up has unmapped it, or its process is gone. */
-void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame);
-/* A part of the chunk's flight ended. */
-void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
+
+/* engine_chunks.c */
 /* Tell the chunk's app to map the frame it has; part of its flight in. */
 void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
+/* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
+void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
+/* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
+void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
+/* The mover's copies that have ended since. */
+void gm_engine_take_copies(struct gm_engine *engine);
 /* A copy between host tiers ended: gm_stores_done. */
 void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
+
+/* engine_frames.c */
+/* A new frame in the budget for `chunk`, used by nobody; GM_NONE: not now. */
+uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk);
+/* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
+ * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
+void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
+/* One DROP of `frame` is answered by `app`, or void. */
+void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* Destroy condemned frames that nothing holds back. */
+void gm_engine_reap(struct gm_engine *engine);
+/* The app that gave `frame` up has unmapped it, or its process is gone: whoever has it may go on.
+ */
+void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame);
 /* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
 void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
-/* Frames for whose DROP `app` owes an answer will not end while it is silent. */
-void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
+
+/* engine_batches.c */
+/* Into the batch of this kind: a chunk (MAP) or a frame (DROP). */
+void gm_engine_batch(struct gm_engine *engine, uint32_t app, enum gm_batch_kind kind,
+                     uint32_t item);
+/* Unmap a chunk; `frame`: the one that is given up by it, GM_NONE: the chunk still holds it. */
+void gm_engine_unmap(struct gm_engine *engine, uint32_t app, uint32_t chunk, uint32_t frame);
+/* Send what is in the batches. */
+void gm_engine_flush(struct gm_engine *engine);
 /* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.
  */
 void gm_engine_ping(struct gm_engine *engine, uint32_t app);
+void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
 /* The connection of `app` ended: its unanswered batches are void. */
 void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
-/* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
-void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
+/* Frames for whose DROP `app` owes an answer will not end while it is silent. */
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
+
+/* engine_deadlines.c */
+void gm_engine_check_deadlines(struct gm_engine *engine);
+/* Set the timer to the next thing that time alone brings about. */
+void gm_engine_arm_timer(struct gm_engine *engine);
+
+/* engine_switches.c */
+/* `app` was chosen: its switch begins. */
+void gm_engine_begin_switch(struct gm_engine *engine, uint32_t app);
+/* Its gate opens: write down where the time went. */
+void gm_engine_record_switch(struct gm_engine *engine, uint32_t app);
 
 /* engine_hosted.c */
 /* The hosted chunks of a new allocation get their frames. */

@@ -1,0 +1,252 @@
+/*
+ * What the shims are told to map, unmap and drop, and what they answer. Frames and chunks go out in
+ * batches: full ones at once, the others when the engine has gone round (gm_engine_flush). Answers
+ * come in the order of the questions.
+ */
+#include "daemon/engine_state.h"
+
+#include <stdlib.h>
+
+#include "common/log.h"
+
+/* After a shim failed to map, load its app again this much later. */
+#define MAP_RETRY_NS (1000 * GM_MS)
+
+static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
+{
+    union {
+        struct gm_map_entry map[32];
+        struct gm_span_entry unmap[128];
+        struct gm_frame_entry drop[GM_BATCH_MAX];
+    } entries;
+    struct gm_msg_map body = {.batch = batch->id}; /* the three bodies are alike */
+    int fds[GM_WIRE_FDS], n_fds = 0;
+    enum gm_msg_type type = GM_MSG_DROP;
+
+    for (uint32_t i = 0; i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        const struct gm_chunk *chunk = &engine->table->chunks[item];
+        if (batch->kind == GM_BATCH_MAP) {
+            const struct gm_frame_handle *frame = &engine->frames.handles[chunk->frame];
+            uint8_t bit = (uint8_t)(1u << (chunk->frame % 8));
+            entries.map[i] = (struct gm_map_entry){
+                .va = chunk->va, .bytes = gm_chunk_bytes(chunk), .frame = frame->id};
+            if (!(app->imports[chunk->frame / 8] & bit)) {
+                app->imports[chunk->frame / 8] |= bit;
+                entries.map[i].flags = GM_MAP_HAS_FD;
+                batch->had_fd[i / 8] |= (uint8_t)(1u << (i % 8));
+                fds[n_fds++] = frame->fd;
+            }
+            type = GM_MSG_MAP;
+        } else if (batch->kind == GM_BATCH_UNMAP) {
+            entries.unmap[i] =
+                (struct gm_span_entry){.va = chunk->va, .bytes = gm_chunk_bytes(chunk)};
+            type = GM_MSG_UNMAP;
+        } else {
+            entries.drop[i] = (struct gm_frame_entry){engine->frames.handles[item].id};
+        }
+    }
+    batch->sent_at = gm_now();
+    app->unanswered_maps += batch->kind == GM_BATCH_MAP;
+    *app->sent_tail = batch;
+    app->sent_tail = &batch->next;
+    gm_session_send(app->session, type, &body, &entries, batch->n, fds, n_fds);
+}
+
+static void flush_batch(struct gm_engine *engine, struct gm_app *app, enum gm_batch_kind kind)
+{
+    struct gm_batch *batch = app->building[kind];
+    app->building[kind] = NULL;
+    if (batch)
+        send_batch(engine, app, batch);
+}
+
+void gm_engine_flush(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (!app->session)
+            continue;
+        /* What is unmapped may be dropped right after. */
+        flush_batch(engine, app, GM_BATCH_UNMAP);
+        flush_batch(engine, app, GM_BATCH_DROP);
+        flush_batch(engine, app, GM_BATCH_MAP);
+    }
+}
+
+static struct gm_batch *new_batch(struct gm_engine *engine, enum gm_batch_kind kind)
+{
+    struct gm_batch *batch = calloc(1, sizeof *batch);
+    if (!batch) {
+        gm_log(GM_LOG_ERROR, "out of memory: stopping");
+        exit(1);
+    }
+    batch->id = ++engine->next_batch;
+    batch->kind = kind;
+    return batch;
+}
+
+void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind kind, uint32_t item)
+{
+    static const uint32_t limits[GM_BATCH_KINDS] = {32, 128, GM_BATCH_MAX};
+    struct gm_app *app = &engine->apps[id];
+
+    if (!app->building[kind])
+        app->building[kind] = new_batch(engine, kind);
+    app->building[kind]->items[app->building[kind]->n++] = item;
+    if (app->building[kind]->n < limits[kind])
+        return;
+    if (kind == GM_BATCH_DROP)
+        flush_batch(engine, app, GM_BATCH_UNMAP);
+    flush_batch(engine, app, kind);
+}
+
+/* Unmap a chunk; `frame`: the one that is given up by it, GM_NONE: the chunk still holds it. */
+void gm_engine_unmap(struct gm_engine *engine, uint32_t id, uint32_t chunk, uint32_t frame)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (!app->building[GM_BATCH_UNMAP])
+        app->building[GM_BATCH_UNMAP] = new_batch(engine, GM_BATCH_UNMAP);
+    app->building[GM_BATCH_UNMAP]->frames[app->building[GM_BATCH_UNMAP]->n] = frame;
+    gm_engine_batch(engine, id, GM_BATCH_UNMAP, chunk);
+}
+
+void gm_engine_ping(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->ping)
+        return;
+    struct gm_batch *batch = new_batch(engine, GM_BATCH_UNMAP);
+    app->ping = batch->id;
+    send_batch(engine, app, batch);
+}
+
+static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, bool is_silent)
+{
+    if (!batch || batch->kind != GM_BATCH_DROP)
+        return;
+    for (uint32_t i = 0; i < batch->n; i++) {
+        struct gm_frame_state_more *more = &engine->frame_more[batch->items[i]];
+        more->silent = is_silent ? more->silent + 1 : more->silent - 1;
+        gm_engine_count_ending(engine, batch->items[i]);
+    }
+}
+
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (engine->table->apps[id].is_silent == is_silent)
+        return;
+    engine->table->apps[id].is_silent = is_silent;
+    engine->plan_is_stale = true;
+    note_drops(engine, app->building[GM_BATCH_DROP], is_silent);
+    for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
+        note_drops(engine, batch, is_silent);
+}
+
+static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *batch,
+                       int32_t result)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
+           (int)app->pid, app->name, batch->n, result);
+    app->retry_at = engine->now + MAP_RETRY_NS;
+    for (uint32_t i = 0; i < batch->n; i++) {
+        struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
+        uint32_t at = chunk->allocation;
+        /* The shim undid the batch, imports and all: the next MAP sends those fds again. */
+        if (batch->had_fd[i / 8] & (1u << (i % 8)))
+            app->imports[chunk->frame / 8] &= (uint8_t) ~(1u << (chunk->frame % 8));
+        chunk->map_failed = true;
+        if (app->state == GM_APP_RUNNING && engine->table->allocations[at].is_pending)
+            gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+}
+
+void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number, int32_t result)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_batch *batch = app->sent;
+
+    if (!batch || batch->id != number) { /* answers come in the order of the questions */
+        gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an answer to a batch that was not sent");
+        return;
+    }
+    if (result != 0 && batch->kind != GM_BATCH_MAP) {
+        /* A shim cannot unmap or drop when its driver is shutting down: the process is on its way
+         * out. Its frames stay where they are until its connection ends. */
+        gm_log(GM_LOG_INFO, "app %u (pid %d) cannot unmap (CUDA error %d): taken for exiting", id,
+               (int)app->pid, result);
+        gm_session_end(app->session, GM_REFUSE_STOPPING, "the program cannot unmap memory");
+        return;
+    }
+    app->sent = batch->next;
+    if (!app->sent)
+        app->sent_tail = &app->sent;
+    app->answered_at = engine->now;
+    app->is_late = false;
+    if (app->ping == number) {
+        app->ping = 0;
+        engine->plan_is_stale = true;
+    }
+    app->unanswered_maps -= batch->kind == GM_BATCH_MAP;
+    if (batch->kind == GM_BATCH_MAP && result != 0)
+        map_failed(engine, id, batch, result);
+    for (uint32_t i = 0; i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        if (batch->kind == GM_BATCH_DROP) {
+            gm_engine_drop_done(engine, id, item);
+        } else {
+            engine->table->chunks[item].map_pending = false;
+            if (batch->kind == GM_BATCH_UNMAP && batch->frames[i] != GM_NONE)
+                gm_engine_frame_is_clear(engine, batch->frames[i]);
+            gm_engine_settle(engine, item);
+        }
+    }
+    free(batch);
+    if (engine->n_condemned > 0)
+        gm_engine_reap(engine);
+}
+
+/* The app that should have unmapped `frame` is gone: its process' end does it. */
+static void owe_to_exit(struct gm_engine *engine, uint32_t id, uint32_t frame)
+{
+    if (engine->apps[id].exit_poll)
+        engine->frame_more[frame].owed_by = id;
+    else
+        gm_engine_frame_is_clear(engine, frame);
+}
+
+static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
+{
+    for (uint32_t i = 0; batch && i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        if (batch->kind == GM_BATCH_DROP) {
+            gm_engine_drop_done(engine, id, item);
+        } else {
+            struct gm_chunk *chunk = &engine->table->chunks[item];
+            chunk->map_pending = false;
+            if (batch->kind == GM_BATCH_UNMAP && batch->frames[i] != GM_NONE)
+                owe_to_exit(engine, id, batch->frames[i]);
+            if (chunk->is_freed)
+                gm_engine_settle(engine, item);
+        }
+    }
+    free(batch);
+}
+
+void gm_engine_void_batches(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    for (int kind = 0; kind < GM_BATCH_KINDS; kind++) {
+        struct gm_batch *batch = app->building[kind];
+        app->building[kind] = NULL;
+        void_batch(engine, id, batch);
+    }
+    while (app->sent) {
+        struct gm_batch *batch = app->sent;
+        app->sent = batch->next;
+        void_batch(engine, id, batch);
+    }
+    app->sent_tail = &app->sent;
+}

@@ -1,0 +1,206 @@
+/*
+ * The ends of what chunks go through: copies, maps and unmaps. gm_engine_settle takes the step that
+ * each of these allows; gm_engine_retire puts freed chunks away.
+ */
+#include "daemon/engine_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/log.h"
+
+/* After a lower tier failed (a full disk, an I/O error), use it again this much later. */
+#define LOWER_RETRY_NS (1000 * GM_MS)
+
+void gm_engine_map(struct gm_engine *engine, uint32_t index)
+{
+    engine->table->chunks[index].map_pending = true;
+    gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_MAP, index);
+}
+
+/* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
+ * latter. */
+static void free_page(struct gm_engine *engine, struct gm_chunk *chunk)
+{
+    enum gm_tier tier = chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
+    if (chunk->page != GM_NONE)
+        gm_stores_free(engine->stores, tier, chunk->page);
+    chunk->page = GM_NONE;
+}
+
+static void free_frame(struct gm_engine *engine, struct gm_chunk *chunk)
+{
+    uint32_t frame = chunk->frame;
+    chunk->frame = GM_NONE;
+    if (engine->apps[chunk->app].state == GM_APP_GONE)
+        gm_engine_condemn(engine, frame, engine->apps[chunk->app].exit_poll ? chunk->app : GM_NONE);
+    else if (chunk->is_hosted)
+        gm_engine_condemn(engine, frame, GM_NONE);
+    else
+        gm_table_free_frame(engine->table, frame);
+    engine->again = true;
+}
+
+/* The last that is heard of a freed chunk; with an allocation's last chunk FREE is answered. */
+static void end_chunk(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    uint32_t at = chunk->allocation;
+    struct gm_app *app = &engine->apps[chunk->app];
+
+    free_page(engine, chunk);
+    if (!gm_table_end_chunk(engine->table, index))
+        return;
+    struct gm_allocation *allocation = &engine->table->allocations[at];
+    if (allocation->wants_freed && app->session) {
+        struct gm_msg_freed freed = {.cookie = allocation->cookie};
+        gm_session_send(app->session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
+    }
+    if (allocation->failure && app->session) {
+        struct gm_msg_allocated failed = {.cookie = allocation->cookie,
+                                          .result = allocation->failure};
+        gm_session_send(app->session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
+    }
+    gm_table_end_allocation(engine->table, at);
+    engine->again = true;
+}
+
+/* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
+void gm_engine_settle(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    engine->again = true;
+    engine->apps[chunk->app].progress_at = engine->now;
+    switch ((enum gm_flight)chunk->flight) {
+    case GM_FLIGHT_NONE:
+        return;
+    case GM_FLIGHT_OUT:
+        if (chunk->copy_pending || chunk->map_pending)
+            return;
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->tier = GM_TIER_PINNED;
+        break;
+    case GM_FLIGHT_IN:
+        /* Nobody's gate opens on a frame that somebody else still maps. */
+        if (chunk->copy_pending || chunk->map_pending ||
+            (chunk->frame != GM_NONE && engine->frame_more[chunk->frame].is_owed))
+            return;
+        chunk->flight = GM_FLIGHT_NONE;
+        if (chunk->page != GM_NONE)
+            engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
+        if (chunk->map_failed) {
+            chunk->map_failed = false;
+            free_frame(engine, chunk);
+        } else if (chunk->is_hosted) {
+            chunk->tier = chunk->frame == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
+        } else {
+            chunk->tier = GM_TIER_GPU;
+            free_page(engine, chunk);
+        }
+        break;
+    case GM_FLIGHT_OFF:
+        if (chunk->map_pending)
+            return;
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->tier = GM_TIER_NONE;
+        free_frame(engine, chunk);
+        break;
+    case GM_FLIGHT_HOST:
+        if (chunk->copy_pending)
+            return;
+        engine->ending[chunk->tier] -= gm_chunk_bytes(chunk);
+        free_page(engine, chunk);
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->tier = chunk->to_tier;
+        chunk->page = chunk->to_page;
+        chunk->to_page = GM_NONE;
+        break;
+    }
+    if (chunk->is_freed)
+        gm_engine_retire(engine, index);
+    else
+        gm_table_place(engine->table, index);
+    engine->plan_is_stale = engine->plan_is_stale || chunk->flight != GM_FLIGHT_OUT;
+}
+
+void gm_engine_retire(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    bool is_gone = engine->apps[chunk->app].state == GM_APP_GONE;
+
+    assert(chunk->is_freed);
+    switch ((enum gm_flight)chunk->flight) {
+    case GM_FLIGHT_NONE:
+        if (chunk->frame != GM_NONE && !is_gone) {
+            chunk->flight = GM_FLIGHT_OFF;
+            chunk->map_pending = true;
+            if (!chunk->is_hosted)
+                gm_table_leave_frame(engine->table, chunk->frame);
+            gm_engine_unmap(engine, chunk->app, index, GM_NONE);
+            return;
+        }
+        if (chunk->frame != GM_NONE)
+            free_frame(engine, chunk);
+        end_chunk(engine, index);
+        return;
+    case GM_FLIGHT_OUT:
+    case GM_FLIGHT_IN:
+    case GM_FLIGHT_OFF:
+    case GM_FLIGHT_HOST:
+        if (is_gone) {
+            chunk->map_pending = false;
+            gm_engine_settle(engine, index);
+        }
+        return;
+    }
+}
+
+void gm_engine_host_copied(void *arg, uint32_t index, int error)
+{
+    struct gm_engine *engine = arg;
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+
+    engine->now = gm_now();
+    engine->host_copies--;
+    chunk->copy_pending = false;
+    if (error) {
+        /* The chunk keeps its old copy: the flight ends where it began. */
+        if (engine->lower_error != error)
+            gm_log(GM_LOG_ERROR, "a copy between %s and %s failed (%s): trying again in a while",
+                   gm_engine_tier_text((enum gm_tier)chunk->tier),
+                   gm_engine_tier_text((enum gm_tier)chunk->to_tier), strerror(-error));
+        gm_stores_free(engine->stores, (enum gm_tier)chunk->to_tier, chunk->to_page);
+        chunk->to_tier = chunk->tier;
+        chunk->to_page = chunk->page;
+        chunk->page = GM_NONE;
+        engine->lower_retry_at = engine->now + LOWER_RETRY_NS;
+    }
+    engine->lower_error = error;
+    gm_engine_settle(engine, index);
+    gm_engine_run(engine);
+}
+
+void gm_engine_take_copies(struct gm_engine *engine)
+{
+    for (int way = 0; way < GM_WAYS; way++) {
+        uint64_t done = gm_mover_done(engine->mover, (enum gm_way)way);
+        if (engine->taken[way] < done)
+            engine->last_copy_at[way] = engine->now;
+        while (engine->taken[way] < done) {
+            uint32_t index = engine->ring[way][++engine->taken[way] % GM_WAY_DEPTH];
+            engine->table->chunks[index].copy_pending = false;
+            gm_engine_settle(engine, index);
+        }
+    }
+    uint64_t done = engine->taken[GM_WAY_OUT];
+    for (uint32_t i = 0; i < engine->n_fenced;) {
+        uint32_t index = engine->fenced[i];
+        if (engine->chunk_number[index] > done) {
+            i++;
+            continue;
+        }
+        engine->fenced[i] = engine->fenced[--engine->n_fenced];
+        engine->table->chunks[index].copy_pending = false;
+        gm_engine_settle(engine, index);
+    }
+}

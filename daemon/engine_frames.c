@@ -1,0 +1,148 @@
+/*
+ * Frames: made within the budget, given up by one app for the next, and destroyed once nobody can
+ * reach them any more.
+ */
+#include "daemon/engine_state.h"
+
+#include "common/log.h"
+
+/* Destroying a frame takes some 90 us; this many in one go keep the loop's delay below 6 ms. */
+#define REAP_AT_ONCE 64u
+/* Making one takes some 75 us. */
+#define CREATE_AT_ONCE 128u
+/* After the driver refused memory for a frame, ask again this much later. */
+#define CREATE_RETRY_NS (200 * GM_MS)
+
+/* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
+ * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
+void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
+{
+    struct gm_frame_state_more *more = &engine->frame_more[frame];
+    uint8_t bit = (uint8_t)(1u << (frame % 8));
+
+    gm_table_condemn_frame(engine->table, frame);
+    more->drops = more->silent = 0;
+    more->exit_of = exit_of;
+    engine->condemned[engine->n_condemned++] = frame;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->session && (app->imports[frame / 8] & bit)) {
+            app->imports[frame / 8] &= (uint8_t)~bit;
+            more->drops++;
+            more->silent += engine->table->apps[id].is_silent;
+            gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
+        }
+    }
+    gm_engine_count_ending(engine, frame);
+    /* If it waits for nobody, no event will come either. */
+    engine->reap_more =
+        engine->reap_more || (more->drops == 0 && !more->is_owed && exit_of == GM_NONE);
+}
+
+void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame)
+{
+    struct gm_frame_state_more *more = &engine->frame_more[frame];
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    bool is_ending = !entry->is_host && entry->state == GM_FRAME_CONDEMNED &&
+                     more->exit_of == GM_NONE && more->silent == 0;
+    if (is_ending && !more->is_counted)
+        engine->table->ending += gm_class_bytes(entry->class);
+    if (!is_ending && more->is_counted)
+        engine->table->ending -= gm_class_bytes(entry->class);
+    more->is_counted = is_ending;
+}
+
+/* One DROP of `frame` is answered, or void. */
+void gm_engine_drop_done(struct gm_engine *engine, uint32_t id, uint32_t frame)
+{
+    struct gm_frame_state_more *more = &engine->frame_more[frame];
+    more->drops--;
+    more->silent -= engine->table->apps[id].is_silent;
+    gm_engine_count_ending(engine, frame);
+}
+
+void gm_engine_drop_idle_pools(struct gm_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->table->max_frames; i++) {
+        const struct gm_frame *frame = &engine->table->frames[i];
+        if (frame->state == GM_FRAME_FREE && engine->table->pools[frame->pool].apps == 0)
+            gm_engine_condemn(engine, i, GM_NONE);
+    }
+    do
+        gm_engine_reap(engine);
+    while (engine->reap_more);
+}
+
+void gm_engine_reap(struct gm_engine *engine)
+{
+    uint64_t done = gm_mover_done(engine->mover, GM_WAY_OUT);
+    uint32_t reaped = 0;
+    engine->reap_more = false;
+    for (uint32_t i = 0; i < engine->n_condemned;) {
+        uint32_t frame = engine->condemned[i];
+        const struct gm_frame *entry = &engine->table->frames[frame];
+        const struct gm_frame_state_more *more = &engine->frame_more[frame];
+        if (entry->fence > done || more->drops > 0 || more->is_owed || more->exit_of != GM_NONE) {
+            i++;
+            continue;
+        }
+        if (reaped++ == REAP_AT_ONCE) {
+            engine->reap_more = true;
+            break;
+        }
+        if (entry->is_host)
+            gm_hostpool_unlend(&engine->pool, gm_class_bytes(entry->class));
+        if (more->is_counted)
+            engine->table->ending -= gm_class_bytes(entry->class);
+        engine->frame_more[frame].is_counted = false;
+        gm_frames_destroy(&engine->frames, frame, gm_class_bytes(entry->class));
+        gm_table_end_frame(engine->table, frame);
+        engine->condemned[i] = engine->condemned[--engine->n_condemned];
+        engine->plan_is_stale = true;
+        engine->again = true;
+    }
+}
+
+/* The app that gave `frame` up has unmapped it, or its process is gone: whoever has it may go on.
+ */
+void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame)
+{
+    struct gm_frame_state_more *more = &engine->frame_more[frame];
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    more->is_owed = false;
+    more->owed_by = GM_NONE;
+    if (entry->state == GM_FRAME_CONDEMNED)
+        engine->reap_more = true;
+    else if (entry->state == GM_FRAME_USED && entry->chunk != GM_NONE)
+        gm_engine_settle(engine, entry->chunk);
+    engine->again = true;
+}
+
+uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    uint32_t frame;
+    if (engine->create_retry_at)
+        return GM_NONE;
+    if (engine->created == CREATE_AT_ONCE) {
+        engine->create_more = true;
+        return GM_NONE;
+    }
+    frame = gm_table_add_frame(engine->table, engine->table->apps[chunk->app].pool, chunk->class);
+    if (frame == GM_NONE)
+        return GM_NONE;
+    CUresult result = gm_frames_create(&engine->frames, frame, gm_chunk_bytes(chunk));
+    engine->created++;
+    if (result == CUDA_SUCCESS) {
+        engine->create_error = CUDA_SUCCESS;
+        return frame;
+    }
+    gm_table_end_frame(engine->table, frame);
+    if (engine->create_error != result)
+        gm_log(GM_LOG_WARN,
+               "cannot make GPU memory within the budget (%s): programs beside gpumux "
+               "use it, or fds are short",
+               gm_cuda_text(&engine->cuda, result));
+    engine->create_error = result;
+    engine->create_retry_at = engine->now + CREATE_RETRY_NS;
+    return GM_NONE;
+}

@@ -1,0 +1,71 @@
+/*
+ * How long each switch took, and where the time went.
+ */
+#include "daemon/engine_state.h"
+
+#include "common/log.h"
+
+/* The sums at this moment, an open wait for lower tiers included. */
+static struct gm_moment take_moment(const struct gm_engine *engine)
+{
+    struct gm_moment moment = engine->sums;
+    moment.at = engine->now;
+    if (engine->lower_since)
+        moment.lower_ns += engine->now - engine->lower_since;
+    return moment;
+}
+
+static uint64_t since(uint64_t end, uint64_t begin)
+{
+    return end > begin ? end - begin : 0;
+}
+
+/* An app was chosen: its switch begins. Copies that began before it belong to another. */
+void gm_engine_begin_switch(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].chosen = take_moment(engine);
+    engine->apps[id].progress_at = engine->now;
+    gm_engine_ping(engine, id);
+    engine->last_drain_at = 0;
+    for (int way = 0; way < GM_WAYS; way++)
+        engine->first_copy_at[way] = engine->last_copy_at[way] = 0;
+}
+
+/* Its gate opens: write down where the time went. Nothing moved and nobody yielded: not a switch.
+ */
+void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const struct gm_moment begin = app->chosen, end = take_moment(engine);
+    struct gm_switch entry = {.app = id, .pid = app->pid, .at = engine->now};
+    uint64_t first = UINT64_MAX, last = 0;
+
+    entry.total_ns = since(end.at, begin.at);
+    entry.drain_ns = since(engine->last_drain_at, begin.at);
+    entry.plan_ns = end.plan_ns - begin.plan_ns;
+    entry.lower_ns = end.lower_ns - begin.lower_ns;
+    for (int way = 0; way < GM_WAYS; way++) {
+        entry.bytes[way] = end.bytes[way] - begin.bytes[way];
+        if (engine->first_copy_at[way] == 0)
+            continue; /* what ended meanwhile was begun for others */
+        entry.way_ns[way] = since(engine->last_copy_at[way], engine->first_copy_at[way]);
+        if (engine->first_copy_at[way] < first)
+            first = engine->first_copy_at[way];
+        if (engine->last_copy_at[way] > last)
+            last = engine->last_copy_at[way];
+    }
+    if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.drain_ns == 0)
+        return;
+    entry.copy_ns = first == UINT64_MAX ? 0 : since(last, first);
+    entry.map_ns = since(end.at, last > engine->last_drain_at ? last : engine->last_drain_at);
+    entry.seq = ++engine->n_history;
+    engine->history[entry.seq % GM_HISTORY] = entry;
+    gm_log(GM_LOG_INFO,
+           "switch %llu to app %u (pid %d): %.1f ms: drain %.1f, plan %.1f, copies %.1f "
+           "(%llu MiB out, %llu in), map %.1f, lower tiers %.1f",
+           (unsigned long long)entry.seq, id, (int)app->pid, (double)entry.total_ns / 1e6,
+           (double)entry.drain_ns / 1e6, (double)entry.plan_ns / 1e6, (double)entry.copy_ns / 1e6,
+           (unsigned long long)(entry.bytes[GM_WAY_OUT] >> 20),
+           (unsigned long long)(entry.bytes[GM_WAY_IN] >> 20), (double)entry.map_ns / 1e6,
+           (double)entry.lower_ns / 1e6);
+}
