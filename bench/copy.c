@@ -6,11 +6,12 @@
  *
  * Between pinned and paged memory with 1, 2, 4, ... --workers workers (as many as processors, 16 at
  * most): out to paged memory that was never touched (cold: the system clears it first), out again,
- * back, and both ways at once (summed). Beside it, in the same rounds, the ceiling: as many bare
- * threads with memcpy from the same pinned memory to other ordinary memory and back. With --disk
- * also pinned memory to disk, disk to pinned memory, and the same with paged memory. What comes
- * back is compared with what was there. A number is the median of its rounds; GB are 10^9 bytes.
- * bench/host measures the ceiling of the disk.
+ * back, and both ways at once (summed). And how fast paged memory is filled ahead of use, by those
+ * of the workers that do that (fill), and out to it then, for the first time (filled). Beside it,
+ * in the same rounds, the ceiling: as many bare threads with memcpy from the same pinned memory to
+ * other ordinary memory and back. With --disk also pinned memory to disk, disk to pinned memory,
+ * and the same with paged memory. What comes back is compared with what was there. A number is the
+ * median of its rounds; GB are 10^9 bytes. bench/disk measures the ceiling of the disk.
  *
  * Exit codes: 0 done, 1 wrong use or no memory, 2 wrong data, 3 no GPU or an error of it, 4 the
  * tiers.
@@ -36,9 +37,19 @@
 #define GM_WORKERS_MAX 64u
 #define GM_STEPS_MAX 7
 
-enum way { GM_COLD, GM_OUT, GM_BACK, GM_BOTH, GM_BARE_OUT, GM_BARE_BACK, GM_WAYS };
-static const char *const way_names[GM_WAYS] = {"cold", "out",      "back",
-                                               "both", "bare_out", "bare_back"};
+enum way {
+    GM_COLD,
+    GM_FILL,
+    GM_FILLED,
+    GM_OUT,
+    GM_BACK,
+    GM_BOTH,
+    GM_BARE_OUT,
+    GM_BARE_BACK,
+    GM_WAYS
+};
+static const char *const way_names[GM_WAYS] = {"cold", "fill", "filled",   "out",
+                                               "back", "both", "bare_out", "bare_back"};
 enum disk_way { GM_WRITE, GM_READ, GM_WRITE_PAGED, GM_READ_PAGED, GM_DISK_WAYS };
 static const char *const disk_names[GM_DISK_WAYS] = {"from_pinned", "to_pinned", "from_paged",
                                                      "to_paged"};
@@ -218,12 +229,27 @@ static double copy_bare(struct bench *bench, unsigned count, bool is_back)
 
 /* ---- what is measured ---- */
 
+/* Have the system give memory for all chunks, before they are there. GB/s. */
+static double fill_ahead(struct bench *bench)
+{
+    const uint64_t bytes = bench->chunks * GM_CHUNK_MAX, from = gm_now();
+    gm_stores_want(bench->stores, bytes);
+    while (gm_stores_held(bench->stores) < bytes)
+        uv_run(&bench->loop, UV_RUN_ONCE);
+    return (double)bytes / (double)(gm_now() - from);
+}
+
 static void run_step(struct bench *bench, struct step *step, size_t round)
 {
     open_stores(bench, bench->chunks * GM_CHUNK_MAX, NULL, 0, step->workers);
     take_chains(bench, GM_TIER_PINNED, bench->pinned);
-    take_chains(bench, GM_TIER_PAGED, bench->other);
     fill(bench, false);
+    step->rate[GM_FILL][round] = fill_ahead(bench);
+    take_chains(bench, GM_TIER_PAGED, bench->other);
+    step->rate[GM_FILLED][round] = copy_all(bench, GM_TIER_PAGED, false, false);
+    close_stores(bench);
+    open_stores(bench, bench->chunks * GM_CHUNK_MAX, NULL, 0, step->workers);
+    take_chains(bench, GM_TIER_PAGED, bench->other);
     step->rate[GM_COLD][round] = copy_all(bench, GM_TIER_PAGED, false, false);
     step->rate[GM_OUT][round] = copy_all(bench, GM_TIER_PAGED, false, false);
     if (round == 0)
@@ -309,13 +335,13 @@ static void print_table(const struct bench *bench, const struct options *options
     printf("copy: chunks of 32 MiB, %s, %llu rounds, interleaved; GB/s, median\n",
            gm_format_size(bench->chunks * GM_CHUNK_MAX, text, sizeof(text)),
            (unsigned long long)options->rounds);
-    printf("%8s %10s %10s %10s %10s  %10s %10s\n", "workers", "cold out", "out", "back",
-           "both ways", "bare out", "bare back");
+    printf("%8s %9s %9s %10s %9s %9s %9s  %9s %9s\n", "workers", "cold out", "fill", "filled out",
+           "out", "back", "both ways", "bare out", "bare back");
     for (size_t i = 0; i < bench->n_steps; i++) {
         const struct gm_spread *s = bench->steps[i].spread;
-        printf("%8u %10.1f %10.1f %10.1f %10.1f  %10.1f %10.1f\n", bench->steps[i].workers,
-               s[GM_COLD].median, s[GM_OUT].median, s[GM_BACK].median, s[GM_BOTH].median,
-               s[GM_BARE_OUT].median, s[GM_BARE_BACK].median);
+        printf("%8u %9.1f %9.1f %10.1f %9.1f %9.1f %9.1f  %9.1f %9.1f\n", bench->steps[i].workers,
+               s[GM_COLD].median, s[GM_FILL].median, s[GM_FILLED].median, s[GM_OUT].median,
+               s[GM_BACK].median, s[GM_BOTH].median, s[GM_BARE_OUT].median, s[GM_BARE_BACK].median);
     }
     if (!bench->has_disk)
         return;

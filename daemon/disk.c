@@ -19,8 +19,18 @@ static int open_unnamed(const char *dir, int flags)
     return open(dir, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
 }
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static int populate(void *memory, size_t bytes)
+{
+    return madvise(memory, bytes, MADV_POPULATE_WRITE);
+}
+
 const struct gm_system gm_system_real = {
     .mmap = mmap,
+    .populate = populate,
     .open_unnamed = open_unnamed,
     .fallocate = fallocate,
     .pread = pread,

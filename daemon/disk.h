@@ -22,6 +22,8 @@
 
 struct gm_system {
     void *(*mmap)(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+    /* Have the system give memory for a range, with what is in it: madvise, MADV_POPULATE_WRITE. */
+    int (*populate)(void *memory, size_t bytes);
     /* A descriptor of a new unnamed file in `dir`, or -1 and errno. */
     int (*open_unnamed)(const char *dir, int flags);
     int (*fallocate)(int fd, int mode, off_t offset, off_t bytes);

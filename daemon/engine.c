@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "daemon/limits.h"
 
 /* After the system refused pinned memory, ask again this much later. */
 #define POOL_RETRY_NS (1000 * GM_MS)
@@ -326,13 +327,6 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
     return 0;
 }
 
-/* Half of the machine's memory. */
-static uint64_t default_pinned(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : 0;
-}
-
 static int make_tables(struct gm_engine *engine)
 {
     uint32_t max_apps = engine->config.max_apps;
@@ -437,6 +431,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                    char *why, size_t why_size)
 {
     struct gm_engine *engine = calloc(1, sizeof *engine);
+    struct gm_limits limits;
     int error;
 
     if (!engine) {
@@ -446,8 +441,10 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     engine->loop = loop;
     engine->config = *config;
     engine->now = gm_now();
-    if (engine->config.pinned == 0)
-        engine->config.pinned = default_pinned();
+    gm_limits_read(&limits, "");
+    error = gm_limits_fit(&limits, &engine->config.pinned, engine->config.paged, why, why_size);
+    if (error)
+        goto free_memory;
     error = gm_cuda_open(&engine->cuda, why, why_size);
     if (error)
         goto free_memory;

@@ -24,7 +24,7 @@ struct gm_engine_config {
     int gpu;                 /* CUDA ordinal of the GPU to share */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
     unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
-    uint64_t pinned;         /* bytes of pinned host memory; 0: half of the machine's memory */
+    uint64_t pinned;         /* bytes of pinned host memory; 0: half of what there is */
     uint64_t paged;          /* bytes of paged host memory below it; 0: none */
     const char *disk_dir;    /* folder of the disk tier; NULL or "": none */
     uint64_t disk;           /* bytes of it */

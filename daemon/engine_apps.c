@@ -219,6 +219,23 @@ static uint64_t gpu_bytes(const struct gm_engine *engine, uint32_t id)
     return engine->table->apps[id].committed - engine->table->apps[id].hosted;
 }
 
+/*
+ * Host memory is made ahead of need: pinned for what the GPU cannot hold and PINNED_AHEAD more;
+ * paged for what pinned memory beside its window cannot hold, and a window more, since what is
+ * raised gives its pages back only when it has arrived.
+ */
+static void want_host_memory(struct gm_engine *engine)
+{
+    const uint64_t bytes = engine->table->committed - engine->table->hosted;
+    const uint64_t below = bytes > engine->config.budget ? bytes - engine->config.budget : 0;
+    const uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    const uint64_t pinned = cap > engine->window ? cap - engine->window : 0;
+
+    if (below > 0)
+        gm_hostpool_want(&engine->pool, below + PINNED_AHEAD);
+    gm_stores_want(engine->stores, below > pinned ? below - pinned + engine->window : 0);
+}
+
 static void free_allocation(struct gm_engine *engine, uint32_t index)
 {
     struct gm_allocation *allocation = &engine->table->allocations[index];
@@ -230,6 +247,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         gm_engine_retire(engine, chunk);
         chunk = next;
     }
+    want_host_memory(engine);
     engine->plan_is_stale = true;
     if (engine->apps[app].state != GM_APP_GONE)
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gpu_bytes(engine, app));
@@ -324,7 +342,8 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
         return false;
     if (hosted > 0 && !gm_hostpool_lend(&engine->pool, hosted))
         return false;
-    if (alloc->bytes - hosted <= gm_engine_capacity(engine) - (table->committed - table->hosted))
+    /* What is lent is no room for the others' memory any more. */
+    if (table->committed - table->hosted + (alloc->bytes - hosted) <= gm_engine_capacity(engine))
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
     if (index == GM_NONE) {
         if (hosted > 0)
@@ -338,9 +357,7 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
         gm_table_host_chunks(table, index, room);
         gm_engine_queue_hosted(engine, index);
     }
-    if (table->committed - table->hosted > engine->config.budget)
-        gm_hostpool_want(&engine->pool,
-                         table->committed - table->hosted - engine->config.budget + PINNED_AHEAD);
+    want_host_memory(engine);
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gpu_bytes(engine, id));
     return true;
 }

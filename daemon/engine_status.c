@@ -147,6 +147,34 @@ static void add_history(const struct gm_engine *engine, cJSON *object)
     }
 }
 
+static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
+{
+    cJSON *tiers = cJSON_CreateObject();
+    add_bytes(tiers, "gpu_bytes", resident);
+    add_bytes(tiers, "pinned_bytes", gm_hostpool_size(&engine->pool));
+    add_bytes(tiers, "pinned_cap_bytes", gm_hostpool_cap(&engine->pool));
+    add_bytes(tiers, "pinned_used_bytes", gm_hostpool_used(&engine->pool));
+    add_bytes(tiers, "paged_bytes", gm_stores_held(engine->stores));
+    add_bytes(tiers, "paged_used_bytes", gm_stores_used(engine->stores, GM_TIER_PAGED));
+    add_bytes(tiers, "paged_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_PAGED));
+    add_bytes(tiers, "disk_used_bytes", gm_stores_used(engine->stores, GM_TIER_DISK));
+    add_bytes(tiers, "disk_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_DISK));
+    return tiers;
+}
+
+/* Bytes moved below the GPU since the start. Every move there has pinned memory at one end. */
+static cJSON *describe_moved(const struct gm_stores *stores)
+{
+    cJSON *moved = cJSON_CreateObject();
+    add_bytes(moved, "pinned_to_paged_bytes",
+              gm_stores_bytes(stores, GM_TIER_PINNED, GM_TIER_PAGED));
+    add_bytes(moved, "paged_to_pinned_bytes",
+              gm_stores_bytes(stores, GM_TIER_PAGED, GM_TIER_PINNED));
+    add_bytes(moved, "pinned_to_disk_bytes", gm_stores_bytes(stores, GM_TIER_PINNED, GM_TIER_DISK));
+    add_bytes(moved, "disk_to_pinned_bytes", gm_stores_bytes(stores, GM_TIER_DISK, GM_TIER_PINNED));
+    return moved;
+}
+
 static cJSON *describe_gpu(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
@@ -155,7 +183,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     uint32_t frames = 0;
     char uuid[48] = "GPU-";
     size_t at = 4;
-    cJSON *object = cJSON_CreateObject(), *tiers, *running;
+    cJSON *object = cJSON_CreateObject(), *running;
 
     for (int i = 0; i < 16; i++)
         at += (size_t)snprintf(uuid + at, sizeof uuid - at, "%s%02x",
@@ -176,15 +204,8 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "committed_bytes", table->committed);
     add_bytes(object, "device_total_bytes", total);
     add_bytes(object, "device_free_bytes", free_bytes);
-    tiers = cJSON_AddObjectToObject(object, "tiers");
-    add_bytes(tiers, "gpu_bytes", resident);
-    add_bytes(tiers, "pinned_bytes", gm_hostpool_size(&engine->pool));
-    add_bytes(tiers, "pinned_cap_bytes", gm_hostpool_cap(&engine->pool));
-    add_bytes(tiers, "pinned_used_bytes", gm_hostpool_used(&engine->pool));
-    add_bytes(tiers, "paged_used_bytes", gm_stores_used(engine->stores, GM_TIER_PAGED));
-    add_bytes(tiers, "paged_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_PAGED));
-    add_bytes(tiers, "disk_used_bytes", gm_stores_used(engine->stores, GM_TIER_DISK));
-    add_bytes(tiers, "disk_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_DISK));
+    cJSON_AddItemToObject(object, "tiers", describe_tiers(engine, resident));
+    cJSON_AddItemToObject(object, "moved", describe_moved(engine->stores));
     running = cJSON_AddArrayToObject(object, "running");
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state == GM_APP_RUNNING)

@@ -1,17 +1,22 @@
 /*
  * The status document as people read it. Knows the document's schema (control.h, README "Status")
  * and takes every member as optional: an older or newer daemon shows as "-", never as a crash. Pure
- * but for standard output.
+ * but for standard output. No line is wider than the terminal, or than 100 columns where there is
+ * none, as long as that leaves room for the numbers.
  */
 #include "daemon/mux_ctl.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "common/size.h"
 #include "common/text.h"
 
 #define CELL 256
+#define LINE 100   /* columns */
+#define WRAPPED 20 /* text is not wrapped to less */
 
 enum column {
     COLUMN_APP,
@@ -96,20 +101,51 @@ static void cell(const cJSON *app, enum column column, char text[CELL])
     gm_text_clean(text, CELL); /* also what the cut left of a character */
 }
 
+static bool is_inside(char byte) /* a character, and not its begin */
+{
+    return ((unsigned char)byte & 0xc0u) == 0x80u;
+}
+
 /* Characters that `text` takes on the screen: its bytes but for UTF-8's continuations. */
 static int width(const char *text)
 {
     int n = 0;
     for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0u) != 0x80u;
+        n += !is_inside(*text);
     return n;
 }
 
-static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS])
+/* Columns of a line. */
+static int line_width(void)
 {
-    for (int i = 0; i < COLUMNS; i++) {
+    struct winsize size = {0};
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : LINE;
+}
+
+/* `text` behind `indent` blanks, in lines of `most` columns, parted at blanks where it has some. */
+static void print_wrapped(const char *text, int indent, int most)
+{
+    const int room = most - indent > WRAPPED ? most - indent : WRAPPED;
+    while (*text) {
+        size_t end = 0, blank = 0;
+        for (int n = 0; text[end] && (n < room || is_inside(text[end])); end++) {
+            n += !is_inside(text[end]);
+            blank = text[end] == ' ' ? end : blank;
+        }
+        if (text[end] && text[end] != ' ' && blank > 0)
+            end = blank;
+        printf("%*s%.*s\n", indent, "", (int)end, text);
+        for (text += end; *text == ' ';)
+            text++;
+    }
+}
+
+/* The first `shown` columns. */
+static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS], int shown)
+{
+    for (int i = 0; i < shown; i++) {
         int pad = widths[i] - width(cells[i]);
-        bool is_last = i == COLUMNS - 1;
+        bool is_last = i == shown - 1;
         if (columns[i].is_right)
             printf("%*s%s", pad, "", cells[i]);
         else
@@ -118,10 +154,12 @@ static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS])
     }
 }
 
+/* One row an app. Where the reasons do not fit into the line, each stands below its app. */
 static void print_apps(const cJSON *apps)
 {
     char cells[COLUMNS][CELL];
-    int widths[COLUMNS];
+    int widths[COLUMNS], whole = 2 * (COLUMNS - 1), shown = COLUMNS;
+    const int line = line_width();
     const cJSON *app;
 
     for (int i = 0; i < COLUMNS; i++)
@@ -134,14 +172,20 @@ static void print_apps(const cJSON *apps)
                 widths[i] = width(cells[i]);
         }
     }
-    for (int i = 0; i < COLUMNS; i++)
+    for (int i = 0; i < COLUMNS; i++) {
+        whole += widths[i];
         snprintf(cells[i], CELL, "%s", columns[i].title);
-    print_row(cells, widths);
+    }
+    if (whole > line)
+        shown = COLUMN_WHY;
+    print_row(cells, widths, shown);
     cJSON_ArrayForEach(app, apps)
     {
         for (int i = 0; i < COLUMNS; i++)
             cell(app, (enum column)i, cells[i]);
-        print_row(cells, widths);
+        print_row(cells, widths, shown);
+        if (shown == COLUMN_WHY && strcmp(cells[COLUMN_WHY], "-") != 0)
+            print_wrapped(cells[COLUMN_WHY], widths[COLUMN_APP] + 2, line);
     }
 }
 
@@ -156,12 +200,30 @@ static void print_last_switch(const cJSON *gpu)
         return;
     double moved = number(last, "bytes_out") + number(last, "bytes_in");
     double copy_ms = number(last, "copy_ms");
-    printf("  last    to app %.0f in %.1f ms: %s out, %s in at %.1f GB/s; drain %.1f, plan %.1f, "
-           "copies %.1f, map %.1f, lower tiers %.1f ms\n",
-           number(last, "app"), number(last, "total_ms"), size(last, "bytes_out", out),
-           size(last, "bytes_in", in), copy_ms > 0 ? moved / copy_ms / 1e6 : 0.0,
+    printf("  last    to app %.0f in %.1f ms: %s out, %s in at %.1f GB/s\n", number(last, "app"),
+           number(last, "total_ms"), size(last, "bytes_out", out), size(last, "bytes_in", in),
+           copy_ms > 0 ? moved / copy_ms / 1e6 : 0.0);
+    printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower tiers %.1f\n",
            number(last, "drain_ms"), number(last, "plan_ms"), copy_ms, number(last, "map_ms"),
            number(last, "lower_ms"));
+}
+
+/* What is in the tiers below pinned memory, and what went there and came back. */
+static void print_lower_tiers(const cJSON *gpu)
+{
+    const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
+    const cJSON *moved = cJSON_GetObjectItemCaseSensitive(gpu, "moved");
+    char used[CELL], cap[CELL], held[CELL], out[CELL], back[CELL];
+
+    if (number(tiers, "paged_cap_bytes") > 0)
+        printf("          paged %s of %s (%s held), %s out to it, %s back\n",
+               size(tiers, "paged_used_bytes", used), size(tiers, "paged_cap_bytes", cap),
+               size(tiers, "paged_bytes", held), size(moved, "pinned_to_paged_bytes", out),
+               size(moved, "paged_to_pinned_bytes", back));
+    if (number(tiers, "disk_cap_bytes") > 0)
+        printf("          disk %s of %s, %s out to it, %s back\n",
+               size(tiers, "disk_used_bytes", used), size(tiers, "disk_cap_bytes", cap),
+               size(moved, "pinned_to_disk_bytes", out), size(moved, "disk_to_pinned_bytes", back));
 }
 
 static void print_gpu(const cJSON *gpu)
@@ -179,12 +241,7 @@ static void print_gpu(const cJSON *gpu)
     printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));
     printf("pinned %s in use (%s pinned, at most %s)\n", size(tiers, "pinned_used_bytes", a),
            size(tiers, "pinned_bytes", b), size(tiers, "pinned_cap_bytes", c));
-    if (number(tiers, "paged_cap_bytes") + number(tiers, "disk_cap_bytes") > 0) {
-        printf("          paged %s of %s, ", size(tiers, "paged_used_bytes", a),
-               size(tiers, "paged_cap_bytes", b));
-        printf("disk %s of %s\n", size(tiers, "disk_used_bytes", a),
-               size(tiers, "disk_cap_bytes", b));
-    }
+    print_lower_tiers(gpu);
     printf("  moved   %s in, %s out, %.0f switches\n", size(gpu, "bytes_in", a),
            size(gpu, "bytes_out", b), number(gpu, "switches"));
     print_last_switch(gpu);

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
+#include "common/log.h"
 #include "common/size.h"
 #include "daemon/pages.h"
 
@@ -21,12 +21,24 @@
 #define PIECE_PAGES 2u
 #define PIECE_BYTES (PIECE_PAGES * GM_CHUNK_MIN)
 #define WORKERS_MAX 64u
-#define DISK_WORKERS 4u /* pieces that the disk has at once */
+#define SMALL_PAGE 4096u /* the smallest that any system has */
+#define DISK_WORKERS 4u  /* pieces that the disk has at once */
+
+/* Of 16 processors, 16 workers copy 56 to 59 GB/s, 8 only 39, 4 only 25 (bench/copy,
+ * bench/results/2026-11-20-copy.json): as many as processors. More than 16 were not measured, and
+ * the GPU's link takes no more than 51 GB/s each way. One processor: two, so that a copy goes on
+ * while another one's thread waits for its turn. */
+#define WORKERS_LEAST 2u
+#define WORKERS_MOST 16u
 
 #define KEEP_MS 10000u
 /* Slabs given back at one go. */
 #define TRIM_SLABS 8u
 #define TRIM_EVERY_MS 20u
+/* Slabs filled before the loop thread looks at what is wanted by now. */
+#define FILL_SLABS 8u
+/* Workers that fill at once: the others stay free for a copy that comes. */
+#define FILL_WORKERS 4u
 
 /*
  * A copy. It stands in a table of its destination's tier, by its first page: that page can be the
@@ -42,6 +54,31 @@ struct job {
     uint32_t taken;   /* under the crew's mutex: pages that workers have taken from it */
     uint32_t copied;  /* ... and those that have ended */
     int error;        /* ... the first one */
+};
+
+/*
+ * Paged memory, by slab. Of the slabs that nobody uses, those in front of their list (pages.h) are
+ * filled first, and given back last: they are what is taken next. So memory that the system has
+ * given is taken before memory that it has not, without a search.
+ */
+struct paged_slab {
+    uint64_t used_at; /* when pages of it were last taken, freed or filled, in ms; 0: it has no
+                         memory of the system */
+    enum {
+        SLAB_COLD,    /* has no memory, or where copies have been only */
+        SLAB_FILLING, /* workers are at it */
+        SLAB_WARM,    /* has all of it */
+    } state;
+};
+
+/* What is filled now: pages of `slabs` slabs, which workers take one by one. */
+struct fill {
+    bool is_busy; /* the loop's: until it has taken over the outcome */
+    uint32_t slab[FILL_SLABS];
+    uint32_t slabs;         /* under the crew's mutex, as what follows */
+    uint32_t taken, filled; /* pages */
+    unsigned workers, most_workers;
+    int error; /* the first one */
 };
 
 /* Threads that take pieces from one queue. */
@@ -68,11 +105,19 @@ struct gm_stores {
     char *map; /* the range, and in it, aligned for huge pages, the memory */
     uint64_t map_bytes;
     char *memory;
-    uint64_t *used_at; /* by slab of paged memory: when pages of it were last taken or freed, in ms;
-                          0: it has no memory of the system */
+    struct paged_slab *slabs;
+    struct fill fill;
+    uint32_t wanted; /* pages that shall have memory */
+    uint32_t warm;   /* pages of slabs that are warm or filling */
+    int refusal;     /* -errno: the system gave no memory for the last slabs */
+    bool is_resting; /* ... so it is not asked until gm_stores_want is called again */
     uv_timer_t timer;
     bool is_trimming; /* the timer is set */
     uint64_t keep_ms;
+    /* The most that was wanted in this period of keep_ms, which began at period_at, and in the one
+     * before it: what is wanted again before long is not given back. */
+    uint32_t most, most_before;
+    uint64_t period_at;
 
     struct gm_pages on_disk;
     struct gm_disk disk;
@@ -182,46 +227,107 @@ static int copy_piece(struct gm_stores *stores, const struct job *job, uint32_t 
     return error;
 }
 
+/*
+ * Have the system give memory for a page, with all its zeros, or whatever is in it by now: a copy
+ * may run into the page at the same time. Where the kernel cannot do that (before Linux 5.14), each
+ * small page is written to as it is: zero is exchanged for zero, and where there is no zero
+ * somebody has written already.
+ */
+__attribute__((no_sanitize_thread)) static int fill_page(const struct gm_stores *stores,
+                                                         uint32_t page)
+{
+    char *memory = stores->memory + (uint64_t)page * GM_CHUNK_MIN;
+    if (page >= stores->paged.pages)
+        return 0; /* the last slab may have fewer */
+    if (stores->system->populate(memory, GM_CHUNK_MIN) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return -errno;
+    for (uint64_t at = 0; at < GM_CHUNK_MIN; at += SMALL_PAGE) {
+        uint32_t zero = 0;
+        __atomic_compare_exchange_n((uint32_t *)(void *)(memory + at), &zero, 0, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+/* Both with the crew's mutex held, which they give up while they work. */
+
+static void copy_some(struct crew *crew, char *bounce)
+{
+    struct gm_stores *stores = crew->stores;
+    struct job *job = crew->head;
+    uint32_t at = job->taken, n = job->pages - at < PIECE_PAGES ? job->pages - at : PIECE_PAGES;
+    int error = job->error;
+
+    job->taken += n;
+    if (job->taken == job->pages) {
+        crew->head = job->next;
+        if (!crew->head)
+            crew->tail = &crew->head;
+    }
+    pthread_mutex_unlock(&crew->mutex);
+    if (error == 0)
+        error = copy_piece(stores, job, at, n, bounce);
+    pthread_mutex_lock(&crew->mutex);
+    if (job->error == 0)
+        job->error = error;
+    job->copied += n;
+    if (job->copied == job->pages) {
+        job->next = NULL;
+        *crew->ended_tail = job;
+        crew->ended_tail = &job->next;
+        uv_async_send(&stores->wake);
+    }
+}
+
+static void fill_some(struct crew *crew)
+{
+    struct gm_stores *stores = crew->stores;
+    struct fill *fill = &stores->fill;
+    const uint32_t at = fill->taken++;
+    const uint32_t page = fill->slab[at / GM_SLAB_PAGES] * GM_SLAB_PAGES + at % GM_SLAB_PAGES;
+    int error = fill->error;
+
+    fill->workers++;
+    pthread_mutex_unlock(&crew->mutex);
+    if (error == 0)
+        error = fill_page(stores, page);
+    pthread_mutex_lock(&crew->mutex);
+    fill->workers--;
+    if (fill->error == 0)
+        fill->error = error;
+    if (++fill->filled == fill->slabs * GM_SLAB_PAGES)
+        uv_async_send(&stores->wake);
+}
+
+static bool can_fill(const struct crew *crew)
+{
+    const struct fill *fill = &crew->stores->fill;
+    return crew == &crew->stores->crews[CREW_MEMORY] && fill->taken < fill->slabs * GM_SLAB_PAGES &&
+           fill->workers < fill->most_workers;
+}
+
+/* Copies go first. */
 static void *work(void *arg)
 {
     struct crew *crew = arg;
-    struct gm_stores *stores = crew->stores;
     char *bounce = NULL;
 
     pthread_mutex_lock(&crew->mutex);
-    if (crew == &stores->crews[CREW_DISK]) { /* one that no other thread has */
+    if (crew == &crew->stores->crews[CREW_DISK]) { /* one that no other thread has */
         unsigned self = 0;
         while (!pthread_equal(crew->thread[self], pthread_self()))
             self++;
-        bounce = stores->bounce + self * PIECE_BYTES;
+        bounce = crew->stores->bounce + self * PIECE_BYTES;
     }
-    for (;;) {
-        while (!crew->head && !crew->is_stopping)
+    while (!crew->is_stopping) {
+        if (crew->head)
+            copy_some(crew, bounce);
+        else if (can_fill(crew))
+            fill_some(crew);
+        else
             pthread_cond_wait(&crew->more, &crew->mutex);
-        if (crew->is_stopping)
-            break;
-        struct job *job = crew->head;
-        uint32_t at = job->taken, n = job->pages - at < PIECE_PAGES ? job->pages - at : PIECE_PAGES;
-        int error = job->error;
-        job->taken += n;
-        if (job->taken == job->pages) {
-            crew->head = job->next;
-            if (!crew->head)
-                crew->tail = &crew->head;
-        }
-        pthread_mutex_unlock(&crew->mutex);
-        if (error == 0)
-            error = copy_piece(stores, job, at, n, bounce);
-        pthread_mutex_lock(&crew->mutex);
-        if (job->error == 0)
-            job->error = error;
-        job->copied += n;
-        if (job->copied == job->pages) {
-            job->next = NULL;
-            *crew->ended_tail = job;
-            crew->ended_tail = &job->next;
-            uv_async_send(&stores->wake);
-        }
     }
     pthread_mutex_unlock(&crew->mutex);
     return NULL;
@@ -265,9 +371,12 @@ static uint64_t stores_now(const struct gm_stores *stores)
     return uv_now(stores->timer.loop) + 1; /* never 0 */
 }
 
+static void end_fill(struct gm_stores *stores);
+
 static void on_wake(uv_async_t *async)
 {
     struct gm_stores *stores = async->data;
+    end_fill(stores);
     for (int i = 0; i < CREWS; i++) {
         struct crew *crew = &stores->crews[i];
         pthread_mutex_lock(&crew->mutex);
@@ -314,33 +423,198 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
     pthread_mutex_unlock(&crew->mutex);
 }
 
+/* ---- paged memory: filled ahead of use, given back behind it ---- */
+
+static uint32_t slab_pages(const struct gm_stores *stores, uint32_t slab)
+{
+    const uint32_t left = stores->paged.pages - slab * GM_SLAB_PAGES;
+    return left < GM_SLAB_PAGES ? left : GM_SLAB_PAGES;
+}
+
+static void set_warm(struct gm_stores *stores, uint32_t slab)
+{
+    if (stores->slabs[slab].state == SLAB_COLD)
+        stores->warm += slab_pages(stores, slab);
+    stores->slabs[slab].state = SLAB_WARM;
+}
+
+static void set_cold(struct gm_stores *stores, uint32_t slab)
+{
+    if (stores->slabs[slab].state != SLAB_COLD)
+        stores->warm -= slab_pages(stores, slab);
+    stores->slabs[slab].state = SLAB_COLD;
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void start_trimming(struct gm_stores *stores)
+{
+    if (stores->is_trimming)
+        return;
+    stores->is_trimming = true;
+    uv_timer_start(&stores->timer, on_timer, 1 + stores->keep_ms, 0);
+}
+
+/* Hand slabs to the workers until as much is warm as is wanted: first what is left of slabs in use,
+ * then free ones, in the order in which they are taken. */
+static void start_fill(struct gm_stores *stores)
+{
+    struct crew *crew = &stores->crews[CREW_MEMORY];
+    struct fill *fill = &stores->fill;
+    uint32_t slabs = 0;
+
+    if (fill->is_busy || stores->is_resting)
+        return;
+    for (unsigned list = 0; list < GM_CHUNK_CLASSES; list++) {
+        for (uint32_t slab = stores->paged.heads[list];
+             slab != GM_NONE && slabs < FILL_SLABS && stores->warm < stores->wanted;
+             slab = stores->paged.slabs[slab].next) {
+            if (stores->slabs[slab].state != SLAB_COLD)
+                continue;
+            stores->slabs[slab].state = SLAB_FILLING;
+            stores->warm += slab_pages(stores, slab);
+            fill->slab[slabs++] = slab;
+        }
+    }
+    if (slabs == 0)
+        return;
+    fill->is_busy = true;
+    pthread_mutex_lock(&crew->mutex);
+    fill->slabs = slabs;
+    fill->taken = fill->filled = 0;
+    fill->error = 0;
+    pthread_cond_broadcast(&crew->more);
+    pthread_mutex_unlock(&crew->mutex);
+}
+
+static void end_fill(struct gm_stores *stores)
+{
+    struct crew *crew = &stores->crews[CREW_MEMORY];
+    struct fill *fill = &stores->fill;
+
+    pthread_mutex_lock(&crew->mutex);
+    const bool has_ended = fill->filled == fill->slabs * GM_SLAB_PAGES;
+    const int error = fill->error;
+    pthread_mutex_unlock(&crew->mutex);
+    if (!fill->is_busy || !has_ended)
+        return;
+    for (uint32_t i = 0; i < fill->slabs; i++) {
+        stores->slabs[fill->slab[i]].used_at = stores_now(stores);
+        if (error)
+            set_cold(stores, fill->slab[i]);
+        else
+            set_warm(stores, fill->slab[i]);
+    }
+    fill->is_busy = false;
+    if (error && !stores->refusal)
+        gm_log(GM_LOG_WARN, "paged memory: the system has no more now (%s)", strerror(-error));
+    stores->refusal = error;
+    stores->is_resting = error != 0;
+    start_fill(stores);
+    start_trimming(stores); /* it may not be wanted any more */
+}
+
+static void roll_period(struct gm_stores *stores)
+{
+    const uint64_t now = stores_now(stores), periods = (now - stores->period_at) / stores->keep_ms;
+    if (periods == 0)
+        return;
+    stores->most_before = periods == 1 ? stores->most : stores->wanted;
+    stores->most = stores->wanted;
+    stores->period_at += periods * stores->keep_ms;
+}
+
+void gm_stores_want(struct gm_stores *stores, uint64_t bytes)
+{
+    const uint64_t pages = bytes / GM_CHUNK_MIN + (bytes % GM_CHUNK_MIN != 0);
+    const uint32_t all = stores->paged.pages, wanted = pages < all ? (uint32_t)pages : all;
+
+    roll_period(stores);
+    if (wanted < stores->wanted)
+        start_trimming(stores);
+    if (wanted > stores->most)
+        stores->most = wanted;
+    stores->wanted = wanted;
+    stores->is_resting = false;
+    start_fill(stores);
+}
+
+uint64_t gm_stores_held(const struct gm_stores *stores)
+{
+    uint64_t pages = 0;
+    for (uint32_t slab = 0; slab * GM_SLAB_PAGES < stores->paged.pages; slab++)
+        if (stores->slabs[slab].used_at != 0)
+            pages += slab_pages(stores, slab);
+    return pages * GM_CHUNK_MIN;
+}
+
+enum trim { TRIM_NOT, TRIM_LATER, TRIM_NOW };
+
+/* What shall become of a slab that nobody uses. */
+static enum trim judge_slab(const struct gm_stores *stores, uint32_t slab)
+{
+    const struct paged_slab *this = &stores->slabs[slab];
+    const uint32_t kept = stores->most > stores->most_before ? stores->most : stores->most_before;
+    const uint32_t rest = stores->warm - slab_pages(stores, slab); /* without it, if it is warm */
+
+    if (this->used_at == 0 || this->state == SLAB_FILLING)
+        return TRIM_NOT;
+    if (this->state == SLAB_WARM && rest < stores->wanted)
+        return TRIM_NOT;
+    if (this->state == SLAB_WARM && rest < kept)
+        return TRIM_LATER;
+    return stores_now(stores) - this->used_at < stores->keep_ms ? TRIM_LATER : TRIM_NOW;
+}
+
+static void give_back(struct gm_stores *stores, uint32_t slab)
+{
+    madvise(stores->memory + slab * GM_SLAB_BYTES, slab_pages(stores, slab) * GM_CHUNK_MIN,
+            MADV_DONTNEED);
+    stores->slabs[slab].used_at = 0;
+    set_cold(stores, slab);
+}
+
+/* The whole slab that is taken last; GM_NONE: none is free. Those before it are its `prev`. */
+static uint32_t last_slab(const struct gm_stores *stores)
+{
+    const struct gm_pages *pages = &stores->paged;
+    uint32_t last = pages->heads[GM_CHUNK_CLASSES - 1];
+    while (last != GM_NONE && pages->slabs[last].next != GM_NONE)
+        last = pages->slabs[last].next;
+    return last;
+}
+
 /*
- * Give slabs of paged memory back that have been free for long enough. Where none is left to wait
- * for, the timer rests until the next gm_stores_free.
+ * Give slabs of paged memory back that are not wanted and have been free for long enough. Where
+ * none is left to wait for, the timer rests until the next gm_stores_free or gm_stores_want.
  */
 static void on_timer(uv_timer_t *timer)
 {
     struct gm_stores *stores = timer->data;
-    const uint32_t slabs = (stores->paged.pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
-    const uint64_t now = stores_now(stores), all = stores->paged.pages * GM_CHUNK_MIN;
+    const uint32_t odd = stores->paged.pages / GM_SLAB_PAGES; /* its number, if there is one */
+    uint32_t slab = last_slab(stores);
     uint64_t wait = 0;
     unsigned given = 0;
 
-    for (uint32_t i = 0; i < slabs; i++) {
-        if (stores->used_at[i] == 0 || !gm_slab_is_free(&stores->paged, i))
-            continue;
-        if (now - stores->used_at[i] < stores->keep_ms) {
-            wait = wait ? wait : 1 + stores->keep_ms / 4;
-        } else if (given == TRIM_SLABS) {
+    roll_period(stores);
+    /* A slab that is cut off by the cap has no place among the whole ones. */
+    bool is_odd = stores->paged.pages % GM_SLAB_PAGES && gm_slab_is_free(&stores->paged, odd);
+    while (is_odd || slab != GM_NONE) {
+        const uint32_t this = is_odd ? odd : slab;
+        const enum trim verdict = judge_slab(stores, this);
+        if (verdict == TRIM_NOW && given == TRIM_SLABS) {
             wait = TRIM_EVERY_MS;
             break;
-        } else {
-            const uint64_t at = i * GM_SLAB_BYTES;
-            madvise(stores->memory + at, all - at < GM_SLAB_BYTES ? all - at : GM_SLAB_BYTES,
-                    MADV_DONTNEED);
-            stores->used_at[i] = 0;
-            given++;
         }
+        if (verdict == TRIM_NOW) {
+            give_back(stores, this);
+            given++;
+        } else if (verdict == TRIM_LATER) {
+            wait = 1 + stores->keep_ms / 4;
+        }
+        if (!is_odd)
+            slab = stores->paged.slabs[slab].prev;
+        is_odd = false;
     }
     stores->is_trimming = wait != 0;
     if (wait)
@@ -351,10 +625,15 @@ static void use_slabs(struct gm_stores *stores, uint32_t page)
 {
     const uint64_t now = stores_now(stores);
     while (page != GM_NONE) {
-        stores->used_at[page / GM_SLAB_PAGES] = now;
+        const uint32_t slab = page / GM_SLAB_PAGES;
+        stores->slabs[slab].used_at = now;
+        if (stores->slabs[slab].state == SLAB_COLD && stores->paged.slabs[slab].free_map == 0)
+            set_warm(stores, slab); /* copies will have been everywhere */
         gm_pages_run(&stores->paged, &page, GM_SLAB_PAGES);
     }
 }
+
+/* ---- pages of all tiers ---- */
 
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes)
 {
@@ -382,10 +661,7 @@ void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
     } else {
         use_slabs(stores, page);
         gm_pages_free(&stores->paged, page);
-        if (!stores->is_trimming) {
-            stores->is_trimming = true;
-            uv_timer_start(&stores->timer, on_timer, 1 + stores->keep_ms, 0);
-        }
+        start_trimming(stores);
     }
 }
 
@@ -427,29 +703,17 @@ static int make_jobs(struct gm_stores *stores, enum gm_tier tier)
     return n && !stores->jobs[tier] ? -ENOMEM : 0;
 }
 
-/* The paged tier's range. Its cap must fit what the machine has: memory promised beyond it would be
- * paid for with a killed process. */
+/* The paged tier's range. */
 static int open_paged(struct gm_stores *stores, uint64_t bytes, char *why, size_t why_size)
 {
-    struct sysinfo info;
-    char want[32], has[32];
+    char want[32];
     int error = gm_pages_open(&stores->paged, bytes);
 
     gm_format_size(bytes, want, sizeof want);
-    if (error == 0 && sysinfo(&info) == 0) {
-        uint64_t machine = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
-        if (bytes > machine) {
-            snprintf(why, why_size,
-                     "--paged %s: this machine has %s of memory and swap; ask for less", want,
-                     gm_format_size(machine, has, sizeof has));
-            return -ENOMEM;
-        }
-    }
     const uint32_t pages = stores->paged.max_pages;
     if (error == 0 && pages > 0) {
-        stores->used_at =
-            calloc((pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES, sizeof *stores->used_at);
-        if (!stores->used_at)
+        stores->slabs = calloc((pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES, sizeof *stores->slabs);
+        if (!stores->slabs)
             error = -ENOMEM;
     }
     if (error) {
@@ -512,8 +776,9 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
 static unsigned worker_count(unsigned asked)
 {
     if (asked == 0) {
-        asked = uv_available_parallelism();
-        asked = asked < 2 ? 2 : asked > 8 ? 8 : asked;
+        asked = uv_available_parallelism(); /* of this process */
+        asked = asked < WORKERS_LEAST ? WORKERS_LEAST : asked;
+        asked = asked > WORKERS_MOST ? WORKERS_MOST : asked;
     }
     return asked < WORKERS_MAX ? asked : WORKERS_MAX;
 }
@@ -532,8 +797,10 @@ static int open_all(struct gm_stores *stores, const struct gm_stores_config *con
         snprintf(why, why_size, "out of memory for the tables of the tiers");
         return error;
     }
+    const unsigned workers = worker_count(config->workers), half = (workers + 1) / 2;
+    stores->fill.most_workers = half < FILL_WORKERS ? half : FILL_WORKERS;
     if (stores->paged.pages)
-        error = start_crew(&stores->crews[CREW_MEMORY], worker_count(config->workers));
+        error = start_crew(&stores->crews[CREW_MEMORY], workers);
     if (error == 0 && stores->on_disk.pages)
         error = start_crew(&stores->crews[CREW_DISK], DISK_WORKERS);
     if (error)
@@ -575,6 +842,7 @@ int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *
     uv_unref((uv_handle_t *)&stores->timer);
     stores->wake.data = stores->timer.data = stores;
     stores->handles = 2;
+    stores->period_at = stores_now(stores);
     error = open_all(stores, config, why, why_size);
     if (error) {
         gm_stores_close(stores);
@@ -601,7 +869,7 @@ void gm_stores_close(struct gm_stores *stores)
     if (stores->map)
         munmap(stores->map, stores->map_bytes);
     gm_pages_close(&stores->paged);
-    free(stores->used_at);
+    free(stores->slabs);
     uv_close((uv_handle_t *)&stores->wake, free_stores);
     uv_close((uv_handle_t *)&stores->timer, free_stores);
 }

@@ -2,16 +2,19 @@
  * Stores: where chunks live below the GPU, and the worker threads that copy between them.
  *
  *   pinned   hostpool: slabs that the copy engines reach; grown in the background
- *   paged    plain memory, one range of the cap's size, touched as it is used
+ *   paged    plain memory, one range of the cap's size, which the system fills as it is used, or
+ *            ahead of that as far as gm_stores_want says
  *   disk     one unnamed file (O_TMPFILE, mode 0600) in a folder; direct I/O where it can
  *
  * All three hand out 2 MiB pages in chains (pages.h). Worker threads copy a chunk's chain from one
  * store to another, by pieces, so that several share a chunk: enough of them to saturate the
- * machine's memory (measured: 8 threads 61 GB/s, one 10). The disk has threads of its own, which
+ * machine's memory (measured: 16 threads 56 GB/s, one 7). The disk has threads of its own, which
  * sleep most of the time, so that no copy in memory waits behind it; they have bounce buffers,
  * since memory that the driver pinned cannot be given to direct I/O.
  *
- * Paged memory that was free for a while goes back to the system, by whole slabs.
+ * The first touch of paged memory costs as much as the copy itself (measured, 16 threads: 29 GB/s
+ * instead of 56), so workers that have nothing to copy do it ahead of need. Paged memory that is
+ * not wanted and was free for a while goes back to the system, by whole slabs.
  *
  * Loop thread only, but for the workers. A copy never waits for another one's pages: the caller
  * takes the pages of both ends before.
@@ -33,8 +36,9 @@ struct gm_stores_config {
     uint64_t paged;       /* bytes; 0: no paged tier */
     const char *disk_dir; /* NULL or "": no disk tier */
     uint64_t disk;        /* bytes */
-    unsigned workers;     /* 0: as many as processors, 2 to 8 */
-    unsigned keep_ms;     /* free paged memory goes back to the system after this long; 0: 10 s */
+    unsigned workers;     /* 0: as many as processors, 2 to 16 */
+    unsigned keep_ms;     /* free paged memory goes back to the system after this long, or up to
+                             twice that if it was wanted until then; 0: 10 s */
     const struct gm_system *system; /* NULL: the real one */
 };
 
@@ -58,6 +62,15 @@ uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t by
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page);
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier);
 uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier);
+
+/*
+ * Have memory of the system for `bytes` of the paged tier in the end, as far as its cap allows,
+ * what is in use included; behind all copies. Replaces what was wanted before: 0 when no more than
+ * what is in use is needed. After a refusal it tries again.
+ */
+void gm_stores_want(struct gm_stores *stores, uint64_t bytes);
+/* Bytes for which the paged tier has memory of the system, by whole slabs. */
+uint64_t gm_stores_held(const struct gm_stores *stores);
 
 /*
  * Copy `bytes` of `chunk` from the chain at `from_page` of tier `from` to the chain at `to_page` of

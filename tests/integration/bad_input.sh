@@ -127,6 +127,21 @@ expect 1 "is there and is not a socket: remove it" "$daemon" --socket "$dir/file
 [ "$(cat "$dir/file")" = precious ] || bad "$what: the file is not what it was"
 [ ! -e "$dir/file.lock" ] || bad "$what: left its lock behind"
 
+# --- memory ---
+
+kib_of() { # NAME: a number of /proc/meminfo
+    sed -n "s/^$1: *\([0-9]*\) kB/\1/p" /proc/meminfo
+}
+what="more pinned memory than there is"
+refuses "--pinned 100 TiB is more than the " --socket "$place" --pinned 100T
+what="pinned memory that swap would have to be counted for"
+refuses ": lower --pinned" --socket "$place" --pinned "$(($(kib_of MemTotal) + 1))K" --paged 2M
+what="more paged memory than there is"
+refuses ": lower --paged" --socket "$place" --paged 100T
+what="pinned and paged memory that do not fit together"
+refuses " more than the " --socket "$place" --pinned "$(($(kib_of MemTotal) / 2))K" \
+    --paged "$(($(kib_of MemTotal) / 2 + $(kib_of SwapTotal) + 2048))K"
+
 # --- the GPU ---
 
 what="a budget above the device"

@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "daemon/stores.h"
 
 #define MIB (1ull << 20)
@@ -44,6 +46,9 @@ static struct {
     atomic_int reads, fail_read, read_error;
     atomic_bool hold; /* writes wait until it is false */
     atomic_int held;
+    atomic_int populates, populate_error;
+    atomic_int may_populate; /* that many more, each further one waits; < 0: all */
+    unsigned workers;
     int mmap_error, open_error, fallocate_error;
     unsigned keep_ms, write_ms; /* write_ms: how long a write takes at least */
     bool has_direct;
@@ -61,6 +66,17 @@ static void *faulty_mmap(void *at, size_t bytes, int protection, int flags, int 
     }
     fault.mapped_bytes = bytes;
     return fault.mapped = mmap(at, bytes, protection, flags, fd, offset);
+}
+
+static int faulty_populate(void *memory, size_t bytes)
+{
+    atomic_fetch_add(&fault.populates, 1);
+    while (fault.may_populate == 0)
+        usleep(1000);
+    if (fault.may_populate > 0)
+        atomic_fetch_sub(&fault.may_populate, 1);
+    errno = fault.populate_error;
+    return fault.populate_error ? -1 : gm_system_real.populate(memory, bytes);
 }
 
 static int faulty_open(const char *dir, int flags)
@@ -112,6 +128,7 @@ static ssize_t faulty_pwrite(int fd, const void *memory, size_t bytes, off_t off
 
 static const struct gm_system faulty = {
     .mmap = faulty_mmap,
+    .populate = faulty_populate,
     .open_unnamed = faulty_open,
     .fallocate = faulty_fallocate,
     .pread = faulty_pread,
@@ -203,6 +220,8 @@ static void open_pool(struct world *w, uint64_t pinned)
     memset(w, 0, sizeof *w);
     memset(&fault, 0, sizeof fault);
     fault.has_direct = true;
+    fault.may_populate = -1;
+    fault.workers = 3;
     w->random = 1;
     uv_loop_init(&w->loop);
     assert_int_equal(gm_hostpool_open(&w->pool, &w->loop, &cuda, context, 0, pinned, on_grown, w,
@@ -220,7 +239,7 @@ static int open_stores(struct world *w, uint64_t paged, const char *dir, uint64_
     const struct gm_stores_config config = {.paged = paged,
                                             .disk_dir = dir,
                                             .disk = disk,
-                                            .workers = 3,
+                                            .workers = fault.workers,
                                             .keep_ms = fault.keep_ms,
                                             .system = &faulty};
     int error = gm_stores_open(&w->stores, &w->loop, &w->pool, &config, on_done, w, why, why_size);
@@ -228,13 +247,18 @@ static int open_stores(struct world *w, uint64_t paged, const char *dir, uint64_
     return error;
 }
 
-static void open_world(struct world *w, uint64_t pinned, uint64_t paged, uint64_t disk)
+static void open_world_as_told(struct world *w, uint64_t paged, uint64_t disk)
 {
     char why[256] = "";
-    open_pool(w, pinned);
     int error = open_stores(w, paged, disk ? directory : NULL, disk, why, sizeof why);
     if (error)
         fail_msg("%d: %s", error, why);
+}
+
+static void open_world(struct world *w, uint64_t pinned, uint64_t paged, uint64_t disk)
+{
+    open_pool(w, pinned);
+    open_world_as_told(w, paged, disk);
 }
 
 static void close_world(struct world *w)
@@ -312,17 +336,23 @@ static void check_sums(struct world *w)
 
 /* ---- tests ---- */
 
-static void test_random_moves(void **state)
+enum filling { FILLED_BY_USE, FILLED_AHEAD, FILLED_AHEAD_BY_TOUCH, FILLINGS };
+
+static void move_at_random(enum filling filling)
 {
     struct world w;
-    (void)state;
-    open_world(&w, 96 * MIB, 101 * MIB, 67 * MIB); /* paged and disk end within a slab */
+    open_pool(&w, 96 * MIB);
+    fault.keep_ms = filling ? 1 : 0; /* given back and filled again all the time */
+    fault.populate_error = filling == FILLED_AHEAD_BY_TOUCH ? EINVAL : 0;
+    open_world_as_told(&w, 101 * MIB, 67 * MIB); /* paged and disk end within a slab */
     assert_int_equal(gm_stores_cap(w.stores, GM_TIER_PINNED), 96 * MIB);
     assert_int_equal(gm_stores_cap(w.stores, GM_TIER_PAGED), 100 * MIB);
     assert_int_equal(gm_stores_cap(w.stores, GM_TIER_DISK), 66 * MIB);
     for (int step = 0; step < 600; step++) {
         uint32_t chunk = (uint32_t)pick(&w, CHUNKS);
         struct chunk *c = &w.chunks[chunk];
+        if (filling != FILLED_BY_USE && pick(&w, 4) == 0)
+            gm_stores_want(w.stores, pick(&w, 2) * pick(&w, 120 * MIB));
         if (c->tier == GM_TIER_NONE) {
             make_chunk(&w, chunk, GM_CHUNK_MIN << pick(&w, GM_CHUNK_CLASSES));
         } else if (c->to == GM_TIER_NONE && pick(&w, 8) == 0) {
@@ -339,9 +369,17 @@ static void test_random_moves(void **state)
     wait_for(&w, 0);
     check_sums(&w);
     assert_true(w.ended > 60 && w.most_in_flight > 3);
+    assert_int_equal(fault.populates > 0, filling != FILLED_BY_USE);
     for (uint32_t i = 0; i < CHUNKS; i++)
         assert_int_equal(w.chunks[i].error, 0);
     close_world(&w);
+}
+
+static void test_random_moves(void **state)
+{
+    (void)state;
+    for (enum filling filling = 0; filling < FILLINGS; filling++)
+        move_at_random(filling);
 }
 
 /* A full tier takes exactly its cap, to the last page. */
@@ -547,9 +585,9 @@ static void test_close_with_copies_queued(void **state)
 
 static uint64_t resident(void)
 {
-    static unsigned char present[(128 * MIB) / 4096];
+    static unsigned char present[(256 * MIB) / 4096];
     uint64_t n = 0;
-    assert_true(fault.mapped_bytes <= 128 * MIB);
+    assert_true(fault.mapped_bytes <= 256 * MIB);
     assert_int_equal(mincore(fault.mapped, fault.mapped_bytes, present), 0);
     for (uint64_t i = 0; i < fault.mapped_bytes / 4096; i++)
         n += present[i] & 1;
@@ -608,6 +646,188 @@ static void test_memory_follows_use(void **state)
     }
 }
 
+/* Run the loop for a while. */
+static void run_for(struct world *w, unsigned ms)
+{
+    const uint64_t end = gm_now() + ms * GM_MS;
+    while (gm_now() < end) {
+        usleep(1000);
+        uv_run(&w->loop, UV_RUN_NOWAIT);
+    }
+}
+
+/* Run the loop until that many fills have begun, or for five seconds. */
+static void wait_populates(struct world *w, int n)
+{
+    for (int i = 0; i < 1000 && fault.populates < n; i++)
+        run_for(w, 5);
+    assert_int_equal(fault.populates, n);
+}
+
+/* What is wanted has memory before it is used, whether the kernel can do it or each small page is
+ * touched; what is not wanted any more is given back; none of it sooner or later. */
+static void test_memory_follows_want(void **state)
+{
+    static const int errors[] = {0, EINVAL};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct world w;
+        open_pool(&w, 32 * MIB);
+        fault.keep_ms = 200;
+        fault.populate_error = errors[i];
+        open_world_as_told(&w, 100 * MIB, 0);
+        assert_int_equal(gm_stores_held(w.stores), 0);
+        gm_stores_want(w.stores, 64 * MIB);
+        wait_resident(&w, 68 * MIB); /* what is left over of whole slabs, and two of them */
+        gm_stores_want(w.stores, UINT64_MAX);
+        wait_resident(&w, 100 * MIB);
+        const int populates = fault.populates;
+        run_for(&w, 600);
+        assert_int_equal(resident(), 100 * MIB);
+        assert_int_equal(gm_stores_held(w.stores), 100 * MIB);
+        for (unsigned j = 0; j < 10; j++) { /* not wanted for a moment: nothing is given back */
+            gm_stores_want(w.stores, 0);
+            run_for(&w, 20);
+            gm_stores_want(w.stores, 97 * MIB);
+            run_for(&w, 5);
+        }
+        assert_int_equal(fault.populates, populates);
+        assert_int_equal(resident(), 100 * MIB);
+        gm_stores_want(w.stores, 33 * MIB);
+        wait_resident(&w, 64 * MIB);
+        assert_true(make_chunk(&w, 1, 32 * MIB));
+        assert_int_equal(move_now(&w, 1, GM_TIER_PAGED), 0);
+        assert_int_equal(resident(), 64 * MIB); /* what is left is what is taken first */
+        assert_int_equal(move_now(&w, 1, GM_TIER_PINNED), 0);
+        end_chunk(&w, 1);
+        gm_stores_want(w.stores, 0);
+        wait_resident(&w, 0);
+        assert_int_equal(gm_stores_held(w.stores), 0);
+        gm_stores_want(w.stores, 1);
+        wait_resident(&w, 4 * MIB);
+        assert_true(make_chunk(&w, 0, 32 * MIB)); /* and with data, beyond what is wanted */
+        assert_int_equal(move_now(&w, 0, GM_TIER_PAGED), 0);
+        gm_stores_want(w.stores, 0);
+        wait_resident(&w, 32 * MIB);
+        run_for(&w, 600);
+        assert_int_equal(move_now(&w, 0, GM_TIER_PINNED), 0); /* with its data */
+        wait_resident(&w, 0);
+        close_world(&w);
+    }
+}
+
+/* Memory that there is already is taken before memory that there is not. */
+static void test_filled_is_taken_first(void **state)
+{
+    static const uint64_t sizes[] = {2 * MIB, 32 * MIB, 8 * MIB, 4 * MIB, 32 * MIB, 16 * MIB};
+    struct world w;
+    (void)state;
+    open_pool(&w, 96 * MIB);
+    fault.keep_ms = 3600 * 1000;
+    open_world_as_told(&w, 128 * MIB, 0);
+    gm_stores_want(w.stores, 96 * MIB);
+    wait_resident(&w, 96 * MIB);
+    for (unsigned round = 0; round < 3; round++) {
+        const int populates = fault.populates;
+        for (uint32_t i = 0; i < 6; i++) {
+            assert_true(make_chunk(&w, i, sizes[i]));
+            assert_int_equal(move_now(&w, i, GM_TIER_PAGED), 0);
+            assert_int_equal(resident(), 96 * MIB);
+        }
+        assert_int_equal(fault.populates, populates);
+        for (uint32_t i = 0; i < 6; i++) {
+            const uint32_t chunk = (i + round) % 6;
+            assert_int_equal(move_now(&w, chunk, GM_TIER_PINNED), 0);
+            end_chunk(&w, chunk);
+        }
+    }
+    close_world(&w);
+
+    open_pool(&w, 96 * MIB);
+    fault.keep_ms = 3600 * 1000;
+    open_world_as_told(&w, 96 * MIB, 0);
+    assert_true(make_chunk(&w, 0, 32 * MIB)); /* what copies have filled counts */
+    assert_int_equal(move_now(&w, 0, GM_TIER_PAGED), 0);
+    gm_stores_want(w.stores, 32 * MIB);
+    run_for(&w, 50);
+    assert_int_equal(fault.populates, 0);
+    assert_int_equal(resident(), 32 * MIB);
+    close_world(&w);
+
+    open_pool(&w, 96 * MIB); /* the rest of what is in use comes first */
+    fault.keep_ms = 3600 * 1000;
+    open_world_as_told(&w, 96 * MIB, 0);
+    assert_true(make_chunk(&w, 0, 2 * MIB));
+    assert_int_equal(move_now(&w, 0, GM_TIER_PAGED), 0);
+    assert_int_equal(resident(), 2 * MIB);
+    gm_stores_want(w.stores, 32 * MIB);
+    wait_resident(&w, 32 * MIB);
+    assert_int_equal(move_now(&w, 0, GM_TIER_PINNED), 0); /* with its data */
+    close_world(&w);
+}
+
+/* Workers that fill hold no copy up: some of them do not fill, and those that do look for copies
+ * after each page. Closing waits for no more than a page each. */
+static void test_filling_holds_nothing_up(void **state)
+{
+    struct world w;
+    (void)state;
+    open_world(&w, 32 * MIB, 96 * MIB, 0);
+    assert_true(make_chunk(&w, 0, 32 * MIB));
+    fault.may_populate = 0;
+    gm_stores_want(w.stores, 96 * MIB);
+    wait_populates(&w, 2);
+    run_for(&w, 20);
+    assert_int_equal(fault.populates, 2); /* of three workers */
+    assert_int_equal(move_now(&w, 0, GM_TIER_PAGED), 0);
+    assert_int_equal(move_now(&w, 0, GM_TIER_PINNED), 0);
+    fault.may_populate = 5;
+    gm_stores_want(w.stores, 0);
+    wait_populates(&w, 7);
+    fault.may_populate = 2; /* those that wait; the rest would wait for ever */
+    close_world(&w);
+    assert_true(fault.populates <= 9);
+
+    open_pool(&w, 32 * MIB);
+    fault.workers = 1;
+    open_world_as_told(&w, 96 * MIB, 0);
+    assert_true(make_chunk(&w, 0, 32 * MIB));
+    fault.may_populate = 0;
+    gm_stores_want(w.stores, 96 * MIB);
+    wait_populates(&w, 1);
+    assert_true(move_chunk(&w, 0, GM_TIER_PAGED));
+    fault.may_populate = 1;
+    for (int i = 0; i < 1000 && w.in_flight > 0; i++)
+        run_for(&w, 5);
+    assert_int_equal(w.in_flight, 0); /* the second page, which would hang, came behind it */
+    wait_populates(&w, 2);
+    fault.may_populate = -1;
+    wait_resident(&w, 96 * MIB);
+    close_world(&w);
+}
+
+/* A system without memory is not asked again and again, but when more is wanted. */
+static void test_refused_memory(void **state)
+{
+    struct world w;
+    (void)state;
+    open_world(&w, 32 * MIB, 96 * MIB, 0);
+    fault.populate_error = ENOMEM;
+    for (int i = 1; i < 4; i++) {
+        fault.populates = 0;
+        gm_stores_want(w.stores, 64 * MIB);
+        run_for(&w, 50);
+        assert_in_range(fault.populates, 1, 2); /* each worker once */
+        assert_int_equal(resident(), 0);
+    }
+    fault.populate_error = 0;
+    run_for(&w, 50);
+    assert_int_equal(resident(), 0);
+    gm_stores_want(w.stores, 64 * MIB);
+    wait_resident(&w, 64 * MIB);
+    close_world(&w);
+}
+
 static unsigned names_in_directory(void)
 {
     unsigned names = 0;
@@ -650,6 +870,47 @@ static void test_file_is_unnamed(void **state)
         assert_int_equal(names_in_directory(), 0);
         assert_int_equal(fcntl(fault.fd, F_GETFD), -1);
     }
+}
+
+static unsigned copying_threads(void)
+{
+    unsigned n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        FILE *file = fopen(path, "r");
+        n += file && fgets(name, sizeof name, file) && strcmp(name, "gpumux-copy\n") == 0;
+        if (file)
+            fclose(file);
+    }
+    closedir(dir);
+    return n;
+}
+
+/* As many workers as processors that this process may use, but two at least and 16 at most. */
+static void test_number_of_workers(void **state)
+{
+    cpu_set_t all, some;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int most = 1; most <= CPU_COUNT(&all); most++) {
+        struct world w;
+        CPU_ZERO(&some);
+        for (size_t i = 0; CPU_COUNT(&some) < most; i++)
+            if (CPU_ISSET(i, &all))
+                CPU_SET(i, &some);
+        assert_int_equal(sched_setaffinity(0, sizeof some, &some), 0);
+        open_pool(&w, 32 * MIB);
+        fault.workers = 0;
+        open_world_as_told(&w, 32 * MIB, 0);
+        const unsigned processors = uv_available_parallelism();
+        assert_true(processors <= (unsigned)most);
+        assert_int_equal(copying_threads(), processors < 2 ? 2 : processors > 16 ? 16 : processors);
+        close_world(&w);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
 /* A filesystem that sets nothing aside is used all the same. */
@@ -696,7 +957,6 @@ static void test_bad_configurations(void **state)
         {0, directory, 1 * MIB, 0, 0, 0, -EINVAL, {directory, "at least 2 MiB"}},
         {64 * MIB, NULL, 0, 0, 0, ENOMEM, -ENOMEM, {"--paged 64 MiB", "ask for less"}},
         {64 * MIB, directory, 64 * MIB, EROFS, 0, 0, -EROFS, {"--disk", "Read-only"}},
-        {1ull << 50, NULL, 0, 0, 0, 0, -ENOMEM, {"--paged 1 PiB", "of memory and swap"}},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world w;
@@ -758,6 +1018,11 @@ int main(void)
         cmocka_unit_test(test_disk_holds_nothing_up),
         cmocka_unit_test(test_close_with_copies_queued),
         cmocka_unit_test(test_memory_follows_use),
+        cmocka_unit_test(test_memory_follows_want),
+        cmocka_unit_test(test_filled_is_taken_first),
+        cmocka_unit_test(test_filling_holds_nothing_up),
+        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_number_of_workers),
         cmocka_unit_test(test_file_is_unnamed),
         cmocka_unit_test(test_without_fallocate),
         cmocka_unit_test(test_bad_configurations),

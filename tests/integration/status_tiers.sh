@@ -1,0 +1,44 @@
+#!/bin/sh
+# What mux-ctl tells about the tiers below pinned memory: bytes in them, memory that they hold, bytes moved there
+# and back; as a table of at most 100 columns and as JSON. Paged memory goes back to the system when nobody is left.
+. "$(dirname "$0")/lib.sh"
+[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+
+moved() {
+    json_after moved "$1" "$dir/status.json"
+}
+
+mkdir "$dir/disk"
+start_daemon --pinned 288M --paged 64M --disk "$dir/disk:512M"
+for i in 1 2 3 4; do
+    app "app$i" linked --bytes 96M --allocs "$i" --iterations 6 --seconds 4 --seed "$i"
+done
+both_are_used() {
+    is_up && [ "$(gpu_tier paged_used_bytes)" -gt 0 ] && [ "$(gpu_tier disk_used_bytes)" -gt 0 ]
+}
+within 30 both_are_used || fail "paged memory and disk were not both used"
+for _ in 1 2 3 4 5; do
+    sleep 0.2
+    "$ctl" status > "$dir/table.out" || fail "status failed"
+    awk 'length > 100 { exit 1 }' "$dir/table.out" || fail "a line of the table is wider than 100 columns"
+    take_status
+    [ "$(gpu_tier paged_bytes)" -ge "$(gpu_tier paged_used_bytes)" ] || fail "paged memory holds less than is in it"
+done
+grep -q '^          paged .* of 64 MiB (.* held), .* out to it, .* back$' "$dir/table.out" || fail "no line about paged memory"
+grep -q '^          disk .* of 512 MiB, .* out to it, .* back$' "$dir/table.out" || fail "no line about the disk"
+grep -q '^  last    to app .* GB/s$' "$dir/table.out" || fail "no rate of the last switch"
+for i in 1 2 3 4; do expect_pass "app$i"; done
+expect_empty
+for key in pinned_to_paged paged_to_pinned pinned_to_disk disk_to_pinned; do
+    [ "$(moved "${key}_bytes")" -gt 0 ] || fail "nothing was moved: $key"
+done
+# what came back was there before
+[ "$(moved paged_to_pinned_bytes)" -le "$(moved pinned_to_paged_bytes)" ] || fail "more came back from paged memory than went there"
+[ "$(moved disk_to_pinned_bytes)" -le "$(moved pinned_to_disk_bytes)" ] || fail "more came back from disk than went there"
+is_given_back() {
+    is_up && [ "$(gpu_tier paged_bytes)" = 0 ]
+}
+within 40 is_given_back || fail "nobody is left and paged memory holds $(gpu_tier paged_bytes) bytes"
+stop_daemon
+say "paged: $(moved pinned_to_paged_bytes) bytes out, $(moved paged_to_pinned_bytes) back;" \
+    "disk: $(moved pinned_to_disk_bytes) out, $(moved disk_to_pinned_bytes) back"

@@ -1,0 +1,275 @@
+/*
+ * daemon/mux_table: what people see of a status document, on terminals of several widths and where
+ * there is none.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "daemon/mux_ctl.h"
+
+static char shown[16384];
+
+/* ---- standard output, for a moment ---- */
+
+static int divert(int to)
+{
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    assert_true(kept >= 0 && dup2(to, STDOUT_FILENO) >= 0);
+    return kept;
+}
+
+static void put_back(int kept)
+{
+    fflush(stdout);
+    assert_true(dup2(kept, STDOUT_FILENO) >= 0);
+    close(kept);
+}
+
+static void show_to_file(const cJSON *status)
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    int kept = divert(fileno(file));
+    mux_table(status);
+    put_back(kept);
+    rewind(file);
+    shown[fread(shown, 1, sizeof shown - 1, file)] = '\0';
+    fclose(file);
+}
+
+/* A terminal of `columns`; false: there are none here. */
+static bool show_on_terminal(const cJSON *status, unsigned short columns)
+{
+    int near = posix_openpt(O_RDWR | O_NOCTTY), far = -1;
+    struct winsize size = {.ws_row = 50, .ws_col = columns};
+    struct termios mode;
+    size_t length = 0;
+
+    if (near >= 0 && grantpt(near) == 0 && unlockpt(near) == 0)
+        far = open(ptsname(near), O_RDWR | O_NOCTTY);
+    if (far < 0)
+        return false;
+    assert_int_equal(tcgetattr(far, &mode), 0);
+    cfmakeraw(&mode);
+    assert_int_equal(tcsetattr(far, TCSANOW, &mode), 0);
+    assert_int_equal(ioctl(far, TIOCSWINSZ, &size), 0);
+    int kept = divert(far);
+    mux_table(status);
+    fputs("\f", stdout);
+    put_back(kept);
+    while (length == 0 || shown[length - 1] != '\f') {
+        ssize_t n = read(near, shown + length, sizeof shown - 1 - length);
+        assert_true(n > 0);
+        length += (size_t)n;
+    }
+    shown[length - 1] = '\0';
+    close(far);
+    close(near);
+    return true;
+}
+
+/* ---- looking at it ---- */
+
+static size_t widest(void)
+{
+    size_t most = 0, n = 0;
+    for (const char *at = shown; *at; at++) {
+        n = *at == '\n' ? 0 : n + (((unsigned char)*at & 0xc0u) != 0x80u);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void expect(const char *text)
+{
+    if (!strstr(shown, text))
+        fail_msg("\"%s\" is not in\n%s", text, shown);
+}
+
+static void expect_not(const char *text)
+{
+    if (strstr(shown, text))
+        fail_msg("\"%s\" is in\n%s", text, shown);
+}
+
+/* All words of `text`, in this order, whatever blanks and ends of lines are between them. */
+static void expect_words(const char *text)
+{
+    char flat[sizeof shown], *to = flat;
+    for (const char *at = shown; *at; at++)
+        if (*at != ' ' && *at != '\n')
+            *to++ = *at;
+        else if (to > flat && to[-1] != ' ')
+            *to++ = ' ';
+    *to = '\0';
+    if (!strstr(flat, text))
+        fail_msg("the words \"%s\" are not in\n%s", text, shown);
+}
+
+static cJSON *parse(const char *text)
+{
+    cJSON *status = cJSON_Parse(text);
+    assert_non_null(status);
+    return status;
+}
+
+/* A status in which every number is as wide as it can be expected to be; `why` is one app's. */
+static cJSON *make_status(const char *why)
+{
+    char text[8192];
+    const int length = snprintf(
+        text, sizeof text,
+        "{\"schema\":1,\"version\":\"0.1.0\",\"pid\":4194304,\"uptime_s\":86399,"
+        "\"socket\":\"/run/gpumux/gpumux.sock\",\"gpus\":[{\"index\":0,"
+        "\"name\":\"NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition\","
+        "\"budget_bytes\":1099404017664,\"used_bytes\":1099404017664,\"free_bytes\":1099404017664,"
+        "\"device_total_bytes\":1099404017664,\"device_free_bytes\":1099404017664,"
+        "\"tiers\":{\"gpu_bytes\":1099404017664,\"pinned_bytes\":1099404017664,"
+        "\"pinned_cap_bytes\":1099404017664,\"pinned_used_bytes\":1099404017664,"
+        "\"paged_bytes\":1099404017664,\"paged_used_bytes\":1099404017664,"
+        "\"paged_cap_bytes\":1099404017664,\"disk_used_bytes\":1099404017664,"
+        "\"disk_cap_bytes\":1099404017664},"
+        "\"moved\":{\"pinned_to_paged_bytes\":1125789714087936,"
+        "\"paged_to_pinned_bytes\":1125679762924340,\"pinned_to_disk_bytes\":1125569811760744,"
+        "\"disk_to_pinned_bytes\":1125459860597147},"
+        "\"switches\":1234567,\"bytes_in\":1125789714087936,\"bytes_out\":1125789714087936,"
+        "\"history\":[{\"seq\":1,\"app\":7,\"total_ms\":1},"
+        "{\"seq\":2,\"app\":4095,\"total_ms\":12345.678,\"drain_ms\":2000.04,\"plan_ms\":1.26,"
+        "\"copy_ms\":10000,\"map_ms\":123.46,\"lower_ms\":11111.1,"
+        "\"bytes_out\":500000000000,\"bytes_in\":464000000000}]}],"
+        "\"apps\":[{\"id\":4095,\"pid\":4194304,\"user\":\"christopher\","
+        "\"name\":\"a-program-whose-name-is-long\",\"state\":\"draining\","
+        "\"resident_bytes\":1099404017664,\"total_bytes\":1099404017664,\"run_s\":3599,"
+        "\"wait_s\":3599,\"why\":\"%s\"},"
+        "{\"id\":1,\"pid\":2,\"user\":\"me\",\"name\":\"b\",\"state\":\"running\","
+        "\"resident_bytes\":0,\"total_bytes\":5,\"run_s\":1,\"wait_s\":0,\"why\":\"\"}]}",
+        why);
+    assert_true(length > 0 && length < (int)sizeof text);
+    return parse(text);
+}
+
+static const char long_why[] =
+    "its memory is being moved to the GPU: waiting for lower tiers: app 4094 (pid 4194303, "
+    "another-program-whose-name-is-long), and for a reason that goes on and on";
+
+/* ---- tests ---- */
+
+static void test_everything_is_shown(void **state)
+{
+    cJSON *status = make_status(long_why);
+    (void)state;
+    show_to_file(status);
+    expect("gpumuxd 0.1.0, pid 4194304, up 23h59m, /run/gpumux/gpumux.sock\n");
+    expect("  tiers   gpu 1023.9 GiB, pinned 1023.9 GiB in use (1023.9 GiB pinned, at most 1023.9 "
+           "GiB)\n");
+    expect("          paged 1023.9 GiB of 1023.9 GiB (1023.9 GiB held), 1023.9 TiB out to it, "
+           "1023.8 TiB back\n");
+    expect("          disk 1023.9 GiB of 1023.9 GiB, 1023.7 TiB out to it, 1023.6 TiB back\n");
+    /* 964 GB in 10 s */
+    expect("  last    to app 4095 in 12345.7 ms: 465.7 GiB out, 432.1 GiB in at 96.4 GB/s\n");
+    expect("          drain 2000.0 ms, plan 1.3, copies 10000.0, map 123.5, lower tiers 11111.1\n");
+    cJSON_Delete(status);
+}
+
+static void test_no_line_is_too_wide(void **state)
+{
+    cJSON *status = make_status(long_why);
+    (void)state;
+    show_to_file(status);
+    assert_in_range(widest(), 80, 100);
+    expect_not("WHY");
+    expect_words(long_why);
+    expect("\n   1        2  me ");
+    assert_string_equal(shown + strlen(shown) - 7, "  0.0s\n"); /* its row has nothing below it */
+    cJSON_Delete(status);
+
+    status = make_status("finishing its GPU work"); /* does not fit beside it either */
+    show_to_file(status);
+    assert_true(widest() <= 100);
+    expect("\n      finishing its GPU work\n");
+    cJSON_Delete(status);
+}
+
+/* Short enough for a column of its own. */
+static void test_reason_beside(void **state)
+{
+    cJSON *status = parse("{\"apps\":[{\"id\":1,\"pid\":2,\"why\":\"its turn comes after app 2\"},"
+                          "{\"id\":2,\"pid\":3}]}");
+    (void)state;
+    show_to_file(status);
+    expect("  WHY\n");
+    expect("  its turn comes after app 2\n");
+    expect("  -\n");
+    assert_true(widest() <= 100);
+    cJSON_Delete(status);
+}
+
+static void test_terminals(void **state)
+{
+    static const unsigned short widths[] = {98, 120, 200, 300};
+    cJSON *status = make_status(long_why);
+    (void)state;
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        if (!show_on_terminal(status, widths[i]))
+            skip();
+        assert_true(widest() <= widths[i]);
+        expect_words(long_why);
+        assert_int_equal(strstr(shown, "  WHY\n") != NULL, widths[i] >= 300);
+    }
+    cJSON_Delete(status);
+    /* a narrow one: the numbers stay whole, what is text is wrapped; never to nothing */
+    status =
+        parse("{\"apps\":[{\"id\":1,\"why\":\"one two three four five six seven eight nine "
+              "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa "
+              "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+              "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+              "\xc3\xa4\xc3\xa4\"}]}");
+    assert_true(show_on_terminal(status, 10));
+    expect("     one two three four\n     five six seven eight\n     nine\n"
+           "     aaaaaaaaaaaaaaaaaaaa\n");
+    expect("     \xc3\xa4\xc3\xa4\n"); /* 22 of them: whole characters in each line */
+    cJSON_Delete(status);
+}
+
+/* What an older or newer daemon sends is shown as far as it can be. */
+static void test_odd_documents(void **state)
+{
+    static const char *const texts[] = {
+        "{}",
+        "{\"gpus\":[{}],\"apps\":[{}]}",
+        "{\"gpus\":[{\"tiers\":7,\"moved\":[],\"history\":[{}]}],\"apps\":[{\"why\":3}]}",
+        "{\"gpus\":[{\"tiers\":{\"paged_cap_bytes\":1e300,\"disk_cap_bytes\":1}}]}",
+        "{\"gpus\":{},\"apps\":[{\"why\":\"a\\nb\\u001b[31m\",\"name\":\"\\u0007\"}]}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        cJSON *status = parse(texts[i]);
+        show_to_file(status);
+        assert_true(strlen(shown) > 20 && widest() <= 100);
+        expect_not("\x1b");
+        expect_not("\a");
+        cJSON_Delete(status);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_everything_is_shown), cmocka_unit_test(test_no_line_is_too_wide),
+        cmocka_unit_test(test_reason_beside),       cmocka_unit_test(test_terminals),
+        cmocka_unit_test(test_odd_documents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
