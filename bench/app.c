@@ -9,12 +9,18 @@
  * pattern; then it prints "ready" with what that took. After that, a line on standard input is a
  * request, answered by one line on standard output, name=value each:
  *
- *   turn WORK [MS]    first_ms: from before the first call to the end of an empty kernel; then WORK
- * over all memory (rewrite: check and write anew; verify: check; none: nothing), once, and again
- * until MS milliseconds have passed: work_ms, passes, mismatches run WORK MS       the same without
- * pause; also pass_ms and pass_max_ms: median and longest of the passes, and waits: those that took
- * more than 20 ms longer than the median quit              free everything and end with code 0; so
- * does the end of the input
+ *   turn WORK [MS]
+ *   run WORK MS [FILE]
+ *
+ * turn: an empty kernel to its end, then passes over all memory until MS milliseconds have passed,
+ * at least one. The answer: first_ms (from before the first call to the end of the empty kernel),
+ * work_ms, pass_ms and pass_max_ms (the median pass and the longest), passes, mismatches. run: the
+ * passes alone; first_ms is 0. With FILE, each pass is a line of it: when it ended and how long it
+ * took, in milliseconds, and what it was.
+ *
+ * WORK is what a pass does: rewrite (check and write anew), verify (check), mixed (one rewrite,
+ * then seven verify, which are bound by memory) or none. The end of the input ends it, with code 0
+ * after all memory was freed.
  *
  * Times are by a monotonic clock on the host. Exit codes: 0 done, 1 wrong data, 2 wrong use, 3 a
  * CUDA call failed (named in the last line: "FAIL call: error 2 CUDA_ERROR_OUT_OF_MEMORY").
@@ -33,14 +39,21 @@
 #include "tests/programs/kernels_ptx.h"
 
 #define GM_PASSES_MAX 65536
+#define GM_MIXED 8 /* of so many passes, one rewrites */
 
 enum kernel { GM_FILL, GM_VERIFY, GM_REWRITE, GM_EMPTY, GM_KERNELS };
-enum work { GM_WORK_NONE, GM_WORK_VERIFY, GM_WORK_REWRITE };
+enum work { GM_WORK_NONE, GM_WORK_VERIFY, GM_WORK_REWRITE, GM_WORK_MIXED, GM_WORKS };
+static const char *const work_names[GM_WORKS] = {"none", "verify", "rewrite", "mixed"};
 
 struct piece {
     CUdeviceptr at;
     uint64_t words;
     uint64_t seed;
+};
+
+struct pass {
+    double end_ms, ms; /* end_ms by the clock that a daemon's status uses */
+    enum work work;
 };
 
 struct app {
@@ -54,7 +67,7 @@ struct app {
     uint64_t counted;    /* as read last */
     struct piece *pieces;
     size_t n_pieces;
-    double pass_ms[GM_PASSES_MAX];
+    struct pass passes[GM_PASSES_MAX]; /* the first ones */
 };
 
 static void check(const struct app *app, CUresult result, const char *call)
@@ -136,7 +149,7 @@ static void fill(struct app *app)
 }
 
 /* Once over all memory. Returns the wrong words. */
-static uint64_t pass(struct app *app, enum work work)
+static uint64_t make_pass(struct app *app, enum work work)
 {
     uint64_t before = app->counted;
     for (size_t i = 0; work != GM_WORK_NONE && i < app->n_pieces; i++) {
@@ -159,38 +172,62 @@ static uint64_t pass(struct app *app, enum work work)
 
 static int compare(const void *a, const void *b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    double x = ((const struct pass *)a)->ms, y = ((const struct pass *)b)->ms;
     return x < y ? -1 : x > y;
 }
 
-static void work(struct app *app, enum work what, double least_ms, bool is_run)
+static void write_passes(const struct app *app, size_t count, const char *file)
+{
+    FILE *out = fopen(file, "we");
+    for (size_t i = 0; out != NULL && i < count; i++)
+        fprintf(out, "%.3f %.4f %s\n", app->passes[i].end_ms, app->passes[i].ms,
+                work_names[app->passes[i].work]);
+    if (out == NULL || fclose(out) != 0) {
+        printf("FAIL %s: %s\n", file, strerror(errno));
+        exit(2);
+    }
+}
+
+/* Passes until `least_ms` have passed. Returns how many; the longest in *most_ms. */
+static size_t make_passes(struct app *app, enum work what, double least_ms, double *most_ms,
+                          uint64_t *mismatches)
+{
+    uint64_t begun = gm_now();
+    size_t n = 0;
+    do {
+        enum work one = what;
+        uint64_t at = gm_now();
+        if (what == GM_WORK_MIXED)
+            one = n % GM_MIXED == 0 ? GM_WORK_REWRITE : GM_WORK_VERIFY;
+        *mismatches += make_pass(app, one);
+        double ms = ms_since(at);
+        if (n < GM_PASSES_MAX)
+            app->passes[n] = (struct pass){.end_ms = ms_since(0), .ms = ms, .work = one};
+        *most_ms = ms > *most_ms ? ms : *most_ms;
+        n++;
+    } while (ms_since(begun) < least_ms);
+    return n;
+}
+
+static void work(struct app *app, enum work what, double least_ms, bool is_run, const char *file)
 {
     uint64_t from = gm_now(), mismatches = 0;
-    size_t passes = 0, waits = 0;
-    double first_ms = 0;
+    double first_ms = 0, most_ms = 0;
     if (!is_run) {
         launch(app, GM_EMPTY, NULL);
         GM_CU(app, cuStreamSynchronize, app->stream);
         first_ms = ms_since(from);
     }
     uint64_t begun = gm_now();
-    do {
-        uint64_t at = gm_now();
-        mismatches += pass(app, what);
-        app->pass_ms[passes++ % GM_PASSES_MAX] = ms_since(at);
-    } while (ms_since(begun) < least_ms);
+    size_t passes = make_passes(app, what, least_ms, &most_ms, &mismatches);
     double work_ms = ms_since(begun);
-    printf("first_ms=%.4f work_ms=%.4f passes=%zu mismatches=%" PRIu64, first_ms, work_ms, passes,
-           mismatches);
-    if (is_run) {
-        size_t kept = passes < GM_PASSES_MAX ? passes : GM_PASSES_MAX;
-        qsort(app->pass_ms, kept, sizeof(app->pass_ms[0]), compare);
-        for (size_t i = 0; i < kept; i++)
-            waits += app->pass_ms[i] > app->pass_ms[kept / 2] + 20;
-        printf(" pass_ms=%.4f pass_max_ms=%.4f waits=%zu", app->pass_ms[kept / 2],
-               app->pass_ms[kept - 1], waits);
-    }
-    printf("\n");
+    size_t kept = passes < GM_PASSES_MAX ? passes : GM_PASSES_MAX;
+    if (file[0] != '\0')
+        write_passes(app, kept, file);
+    qsort(app->passes, kept, sizeof(app->passes[0]), compare);
+    printf("first_ms=%.4f work_ms=%.4f pass_ms=%.4f pass_max_ms=%.4f passes=%zu mismatches=%" PRIu64
+           "\n",
+           first_ms, work_ms, app->passes[kept / 2].ms, most_ms, passes, mismatches);
     fflush(stdout);
     if (mismatches != 0)
         exit(1);
@@ -198,9 +235,8 @@ static void work(struct app *app, enum work what, double least_ms, bool is_run)
 
 static bool parse_work(const char *text, enum work *what)
 {
-    static const char *const names[] = {"none", "verify", "rewrite"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
+    for (int i = 0; i < GM_WORKS; i++) {
+        if (strcmp(text, work_names[i]) == 0) {
             *what = (enum work)i;
             return true;
         }
@@ -211,17 +247,18 @@ static bool parse_work(const char *text, enum work *what)
 /* Serve requests until the last. */
 static void serve(struct app *app)
 {
-    char line[128], verb[16], name[16];
-    while (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "quit\n") != 0) {
+    char line[1024], verb[16], name[16];
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        char file[1024] = "";
         enum work what;
         double ms = 0;
-        int n = sscanf(line, "%15s %15s %lf", verb, name, &ms);
+        int n = sscanf(line, "%15s %15s %lf %1023s", verb, name, &ms, file);
         bool is_run = n >= 1 && strcmp(verb, "run") == 0;
         if (n < 2 || (!is_run && strcmp(verb, "turn") != 0) || !parse_work(name, &what)) {
             printf("FAIL no such request: %s", line);
             exit(2);
         }
-        work(app, what, ms, is_run);
+        work(app, what, ms, is_run, file);
     }
 }
 

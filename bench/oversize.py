@@ -2,10 +2,10 @@
 """bench/oversize: one allocation that is larger than the budget, with --oversize host.
 
 The part that does not fit on the GPU is pinned host memory that kernels read over the link. The program fills the
-allocation, then sweeps it again and again: first reading (verify), then reading and writing (rewrite); every word is
-checked in every sweep. Beside that: the same program natively, if the GPU has the memory; and with --oversize
-refuse, where the allocation has to fail with out-of-memory. The ceiling is bench/link of the same run: the part in
-host memory cannot be read faster than the link's rate to the GPU.
+allocation, then sweeps it again and again: by turns reading (verify), and reading and writing (rewrite); every word is
+checked in every sweep. Beside that: the same program natively, which the GPU must have the memory for; and with
+--oversize refuse, where the allocation has to fail with out-of-memory. The ceiling is bench/link of the same run: the
+part in host memory cannot be read faster than the link's rate to the GPU.
 """
 
 import time
@@ -17,19 +17,27 @@ def add_options(parser):
     parser.add_argument("--size", type=r.size, default=40 * 2**30, metavar="SIZE", help="of the allocation (40G)")
     parser.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
     parser.add_argument("--pinned", type=r.size, metavar="SIZE", help="pinned memory (size less budget, and 2G)")
-    parser.add_argument("--sweeps", type=int, default=10, metavar="N", help="of each kind (10)")
+    parser.add_argument("--sweeps", type=int, default=10, metavar="N", help="of each kind, at most (10)")
     parser.add_argument("--skip-native", action="store_true", help="leave the native program out")
 
 
-def sweep(rig, app, bytes_on_host):
-    """Rates of the sweeps of each kind."""
+def sweep(rig, app, until):
+    """Sweeps of each kind by turns until then, at least two of each: the milliseconds of each."""
+    found = {"verify": [], "rewrite": []}
+    while len(found["verify"]) < 2 or (len(found["verify"]) < rig.args.sweeps and time.monotonic() < until):
+        for work, took in found.items():
+            turn = app.turn(work)
+            took.append(turn["work_ms"] / turn["passes"])
+    return found
+
+
+def rates(took, size, bytes_on_host):
+    """What the sweeps of each kind come to."""
     found = {}
     for work, ways in (("verify", 1), ("rewrite", 2)):
-        turns = [app.turn(work) for _ in range(rig.args.sweeps)]
-        took = [turn["work_ms"] / turn["passes"] for turn in turns]
-        found[work] = {"ms": r.spread(took), "bytes_a_sweep": ways * app.bytes,
-                       "rate": r.spread([ways * app.bytes / ms / 1e6 for ms in took]),
-                       "host_rate": r.spread([ways * bytes_on_host / ms / 1e6 for ms in took])}
+        found[work] = {"ms": r.spread(took[work]), "bytes_a_sweep": ways * size,
+                       "rate": r.spread([ways * size / ms / 1e6 for ms in took[work]]),
+                       "host_rate": r.spread([ways * bytes_on_host / ms / 1e6 for ms in took[work]])}
     return found
 
 
@@ -38,7 +46,7 @@ def refuses(rig):
     args = rig.args
     daemon = r.Daemon(rig, "daemon-refuse", gpu_budget=args.budget, pinned=pinned(args), oversize="refuse")
     try:
-        r.App(rig, "app-refused", args.size, piece=args.size)
+        r.App(rig, "app-refused", args.size, daemon, piece=args.size)
     except r.Failure as failure:
         text = str(failure)
     else:
@@ -59,42 +67,53 @@ def run(rig):
         raise r.Failure("the allocation fits into the budget")
     if not rig.has_option("oversize"):
         raise r.Absent("this gpumuxd has no --oversize")
-    rig.result["refused"] = refuses(rig)
     rig.link("before")
+    rig.result["refused"] = refuses(rig)
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=pinned(args), oversize="host")
     begun = time.monotonic()
-    app = r.App(rig, "app", args.size, piece=args.size)
+    app = r.App(rig, "app", args.size, daemon, piece=args.size)
     start_s = time.monotonic() - begun
     status = daemon.status()
     mine = [one for one in status["apps"] if one["pid"] == app.pid][0]
     bytes_on_host = args.size - mine["resident_bytes"]
     if bytes_on_host < args.size - args.budget:
         raise r.Failure(f"{r.show_size(mine['resident_bytes'])} on the GPU are more than the budget")
-    sweeps = sweep(rig, app, bytes_on_host)
+    rig.result.update(bytes_on_host=bytes_on_host, start_s=start_s, app=mine, tiers=status["gpus"][0]["tiers"],
+                      native=None)
+    # With a limit of time: as long again for the end, the link and the native program as this took.
+    until = time.monotonic() + rig.left() - start_s / 2 - 2 * rig.result["link"][0]["took_s"]
+    rig.result["sweep_ms"] = sweep(rig, app, until)
     app.end()
     daemon.stop()
     rig.link("after")
-    ceiling = rig.ceiling()
-    rig.result.update(bytes_on_host=bytes_on_host, start_s=start_s, sweeps=sweeps, ceiling=ceiling, app=mine,
-                      tiers=status["gpus"][0]["tiers"], native=None)
-    if not args.skip_native:
-        native = r.App(rig, "native", args.size, is_native=True, piece=args.size)
-        rig.result["native"] = sweep(rig, native, 0)
+    if not args.skip_native and rig.left() > 2:
+        native = r.App(rig, "native", args.size, piece=args.size)
+        rig.result["native"] = rates(sweep(rig, native, time.monotonic() + rig.left() / 2), args.size, 0)
         native.end()
+
+
+def conclude(rig):
+    args, result = rig.args, rig.result
+    if "sweep_ms" not in result:
+        return
+    ceiling = result["ceiling"] = rig.ceiling()
+    sweeps = result["sweeps"] = rates(result.pop("sweep_ms"), args.size, result["bytes_on_host"])
     print(f"oversize: one allocation of {r.show_size(args.size)}, budget {r.show_size(args.budget)}: "
-          f"{r.show_size(bytes_on_host)} in host memory; every word checked in every sweep; refused with --oversize "
-          "refuse")
-    print(f"link, GB/s: {ceiling['h2d']:.1f} to the GPU, {ceiling['d2h']:.1f} from it, {ceiling['both']:.1f} both ways")
+          f"{r.show_size(result['bytes_on_host'])} in host memory; every word checked in every sweep; refused with "
+          "--oversize refuse")
+    print(f"link, GB/s: {ceiling['h2d']:.1f} to the GPU, {ceiling['d2h']:.1f} from it, {ceiling['both']:.1f} both "
+          f"ways; ready after {result['start_s']:.1f} s")
     rows = []
     for work, way in (("verify", "h2d"), ("rewrite", "both")):
         one = sweeps[work]
-        native = rig.result["native"] and rig.result["native"][work]["rate"]["median"]
-        rows.append([work, r.number(one["ms"]["median"]), r.number(one["rate"]["median"]),
-                     r.number(one["host_rate"]["median"]), r.percent(one["host_rate"]["median"] / ceiling[way]),
+        native = result["native"] and result["native"][work]["rate"]["median"]
+        rows.append([work, one["ms"]["count"], *(r.number(one["ms"][key]) for key in ("median", "min", "max")),
+                     *(r.number(one["host_rate"][key]) for key in ("median", "min", "max")),
+                     r.percent(one["host_rate"]["median"] / ceiling[way]), r.number(one["rate"]["median"]),
                      r.number(native)])
-    r.table(["sweep", "ms", "GB/s", "of it over the link", "of the link's rate", "native GB/s"], rows)
-    rig.result["is_verified"] = True # or the app would have ended the run
+    r.table(["sweep", "sweeps", "ms", "min", "max", "over the link, GB/s", "min", "max", "of the link's rate",
+             "whole, GB/s", "native"], rows)
 
 
 if __name__ == "__main__":
-    r.main("oversize", __doc__, add_options, run)
+    r.main("oversize", __doc__, add_options, run, conclude)

@@ -1,23 +1,29 @@
 #!/bin/sh
-# sh bench/run-gpu.sh BUILD-DIR [--only NAME]... [--full] [--seconds N] [--disk DIR] [--simcuda]
+# sh bench/run-gpu.sh BUILD-DIR [--budget SECONDS] [--only NAME]... [--full] [--disk DIR] [--simcuda]
 #
-# All benches on a machine with a GPU, in one call and under nine minutes: gate, link, host, copy, switch,
-# oversize, tiers, prefetch. Needs the CUDA driver and a python3, no compiler and no package; BUILD-DIR is a build of this tree, made
-# anywhere (tests/setup.sh --portable makes one that moves).
+# The benches that need a GPU, in one call that ends within the budget:
 #
-#   --only NAME   this one; may be given several times
-#   --full        each bench as long as it is by itself, with both peers: too long for one call, so add --only
-#   --seconds N   what has not ended after so long is stopped and counts as failed (525)
+#   sh bench/run-gpu.sh build-portable --budget 380 --disk /var/tmp
+#
+# runs copy, link, tiers, prefetch, switch and oversize, each in its share of the time: they make as many turns as
+# fit. One that does not end by itself is stopped, writes what it has measured, counts as failed, and takes no time
+# from the others. Needs the CUDA driver and a python3, no compiler and no package; 16 processors, 100 GiB of memory,
+# 60 GiB on the GPU and 40 GiB on the disk. BUILD-DIR is a build of this tree, made anywhere (tests/setup.sh
+# --portable makes one that moves).
+#
+#   --budget S    all of it ends within so many seconds (380)
+#   --only NAME   this one; may be given several times (also gate and disk, which need no GPU)
+#   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)
-#   --simcuda     with small sizes on the simulated GPU: shows that everything runs, not how fast
+#   --simcuda     with small sizes on the simulated GPU: shows that everything runs, not how fast; --budget 100 will do
 #
-# The results (README.md in bench/results says what they hold) and logs go to $OUT if that is set, else to
-# bench/results. GM_COMMIT names the commit where there is no git. Last come a short table and the line
-# "N passed, N failed"; the exit code is 0 if none failed.
+# A result of each (README.md in bench/results says what it holds) goes to $OUT/bench with the logs of all in one
+# more file, eight files at most; without $OUT to bench/results. GM_COMMIT names the commit where there is no git.
+# Last come a short table and the line "N passed, N failed"; the exit code is 0 if none failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
 usage() {
-    echo "usage: sh bench/run-gpu.sh BUILD-DIR [--only NAME]... [--full] [--seconds N] [--disk DIR] [--simcuda]" >&2
+    sed -n '2s/^# /usage: /p' "$0" >&2
     exit 2
 }
 [ $# -gt 0 ] && [ -d "$1" ] || usage
@@ -26,36 +32,71 @@ shift
 only=
 full=
 simcuda=
-limit=525
+budget=380
 disk=/var/tmp
 while [ $# -gt 0 ]; do
     case $1 in
+    --budget) budget=${2:?--budget SECONDS} && shift ;;
     --only) only="$only ${2:?--only NAME}" && shift ;;
     --full) full=1 ;;
-    --seconds) limit=${2:?--seconds N} && shift ;;
     --disk) disk=${2:?--disk DIR} && shift ;;
     --simcuda) simcuda=1 ;;
     *) usage ;;
     esac
     shift
 done
+[ "$budget" -ge 30 ] 2> /dev/null || usage
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
+begun=$(date +%s)
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpumux-run.XXXXXX") || exit 1
+logs=$work/logs
 if [ -n "${OUT:-}" ]; then
     results=$OUT/bench
 else
     results=$here/results
 fi
-mkdir -p "$results" || exit 1
+mkdir -p "$results" "$logs" || exit 1
 date=$(date -u +%Y-%m-%d)
-begun=$(date +%s)
 if [ -z "${GM_COMMIT:-}" ]; then
     GM_COMMIT=$(git -C "$here" rev-parse HEAD 2> /dev/null) && export GM_COMMIT
 fi
 files=
 passed=0
 failed=0
+child=
+share=
 
-# bench NAME COMMAND...: its table to the screen, the rest to its log; its result into a file of its own.
+# What every way out does: the logs into one file, the table, the last line.
+finish() {
+    tar -C "$work" -czf "$results/$date-logs.tar.gz" logs
+    rm -rf "$work"
+    echo
+    echo "== results after $(($(date +%s) - begun)) s, in $results"
+    # shellcheck disable=SC2086 # a list of files
+    [ -z "$files" ] || python3 -B "$here/summary.py" $files || failed=$((failed + 1))
+    echo "$passed passed, $failed failed"
+}
+stopped() {
+    trap '' INT TERM
+    echo "run-gpu: stopped"
+    if [ -n "$child" ]; then
+        kill -TERM "$child" 2> /dev/null
+        wait "$child"
+        [ -s "$file" ] && files="$files $file"
+    fi
+    failed=$((failed + 1))
+    finish
+    exit 1
+}
+trap stopped INT TERM
+
+# of PERCENT: so much of the budget is the share of the bench that comes next, in seconds. All of them together with
+# the 8 s that each may take longer, to stop, are less than the budget.
+of() {
+    share=$((budget * $1 / 100))
+}
+
+# bench NAME COMMAND...: its table to the screen; its result into a file of its own.
 bench() {
     name=$1
     shift
@@ -63,8 +104,12 @@ bench() {
     "  " | *" $name "*) ;;
     *) return ;;
     esac
-    left=$((limit - ($(date +%s) - begun)))
-    if [ "$left" -lt 5 ]; then
+    left=$((budget - 4 - ($(date +%s) - begun)))
+    limit=$((share + 5))
+    if [ -n "$full$only" ] || [ "$limit" -gt "$left" ]; then
+        limit=$left
+    fi
+    if [ "$limit" -lt 5 ]; then
         echo "== $name: no time left"
         failed=$((failed + 1))
         return
@@ -73,8 +118,11 @@ bench() {
     rm -f "$file"
     echo "== $name"
     from=$(date +%s)
-    timeout -k 15 "$left" "$@" --json "$file"
+    timeout -k 3 "$limit" "$@" --json "$file" &
+    child=$!
+    wait "$child"
     code=$?
+    child=
     echo "-- $name: code $code after $(($(date +%s) - from)) s"
     case $code in
     0) passed=$((passed + 1)) ;;
@@ -83,54 +131,56 @@ bench() {
     [ -s "$file" ] && files="$files $file"
 }
 
-# script NAME ARGUMENT...: a bench in Python.
+# script NAME ARGUMENT...: a bench in Python, which ends in its share of the time.
 script() {
     script_name=$1
     shift
-    bench "$script_name" python3 -u "$here/$script_name.py" --build "$build" --logs "$results/logs-$script_name" "$@"
+    set -- "$script_name" python3 -B -u "$here/$script_name.py" --build "$build" --logs "$logs/$script_name" "$@"
+    if [ -z "$full" ]; then
+        set -- "$@" --seconds "$share"
+    fi
+    [ ! -s "$results/$date-copy.json" ] || set -- "$@" --copies "$results/$date-copy.json"
+    bench "$@"
 }
 
+rm -f "$results/$date-copy.json" # of a run before
 if [ -n "$simcuda" ]; then
-    sim=$(mktemp -d "${TMPDIR:-/tmp}/gpumux-sim.XXXXXX") || exit 1
-    trap 'rm -rf "$sim"' EXIT
-    export SIMCUDA_DIR="$sim" SIMCUDA_MEMORY=2G
+    mkdir "$work/sim"
+    export SIMCUDA_DIR="$work/sim" SIMCUDA_MEMORY=2G
     export LD_LIBRARY_PATH="$build/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    small="--link-bytes 32M --link-rounds 3"
-    bench gate "$build/bench/gate" --rounds 5 --calls 100000
-    bench link "$build/bench/link" --bytes 128M --rounds 3
-    bench host "$build/bench/host" --bytes 32M --rounds 2
-    bench copy "$build/bench/copy" --bytes 64M --rounds 2
+    small="--link-bytes 32M --link-rounds 1 --gap 60ms"
+    of 7 && bench copy "$build/bench/copy" --bytes 64M --rounds 2
+    of 3 && bench link "$build/bench/link" --bytes 64M --rounds 2
     # shellcheck disable=SC2086 # a list of options
     {
-        script switch $small --sizes 96M,128M --budget 160M --piece 40M --turns 5 --warm 2 --peer checkpoint --peer restart
-        script oversize $small --size 160M --budget 96M --sweeps 3
-        script tiers $small --sizes 96M,96M,96M --budget 112M --piece 40M --fractions 2/3,1/3 --rounds 2 --warm 1 --work 0,50ms \
-            --disk "$disk" --disk-pinned 96M --disk-rounds 1 --host-bytes 32M --host-disk-bytes 128M
-        script prefetch $small --sizes 96M,96M,96M --budget 128M --piece 40M --pinned 320M,128M --quantum 200ms --seconds 3
+        of 44 && script tiers $small --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 7/8 \
+            --work 0,100ms --rounds 50 --disk "$disk" --disk-pinned 224M --disk-paged 0 --disk-rounds 50 \
+            --disk-bytes 128M
+        of 18 && script prefetch $small --sizes 132M,132M,132M --budget 160M --piece 24M --pinned 256M \
+            --quantum 100ms --alone 200ms
+        of 9 && script switch $small --sizes 96M,128M --budget 160M --piece 40M --turns 50
+        of 6 && script oversize $small --size 160M --budget 96M
     }
 elif [ -n "$full" ]; then
-    bench gate "$build/bench/gate"
-    bench link "$build/bench/link" --rounds 21
-    bench host "$build/bench/host" --disk "$disk"
     bench copy "$build/bench/copy" --disk "$disk"
+    bench link "$build/bench/link" --rounds 21
+    script tiers --disk "$disk" --fractions 2/3,1/3,1/6
+    script prefetch
     script switch --peer checkpoint --peer restart
     script oversize
-    script tiers --disk "$disk"
-    script prefetch
 else
-    bench gate "$build/bench/gate"
-    bench link "$build/bench/link"
-    bench host "$build/bench/host" --rounds 3
-    bench copy "$build/bench/copy" --rounds 3
-    script switch --peer checkpoint --peer restart --peer-turns 2
-    script oversize --sweeps 5
-    script tiers --disk "$disk" --rounds 4 --warm 1 --disk-rounds 1
-    script prefetch --pinned 14G --seconds 15
+    of 7 && bench copy "$build/bench/copy" --rounds 3
+    of 3 && bench link "$build/bench/link" --rounds 5
+    of 44 && script tiers --disk "$disk" --rounds 50 --disk-rounds 50
+    of 18 && script prefetch
+    of 9 && script switch --turns 50
+    of 6 && script oversize
 fi
-
-echo
-echo "== results, in $results"
-# shellcheck disable=SC2086 # a list of files
-[ -z "$files" ] || python3 "$here/summary.py" $files || failed=$((failed + 1))
-echo "$passed passed, $failed failed"
+case " $only " in
+*" gate "*) bench gate "$build/bench/gate" ;;
+esac
+case " $only " in
+*" disk "*) bench disk "$build/bench/disk" --dir "$disk" ;;
+esac
+finish
 [ "$failed" -eq 0 ]

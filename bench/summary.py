@@ -4,7 +4,7 @@
 import json
 import sys
 
-from rig import number, percent, show_size
+from figures import number, percent, show_size
 
 
 def middle(value, digits=1):
@@ -20,9 +20,10 @@ def about_link(result):
     yield f"{best['h2d']:.1f} GB/s to the GPU, {best['d2h']:.1f} from it, {best['both']:.1f} both ways"
 
 
-def about_host(result):
-    yield (f"{max(step['both']['median'] for step in result['copies']):.1f} GB/s between pinned and paged memory, "
-           "both ways")
+def about_disk(result):
+    step = result["steps"][-1]
+    yield (f"{step['write']['median']:.2f} GB/s written, {step['read']['median']:.2f} read, "
+           f"{step['both']['median']:.2f} both at once")
 
 
 def about_copy(result):
@@ -34,33 +35,62 @@ def about_copy(result):
 
 def about_switch(result):
     of = result["summary"]["all"]
-    yield (f"{middle(of['parts']['total_ms'])} ms a switch of {of['bytes_out']['median'] / 2**30:.1f} GiB out "
-           f"and {of['bytes_in']['median'] / 2**30:.1f} in; {middle(of['rate'])} GB/s of {result['ceiling']['both']:.1f}; "
-           f"to first kernel {number(of['first_ms']['p50'])} ms, p99 {number(of['first_ms']['p99'])}")
-    for goal in result.get("goals", []):
-        shown = percent if goal["wanted"] < 2 else number
-        yield (f"{goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])}): "
-               f"{'met' if goal['is_met'] else 'missed'}")
+    first = of["first_ms"]
+    yield (f"{middle(of['parts']['total_ms'])} ms a switch of {of['bytes_out']['median'] / 2**30:.1f} GiB out and "
+           f"{of['bytes_in']['median'] / 2**30:.1f} in; {middle(of['rate'])} GB/s of {result['ceiling']['both']:.1f}; "
+           f"to first kernel {number(first['p50'])} ms (p10 {number(first['p10'])}, p90 {number(first['p90'])}, "
+           f"longest {number(first['max'])}, {first['count']} turns)")
+    for peer in result["peers"].values():
+        if peer["is_available"]:
+            yield f"{peer['peer']}: {peer['ratio']:.1f} times slower"
+    yield from about_goals(result)
+
+
+def about_goals(result):
+    """Those that were missed, and how many were met."""
+    goals = result.get("goals", [])
+    for goal in goals:
+        shown = percent if goal.get("is_share") else number
+        if not goal["is_met"]:
+            yield f"missed: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])})"
+    yield f"{sum(goal['is_met'] for goal in goals)} of {len(goals)} goals met"
 
 
 def about_tiers(result):
     for one in result["runs"]:
+        if not one["turns"]:
+            yield f"{one['name']}, work {one['work_ms']:.0f} ms: no turn was measured"
+            continue
+        first = one["first_ms"]
         yield (f"{one['name']} ({show_size(one['options']['pinned'])}), work {one['work_ms']:.0f} ms: to first kernel "
-               f"{number(one['first_ms']['p50'])} ms, longest {number(one['first_ms']['max'])}; "
-               f"{percent(one['of_all_pinned'])} of all pinned; {percent(one['over_bound'] and one['over_bound']['p50'])} of the bound")
+               f"{number(first['p50'])} ms (p90 {number(first['p90'])}, longest {number(first['max'])}, "
+               f"{first['count']} turns); {percent(one['of_uncapped'])} of uncapped; {percent(one['over_bound'])} of "
+               f"the bound ({one['slowest']})")
+    yield from about_goals(result)
 
 
 def about_oversize(result):
     for work, way in (("verify", "h2d"), ("rewrite", "both")):
-        rate = result["sweeps"][work]["host_rate"]["median"]
-        yield (f"{work}: {middle(result['sweeps'][work]['rate'])} GB/s, over the link {rate:.1f} of "
-               f"{result['ceiling'][way]:.1f} ({percent(rate / result['ceiling'][way])})")
+        rate = result["sweeps"][work]["host_rate"]
+        yield (f"{work}: over the link {rate['median']:.1f} GB/s ({rate['min']:.1f} to {rate['max']:.1f}) of "
+               f"{result['ceiling'][way]:.1f} ({percent(rate['median'] / result['ceiling'][way])}); whole "
+               f"{middle(result['sweeps'][work]['rate'])} GB/s")
 
 
 def about_prefetch(result):
-    for one in result["runs"]:
-        yield (f"{show_size(one['pinned'])} pinned, prefetch {one['prefetch']}: {middle(one['total_ms'])} ms a switch, "
-               f"{len(one['switches'])} switches, {one['passes']} passes of {middle(one['pass_ms'])} ms")
+    for one in result["settings"]:
+        total = one["total_ms"]
+        if total:
+            yield (f"{one['prefetch']}: {middle(total)} ms a switch (p10 {number(total['p10'])}, p90 "
+                   f"{number(total['p90'])}, {total['count']} switches); {number(one['passes_a_second'])} "
+                   "passes a second")
+    cost = result["cost"]
+    if cost["prefetch"] is not None:
+        yield (f"a pass beside staging takes {percent(cost['prefetch'])} longer, beside plain copies at that rate "
+               f"{percent(cost.get('same_rate'))}")
+    if cost["slice"] is not None:
+        yield f"a pass with prefetch takes {percent(cost['slice'])} longer, all in all"
+    yield from about_goals(result)
 
 
 def main():
@@ -68,10 +98,12 @@ def main():
         with open(file, encoding="utf-8") as text:
             result = json.load(text)
         name = result["bench"]
-        if result.get("outcome"):
-            lines = [result["outcome"]]
-        else:
-            lines = globals()["about_" + name](result)
+        lines = [result["outcome"]] if result.get("outcome") else []
+        try:
+            lines += globals()["about_" + name](result)
+        except (LookupError, TypeError): # of a bench that was cut short
+            if not lines:
+                raise
         for index, line in enumerate(lines):
             print(f"{name if index == 0 else '':10}{line}")
 

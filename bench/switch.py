@@ -59,42 +59,56 @@ def summarize(records):
 def measure(rig):
     args = rig.args
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=args.pinned or sum(args.sizes) + 2**27)
-    has_parts = r.tell_history(daemon)
-    apps = [r.App(rig, f"app-{index}", count, piece=args.piece) for index, count in enumerate(args.sizes)]
-    for _ in range(args.warm):
-        for app in apps:
-            r.turn(rig, daemon, app)
+    rig.result["has_parts"] = r.tell_history(daemon)
+    apps = [r.App(rig, f"app-{index}", count, daemon, piece=args.piece) for index, count in enumerate(args.sizes)]
+    warm, records = [], []
+    rig.result.update(warm=warm, turns=records)
+    # With a limit of time, a quarter of what is left here is to warm up, most of the rest for measured turns.
+    until = time.monotonic() + rig.left() / 4
+    while len(warm) < args.warm * 2 and (len(warm) < 2 or time.monotonic() < until):
+        warm.append(r.turn(rig, daemon, apps[len(warm) % 2]))
+    if len(warm) % 2:
+        apps.reverse() # each turn has to be of the program that was idle
     daemon.settle()
     rig.link("before")
-    records = []
-    for index in range(args.turns):
-        if index == args.turns // 2:
+    link_s = rig.result["link"][0]["took_s"]
+    begun, is_middle = time.monotonic(), False
+    until = begun + rig.left() - link_s - rig.closing_s()
+    if rig.args.seconds:
+        until -= link_s
+    while len(records) < args.turns * 2 and (len(records) < 2 or time.monotonic() < until):
+        if not is_middle and (len(records) >= args.turns or time.monotonic() > (begun + until) / 2):
+            is_middle = True
             rig.link("middle")
-        for app in apps:
-            records.append(r.turn(rig, daemon, app))
+        records.append(r.turn(rig, daemon, apps[len(records) % 2]))
     rig.link("after")
-    status = daemon.status()
+    rig.result["tiers"] = daemon.gpu()["tiers"]
     for app in apps:
         app.end()
     daemon.stop()
     if any(record["switches"] == 0 for record in records):
         raise r.Failure("turns without a switch: the sizes fit into the budget together")
-    ceiling = rig.ceiling()
+
+
+def digest(rig):
+    records = rig.result["turns"]
+    ceiling = rig.result["ceiling"] = rig.ceiling()
+    for record in rig.result["warm"] + records:
+        record.pop("tiers", None)
     for record in records:
-        record.pop("tiers")
         derive(record, ceiling)
-    rig.result.update(ceiling=ceiling, has_parts=has_parts, turns=records, tiers=status["gpus"][0]["tiers"],
-                      summary={"all": summarize(records),
-                               **{app.name: summarize([x for x in records if x["app"] == app.name])
-                                  for app in apps}})
-    return records
+    names = sorted({record["app"] for record in records})
+    rig.result["warm_max_ms"] = max(record["first_ms"] for record in rig.result["warm"])
+    rig.result["summary"] = {"all": summarize(records),
+                             **{name: summarize([x for x in records if x["app"] == name]) for name in names}}
 
 
 def show(rig):
     result, args = rig.result, rig.args
     ceiling, summary = result["ceiling"], result["summary"]
     print(f"switch: programs of {' and '.join(map(r.show_size, args.sizes))}, budget {r.show_size(args.budget)}; "
-          f"{args.turns} turns of each after {args.warm} to warm up; every byte verified in every turn")
+          f"{len(result['turns'])} turns in turn after {len(result['warm'])} to warm up (longest "
+          f"{r.number(result['warm_max_ms'])} ms to the first kernel); every byte verified in every turn")
     print("link, both ways at once: " + ", ".join(f"{one['both']:.1f} {one['when']}" for one in result["link"]) +
           f" GB/s; to the GPU {ceiling['h2d']:.1f}, from it {ceiling['d2h']:.1f}")
 
@@ -110,8 +124,9 @@ def show(rig):
                                   for key in ("share_of_ceiling", "whole_over_ideal", "not_hidden"))]
              for name, of in summary.items()])
     print("time to first kernel, ms:")
-    r.table(["to", "p50", "p99", "max", "beyond the switch"],
-            [[name, *(r.number(of["first_ms"][key]) for key in ("p50", "p99", "max")), cell(of, "beyond_switch_ms")]
+    r.table(["to", "p10", "p50", "p90", "p99", "max", "beyond the switch"],
+            [[name, *(r.number(of["first_ms"][key]) for key in ("p10", "p50", "p90", "p99", "max")),
+              cell(of, "beyond_switch_ms")]
              for name, of in summary.items()])
 
 
@@ -121,21 +136,14 @@ def judge(rig):
     wanted = [("rate of the copies, of the ceiling", of["share_of_ceiling"], .95, True),
               ("whole switch, of bytes over ceiling", of["whole_over_ideal"], 1.10, False),
               ("time not hidden behind copies, of the switch", of["not_hidden"], .03, False)]
-    goals = []
-    for name, values, goal, is_least in wanted:
-        if values is None:
-            continue
-        is_met = values["median"] >= goal if is_least else values["median"] <= goal
-        goals.append({"goal": name, "measured": values["median"], "wanted": goal, "is_met": is_met})
+    goals = [{"goal": name, "measured": values["median"], "wanted": goal, "is_share": True,
+              "is_met": values["median"] >= goal if is_least else values["median"] <= goal}
+             for name, values, goal, is_least in wanted if values is not None]
     for peer in rig.result.get("peers", {}).values():
         if peer.get("is_available") and peer["peer"] == "checkpoint":
             goals.append({"goal": "times faster than the checkpoint calls", "measured": peer["ratio"], "wanted": 30,
                           "is_met": peer["ratio"] >= 30})
-    for goal in goals:
-        is_share = goal["wanted"] < 2
-        print(f"goal: {goal['goal']}: {r.percent(goal['measured']) if is_share else r.number(goal['measured'])} "
-              f"(wanted {r.percent(goal['wanted']) if is_share else goal['wanted']}): "
-              f"{'met' if goal['is_met'] else 'missed'}")
+    r.show_goals(goals)
     rig.result["goals"] = goals
 
 
@@ -151,7 +159,7 @@ def run_checkpoint(rig):
         raise r.Absent(line.partition(" ")[2])
     apps, turns = [], []
     for index, count in enumerate(args.sizes):
-        apps.append(r.App(rig, f"checkpoint-app-{index}", count, is_native=True, piece=args.piece))
+        apps.append(r.App(rig, f"checkpoint-app-{index}", count, piece=args.piece))
         if index == 0:
             helper.ask(f"out {apps[0].pid}", 240) # the first time costs more; not measured
     for _ in range(args.peer_turns):
@@ -175,14 +183,14 @@ def run_checkpoint(rig):
 def run_restart(rig):
     """The turns by ending the one and starting the other: a list of {app, total_ms, end_ms, start_ms, first_ms}."""
     args = rig.args
-    app = r.App(rig, "restart-1", args.sizes[1], is_native=True, piece=args.piece)
+    app = r.App(rig, "restart-1", args.sizes[1], piece=args.piece)
     turns = []
     for number in range(args.peer_turns):
         for index in range(2):
             begun = time.monotonic()
             app.end()
             ended = time.monotonic()
-            app = r.App(rig, f"restart-{index}-{number}", args.sizes[index], is_native=True, piece=args.piece)
+            app = r.App(rig, f"restart-{index}-{number}", args.sizes[index], piece=args.piece)
             started = time.monotonic()
             answer = app.turn()
             turns.append({"app": f"app-{index}", "end_ms": (ended - begun) * 1000,
@@ -197,35 +205,55 @@ def run_peer(rig, peer):
     try:
         turns = {"checkpoint": run_checkpoint, "restart": run_restart}[peer](rig)
     except r.Absent as absent:
-        print(f"{peer}: not available: {absent}")
         rig.result["peers"][peer] = {"peer": peer, "is_available": False, "why": str(absent)}
         return
-    # One turn each way: the sum of the two directions' medians, theirs over ours.
-    theirs = sum(r.median([turn["total_ms"] for turn in turns[way::2]]) for way in range(2))
-    ours = sum(r.median([turn["first_ms"] for turn in rig.result["turns"][way::2]]) for way in range(2))
-    moved = sum(r.median([turn["bytes_out"] + turn["bytes_in"] for turn in turns[way::2]]) for way in range(2))
-    own = sum(r.median([turn["bytes_out"] + turn["bytes_in"] for turn in rig.result["turns"][way::2]])
-              for way in range(2))
-    result = {"peer": peer, "is_available": True, "turns": turns, "there_and_back_ms": theirs,
-              "own_there_and_back_ms": ours, "ratio": theirs / ours,
-              "ratio_a_byte": (theirs / moved) / (ours / own) if own and peer == "checkpoint" else None}
-    rig.result["peers"][peer] = result
-    print(f"{peer}: there and back {theirs / 1000:.2f} s, gpumux {ours / 1000:.3f} s, from request to first kernel: "
-          f"{result['ratio']:.1f} times faster" +
-          (f"; a byte moved, {result['ratio_a_byte']:.1f} times" if result["ratio_a_byte"] else ""))
+
+    def there_and_back(turns, value):
+        """One turn each way: the sum of the two directions' medians."""
+        return sum(r.median([value(turn) for turn in turns[way::2]]) for way in range(2))
+
+    def moved(turn):
+        return turn["bytes_out"] + turn["bytes_in"]
+
+    own_turns = rig.result["turns"]
+    theirs = there_and_back(turns, lambda turn: turn["total_ms"])
+    ours = there_and_back(own_turns, lambda turn: turn["first_ms"])
+    own = there_and_back(own_turns, moved)
+    rig.result["peers"][peer] = {
+        "peer": peer, "is_available": True, "turns": turns, "there_and_back_ms": theirs,
+        "own_there_and_back_ms": ours, "ratio": theirs / ours,
+        "ratio_a_byte": (theirs / there_and_back(turns, moved)) / (ours / own)
+                        if own and peer == "checkpoint" else None}
+
+
+def show_peer(peer):
+    if not peer["is_available"]:
+        print(f"{peer['peer']}: not available: {peer['why']}")
+        return
+    print(f"{peer['peer']}: there and back {peer['there_and_back_ms'] / 1000:.2f} s, gpumux "
+          f"{peer['own_there_and_back_ms'] / 1000:.3f} s, from request to first kernel: {peer['ratio']:.1f} times "
+          "faster" +
+          (f"; a byte moved, {peer['ratio_a_byte']:.1f} times" if peer["ratio_a_byte"] else ""))
 
 
 def run(rig):
-    if len(rig.args.sizes) != 2 or min(rig.args.turns, rig.args.peer_turns) < 1:
-        raise r.Failure("--sizes takes two sizes; there is at least one turn")
-    measure(rig)
-    show(rig)
+    if len(rig.args.sizes) != 2 or min(rig.args.turns, rig.args.warm, rig.args.peer_turns) < 1:
+        raise r.Failure("--sizes takes two sizes; there is at least one turn of each kind")
     rig.result["peers"] = {}
+    measure(rig)
     for peer in rig.args.peer:
         run_peer(rig, peer)
+
+
+def conclude(rig):
+    if not rig.result.get("turns") or not rig.result.get("link"):
+        return
+    digest(rig)
+    show(rig)
+    for peer in rig.result["peers"].values():
+        show_peer(peer)
     judge(rig)
-    rig.result["is_verified"] = True # or an app would have ended the run
 
 
 if __name__ == "__main__":
-    r.main("switch", __doc__, add_options, run)
+    r.main("switch", __doc__, add_options, run, conclude)

@@ -1,22 +1,33 @@
 #!/usr/bin/env python3
 """bench/tiers: three programs in turn, with less and less pinned memory, the rest paged, then on disk.
 
-Together the programs need more than the budget; the difference has to be in host memory. Pinned memory for a copy
-of everything is the run that the others are compared with; then pinned memory is capped at fractions of the
-difference, with ordinary memory (--paged) for the rest; then at --disk-pinned with a disk and no paged memory. In
-each turn a program that was idle is asked to work, as in bench/switch: time from before its first GPU call to the
-end of an empty kernel, then all of its memory verified and rewritten, for --work (each program computes that long
-before the next one is asked, which is when a daemon can prepare for it). Ceilings of the same run: bench/link, and
-bench/host for copies between pinned and paged memory and for the disk.
+Together the programs need more than the budget; the difference, `rest`, has to be in host memory. Pinned memory for a
+copy of everything is the run that the others are compared with; then pinned memory is capped at fractions of the
+rest, with ordinary memory (--paged) for what it cannot hold; then at --disk-pinned with little paged memory and a
+disk. In each turn a program that was idle is asked to work, as in bench/switch: time from before its first GPU call
+to the end of an empty kernel, then all of its memory verified and rewritten, again and again for --work (it is then
+that a daemon can prepare for the next one).
 
-The bound of a turn is the time that its bytes need on the slowest of what they must pass: the link; and between
-pinned and paged memory, or the disk, what cannot stay in pinned memory from one turn of a program to the next, less
-the time that the program before worked.
+The bound of a run is exact: the bytes that the daemon really moved, over the ceilings of the same run, in the time
+that there was. Those are the link, both ways at once (bench/link); copies between pinned and paged memory, both ways
+at once, by as many threads as the daemon has (bench/copy); and the disk, written and read at once (bench/disk). What
+the link moves it moves while a program waits. What moves below pinned memory can also move while another program
+works: from the time that it needs, the time from the first kernel of a turn to the next turn is taken off. A run is
+bound by what needs most of the three.
+
+Moving fewer bytes would be better yet: of the rest, pinned memory holds a part, and the other part of what a turn
+brings in has to come up and as much to go down. `moved/least` is what moved below pinned memory over that.
+
+Turns to warm up are counted apart. A stall is the longest time that a program waited in a turn, for its first kernel
+or for a later one.
 """
 
 import os
+import time
 
 import rig as r
+
+LINKS = ("link", "paged", "disk")
 
 
 def fractions(text):
@@ -36,39 +47,54 @@ def add_options(parser):
                         help="of the programs (12G,12G,12G)")
     parser.add_argument("--budget", type=r.size, default=14 * 2**30, metavar="SIZE", help="of GPU memory (14G)")
     parser.add_argument("--piece", type=r.size, metavar="SIZE", help="allocations of the programs (1G)")
-    parser.add_argument("--fractions", type=fractions, default=fractions("2/3,1/3,1/6"), metavar="F,...",
-                        help="of pinned memory, of what does not fit on the GPU (2/3,1/3,1/6)")
+    parser.add_argument("--fractions", type=fractions, default=fractions("2/3,1/3"), metavar="F,...",
+                        help="of pinned memory, of what does not fit on the GPU (2/3,1/3)")
     parser.add_argument("--work", type=times, default=[0, 700], metavar="TIME,...",
-                        help="that each turn computes; each configuration is run with each (0,700ms)")
+                        help="that each turn computes; each configuration is run with each (0,700ms), with the disk "
+                        "only the first")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="measured turns of each program (6)")
-    parser.add_argument("--warm", type=int, default=2, metavar="N", help="turns of each before those (2)")
-    parser.add_argument("--disk", default="/var/tmp", metavar="DIR", help="folder for the disk tier (/var/tmp); '': none")
+    parser.add_argument("--warm", type=int, default=1, metavar="N",
+                        help="turns of each before those (1); with the disk, one of one program")
+    parser.add_argument("--disk", default="/var/tmp", metavar="DIR",
+                        help="folder for the disk tier (/var/tmp); '': none")
     parser.add_argument("--disk-pinned", type=r.size, default=4 * 2**30, metavar="SIZE",
                         help="pinned memory with the disk (4G)")
+    parser.add_argument("--disk-paged", type=r.size, default=6 * 2**30, metavar="SIZE",
+                        help="paged memory with the disk (6G)")
     parser.add_argument("--disk-rounds", type=int, default=2, metavar="N", help="measured turns of each with it (2)")
-    parser.add_argument("--host-bytes", type=r.size, default=2**30, metavar="SIZE",
-                        help="copied when host memory is measured (1G)")
-    parser.add_argument("--host-disk-bytes", type=r.size, default=4 * 2**30, metavar="SIZE",
-                        help="written and read when the disk is measured (4G)")
+    parser.add_argument("--disk-bytes", type=r.size, default=2**30, metavar="SIZE",
+                        help="written and read when the disk is measured (1G)")
 
 
-def measure_host(rig):
-    """Rates of copies in host memory and of the disk."""
+# --- measuring ---
+
+def measure_ceilings(rig):
     args = rig.args
-    options = ["--bytes", args.host_bytes, "--rounds", 3]
+    rig.link("before")
+    rig.copies()
     if args.disk:
-        options += ["--disk", args.disk, "--disk-bytes", args.host_disk_bytes]
-    result = rig.run_tool("host", *options)
-    rates = {way: max(step[way]["median"] for step in result["copies"]) for way in ("out", "back", "both")}
-    for way in ("write", "read", "both"):
-        rates["disk_" + way] = max((step[way]["median"] for step in result["disk"]), default=None)
-    rig.result["host"] = {**rates, "copies": result["copies"], "disk": result["disk"],
-                          "disk_is_direct": result["disk_is_direct"]}
-    return rates
+        result = rig.run_tool("disk", "--dir", args.disk, "--bytes", args.disk_bytes, "--rounds", 3, "--threads", 4)
+        step = result["steps"][-1] # as many threads as the daemon has for the disk
+        rig.result["disk"] = {**{way: step[way]["median"] for way in ("write", "read", "both")},
+                              "is_direct": result["is_direct"], "steps": result["steps"]}
+    rig.result["together"] = measure_together(rig)
+
+
+def measure_together(rig):
+    """The link both ways and copies in memory, all at once and as fast as they go: what they cost each other."""
+    if rig.left() < 60:
+        return None
+    load = r.Process(rig, "load", [rig.at("bench/load"), "--bytes", min(2**28, rig.args.link_bytes), "--threads",
+                                   max(2, rig.result["copies"]["workers"])])
+    load.await_line("ready", 60)
+    found = {what: load.ask("copy " + rates, 60)
+             for what, rates in (("memory", "0 0 999 600"), ("link", "999 999 0 400"), ("all", "999 999 999 600"))}
+    load.end()
+    return found
 
 
 def configurations(rig):
-    """(name, daemon options, is_disk), and why one is left out."""
+    """(name, daemon options, share of the time)."""
     args = rig.args
     total = sum(args.sizes)
     rest = total - args.budget
@@ -81,110 +107,65 @@ def configurations(rig):
     def cap(share):
         return max(2 * slab, int(rest * share) // slab * slab)
 
-    found = [("all pinned", {"pinned": total}, False)]
+    found = [("uncapped", {"pinned": total}, 1)]
     if rig.has_option("paged"):
-        found += [(f"{name} pinned", {"pinned": cap(share), "paged": total}, False)
-                  for name, share in args.fractions]
+        found += [(f"{name} pinned", {"pinned": cap(share), "paged": total}, 1) for name, share in args.fractions]
     else:
-        print("note: this gpumuxd has no --paged: only all pinned is run")
+        print("note: this gpumuxd has no --paged: pinned memory is not capped")
     if not args.disk:
         pass
     elif rig.has_option("disk"):
-        found += [("pinned and disk", {"pinned": args.disk_pinned, "paged": 0,
-                                       "disk": f"{args.disk}:{total}"}, True)]
+        found.append(("disk", {"pinned": args.disk_pinned, "paged": args.disk_paged or None,
+                               "disk": f"{args.disk}:{total}"}, 1.6))
     else:
         print("note: this gpumuxd has no --disk")
     return found
 
 
-def bound_ms(record, rates, ceiling, options, rest, gap):
-    """
-    The least time of a turn. Both ways of the link at once; and what is to come from a lower tier. Of the `rest`
-    bytes that are not on the GPU, `pinned` hold their share; of a program's bytes that come in, as much has to come
-    from below as does not fit there, and the same amount has to go down. That can begin while the program before
-    works and idles.
-    """
-    link = r.copy_ideal_ms(record["bytes_out"], record["bytes_in"], ceiling)
-    below = max(0, rest - options["pinned"])
-    through = min(record["bytes_in"], below)
-    if options.get("disk"):
-        lower = 2 * through / rates["disk_both"] / 1e6
-    else:
-        lower = 2 * through / rates["both"] / 1e6
-    lower = max(0, lower - record["work_ms"] - gap)
-    return max(link, lower), link, lower
-
-
-def measure(rig, name, options, is_disk):
-    """One configuration: a list of runs, one for each --work (with the disk, whose time it is then, the first)."""
+def measure(rig, name, options, until):
+    """One configuration, until then: a run for each --work, with the disk (whose time it is then) for the first."""
     args = rig.args
-    daemon = r.Daemon(rig, gpu_budget=args.budget, **options)
-    apps = [r.App(rig, f"app-{index}", count, piece=args.piece, patience=400 if is_disk else 120)
+    is_disk = "disk" in options
+    begun = time.monotonic()
+    daemon = r.Daemon(rig, gpu_budget=args.budget, **{key: value for key, value in options.items() if value})
+    apps = [r.App(rig, f"app-{index}", count, daemon, piece=args.piece, patience=400 if is_disk else 120)
             for index, count in enumerate(args.sizes)]
-    runs = []
-    for work_ms in args.work[:1] if is_disk else args.work:
-        for _ in range(1 if is_disk else args.warm):
-            for app in apps:
-                r.turn(rig, daemon, app, least_ms=work_ms)
-        daemon.settle()
-        records = [r.turn(rig, daemon, app, least_ms=work_ms)
-                   for _ in range(args.disk_rounds if is_disk else args.rounds) for app in apps]
-        runs.append({"name": name, "options": options, "work_ms": work_ms, "turns": records, "is_verified": True})
+    daemon.settle()
+    start_s = time.monotonic() - begun
+    works = args.work[:1] if is_disk else args.work
+    until -= rig.closing_s()
+    daemon.take()
+    for index, work_ms in enumerate(works):
+        found = {"name": name, "options": options, "work_ms": work_ms, "start_s": start_s,
+                 "fill_ms": max(app.start["fill_ms"] for app in apps), "warm": [], "turns": []}
+        rig.result["runs"].append(found)
+        # Half a second for a switch: shares of the time in which each kind of run makes as many turns.
+        weights = [500 + ms for ms in works[index:]]
+        end = time.monotonic() + (until - time.monotonic()) * weights[0] / sum(weights)
+        take_turns(rig, daemon, apps, found, end,
+                   warm=len(apps) * args.warm if index == 0 and not is_disk else 1,
+                   most=len(apps) * (args.disk_rounds if is_disk else args.rounds))
     for app in apps:
         app.end()
     daemon.stop()
-    return runs
 
 
-def digest(rig, found, rates):
-    """What a run's turns come to."""
-    ceiling = rig.ceiling()
-    options, work_ms, records = found["options"], found["work_ms"], found["turns"]
-    tiers = [record.pop("tiers") for record in records]
-    for record in records:
-        record["bound_ms"], record["link_ms"], record["lower_bound_ms"] = bound_ms(
-            record, rates, ceiling, options, rig.result["rest_bytes"], rig.args.gap)
-        record["over_bound"] = record["first_ms"] / record["bound_ms"] if record["bound_ms"] else None
-    parts = [record["parts"] for record in records if record["parts"]]
-    for key in ("first_ms", "bound_ms", "over_bound"):
-        found[key] = r.spread([record[key] for record in records])
-    for key in ("total_ms", "lower_ms"):
-        found[key] = r.spread([part[key] for part in parts])
-    found["most"] = {key: max(tier.get(key, 0) for tier in tiers)
-                     for key in ("pinned_used_bytes", "paged_used_bytes", "disk_used_bytes")}
-    if options["pinned"] < found["most"]["pinned_used_bytes"]:
-        raise r.Failure("more pinned memory was used than the cap")
-    if options.get("disk") and found["most"]["disk_used_bytes"] == 0:
-        raise r.Failure("the disk was not used")
-    reference = next(one for one in rig.result["runs"] if one["work_ms"] == work_ms) # all pinned comes first
-    found["of_all_pinned"] = found["first_ms"]["p50"] / reference["first_ms"]["p50"]
-    # What the project wants: as fast as all pinned, or as the slowest of what the bytes must pass; no long stall.
-    within = [what for what, value in (("all pinned", found["of_all_pinned"]),
-                                       ("bound", found["over_bound"] and found["over_bound"]["p50"]))
-              if value is not None and value <= 1.1]
-    found["within_a_tenth_of"] = within
-    found["has_long_stall"] = found["first_ms"]["max"] > 1000
-
-
-def show(rig):
-    result = rig.result
-    ceiling, host = result["ceiling"], result["host"]
-    print(f"tiers: programs of {' + '.join(map(r.show_size, rig.args.sizes))}, budget "
-          f"{r.show_size(rig.args.budget)}, {r.show_size(result['rest_bytes'])} in host memory; every byte verified "
-          "in every turn")
-    print(f"ceilings, GB/s: link {ceiling['both']:.1f} both ways; pinned and paged memory {host['both']:.1f} both ways "
-          f"({host['out']:.1f} out, {host['back']:.1f} back); disk {r.number(host['disk_write'], 2)} write, "
-          f"{r.number(host['disk_read'], 2)} read, {r.number(host['disk_both'], 2)} both at once")
-    print("time to first kernel, ms; the bound is of the slowest that the bytes must pass:")
-    r.table(["pinned memory", "cap", "work", "p50", "p99", "longest", "of all pinned", "bound", "over bound", "lower",
-             "paged GiB", "disk GiB", "within 10 % of", "over 1 s"],
-            [[one["name"], r.show_size(one["options"]["pinned"]), f"{one['work_ms']:.0f}",
-              *(r.number(one["first_ms"][key]) for key in ("p50", "p99", "max")), r.percent(one["of_all_pinned"]),
-              r.number(one["bound_ms"]["p50"]), r.percent(one["over_bound"] and one["over_bound"]["p50"]),
-              r.number(one["lower_ms"] and one["lower_ms"]["p50"]),
-              *(r.number(one["most"][key] / 2**30, 2) for key in ("paged_used_bytes", "disk_used_bytes")),
-              ", ".join(one["within_a_tenth_of"]) or "neither", "yes" if one["has_long_stall"] else "no"]
-             for one in result["runs"]])
+def take_turns(rig, daemon, apps, found, end, warm, most):
+    """
+    Turns to warm up, then measured ones: `most`, or fewer when this run's time ends, but one of each program; even
+    those not when all time of this bench ends.
+    """
+    longest, index = 0, 0
+    while len(found["turns"]) < most:
+        begun = time.monotonic()
+        if len(found["turns"]) >= len(apps) and begun + longest > end:
+            break
+        if found["turns"] and rig.left() < longest + rig.closing_s():
+            break
+        record = r.turn(rig, daemon, apps[index % len(apps)], least_ms=found["work_ms"])
+        found["warm" if index < warm else "turns"].append(record)
+        longest = max(longest, time.monotonic() - begun)
+        index += 1
 
 
 def run(rig):
@@ -193,18 +174,172 @@ def run(rig):
         raise r.Failure("there are at least two programs and one round")
     if args.disk and not os.path.isdir(args.disk):
         raise r.Failure(f"no folder {args.disk}")
-    rig.link("before")
-    rates = measure_host(rig)
     rig.result["runs"] = []
-    for name, options, is_disk in configurations(rig):
-        rig.result["runs"] += measure(rig, name, options, is_disk)
+    wanted = configurations(rig)
+    measure_ceilings(rig)
+    for index, (name, options, share) in enumerate(wanted):
+        left = rig.left() - rig.result["link"][0]["took_s"]
+        measure(rig, name, options, time.monotonic() + left * share / sum(one[2] for one in wanted[index:]))
     rig.link("after")
+
+
+# --- what it comes to ---
+
+def below(record):
+    """What moved between pinned and paged memory, and to and from the disk: (down, up) of each. None: not told."""
+    moved = record["lower"]
+    if moved is None:
+        return None
+    return {"paged": (moved.get("pinned_to_paged", 0), moved.get("paged_to_pinned", 0)),
+            "disk": tuple(sum(count for key, count in moved.items() if at(key)) for at in (
+                lambda key: key.endswith("_to_disk"), lambda key: key.startswith("disk_to_")))}
+
+
+def least_below(mean_in, options, rest):
+    """
+    The bytes that a turn which brings in so many has to move below pinned memory, down and up, if the daemon chooses
+    well: each byte that is not on the GPU is as likely in pinned memory as the share of the rest that it holds.
+    """
+    def missing(held):
+        return mean_in * max(0, rest - held) / rest
+
+    paged = missing(options["pinned"])
+    disk = missing(options["pinned"] + (options.get("paged") or 0)) if options.get("disk") else 0
+    return {"paged": (paged - disk,) * 2, "disk": (disk,) * 2}
+
+
+def needed_ms(rig, bytes_out, bytes_in, lower):
+    """The least time for all that, by what it passes."""
+    link, copies, disk = rig.ceiling(), rig.result["copies"], rig.result.get("disk")
+    return {"link": r.copy_ideal_ms(bytes_out, bytes_in, link),
+            "paged": r.ideal_ms(*lower["paged"], copies["out"], copies["back"], copies["both"]),
+            "disk": r.ideal_ms(*lower["disk"], disk["write"], disk["read"], disk["both"]) if disk else 0}
+
+
+def bound(needed, free_ms):
+    """The least time to the first kernel, and by what, if below pinned memory things can move for free_ms before."""
+    times = {name: ms if name == "link" else ms - free_ms for name, ms in needed.items()}
+    slowest = max(LINKS, key=lambda name: times[name])
+    return max(0, times[slowest]), slowest
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def digest(rig, found):
+    """What a run's turns come to."""
+    options, records, rest = found["options"], found["turns"], rig.result["rest_bytes"]
+    tiers = [record.pop("tiers") for record in found["warm"] + records]
+    found["first_ms"] = r.spread([record["first_ms"] for record in records])
+    found["warm_ms"] = r.spread([record["first_ms"] for record in found["warm"]])
+    usual = r.median([record["pass_ms"] for record in records])
+    found["stall_ms"] = max(max(record["first_ms"], record["pass_max_ms"] - usual) for record in records)
+    for key in ("total_ms", "lower_ms"):
+        found[key] = r.spread([record["parts"][key] for record in records if record["parts"]])
+    found["most"] = {key: max(tier.get(key, 0) for tier in tiers)
+                     for key in ("pinned_used_bytes", "paged_used_bytes", "disk_used_bytes")}
+
+    # The whole run: every byte that moved in it, in all the time that it took.
+    moved = {key: mean([record[key] for record in records]) for key in ("bytes_out", "bytes_in")}
+    least = least_below(moved["bytes_in"], options, rest)
+    lowers = [below(record) for record in records]
+    found["is_estimated"] = None in lowers
+    lower = least if found["is_estimated"] else {
+        name: tuple(mean([one[name][way] for one in lowers]) for way in range(2)) for name in least}
+    found["moved"] = {**moved, "lower": lower, "least_lower": least}
+    found["needed_ms"] = needed_ms(rig, moved["bytes_out"], moved["bytes_in"], lower)
+    free_ms = mean([record["wall_ms"] - record["first_ms"] for record in records])
+    found["bound_ms"], found["slowest"] = bound(found["needed_ms"], free_ms)
+    found["over_bound"] = found["first_ms"]["mean"] / found["bound_ms"] if found["bound_ms"] else None
+    found["use"] = {name: ms / mean([record["wall_ms"] for record in records])
+                    for name, ms in found["needed_ms"].items()}
+    found["over_least"] = sum(map(sum, lower.values())) / sum(map(sum, least.values())) if any(
+        map(sum, least.values())) else None
+
+    # Turn by turn: not as exact, as what moved in one can be for another.
+    for record, one in zip(records, lowers):
+        record["bound_ms"], record["slowest"] = bound(
+            needed_ms(rig, record["bytes_out"], record["bytes_in"], one or least),
+            record["wall_ms"] - record["first_ms"])
+    found["turn_bound_ms"] = r.spread([record["bound_ms"] for record in records])
+
+    reference = next((one for one in rig.result["runs"] if one["work_ms"] == found["work_ms"]), found)
+    found["of_uncapped"] = found["first_ms"]["p50"] / reference["first_ms"]["p50"] # that one was first
+
+
+def judge(rig):
+    """What the project wants to reach, beside what was measured. Only what must never be is a failure."""
+    goals = []
+    for found in rig.result["runs"]:
+        if not found["turns"]:
+            continue
+        what = f"{found['name']}, work {found['work_ms']:.0f} ms"
+        if found["most"]["pinned_used_bytes"] > found["options"]["pinned"]:
+            raise r.Failure(f"{what}: more pinned memory was used than the cap")
+        if found["options"].get("disk"):
+            if found["most"]["disk_used_bytes"] == 0:
+                raise r.Failure(f"{what}: the disk was not used")
+            goals.append({"goal": f"{what}: complete and verified, turns", "measured": len(found["turns"]),
+                          "wanted": len(rig.args.sizes), "is_met": len(found["turns"]) >= len(rig.args.sizes)})
+            continue
+        if found["name"] != "uncapped":
+            is_link = found["slowest"] == "link"
+            measured = found["of_uncapped"] if is_link else found["over_bound"]
+            goals.append({"goal": f"{what}: first kernel, of " +
+                          ("uncapped (paged memory can keep up)" if is_link else f"the bound ({found['slowest']})"),
+                          "measured": measured, "wanted": 1.1, "is_share": True, "is_met": measured <= 1.1})
+        goals.append({"goal": f"{what}: longest stall, ms", "measured": found["stall_ms"], "wanted": 1000,
+                      "is_met": found["stall_ms"] <= 1000})
+    rig.result["goals"] = goals
+    r.show_goals(goals)
+
+
+def show(rig):
+    result = rig.result
+    ceiling, copies, disk, together = (result["ceiling"], result["copies"], result.get("disk"),
+                                       result.get("together"))
+    print(f"tiers: programs of {' + '.join(map(r.show_size, rig.args.sizes))}, budget "
+          f"{r.show_size(rig.args.budget)}, {r.show_size(result['rest_bytes'])} in host memory; every byte verified "
+          "in every turn")
+    print(f"ceilings, GB/s: link {ceiling['both']:.1f} both ways; pinned and paged memory {copies['both']:.1f} both "
+          f"ways ({copies['out']:.1f} out, {copies['back']:.1f} back; {copies['workers']} threads)" +
+          (f"; disk {disk['both']:.2f} both ways ({disk['write']:.2f} write, {disk['read']:.2f} read)" if disk else ""))
+    if together:
+        print(f"plain copies: memory {together['memory']['memory']:.1f} GB/s, beside a busy link "
+              f"{together['all']['memory']:.1f}; link {together['link']['in'] + together['link']['out']:.1f}, beside "
+              f"busy memory {together['all']['in'] + together['all']['out']:.1f}")
+    shown = [one for one in result["runs"] if one["turns"]]
+    print("time to first kernel, ms; its bound is of the slowest that the bytes of the run must pass" +
+          ("; this daemon does not tell what it moves below pinned memory: the least" if any(
+              one["is_estimated"] for one in shown) else "") + ":")
+    r.table(["pinned memory", "cap", "work", "turns", "p50", "p90", "max", "stall", "warm max", "of uncapped", "bound",
+             "mean/bound", "slowest", "in use", "moved/least", "paged GiB", "disk GiB"],
+            [[one["name"], r.show_size(one["options"]["pinned"]), f"{one['work_ms']:.0f}", len(one["turns"]),
+              *(r.number(one["first_ms"][key]) for key in ("p50", "p90", "max")), r.number(one["stall_ms"]),
+              r.number(one["warm_ms"] and one["warm_ms"]["max"]), r.percent(one["of_uncapped"]),
+              r.number(one["bound_ms"]), r.percent(one["over_bound"]), one["slowest"],
+              r.percent(one["use"][one["slowest"]]), r.number(one["over_least"], 2),
+              *(r.number(one["most"][key] / 2**30, 2) for key in ("paged_used_bytes", "disk_used_bytes"))]
+             for one in shown])
+    print("programs ready after, s: " + "; ".join(
+        f"{one['name']} {one['start_s']:.1f} (longest fill {one['fill_ms'] / 1000:.1f})"
+        for one in shown if one["work_ms"] == rig.args.work[0]))
+
+
+def conclude(rig):
+    if not rig.result.get("link"):
+        return
     rig.result["ceiling"] = rig.ceiling()
     for found in rig.result["runs"]:
-        digest(rig, found, rates)
-    show(rig)
-    rig.result["is_verified"] = True # or an app would have ended the run
+        if found["turns"]:
+            digest(rig, found)
+        for record in found["warm"]:
+            record.pop("tiers", None)
+    if any(found["turns"] for found in rig.result["runs"]):
+        show(rig)
+        judge(rig)
 
 
 if __name__ == "__main__":
-    r.main("tiers", __doc__, add_options, run)
+    r.main("tiers", __doc__, add_options, run, conclude)

@@ -9,7 +9,7 @@ benches=$(cd "$(dirname "$0")/../../bench" && pwd)
 result() {
     result_name=$1
     shift
-    timeout 100 "$@" --json "$dir/$result_name.json" > "$dir/$result_name.out" 2>&1
+    timeout 300 "$@" --json "$dir/$result_name.json" > "$dir/$result_name.out" 2>&1
     code=$?
     case $code in
     0) say "$result_name: $(sed -n 1p "$dir/$result_name.out")" ;;
@@ -30,13 +30,23 @@ size() {
 }
 
 result link "$BUILD/bench/link" --bytes 32M --rounds 2 --from 4M --to 16M
-script switch --sizes "$(size 48M),$(size 64M)" --budget "$(size 80M)" --piece "$(size 24M)" --turns 2 --warm 1 \
-    --peer checkpoint --peer restart --peer-turns 1
+result copy "$BUILD/bench/copy" --bytes 32M --rounds 1 --workers 2
+result disk "$BUILD/bench/disk" --dir "$dir" --bytes 64M --rounds 1 --threads 2
+script switch --sizes "$(size 48M),$(size 64M)" --budget "$(size 80M)" --piece "$(size 24M)" --turns 500 --warm 1 \
+    --seconds 5 --peer checkpoint --peer restart --peer-turns 1
 script oversize --size "$(size 96M)" --budget "$(size 64M)" --pinned 128M --sweeps 2
-script tiers --sizes 64M,64M,64M --budget 72M --piece 24M --fractions 1/2 --rounds 1 --warm 1 --work 10ms \
-    --disk "$dir" --disk-pinned 64M --disk-rounds 1 --host-bytes 16M --host-disk-bytes 128M
+# With tiers below it, pinned memory of 224 MiB is what the daemon wants as a window, so this is the least.
+script tiers --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 7/8 --rounds 1 --warm 1 --work 10ms \
+    --disk "$dir" --disk-pinned 224M --disk-paged 0 --disk-rounds 1 --copies "$dir/copy.json" --disk-bytes 64M
 script prefetch --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --piece "$(size 24M)" \
-    --pinned 256M --quantum 100ms --seconds 2
+    --pinned 256M --quantum 100ms --blocks 1 --block 4s --alone 100ms
+
+# One that is stopped, as by a time limit, says so in its result, and nothing of it is left.
+timeout -k 30 6 python3 -B "$benches/switch.py" --build "$BUILD" --sizes "$(size 48M),$(size 64M)" \
+    --budget "$(size 80M)" --piece "$(size 24M)" --turns 100000 --link-bytes 32M --link-rounds 1 \
+    --json "$dir/stopped.json" > "$dir/stopped.out" 2>&1
+code=$?
+[ "$code" = 124 ] || fail "a bench without a limit ended with $code by itself"
 
 python3 -B - "$dir" << 'END' || fail "a result is not as it should be"
 import json, os, sys
@@ -45,7 +55,8 @@ def load(name):
     with open(os.path.join(sys.argv[1], name + ".json"), encoding="utf-8") as file:
         result = json.load(file)
     assert result["bench"] == name and result["is_verified"] is True and "outcome" not in result, name
-    assert result["machine"]["gpu"] and result["machine"]["processors"] > 0 and result["command"], name
+    assert result["machine"]["processors"] > 0 and result["command"], name
+    assert bool(result["machine"]["gpu"]) == (name != "disk"), name
     assert result["date"].endswith("Z") and "commit" in result, name
     return result
 
@@ -57,10 +68,13 @@ def verified(turns, what):
 link = load("link")
 assert [piece["piece"] for piece in link["pieces"]] == [4 << 20, 8 << 20, 16 << 20]
 assert all(piece[way]["median"] > 0 for piece in link["pieces"] for way in ("h2d", "d2h", "both"))
+disk = load("disk")
+assert [step["threads"] for step in disk["steps"]] == [2]
+assert all(disk["steps"][0][way]["median"] > 0 for way in ("write", "read", "both"))
 
 switch = load("switch")
 verified(switch["turns"], "switch")
-assert len(switch["turns"]) == 4 and len(switch["link"]) == 3
+assert 2 <= len(switch["turns"]) < 1000 and switch["seconds"] < 250 and len(switch["link"]) >= 2
 for turn in switch["turns"]:
     assert turn["switches"] >= 1 and turn["bytes_in"] > 0 and turn["ideal_ms"] > 0, turn
     assert turn["parts"]["bytes_in"] <= turn["bytes_in"] and turn["parts"]["total_ms"] > 0, turn
@@ -73,17 +87,32 @@ assert "OUT_OF_MEMORY" in oversize["refused"] and oversize["bytes_on_host"] > 0
 assert all(oversize["sweeps"][work]["rate"]["median"] > 0 for work in ("verify", "rewrite"))
 
 tiers = load("tiers")
-assert [run["name"] for run in tiers["runs"]] == ["all pinned", "1/2 pinned", "pinned and disk"]
+assert [run["name"] for run in tiers["runs"]] == ["uncapped", "7/8 pinned", "disk"]
 for run in tiers["runs"]:
+    verified(run["warm"], run["name"])
     verified(run["turns"], run["name"])
     assert run["most"]["pinned_used_bytes"] <= run["options"]["pinned"], run["name"]
-assert tiers["runs"][1]["most"]["paged_used_bytes"] > 0
+    assert run["bound_ms"] > 0 and run["over_bound"] > 0 and run["slowest"] in ("link", "paged", "disk"), run["name"]
+    assert run["stall_ms"] >= run["first_ms"]["max"], run["name"]
+assert tiers["runs"][0]["needed_ms"]["paged"] == 0 and tiers["runs"][0]["of_uncapped"] == 1
+assert tiers["runs"][1]["most"]["paged_used_bytes"] > 0 and tiers["runs"][1]["needed_ms"]["paged"] > 0
 assert tiers["runs"][2]["most"]["disk_used_bytes"] > 0 and tiers["runs"][2]["most"]["paged_used_bytes"] == 0
+assert tiers["runs"][2]["needed_ms"]["disk"] > 0
 
 prefetch = load("prefetch")
-assert [run["prefetch"] for run in prefetch["runs"]] == ["off", "on"]
-for run in prefetch["runs"]:
-    assert run["switches"] and run["passes"] > 0 and all(a["mismatches"] == 0 for a in run["answers"].values())
+assert [setting["prefetch"] for setting in prefetch["settings"]] == ["off", "on"]
+for setting in prefetch["settings"]:
+    assert setting["switches"] and setting["passes"] > 0 and setting["mismatches"] == 0, setting["prefetch"]
+    assert setting["slice_ms"]["count"] > 0, setting["prefetch"]
+assert prefetch["ratio"] > 0 and prefetch["load"]["link"]["rates"]["in"] > 0
+assert prefetch["load"]["memory"]["rates"]["memory"] > 0 and "slice" in prefetch["cost"]
+
+with open(os.path.join(sys.argv[1], "stopped.json"), encoding="utf-8") as file:
+    stopped = json.load(file)
+assert stopped["is_verified"] is False and "stopped" in stopped["outcome"], stopped.get("outcome")
 END
-python3 -B "$benches/summary.py" "$dir/link.json" "$dir/switch.json" "$dir/oversize.json" "$dir/tiers.json" \
-    "$dir/prefetch.json" || fail "summary.py"
+for result_name in link copy disk switch oversize tiers prefetch stopped; do
+    set -- "$@" "$dir/$result_name.json"
+done
+shift
+python3 -B "$benches/summary.py" "$@" || fail "summary.py"

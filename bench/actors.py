@@ -1,0 +1,281 @@
+"""Who takes part in a bench: programs that are asked by lines, and daemons. Every wait has a limit."""
+
+import ctypes
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+class Failure(Exception):
+    """The bench failed; the text says how, on one line."""
+
+
+class Absent(Exception):
+    """What is to be measured is not there; the text says what."""
+
+
+def fields(line):
+    """name=value parts of an answer, numbers as numbers."""
+    found = {}
+    for part in line.split():
+        name, is_pair, value = part.partition("=")
+        if is_pair:
+            found[name] = float(value) if "." in value else int(value)
+    return found
+
+
+def end_with_parent():
+    """In a child: even if this program is killed, nothing that it started goes on using the GPU."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Process:
+    """
+    A program that is asked by lines and answers by lines; its messages go into a log. Started by the main thread
+    alone: a child ends with the thread that started it.
+    """
+
+    def __init__(self, rig, name, command, environment=None):
+        self.name = name
+        self.log = os.path.join(rig.logs, name + ".log")
+        self.pending = b""
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=log, preexec_fn=end_with_parent,
+                                            env={**rig.environment, **(environment or {})})
+        self.pid = self.process.pid
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.process.stdout, selectors.EVENT_READ)
+        rig.started.append(self)
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def complaint(self):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            lines = [line for line in log.read().splitlines() if line.strip()]
+        errors = [line for line in lines if re.search(r"\berror\b|ERROR:", line)]
+        return (errors or lines or ["it said nothing"])[-1][:300]
+
+    def line(self, seconds):
+        """Its next line of output, within that many seconds."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self.pending:
+            if not self.selector.select(max(0, end - time.monotonic())):
+                raise Failure(f"{self.name} did not answer within {seconds} s")
+            part = os.read(self.process.stdout.fileno(), 4096)
+            if not part:
+                code = self.process.wait()
+                raise Failure(f"{self.name} ended with {code}: {self.complaint()}")
+            self.pending += part
+        text, _, self.pending = self.pending.partition(b"\n")
+        return text.decode(errors="replace")
+
+    def await_line(self, wanted, seconds):
+        line = self.line(seconds)
+        if line != wanted:
+            raise Failure(f"{self.name}: {line}")
+
+    def ask(self, request, seconds):
+        """Its answer as fields. An answer FAIL, or wrong data, is a failure."""
+        try:
+            self.process.stdin.write(request.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass # its last line says why
+        line = self.line(seconds)
+        if line.startswith("FAIL"):
+            raise Failure(f"{self.name}: {line}")
+        answer = fields(line)
+        if answer.get("mismatches"):
+            raise Failure(f"{self.name}: wrong data: {line}")
+        return answer
+
+    def end(self, seconds=60):
+        """Close its input and wait; it must end with 0."""
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            code = self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} did not end within {seconds} s") from None
+        if code != 0:
+            raise Failure(f"{self.name} ended with {code}: {self.complaint()}")
+
+
+class App(Process):
+    """bench/app with its memory filled: under a daemon, or natively."""
+
+    count = 0
+
+    def __init__(self, rig, name, count, daemon=None, piece=None, patience=120, is_awaited=True):
+        App.count += 1
+        command = [rig.app if daemon else rig.native_app, "--bytes", count, "--seed", App.count]
+        if piece:
+            command += ["--piece", piece]
+        environment = {}
+        if daemon:
+            environment["GPUMUX_SOCKET"] = daemon.socket
+            if not rig.is_linked:
+                environment["LD_PRELOAD"] = rig.shim
+        super().__init__(rig, name, command, environment)
+        self.bytes = count
+        self.patience = patience
+        self.start = None
+        if is_awaited:
+            self.await_ready()
+
+    def await_ready(self):
+        first = self.line(self.patience)
+        if not first.startswith("ready "):
+            raise Failure(f"{self.name}: {first}")
+        self.start = fields(first)
+        return self
+
+    def turn(self, work="rewrite", least_ms=0):
+        """A turn: see app.c. All of its memory is verified by it unless work is none."""
+        return self.ask(f"turn {work} {least_ms:.0f}", self.patience + least_ms / 1000)
+
+    def run(self, work, least_ms, file):
+        """Pass after pass: see app.c. Its answer, with "list": each pass as (end_ms, ms, is_rewrite)."""
+        answer = self.ask(f"run {work} {least_ms:.0f} {file}", self.patience + least_ms / 1000)
+        with open(file, encoding="ascii") as lines:
+            parts = [line.split() for line in lines]
+        os.unlink(file)
+        answer["list"] = [(float(end), float(took), kind == "rewrite") for end, took, kind in parts]
+        return answer
+
+
+# What the daemon moved between tiers below the GPU: in gpus[0] or an object in it, as pinned_to_paged_bytes.
+MOVED = re.compile(r"(pinned|paged|disk)_to_(pinned|paged|disk)_bytes")
+
+
+def lower_counters(gpu):
+    """What was moved between the tiers below the GPU since the start, by "FROM_to_TO"; empty if it does not tell."""
+    parts = (gpu, *(value for value in gpu.values() if isinstance(value, dict)))
+    return {key[:-len("_bytes")]: value for part in parts for key, value in part.items() if MOVED.fullmatch(key)}
+
+
+class Daemon:
+    """gpumuxd, with a socket of its own. `options` are its options without the dashes."""
+
+    def __init__(self, rig, name="daemon", **options):
+        self.rig = rig
+        self.options = {"gpu-budget": None, "pinned": None, "idle": "5ms", "quantum": "60s", "log-level": "info"}
+        self.options.update({key.replace("_", "-"): value for key, value in options.items()})
+        self.options = {key: value for key, value in self.options.items() if value is not None}
+        unknown = [key for key in self.options if not rig.has_option(key)]
+        if unknown:
+            raise Absent("this gpumuxd has no --" + " and no --".join(unknown))
+        self.socket = os.path.join(rig.work, name + ".sock")
+        self.environment = {**rig.environment, "GPUMUX_SOCKET": self.socket}
+        command = [rig.at("daemon/gpumuxd"), "--socket", self.socket]
+        for key, value in self.options.items():
+            command += ["--" + key, value]
+        self.process = Process(rig, name, command)
+        self.last_seq = 0
+        self.counted, self.taken_at = None, 0
+        self.seen = None
+        end = time.monotonic() + 60
+        while not self.try_status():
+            if not self.process.is_running():
+                raise Failure(f"the daemon did not start: {self.process.complaint()}")
+            if time.monotonic() > end:
+                raise Failure("the daemon does not answer within 60 s")
+            time.sleep(.05)
+        self.take()
+
+    def try_status(self):
+        done = subprocess.run([self.rig.ctl, "status", "--json"], capture_output=True, timeout=60, check=False,
+                              env=self.environment)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def status(self):
+        status = self.try_status()
+        if status is None:
+            raise Failure("mux-ctl status failed: " + ("the daemon runs" if self.process.is_running() else
+                                                       f"the daemon died: {self.process.complaint()}"))
+        return status
+
+    def gpu(self):
+        return self.status()["gpus"][0]
+
+    def take(self):
+        """
+        What moved since the last call, wall_ms ago: the switches (of those since then the newest 64, which is what
+        the status keeps), bytes over the link, and in "lower" bytes between tiers below the GPU by "FROM_to_TO";
+        that is None if this daemon does not tell.
+        """
+        asked = time.monotonic()
+        gpu = self.gpu()
+        answered = (asked + time.monotonic()) / 2 # about when the daemon answered
+        now = {key: gpu[key] for key in ("switches", "bytes_in", "bytes_out")}
+        lower = lower_counters(gpu)
+        before, lower_before = self.counted or (now, lower)
+        moved = {key: now[key] - before[key] for key in now}
+        moved["lower"] = {key: lower[key] - lower_before[key] for key in lower} or None
+        moved["history"] = [entry for entry in gpu.get("history", []) if entry["seq"] > self.last_seq]
+        moved["tiers"] = gpu["tiers"]
+        moved["wall_ms"] = (answered - self.taken_at) * 1000 if self.counted else 0
+        if gpu.get("history"):
+            self.last_seq = max(entry["seq"] for entry in gpu["history"])
+        self.counted, self.taken_at = (now, lower), answered
+        return moved
+
+    def is_still(self):
+        """Did nothing move and no host memory come or go since the last call of this?"""
+        gpu = self.gpu()
+        now = (gpu["bytes_in"], gpu["bytes_out"], lower_counters(gpu), gpu["tiers"])
+        before, self.seen = self.seen, now
+        return before == now
+
+    def settle(self, seconds=30, still=.6):
+        """Wait until nothing has moved and host memory has not changed for a while, at most that long."""
+        end = time.monotonic() + seconds
+        since = time.monotonic()
+        while time.monotonic() - since < still and time.monotonic() < end:
+            if not self.is_still():
+                since = time.monotonic()
+            time.sleep(.1)
+
+    def stop(self):
+        if not self.process.is_running():
+            raise Failure(f"the daemon died: {self.process.complaint()}")
+        self.process.process.send_signal(signal.SIGTERM)
+        self.process.end()
+
+
+def turn(rig, daemon, app, work="rewrite", least_ms=0):
+    """
+    One turn of an app that was idle, and the switch that it caused. Afterwards the app is idle, and the daemon has
+    had the time to notice. What moved is all since the turn before (wall_ms ago). The parts are None if the daemon
+    does not tell them.
+    """
+    answer = app.turn(work, least_ms)
+    time.sleep(rig.args.gap / 1000)
+    moved = daemon.take()
+    record = {"app": app.name, **{key: answer[key] for key in ("first_ms", "work_ms", "pass_ms", "pass_max_ms",
+                                                               "passes", "mismatches")},
+              **{key: moved[key] for key in ("switches", "bytes_out", "bytes_in", "lower", "wall_ms", "tiers")}}
+    mine = [entry for entry in moved["history"] if entry["pid"] == app.pid]
+    record["parts"] = mine[-1] if mine else None
+    if len(mine) > 1:
+        record["more_parts"] = mine[:-1]
+    return record
+
+
+def tell_history(daemon):
+    """One line if the daemon does not tell the parts of a switch."""
+    if "history" not in daemon.gpu():
+        print("note: this daemon's status has no history of switches: their parts are not shown")
+        return False
+    return True
