@@ -330,7 +330,9 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
 static int make_tables(struct gm_engine *engine)
 {
     uint32_t max_apps = engine->config.max_apps;
-    uint32_t max_frames = (uint32_t)(engine->config.budget >> GM_CHUNK_SHIFT) + 1;
+    /* Those of hosted chunks are in pinned memory. */
+    uint64_t hosted = engine->config.is_oversize_hosted ? engine->config.pinned : 0;
+    uint32_t max_frames = (uint32_t)((engine->config.budget + hosted) >> GM_CHUNK_SHIFT) + 1;
     uint32_t max_chunks = (uint32_t)((engine->config.budget + engine->config.pinned +
                                       engine->config.paged + engine->config.disk) >>
                                      GM_CHUNK_SHIFT) +
@@ -526,6 +528,8 @@ uint64_t gm_engine_capacity(const struct gm_engine *engine)
     uint64_t bytes = engine->config.budget;
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
         bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
-    uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    return bytes - (pinned < engine->window ? pinned : engine->window);
+    /* The tiers below are reached through the window: without it there are none. */
+    if (gm_stores_cap(engine->stores, GM_TIER_PINNED) < engine->window)
+        return engine->config.budget;
+    return bytes - engine->window;
 }

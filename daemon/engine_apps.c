@@ -312,6 +312,17 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
     }
 }
 
+/* Its hosted chunks are not all there yet, and may still be refused. */
+static bool is_short_of_hosted(const struct gm_engine *engine, uint32_t index)
+{
+    uint32_t at = engine->table->allocations[index].first;
+    for (; at != GM_NONE; at = engine->table->chunks[at].sibling)
+        if (engine->table->chunks[at].is_hosted &&
+            engine->table->chunks[at].flight != GM_FLIGHT_NONE)
+            return true;
+    return false;
+}
+
 /* An allocation is answered when the app may go on with it: mapped if its gate is open, at once if
  * it is closed and quiet. While it drains the gate may still reopen, so the answer waits. */
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
@@ -321,7 +332,7 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
     for (; index != GM_NONE && app->pending_allocs > 0; index = next) {
         const struct gm_allocation *allocation = &engine->table->allocations[index];
         next = allocation->next;
-        if (!allocation->is_pending || allocation->is_freed)
+        if (!allocation->is_pending || allocation->is_freed || is_short_of_hosted(engine, index))
             continue;
         if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING ||
             (app->state == GM_APP_RUNNING && allocation->missing == 0))

@@ -158,7 +158,8 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
         if (batch->had_fd[i / 8] & (1u << (i % 8)))
             app->imports[chunk->frame / 8] &= (uint8_t) ~(1u << (chunk->frame % 8));
         chunk->map_failed = true;
-        if (app->state == GM_APP_RUNNING && engine->table->allocations[at].is_pending)
+        if ((app->state == GM_APP_RUNNING || chunk->is_hosted) &&
+            engine->table->allocations[at].is_pending)
             gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
     }
 }

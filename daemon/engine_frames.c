@@ -90,12 +90,12 @@ void gm_engine_reap(struct gm_engine *engine)
             engine->reap_more = true;
             break;
         }
-        if (entry->is_host)
-            gm_hostpool_unlend(&engine->pool, gm_class_bytes(entry->class));
         if (more->is_counted)
             engine->table->ending -= gm_class_bytes(entry->class);
         engine->frame_more[frame].is_counted = false;
         gm_frames_destroy(&engine->frames, frame, gm_class_bytes(entry->class));
+        if (entry->is_host)
+            gm_hostpool_unlend(&engine->pool, gm_class_bytes(entry->class));
         gm_table_end_frame(engine->table, frame);
         engine->condemned[i] = engine->condemned[--engine->n_condemned];
         engine->plan_is_stale = true;

@@ -6,9 +6,9 @@
  * against 4.4 TB/s on the device). They stay there: nothing of them is ever moved, and no budget is
  * theirs. Their bytes are lent by the pinned tier, so its cap holds over both.
  *
- * Making one takes some 7 ms for 32 MiB, so a worker thread makes them, a few at a time. A chunk in
- * the queue or with the worker is in flight (in) with copy_pending set, so nobody ends it
- * meanwhile.
+ * Making one takes some 7 ms for 32 MiB, so a worker thread makes them, a few at a time, and none
+ * before the pinned tier has released what it lent. A chunk in the queue or with the worker is in
+ * flight (in) with copy_pending set, so nobody ends it meanwhile.
  */
 #include "daemon/engine_state.h"
 
@@ -29,27 +29,36 @@ static void work_make(uv_work_t *work)
     }
 }
 
-static void take_over(struct gm_engine *engine, uint32_t index, uint32_t frame, CUresult result)
+/* The chunk gets no frame: it was freed while it waited, or there is no memory or slot for it. */
+static void give_up(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     uint32_t allocation = chunk->allocation;
 
     chunk->copy_pending = false;
-    if (result == CUDA_SUCCESS) {
-        gm_table_take_frame(engine->table, frame, index);
-        if (!chunk->is_freed)
-            gm_engine_map(engine, index);
-        else
-            gm_engine_settle(engine, index);
-        return;
-    }
-    gm_log(GM_LOG_WARN, "no host memory for a hosted chunk (%s)",
-           gm_cuda_text(&engine->cuda, result));
-    gm_table_end_frame(engine->table, frame);
     gm_hostpool_unlend(&engine->pool, gm_class_bytes(chunk->class));
     if (!chunk->is_freed && engine->table->allocations[allocation].is_pending)
         gm_engine_answer_alloc(engine, allocation, CUDA_ERROR_OUT_OF_MEMORY);
     gm_engine_settle(engine, index);
+}
+
+static void take_over(struct gm_engine *engine, uint32_t index, uint32_t frame, CUresult result)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+
+    if (result != CUDA_SUCCESS) {
+        gm_log(GM_LOG_WARN, "no host memory for a hosted chunk (%s)",
+               gm_cuda_text(&engine->cuda, result));
+        gm_table_end_frame(engine->table, frame);
+        give_up(engine, index);
+        return;
+    }
+    chunk->copy_pending = false;
+    gm_table_take_frame(engine->table, frame, index);
+    if (!chunk->is_freed)
+        gm_engine_map(engine, index);
+    else
+        gm_engine_settle(engine, index);
 }
 
 static void work_done(uv_work_t *work, int status)
@@ -78,25 +87,35 @@ void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation)
     }
 }
 
+static uint32_t take_first(struct gm_engine *engine)
+{
+    uint32_t index = engine->hosted[engine->hosted_from];
+    engine->hosted_from = (engine->hosted_from + 1) % engine->table->max_chunks;
+    engine->n_hosted--;
+    return index;
+}
+
 void gm_engine_make_hosted(struct gm_engine *engine)
 {
     struct gm_host_work *job = &engine->host_work;
     if (job->is_busy || engine->n_hosted == 0 || engine->is_closing)
         return;
+    CUresult result = gm_hostpool_clear(&engine->pool);
+    if (result == CUDA_ERROR_NOT_READY)
+        return; /* on_grown comes here again */
+    if (result != CUDA_SUCCESS)
+        gm_log(GM_LOG_WARN, "no host memory for hosted chunks: pinned memory is not released (%s)",
+               gm_cuda_text(&engine->cuda, result));
     job->n = 0;
     while (engine->n_hosted > 0 && job->n < GM_HOST_BATCH) {
-        uint32_t index = engine->hosted[engine->hosted_from];
+        uint32_t index = take_first(engine);
         struct gm_chunk *chunk = &engine->table->chunks[index];
         uint32_t frame = GM_NONE;
-        if (!chunk->is_freed)
+        if (!chunk->is_freed && result == CUDA_SUCCESS)
             frame = gm_table_add_host_frame(engine->table, engine->table->apps[chunk->app].pool,
                                             chunk->class);
-        engine->hosted_from = (engine->hosted_from + 1) % engine->table->max_chunks;
-        engine->n_hosted--;
-        if (frame == GM_NONE) { /* freed while it waited; there are slots for all others */
-            chunk->copy_pending = false;
-            gm_hostpool_unlend(&engine->pool, gm_class_bytes(chunk->class));
-            gm_engine_settle(engine, index);
+        if (frame == GM_NONE) {
+            give_up(engine, index);
             continue;
         }
         job->chunks[job->n] = index;

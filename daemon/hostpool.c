@@ -8,12 +8,31 @@
 #include "daemon/core/table.h"
 
 #define SLAB_BYTES GM_SLAB_BYTES
-#define SLABS_A_BATCH                                                                              \
-    8u /* slabs that the worker makes before it reports: some 60 to 120 ms of pinning */
 
+/* ---- the worker ---- */
+
+/* Release a slab, as far as the driver lets it: what is left of it, the slab says. */
+static CUresult release_slab(struct gm_hostpool *pool, uint32_t index)
+{
+    struct gm_pinned_slab *slab = &pool->slabs[index];
+    CUresult result = CUDA_SUCCESS;
+    if (slab->is_mapped)
+        result = pool->cuda->cuMemUnmap(pool->base + index * SLAB_BYTES, SLAB_BYTES);
+    if (result != CUDA_SUCCESS)
+        return result;
+    slab->is_mapped = false;
+    if (slab->is_held)
+        result = pool->cuda->cuMemRelease(slab->handle);
+    if (result == CUDA_SUCCESS)
+        slab->is_held = false;
+    return result;
+}
+
+/* Pin a slab and map it, or what one that is stuck lacks of that. */
 static CUresult make_slab(struct gm_hostpool *pool, uint32_t index)
 {
     const struct gm_cuda *cuda = pool->cuda;
+    struct gm_pinned_slab *slab = &pool->slabs[index];
     CUdeviceptr at = pool->base + index * SLAB_BYTES;
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -25,68 +44,137 @@ static CUresult make_slab(struct gm_hostpool *pool, uint32_t index)
          .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
         {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
     };
-    CUmemGenericAllocationHandle handle;
-    CUresult result = cuda->cuMemCreate(&handle, SLAB_BYTES, &prop, 0);
+    CUresult result = CUDA_SUCCESS;
+
+    if (!slab->is_held)
+        result = cuda->cuMemCreate(&slab->handle, SLAB_BYTES, &prop, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    result = cuda->cuMemMap(at, SLAB_BYTES, 0, handle, 0);
-    if (result != CUDA_SUCCESS) {
-        cuda->cuMemRelease(handle);
-        return result;
+    slab->is_held = true;
+    if (!slab->is_mapped)
+        result = cuda->cuMemMap(at, SLAB_BYTES, 0, slab->handle, 0);
+    if (result == CUDA_SUCCESS) {
+        slab->is_mapped = true;
+        result = cuda->cuMemSetAccess(at, SLAB_BYTES, access, 2);
     }
-    result = cuda->cuMemSetAccess(at, SLAB_BYTES, access, 2);
-    if (result != CUDA_SUCCESS) {
-        cuda->cuMemUnmap(at, SLAB_BYTES);
-        cuda->cuMemRelease(handle);
-        return result;
-    }
-    pool->handles[index] = handle;
-    return CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        release_slab(pool, index);
+    return result;
 }
 
-/* Worker thread. The loop thread leaves wanted, made and outcome alone while is_working, and
- * changes no slabs. */
-static void work_make(uv_work_t *work)
+static void work_slabs(uv_work_t *work)
 {
     struct gm_hostpool *pool = work->data;
     CUresult result = pool->cuda->cuCtxSetCurrent(pool->context);
-    pool->made = 0;
-    while (result == CUDA_SUCCESS && pool->made < SLABS_A_BATCH &&
-           pool->slabs + pool->made < pool->wanted) {
-        result = make_slab(pool, pool->slabs + pool->made);
+    while (result == CUDA_SUCCESS && pool->job.done < pool->job.n) {
+        uint32_t index = pool->job.slabs[pool->job.done];
+        result = pool->job.is_release ? release_slab(pool, index) : make_slab(pool, index);
         if (result == CUDA_SUCCESS)
-            pool->made++;
+            pool->job.done++;
     }
-    pool->outcome = result;
+    pool->job.outcome = result;
 }
 
-static void start_work(struct gm_hostpool *pool);
+/* ---- the loop's side ---- */
+
+/* The one setter of slab states: keeps the counts, and the pages of those that are THERE. */
+static void set_slab(struct gm_hostpool *pool, uint32_t index, enum gm_slab_state state)
+{
+    struct gm_pinned_slab *slab = &pool->slabs[index];
+    if (slab->state == GM_SLAB_THERE)
+        gm_pages_remove_slab(&pool->pages, index);
+    pool->count[slab->state]--;
+    slab->state = (uint8_t)state;
+    pool->count[state]++;
+    if (state == GM_SLAB_THERE)
+        gm_pages_add_slab(&pool->pages, index);
+}
+
+/* Slabs that are pinned, or may be at any moment: what counts against the cap. */
+static uint32_t pinned_slabs(const struct gm_hostpool *pool)
+{
+    return pool->all_slabs - pool->count[GM_SLAB_ABSENT];
+}
+
+static void work_done(uv_work_t *work, int status);
+
+static void add_to_job(struct gm_hostpool *pool, uint32_t index, enum gm_slab_state state)
+{
+    set_slab(pool, index, state);
+    pool->job.slabs[pool->job.n++] = index;
+}
+
+static void start_job(struct gm_hostpool *pool, bool is_release)
+{
+    if (pool->job.n == 0)
+        return;
+    pool->job.is_release = is_release;
+    pool->job.done = 0;
+    pool->work.data = pool;
+    pool->is_working = true; /* queueing fails only without a function */
+    uv_queue_work(pool->loop, &pool->work, work_slabs, work_done);
+}
+
+/* Let the worker release what is above the cap: all that is LEAVING, and as much of what is STUCK
+ * as it takes. Slabs leave only when as many are THERE as the cap allows, so that is enough. */
+static void start_release(struct gm_hostpool *pool)
+{
+    if (pool->is_working || pool->is_closing || pool->stuck != CUDA_SUCCESS)
+        return;
+    pool->job.n = 0;
+    for (uint32_t i = 0; i < pool->all_slabs && pool->job.n < GM_SLABS_A_BATCH &&
+                         pinned_slabs(pool) - pool->job.n > pool->max_slabs;
+         i++)
+        if (pool->slabs[i].state == GM_SLAB_LEAVING || pool->slabs[i].state == GM_SLAB_STUCK)
+            add_to_job(pool, i, GM_SLAB_RELEASING);
+    start_job(pool, true);
+}
+
+/* Let the worker make what is asked for and has room. What is STUCK is pinned already. */
+static void start_growth(struct gm_hostpool *pool)
+{
+    uint32_t limit = pool->asked < pool->max_slabs ? pool->asked : pool->max_slabs;
+    if (pool->is_working || pool->is_closing || pool->is_refused)
+        return;
+    pool->job.n = 0;
+    for (uint32_t i = 0; i < pool->all_slabs && pool->job.n < GM_SLABS_A_BATCH &&
+                         pool->count[GM_SLAB_THERE] + pool->count[GM_SLAB_MAKING] < limit;
+         i++) {
+        enum gm_slab_state state = (enum gm_slab_state)pool->slabs[i].state;
+        if (state == GM_SLAB_STUCK || (state == GM_SLAB_ABSENT && pinned_slabs(pool) < limit))
+            add_to_job(pool, i, GM_SLAB_MAKING);
+    }
+    start_job(pool, false);
+}
+
+/* A slab comes back from the worker. Where that failed, the slab says itself what it is. */
+static void take_over(struct gm_hostpool *pool, uint32_t index, bool is_made, bool has_room)
+{
+    if (!is_made)
+        set_slab(pool, index, pool->slabs[index].is_held ? GM_SLAB_STUCK : GM_SLAB_ABSENT);
+    else
+        set_slab(pool, index, has_room ? GM_SLAB_THERE : GM_SLAB_LEAVING);
+}
 
 static void work_done(uv_work_t *work, int status)
 {
     struct gm_hostpool *pool = work->data;
+    /* Less than the job was made for, if some was lent meanwhile. */
+    uint32_t room = pool->max_slabs - pool->count[GM_SLAB_THERE];
+    (void)status; /* nobody cancels it */
     pool->is_working = false;
-    if (status != 0)
-        pool->made = 0;
-    else
-        pool->refusal = pool->outcome;
-    gm_pages_add(&pool->pages, pool->made * GM_SLAB_PAGES);
-    pool->slabs += pool->made;
-    pool->made = 0;
-    if (pool->is_closing)
-        return;
-    if (pool->refusal == CUDA_SUCCESS)
-        start_work(pool);
-    pool->on_grown(pool->arg);
-}
-
-static void start_work(struct gm_hostpool *pool)
-{
-    if (pool->is_working || pool->is_closing || pool->slabs >= pool->asked)
-        return;
-    pool->wanted = pool->asked;
-    pool->work.data = pool;
-    pool->is_working = uv_queue_work(pool->loop, &pool->work, work_make, work_done) == 0;
+    for (uint32_t i = pool->job.n; i-- > 0;) /* backwards: the first is the first to be taken */
+        take_over(pool, pool->job.slabs[i], !pool->job.is_release && i < pool->job.done, i < room);
+    if (pool->job.is_release) {
+        pool->stuck = pool->job.outcome;
+    } else {
+        pool->refusal = pool->job.outcome;
+        pool->is_refused = pool->refusal != CUDA_SUCCESS;
+    }
+    start_release(pool);
+    start_growth(pool);
+    if (!pool->is_closing)
+        pool->on_grown(pool->arg);
 }
 
 int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_cuda *cuda,
@@ -111,10 +199,11 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
         node < 0)
         node = 0;
     pool->node = node;
+    pool->count[GM_SLAB_ABSENT] = pool->all_slabs;
     if (pool->max_slabs == 0)
         return 0;
-    pool->handles = calloc(pool->max_slabs, sizeof *pool->handles);
-    if (!pool->handles || gm_pages_open(&pool->pages, pool->max_slabs * SLAB_BYTES) != 0) {
+    pool->slabs = calloc(pool->max_slabs, sizeof *pool->slabs);
+    if (!pool->slabs || gm_pages_open(&pool->pages, pool->max_slabs * SLAB_BYTES) != 0) {
         snprintf(why, why_size, "out of memory for the pinned tier's tables");
         goto fail;
     }
@@ -128,7 +217,7 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
     return 0;
 
 fail:
-    free(pool->handles);
+    free(pool->slabs);
     gm_pages_close(&pool->pages);
     *pool = (struct gm_hostpool){0};
     return -ENOMEM;
@@ -139,13 +228,11 @@ void gm_hostpool_close(struct gm_hostpool *pool)
     pool->is_closing = true;
     while (pool->is_working)
         uv_run(pool->loop, UV_RUN_ONCE);
-    for (uint32_t i = 0; i < pool->slabs; i++) {
-        pool->cuda->cuMemUnmap(pool->base + i * SLAB_BYTES, SLAB_BYTES);
-        pool->cuda->cuMemRelease(pool->handles[i]);
-    }
+    for (uint32_t i = 0; i < pool->all_slabs; i++)
+        release_slab(pool, i);
     if (pool->base)
         pool->cuda->cuMemAddressFree(pool->base, pool->all_slabs * SLAB_BYTES);
-    free(pool->handles);
+    free(pool->slabs);
     gm_pages_close(&pool->pages);
     *pool = (struct gm_hostpool){.is_closing = true};
 }
@@ -153,11 +240,12 @@ void gm_hostpool_close(struct gm_hostpool *pool)
 void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes)
 {
     uint64_t slabs = (bytes + SLAB_BYTES - 1) / SLAB_BYTES;
-    if (slabs > pool->max_slabs)
-        slabs = pool->max_slabs;
+    if (slabs > pool->all_slabs)
+        slabs = pool->all_slabs;
     if (slabs > pool->asked)
         pool->asked = (uint32_t)slabs;
-    start_work(pool);
+    pool->is_refused = false;
+    start_growth(pool);
 }
 
 uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes)
@@ -182,28 +270,46 @@ void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page)
     return (void *)(uintptr_t)(pool->base + (uint64_t)page * GM_CHUNK_MIN);
 }
 
-static void set_lent(struct gm_hostpool *pool, uint64_t bytes)
+/* ---- loans ---- */
+
+/* Slabs that are left of the cap when `lent` bytes are lent. */
+static uint32_t slabs_beside(const struct gm_hostpool *pool, uint64_t lent)
 {
-    uint64_t slabs = (bytes + SLAB_BYTES - 1) / SLAB_BYTES;
-    pool->lent = bytes;
-    pool->max_slabs = pool->all_slabs - (uint32_t)slabs;
-    if (pool->asked > pool->max_slabs)
-        pool->asked = pool->max_slabs;
+    return pool->all_slabs - (uint32_t)((lent + SLAB_BYTES - 1) / SLAB_BYTES);
 }
 
 bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes)
 {
-    uint32_t pinned = pool->is_working ? pool->wanted : pool->slabs;
-    uint64_t left = (uint64_t)(pool->all_slabs - pinned) * SLAB_BYTES;
-    if (pool->lent > left || bytes > left - pool->lent)
+    uint32_t used = pool->count[GM_SLAB_THERE] - pool->pages.free_slabs;
+    if (bytes > pool->all_slabs * SLAB_BYTES - pool->lent ||
+        slabs_beside(pool, pool->lent + bytes) < used)
         return false;
-    set_lent(pool, pool->lent + bytes);
+    pool->lent += bytes;
+    pool->max_slabs = slabs_beside(pool, pool->lent);
+    pool->stuck = CUDA_SUCCESS;
+    for (uint32_t i = pool->all_slabs; pool->count[GM_SLAB_THERE] > pool->max_slabs; i--)
+        if (pool->slabs[i - 1].state == GM_SLAB_THERE && gm_slab_is_free(&pool->pages, i - 1))
+            set_slab(pool, i - 1, GM_SLAB_LEAVING);
     return true;
 }
 
 void gm_hostpool_unlend(struct gm_hostpool *pool, uint64_t bytes)
 {
-    set_lent(pool, pool->lent - bytes);
+    pool->lent -= bytes;
+    pool->max_slabs = slabs_beside(pool, pool->lent);
+    for (uint32_t i = 0;
+         pool->count[GM_SLAB_LEAVING] > 0 && pool->count[GM_SLAB_THERE] < pool->max_slabs; i++)
+        if (pool->slabs[i].state == GM_SLAB_LEAVING)
+            set_slab(pool, i, GM_SLAB_THERE);
+    start_growth(pool);
+}
+
+CUresult gm_hostpool_clear(struct gm_hostpool *pool)
+{
+    if (pinned_slabs(pool) <= pool->max_slabs)
+        return CUDA_SUCCESS;
+    start_release(pool);
+    return pool->is_working ? CUDA_ERROR_NOT_READY : pool->stuck;
 }
 
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool)
@@ -213,7 +319,7 @@ uint64_t gm_hostpool_cap(const struct gm_hostpool *pool)
 
 uint64_t gm_hostpool_size(const struct gm_hostpool *pool)
 {
-    return pool->slabs * SLAB_BYTES;
+    return (pinned_slabs(pool) - pool->count[GM_SLAB_MAKING]) * SLAB_BYTES;
 }
 
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool)

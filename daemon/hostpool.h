@@ -5,8 +5,14 @@
  * memory is the daemon's alone and is always written whole before it is read, so pages pass between
  * users as they are. The CPU reaches a page at the address at which the copy engines do.
  *
- * Pinning costs 220 to 470 ms a GiB, so slabs are made by a worker thread ahead of need and kept.
- * Everything but that worker runs on the loop thread. The cap holds exactly.
+ * Pinning costs 220 to 470 ms a GiB, so slabs are made by a worker thread ahead of need and kept,
+ * until their part of the cap is lent to somebody who pins it on his own (hosted chunks). Then
+ * slabs without a used page leave: their pages are nobody's at once, the worker releases them, and
+ * only after that may the borrower pin anything. So the cap holds exactly, at every moment, over
+ * slabs and what is pinned on loans. Slabs leave from the end and are made again from the start, so
+ * there may be holes.
+ *
+ * Everything but the worker runs on the loop thread.
  */
 #ifndef GM_DAEMON_HOSTPOOL_H
 #define GM_DAEMON_HOSTPOOL_H
@@ -18,40 +24,68 @@
 #include "daemon/cuda.h"
 #include "daemon/pages.h"
 
+enum gm_slab_state {
+    GM_SLAB_ABSENT,    /* not pinned */
+    GM_SLAB_MAKING,    /* with the worker */
+    GM_SLAB_THERE,     /* its pages can be taken */
+    GM_SLAB_LEAVING,   /* as it was, but without pages: waits for the worker */
+    GM_SLAB_RELEASING, /* with the worker */
+    GM_SLAB_STUCK,     /* the driver did not release it: still pinned, perhaps not mapped */
+    GM_SLAB_STATES
+};
+
+struct gm_pinned_slab {
+    uint8_t state; /* enum gm_slab_state */
+    /* The rest is the worker's while the slab is with it. */
+    bool is_held; /* the handle is */
+    bool is_mapped;
+    CUmemGenericAllocationHandle handle;
+};
+
+/* Slabs that the worker makes before it reports: some 60 to 120 ms of pinning. Releasing takes
+ * less. */
+#define GM_SLABS_A_BATCH 8u
+
 struct gm_hostpool {
     const struct gm_cuda *cuda;
     CUcontext context;
     CUdevice device;
     int node;           /* NUMA node of the slabs */
-    uint32_t max_slabs; /* the cap, without what is lent */
-    uint32_t all_slabs; /* the address range */
-    uint64_t lent;      /* bytes pinned elsewhere, under the same cap */
-    uint32_t slabs;     /* made */
+    uint32_t max_slabs; /* the cap, without what is lent: no more are THERE */
+    uint32_t all_slabs; /* the cap: the address range */
+    uint64_t lent;      /* bytes pinned elsewhere, or soon to be, under the same cap */
     uint32_t asked;     /* slabs asked for */
-    uint32_t wanted;    /* ... as the worker was told */
+    uint32_t count[GM_SLAB_STATES];
     struct gm_pages pages;
-    CUdeviceptr base; /* address range of all slabs, made or not */
-    CUmemGenericAllocationHandle *handles;
+    CUdeviceptr base; /* address range of all slabs, pinned or not */
+    struct gm_pinned_slab *slabs;
     uv_work_t work;
     bool is_working;
     bool is_closing;
-    uint32_t made;    /* by the worker, not yet taken over */
-    CUresult outcome; /* of the worker's last slab */
-    CUresult refusal; /* why the last slab could not be made, as taken over */
+    struct {
+        bool is_release;
+        uint32_t n, done;
+        uint32_t slabs[GM_SLABS_A_BATCH];
+        CUresult outcome; /* of the last slab tried */
+    } job;                /* the worker's while is_working */
+    CUresult refusal;     /* why the last slab could not be made */
+    bool is_refused;      /* ... and nobody has asked since */
+    CUresult stuck;       /* why the last slab could not be released; a loan tries again */
     void (*on_grown)(void *arg);
     void *arg;
     uv_loop_t *loop;
 };
 
 /* Make an empty pool of at most `cap` bytes. `on_grown(arg)` is called on the loop thread whenever
- * slabs arrived or were refused. 0 or -errno with a line in `why`. */
+ * slabs arrived or were refused, left or did not. 0 or -errno with a line in `why`. */
 int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_cuda *cuda,
                      CUcontext context, CUdevice device, uint64_t cap, void (*on_grown)(void *arg),
                      void *arg, char *why, size_t why_size);
 /* Waits for the worker and frees everything. */
 void gm_hostpool_close(struct gm_hostpool *pool);
 
-/* Have at least `bytes` (as far as the cap allows) in the end. After a refusal it tries again. */
+/* Have at least `bytes` (as far as the cap, less what is lent, allows) in the end. After a refusal
+ * it tries again. */
 void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes);
 
 /* Take room for `bytes` (a multiple of 2 MiB). Returns the first page, GM_NONE if there is not
@@ -68,13 +102,24 @@ void gm_hostpool_piece(const struct gm_hostpool *pool, uint32_t *page, CUdevicep
 void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page);
 
 /*
- * Lend `bytes` of the cap to somebody who pins them on his own (hosted chunks), and take them back.
- * False: so much is not left unpinned.
+ * Lend `bytes` of the cap to somebody who pins them on his own. The cap shrinks by whole slabs, and
+ * at once no more slabs have pages than it allows; nothing else happens before gm_hostpool_clear,
+ * so a loan that is given back before that leaves everything as it was. False: more slabs have used
+ * pages than the rest of the cap holds. That can be so though enough bytes are free, when they lie
+ * scattered: used pages are not moved together.
  */
 bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes);
+/* Back again, when none of these bytes is pinned any more. The pool keeps what was about to leave,
+ * and grows again to what it was asked for. */
 void gm_hostpool_unlend(struct gm_hostpool *pool, uint64_t bytes);
+/*
+ * Whether all that is lent may be pinned now. CUDA_ERROR_NOT_READY: slabs have yet to go, on_grown
+ * is called when some have. Any other error: the driver does not release them, and the loans that
+ * wait must be given back; the next loan makes it try again.
+ */
+CUresult gm_hostpool_clear(struct gm_hostpool *pool);
 
-uint64_t gm_hostpool_cap(const struct gm_hostpool *pool);  /* bytes */
+uint64_t gm_hostpool_cap(const struct gm_hostpool *pool);  /* bytes, without what is lent */
 uint64_t gm_hostpool_size(const struct gm_hostpool *pool); /* bytes pinned now */
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool); /* bytes taken now */
 

@@ -38,6 +38,8 @@ static void relist(struct gm_pages *pages, uint32_t index)
     uint8_t list = (uint8_t)(largest_run(slab->free_map) + 1);
     if (list == slab->list)
         return;
+    pages->free_slabs -= slab->list == GM_CHUNK_CLASSES;
+    pages->free_slabs += list == GM_CHUNK_CLASSES;
     if (slab->list) {
         if (slab->prev == GM_NONE)
             pages->heads[slab->list - 1] = slab->next;
@@ -93,7 +95,10 @@ void gm_pages_add(struct gm_pages *pages, uint32_t n)
     pages->free_pages += n;
     for (uint32_t page = from; page < pages->pages; page++) {
         struct gm_slab *slab = &pages->slabs[page / GM_SLAB_PAGES];
-        slab->free_map = (uint16_t)(slab->free_map | (1u << (page % GM_SLAB_PAGES)));
+        uint32_t bit = 1u << (page % GM_SLAB_PAGES);
+        assert(!(slab->map & bit));
+        slab->map = (uint16_t)(slab->map | bit);
+        slab->free_map = (uint16_t)(slab->free_map | bit);
     }
     /* Backwards, so that the first slab is the first to be taken. */
     for (uint32_t slab = (pages->pages - 1) / GM_SLAB_PAGES;; slab--) {
@@ -101,6 +106,28 @@ void gm_pages_add(struct gm_pages *pages, uint32_t n)
         if (slab == from / GM_SLAB_PAGES)
             break;
     }
+}
+
+void gm_pages_add_slab(struct gm_pages *pages, uint32_t index)
+{
+    struct gm_slab *slab = &pages->slabs[index];
+    uint32_t tail = pages->max_pages - index * GM_SLAB_PAGES;
+    assert(slab->map == 0);
+    slab->map = (uint16_t)(tail >= GM_SLAB_PAGES ? 0xffffu : (1u << tail) - 1);
+    slab->free_map = slab->map;
+    pages->pages += (uint32_t)__builtin_popcount(slab->map);
+    pages->free_pages += (uint32_t)__builtin_popcount(slab->map);
+    relist(pages, index);
+}
+
+void gm_pages_remove_slab(struct gm_pages *pages, uint32_t index)
+{
+    struct gm_slab *slab = &pages->slabs[index];
+    assert(gm_slab_is_free(pages, index));
+    pages->pages -= (uint32_t)__builtin_popcount(slab->map);
+    pages->free_pages -= (uint32_t)__builtin_popcount(slab->map);
+    slab->map = slab->free_map = 0;
+    relist(pages, index);
 }
 
 /* Take the pages of `mask` and hang them on the chain's end, `*link`. */
@@ -171,7 +198,5 @@ uint32_t gm_pages_run(const struct gm_pages *pages, uint32_t *page, uint32_t mos
 
 bool gm_slab_is_free(const struct gm_pages *pages, uint32_t slab)
 {
-    uint32_t tail = pages->pages - slab * GM_SLAB_PAGES;
-    uint32_t all = tail >= GM_SLAB_PAGES ? 0xffffu : (1u << tail) - 1;
-    return pages->slabs[slab].free_map == all;
+    return pages->slabs[slab].map != 0 && pages->slabs[slab].free_map == pages->slabs[slab].map;
 }

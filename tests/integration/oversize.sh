@@ -1,13 +1,86 @@
 #!/bin/sh
 # Programs larger than the budget: refused by default, as on a real card; with --oversize host the rest is mapped in
-# host memory and everything verifies, also beside another program, and nothing is left behind.
+# host memory and everything verifies, also beside another program and when the pinned tier has grown to its cap
+# before, and nothing is left behind.
 . "$(dirname "$0")/lib.sh"
+pinned=$((512 * 1024 * 1024))
+
+# Nothing is lent, and the tier has grown to its cap.
+is_grown() {
+    is_up && [ "$(gpu_tier pinned_cap_bytes)" = "$pinned" ] && [ "$(gpu_tier pinned_bytes)" = "$pinned" ]
+}
+
+# Part of the cap is lent, and the tier has made room for it.
+is_lent() {
+    is_up && [ "$(gpu_tier pinned_cap_bytes)" -lt "$pinned" ] &&
+        [ "$(gpu_tier pinned_bytes)" -le "$(gpu_tier pinned_cap_bytes)" ]
+}
+
+# Two programs that do not fit together make the pinned tier grow ahead of their need, to its cap, and end.
+grow_pinned() {
+    for i in 1 2; do
+        app "grow$i" linked --bytes 96M --allocs 1 --iterations 100000 --seed "$i"
+        await_ready "grow$i"
+    done
+    within 20 is_grown ||
+        fail "the pinned tier has $(gpu_tier pinned_bytes) of $pinned bytes, cap $(gpu_tier pinned_cap_bytes)"
+    for i in 1 2; do kill -KILL "$(pid_of "grow$i")"; done
+    expect_empty
+    is_grown || fail "the pinned tier did not keep what it had: $(gpu_tier pinned_bytes) bytes"
+}
+
 start_daemon
 app big linked --bytes 240M --allocs 2 --iterations 2 --seed 1
 await big
 [ "$code" != 0 ] || fail "a program got more than the budget"
 expect_empty
 stop_daemon
+
+# Every page of the tier is free and pinned: slabs go for what is lent, and come back after it.
+start_daemon --oversize host
+grow_pinned
+for i in 1 2; do
+    app big linked --bytes 240M --allocs "$i" --iterations 1000 --seed "$i"
+    await_ready big
+    is_lent || fail "pinned: $(gpu_tier pinned_bytes) bytes beside a loan, cap $(gpu_tier pinned_cap_bytes)"
+    kill -KILL "$(pid_of big)"
+    expect_empty
+    within 20 is_grown || fail "the pinned tier did not grow again: $(gpu_tier pinned_bytes) of $pinned bytes"
+done
+# The program needs all of it.
+app big linked --bytes 640M --allocs 4 --iterations 2 --seed 3
+expect_pass big
+expect_empty
+stop_daemon
+
+# What others were promised is not lent, though nothing of it is used yet: 420 MiB of theirs need all of the budget and
+# 260 of the 512 MiB pinned, 64 stay free for moving, and the program would need 256.
+is_promised() {
+    is_up && [ "$(gpu committed_bytes)" = $((420 * 1024 * 1024)) ]
+}
+if [ "$shrink" = 1 ]; then
+    start_daemon --oversize host --quantum 1000s --idle 1000s
+    for i in 1 2 3; do
+        app "other$i" linked --bytes 140M --allocs 1 --iterations 100000 --seed "$i"
+        [ "$i" != 1 ] || await_ready other1 # it runs, the others wait
+    done
+    within 20 is_promised || fail "$(gpu committed_bytes) bytes are promised"
+    app big linked --bytes 416M --allocs 1 --iterations 1 --seed 5
+    await big
+    case $line in
+    *" error 2 CUDA_ERROR_OUT_OF_MEMORY") ;;
+    *) fail "a program got what others were promised: $line" ;;
+    esac
+    take_status
+    [ "$(gpu_tier pinned_used_bytes)" = 0 ] && [ "$(gpu_tier pinned_cap_bytes)" = "$pinned" ] ||
+        fail "$(gpu_tier pinned_used_bytes) bytes used of $(gpu_tier pinned_cap_bytes), and none should be, of all"
+    for i in 1 2 3; do
+        ! has_ended "other$i" || fail "other$i ended: $(tail -n 1 "$dir/other$i.out")"
+        kill -KILL "$(pid_of "other$i")"
+    done
+    expect_empty
+    stop_daemon
+fi
 
 start_daemon --oversize host
 app big linked --bytes 240M --allocs 2 --iterations 6 --seed 1

@@ -1,0 +1,345 @@
+/*
+ * What test_hostpool.c and test_hostpool_loans.c share: a pool over a fake driver that counts what
+ * is pinned, by slabs and by a borrower, fails or holds up the calls that the test names, and knows
+ * what no driver would let pass. check() is called after every step.
+ */
+#ifndef GM_TESTS_HOSTPOOL_WORLD_H
+#define GM_TESTS_HOSTPOOL_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/chunk.h"
+#include "daemon/core/table.h"
+#include "daemon/hostpool.h"
+
+#define MIB (1ull << 20)
+#define SLAB GM_SLAB_BYTES
+#define BASE (1ull << 40)
+
+/* ---- the driver ---- */
+
+enum call { CREATE, RELEASE, MAP, UNMAP, ACCESS, CALLS };
+
+#define SLABS 16u
+#define HANDLES 64u
+
+static struct {
+    uv_mutex_t mutex; /* over all of it: the worker and the test look at it */
+    unsigned calls[CALLS];
+    unsigned fail_at[CALLS]; /* the call of that number fails; 0: none */
+    unsigned fail_from[CALLS];
+    unsigned hold_at[CALLS]; /* the call of that number waits until the test says go */
+    uv_sem_t held, go;
+    struct {
+        bool is_held;
+        unsigned mapped_at; /* 1 + the slab */
+    } handles[HANDLES];
+    bool has_access[SLABS];
+    uint64_t cap, borrowed;
+    uint64_t most;     /* pinned at once, slabs and borrowed */
+    const char *wrong; /* what no driver would let pass */
+} driver;
+
+static inline uint64_t alive(void)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < HANDLES; i++) /* memory lives as long as either */
+        n += driver.handles[i].is_held || driver.handles[i].mapped_at;
+    return n * SLAB;
+}
+
+static inline void note_most(void)
+{
+    if (alive() + driver.borrowed > driver.most)
+        driver.most = alive() + driver.borrowed;
+}
+
+/* Enter a call, with the mutex held from here on. False: it has to fail. */
+static inline bool enter(enum call call)
+{
+    uv_mutex_lock(&driver.mutex);
+    unsigned n = ++driver.calls[call];
+    if (n == driver.hold_at[call]) {
+        uv_mutex_unlock(&driver.mutex);
+        uv_sem_post(&driver.held);
+        uv_sem_wait(&driver.go);
+        uv_mutex_lock(&driver.mutex);
+    }
+    return n != driver.fail_at[call] && (driver.fail_from[call] == 0 || n < driver.fail_from[call]);
+}
+
+static inline CUresult leave(CUresult result)
+{
+    uv_mutex_unlock(&driver.mutex);
+    return result;
+}
+
+static inline CUresult wrong(const char *what)
+{
+    driver.wrong = what;
+    return leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+static inline CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t size,
+                                   const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    unsigned i = 0;
+    (void)flags;
+    if (!enter(CREATE))
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    while (driver.handles[i].is_held || driver.handles[i].mapped_at)
+        i++;
+    driver.handles[i].is_held = true;
+    *handle = i + 1;
+    note_most();
+    if (size != SLAB || prop->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        return wrong("not a slab of host memory");
+    return leave(CUDA_SUCCESS);
+}
+
+static inline CUresult fake_release(CUmemGenericAllocationHandle handle)
+{
+    if (!enter(RELEASE))
+        return leave(CUDA_ERROR_UNKNOWN);
+    if (handle == 0 || handle > HANDLES || !driver.handles[handle - 1].is_held)
+        return wrong("released what is not held");
+    driver.handles[handle - 1].is_held = false;
+    return leave(CUDA_SUCCESS);
+}
+
+/* The handle that is mapped at `at`; HANDLES: none. */
+static inline unsigned mapped_at(CUdeviceptr at)
+{
+    unsigned i = 0;
+    while (i < HANDLES && driver.handles[i].mapped_at != (at - BASE) / SLAB + 1)
+        i++;
+    return i;
+}
+
+static inline CUresult fake_map(CUdeviceptr at, size_t size, size_t offset,
+                                CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    (void)offset, (void)flags;
+    if (!enter(MAP))
+        return leave(CUDA_ERROR_UNKNOWN);
+    if (size != SLAB || at < BASE || at % SLAB || at >= BASE + driver.cap / SLAB * SLAB ||
+        mapped_at(at) != HANDLES || !driver.handles[handle - 1].is_held ||
+        driver.handles[handle - 1].mapped_at)
+        return wrong("mapped what or where it cannot be");
+    driver.handles[handle - 1].mapped_at = (unsigned)((at - BASE) / SLAB) + 1;
+    return leave(CUDA_SUCCESS);
+}
+
+static inline CUresult fake_unmap(CUdeviceptr at, size_t size)
+{
+    if (!enter(UNMAP))
+        return leave(CUDA_ERROR_LAUNCH_FAILED);
+    if (size != SLAB || mapped_at(at) == HANDLES)
+        return wrong("unmapped what is not mapped");
+    driver.has_access[(at - BASE) / SLAB] = false;
+    driver.handles[mapped_at(at)].mapped_at = 0;
+    return leave(CUDA_SUCCESS);
+}
+
+static inline CUresult fake_access(CUdeviceptr at, size_t size, const CUmemAccessDesc *desc,
+                                   size_t count)
+{
+    (void)desc;
+    if (!enter(ACCESS))
+        return leave(CUDA_ERROR_UNKNOWN);
+    if (size != SLAB || count != 2 || mapped_at(at) == HANDLES)
+        return wrong("access to what is not mapped");
+    driver.has_access[(at - BASE) / SLAB] = true;
+    return leave(CUDA_SUCCESS);
+}
+
+static inline CUresult fake_reserve(CUdeviceptr *at, size_t size, size_t align, CUdeviceptr want,
+                                    unsigned long long flags)
+{
+    (void)size, (void)align, (void)want, (void)flags;
+    *at = BASE;
+    return CUDA_SUCCESS;
+}
+
+static inline CUresult fake_unreserve(CUdeviceptr at, size_t size)
+{
+    (void)at, (void)size;
+    return CUDA_SUCCESS;
+}
+
+static inline CUresult fake_current(CUcontext context)
+{
+    (void)context;
+    return CUDA_SUCCESS;
+}
+
+static inline CUresult fake_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)attribute, (void)device;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+static const struct gm_cuda fake = {
+    .cuMemCreate = fake_create,
+    .cuMemRelease = fake_release,
+    .cuMemMap = fake_map,
+    .cuMemUnmap = fake_unmap,
+    .cuMemAddressFree = fake_unreserve,
+    .cuMemSetAccess = fake_access,
+    .cuMemAddressReserve = fake_reserve,
+    .cuCtxSetCurrent = fake_current,
+    .cuDeviceGetAttribute = fake_attribute,
+};
+
+/* The worker stands in the `nth` call from now on. */
+static inline void hold(enum call call, unsigned nth)
+{
+    uv_mutex_lock(&driver.mutex);
+    driver.hold_at[call] = driver.calls[call] + nth;
+    uv_mutex_unlock(&driver.mutex);
+}
+
+static inline void fail_at(enum call call, unsigned nth)
+{
+    driver.fail_at[call] = driver.calls[call] + nth;
+}
+
+/* ---- the world ---- */
+
+struct fixture {
+    uv_loop_t loop;
+    struct gm_hostpool pool;
+    unsigned grown;
+};
+
+static inline void on_grown(void *arg)
+{
+    ((struct fixture *)arg)->grown++;
+}
+
+static inline void open_pool(struct fixture *f, uint64_t cap)
+{
+    char why[128];
+    memset(&driver, 0, sizeof driver);
+    driver.cap = cap;
+    uv_mutex_init(&driver.mutex);
+    uv_sem_init(&driver.held, 0);
+    uv_sem_init(&driver.go, 0);
+    memset(f, 0, sizeof *f);
+    uv_loop_init(&f->loop);
+    assert_int_equal(
+        gm_hostpool_open(&f->pool, &f->loop, &fake, NULL, 0, cap, on_grown, f, why, sizeof why), 0);
+}
+
+/* What holds at every moment; of the worker's doings only what it must never do. */
+static inline void check(struct fixture *f)
+{
+    uv_mutex_lock(&driver.mutex);
+    note_most();
+    const uint64_t pinned = alive(), most = driver.most;
+    const char *what = driver.wrong;
+    uv_mutex_unlock(&driver.mutex);
+    if (what)
+        fail_msg("%s", what);
+    assert_true(most <= driver.cap);
+    assert_true(gm_hostpool_used(&f->pool) <= gm_hostpool_cap(&f->pool));
+    assert_true(gm_hostpool_cap(&f->pool) + f->pool.lent <= driver.cap);
+    if (!f->pool.is_working)
+        assert_int_equal(gm_hostpool_size(&f->pool), pinned);
+}
+
+static inline void run(struct fixture *f)
+{
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    check(f);
+}
+
+/* Let the worker do what the loans need. */
+static inline CUresult clear(struct fixture *f)
+{
+    CUresult result;
+    while ((result = gm_hostpool_clear(&f->pool)) == CUDA_ERROR_NOT_READY) {
+        assert_true(f->pool.is_working); /* else nobody would ever call again */
+        uv_run(&f->loop, UV_RUN_ONCE);
+        check(f);
+    }
+    return result;
+}
+
+/* The borrower pins and frees; only what is lent, and only when the pool is clear. */
+static inline void borrow(struct fixture *f, uint64_t bytes)
+{
+    assert_int_equal(gm_hostpool_clear(&f->pool), CUDA_SUCCESS);
+    uv_mutex_lock(&driver.mutex);
+    driver.borrowed += bytes;
+    uv_mutex_unlock(&driver.mutex);
+    assert_true(driver.borrowed <= f->pool.lent);
+    check(f);
+}
+
+static inline void give_back(struct fixture *f, uint64_t bytes)
+{
+    uv_mutex_lock(&driver.mutex);
+    driver.borrowed -= bytes;
+    uv_mutex_unlock(&driver.mutex);
+    gm_hostpool_unlend(&f->pool, bytes);
+    check(f);
+}
+
+static inline void grow(struct fixture *f, uint64_t bytes)
+{
+    gm_hostpool_want(&f->pool, bytes);
+    run(f);
+}
+
+static inline void close_pool(struct fixture *f)
+{
+    check(f);
+    gm_hostpool_close(&f->pool);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&f->loop), 0);
+    assert_int_equal(alive(), 0);
+    uv_sem_destroy(&driver.held);
+    uv_sem_destroy(&driver.go);
+    uv_mutex_destroy(&driver.mutex);
+}
+
+static inline bool is_there(unsigned slab)
+{
+    return mapped_at(BASE + slab * SLAB) != HANDLES && driver.has_access[slab];
+}
+
+/* How much a chain holds; every byte of it must be there. */
+static inline uint64_t chain_bytes(struct fixture *f, uint32_t page)
+{
+    uint64_t sum = 0, bytes;
+    CUdeviceptr at;
+    while (page != GM_NONE) {
+        gm_hostpool_piece(&f->pool, &page, &at, &bytes);
+        assert_true(at >= BASE && bytes > 0);
+        assert_int_equal((at - BASE) / SLAB, (at - BASE + bytes - 1) / SLAB);
+        uv_mutex_lock(&driver.mutex);
+        bool is_good = is_there((unsigned)((at - BASE) / SLAB));
+        uv_mutex_unlock(&driver.mutex);
+        assert_true(is_good);
+        sum += bytes;
+    }
+    return sum;
+}
+
+static inline uint32_t take(struct fixture *f, uint64_t bytes)
+{
+    uint32_t page = gm_hostpool_take(&f->pool, bytes);
+    assert_int_not_equal(page, GM_NONE);
+    assert_int_equal(chain_bytes(f, page), bytes);
+    return page;
+}
+
+#endif
