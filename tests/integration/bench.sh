@@ -38,8 +38,9 @@ script oversize --size "$(size 96M)" --budget "$(size 64M)" --pinned 128M --swee
 # With tiers below it, pinned memory of 224 MiB is what the daemon wants as a window, so this is the least.
 script tiers --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 7/8 --rounds 1 --warm 1 --work 10ms \
     --disk "$dir" --disk-pinned 224M --disk-paged 0 --disk-rounds 1 --copies "$dir/copy.json" --disk-bytes 64M
+# A turn is long enough for whole passes within it, also on a slow machine.
 script prefetch --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --piece "$(size 24M)" \
-    --pinned 256M --quantum 100ms --blocks 1 --block 4s --alone 100ms
+    --pinned 256M --quantum 1s --blocks 1 --block 8s --alone 100ms
 
 # One that is stopped, as by a time limit, says so in its result, and nothing of it is left.
 timeout -k 30 6 python3 -B "$benches/switch.py" --build "$BUILD" --sizes "$(size 48M),$(size 64M)" \

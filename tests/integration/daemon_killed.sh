@@ -11,9 +11,9 @@ while [ $round -lt 4 ]; do
     app three proc --mode threads --bytes 48M --iterations 20 --seconds 2 --seed 3
     sleep "0.$((round * 23 % 90 + 10))"
     kill -KILL "$(pid_of daemon)"
-    await daemon 20
+    await daemon
     for app in one two three; do
-        await $app 60
+        await $app
         case $code,$line in
         "0,PASS "* | "3,FAIL "*"error 46 CUDA_ERROR_DEVICE_UNAVAILABLE"*) say "round $round: $app: $line" ;;
         *) fail "round $round: $app ended with $code: $line" ;;

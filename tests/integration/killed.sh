@@ -10,7 +10,7 @@ while [ $round -lt 12 ]; do
     # not always at the same point: while it allocates, while it waits, while it runs, while it is moved
     sleep "0.$((round * 37 % 60 + 10))"
     kill -KILL "$(pid_of victim)"
-    await victim 20
+    await victim
     [ "$code" = 137 ] || fail "the victim ended with $code: $line"
     check_daemon
     round=$((round + 1))

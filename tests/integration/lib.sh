@@ -111,7 +111,19 @@ has_ended() {
     [ -f "$dir/$1.code" ]
 }
 
-# within SECONDS COMMAND...: until it succeeds; non-zero when time is up.
+stands_still() {
+    grep -h '^State:' "/proc/$(pid_of "$1")/task/"*/status 2> /dev/null > "$dir/threads"
+    [ -s "$dir/threads" ] && ! grep -qv '[[:space:]]T' "$dir/threads"
+}
+
+# stop NAME: SIGSTOP, and all of its threads have stopped.
+stop() {
+    kill -STOP "$(pid_of "$1")"
+    within 60 stands_still "$1" || fail "$1 does not stop"
+}
+
+# within SECONDS COMMAND...: until it succeeds; non-zero when time is up. The time that COMMAND takes is not counted,
+# so a slow machine has longer.
 within() {
     within_left=$(($1 * 20))
     shift
@@ -139,7 +151,7 @@ is_up() {
 start_daemon() {
     spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M \
         --quantum 50ms --idle 50ms "$@"
-    within 20 daemon_is_up_or_dead || fail "the daemon does not answer"
+    within 60 daemon_is_up_or_dead || fail "the daemon does not answer"
     ! has_ended daemon || fail "the daemon did not start"
 }
 
@@ -150,7 +162,7 @@ daemon_is_up_or_dead() {
 # Ends the daemon as a service manager does; it must end well.
 stop_daemon() {
     kill -TERM "$(pid_of daemon)"
-    await daemon 20
+    await daemon
     [ "$code" = 0 ] || fail "the daemon ended with $code"
 }
 
@@ -257,7 +269,7 @@ gpu_tier() {
 
 # When no program is left, no app may be known and no byte be theirs, on the GPU or in host memory.
 expect_empty() {
-    within 20 is_empty || fail "apps are gone and yet: $(apps) apps, $(gpu_tier gpu_bytes) bytes on the GPU," \
+    within 60 is_empty || fail "apps are gone and yet: $(apps) apps, $(gpu_tier gpu_bytes) bytes on the GPU," \
         "$(gpu_tier pinned_used_bytes) in pinned memory"
 }
 

@@ -12,7 +12,7 @@ is_refusal_to_let_go() {
 
 # outcome WHERE APP: its end is one that may be.
 outcome() {
-    await "$2" 60
+    await "$2"
     case $code,$line in
     "0,PASS "*) say "$fault in the $1: $2: PASS" ;;
     "3,FAIL "*" mismatches=0 "*": error 2 CUDA_ERROR_OUT_OF_MEMORY")
@@ -21,7 +21,7 @@ outcome() {
         ;;
     "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE")
         # the daemon is gone; or it ended this session, since an app that cannot unmap cannot share
-        within 5 has_ended daemon || is_refusal_to_let_go "$1,$2,${fault%%:*}" ||
+        is_refusal_to_let_go "$1,$2,${fault%%:*}" || within 60 has_ended daemon ||
             fail "$fault in the $1: app $2: $line"
         say "$fault in the $1: $2: ${line##*way=linked }"
         ;;
@@ -37,7 +37,7 @@ one_round() {
         export SIMCUDA_FAIL="$fault"
         spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 64M --pinned 128M \
             --quantum 30ms --idle 50ms
-        within 20 daemon_is_up_or_dead || fail "$fault in the daemon: it neither starts nor ends"
+        within 60 daemon_is_up_or_dead || fail "$fault in the daemon: it neither starts nor ends"
         unset SIMCUDA_FAIL
         if has_ended daemon; then
             [ "$(cat "$dir/daemon.code")" = 1 ] && grep -q 'cannot start: ' "$dir/daemon.out" ||
@@ -56,8 +56,9 @@ one_round() {
     outcome "$1" two
     case $1,$2 in
     daemon,cuMemcpyAsync | daemon,cuEvent* | daemon,cuStream*)
-        if has_ended daemon; then
-            [ "$(cat "$dir/daemon.code")" = 1 ] && grep -q ': stopping$' "$dir/daemon.out" ||
+        if has_ended daemon || ! is_up; then
+            await daemon
+            [ "$code" = 1 ] && grep -q ': stopping$' "$dir/daemon.out" ||
                 fail "$fault in the daemon: it ended with $(cat "$dir/daemon.code")"
             say "$fault in the daemon: $(grep -o 'error: .*: stopping$' "$dir/daemon.out")"
             return

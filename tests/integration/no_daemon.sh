@@ -25,7 +25,7 @@ done
 # a stale socket: a daemon was killed and left it
 start_daemon
 kill -KILL "$(pid_of daemon)"
-await daemon 20
+await daemon
 [ -S "$GPUMUX_SOCKET" ] || fail "no stale socket to test with"
 for way in linked dlsym proc; do
     same "stale socket, $way" $way --bytes 48M --iterations 2

@@ -6,8 +6,6 @@ for calls in 6 6,cuMemCreate:7,cuMemCreate:8; do
     app one linked --bytes 96M --allocs 3 --iterations 3 --seconds 3 --seed 1
     await_ready one
     app two linked --bytes 96M --allocs 3 --iterations 3 --seconds 3 --seed 2
-    await one 30
-    await two 30
     expect_pass one two
     expect_empty
     stop_daemon

@@ -6,7 +6,6 @@ start_daemon
 app one linked --bytes 160M --allocs 5 --iterations 2 --seed 1
 expect_pass one
 app two linked --bytes 96M --allocs 48 --iterations 2 --seed 2
-await two 10
 expect_pass two
 expect_empty
 stop_daemon

@@ -5,12 +5,11 @@
 "$ctl" status > "$dir/down.out" 2>&1
 [ $? = 3 ] || fail "status without a daemon does not end with 3"
 start_daemon
-spawn run "$ctl" run -- "$(worker linked)" --bytes 96M --iterations 8 --seconds 2 --ready "$dir/run.ready"
-await_ready run
-take_status
-[ "$(apps)" = 1 ] || fail "mux-ctl run: the program is not known to the daemon"
-"$ctl" status > "$dir/table.out" || fail "status failed"
-grep -q gm_worker "$dir/table.out" || fail "the table does not name the program"
+spawn run "$ctl" run -- "$(worker linked)" --bytes 96M --iterations 8 --seconds 4
+is_known() {
+    is_up && [ "$(apps)" = 1 ] && "$ctl" status > "$dir/table.out" && grep -q gm_worker "$dir/table.out"
+}
+within 60 is_known || fail "mux-ctl run: the program is not known to the daemon, or not named by the table"
 expect_pass run
 spawn run "$ctl" run -- "$(worker linked)" --mode nonsense
 await run

@@ -2,8 +2,8 @@
 # An app is stopped for two seconds and goes on: it keeps its memory, and nobody hangs for good.
 . "$(dirname "$0")/lib.sh"
 start_daemon --drain-deadline 300ms
-app still linked --bytes 96M --iterations 20 --seconds 5 --seed 1
-app other linked --bytes 96M --iterations 20 --seconds 5 --seed 2
+app still linked --bytes 96M --iterations 20 --seconds 8 --seed 1
+app other linked --bytes 96M --iterations 20 --seconds 8 --seed 2
 await_ready still
 await_ready other
 for round in 1 2; do

@@ -18,7 +18,7 @@ round() {
     done
     most_paged=0
     most_disk=0
-    for i in 1 2 3 4 5 6 7 8 9 10; do
+    until has_ended app1 && has_ended app2 && has_ended app3 && has_ended app4; do
         sleep 0.3
         take_status
         paged=$(gpu_tier paged_used_bytes)

@@ -4,10 +4,10 @@
 start_daemon
 app one linked --bytes 96M --allocs 5 --seconds 3 --iterations 10 --seed 1
 app two linked --bytes 96M --allocs 3 --seconds 3 --iterations 10 --seed 2
-await_ready one
-await_ready two
-take_status
-[ "$(apps)" = 2 ] || fail "$(apps) apps in the status, 2 expected"
+knows_both() {
+    is_up && [ "$(apps)" = 2 ]
+}
+within 60 knows_both || fail "$(apps) apps in the status, 2 expected"
 app_has "$(pid_of one)" '"name":"gm_worker' || fail "the status does not name the first app"
 expect_pass one two
 expect_switches 5

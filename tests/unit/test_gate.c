@@ -64,10 +64,10 @@ static void store_gate(enum gm_gate_word word)
         syscall(SYS_futex, &page.gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* The closer, until it is quiet. False: not within 10 s. */
+/* The closer, until it is quiet. False: not within 60 s. */
 static bool close_gate(void)
 {
-    uint64_t until = gm_now() + 10 * GM_S;
+    uint64_t until = gm_now() + 60 * GM_S;
     store_gate(GM_GATE_CLOSED);
     gm_gate_fence();
     while (gm_gate_scan() != GM_DRAIN_NONE) {
@@ -94,10 +94,10 @@ static void run(void *(*body)(void *), void *argument)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* Wait until *word is `value`; false after 5 s. */
+/* Wait until *word is `value`; false after 60 s. */
 static bool becomes(_Atomic uint32_t *word, uint32_t value)
 {
-    for (int i = 0; i < 50000; i++) {
+    for (uint64_t until = gm_now() + 60 * GM_S; gm_now() < until;) {
         if (atomic_load(word) == value)
             return true;
         nap(100);
@@ -148,7 +148,7 @@ static void hammer_gate(bool is_asymmetric)
     uint64_t until = gm_now() + 4 * GM_S;
     int closings = 0;
     bool is_quiet = true;
-    while (is_quiet && closings < 3000 && gm_now() < until) {
+    while (is_quiet && closings < 3000 && (closings <= 10 || gm_now() < until)) {
         is_quiet = close_gate();
         may_be_inside = 0;
         if (rand_r(&seed) % 8 == 0)
@@ -166,7 +166,6 @@ static void hammer_gate(bool is_asymmetric)
     print_message("%d closings, %llu calls\n", closings,
                   (unsigned long long)atomic_load(&hammer_calls));
     assert_true(is_quiet);
-    assert_true(closings > 10);
     assert_int_equal(atomic_load(&hammer_bad), 0);
     assert_int_equal(atomic_load(&stat_area.waiting), 0);
     uint64_t counted = 0;
@@ -386,7 +385,7 @@ static void test_hammer_captures(void **state)
     uint64_t until = gm_now() + 2 * GM_S;
     bool is_quiet = true;
     int closings = 0;
-    while (is_quiet && closings < 100000 && gm_now() < until) {
+    while (is_quiet && closings < 100000 && (closings <= 10 || gm_now() < until)) {
         is_quiet = close_gate();
         may_be_inside = 0;
         for (int spin = closings % 1024; spin > 0; spin--)
@@ -403,7 +402,6 @@ static void test_hammer_captures(void **state)
     for (int i = 0; i < 4; i++)
         pthread_join(thread[i], NULL);
     assert_true(is_quiet);
-    assert_true(closings > 1);
     assert_int_equal(atomic_load(&hammer_bad), 0);
     assert_int_equal(gm_gate_captures(), 0);
 }
@@ -480,6 +478,15 @@ static void no_handler(int number)
     (void)number;
 }
 
+/* A waiter is counted first and asks then: wait until it asked more than `before` times. */
+static bool is_wanted(int before)
+{
+    for (uint64_t until = gm_now() + 60 * GM_S; gm_now() < until; nap(100))
+        if (atomic_load(&wants) > before)
+            return true;
+    return false;
+}
+
 static void test_waits_and_asks_once(void **state)
 {
     pthread_t thread[3];
@@ -491,8 +498,10 @@ static void test_waits_and_asks_once(void **state)
     for (int i = 0; i < 3; i++)
         pthread_create(&thread[i], NULL, go_through, NULL);
     assert_true(becomes(&stat_area.waiting, 3));
+    assert_true(is_wanted(0));
+    int asked = atomic_load(&wants);
     if (gm_now() - at < GM_S / 2) /* later the re-check asks again */
-        assert_in_range(atomic_load(&wants), 1, 2);
+        assert_in_range(asked, 1, 2);
     assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
 
     /* A signal does not let a waiter through. */
@@ -519,9 +528,7 @@ static void test_waits_and_asks_once(void **state)
     store_gate(GM_GATE_CLOSED);
     pthread_create(&thread[0], NULL, go_through, NULL);
     assert_true(becomes(&stat_area.waiting, 1));
-    for (int i = 0; i < 1000 && atomic_load(&wants) == before; i++)
-        nap(1000);
-    assert_true(atomic_load(&wants) > before);
+    assert_true(is_wanted(before));
     store_gate(GM_GATE_OPEN);
     pthread_join(thread[0], NULL);
 }
@@ -661,25 +668,37 @@ static void test_cold_passes(void **state)
         assert_int_equal(atomic_load(&stat_area.slot[i].calls), 0);
 }
 
-static void test_lost(void **state)
+/* The daemon is lost while somebody waits; how long that one went on waiting. */
+static uint64_t lose_with_a_waiter(bool is_whole)
 {
     pthread_t thread;
+    attach(gm_gate_membarrier_register());
+    atomic_store(&went_through, 0);
+    store_gate(GM_GATE_CLOSED);
+    pthread_create(&thread, NULL, go_through, NULL);
+    assert_true(becomes(&stat_area.waiting, 1));
+    nap(100000); /* it waits in the kernel by now */
+    uint64_t at = gm_now();
+    gm_gate_lost(is_whole);
+    pthread_join(thread, NULL);
+    uint64_t took = gm_now() - at;
+    assert_int_equal(atomic_load(&went_through), is_whole ? 1 : 100);
+    run(go_through, NULL); /* and the next */
+    assert_int_equal(atomic_load(&went_through), is_whole ? 2 : 200);
+    assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
+    return took;
+}
+
+static void test_lost(void **state)
+{
     (void)state;
     for (int is_whole = 0; is_whole < 2; is_whole++) {
-        attach(gm_gate_membarrier_register());
-        atomic_store(&went_through, 0);
-        store_gate(GM_GATE_CLOSED);
-        pthread_create(&thread, NULL, go_through, NULL);
-        assert_true(becomes(&stat_area.waiting, 1));
-        nap(100000); /* it waits in the kernel by now */
-        uint64_t at = gm_now();
-        gm_gate_lost(is_whole == 1);
-        pthread_join(thread, NULL);
-        assert_true(gm_now() - at < GM_S / 2); /* woken, not timed out */
-        assert_int_equal(atomic_load(&went_through), is_whole ? 1 : 100);
-        run(go_through, NULL); /* and the next */
-        assert_int_equal(atomic_load(&went_through), is_whole ? 2 : 200);
-        assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
+        uint64_t least = UINT64_MAX;
+        for (int i = 0; i < 10 && least >= GM_S / 2; i++) { /* the machine may be busy */
+            uint64_t took = lose_with_a_waiter(is_whole == 1);
+            least = took < least ? took : least;
+        }
+        assert_true(least < GM_S / 2); /* woken, not timed out */
     }
     assert_int_equal(gm_gate_refusal(), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }

@@ -70,7 +70,7 @@ static void boot_in_vain(void (*daemon)(void))
     pthread_t thread = start(program_boots_in_vain, NULL);
     daemon();
     pthread_join(thread, NULL);
-    CHECK(gm_now() - at < 4 * GM_S);
+    CHECK(gm_now() - at < 30 * GM_S);
     if (peer >= 0)
         close(peer);
     CHECK(open_fds() == before);
@@ -234,6 +234,9 @@ static void pitch(void)
           CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* A deadline that is meant to pass, late enough for the drainer to have seen what is in its way. */
+#define BUSY_MS 500
+
 static void gate_and_drain(void)
 {
     boot_live();
@@ -244,7 +247,7 @@ static void gate_and_drain(void)
 
     /* Quiet: both contexts were synchronized, and the primary one is not held on to. */
     int syncs = atomic_load(&driver_syncs), references = atomic_load(&driver_primary);
-    struct gm_msg_drained drained = close_app(2000);
+    struct gm_msg_drained drained = close_app(60000);
     CHECK(drained.status == GM_DRAIN_QUIET && drained.reason == GM_DRAIN_NONE);
     CHECK(atomic_load(&driver_syncs) == syncs + 2);
     CHECK(atomic_load(&driver_primary) == references);
@@ -252,11 +255,11 @@ static void gate_and_drain(void)
     /* A submitter waits and says so; it goes on when the gate opens. */
     struct call call = {0};
     pthread_t thread = start(program_submits, &call);
-    for (int i = 0; i < 5000 && atomic_load(&stat_area->waiting) == 0; i++)
+    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
         nap(1000);
     CHECK(atomic_load(&stat_area->waiting) == 1);
     struct pollfd wait = {.fd = peer, .events = POLLIN};
-    CHECK(poll(&wait, 1, 5000) == 1);
+    CHECK(poll(&wait, 1, 60000) == 1);
     want_count = 0;
     CHECK(receive_any() == GM_MSG_WANT && want_count == 1);
     set_gate(GM_GATE_OPEN);
@@ -265,23 +268,23 @@ static void gate_and_drain(void)
 
     /* A thread that stays inside. */
     struct gm_slot *slot = gm_gate_enter();
-    drained = close_app(50);
+    drained = close_app(BUSY_MS);
     CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_INSIDE);
-    CHECK(drained.drain_ns >= 50 * GM_MS && drained.drain_ns < 2 * GM_S);
+    CHECK(drained.drain_ns >= BUSY_MS * GM_MS && drained.drain_ns < 30 * GM_S);
     set_gate(GM_GATE_OPEN);
     gm_gate_leave(slot);
 
     /* Work that does not end: told in time, also while the drainer is still stuck; then quiet. */
     atomic_store(&driver_is_busy, 1);
     for (int i = 0; i < 2; i++) {
-        drained = close_app(50);
+        drained = close_app(BUSY_MS);
         CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_WORK);
-        CHECK(drained.drain_ns < 2 * GM_S);
+        CHECK(drained.drain_ns < 30 * GM_S);
         set_gate(GM_GATE_OPEN);
         CHECK(submit() == CUDA_SUCCESS);
     }
     atomic_store(&driver_is_busy, 0);
-    drained = close_app(5000);
+    drained = close_app(60000);
     CHECK(drained.status == GM_DRAIN_QUIET);
     set_gate(GM_GATE_OPEN);
 
@@ -289,7 +292,7 @@ static void gate_and_drain(void)
     CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_SUCCESS);
     CHECK(atomic_load(&stat_area->contexts) == 1);
     syncs = atomic_load(&driver_syncs);
-    drained = close_app(2000);
+    drained = close_app(60000);
     CHECK(drained.status == GM_DRAIN_QUIET && atomic_load(&driver_syncs) == syncs + 1);
 }
 
@@ -308,7 +311,7 @@ static void destroy_while_draining(void)
     boot_live();
     CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
     atomic_store(&driver_is_busy, 1);
-    struct gm_msg_drained drained = close_app(50);
+    struct gm_msg_drained drained = close_app(BUSY_MS);
     CHECK(drained.status == GM_DRAIN_BUSY);
     set_gate(GM_GATE_OPEN);
     pthread_t thread = start(program_destroys, context);
@@ -343,7 +346,7 @@ static void captures(void)
 
     /* Not closed, not synchronized, and the closed gate lets launches pass meanwhile. */
     int syncs = atomic_load(&driver_syncs);
-    struct gm_msg_drained drained = close_app(50);
+    struct gm_msg_drained drained = close_app(BUSY_MS);
     CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_CAPTURE);
     CHECK(submit() == CUDA_SUCCESS);
     set_gate(GM_GATE_OPEN);
@@ -361,7 +364,7 @@ static void captures(void)
     CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_reserved) == 0);
     CHECK(atomic_load(&driver_syncs) == syncs + 1);
     CHECK(atomic_load(&stat_area->captures) == 0);
-    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
 }
 
 static void *program_releases_primary(void *unused)
@@ -378,18 +381,18 @@ static void synchronizing_fails(void)
     boot_live();
     CUdeviceptr va = allocate(4 * MIB, NULL, true);
     atomic_store(&driver_sync_error, CUDA_ERROR_OUT_OF_MEMORY);
-    struct gm_msg_drained drained = close_app(2000);
+    struct gm_msg_drained drained = close_app(60000);
     CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_WORK);
     set_gate(GM_GATE_OPEN);
     CHECK(gm_on_cuMemFree_v2(va) == CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(atomic_load(&driver_mapped) == 1);
     atomic_store(&driver_sync_error, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    drained = close_app(2000);
+    drained = close_app(60000);
     CHECK(drained.status == GM_DRAIN_BUSY && drained.reason == GM_DRAIN_CAPTURE);
     set_gate(GM_GATE_OPEN);
 
     atomic_store(&driver_sync_error, CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
     struct call call = {.va = va};
     pthread_t thread = start(program_frees, &call);
     serve_free(va, 4 * MIB);
@@ -451,10 +454,10 @@ static void lost_while_whole(void)
 {
     boot_live();
     allocate(36 * MIB, NULL, true);
-    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
     struct call call = {0};
     pthread_t thread = start(program_submits, &call);
-    for (int i = 0; i < 5000 && atomic_load(&stat_area->waiting) == 0; i++)
+    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
         nap(1000);
     lose_daemon();
     pthread_join(thread, NULL);
@@ -468,11 +471,11 @@ static void lost_while_away(void)
 {
     boot_live();
     CUdeviceptr va = allocate(36 * MIB, NULL, true);
-    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
     unmap_from_app(va, 32 * MIB);
     struct call call = {0};
     pthread_t thread = start(program_submits, &call);
-    for (int i = 0; i < 5000 && atomic_load(&stat_area->waiting) == 0; i++)
+    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
         nap(1000);
     lose_daemon();
     pthread_join(thread, NULL);
@@ -489,7 +492,7 @@ static void lost_on_the_way_back(void)
 {
     boot_live();
     CUdeviceptr va = allocate(36 * MIB, NULL, true);
-    CHECK(close_app(2000).status == GM_DRAIN_QUIET);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
     unmap_from_app(va, 36 * MIB);
     map_to_app(va, 36 * MIB);
     lose_daemon();
@@ -556,7 +559,7 @@ static void nonsense(void)
     CUdeviceptr va = allocate(4 * MIB, NULL, true);
     int before = open_fds();
     send_nonsense(nonsense_kind);
-    for (int i = 0; i < 5000 && gm_link_is_up(); i++)
+    for (int i = 0; i < 60000 && gm_link_is_up(); i++)
         nap(1000);
     CHECK(!gm_link_is_up());
     CHECK(open_fds() == before);
@@ -654,7 +657,7 @@ static void run(void (*scenario)(void))
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(100);
         scenario();
         _exit(0);
     }
