@@ -40,7 +40,8 @@ struct gm_ctl {
     _Atomic uint64_t moved;
     uint64_t
         budget[GM_GPUS_MAX]; /* bytes, by gpumux GPU index: what the app may take for its own */
-    uint8_t reserved[4096 - 32 - 8 * GM_GPUS_MAX];
+    _Atomic uint32_t is_counting; /* 1: report which memory launches use (USES) */
+    uint8_t reserved[4096 - 36 - 8 * GM_GPUS_MAX];
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 

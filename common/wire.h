@@ -84,6 +84,12 @@ struct gm_msg_done {
     uint32_t reserved;
 };
 
+/* Which memory the program's launches used since the last one, about once a second while the ctl
+ * page says is_counting, and before DRAINED. Entries: places, ascending by va. */
+struct gm_msg_uses {
+    uint64_t reserved;
+};
+
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
 struct gm_msg_welcome {
     uint32_t app;
@@ -159,6 +165,11 @@ struct gm_span_entry {
 struct gm_frame_entry {
     uint32_t frame;
 };
+struct gm_use_entry {
+    uint64_t va;    /* a multiple of GM_CHUNK_MIN: where a launch's argument pointed to, or below */
+    uint32_t count; /* how many did */
+    uint32_t reserved;
+};
 struct gm_no_entry {
     uint8_t unused; /* never on the wire */
 };
@@ -174,6 +185,7 @@ _Static_assert(sizeof(struct gm_msg_free) == 16, "gm_msg_free");
 _Static_assert(sizeof(struct gm_msg_want) == 8, "gm_msg_want");
 _Static_assert(sizeof(struct gm_msg_drained) == 24, "gm_msg_drained");
 _Static_assert(sizeof(struct gm_msg_done) == 16, "gm_msg_done");
+_Static_assert(sizeof(struct gm_msg_uses) == 8, "gm_msg_uses");
 _Static_assert(sizeof(struct gm_msg_welcome) == 8, "gm_msg_welcome");
 _Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");
 _Static_assert(sizeof(struct gm_msg_allocated) == 16, "gm_msg_allocated");
@@ -188,6 +200,7 @@ _Static_assert(sizeof(struct gm_gpu_entry) == 24, "gm_gpu_entry");
 _Static_assert(sizeof(struct gm_map_entry) == 24, "gm_map_entry");
 _Static_assert(sizeof(struct gm_span_entry) == 16, "gm_span_entry");
 _Static_assert(sizeof(struct gm_frame_entry) == 4, "gm_frame_entry");
+_Static_assert(sizeof(struct gm_use_entry) == 16, "gm_use_entry");
 
 enum gm_msg_type {
 #define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \

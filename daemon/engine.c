@@ -102,13 +102,18 @@ static void set_gate(struct gm_app *app, enum gm_gate_word word)
 static void open_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
+    bool was_held = app->is_held;
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
     engine->now = gm_now();
-    gm_engine_record_switch(engine, id);
-    app->is_idle = false;
+    app->is_held = false;
     app->active_at = engine->now;
+    if (!was_held) {
+        gm_engine_record_switch(engine, id);
+        app->is_idle = false;
+    }
     set_gate(app, GM_GATE_OPEN);
-    gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
+    if (!was_held)
+        gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
 }
 
 static void close_gate(struct gm_engine *engine, uint32_t id)
@@ -130,6 +135,33 @@ static void close_gate(struct gm_engine *engine, uint32_t id)
     gm_session_send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
 }
 
+static bool is_in_set(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = 0; i < engine->decision.n_set; i++)
+        if (engine->decision.set[i] == id)
+            return true;
+    return false;
+}
+
+void gm_engine_hold(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->is_late || engine->now < app->trade_at || !is_in_set(engine, id))
+        return;
+    app->is_held = true;
+    close_gate(engine, id);
+}
+
+/* The scheduler wants the turn of an app that was held: it ends here. */
+static void release(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->is_held = false;
+    app->switches++;
+    engine->switches++;
+    gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
+}
+
 /* What the app answered to CLOSE, or that it did not. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_msg_drained *drained)
 {
@@ -138,24 +170,30 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         app->is_late = false; /* it answers, be it too late */
     if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch))
         return; /* an answer to a CLOSE that was given up */
+    bool is_for_trades = app->is_held && is_in_set(engine, id);
     if (drained && drained->status == GM_DRAIN_QUIET) {
         app->is_late = false;
         app->busy_reason = 0;
-        app->switches++;
-        engine->switches++;
-        engine->last_drain_at = engine->now;
         gm_log(GM_LOG_DEBUG, "app %u drained in %.3f ms", id, (double)drained->drain_ns / 1e6);
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
-        gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
+        if (is_for_trades)
+            return;
+        engine->last_drain_at = engine->now;
+        release(engine, id);
         return;
     }
     app->is_late = !drained;
+    if (app->is_held)
+        gm_engine_hold_failed(engine, id);
+    app->is_held = false;
+    gm_engine_turn(engine, id, GM_APP_EV_BUSY);
+    set_gate(app, GM_GATE_OPEN);
+    if (is_for_trades)
+        return; /* nobody else waited for it */
     app->busy_reason = drained ? drained->reason : 0;
     engine->drain_busy++;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) keeps the GPU: it %s", id, (int)app->pid, app->name,
            drained ? "did not finish its work in time" : "does not answer");
-    gm_engine_turn(engine, id, GM_APP_EV_BUSY);
-    set_gate(app, GM_GATE_OPEN);
     gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
 }
 
@@ -164,6 +202,15 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
 /* Move every app towards the decision. */
 static void reconcile(struct gm_engine *engine)
 {
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        enum gm_app_state state = engine->apps[id].state;
+        if (!engine->apps[id].is_held || is_in_set(engine, id) ||
+            (state != GM_APP_PAUSED && state != GM_APP_LOADING))
+            continue;
+        if (state == GM_APP_LOADING)
+            gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
+        release(engine, id);
+    }
     memset(engine->in_set, 0, engine->config.max_apps * sizeof *engine->in_set);
     for (uint32_t i = 0; i < engine->decision.n_set; i++)
         engine->in_set[engine->decision.set[i]] = true;
@@ -171,7 +218,9 @@ static void reconcile(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_PAUSED && engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
-            gm_engine_begin_switch(engine, id);
+            if (!app->is_held)
+                gm_engine_begin_switch(engine, id);
+            app->progress_at = engine->now;
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id])
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
         else if (app->state == GM_APP_RUNNING && !engine->in_set[id])
@@ -185,7 +234,8 @@ static void open_ready(struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         /* One a round: opening asks the scheduler, whose set may be another then. */
-        if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 && !has_opened) {
+        if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 && !has_opened &&
+            !(app->is_held && app->trades > 0)) {
             open_gate(engine, id);
             has_opened = true;
         }
@@ -215,6 +265,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_bury(engine);
         gm_engine_admit_waiting(engine);
         gm_engine_make_hosted(engine);
+        gm_engine_trade(engine);
         if (engine->plan_is_stale)
             gm_engine_plan(engine);
         gm_engine_move(engine);
@@ -503,7 +554,7 @@ free_memory:
 void gm_engine_close(struct gm_engine *engine)
 {
     engine->is_closing = true;
-    while (engine->host_work.is_busy)
+    while (engine->host_work.is_busy || engine->trade_work.is_busy)
         uv_run(engine->loop, UV_RUN_ONCE);
     gm_mover_close(engine->mover);
     gm_stores_close(engine->stores);

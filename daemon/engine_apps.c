@@ -267,6 +267,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
     forget_waiting(engine, id);
+    gm_engine_call_off_trades(engine, id);
     gm_engine_void_batches(engine, id);
     for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {
         next = engine->table->allocations[index].next;
@@ -503,6 +504,9 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
         break;
     case GM_MSG_DONE:
         gm_engine_batch_done(engine, id, done->batch, done->result);
+        break;
+    case GM_MSG_USES:
+        gm_engine_uses(engine, id, message->entries, message->count);
         break;
     default:
         gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "a message out of place");

@@ -28,8 +28,9 @@ static void free_page(struct gm_engine *engine, struct gm_chunk *chunk)
     chunk->page = GM_NONE;
 }
 
-static void free_frame(struct gm_engine *engine, struct gm_chunk *chunk)
+void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
 {
+    struct gm_chunk *chunk = &engine->table->chunks[index];
     uint32_t frame = chunk->frame;
     chunk->frame = GM_NONE;
     if (engine->apps[chunk->app].state == GM_APP_GONE)
@@ -90,7 +91,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
         if (chunk->map_failed) {
             chunk->map_failed = false;
-            free_frame(engine, chunk);
+            gm_engine_give_up_frame(engine, index);
         } else if (chunk->is_hosted) {
             chunk->tier = chunk->frame == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
         } else {
@@ -103,7 +104,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             return;
         chunk->flight = GM_FLIGHT_NONE;
         chunk->tier = GM_TIER_NONE;
-        free_frame(engine, chunk);
+        gm_engine_give_up_frame(engine, index);
         break;
     case GM_FLIGHT_HOST:
         if (chunk->copy_pending)
@@ -115,6 +116,9 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         chunk->page = chunk->to_page;
         chunk->to_page = GM_NONE;
         break;
+    case GM_FLIGHT_TRADE:
+        gm_engine_settle_trade(engine, index);
+        return;
     }
     if (chunk->is_freed)
         gm_engine_retire(engine, index);
@@ -140,13 +144,14 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
             return;
         }
         if (chunk->frame != GM_NONE)
-            free_frame(engine, chunk);
+            gm_engine_give_up_frame(engine, index);
         end_chunk(engine, index);
         return;
     case GM_FLIGHT_OUT:
     case GM_FLIGHT_IN:
     case GM_FLIGHT_OFF:
     case GM_FLIGHT_HOST:
+    case GM_FLIGHT_TRADE:
         if (is_gone) {
             chunk->map_pending = false;
             gm_engine_settle(engine, index);

@@ -8,6 +8,7 @@
  *   engine_frames.c     frames made, given up, destroyed
  *   engine_batches.c    MAP, UNMAP and DROP messages and their answers
  *   engine_hosted.c     programs larger than the budget
+ *   engine_trades.c     ... the most used parts of which belong on the GPU
  *   engine_deadlines.c  what time alone brings about
  *   engine_switches.c   how long switches took
  *   engine_status.c     the report
@@ -20,6 +21,7 @@
 
 #include "common/clock.h"
 #include "common/shm.h"
+#include "daemon/core/hosting.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/sched.h"
 #include "daemon/core/table.h"
@@ -108,6 +110,14 @@ struct gm_app {
     uint32_t
         busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained since */
 
+    bool is_held;        /* its gate is closed for trades only: it keeps its turn */
+    bool is_counting;    /* as its ctl page says */
+    uint32_t trades;     /* of its chunks, under way or to come */
+    uint64_t traded;     /* bytes brought to the GPU by trades */
+    uint64_t trade_at;   /* do not close its gate for trades before */
+    uint64_t trade_wait; /* ... how long that was after the last refusal */
+    uint64_t cooled_at;  /* when the heat of its chunks was last halved */
+
     struct gm_moment chosen; /* when it was last chosen to run */
     uint32_t pending_allocs; /* committed and not answered yet */
     uint32_t waiting_allocs; /* for room in the tiers */
@@ -152,6 +162,33 @@ struct gm_host_work {
     uint32_t n;
     uint32_t chunks[GM_HOST_BATCH], frames[GM_HOST_BATCH];
     uint64_t bytes[GM_HOST_BATCH];
+    CUresult results[GM_HOST_BATCH];
+};
+
+/* Two chunks that change places (engine_trades.c). */
+enum gm_trade_stage {
+    GM_TRADE_NONE,
+    GM_TRADE_WANTED,
+    GM_TRADE_MAKING,
+    GM_TRADE_READY,
+    GM_TRADE_COPYING,
+    GM_TRADE_MAPPING,
+};
+struct gm_trade {
+    uint32_t app;
+    uint32_t hot, cold; /* chunks */
+    uint32_t frame;     /* the new host frame, for the cold one */
+    uint8_t class;
+    uint8_t stage;                  /* enum gm_trade_stage */
+    bool is_off;                    /* called off while the worker makes its frame */
+    bool is_hot_over, is_cold_over; /* mapped in its new frame, or put away */
+    uint64_t ready_at;              /* when its frame was made */
+};
+struct gm_trade_work {
+    uv_work_t work;
+    bool is_busy;
+    uint32_t n;
+    struct gm_trade *trades[GM_HOST_BATCH];
     CUresult results[GM_HOST_BATCH];
 };
 
@@ -228,6 +265,9 @@ struct gm_engine {
     uint32_t *hosted; /* ring of hosted chunks that wait for a frame */
     uint32_t hosted_from, n_hosted;
     struct gm_host_work host_work;
+    struct gm_trade trades[GM_HOSTING_PAIRS];
+    uint32_t n_trades; /* of them in use */
+    struct gm_trade_work trade_work;
     struct gm_moment sums;
     uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
     struct gm_switch history[GM_HISTORY];
@@ -251,6 +291,9 @@ const char *gm_engine_tier_text(enum gm_tier tier);
 /* The answer to CLOSE; NULL: none came in time. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t app,
                        const struct gm_msg_drained *drained);
+/* Close the gate of a running app for its trades, if now is the time for it; the scheduler is not
+ * told. */
+void gm_engine_hold(struct gm_engine *engine, uint32_t app);
 /* Bytes that all apps together may commit: what the tiers hold less the room a swap needs. */
 uint64_t gm_engine_capacity(const struct gm_engine *engine);
 
@@ -277,6 +320,8 @@ void gm_engine_move(struct gm_engine *engine);
 void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
 /* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
 void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
+void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
 /* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
 void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
 /* The mover's copies that have ended since. */
@@ -334,5 +379,18 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t app);
 /* The hosted chunks of a new allocation get their frames. */
 void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation);
 void gm_engine_make_hosted(struct gm_engine *engine);
+
+/* engine_trades.c */
+/* What an app's launches used. */
+void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_entry *entries,
+                    uint32_t n);
+/* Take every trade as far as it can go now. */
+void gm_engine_trade(struct gm_engine *engine);
+/* A part of the flight of a chunk in a trade ended. */
+void gm_engine_settle_trade(struct gm_engine *engine, uint32_t chunk);
+/* Call off those of an app that have not begun to move anything. */
+void gm_engine_call_off_trades(struct gm_engine *engine, uint32_t app);
+/* An app whose gate was closed for trades did not drain. */
+void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
 
 #endif

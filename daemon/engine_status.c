@@ -101,6 +101,8 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "resident_bytes", entry->resident);
     add_bytes(object, "total_bytes", entry->committed);
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
+    add_bytes(object, "hosted_bytes", entry->hosted);
+    add_bytes(object, "traded_bytes", app->traded);
     /* The app's own words: shown, never trusted. */
     add_bytes(object, "small_bytes",
               app->stat ? atomic_load(&app->stat->small_bytes) + atomic_load(&app->stat->real_bytes)
@@ -159,6 +161,7 @@ static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
     add_bytes(tiers, "paged_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_PAGED));
     add_bytes(tiers, "disk_used_bytes", gm_stores_used(engine->stores, GM_TIER_DISK));
     add_bytes(tiers, "disk_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_DISK));
+    add_bytes(tiers, "hosted_bytes", engine->table->hosted);
     return tiers;
 }
 

@@ -43,19 +43,15 @@ static CUresult create_handle(struct gm_frames *frames, struct gm_frame_handle *
     return CUDA_SUCCESS;
 }
 
-CUresult gm_frames_create_host(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node)
-{
-    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node};
-    frames->handles[index].va = 0;
-    return create_handle(frames, &frames->handles[index], bytes, location);
-}
-
-CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes)
+/* A handle in `location` and the daemon's mapping of it, for the copy engines. */
+static CUresult create_frame(struct gm_frames *frames, uint32_t index, uint64_t bytes,
+                             CUmemLocation location)
 {
     const struct gm_cuda *cuda = frames->cuda;
     struct gm_frame_handle *frame = &frames->handles[index];
-    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device};
-    CUmemAccessDesc access = {.location = location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = create_handle(frames, frame, bytes, location);
 
     if (result != CUDA_SUCCESS)
@@ -79,6 +75,18 @@ close_handle:
     close(frame->fd);
     cuda->cuMemRelease(frame->handle);
     return result;
+}
+
+CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes)
+{
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device};
+    return create_frame(frames, index, bytes, location);
+}
+
+CUresult gm_frames_create_host(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node)
+{
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node};
+    return create_frame(frames, index, bytes, location);
 }
 
 void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)

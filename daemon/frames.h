@@ -1,8 +1,9 @@
 /*
- * GPU frames: the physical handles. The table (core/table) says which frame belongs to whom; this
- * says what it is: a cuMemCreate handle, its exported fd (kept for the frame's life, so that any
- * session can import it and a keeper could hold it) and the daemon's own permanent mapping, from
- * and to which all copies go, so that no copy waits for an app's remapping. Loop thread only.
+ * Frames: the physical handles, of GPU memory or (for hosted chunks) of host memory. The table
+ * (core/table) says which frame belongs to whom; this says what it is: a cuMemCreate handle, its
+ * exported fd (kept for the frame's life, so that any session can import it and a keeper could hold
+ * it) and the daemon's own permanent mapping, from and to which all copies go, so that no copy
+ * waits for an app's remapping. Loop thread only.
  */
 #ifndef GM_DAEMON_FRAMES_H
 #define GM_DAEMON_FRAMES_H
@@ -35,8 +36,8 @@ void gm_frames_close(struct gm_frames *frames);
 /* Make `bytes` of GPU memory for frame `index`. On failure nothing is left behind. */
 CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes);
 
-/* Make `bytes` of host memory on NUMA node `node` for frame `index`: never copied by the daemon, so
- * not mapped here. Any thread, for a frame that no other thread knows of yet. */
+/* Make `bytes` of host memory on NUMA node `node` for frame `index`. Any thread, for a frame that
+ * no other thread knows of yet. */
 CUresult gm_frames_create_host(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node);
 
 /* Give it back. The caller knows that no copy uses it; the driver keeps the memory for as long as

@@ -165,31 +165,24 @@ bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way)
     return w->submitted - w->seen < GM_WAY_DEPTH - 1;
 }
 
-uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
-                         const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
-                         uint64_t fence)
+/* An event slot is used again only after the loop has seen its copy end, so a fence that is not yet
+ * seen still has its event. */
+static CUresult wait_for_fence(struct gm_mover *mover, enum gm_way way, uint64_t fence)
 {
-    const struct gm_cuda *cuda = mover->cuda;
-    struct way *w = &mover->ways[way];
     const struct way *out = &mover->ways[GM_WAY_OUT];
-    uint64_t number = w->submitted + 1;
-    CUresult result = CUDA_SUCCESS;
+    if (way != GM_WAY_IN || fence <= out->seen)
+        return CUDA_SUCCESS;
+    return mover->cuda->cuStreamWaitEvent(mover->ways[way].stream,
+                                          out->events[fence % GM_WAY_DEPTH], 0);
+}
 
-    /* An event slot is used again only after the loop has seen its copy end, so a fence that is not
-     * yet seen still has its event. */
-    if (way == GM_WAY_IN && fence > out->seen)
-        result = cuda->cuStreamWaitEvent(w->stream, out->events[fence % GM_WAY_DEPTH], 0);
-    for (uint64_t left = bytes; result == CUDA_SUCCESS && left > 0;) {
-        CUdeviceptr host;
-        uint64_t piece;
-        gm_hostpool_piece(pool, &page, &host, &piece);
-        result = cuda->cuMemcpyAsync(way == GM_WAY_OUT ? host : device,
-                                     way == GM_WAY_OUT ? device : host, piece, w->stream);
-        device += piece;
-        left -= piece;
-    }
+/* The pieces of the next copy are in the stream, or were refused. Returns its number or 0. */
+static uint64_t post(struct gm_mover *mover, enum gm_way way, uint64_t bytes, CUresult result)
+{
+    struct way *w = &mover->ways[way];
+    uint64_t number = w->submitted + 1;
     if (result == CUDA_SUCCESS)
-        result = cuda->cuEventRecord(w->events[number % GM_WAY_DEPTH], w->stream);
+        result = mover->cuda->cuEventRecord(w->events[number % GM_WAY_DEPTH], w->stream);
     if (result != CUDA_SUCCESS) {
         note_error(mover, result);
         return 0;
@@ -201,6 +194,33 @@ uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr de
     uv_cond_signal(&w->more);
     uv_mutex_unlock(&w->mutex);
     return number;
+}
+
+uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
+                         const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
+                         uint64_t fence)
+{
+    CUresult result = wait_for_fence(mover, way, fence);
+    for (uint64_t left = bytes; result == CUDA_SUCCESS && left > 0;) {
+        CUdeviceptr host;
+        uint64_t piece;
+        gm_hostpool_piece(pool, &page, &host, &piece);
+        result = mover->cuda->cuMemcpyAsync(way == GM_WAY_OUT ? host : device,
+                                            way == GM_WAY_OUT ? device : host, piece,
+                                            mover->ways[way].stream);
+        device += piece;
+        left -= piece;
+    }
+    return post(mover, way, bytes, result);
+}
+
+uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, CUdeviceptr from,
+                       uint64_t bytes, uint64_t fence)
+{
+    CUresult result = wait_for_fence(mover, way, fence);
+    if (result == CUDA_SUCCESS)
+        result = mover->cuda->cuMemcpyAsync(to, from, bytes, mover->ways[way].stream);
+    return post(mover, way, bytes, result);
 }
 
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)

@@ -49,6 +49,11 @@ uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr de
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
                          uint64_t fence);
 
+/* The same between two addresses that the daemon maps, `to` and `from`: of a GPU frame and a host
+ * frame. */
+uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, CUdeviceptr from,
+                       uint64_t bytes, uint64_t fence);
+
 /* The number of the last copy that has ended, as taken over by the loop. */
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way);
 

@@ -208,13 +208,17 @@ static void print_last_switch(const cJSON *gpu)
            number(last, "lower_ms"));
 }
 
-/* What is in the tiers below pinned memory, and what went there and came back. */
-static void print_lower_tiers(const cJSON *gpu)
+/* What programs larger than the budget map in host memory; what is in the tiers below pinned
+ * memory, and what went there and came back. */
+static void print_other_tiers(const cJSON *gpu)
 {
     const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
     const cJSON *moved = cJSON_GetObjectItemCaseSensitive(gpu, "moved");
     char used[CELL], cap[CELL], held[CELL], out[CELL], back[CELL];
 
+    if (number(tiers, "hosted_bytes") > 0)
+        printf("          hosted %s: pinned too, and read over the link\n",
+               size(tiers, "hosted_bytes", used));
     if (number(tiers, "paged_cap_bytes") > 0)
         printf("          paged %s of %s (%s held), %s out to it, %s back\n",
                size(tiers, "paged_used_bytes", used), size(tiers, "paged_cap_bytes", cap),
@@ -241,7 +245,7 @@ static void print_gpu(const cJSON *gpu)
     printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));
     printf("pinned %s in use (%s pinned, at most %s)\n", size(tiers, "pinned_used_bytes", a),
            size(tiers, "pinned_bytes", b), size(tiers, "pinned_cap_bytes", c));
-    print_lower_tiers(gpu);
+    print_other_tiers(gpu);
     printf("  moved   %s in, %s out, %.0f switches\n", size(gpu, "bytes_in", a),
            size(gpu, "bytes_out", b), number(gpu, "switches"));
     print_last_switch(gpu);

@@ -21,6 +21,7 @@ static pthread_mutex_t gm_allocs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gm_alloc_node *gm_allocs_root;
 static size_t gm_allocs_entries;
 static uint64_t gm_allocs_bytes[GM_GPUS_MAX];
+_Atomic uint64_t gm_allocs_low = UINT64_MAX, gm_allocs_high; /* written with the lock */
 
 static uint64_t gm_alloc_priority(uint64_t va)
 {
@@ -85,6 +86,17 @@ static struct gm_alloc_node *gm_treap_floor(uint64_t va)
     return best;
 }
 
+static void gm_allocs_widen(const struct gm_alloc *alloc)
+{
+    uint64_t end = alloc->va + alloc->span;
+    if (alloc->kind != GM_ALLOC_CHUNKS)
+        return;
+    if (alloc->va < atomic_load_explicit(&gm_allocs_low, memory_order_relaxed))
+        atomic_store_explicit(&gm_allocs_low, alloc->va, memory_order_relaxed);
+    if (end > atomic_load_explicit(&gm_allocs_high, memory_order_relaxed))
+        atomic_store_explicit(&gm_allocs_high, end, memory_order_relaxed);
+}
+
 static void gm_allocs_put(struct gm_alloc_node *node)
 {
     struct gm_alloc_node **place = &gm_allocs_root;
@@ -93,6 +105,7 @@ static void gm_allocs_put(struct gm_alloc_node *node)
     gm_treap_split(*place, node->alloc.va, &node->left, &node->right);
     *place = node;
     gm_allocs_entries++;
+    gm_allocs_widen(&node->alloc);
     if (node->alloc.gpu >= 0)
         gm_allocs_bytes[node->alloc.gpu] += node->alloc.span;
 }

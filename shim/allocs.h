@@ -8,6 +8,7 @@
 #ifndef GM_SHIM_ALLOCS_H
 #define GM_SHIM_ALLOCS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +47,15 @@ int gm_allocs_insert(const struct gm_alloc *alloc);
 
 /* What `va` is; *alloc gets a copy unless unknown. */
 enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc);
+
+/* Whether `va` may lie in chunks: a quick look without the lock, at the range that all of them ever
+ * were in. */
+extern __attribute__((visibility("hidden"))) _Atomic uint64_t gm_allocs_low, gm_allocs_high;
+static inline bool gm_allocs_may_hold(uint64_t va)
+{
+    return va >= atomic_load_explicit(&gm_allocs_low, memory_order_relaxed) &&
+           va < atomic_load_explicit(&gm_allocs_high, memory_order_relaxed);
+}
 
 /* Take out the allocation that starts at `va`. Of several threads only one gets GM_ALLOC_BASE. */
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc);

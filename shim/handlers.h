@@ -7,6 +7,7 @@
 
 #define GM_PROTOTYPE_HANDLE(handler, params) CUresult handler params;
 #define GM_PROTOTYPE_SUBMIT(handler, params)
+#define GM_PROTOTYPE_LAUNCH(handler, params)
 #define GM_PROTOTYPE_SYNC(handler, params)
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
     GM_PROTOTYPE_##kind(gm_on_##symbol, params)
@@ -14,6 +15,7 @@
 #undef GM_HOOK
 #undef GM_PROTOTYPE_HANDLE
 #undef GM_PROTOTYPE_SUBMIT
+#undef GM_PROTOTYPE_LAUNCH
 #undef GM_PROTOTYPE_SYNC
 
 #endif

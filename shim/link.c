@@ -28,9 +28,11 @@
 #include "shim/gate.h"
 #include "shim/mapper.h"
 #include "shim/real.h"
+#include "shim/uses.h"
 
 #define GM_LINK_PATIENCE (2 * GM_S) /* for WELCOME */
 #define GM_LINK_LOOK_MS 5000        /* look at the socket even if it is silent: it may be closed */
+#define GM_LINK_USES_NS GM_S        /* between reports of uses */
 #define GM_LINK_FD_MIN 500          /* programs close and reuse low numbers */
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
@@ -228,10 +230,23 @@ void gm_link_want(void)
         gm_link_send(GM_MSG_WANT, &want);
 }
 
+/* Report what was used since the last time, if anything was. */
+static void gm_link_report_uses(void)
+{
+    struct gm_use_entry entries[GM_USES_MAX];
+    struct gm_msg_uses uses = {0};
+    uint32_t n = gm_uses_take(entries);
+    if (n > 0)
+        gm_sock_send_message(gm_link_fd, GM_MSG_USES, &uses, entries, n, NULL, 0);
+}
+
 void gm_link_drained(const struct gm_msg_drained *drained)
 {
-    if (gm_link_is_up())
-        gm_link_send(GM_MSG_DRAINED, drained);
+    if (!gm_link_is_up())
+        return;
+    if (gm_uses_are_counted())
+        gm_link_report_uses();
+    gm_link_send(GM_MSG_DRAINED, drained);
 }
 
 /* Link it where the link thread finds it. False: lost. */
@@ -418,6 +433,7 @@ static void gm_link_lose(void)
 {
     atomic_store(&gm_link_is_connected, false);
     shutdown(gm_link_fd, SHUT_RDWR);
+    gm_uses_count(false);
     gm_drain_cancel();
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
@@ -459,6 +475,24 @@ static void gm_link_serve_lost(void)
     }
 }
 
+/* Whether the daemon wants uses counted: it says so before it sends something (memory for what does
+ * not fit), so a look after each message suffices. Returns when the next report is due. */
+static uint64_t gm_link_look_at_uses(uint64_t now)
+{
+    static uint64_t due;
+    bool is_on = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed) == 1;
+    if (is_on && !gm_uses_are_counted())
+        due = now + GM_LINK_USES_NS;
+    gm_uses_count(is_on);
+    if (!is_on)
+        return UINT64_MAX;
+    if (now >= due) {
+        gm_link_report_uses();
+        due = now + GM_LINK_USES_NS;
+    }
+    return due;
+}
+
 static void *gm_link_main(void *unused)
 {
     (void)unused;
@@ -468,7 +502,9 @@ static void *gm_link_main(void *unused)
 
     for (;;) {
         uint64_t now = gm_now();
-        uint64_t deadline = gm_drain_expire(now);
+        uint64_t deadline = gm_drain_expire(now), due = gm_link_look_at_uses(now);
+        if (due < deadline)
+            deadline = due;
         uint64_t ms = deadline == UINT64_MAX ? GM_LINK_LOOK_MS : (deadline - now) / GM_MS + 1;
         struct pollfd wait = {.fd = gm_link_fd, .events = POLLIN};
         int ready = poll(&wait, 1, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
@@ -505,6 +541,7 @@ int gm_link_start(void)
 void gm_link_close(void)
 {
     atomic_store(&gm_link_is_connected, false);
+    gm_uses_count(false);
     if (gm_link_fd >= 0)
         close(gm_link_fd);
     gm_link_fd = -1;

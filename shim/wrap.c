@@ -11,6 +11,7 @@
 #include "shim/gate.h"
 #include "shim/handlers.h"
 #include "shim/real.h"
+#include "shim/uses.h"
 
 #include <cudaProfilerTypedefs.h>
 
@@ -27,16 +28,22 @@
             return gm_real_missing();                                                              \
     }
 
-#define GM_WRAP_SUBMIT(symbol, handler, args)                                                      \
+#define GM_WRAP_GATED(symbol, args, count)                                                         \
     {                                                                                              \
         GM_FIND(symbol)                                                                            \
         struct gm_slot *gm_inside = gm_gate_enter();                                               \
         if (__builtin_expect(!gm_inside, 0))                                                       \
             return gm_gate_refusal();                                                              \
+        count;                                                                                     \
         CUresult gm_result = gm_real_call args;                                                    \
         gm_gate_leave(gm_inside);                                                                  \
         return gm_result;                                                                          \
     }
+
+#define GM_WRAP_SUBMIT(symbol, handler, args) GM_WRAP_GATED(symbol, args, (void)0)
+
+#define GM_WRAP_LAUNCH(symbol, handler, args)                                                      \
+    GM_WRAP_GATED(symbol, args, if (gm_uses_are_counted()) gm_uses_of_##symbol args)
 
 #define GM_WRAP_SYNC(symbol, handler, args)                                                        \
     {                                                                                              \

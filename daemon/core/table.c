@@ -178,6 +178,7 @@ static enum gm_tier away_tier(const struct gm_chunk *chunk)
         return (enum gm_tier)chunk->to_tier;
     case GM_FLIGHT_IN:
     case GM_FLIGHT_OFF:
+    case GM_FLIGHT_TRADE:
         break;
     }
     return GM_TIERS;
@@ -237,6 +238,17 @@ void gm_table_host_chunks(struct gm_table *table, uint32_t index, uint64_t bytes
         table->apps[allocation->app].hosted += size;
         table->hosted += size;
     }
+}
+
+void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold)
+{
+    struct gm_chunk *in = &table->chunks[hot], *out = &table->chunks[cold];
+    assert(in->is_hosted && !out->is_hosted && in->app == out->app && in->class == out->class);
+    unlist(table, hot);
+    unlist(table, cold);
+    in->flight = out->flight = GM_FLIGHT_TRADE;
+    in->is_hosted = false; /* the sums stay: as much comes as goes */
+    out->is_hosted = true;
 }
 
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes)
@@ -478,7 +490,7 @@ const char *gm_table_check(const struct gm_table *table)
         return "the frames exceed the budget";
     for (uint32_t a = 0; a < table->max_apps; a++) {
         const struct gm_table_app *app = &table->apps[a];
-        uint64_t bytes = 0, resident = 0;
+        uint64_t bytes = 0, resident = 0, hosted = 0;
         uint32_t missing = 0;
         if (!app->is_used)
             continue;
@@ -489,19 +501,25 @@ const char *gm_table_check(const struct gm_table *table)
                  c = table->chunks[c].sibling) {
                 const struct gm_chunk *chunk = &table->chunks[c];
                 bytes += gm_class_bytes(chunk->class);
+                hosted += chunk->is_hosted ? gm_class_bytes(chunk->class) : 0;
                 if (is_settled(chunk)) {
                     resident += chunk->is_hosted ? 0 : gm_class_bytes(chunk->class);
                     if (chunk->frame == GM_NONE || table->frames[chunk->frame].chunk != c)
                         return "a chunk on the GPU has no frame";
+                    if (table->frames[chunk->frame].is_host != chunk->is_hosted)
+                        return "a chunk is hosted on the GPU, or the other way round";
                 } else {
                     missing++;
                 }
-                if (chunk->tier > GM_TIER_GPU && !chunk->is_hosted && chunk->page == GM_NONE)
+                if (chunk->tier > GM_TIER_GPU && !chunk->is_hosted && chunk->page == GM_NONE &&
+                    chunk->flight != GM_FLIGHT_TRADE)
                     return "a chunk below the GPU has no page";
             }
         }
         if (bytes != app->committed)
             return "an app's committed bytes are not those of its chunks";
+        if (hosted != app->hosted)
+            return "an app's hosted bytes are not those of its chunks";
         if (resident != app->resident)
             return "an app's resident bytes are not those of its chunks";
         if (missing != app->missing)

@@ -29,10 +29,11 @@ enum gm_tier { GM_TIER_NONE, GM_TIER_GPU, GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER
 
 enum gm_flight {
     GM_FLIGHT_NONE = 0,
-    GM_FLIGHT_OUT,  /* from its frame to a lower tier */
-    GM_FLIGHT_IN,   /* from a lower tier, or from nothing, into its frame */
-    GM_FLIGHT_OFF,  /* freed: being unmapped */
-    GM_FLIGHT_HOST, /* between two tiers below the GPU, to `to_tier` */
+    GM_FLIGHT_OUT,   /* from its frame to a lower tier */
+    GM_FLIGHT_IN,    /* from a lower tier, or from nothing, into its frame */
+    GM_FLIGHT_OFF,   /* freed: being unmapped */
+    GM_FLIGHT_HOST,  /* between two tiers below the GPU, to `to_tier` */
+    GM_FLIGHT_TRADE, /* changes places with another chunk of its app: one is hosted after it */
 };
 
 struct gm_chunk {
@@ -44,6 +45,8 @@ struct gm_chunk {
     uint32_t to_page;    /* in flight between tiers below the GPU: of the copy being made */
     uint32_t sibling;    /* next chunk of the allocation, by address */
     uint32_t next, prev; /* in its app's list for its place */
+    uint32_t heat;       /* how much it is used: hosting.h */
+    uint8_t place_age;   /* ... and for how many reports a place in it is remembered */
     uint8_t class;
     uint8_t tier;   /* enum gm_tier: where the authoritative copy is */
     uint8_t flight; /* enum gm_flight */
@@ -52,7 +55,7 @@ struct gm_chunk {
     bool is_listed;   /* in one of its app's lists */
     bool is_resident; /* ... in the resident list, else in the away list of `listed_tier` */
     bool is_freed;    /* its allocation was given back: it ends when nothing touches it any more */
-    bool is_hosted;   /* for good in a host frame, which the GPU reads over the link; never moves */
+    bool is_hosted;   /* in a host frame, which the GPU reads over the link; moves only by trades */
     bool map_failed;  /* the app could not map it: the flight in ends where it began */
     bool copy_pending; /* part of the flight: a copy (or the fence before it) has not ended */
     bool map_pending;  /* part of the flight: the app has not confirmed a map or unmap */
@@ -69,7 +72,7 @@ struct gm_allocation {
     uint32_t next, prev; /* in its app's list; next also links the free list */
     bool is_pending;     /* ALLOC is not answered yet */
     bool is_freed;       /* given back; it ends with its last chunk */
-    int32_t failure;   /* pending and taken back: the CUresult to answer ALLOC with at its end */
+    int32_t failure;     /* pending and taken back: the CUresult to answer ALLOC with at its end */
     bool wants_freed;    /* ... and that is to be told */
 };
 
@@ -161,6 +164,13 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
 void gm_table_host_chunks(struct gm_table *table, uint32_t allocation, uint64_t bytes);
 /* How many bytes of an allocation of `bytes` that would host, with `room` on the GPU. */
 uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room);
+
+/*
+ * Two settled chunks of one app and size begin to change places: `hot`, which is hosted, and
+ * `cold`, which is on the GPU. From now on `hot` counts as one of the GPU's and `cold` as hosted,
+ * though their data, and the frames they hold, follow later.
+ */
+void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold);
 
 /* The live allocation of `app` that starts at `va`, or GM_NONE. */
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);

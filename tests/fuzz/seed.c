@@ -128,6 +128,7 @@ static union body body_of(enum gm_msg_type type)
         body.status_is.bytes = 1234;
         break;
     case GM_MSG_WANT:
+    case GM_MSG_USES:
     case GM_MSG_STATUS:
         break;
     }
@@ -160,6 +161,11 @@ static int entries_of(enum gm_msg_type type, uint32_t count, void *to)
             };
         } else if (type == GM_MSG_DROP) {
             ((struct gm_frame_entry *)to)[i].frame = i;
+        } else if (type == GM_MSG_USES) {
+            ((struct gm_use_entry *)to)[i] = (struct gm_use_entry){
+                .va = 0x7f0000000000 + i * (2ull << 20),
+                .count = i + 1,
+            };
         }
     }
     return n_fds;
@@ -236,7 +242,7 @@ static void emit_faults(void)
     emit_broken(GM_WIRE_BAD_VERSION, "another-layout");
 
     make(GM_MSG_WANT, 0);
-    put16(type_at, 7);
+    put16(type_at, 8);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
     put16(type_at, 34);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");

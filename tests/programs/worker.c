@@ -39,6 +39,9 @@ static const struct {
     {"threads", gm_mode_threads, false, false, "several threads, a stream each"},
     {"ptds", gm_mode_threads, false, true, "several threads, each on its own default stream"},
     {"spin", gm_mode_spin, false, false, "a kernel that waits for the host for --hold"},
+    {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
+    {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
+    {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };

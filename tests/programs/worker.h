@@ -12,6 +12,7 @@
  *   buffers.c         patterned buffers
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin
+ *   modes_hot.c       modes about use: hot, turns, guests
  *   modes_process.c   modes about processes: fork, exec
  */
 #ifndef GM_TESTS_WORKER_H
@@ -151,6 +152,7 @@ void gm_mode_capture(struct gm_worker *worker);
 void gm_mode_streams(struct gm_worker *worker);
 void gm_mode_threads(struct gm_worker *worker);
 void gm_mode_spin(struct gm_worker *worker);
+void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 

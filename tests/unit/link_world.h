@@ -32,6 +32,7 @@
 #include "shim/handlers.h"
 #include "shim/link.h"
 #include "shim/real.h"
+#include "shim/uses.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

@@ -296,6 +296,53 @@ static void gate_and_drain(void)
     CHECK(drained.status == GM_DRAIN_QUIET && atomic_load(&driver_syncs) == syncs + 1);
 }
 
+/* While the daemon asks for it, uses are reported from time to time and before each DRAINED. */
+static void uses_are_reported(void)
+{
+    boot_live();
+    CUdeviceptr va = allocate(8 * MIB, (CUcontext)0x100, true);
+    CUdeviceptr inside = va + 5 * MIB;
+    size_t size = sizeof(inside);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &inside, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+
+    CHECK(!gm_uses_are_counted());
+    gm_uses_of_cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET); /* nobody asked: nothing but the answer */
+    set_gate(GM_GATE_OPEN);
+
+    atomic_store(&ctl->is_counting, 1);
+    unmap_from_app(va, 0); /* it looks after each message */
+    for (int i = 0; i < 60000 && !gm_uses_are_counted(); i++)
+        nap(1000);
+    CHECK(gm_uses_are_counted());
+    for (int round = 0; round < 2; round++) {
+        gm_uses_of_cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+        if (round == 1) {
+            struct gm_msg_close closing = {.epoch = ++epoch, .deadline_ns = 60000 * GM_MS};
+            atomic_store(&ctl->epoch, epoch);
+            set_gate(GM_GATE_CLOSED);
+            send_to_app(GM_MSG_CLOSE, &closing);
+        }
+        CHECK(receive() == GM_MSG_USES);
+        const struct gm_use_entry *use = got.entries;
+        CHECK(got.count == 1 && use->va == va + 4 * MIB && use->count == 2u - (unsigned)round);
+        if (round == 1)
+            CHECK(receive() == GM_MSG_DRAINED);
+    }
+    set_gate(GM_GATE_OPEN);
+
+    atomic_store(&ctl->is_counting, 0);
+    unmap_from_app(va, 0);
+    for (int i = 0; i < 60000 && gm_uses_are_counted(); i++)
+        nap(1000);
+    CHECK(!gm_uses_are_counted());
+    atomic_store(&ctl->is_counting, 1);
+    unmap_from_app(va, 0);
+    lose_daemon();
+    CHECK(!gm_uses_are_counted());
+}
+
 static _Atomic int did_destroy;
 static void *program_destroys(void *argument)
 {
@@ -683,6 +730,7 @@ SCENARIO(small_areas)
 SCENARIO(memory)
 SCENARIO(pitch)
 SCENARIO(gate_and_drain)
+SCENARIO(uses_are_reported)
 SCENARIO(destroy_while_draining)
 SCENARIO(captures)
 SCENARIO(synchronizing_fails)
@@ -716,6 +764,7 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_pitch),
         cmocka_unit_test(test_gate_and_drain),
+        cmocka_unit_test(test_uses_are_reported),
         cmocka_unit_test(test_destroy_while_draining),
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_synchronizing_fails),

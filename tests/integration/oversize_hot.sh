@@ -1,0 +1,147 @@
+#!/bin/sh
+# Programs larger than the budget (--oversize host): what is used most comes to the GPU, in exchange for what is used
+# least. Every byte verifies while chunks change places, with and without another program, and when a program is
+# killed in the middle of it nothing is left behind.
+. "$(dirname "$0")/lib.sh"
+
+# 80 MiB of these programs' 240 do not fit: a third of what they take.
+third=$((80 * 1024 * 1024 / shrink))
+
+# has_traded NAME BYTES: so much was brought to the GPU by exchanges; or the program has ended.
+has_traded() {
+    has_ended "$1" && return
+    take_status
+    traded=$(app_number "$(pid_of "$1")" traded_bytes)
+    [ "${traded:-0}" -ge "$2" ]
+}
+
+# expect_trades NAME BYTES: while it runs; and as much as ever is hosted.
+expect_trades() {
+    within "$patience" has_traded "$1" "$2"
+    hosted=$(app_number "$(pid_of "$1")" hosted_bytes)
+    say "$1: ${traded:-no} bytes traded, ${hosted:-no} hosted"
+    [ "${traded:-0}" -ge "$2" ] || fail "$1: not $2 bytes of hot chunks were brought to the GPU"
+    [ "${hosted:-0}" -ge "$third" ] || fail "$1: ${hosted:-no} bytes are hosted, not $third"
+}
+
+# expect_traded_in_all NAME BYTES MOST [BYTES-SO-FAR]: between these until it ends.
+expect_traded_in_all() {
+    all=${4:-}
+    until has_ended "$1"; do
+        is_up && traded=$(app_number "$(pid_of "$1")" traded_bytes) && all=${traded:-$all}
+        sleep 0.2
+    done
+    [ -n "$all" ] && [ "$all" -ge "$2" ] && [ "$all" -le "$3" ] ||
+        fail "$1: ${all:-no} bytes changed places, not $2 to $3"
+}
+
+# Its gate is closed for an exchange: alone, a program has no other reason to be loaded.
+is_trading() {
+    is_up && app_has "$(pid_of "$1")" '"state":"loading"'
+}
+
+await_trade() {
+    await_ready "$1"
+    within "$patience" is_trading "$1" || fail "$1: no exchange begins"
+}
+
+# Nothing is left of any program, neither in the tiers nor of what they lent.
+is_given_back() {
+    is_up && [ "$(gpu_tier pinned_cap_bytes)" -eq 1073741824 ]
+}
+
+expect_nothing() {
+    expect_empty
+    within 60 is_given_back || fail "only $(gpu_tier pinned_cap_bytes) bytes of pinned memory are left"
+}
+
+# expect_said TEXT: by the daemon, so that what is tested has happened.
+expect_said() {
+    grep -q "$1" "$dir/daemon.out" || fail "the daemon did not say: $1"
+}
+
+start_daemon --oversize host --pinned 1G
+# With nothing to gain: nobody disturbs it.
+app even linked --bytes 240M --allocs 3 --seconds 4 --seed 1
+expect_traded_in_all even 0 0
+expect_pass even
+expect_nothing
+
+# The last buffer is in host memory until it turns out to be the most used one; then it stays (or comes once more,
+# where the machine is so slow that a report sees little).
+app hot linked --mode hot --bytes 240M --allocs 3 --seconds 8 --seed 2
+await_ready hot
+expect_trades hot "$third"
+expect_traded_in_all hot "$third" "$((2 * third))" "$traded"
+expect_pass hot
+expect_nothing
+
+# Its use changes, again and again; beside another program, with switches.
+app turns linked --mode turns --hold 3000 --bytes 240M --allocs 3 --seconds 15 --seed 3
+app other linked --bytes 96M --allocs 2 --seconds 15 --pause 100 --seed 4
+await_ready turns
+expect_trades turns "$((third / 2))"
+expect_pass turns other
+expect_switches 2
+expect_nothing
+stop_daemon
+
+# With slow copies, so that exchanges last: memory is given back and programs are killed in the middle of them.
+export SIMCUDA_COPY_RATE=150M
+start_daemon --oversize host --pinned 1G
+unset SIMCUDA_COPY_RATE
+app guests linked --mode guests --hold 1500 --bytes 240M --allocs 3 --seconds 15 --seed 5
+await_ready guests
+expect_trades guests "$((third / 2))"
+expect_pass guests
+expect_nothing
+for delay in 0 0.1 0.3; do
+    app killed linked --mode turns --hold 2000 --bytes 240M --allocs 3 --seconds 60 --seed 6
+    await_trade killed
+    sleep "$delay"
+    kill -KILL "$(pid_of killed)"
+    expect_nothing
+done
+
+# The program fails to map a chunk in its new place: that is tried again.
+export SIMCUDA_FAIL=cuMemMap:10
+app refused linked --mode hot --bytes 240M --allocs 3 --seconds 8 --seed 7
+unset SIMCUDA_FAIL
+await_ready refused
+expect_trades refused "$third"
+expect_said 'could not map'
+expect_pass refused
+expect_nothing
+stop_daemon
+
+# The daemon ends, or is killed, in the middle of it: a program whose memory is between two places is told so, and
+# never sees it as it is.
+for signal in TERM KILL; do
+    rm -f "$GPUMUX_SOCKET"
+    export SIMCUDA_COPY_RATE=100M
+    start_daemon --oversize host --pinned 1G
+    unset SIMCUDA_COPY_RATE
+    app orphan linked --mode hot --bytes 240M --allocs 3 --seconds 60 --seed 9
+    await_trade orphan
+    kill -"$signal" "$(pid_of daemon)"
+    await daemon
+    [ "$signal" = KILL ] || [ "$code" = 0 ] || fail "the daemon ended with $code"
+    await orphan
+    case $code,$line in
+    "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE") ;;
+    *) fail "orphan: code $code: $line" ;;
+    esac
+done
+rm -f "$GPUMUX_SOCKET"
+
+# The system refuses host memory for some of it: that part waits for the next time.
+export SIMCUDA_FAIL=cuMemCreate:11
+start_daemon --oversize host --pinned 1G
+unset SIMCUDA_FAIL
+app hot linked --mode hot --bytes 240M --allocs 3 --seconds 12 --seed 8
+await_ready hot
+expect_trades hot "$third"
+expect_said 'no host memory to move'
+expect_pass hot
+expect_nothing
+stop_daemon

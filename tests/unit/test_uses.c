@@ -1,0 +1,333 @@
+/*
+ * shim/uses: what of a launch's arguments is counted, in every form a launch has, and what a report
+ * holds. The test plays the driver that knows the kernels' parameters.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "common/chunk.h"
+#include "shim/allocs.h"
+#include "shim/uses.h"
+
+#define MIB (1ull << 20)
+#define BASE (0x7f00ull << 32)
+
+struct gm_real gm_real;
+
+/* A kernel of this driver. A CUkernel is one that cuFuncGetParamInfo does not know. */
+struct kernel {
+    bool is_library;
+    size_t n;
+    struct {
+        size_t offset, bytes;
+    } param[8];
+};
+
+static unsigned asked_kernel;
+
+static CUresult info_of(const struct kernel *kernel, size_t index, size_t *offset, size_t *bytes)
+{
+    if (index >= kernel->n)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = kernel->param[index].offset;
+    *bytes = kernel->param[index].bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult drv_func_info(CUfunction f, size_t index, size_t *offset, size_t *bytes)
+{
+    const struct kernel *kernel = (const void *)f;
+    return kernel->is_library ? CUDA_ERROR_INVALID_HANDLE : info_of(kernel, index, offset, bytes);
+}
+
+static CUresult drv_kernel_info(CUkernel k, size_t index, size_t *offset, size_t *bytes)
+{
+    const struct kernel *kernel = (const void *)k;
+    asked_kernel++;
+    assert_true(kernel->is_library); /* a real driver may crash on a CUfunction */
+    return info_of(kernel, index, offset, bytes);
+}
+
+static struct gm_use_entry got[GM_USES_MAX];
+
+static uint32_t take(void)
+{
+    uint32_t n = gm_uses_take(got);
+    for (uint32_t i = 1; i < n; i++)
+        assert_true(got[i - 1].va < got[i].va);
+    return n;
+}
+
+static void make(uint64_t va, uint64_t bytes, enum gm_alloc_kind kind)
+{
+    struct gm_alloc alloc = {
+        .va = va, .bytes = bytes, .span = gm_chunk_round(bytes), .gpu = 0, .kind = kind};
+    assert_int_equal(gm_allocs_insert(&alloc), 0);
+}
+
+static int setup(void **state)
+{
+    struct gm_alloc alloc;
+    (void)state;
+    gm_real.cuFuncGetParamInfo = drv_func_info;
+    gm_real.cuKernelGetParamInfo = drv_kernel_info;
+    asked_kernel = 0;
+    while (gm_allocs_take_of(NULL, 0, &alloc))
+        ;
+    while (take() > 0)
+        ;
+    for (uint64_t i = 0; i < 4; i++)
+        if (gm_allocs_find(BASE + i * 64 * MIB, &alloc) == GM_ALLOC_UNKNOWN)
+            make(BASE + i * 64 * MIB, 48 * MIB, GM_ALLOC_CHUNKS);
+    return 0;
+}
+
+/* An int, a pointer, a struct of a pointer, an int and a pointer, and a pointer to nothing. */
+static const struct kernel plain = {.n = 4, .param = {{0, 4}, {8, 8}, {16, 24}, {40, 8}}};
+
+struct args {
+    uint32_t number;
+    uint64_t pointer;
+    struct {
+        uint64_t first;
+        uint32_t number;
+        uint64_t second;
+    } part;
+    uint64_t nothing;
+    void *params[4];
+};
+
+static void fill(struct args *args)
+{
+    memset(args, 0, sizeof *args);
+    args->number = 77;
+    args->pointer = BASE + 5;                           /* page 0 of allocation 0 */
+    args->part.first = BASE + 64 * MIB + 3 * MIB;       /* page 1 of allocation 1 */
+    args->part.second = BASE + 2 * 64 * MIB + 47 * MIB; /* page 23 of allocation 2 */
+    args->nothing = BASE + 50 * MIB;                    /* between two allocations */
+    args->params[0] = &args->number;
+    args->params[1] = &args->pointer;
+    args->params[2] = &args->part;
+    args->params[3] = &args->nothing;
+}
+
+static void expect_args(uint32_t times)
+{
+    assert_int_equal(take(), 3);
+    assert_int_equal(got[0].va, BASE);
+    assert_int_equal(got[1].va, BASE + 64 * MIB + 2 * MIB);
+    assert_int_equal(got[2].va, BASE + 2 * 64 * MIB + 46 * MIB);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(got[i].count, times);
+    assert_int_equal(take(), 0);
+}
+
+static void test_params(void **state)
+{
+    struct args args;
+    CUfunction f = (CUfunction)(uintptr_t)&plain;
+    (void)state;
+    fill(&args);
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args.params, NULL);
+    expect_args(1);
+    gm_uses_of_cuLaunchKernel_ptsz(f, 1, 1, 1, 1, 1, 1, 0, NULL, args.params, NULL);
+    gm_uses_of_cuLaunchKernelEx(NULL, f, args.params, NULL);
+    gm_uses_of_cuLaunchKernelEx_ptsz(NULL, f, args.params, NULL);
+    gm_uses_of_cuLaunchCooperativeKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args.params);
+    gm_uses_of_cuLaunchCooperativeKernel_ptsz(f, 1, 1, 1, 1, 1, 1, 0, NULL, args.params);
+    CUDA_LAUNCH_PARAMS list[2] = {{.function = f, .kernelParams = args.params},
+                                  {.function = f, .kernelParams = args.params}};
+    gm_uses_of_cuLaunchCooperativeKernelMultiDevice(list, 2, 0);
+    expect_args(7);
+    assert_int_equal(asked_kernel, 0);
+}
+
+static void test_library_kernel(void **state)
+{
+    struct args args;
+    struct kernel library = plain;
+    (void)state;
+    library.is_library = true;
+    fill(&args);
+    gm_uses_of_cuLaunchKernel((CUfunction)(void *)&library, 1, 1, 1, 1, 1, 1, 0, NULL, args.params,
+                              NULL);
+    expect_args(1);
+    gm_real.cuKernelGetParamInfo = NULL;
+    gm_uses_of_cuLaunchKernel((CUfunction)(void *)&library, 1, 1, 1, 1, 1, 1, 0, NULL, args.params,
+                              NULL);
+    assert_int_equal(take(), 0);
+}
+
+/* The buffer as the GPU gets it: 8-aligned words count, what lies across two does not. */
+static void test_extra(void **state)
+{
+    struct args args;
+    unsigned char buffer[48] = {0};
+    size_t size = sizeof buffer;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    void *swapped[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_BUFFER_POINTER, buffer,
+                       CU_LAUNCH_PARAM_END};
+    CUfunction f = (CUfunction)(uintptr_t)&plain;
+    (void)state;
+    fill(&args);
+    memcpy(buffer, &args.number, 4);
+    memcpy(buffer + 8, &args.pointer, 8);
+    memcpy(buffer + 16, &args.part, 24);
+    memcpy(buffer + 40, &args.nothing, 8);
+    gm_real.cuFuncGetParamInfo = NULL; /* not needed for this */
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+    gm_uses_of_cuLaunchKernelEx(NULL, f, NULL, swapped);
+    expect_args(2);
+    size = 15; /* cuts the pointer */
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+    assert_int_equal(take(), 0);
+    memset(buffer, 0, sizeof buffer);
+    memcpy(buffer + 12, &args.pointer, 8);
+    size = sizeof buffer;
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+    assert_int_equal(take(), 0);
+}
+
+/* A packed struct that begins at no multiple of 8: its words lie where the kernel's would. */
+static void test_unaligned_param(void **state)
+{
+    static const struct kernel odd = {.n = 1, .param = {{4, 20}}};
+    unsigned char part[20] = {0};
+    uint64_t pointer = BASE;
+    void *params[] = {part};
+    (void)state;
+    memcpy(part + 4, &pointer, 8); /* offset 8 */
+    gm_uses_of_cuLaunchKernel((CUfunction)(uintptr_t)&odd, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    assert_int_equal(take(), 1);
+    memset(part, 0, sizeof part);
+    memcpy(part, &pointer, 8); /* offset 4 */
+    gm_uses_of_cuLaunchKernel((CUfunction)(uintptr_t)&odd, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    assert_int_equal(take(), 0);
+}
+
+/* Nothing to find, and nothing to trip over. */
+static void test_nothing(void **state)
+{
+    static const struct kernel empty = {.n = 0};
+    struct args args;
+    void *unknown[] = {(void *)9, NULL, CU_LAUNCH_PARAM_END};
+    void *ended[] = {CU_LAUNCH_PARAM_END};
+    CUfunction f = (CUfunction)(uintptr_t)&plain;
+    (void)state;
+    fill(&args);
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, unknown);
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, ended);
+    gm_uses_of_cuLaunchKernel((CUfunction)(uintptr_t)&empty, 1, 1, 1, 1, 1, 1, 0, NULL, args.params,
+                              NULL);
+    gm_uses_of_cuLaunchCooperativeKernelMultiDevice(NULL, 2, 0);
+    gm_real.cuFuncGetParamInfo = NULL;
+    gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args.params, NULL);
+    assert_int_equal(take(), 0);
+    assert_int_equal(asked_kernel, 0);
+}
+
+static void use(uint64_t va)
+{
+    static const struct kernel one = {.n = 1, .param = {{0, 8}}};
+    void *params[] = {&va};
+    gm_uses_of_cuLaunchKernel((CUfunction)(uintptr_t)&one, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+}
+
+/* What was freed since, and what the real driver has, is not reported. */
+static void test_not_ours(void **state)
+{
+    struct gm_alloc alloc;
+    (void)state;
+    use(BASE + MIB);
+    use(BASE + 3 * 64 * MIB);
+    assert_int_equal(gm_allocs_take(BASE, &alloc), GM_ALLOC_BASE);
+    make(BASE + 1 * MIB, 8 * MIB, GM_ALLOC_REAL);
+    use(BASE + 4 * MIB);
+    use(1);
+    use(UINT64_MAX);
+    assert_int_equal(take(), 1);
+    assert_int_equal(got[0].va, BASE + 3 * 64 * MIB);
+    assert_int_equal(gm_allocs_take(BASE + MIB, &alloc), GM_ALLOC_BASE);
+}
+
+/* More places than the table holds: some are dropped, none is wrong, and it recovers. */
+static void test_full(void **state)
+{
+    struct gm_alloc alloc;
+    uint64_t big = BASE + (1ull << 40), sum = 0;
+    (void)state;
+    make(big, 8192 * MIB, GM_ALLOC_CHUNKS);
+    for (uint64_t i = 0; i < 4096; i++)
+        use(big + i * GM_CHUNK_MIN);
+    uint32_t n = take();
+    assert_in_range(n, GM_USES_MAX / 2, GM_USES_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(got[i].va % GM_CHUNK_MIN, 0);
+        sum += got[i].count;
+    }
+    assert_int_equal(sum, n);
+    assert_int_equal(take(), 0);
+    use(big + 1000 * GM_CHUNK_MIN);
+    assert_int_equal(take(), 1);
+    assert_int_equal(gm_allocs_take(big, &alloc), GM_ALLOC_BASE);
+}
+
+static void *many(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 20000; i++)
+        use(BASE + (uint64_t)(i % 4) * 64 * MIB);
+    return NULL;
+}
+
+/* Threads count while reports are made: nothing is counted twice. */
+static void test_threads(void **state)
+{
+    pthread_t threads[3];
+    uint64_t sum = 0;
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, many, NULL), 0);
+    for (int round = 0; round < 200; round++)
+        for (uint32_t n = take(); n-- > 0;)
+            sum += got[n].count;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t n = take(); n-- > 0;)
+        sum += got[n].count;
+    assert_in_range(sum, 30000, 60000);
+}
+
+static void test_switch(void **state)
+{
+    (void)state;
+    assert_false(gm_uses_are_counted());
+    gm_uses_count(true);
+    assert_true(gm_uses_are_counted());
+    gm_uses_count(false);
+    assert_false(gm_uses_are_counted());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_params, setup),
+        cmocka_unit_test_setup(test_library_kernel, setup),
+        cmocka_unit_test_setup(test_extra, setup),
+        cmocka_unit_test_setup(test_unaligned_param, setup),
+        cmocka_unit_test_setup(test_nothing, setup),
+        cmocka_unit_test_setup(test_not_ours, setup),
+        cmocka_unit_test_setup(test_full, setup),
+        cmocka_unit_test_setup(test_threads, setup),
+        cmocka_unit_test_setup(test_switch, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
