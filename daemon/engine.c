@@ -166,8 +166,10 @@ static void release(struct gm_engine *engine, uint32_t id)
 void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_msg_drained *drained)
 {
     struct gm_app *app = &engine->apps[id];
-    if (drained)
+    if (drained) {
+        app->answered_at = engine->now;
         app->is_late = false; /* it answers, be it too late */
+    }
     if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch))
         return; /* an answer to a CLOSE that was given up */
     bool is_for_trades = app->is_held && is_in_set(engine, id);
@@ -297,10 +299,11 @@ static void on_grown(void *arg)
     struct gm_engine *engine = arg;
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool_retry_at == 0)
         engine->pool_retry_at = gm_now() + POOL_RETRY_NS;
-    if (engine->pool.refusal != CUDA_SUCCESS)
-        gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s)",
+    if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
+        gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again every second",
                (unsigned long long)(gm_hostpool_size(&engine->pool) >> 20),
                gm_cuda_text(&engine->cuda, engine->pool.refusal));
+    engine->pool_refusal = engine->pool.refusal;
     gm_engine_run(engine);
 }
 
@@ -472,6 +475,7 @@ static int set_window(struct gm_engine *engine, char *why, size_t why_size)
                      (unsigned long long)(cap >> 20), GM_PLAN_WINDOW_MIN >> 20);
             return -EINVAL;
         }
+        engine->has_lower = true;
         window = window < GM_PLAN_WINDOW_MIN ? GM_PLAN_WINDOW_MIN : window;
         input.window = window < WINDOW_MAX ? window : WINDOW_MAX;
     }
@@ -576,11 +580,28 @@ void gm_engine_close(struct gm_engine *engine)
 
 uint64_t gm_engine_capacity(const struct gm_engine *engine)
 {
-    uint64_t bytes = engine->config.budget;
+    uint64_t bytes = engine->table->budget;
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
         bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
     /* The tiers below are reached through the window: without it there are none. */
     if (gm_stores_cap(engine->stores, GM_TIER_PINNED) < engine->window)
-        return engine->config.budget;
+        return engine->table->budget;
     return bytes - engine->window;
+}
+
+bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes)
+{
+    if (!gm_hostpool_lend(&engine->pool, bytes))
+        return false;
+    if (!engine->has_lower || gm_stores_cap(engine->stores, GM_TIER_PINNED) >= engine->window)
+        return true;
+    gm_hostpool_unlend(&engine->pool, bytes);
+    return false;
+}
+
+uint64_t gm_engine_lendable(const struct gm_engine *engine)
+{
+    uint64_t pinned = engine->pool.all_slabs * GM_SLAB_BYTES;
+    uint64_t kept = engine->has_lower ? engine->window : 0;
+    return pinned > kept ? pinned - kept : 0;
 }

@@ -224,10 +224,11 @@ static uint64_t gpu_bytes(const struct gm_engine *engine, uint32_t id)
  * paged for what pinned memory beside its window cannot hold, and a window more, since what is
  * raised gives its pages back only when it has arrived.
  */
-static void want_host_memory(struct gm_engine *engine)
+void gm_engine_want_host_memory(struct gm_engine *engine)
 {
     const uint64_t bytes = engine->table->committed - engine->table->hosted;
-    const uint64_t below = bytes > engine->config.budget ? bytes - engine->config.budget : 0;
+    const uint64_t budget = engine->table->budget;
+    const uint64_t below = bytes > budget ? bytes - budget : 0;
     const uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
     const uint64_t pinned = cap > engine->window ? cap - engine->window : 0;
 
@@ -247,7 +248,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         gm_engine_retire(engine, chunk);
         chunk = next;
     }
-    want_host_memory(engine);
+    gm_engine_want_host_memory(engine);
     engine->plan_is_stale = true;
     if (engine->apps[app].state != GM_APP_GONE)
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gpu_bytes(engine, app));
@@ -352,7 +353,7 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
 
     if (hosted > 0 && !engine->config.is_oversize_hosted)
         return false;
-    if (hosted > 0 && !gm_hostpool_lend(&engine->pool, hosted))
+    if (hosted > 0 && !gm_engine_lend(engine, hosted))
         return false;
     /* What is lent is no room for the others' memory any more. */
     if (table->committed - table->hosted + (alloc->bytes - hosted) <= gm_engine_capacity(engine))
@@ -369,7 +370,8 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
         gm_table_host_chunks(table, index, room);
         gm_engine_queue_hosted(engine, index);
     }
-    want_host_memory(engine);
+    gm_engine_want_host_memory(engine);
+    gm_engine_need_budget(engine, gpu_bytes(engine, id));
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gpu_bytes(engine, id));
     return true;
 }
@@ -398,11 +400,15 @@ static bool wait_for_room(struct gm_engine *engine, uint32_t id, const struct gm
     return true;
 }
 
-/* No program gets more than the budget, unless the option says otherwise. */
-static bool is_within_budget(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+/* Whether a program could have `bytes` more if it were alone. No program gets more than the budget,
+ * unless the option says otherwise. */
+static bool can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
-    return engine->config.is_oversize_hosted ||
-           bytes <= engine->config.budget - gpu_bytes(engine, id);
+    uint64_t room = engine->config.budget - gpu_bytes(engine, id);
+    if (!engine->config.is_oversize_hosted)
+        return bytes <= room;
+    return gm_table_hosted_bytes(bytes, room) + engine->table->apps[id].hosted <=
+           gm_engine_lendable(engine);
 }
 
 static void refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
@@ -416,7 +422,7 @@ void gm_engine_admit_waiting(struct gm_engine *engine)
 {
     while (engine->waiting) {
         struct gm_waiting_alloc *first = engine->waiting;
-        bool can_ever = is_within_budget(engine, first->app, first->alloc.bytes);
+        bool can_ever = can_ever_have(engine, first->app, first->alloc.bytes);
         if (can_ever && !commit(engine, first->app, &first->alloc))
             return;
         if (!can_ever)
@@ -459,8 +465,10 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     engine->allocs++;
     app->allocs++;
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
-    if (is_within_budget(engine, id, alloc->bytes)) {
-        if (!engine->waiting && commit(engine, id, alloc))
+    if (can_ever_have(engine, id, alloc->bytes)) {
+        /* Who holds memory is what others wait for: he never waits behind them for what fits. */
+        bool is_first = !engine->waiting || engine->table->apps[id].committed > 0;
+        if (is_first && commit(engine, id, alloc))
             return;
         if (engine->config.is_waiting_when_full && wait_for_room(engine, id, alloc))
             return;

@@ -71,7 +71,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     engine->again = true;
-    engine->apps[chunk->app].progress_at = engine->now;
+    bool has_come_nearer = !chunk->map_failed;
     switch ((enum gm_flight)chunk->flight) {
     case GM_FLIGHT_NONE:
         return;
@@ -109,6 +109,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
     case GM_FLIGHT_HOST:
         if (chunk->copy_pending)
             return;
+        has_come_nearer = chunk->tier != chunk->to_tier; /* else the copy failed */
         engine->ending[chunk->tier] -= gm_chunk_bytes(chunk);
         free_page(engine, chunk);
         chunk->flight = GM_FLIGHT_NONE;
@@ -120,6 +121,8 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         gm_engine_settle_trade(engine, index);
         return;
     }
+    if (has_come_nearer)
+        engine->apps[chunk->app].progress_at = engine->now;
     if (chunk->is_freed)
         gm_engine_retire(engine, index);
     else
@@ -170,6 +173,7 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     chunk->copy_pending = false;
     if (error) {
         /* The chunk keeps its old copy: the flight ends where it began. */
+        bool is_raise = chunk->to_tier == GM_TIER_PINNED;
         if (engine->lower_error != error)
             gm_log(GM_LOG_ERROR, "a copy between %s and %s failed (%s): trying again in a while",
                    gm_engine_tier_text((enum gm_tier)chunk->tier),
@@ -178,7 +182,9 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
         chunk->to_tier = chunk->tier;
         chunk->to_page = chunk->page;
         chunk->page = GM_NONE;
-        engine->lower_retry_at = engine->now + LOWER_RETRY_NS;
+        /* What cannot be read keeps its app waiting; what cannot be written, whoever needs room. */
+        *(is_raise ? &engine->apps[chunk->app].retry_at : &engine->lower_retry_at) =
+            engine->now + LOWER_RETRY_NS;
     }
     engine->lower_error = error;
     gm_engine_settle(engine, index);

@@ -14,6 +14,8 @@
 /* A process that lives on this long after its connection ended (it executed another program, say)
  * has no GPU work left: closing its files has ended its contexts. */
 #define EXIT_NS (5000 * GM_MS)
+/* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
+#define HELD_UP_NS (LATE_NS + EXIT_NS)
 
 /* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
  * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
@@ -27,10 +29,12 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     }
     if (app->state != GM_APP_LOADING)
         return;
-    if (is_held_up)
-        app->progress_at =
-            engine->now; /* others are being waited for, which ends in bounded time */
-    if (!engine->table->apps[id].is_silent && engine->now < app->progress_at + STALL_NS)
+    /* Others are being waited for, which ends in bounded time; once. */
+    if (is_held_up && engine->now < app->chosen.at + engine->config.drain_deadline_ns + HELD_UP_NS)
+        app->progress_at = engine->now;
+    bool has_failed = app->retry_at != 0 && !app->is_held;
+    if (!engine->table->apps[id].is_silent && !has_failed &&
+        engine->now < app->progress_at + STALL_NS)
         return;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) gives its turn back: %s", id, (int)app->pid, app->name,
            engine->table->apps[id].is_silent ? "it does not answer"
@@ -83,6 +87,8 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
         check_loading(engine, id, is_held_up);
     is_due(engine, &engine->create_retry_at);
     is_due(engine, &engine->lower_retry_at);
+    if (is_due(engine, &engine->budget_retry_at))
+        gm_engine_restore_budget(engine);
     if (is_due(engine, &engine->pool_retry_at))
         gm_hostpool_want(&engine->pool, 0);
 }
@@ -129,6 +135,8 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = earlier(at, engine->lower_retry_at);
     if (engine->pool_retry_at)
         at = earlier(at, engine->pool_retry_at);
+    if (engine->budget_retry_at)
+        at = earlier(at, engine->budget_retry_at);
     if (at == GM_TIME_NEVER) {
         uv_timer_stop(&engine->timer);
         return;

@@ -12,6 +12,8 @@
 #define CREATE_AT_ONCE 128u
 /* After the driver refused memory for a frame, ask again this much later. */
 #define CREATE_RETRY_NS (200 * GM_MS)
+/* Where the device has less than the budget, look again this much later. */
+#define BUDGET_RETRY_NS (1000 * GM_MS)
 
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
@@ -118,6 +120,54 @@ void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame)
     engine->again = true;
 }
 
+/* Set what of the budget is used. The scheduler and the planner go by it. */
+static void set_budget(struct gm_engine *engine, uint64_t bytes)
+{
+    gm_log(GM_LOG_WARN, "GPU %d has room for %llu MiB of the budget of %llu MiB now",
+           engine->config.gpu, (unsigned long long)(bytes >> 20),
+           (unsigned long long)(engine->config.budget >> 20));
+    engine->table->budget = bytes;
+    gm_engine_feed(engine, GM_SCHED_ROOM, 0, bytes);
+    gm_engine_want_host_memory(engine);
+}
+
+/* The device has no more memory, whatever the budget says: go by what there is. But never by less
+ * than one of the apps alone needs. */
+static void lower_budget(struct gm_engine *engine)
+{
+    uint64_t bytes = engine->table->allocated;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_table_app *app = &engine->table->apps[id];
+        if (app->is_used && app->committed - app->hosted > bytes)
+            bytes = app->committed - app->hosted;
+    }
+    engine->budget_retry_at = engine->now + BUDGET_RETRY_NS;
+    if (bytes < engine->table->budget)
+        set_budget(engine, bytes);
+}
+
+void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes)
+{
+    if (bytes > engine->table->budget)
+        set_budget(engine, bytes);
+}
+
+void gm_engine_restore_budget(struct gm_engine *engine)
+{
+    struct gm_table *table = engine->table;
+    uint64_t lack = engine->config.budget - table->budget;
+    uint64_t kept = table->budget - table->allocated + GM_CHUNK_MAX;
+    size_t free_bytes = 0, total = 0;
+
+    engine->budget_retry_at = lack > 0 ? engine->now + BUDGET_RETRY_NS : 0;
+    if (lack == 0 || engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS ||
+        free_bytes <= kept)
+        return;
+    uint64_t more = (free_bytes - kept) & ~(GM_CHUNK_MIN - 1);
+    if (more >= lack || more >= GM_CHUNK_MAX)
+        set_budget(engine, table->budget + (more < lack ? more : lack));
+}
+
 uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     uint32_t frame;
@@ -144,5 +194,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
                gm_cuda_text(&engine->cuda, result));
     engine->create_error = result;
     engine->create_retry_at = engine->now + CREATE_RETRY_NS;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        lower_budget(engine);
     return GM_NONE;
 }

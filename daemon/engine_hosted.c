@@ -3,9 +3,9 @@
  *
  * What of an allocation does not fit beside the rest of its program on the GPU is put into host
  * frames, which the program maps like any other and the GPU reads over the link (51 GB/s measured,
- * against 4.4 TB/s on the device). No budget is theirs, and nothing of them is moved but in exchange
- * for what is used less (engine_trades.c). Their bytes are lent by the pinned tier, so its cap holds
- * over both.
+ * against 4.4 TB/s on the device). No budget is theirs, and nothing of them is moved but in
+ * exchange for what is used less (engine_trades.c). Their bytes are lent by the pinned tier, so its
+ * cap holds over both.
  *
  * Making one takes some 7 ms for 32 MiB, so a worker thread makes them, a few at a time, and none
  * before the pinned tier has released what it lent. A chunk in the queue or with the worker is in
@@ -56,10 +56,12 @@ static void take_over(struct gm_engine *engine, uint32_t index, uint32_t frame, 
     }
     chunk->copy_pending = false;
     gm_table_take_frame(engine->table, frame, index);
-    if (!chunk->is_freed)
+    if (!chunk->is_freed) {
         gm_engine_map(engine, index);
-    else
+    } else {
+        chunk->map_failed = true; /* it never was mapped: the frame just goes */
         gm_engine_settle(engine, index);
+    }
 }
 
 static void work_done(uv_work_t *work, int status)

@@ -11,6 +11,8 @@
 /* An app that does not answer gets no more than so many batches of frames. Each is some 1 ms of
  * mapping. */
 #define MAPS_AT_ONCE 16u
+/* Who answered so long ago, or less, is not stopped. */
+#define LATELY_NS (100 * GM_MS)
 
 /* Plans. */
 
@@ -58,7 +60,7 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     for (uint32_t i = 0; i < decision->n_next && input->n_targets == 0; i++) {
         uint32_t id = decision->next[i];
         if (engine->apps[id].state != GM_APP_PAUSED || engine->table->apps[id].missing == 0 ||
-            engine->table->apps[id].is_silent)
+            engine->table->apps[id].is_silent || engine->apps[id].retry_at > engine->now)
             continue;
         engine->targets[input->n_targets++] = id;
         input->n_victims = list_victims(engine, i + 1);
@@ -143,6 +145,15 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
 
 /* Each of these returns true when the move was made, or is void because things changed. */
 
+/* A stopped program would keep the frames that it gives up mapped: it must have answered lately. */
+static bool is_there(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->ping == 0 && engine->now >= app->answered_at + LATELY_NS)
+        gm_engine_ping(engine, id);
+    return app->ping == 0;
+}
+
 static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
                   const struct gm_move *move)
 {
@@ -151,7 +162,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         !can_lose(engine, chunk->app))
         return true;
     if (engine->apps[chunk->app].state != GM_APP_PAUSED ||
-        !gm_mover_has_room(engine->mover, GM_WAY_OUT))
+        !gm_mover_has_room(engine->mover, GM_WAY_OUT) || !is_there(engine, chunk->app))
         return false;
     if (may_take(engine, hold, move))
         chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, gm_chunk_bytes(chunk));

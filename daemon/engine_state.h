@@ -106,7 +106,7 @@ struct gm_app {
     uint64_t progress_at; /* while LOADING: when its memory last came nearer */
     uint32_t unanswered_maps;
     uint64_t ping;     /* batch that must be answered before memory is moved for it; 0: none */
-    uint64_t retry_at; /* do not load before: a mapping failed */
+    uint64_t retry_at; /* do not load before: a mapping, or a copy from a lower tier, failed */
     uint32_t
         busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained since */
 
@@ -219,6 +219,7 @@ struct gm_engine {
     struct gm_frames frames;
     struct gm_hostpool pool;
     struct gm_stores *stores;
+    bool has_lower;            /* there are tiers below pinned memory */
     uint64_t window;           /* pinned bytes that stay free for streaming */
     uint64_t reserve;          /* ... of which evictions leave this much: gm_plan_reserve */
     uint64_t ending[GM_TIERS]; /* bytes that copies under way give back in their tier */
@@ -251,9 +252,12 @@ struct gm_engine {
     bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
     uint64_t create_retry_at;
     uint64_t pool_retry_at; /* pinned memory was refused: ask again then */
-    uint32_t created;       /* frames made in this round */
-    bool create_more;       /* more could be made at once, but it takes long */
-    CUresult create_error;  /* why the last frame could not be made */
+    CUresult pool_refusal;  /* ... why, as it was logged */
+    uint64_t
+        budget_retry_at;   /* the device has less than the budget: look again then; 0: it has not */
+    uint32_t created;      /* frames made in this round */
+    bool create_more;      /* more could be made at once, but it takes long */
+    CUresult create_error; /* why the last frame could not be made */
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;
@@ -296,8 +300,14 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t app,
 void gm_engine_hold(struct gm_engine *engine, uint32_t app);
 /* Bytes that all apps together may commit: what the tiers hold less the room a swap needs. */
 uint64_t gm_engine_capacity(const struct gm_engine *engine);
+/* Lend pinned bytes to what is hosted (gm_hostpool_lend), but never the window through which lower
+ * tiers are reached; and the most that can ever be lent. */
+bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes);
+uint64_t gm_engine_lendable(const struct gm_engine *engine);
 
 /* engine_apps.c */
+/* Have host memory made for what the GPU cannot hold; after any change of either. */
+void gm_engine_want_host_memory(struct gm_engine *engine);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
@@ -337,6 +347,10 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
 /* One DROP of `frame` is answered by `app`, or void. */
 void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* One app needs so much of the budget, whatever the device has. */
+void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
+/* The device may have more memory again than when a frame was refused. */
+void gm_engine_restore_budget(struct gm_engine *engine);
 /* Destroy condemned frames that nothing holds back. */
 void gm_engine_reap(struct gm_engine *engine);
 /* The app that gave `frame` up has unmapped it, or its process is gone: whoever has it may go on.

@@ -51,11 +51,13 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         snprintf(text, size, "an allocation waits: GPU and host memory are full");
     } else if (app->state == GM_APP_DRAINING) {
         snprintf(text, size, "finishing its GPU work");
+    } else if (app->retry_at > engine->now) {
+        snprintf(text, size, "%s",
+                 engine->lower_error ? "a lower tier fails (see the log): trying again"
+                                     : "it could not map its memory: trying again soon");
     } else if (app->state == GM_APP_LOADING) {
         const char *what = "its memory is being moved to the GPU";
-        if (app->retry_at > engine->now)
-            what = "it could not map its memory: trying again soon";
-        else if (engine->create_error != CUDA_SUCCESS)
+        if (engine->create_error != CUDA_SUCCESS)
             what = "the GPU has no room within the budget: programs beside gpumux use it";
         else if (engine->lower_error)
             what = "a lower tier fails (see the log): trying again";
@@ -201,7 +203,8 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     cJSON_AddNumberToObject(object, "index", engine->config.gpu);
     cJSON_AddStringToObject(object, "name", engine->gpu_name);
     cJSON_AddStringToObject(object, "uuid", uuid);
-    add_bytes(object, "budget_bytes", table->budget);
+    add_bytes(object, "budget_bytes", engine->config.budget);
+    add_bytes(object, "usable_bytes", table->budget);
     add_bytes(object, "used_bytes", table->allocated);
     add_bytes(object, "free_bytes", table->budget - table->allocated);
     add_bytes(object, "committed_bytes", table->committed);

@@ -180,7 +180,7 @@ static void make_frames(struct gm_engine *engine)
  * them. The old frame's bytes go back in exchange, a moment later. */
 static bool borrow(struct gm_engine *engine, uint64_t bytes)
 {
-    if (!gm_hostpool_lend(&engine->pool, bytes))
+    if (!gm_engine_lend(engine, bytes))
         return false;
     if (engine->table->committed - engine->table->hosted <= gm_engine_capacity(engine))
         return true;

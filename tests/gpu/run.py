@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 from harness import Daemon, Failure, Moved, Place, Program, die, same, wait_until
@@ -34,10 +35,10 @@ class Suite:
             self.daemon = Daemon(self.place, "daemon-big", BUDGET, PINNED)
         return self.daemon
 
-    def small(self, name, budget, pinned, quantum):
+    def small(self, name, budget, pinned, quantum, *options):
         """A daemon of a test's own. The big one must not be running: they would share the socket."""
         self.end_big()
-        return Daemon(self.place, name, budget, pinned, quantum)
+        return Daemon(self.place, name, budget, pinned, quantum, options)
 
     def end_big(self):
         if self.daemon is not None:
@@ -217,6 +218,54 @@ class Suite:
         daemon.stop()
         return f"8 killed, {Moved.text(result)}, 0 mismatches"
 
+    def test_tiers(self):
+        """Programs whose memory fills the GPU and all tiers below it, the disk too."""
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            daemon = self.small("daemon-tiers", "3G", "1G", "200ms", "--paged", "1G", "--disk", folder + ":3G")
+            moved = Moved(daemon)
+            programs = [self.worker(f"tiers-{i}", "linked", "--bytes", "2G", "--allocs", 3 + i, "--seconds", 10,
+                                    "--seed", i) for i in (1, 2, 3)]
+            most = {"paged": 0, "disk": 0}
+            while any(program.is_running() for program in programs):
+                tiers = daemon.gpu()["tiers"]
+                for tier in most:
+                    most[tier] = max(most[tier], tiers[tier + "_used_bytes"])
+                    if tiers[tier + "_used_bytes"] > tiers[tier + "_cap_bytes"]:
+                        raise Failure(f"more than its cap is in {tier}: {tiers}")
+                time.sleep(.1)
+            for program in programs:
+                program.passed()
+            result = moved.since()
+            daemon.expect_empty()
+            daemon.stop()
+        if result["switches"] < 4 or not all(most.values()):
+            raise Failure(f"{result['switches']} switches, at most {most} bytes")
+        return (f"3 x 2 GiB in 3, 1 pinned, 1 paged and the disk: {Moved.text(result)}, at most "
+                f"{most['paged'] / 2**30:.1f} GiB paged and {most['disk'] / 2**30:.1f} on disk, 0 mismatches")
+
+    def test_oversize(self):
+        """A program of one and a half times the budget, whose last memory is used most, beside another one."""
+        daemon = self.small("daemon-oversize", "4G", "12G", "1s", "--oversize", "host")
+        moved = Moved(daemon)
+        programs = [self.worker("oversize-hot", "linked", "--mode", "hot", "--bytes", "6G", "--allocs", "3",
+                                "--seconds", "10", "--seed", "1"),
+                    self.worker("oversize-other", "proc", "--bytes", "1G", "--seconds", "10", "--pause", "200",
+                                "--seed", "2")]
+        hosted = traded = 0
+        while programs[0].is_running():
+            for app in daemon.status()["apps"]:
+                hosted, traded = max(hosted, app["hosted_bytes"]), max(traded, app["traded_bytes"])
+            time.sleep(.1)
+        for program in programs:
+            program.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        daemon.stop()
+        if hosted < 2 * 2**30 or traded < 2 * 2**30:
+            raise Failure(f"{hosted} bytes were in host memory, {traded} came to the GPU for being used most")
+        return (f"6 GiB in 4: {hosted / 2**30:.1f} in host memory, {traded / 2**30:.1f} exchanged by use, "
+                f"{Moved.text(result)}, 0 mismatches")
+
     # --- the big budget ---
 
     def test_pingpong(self):
@@ -354,7 +403,8 @@ class Suite:
 
     # --- running them ---
 
-    NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "killed", "demo", "pingpong",
+    NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "killed", "tiers",
+             "oversize", "demo", "pingpong",
              "pingpong_third", "llm", "resnet", "graphs", "fits")
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 

@@ -135,7 +135,9 @@ done
 rm -f "$GPUMUX_SOCKET"
 
 # The system refuses host memory for some of it: that part waits for the next time.
-export SIMCUDA_FAIL=cuMemCreate:11
+refused=11 # of the frames that exchanges need; those before are the program's own
+[ "$shrink" = 1 ] || refused=7
+export SIMCUDA_FAIL=cuMemCreate:$refused
 start_daemon --oversize host --pinned 1G
 unset SIMCUDA_FAIL
 app hot linked --mode hot --bytes 240M --allocs 3 --seconds 12 --seed 8
