@@ -71,7 +71,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     engine->again = true;
-    bool has_come_nearer = !chunk->map_failed;
+    bool has_come_nearer = !chunk->map_failed, is_freed = chunk->is_freed;
     switch ((enum gm_flight)chunk->flight) {
     case GM_FLIGHT_NONE:
         return;
@@ -123,11 +123,13 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
     }
     if (has_come_nearer)
         engine->apps[chunk->app].progress_at = engine->now;
-    if (chunk->is_freed)
+    if (is_freed)
         gm_engine_retire(engine, index);
     else
         gm_table_place(engine->table, index);
-    engine->plan_is_stale = engine->plan_is_stale || chunk->flight != GM_FLIGHT_OUT;
+    /* A plan stays right while its moves are made (plan.h). */
+    if (is_freed || !has_come_nearer || engine->plan_from == engine->plan.n)
+        engine->plan_is_stale = true;
 }
 
 void gm_engine_retire(struct gm_engine *engine, uint32_t index)

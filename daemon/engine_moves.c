@@ -23,8 +23,29 @@ static bool can_lose(const struct gm_engine *engine, uint32_t id)
            (state == GM_APP_PAUSED || state == GM_APP_DRAINING);
 }
 
-/* The apps that may lose chunks, farthest next use first; `from`: those before it on the timeline
- * keep theirs. */
+/* Whether `a`, which is not on the timeline, is expected later than `b`. Of those of which nothing
+ * is known, the one that has not been used for longer counts as later. */
+static bool is_later(const struct gm_engine *engine, uint32_t a, uint32_t b)
+{
+    uint64_t at_a = gm_sched_expect(engine->sched, engine->now, a);
+    uint64_t at_b = gm_sched_expect(engine->sched, engine->now, b);
+    if (at_a != at_b)
+        return at_a > at_b;
+    at_a = gm_sched_wanted_at(engine->sched, a);
+    at_b = gm_sched_wanted_at(engine->sched, b);
+    return at_a != at_b ? at_a < at_b : a < b;
+}
+
+/* Into `list` of `n`, latest first. */
+static void insert_later(const struct gm_engine *engine, uint32_t *list, uint32_t n, uint32_t id)
+{
+    for (; n > 0 && is_later(engine, id, list[n - 1]); n--)
+        list[n] = list[n - 1];
+    list[n] = id;
+}
+
+/* The apps that may lose chunks, farthest next use first: those off the timeline, then those on it
+ * but for the first `from`. */
 static uint32_t list_victims(struct gm_engine *engine, uint32_t from)
 {
     const struct gm_sched_decision *decision = &engine->decision;
@@ -35,7 +56,7 @@ static uint32_t list_victims(struct gm_engine *engine, uint32_t from)
         engine->in_next[decision->next[i]] = true;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (can_lose(engine, id) && !engine->in_next[id])
-            engine->victims[n++] = id;
+            insert_later(engine, engine->victims, n++, id);
     for (uint32_t i = decision->n_next; i-- > from;)
         if (can_lose(engine, decision->next[i]))
             engine->victims[n++] = decision->next[i];
@@ -53,20 +74,33 @@ static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input
         };
 }
 
-/* Nobody waits for memory: stage that of the apps that come next. */
+static bool can_stage(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->apps[id].state == GM_APP_PAUSED && engine->table->apps[id].missing > 0 &&
+           !engine->table->apps[id].is_silent && engine->apps[id].retry_at <= engine->now;
+}
+
+/* Nobody waits for memory: stage that of the app that comes next, on the timeline or, as nobody on
+ * it lacks any, by when it is expected. */
 static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
 {
     const struct gm_sched_decision *decision = &engine->decision;
     for (uint32_t i = 0; i < decision->n_next && input->n_targets == 0; i++) {
-        uint32_t id = decision->next[i];
-        if (engine->apps[id].state != GM_APP_PAUSED || engine->table->apps[id].missing == 0 ||
-            engine->table->apps[id].is_silent || engine->apps[id].retry_at > engine->now)
+        if (!can_stage(engine, decision->next[i]))
             continue;
-        engine->targets[input->n_targets++] = id;
+        engine->targets[input->n_targets++] = decision->next[i];
         input->n_victims = list_victims(engine, i + 1);
     }
-    if (input->n_targets == 0)
-        return;
+    if (input->n_targets == 0) {
+        uint32_t n = list_victims(engine, decision->n_next);
+        while (n > 0 && !can_stage(engine, engine->victims[n - 1]))
+            n--;
+        if (n == 0 ||
+            gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) == GM_TIME_NEVER)
+            return;
+        engine->targets[input->n_targets++] = engine->victims[n - 1];
+        input->n_victims = n - 1;
+    }
     engine->plan_is_prefetch = true;
     gm_plan_prefetch(engine->table, input, &engine->plan);
 }

@@ -70,6 +70,8 @@ struct app {
     uint64_t charged_at;  /* run_ns and wait_ns are right up to here */
     uint64_t run_ns;
     uint64_t wait_ns;
+    uint64_t wanted_at;  /* when it last began to want */
+    uint64_t period_ns;  /* from one such time to the next, on average; 0: not known yet */
     uint32_t next, prev; /* in the list of its place */
     uint8_t place;
     bool is_known;
@@ -78,6 +80,7 @@ struct app {
     bool is_chosen; /* in the set */
     bool is_stuck;  /* did not drain: its room is taken whatever its place */
     bool has_rest;  /* RESTING, TURN: it went idle in its slice and has the rest of that only */
+    bool has_wanted;
 };
 
 struct list {
@@ -246,11 +249,22 @@ static void app_joins(struct gm_sched *s, struct app *a)
     a->charged_at = s->now;
 }
 
+/* What is known of when it wants: the newest gap counts a quarter. */
+static void note_want(const struct gm_sched *s, struct app *a)
+{
+    uint64_t gap = s->now - a->wanted_at;
+    if (a->has_wanted)
+        a->period_ns = a->period_ns ? a->period_ns - a->period_ns / 4 + gap / 4 : gap;
+    a->wanted_at = s->now;
+    a->has_wanted = true;
+}
+
 static void app_wants(struct gm_sched *s, uint32_t id)
 {
     struct app *a = &s->apps[id];
     if (a->is_wanting)
         return;
+    note_want(s, a);
     turn_into(s, a, a->is_open, true);
     /* Back to the rest of its slice, if its gate never closed and there is a rest. */
     bool is_back = a->place == RESTING && a->is_chosen && a->has_rest && !is_over(s, a);
@@ -664,6 +678,24 @@ bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
     if (account->ahead == app)
         account->ahead = NIL;
     return true;
+}
+
+uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app)
+{
+    if (app >= sched->config.max_apps || !sched->apps[app].is_known)
+        return GM_TIME_NEVER;
+    const struct app *a = &sched->apps[app];
+    if (a->is_wanting)
+        return now;
+    if (a->period_ns == 0)
+        return GM_TIME_NEVER;
+    uint64_t at = sum_or_never(a->wanted_at, a->period_ns);
+    return at >= now ? at : sum_or_never(now, now - at);
+}
+
+uint64_t gm_sched_wanted_at(const struct gm_sched *sched, uint32_t app)
+{
+    return app < sched->config.max_apps ? sched->apps[app].wanted_at : 0;
 }
 
 const char *gm_sched_reason_text(enum gm_sched_reason reason)

@@ -92,6 +92,16 @@ struct gm_sched_account {
 bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
                       struct gm_sched_account *account);
 
+/*
+ * When `app` is expected to want the GPU next: `now` if it does, GM_TIME_NEVER if nothing is known
+ * (it is new, or has wanted it once only). Who wanted it again and again is expected after as long
+ * as usual; who is overdue, after as long again as he is. With the timeline this is the order of
+ * next use, by which memory is moved; no turn depends on it.
+ */
+uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app);
+/* When it last began to want it; 0: never. */
+uint64_t gm_sched_wanted_at(const struct gm_sched *sched, uint32_t app);
+
 /* "its turn", "another app's slice is not over", ...: one short phrase. */
 const char *gm_sched_reason_text(enum gm_sched_reason reason);
 

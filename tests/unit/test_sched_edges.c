@@ -194,6 +194,41 @@ static uint64_t best_step_ns(uint32_t apps)
     return best;
 }
 
+static void want_at(uint32_t app, uint64_t at)
+{
+    now = at;
+    event(GM_SCHED_WANT, app);
+    now = at + 10;
+    event(GM_SCHED_IDLE, app);
+}
+
+static void next_use_is_expected_by_the_gaps_between_wants(void **state)
+{
+    (void)state;
+    assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER); /* unknown */
+    assert_true(gm_sched_expect(sched, now, APPS) == GM_TIME_NEVER);
+    event(GM_SCHED_JOIN, 0);
+    assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER);
+    assert_int_equal(gm_sched_wanted_at(sched, 0), 0);
+    want_at(0, 2000);
+    assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER); /* once says nothing */
+    assert_int_equal(gm_sched_wanted_at(sched, 0), 2000);
+    want_at(0, 3000);
+    assert_int_equal(gm_sched_expect(sched, now, 0), 4000);
+    event(GM_SCHED_WANT, 0);
+    assert_int_equal(gm_sched_expect(sched, now, 0), now); /* it does */
+    event(GM_SCHED_WANT, 0);                               /* nothing new */
+    event(GM_SCHED_IDLE, 0);
+    uint64_t gap = 1000 - 250 + 2; /* a quarter of the new gap, 10 */
+    assert_int_equal(gm_sched_expect(sched, now, 0), now + gap);
+    /* Overdue: as long again. */
+    assert_int_equal(gm_sched_expect(sched, now + gap + 300, 0), now + gap + 600);
+    assert_true(gm_sched_expect(sched, GM_TIME_NEVER, 0) == GM_TIME_NEVER);
+    event(GM_SCHED_LEAVE, 0);
+    event(GM_SCHED_JOIN, 0);
+    assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER); /* another app */
+}
+
 static void a_step_is_fast(void **state)
 {
     (void)state;
@@ -214,6 +249,7 @@ int main(void)
         rule(end_of_time_does_not_wrap),
         rule(bad_configs_are_refused),
         rule(every_reason_has_a_text),
+        rule(next_use_is_expected_by_the_gaps_between_wants),
         rule(a_step_is_fast),
     };
     return cmocka_run_group_tests_name("sched_edges", tests, NULL, NULL);
