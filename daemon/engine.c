@@ -257,6 +257,7 @@ void gm_engine_run(struct gm_engine *engine)
     if (engine->now >= engine->sample_at)
         gm_engine_sample(engine);
     gm_engine_check_deadlines(engine);
+    gm_engine_update_room(engine);
     gm_engine_reap(engine);
     engine->created = 0;
     engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
@@ -423,6 +424,7 @@ static int make_tables(struct gm_engine *engine)
                                   engine->config.budget);
     engine->sched = gm_sched_init(engine->sched_memory, &sched);
     engine->decision.wake_at = GM_TIME_NEVER;
+    engine->room = engine->config.budget;
     return engine->sched
                ? gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames)
                : -EINVAL;

@@ -417,15 +417,31 @@ static void refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
     gm_session_send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
 }
 
+/* Whether an allocation without room waits: by option; or for a moment, as host frames that were
+ * given back have yet to be destroyed. */
+static bool is_room_to_come(const struct gm_engine *engine)
+{
+    if (engine->config.is_waiting_when_full)
+        return true;
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        uint32_t frame = engine->condemned[i];
+        const struct gm_frame_state_more *more = &engine->frame_more[frame];
+        if (engine->table->frames[frame].is_host && more->silent == 0 && more->exit_of == GM_NONE)
+            return true;
+    }
+    return false;
+}
+
 /* In the order in which they came, so that a large one is not overtaken for ever. */
 void gm_engine_admit_waiting(struct gm_engine *engine)
 {
     while (engine->waiting) {
         struct gm_waiting_alloc *first = engine->waiting;
         bool can_ever = can_ever_have(engine, first->app, first->alloc.bytes);
-        if (can_ever && !commit(engine, first->app, &first->alloc))
+        bool is_committed = can_ever && commit(engine, first->app, &first->alloc);
+        if (can_ever && !is_committed && is_room_to_come(engine))
             return;
-        if (!can_ever)
+        if (!is_committed)
             refuse_alloc(engine, first->app, first->alloc.cookie);
         engine->apps[first->app].waiting_allocs--;
         engine->waiting = first->next;
@@ -470,7 +486,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         bool is_first = !engine->waiting || engine->table->apps[id].committed > 0;
         if (is_first && commit(engine, id, alloc))
             return;
-        if (engine->config.is_waiting_when_full && wait_for_room(engine, id, alloc))
+        if (is_room_to_come(engine) && wait_for_room(engine, id, alloc))
             return;
     }
     refuse_alloc(engine, id, alloc->cookie);

@@ -127,8 +127,35 @@ static void set_budget(struct gm_engine *engine, uint64_t bytes)
            engine->config.gpu, (unsigned long long)(bytes >> 20),
            (unsigned long long)(engine->config.budget >> 20));
     engine->table->budget = bytes;
-    gm_engine_feed(engine, GM_SCHED_ROOM, 0, bytes);
     gm_engine_want_host_memory(engine);
+    gm_engine_update_room(engine);
+}
+
+/* Bytes that a program which does not answer keeps from the others: what is on the GPU, and the
+ * frames that it was told to give up and may still map. */
+static uint64_t kept_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = engine->table->apps[id].resident;
+    for (const struct gm_batch *batch = engine->apps[id].sent; batch; batch = batch->next)
+        for (uint32_t i = 0; batch->kind == GM_BATCH_UNMAP && i < batch->n; i++)
+            if (batch->frames[i] != GM_NONE)
+                bytes += gm_class_bytes(engine->table->frames[batch->frames[i]].class);
+    return bytes;
+}
+
+void gm_engine_update_room(struct gm_engine *engine)
+{
+    uint64_t room = engine->table->budget;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (engine->apps[id].state != GM_APP_PAUSED || !engine->table->apps[id].is_silent)
+            continue; /* of those that run the scheduler knows */
+        uint64_t bytes = kept_bytes(engine, id);
+        room -= bytes < room ? bytes : room;
+    }
+    if (room == engine->room)
+        return;
+    engine->room = room;
+    gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
 }
 
 /* The device has no more memory, whatever the budget says: go by what there is. But never by less

@@ -251,13 +251,13 @@ struct gm_engine {
     uint32_t n_condemned;
     bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
     uint64_t create_retry_at;
-    uint64_t pool_retry_at; /* pinned memory was refused: ask again then */
-    CUresult pool_refusal;  /* ... why, as it was logged */
-    uint64_t
-        budget_retry_at;   /* the device has less than the budget: look again then; 0: it has not */
-    uint32_t created;      /* frames made in this round */
-    bool create_more;      /* more could be made at once, but it takes long */
-    CUresult create_error; /* why the last frame could not be made */
+    uint64_t pool_retry_at;   /* pinned memory was refused: ask again then */
+    CUresult pool_refusal;    /* ... why, as it was logged */
+    uint64_t room;            /* as the scheduler was told */
+    uint64_t budget_retry_at; /* the device has less than the budget: look again then; 0: no */
+    uint32_t created;         /* frames made in this round */
+    bool create_more;         /* more could be made at once, but it takes long */
+    CUresult create_error;    /* why the last frame could not be made */
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;
@@ -347,6 +347,8 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
 /* One DROP of `frame` is answered by `app`, or void. */
 void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
+void gm_engine_update_room(struct gm_engine *engine);
 /* One app needs so much of the budget, whatever the device has. */
 void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
 /* The device may have more memory again than when a frame was refused. */

@@ -57,7 +57,8 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
     if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.drain_ns == 0)
         return;
     entry.copy_ns = first == UINT64_MAX ? 0 : since(last, first);
-    entry.map_ns = since(end.at, last > engine->last_drain_at ? last : engine->last_drain_at);
+    last = last > engine->last_drain_at ? last : engine->last_drain_at;
+    entry.map_ns = since(end.at, last > begin.at ? last : begin.at);
     entry.seq = ++engine->n_history;
     engine->history[entry.seq % GM_HISTORY] = entry;
     gm_log(GM_LOG_INFO,

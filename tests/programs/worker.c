@@ -139,12 +139,15 @@ bool gm_is_more(const struct gm_worker *worker, uint64_t done)
 
 void gm_say_ready(const struct gm_worker *worker)
 {
-    if (worker->ready == NULL)
-        return;
-    int fd = open(worker->ready, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        gm_fail(worker, "%s: %s", worker->ready, strerror(errno));
-    close(fd);
+    const struct timespec pause = {.tv_nsec = 20 * (long)GM_MS};
+    if (worker->ready != NULL) {
+        int fd = open(worker->ready, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (fd < 0)
+            gm_fail(worker, "%s: %s", worker->ready, strerror(errno));
+        close(fd);
+    }
+    while (worker->go != NULL && access(worker->go, F_OK) != 0)
+        nanosleep(&pause, NULL);
 }
 
 static void __attribute__((noreturn)) usage(const char *text)
@@ -154,7 +157,7 @@ static void __attribute__((noreturn)) usage(const char *text)
     fprintf(stderr, "usage: gm_worker [--mode MODE] [--bytes SIZE] [--allocs N] [--iterations N] "
                     "[--seconds S] [--pause MS]\n"
                     "                 [--hold MS] [--seed N] [--threads N] [--own-context] "
-                    "[--ready FILE]\nmodes:\n");
+                    "[--ready FILE] [--go FILE]\nmodes:\n");
     for (size_t i = 0; i < GM_MODES; i++)
         fprintf(stderr, "  %-8s %s\n", gm_modes[i].name, gm_modes[i].help);
     exit(GM_EXIT_USAGE);
@@ -187,6 +190,8 @@ static size_t parse(struct gm_worker *worker, int argc, char **argv)
             worker->mode = value;
         else if (strcmp(option, "--ready") == 0)
             worker->ready = value;
+        else if (strcmp(option, "--go") == 0)
+            worker->go = value;
         else if (strcmp(option, "--bytes") == 0) {
             if (gm_parse_size(value, &worker->bytes) != 0)
                 usage("--bytes takes a size such as 96M");

@@ -50,6 +50,7 @@ struct gm_worker {
     uint32_t threads;
     bool own_context;  /* cuCtxCreate instead of the primary context */
     const char *ready; /* file to make once the memory is filled, or NULL */
+    const char *go;    /* file to wait for before the first iteration, or NULL */
     char **argv;
 
     /* state */
@@ -75,7 +76,7 @@ void gm_close_cuda(struct gm_worker *worker);
  */
 bool gm_is_more(const struct gm_worker *worker, uint64_t done);
 
-/* Make the --ready file. */
+/* Make the --ready file and wait for the --go file. */
 void gm_say_ready(const struct gm_worker *worker);
 
 /* Print FAIL with the call's name and end the program with code 3, unless `result` is success. */

@@ -1,0 +1,48 @@
+#!/bin/sh
+# A program beside gpumux takes so much that the device has less than the budget: programs take turns in what there is,
+# and when the memory is free again the whole budget is used again.
+. "$(dirname "$0")/lib.sh"
+[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+budget=$((160 << 20))
+export SIMCUDA_MEMORY=256M
+
+# The device has 112 MiB, less what contexts take.
+is_short() {
+    is_up && [ "$(gpu usable_bytes)" -le $((112 << 20)) ]
+}
+is_whole() {
+    is_up && [ "$(gpu usable_bytes)" = $budget ]
+}
+# have_both: all of the memory of both is on the GPU.
+have_both() {
+    is_up && [ "$(gpu_tier gpu_bytes)" = $((144 << 20)) ]
+}
+
+start_daemon
+native beside linked --bytes 144M --seed 9 --go "$dir/go.beside"
+await_ready beside
+for i in 1 2; do
+    app "app$i" linked --bytes 72M --allocs "$i" --iterations 50 --seconds 2 --seed "$i"
+done
+for i in 1 2; do await "app$i" 60; done
+expect_pass app1 app2
+expect_switches 2
+is_short || fail "$(gpu usable_bytes) bytes are usable, and the device has 112 MiB"
+say "usable: $(gpu usable_bytes) bytes"
+expect_empty
+
+# The same two, and this time the memory becomes free.
+for i in 1 2; do
+    app "app$i" linked --bytes 72M --allocs "$i" --iterations 50 --seconds 2 --seed "$i" --go "$dir/go.app"
+done
+for i in 1 2; do await_ready "app$i"; done
+is_short || fail "$(gpu usable_bytes) bytes are usable, and the device has 112 MiB"
+! have_both || fail "more is on the GPU than it has"
+touch "$dir/go.beside"
+expect_pass beside
+within 60 is_whole || fail "only $(gpu usable_bytes) bytes are usable though nobody is beside"
+touch "$dir/go.app"
+within 60 have_both || fail "only $(gpu_tier gpu_bytes) bytes are on the GPU, though all fit"
+expect_pass app1 app2
+expect_empty
+stop_daemon

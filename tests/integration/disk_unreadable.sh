@@ -1,0 +1,49 @@
+#!/bin/sh
+# A part of the disk cannot be read: programs with data there wait, the log and the status say so, and the others run
+# to their end. Nothing was lost: when it can be read again, those that waited run to their end as well.
+. "$(dirname "$0")/lib.sh"
+[ "${GM_LINKED:-}" != 1 ] || skip "a sanitized daemon cannot have a library preloaded before its run-time"
+[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+mkdir "$dir/disk"
+export GM_FAULTY_READ="$dir/bad" GM_FAULTY_BYTES=$((64 << 20))
+spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" \
+    --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" --quantum 50ms --idle 50ms
+within 20 daemon_is_up_or_dead || fail "the daemon does not answer"
+! has_ended daemon || fail "the daemon did not start"
+
+for i in 1 2 3 4; do
+    app "app$i" linked --bytes 96M --allocs "$i" --iterations 10 --seconds 3 --seed "$i"
+done
+uses_disk() {
+    is_up && [ "$(gpu_tier disk_used_bytes)" -gt $GM_FAULTY_BYTES ]
+}
+within 30 uses_disk || fail "the disk was not used enough"
+touch "$dir/bad"
+
+is_told() {
+    is_up && grep -q 'a lower tier fails' "$dir/status.json"
+}
+within 20 is_told || fail "status does not say that a lower tier fails"
+grep -q 'Input/output error' "$dir/daemon.out" || fail "the log does not say that the disk cannot be read"
+
+# At most 64 of 384 MiB cannot be read: not everybody's.
+left() {
+    for i in 1 2 3 4; do has_ended "app$i" || echo "app$i"; done
+}
+some_ended() {
+    [ "$(left | wc -l)" -lt 4 ]
+}
+only_those_told_of() {
+    is_up || return 1
+    for left_name in $(left); do
+        app_has "$(pid_of "$left_name")" 'alowertierfails' || has_ended "$left_name" || return 1
+    done
+}
+within 60 some_ended || fail "nobody runs to the end"
+within 60 only_those_told_of || fail "left: $(left), not all of them with a reason"
+check_daemon
+say "ended beside the bad spot: $((4 - $(left | wc -l))) of 4"
+rm "$dir/bad"
+for i in 1 2 3 4; do expect_pass "app$i"; done
+expect_empty
+stop_daemon
