@@ -85,6 +85,7 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
 static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
 {
     const struct gm_sched_decision *decision = &engine->decision;
+    bool is_expected = false;
     for (uint32_t i = 0; i < decision->n_next && input->n_targets == 0; i++) {
         if (!can_stage(engine, decision->next[i]))
             continue;
@@ -100,9 +101,14 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
             return;
         engine->targets[input->n_targets++] = engine->victims[n - 1];
         input->n_victims = n - 1;
+        is_expected = true;
     }
     engine->plan_is_prefetch = true;
     gm_plan_prefetch(engine->table, input, &engine->plan);
+    const struct gm_app *app = &engine->apps[engine->targets[0]];
+    if (engine->plan.n > 0)
+        gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d), %s: %u moves", engine->targets[0],
+               (int)app->pid, is_expected ? "expected next" : "which waits", engine->plan.n);
 }
 
 void gm_engine_plan(struct gm_engine *engine)
