@@ -152,6 +152,15 @@ void gm_engine_update_room(struct gm_engine *engine)
         uint64_t bytes = kept_bytes(engine, id);
         room -= bytes < room ? bytes : room;
     }
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        uint32_t frame = engine->condemned[i];
+        const struct gm_frame *entry = &engine->table->frames[frame];
+        if (entry->is_host || engine->frame_more[frame].silent == 0)
+            continue;
+        /* It ends when the one that does not answer lets go of it. */
+        uint64_t bytes = gm_class_bytes(entry->class);
+        room -= bytes < room ? bytes : room;
+    }
     if (room == engine->room)
         return;
     engine->room = room;
