@@ -23,23 +23,10 @@ static bool can_lose(const struct gm_engine *engine, uint32_t id)
            (state == GM_APP_PAUSED || state == GM_APP_DRAINING);
 }
 
-/* Whether `a`, which is not on the timeline, is expected later than `b`. Of those of which nothing
- * is known, the one that has not been used for longer counts as later. */
-static bool is_later(const struct gm_engine *engine, uint32_t a, uint32_t b)
-{
-    uint64_t at_a = gm_sched_expect(engine->sched, engine->now, a);
-    uint64_t at_b = gm_sched_expect(engine->sched, engine->now, b);
-    if (at_a != at_b)
-        return at_a > at_b;
-    at_a = gm_sched_wanted_at(engine->sched, a);
-    at_b = gm_sched_wanted_at(engine->sched, b);
-    return at_a != at_b ? at_a < at_b : a < b;
-}
-
 /* Into `list` of `n`, latest first. */
 static void insert_later(const struct gm_engine *engine, uint32_t *list, uint32_t n, uint32_t id)
 {
-    for (; n > 0 && is_later(engine, id, list[n - 1]); n--)
+    for (; n > 0 && gm_sched_is_later(engine->sched, engine->now, id, list[n - 1]); n--)
         list[n] = list[n - 1];
     list[n] = id;
 }

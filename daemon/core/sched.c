@@ -693,9 +693,14 @@ uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t ap
     return at >= now ? at : sum_or_never(now, now - at);
 }
 
-uint64_t gm_sched_wanted_at(const struct gm_sched *sched, uint32_t app)
+bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b)
 {
-    return app < sched->config.max_apps ? sched->apps[app].wanted_at : 0;
+    uint64_t at_a = gm_sched_expect(sched, now, a), at_b = gm_sched_expect(sched, now, b);
+    if (at_a != at_b)
+        return at_a > at_b;
+    at_a = sched->apps[a].wanted_at;
+    at_b = sched->apps[b].wanted_at;
+    return at_a != at_b ? at_a < at_b : a < b;
 }
 
 const char *gm_sched_reason_text(enum gm_sched_reason reason)

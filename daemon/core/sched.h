@@ -99,8 +99,9 @@ bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
  * next use, by which memory is moved; no turn depends on it.
  */
 uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app);
-/* When it last began to want it; 0: never. */
-uint64_t gm_sched_wanted_at(const struct gm_sched *sched, uint32_t app);
+/* Whether `a` is expected later than `b` (both below max_apps). Of those of which nothing is known,
+ * the one that has not wanted the GPU for longer counts as later; then the lower id. */
+bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b);
 
 /* "its turn", "another app's slice is not over", ...: one short phrase. */
 const char *gm_sched_reason_text(enum gm_sched_reason reason);

@@ -209,12 +209,14 @@ static void next_use_is_expected_by_the_gaps_between_wants(void **state)
     assert_true(gm_sched_expect(sched, now, APPS) == GM_TIME_NEVER);
     event(GM_SCHED_JOIN, 0);
     assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER);
-    assert_int_equal(gm_sched_wanted_at(sched, 0), 0);
     want_at(0, 2000);
     assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER); /* once says nothing */
-    assert_int_equal(gm_sched_wanted_at(sched, 0), 2000);
+    event(GM_SCHED_JOIN, 1);
+    assert_true(gm_sched_is_later(sched, now, 1, 0)); /* it has never wanted anything */
+    assert_false(gm_sched_is_later(sched, now, 0, 1));
     want_at(0, 3000);
     assert_int_equal(gm_sched_expect(sched, now, 0), 4000);
+    assert_true(gm_sched_is_later(sched, now, 1, 0)); /* nothing is known of it */
     event(GM_SCHED_WANT, 0);
     assert_int_equal(gm_sched_expect(sched, now, 0), now); /* it does */
     event(GM_SCHED_WANT, 0);                               /* nothing new */
