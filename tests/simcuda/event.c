@@ -84,25 +84,14 @@ SIM_API CUresult cuEventDestroy(CUevent event)
 }
 SIM_ENTRY(cuEventDestroy);
 
-static CUresult record(struct sim_event *event, CUstream handle, enum sim_mode mode)
+/* Put `op`, a mark, into the stream; the event is that place from now on. */
+static CUresult place_mark(struct sim_event *event, struct sim_stream *s, struct sim_op *op)
 {
-    struct sim_stream *s;
-    CUresult result = sim_stream_get(handle, mode, &s);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (s->ctx != event->ctx)
-        return CUDA_ERROR_INVALID_HANDLE;
-    bool is_captured = false;
-    if (atomic_load(&sim_captures) > 0)
-        result = sim_capture_record(event, s, &is_captured);
-    if (result != CUDA_SUCCESS || is_captured)
-        return result;
     struct sim_mark *mark = sim_alloc(sizeof *mark);
     atomic_init(&mark->refs, 2); /* the event's and the operation's */
-    struct sim_op *op = sim_op_new(SIM_OP_MARK);
     op->u.mark = mark;
     struct sim_point point;
-    result = sim_submit(s, op, &point);
+    const CUresult result = sim_submit(s, op, &point);
     if (result != CUDA_SUCCESS) {
         drop_mark(mark);
         return result;
@@ -119,6 +108,46 @@ static CUresult record(struct sim_event *event, CUstream handle, enum sim_mode m
     drop_mark(old_mark);
     return CUDA_SUCCESS;
 }
+
+static CUresult record(struct sim_event *event, CUstream handle, enum sim_mode mode)
+{
+    struct sim_stream *s;
+    CUresult result = sim_stream_get(handle, mode, &s);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (s->ctx != event->ctx)
+        return CUDA_ERROR_INVALID_HANDLE;
+    bool is_captured = false;
+    if (atomic_load(&sim_captures) > 0)
+        result = sim_capture_record(event, s, &is_captured);
+    if (result != CUDA_SUCCESS || is_captured)
+        return result;
+    return place_mark(event, s, sim_op_new(SIM_OP_MARK));
+}
+
+/* The event is a mark in a stream of its own, behind what every stream has been given so far. */
+SIM_API CUresult cuCtxRecordEvent(CUcontext context, CUevent handle)
+{
+    SIM_ENTER(cuCtxRecordEvent);
+    struct sim_ctx *ctx;
+    struct sim_event *event;
+    CUresult result = sim_ctx_check(context, &ctx);
+    if (result == CUDA_SUCCESS)
+        result = find_event(handle, &event);
+    if (result == CUDA_SUCCESS && event->ctx != ctx)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_sync_context(ctx);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sim_op *op = sim_op_new(SIM_OP_MARK);
+    sim_op_after_context(op, ctx);
+    struct sim_stream *own = sim_stream_new(ctx, CU_STREAM_NON_BLOCKING, 0);
+    result = place_mark(event, own, op);
+    sim_stream_shut(own);
+    return result;
+}
+SIM_ENTRY(cuCtxRecordEvent);
 
 static CUresult event_record(CUevent handle, CUstream stream, enum sim_mode mode)
 {

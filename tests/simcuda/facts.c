@@ -221,6 +221,7 @@ static const struct section {
     {"graphs", facts_of_graphs, CURRENT},
     {"capture", facts_of_capture, CURRENT},
     {"contexts", facts_of_contexts, CURRENT},
+    {"events of a context", facts_of_context_events, CURRENT},
 };
 
 static void run_section(const struct section *section)

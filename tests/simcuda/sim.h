@@ -278,6 +278,8 @@ void sim_op_free(struct sim_op *op);
 void sim_op_run(const struct sim_op *op);
 /* The operation also waits for `point`; a reference is taken. */
 void sim_op_after(struct sim_op *op, struct sim_point point);
+/* ... and for all that the streams of a context have been given so far. */
+void sim_op_after_context(struct sim_op *op, struct sim_ctx *ctx);
 
 /* The stream that a handle means in this form of a call. No reference is taken. */
 CUresult sim_stream_get(CUstream handle, enum sim_mode mode, struct sim_stream **stream);

@@ -64,6 +64,14 @@ void sim_op_after(struct sim_op *op, struct sim_point point)
     sim_stream_ref(point.stream);
 }
 
+void sim_op_after_context(struct sim_op *op, struct sim_ctx *ctx)
+{
+    pthread_mutex_lock(&ctx->lock);
+    for (struct sim_stream *s = ctx->streams; s != NULL; s = s->ctx_next)
+        sim_op_after(op, (struct sim_point){s, atomic_load(&s->submitted)});
+    pthread_mutex_unlock(&ctx->lock);
+}
+
 struct sim_op *sim_op_clone(const struct sim_op *op)
 {
     struct sim_op *copy = sim_alloc(sizeof *copy);

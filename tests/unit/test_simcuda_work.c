@@ -114,6 +114,51 @@ static void test_elapsed_time(void **state)
     ok(cuEventDestroy(to));
 }
 
+/* An event of the context stands for all its streams, and no stream waits for it. */
+static void test_an_event_of_the_context(void **state)
+{
+    (void)state;
+    CUcontext other;
+    CUstream streams[3], late;
+    CUevent event;
+    uint32_t flags[3];
+    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    ok(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    ok(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));
+    streams[2] = CU_STREAM_PER_THREAD;
+    ok(cuStreamCreate(&late, CU_STREAM_DEFAULT));
+    for (int i = 0; i < 3; i++)
+        spin_until(streams[i], &flags[i]);
+    ok(cuCtxRecordEvent(context, event));
+    ok(launch("gm_empty", late, NULL));
+    ok(cuStreamSynchronize(late));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+        let_go(&flags[i]);
+        ok(cuStreamSynchronize(streams[i]));
+    }
+    ok(cuEventSynchronize(event));
+    ok(cuEventQuery(event));
+
+    /* What comes after it does not count. */
+    ok(cuCtxRecordEvent(context, event));
+    spin_until(streams[0], &flags[0]);
+    ok(cuEventSynchronize(event));
+    ok(cuCtxRecordEvent(context, event));
+    ok(cuEventDestroy(event)); /* not passed yet */
+    let_go(&flags[0]);
+
+    ok(cuCtxCreate(&other, NULL, 0, 0));
+    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    assert_int_equal(cuCtxRecordEvent(context, event), CUDA_ERROR_INVALID_HANDLE);
+    ok(cuCtxRecordEvent(other, event));
+    ok(cuEventDestroy(event));
+    ok(cuCtxDestroy(other));
+    ok(cuStreamDestroy(streams[0]));
+    ok(cuStreamDestroy(streams[1]));
+    ok(cuStreamDestroy(late));
+}
+
 static void test_the_legacy_stream_orders_blocking_streams(void **state)
 {
     (void)state;
@@ -694,6 +739,7 @@ int main(void)
         cmocka_unit_test(test_a_stream_keeps_order),
         cmocka_unit_test(test_events_order_streams),
         cmocka_unit_test(test_elapsed_time),
+        cmocka_unit_test(test_an_event_of_the_context),
         cmocka_unit_test(test_the_legacy_stream_orders_blocking_streams),
         cmocka_unit_test(test_every_thread_has_a_default_stream),
         cmocka_unit_test(test_a_full_queue_makes_callers_wait),
