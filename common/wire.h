@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 1u
+#define GM_WIRE_VERSION 2u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 #define GM_WIRE_FDS 32     /* fds of the largest message */
 
@@ -33,10 +33,12 @@ struct gm_wire_header {
 
 enum gm_role { GM_ROLE_APP = 1, GM_ROLE_CONTROL = 2 };
 
+#define GM_HELLO_CLASS_UNKNOWN 255u
+
 /* First message of every connection. The daemon takes pid and uid from SO_PEERCRED, not from here. */
 struct gm_msg_hello {
-    uint32_t role; /* enum gm_role */
-    uint32_t reserved;
+    uint32_t role;  /* enum gm_role */
+    uint32_t class; /* GPUMUX_CLASS: 0 not said, 1 + an index of GM_CLASS_WORDS, or CLASS_UNKNOWN */
     char name[64]; /* the program's short name, NUL-terminated */
 };
 
@@ -90,6 +92,13 @@ struct gm_msg_uses {
     uint64_t reserved;
 };
 
+/* Answer to QUERY, which may come long after it. */
+struct gm_msg_quiet {
+    uint64_t query;    /* of the QUERY that it answers; another one is ignored */
+    uint32_t is_quiet; /* 1: the work ended; 0: that cannot be found out now, ask again later */
+    uint32_t reserved;
+};
+
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
 struct gm_msg_welcome {
     uint32_t app;
@@ -138,11 +147,54 @@ struct gm_msg_unmap {
 struct gm_msg_drop {
     uint64_t batch;
 };
+/*
+ * The gate is open and the program calls nothing: answer QUIET when all GPU work that it submitted so
+ * far has ended. It goes on as it likes meanwhile. A newer QUERY takes the place of one that is not
+ * answered, and so does a CLOSE: neither of those gets an answer any more.
+ */
+struct gm_msg_query {
+    uint64_t query;
+};
 struct gm_msg_status {
     uint64_t reserved;
 };
 /* fd: a memfd with `bytes` of JSON. */
 struct gm_msg_status_is {
+    uint64_t bytes;
+};
+
+/* Change what is said of the programs that all of `selects` select. Answered by SET_IS. */
+enum gm_set_select { GM_SET_PID = 1, GM_SET_UID = 2, GM_SET_COMMAND = 4, GM_SET_SELECTS = 7 };
+enum gm_set_setting {
+    GM_SET_CLASS = 1,
+    GM_SET_WEIGHT = 2,
+    GM_SET_SHARE = 4,
+    GM_SET_PAUSED = 8,
+    GM_SET_SETTINGS = 15,
+};
+struct gm_msg_set {
+    uint32_t selects; /* enum gm_set_select */
+    int32_t pid;
+    uint32_t uid;
+    uint32_t settings;  /* enum gm_set_setting: which of the following count */
+    uint32_t class;     /* enum gm_sched_class */
+    uint32_t weight;    /* thousandths */
+    uint32_t share;     /* thousandths of the GPU's time */
+    uint32_t is_paused; /* 0 or 1 */
+    char command[64];   /* a program's name, or a pattern of it */
+};
+struct gm_msg_set_is {
+    uint32_t is_refused; /* 1: nothing was changed, and `text` says why */
+    uint32_t changed;    /* programs */
+    char text[184];
+};
+
+/* What happened after entry `since` of the log; 0: all that is kept. Answered by LOG_IS. */
+struct gm_msg_log {
+    uint64_t since;
+};
+/* fd: a memfd with `bytes` of JSON. */
+struct gm_msg_log_is {
     uint64_t bytes;
 };
 
@@ -186,6 +238,7 @@ _Static_assert(sizeof(struct gm_msg_want) == 8, "gm_msg_want");
 _Static_assert(sizeof(struct gm_msg_drained) == 24, "gm_msg_drained");
 _Static_assert(sizeof(struct gm_msg_done) == 16, "gm_msg_done");
 _Static_assert(sizeof(struct gm_msg_uses) == 8, "gm_msg_uses");
+_Static_assert(sizeof(struct gm_msg_quiet) == 16, "gm_msg_quiet");
 _Static_assert(sizeof(struct gm_msg_welcome) == 8, "gm_msg_welcome");
 _Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");
 _Static_assert(sizeof(struct gm_msg_allocated) == 16, "gm_msg_allocated");
@@ -194,8 +247,13 @@ _Static_assert(sizeof(struct gm_msg_close) == 16, "gm_msg_close");
 _Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
 _Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");
 _Static_assert(sizeof(struct gm_msg_drop) == 8, "gm_msg_drop");
+_Static_assert(sizeof(struct gm_msg_query) == 8, "gm_msg_query");
 _Static_assert(sizeof(struct gm_msg_status) == 8, "gm_msg_status");
 _Static_assert(sizeof(struct gm_msg_status_is) == 8, "gm_msg_status_is");
+_Static_assert(sizeof(struct gm_msg_set) == 96, "gm_msg_set");
+_Static_assert(sizeof(struct gm_msg_set_is) == 192, "gm_msg_set_is");
+_Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
+_Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");
 _Static_assert(sizeof(struct gm_gpu_entry) == 24, "gm_gpu_entry");
 _Static_assert(sizeof(struct gm_map_entry) == 24, "gm_map_entry");
 _Static_assert(sizeof(struct gm_span_entry) == 16, "gm_span_entry");

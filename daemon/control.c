@@ -57,10 +57,30 @@ static const char *user_name(struct gm_control *control, uid_t uid)
     (cJSON_AddStringToObject(object, #member "_dir", options->member.dir) &&                       \
      cJSON_AddNumberToObject(object, #member "_bytes", (double)options->member.bytes))
 #define ADD_CHOICE(member) cJSON_AddNumberToObject(object, #member, options->member)
+#define ADD_WORD(member)                                                                           \
+    cJSON_AddStringToObject(                                                                       \
+        object, #member, gm_options_word(GM_OPTION_##member, options->member, (char[32]){0}, 32))
+#define ADD_CLASS(member)                                                                          \
+    cJSON_AddStringToObject(object, #member, gm_sched_class_name(options->member))
+#define ADD_RULES(member) add_rules(object, #member, &options->member)
 #define ADD_PATH(member) cJSON_AddStringToObject(object, #member, options->member)
 #define ADD_LEVEL(member)                                                                          \
     cJSON_AddStringToObject(object, #member, gm_options_level_name(options->member))
 #define ADD_FLAG(member) cJSON_AddBoolToObject(object, #member, options->member)
+
+static bool add_rules(cJSON *object, const char *name, const struct gm_rules *rules)
+{
+    cJSON *array = cJSON_AddArrayToObject(object, name);
+    char text[512];
+    for (uint32_t i = 0; array && i < rules->n; i++) {
+        cJSON *rule = cJSON_CreateString(gm_rule_format(&rules->rule[i], text, sizeof text));
+        if (!cJSON_AddItemToArray(array, rule)) {
+            cJSON_Delete(rule);
+            return false;
+        }
+    }
+    return array != NULL;
+}
 
 static cJSON *config_object(const struct gm_options *options)
 {
@@ -78,16 +98,17 @@ fail:
     return NULL;
 }
 
-static bool add_users(struct gm_control *control, cJSON *apps)
+/* For each object of `list` with a uid, called `key`, the user's name as well. */
+static bool add_users(struct gm_control *control, cJSON *list, const char *key, const char *name)
 {
-    cJSON *app;
-    cJSON_ArrayForEach(app, apps)
+    cJSON *object;
+    cJSON_ArrayForEach(object, list)
     {
-        const cJSON *uid = cJSON_GetObjectItemCaseSensitive(app, "uid");
+        const cJSON *uid = cJSON_GetObjectItemCaseSensitive(object, key);
         if (!cJSON_IsNumber(uid))
             continue;
-        cJSON_DeleteItemFromObjectCaseSensitive(app, "user");
-        if (!cJSON_AddStringToObject(app, "user", user_name(control, (uid_t)uid->valuedouble)))
+        cJSON_DeleteItemFromObjectCaseSensitive(object, name);
+        if (!cJSON_AddStringToObject(object, name, user_name(control, (uid_t)uid->valuedouble)))
             return false;
     }
     return true;
@@ -113,7 +134,7 @@ char *gm_control_status(struct gm_control *control)
     if (!cJSON_AddItemToObject(root, "config", config))
         goto out;
     config = NULL;
-    if (!add_users(control, cJSON_GetObjectItemCaseSensitive(engine, "apps")))
+    if (!add_users(control, cJSON_GetObjectItemCaseSensitive(engine, "apps"), "uid", "user"))
         goto out;
     while (engine->child) { /* the engine's members become the document's */
         cJSON *member = cJSON_DetachItemViaPointer(engine, engine->child);
@@ -133,7 +154,7 @@ out:
 /* A memfd with `length` bytes of `text` that nobody can change. Returns it or -errno. */
 static int sealed_memfd(const char *text, size_t length)
 {
-    int fd = memfd_create("gpumux-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memfd_create("gpumux-answer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
     for (size_t done = 0; done < length;) {
@@ -155,18 +176,70 @@ static int sealed_memfd(const char *text, size_t length)
     return fd;
 }
 
-void gm_control_answer(struct gm_control *control, struct gm_session *session)
+/* Send a document and free it; NULL: it could not be made. */
+static void send_document(struct gm_session *session, enum gm_msg_type type, const char *what,
+                          char *text)
 {
-    char *text = gm_control_status(control);
     int fd = text ? sealed_memfd(text, strlen(text)) : -ENOMEM;
     if (fd < 0) {
         char why[128];
-        snprintf(why, sizeof why, "the status cannot be made: %s", strerror(-fd));
+        snprintf(why, sizeof why, "the %s cannot be made: %s", what, strerror(-fd));
         gm_session_end(session, GM_REFUSE_FULL, why);
     } else {
-        struct gm_msg_status_is body = {.bytes = strlen(text)};
-        gm_session_send(session, GM_MSG_STATUS_IS, &body, NULL, 0, &fd, 1);
+        uint64_t bytes = strlen(text); /* STATUS_IS and LOG_IS are this one word */
+        gm_session_send(session, type, &bytes, NULL, 0, &fd, 1);
         close(fd);
     }
     cJSON_free(text);
+}
+
+void gm_control_answer(struct gm_control *control, struct gm_session *session)
+{
+    send_document(session, GM_MSG_STATUS_IS, "status", gm_control_status(control));
+}
+
+char *gm_control_log(struct gm_control *control, uint64_t since)
+{
+    char *text = NULL;
+    cJSON *log = gm_engine_log(control->engine, since);
+    if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
+        cJSON_AddNumberToObject(log, "pid", getpid()) &&
+        cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&
+        add_users(control, cJSON_GetObjectItemCaseSensitive(log, "entries"), "by_uid", "by"))
+        text = cJSON_PrintUnformatted(log);
+    cJSON_Delete(log);
+    return text;
+}
+
+void gm_control_answer_log(struct gm_control *control, struct gm_session *session, uint64_t since)
+{
+    send_document(session, GM_MSG_LOG_IS, "log", gm_control_log(control, since));
+}
+
+void gm_control_set(struct gm_control *control, struct gm_session *session, uid_t asker,
+                    const struct gm_msg_set *body)
+{
+    struct gm_msg_set_is answer = {0};
+    struct gm_set_request request = {
+        .selects = body->selects,
+        .pid = body->pid,
+        .uid = body->uid,
+        .command = body->command,
+        .asker = asker,
+        .settings = {.has = body->settings,
+                     .class = body->class < GM_CLASSES ? (uint8_t)body->class : GM_CLASSES,
+                     .weight = body->weight,
+                     .share = body->share,
+                     .is_paused = body->is_paused == 1},
+    };
+
+    if (request.selects == 0 || (request.selects & ~(uint32_t)GM_SET_SELECTS) ||
+        request.settings.has == 0 || !gm_settings_are_legal(&request.settings)) {
+        snprintf(answer.text, sizeof answer.text, "no setting has such a value");
+        answer.is_refused = 1;
+    } else {
+        answer.is_refused = gm_engine_set(control->engine, &request, &answer.changed, answer.text,
+                                          sizeof answer.text) != 0;
+    }
+    gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
 }

@@ -1,10 +1,18 @@
 /*
- * What mux-ctl asks: the daemon's state as one JSON document, schema 1 (README, "Status").
+ * What mux-ctl asks.
+ *
+ * STATUS: the daemon's state as one JSON document, schema 1 (README, "Status").
  *
  *   {"schema":1, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
  *    "gpus":[...], "apps":[...], "totals":{...}}
  *
- * The last three come from the engine; each app gets its user's name here. Loop thread only.
+ * LOG: what the scheduler decided, schema 1 (README, "The log").
+ *
+ *   {"schema":1, "pid":..., "started_s":..., "newest":..., "entries":[...]}
+ *
+ * SET: change what is said of programs; the engine judges whether the asker may.
+ *
+ * What is not of the daemon comes from the engine; uids get their names here. Loop thread only.
  */
 #ifndef GM_DAEMON_CONTROL_H
 #define GM_DAEMON_CONTROL_H
@@ -16,6 +24,7 @@
 #include "daemon/session.h"
 
 #define GM_STATUS_SCHEMA 1
+#define GM_LOG_SCHEMA 1
 #define GM_CONTROL_USERS 64 /* user names remembered */
 
 struct gm_control {
@@ -33,10 +42,20 @@ struct gm_control {
 void gm_control_init(struct gm_control *control, const struct gm_options *options,
                      struct gm_engine *engine);
 
-/* The document, NUL-terminated; the caller's, to be freed with cJSON_free. NULL without memory. */
+/* The status, NUL-terminated; the caller's, to be freed with cJSON_free. NULL without memory. */
 char *gm_control_status(struct gm_control *control);
+
+/* The log after entry `since`, as gm_control_status is. */
+char *gm_control_log(struct gm_control *control, uint64_t since);
 
 /* Answer STATUS: the document in a sealed memfd, with STATUS_IS. On failure the session ends. */
 void gm_control_answer(struct gm_control *control, struct gm_session *session);
+
+/* Answer LOG in the same way, with LOG_IS. */
+void gm_control_answer_log(struct gm_control *control, struct gm_session *session, uint64_t since);
+
+/* Do and answer SET, for the user `asker`. */
+void gm_control_set(struct gm_control *control, struct gm_session *session, uid_t asker,
+                    const struct gm_msg_set *body);
 
 #endif

@@ -78,18 +78,6 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event eve
     return false;
 }
 
-void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
-                    uint64_t bytes)
-{
-    struct gm_sched_event event = {.kind = kind, .app = app, .bytes = bytes};
-    int fault = gm_sched_step(engine->sched, engine->now, &event, &engine->decision);
-    if (fault)
-        gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)kind, app,
-               fault);
-    engine->again = true;
-    engine->plan_is_stale = true;
-}
-
 /* Gates. */
 
 static void set_gate(struct gm_app *app, enum gm_gate_word word)
@@ -159,6 +147,7 @@ static void release(struct gm_engine *engine, uint32_t id)
     app->is_held = false;
     app->switches++;
     engine->switches++;
+    gm_engine_note_leaver(engine, id, false);
     gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
 }
 
@@ -274,6 +263,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_move(engine);
         open_ready(engine);
     } while (engine->again);
+    gm_engine_note_levels(engine);
     gm_engine_flush(engine);
     gm_engine_arm_timer(engine);
     engine->is_running = false;
@@ -289,6 +279,7 @@ static void on_copies(void *arg)
          * trusted any more. Running programs keep their memory without the daemon. */
         gm_log(GM_LOG_ERROR, "copying between GPU and host failed (%s): stopping",
                gm_cuda_text(&engine->cuda, error));
+        gm_record_flush(engine->config.record);
         exit(1);
     }
     gm_engine_take_copies(engine);
@@ -392,14 +383,10 @@ static int make_tables(struct gm_engine *engine)
                                       engine->config.paged + engine->config.disk) >>
                                      GM_CHUNK_SHIFT) +
                           1;
-    struct gm_sched_config sched = {.max_apps = max_apps,
-                                    .budget = engine->config.budget,
-                                    .quantum_ns = engine->config.quantum_ns,
-                                    .retry_ns = engine->config.quantum_ns};
 
     engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
-    engine->sched_memory = calloc(1, gm_sched_size(&sched));
     engine->apps = calloc(max_apps, sizeof *engine->apps);
+    engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
     engine->chunk_number = calloc(max_chunks, sizeof *engine->chunk_number);
     engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
     engine->fenced = calloc(max_chunks, sizeof *engine->fenced);
@@ -408,26 +395,23 @@ static int make_tables(struct gm_engine *engine)
     engine->targets = calloc(max_apps, sizeof *engine->targets);
     engine->victims = calloc(max_apps, sizeof *engine->victims);
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
-    engine->in_next = calloc(max_apps, sizeof *engine->in_next);
     /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
      * what else is lowered, a window full at a time. */
     engine->plan.capacity = 8 * max_frames + 64;
     engine->plan.moves = calloc(engine->plan.capacity, sizeof *engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
-    if (!engine->table_memory || !engine->sched_memory || !engine->apps || !engine->chunk_number ||
+    if (!engine->table_memory || !engine->apps || !engine->notes || !engine->chunk_number ||
         !engine->frame_more || !engine->fenced || !engine->hosted || !engine->condemned ||
-        !engine->targets || !engine->victims || !engine->in_set || !engine->in_next ||
-        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        !engine->targets || !engine->victims || !engine->in_set || !engine->plan.moves ||
+        !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
                                   engine->config.budget);
-    engine->sched = gm_sched_init(engine->sched_memory, &sched);
-    engine->decision.wake_at = GM_TIME_NEVER;
-    engine->room = engine->config.budget;
-    return engine->sched
-               ? gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames)
-               : -EINVAL;
+    int error = gm_engine_open_sched(engine);
+    if (error)
+        return error;
+    return gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames);
 }
 
 static void free_tables(struct gm_engine *engine)
@@ -436,6 +420,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->table_memory);
     free(engine->sched_memory);
     free(engine->apps);
+    free(engine->notes);
     free(engine->chunk_number);
     free(engine->frame_more);
     free(engine->fenced);
@@ -444,7 +429,6 @@ static void free_tables(struct gm_engine *engine)
     free(engine->targets);
     free(engine->victims);
     free(engine->in_set);
-    free(engine->in_next);
     free(engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         free(engine->ring[i]);

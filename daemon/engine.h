@@ -16,8 +16,10 @@
 #include <cjson/cJSON.h>
 
 #include "common/wire.h"
+#include "daemon/rules.h"
 
 struct gm_engine;
+struct gm_record;
 struct gm_session;
 
 struct gm_engine_config {
@@ -31,11 +33,15 @@ struct gm_engine_config {
     bool is_oversize_hosted; /* programs may exceed the budget, by what the GPU reads over the link
                               */
     bool is_prefetching;     /* stage the next app's memory while another runs */
-    bool is_waiting_when_full;  /* an allocation that the tiers cannot hold waits instead of failing
-                                 */
-    uint64_t quantum_ns;        /* round robin: the slice */
-    uint64_t idle_ns;           /* an app that returned from no call for this long is idle */
-    uint64_t drain_deadline_ns; /* how long a drain may take before the gate reopens */
+    bool is_waiting_when_full; /* an allocation that the tiers cannot hold waits instead of failing
+                                */
+    uint32_t levels;           /* of the scheduler (core/sched.h), with the three that follow */
+    uint64_t allotment_ns, slice_ns, patience_ns;
+    const struct gm_rules *rules;   /* the caller's, as long as the engine is; NULL: none */
+    enum gm_sched_class best_class; /* that users may take for their own programs */
+    struct gm_record *record;       /* of what the scheduler is told; the caller's; NULL: none */
+    uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
+    uint64_t drain_deadline_ns;     /* how long a drain may take before the gate reopens */
     uint32_t max_apps;
 };
 
@@ -52,10 +58,11 @@ void gm_engine_close(struct gm_engine *engine);
 
 /*
  * A program said HELLO. Makes its shared memory, sends WELCOME through `session` and returns 0 with
- * its id in *app; or -errno (-ENOSPC: too many apps) with nothing sent. `name` is copied.
+ * its id in *app; or -errno (-ENOSPC: too many apps) with nothing sent. `name` is copied; `wish` is
+ * the class of HELLO, taken as it came.
  */
 int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
-                   const char *name, uint32_t *app);
+                   const char *name, uint32_t wish, uint32_t *app);
 
 /* A decoded message from app `app`. May call gm_session_send and gm_session_end. */
 void gm_engine_message(struct gm_engine *engine, uint32_t app,
@@ -70,5 +77,30 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t app);
  * {"gpus":[...],"apps":[...],"totals":{...}}, see README "Status".
  */
 cJSON *gm_engine_status(struct gm_engine *engine);
+
+/*
+ * What the scheduler decided and what was said to it, after entry `since`, a new object owned by
+ * the caller; NULL without memory: {"newest":..., "kept":..., "entries":[...]}, see README "The
+ * log".
+ */
+cJSON *gm_engine_log(struct gm_engine *engine, uint64_t since);
+
+/* SET: the programs that all of `selects` select, what to change, and who asks. */
+struct gm_set_request {
+    uint32_t selects; /* enum gm_set_select, at least one */
+    pid_t pid;
+    uid_t uid;
+    const char *command;
+    struct gm_settings settings; /* legal, at least one */
+    uid_t asker;
+};
+
+/*
+ * Change what is said of programs, of all that are selected or of none. Returns 0 and how many they
+ * are; or -ENOENT (there are none) or -EPERM (the asker may not) with one line in `why`, and then
+ * nothing is changed.
+ */
+int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
+                  char *why, size_t why_size);
 
 #endif

@@ -136,7 +136,7 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
 }
 
 int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
-                   const char *name, uint32_t *out)
+                   const char *name, uint32_t wish, uint32_t *out)
 {
     struct gm_app *app = NULL;
     struct gm_msg_welcome welcome = {0};
@@ -200,6 +200,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
     gm_engine_turn(engine, id, GM_APP_EV_JOIN);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
     gm_log(GM_LOG_INFO, "app %u: pid %d, uid %u, %s", id, (int)pid, (unsigned)uid, app->name);
+    gm_engine_first_policy(engine, id, wish);
     gm_engine_run(engine);
     return 0;
 
@@ -263,6 +264,8 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
 
     engine->now = gm_now();
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) left", id, (int)app->pid, app->name);
+    if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
+        gm_engine_note_leaver(engine, id, true);
     app->session = NULL;
     app->left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
@@ -532,48 +535,12 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
     case GM_MSG_USES:
         gm_engine_uses(engine, id, message->entries, message->count);
         break;
+    case GM_MSG_QUIET:
+        gm_engine_quiet(engine, id, message->body);
+        break;
     default:
         gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "a message out of place");
         break;
     }
     gm_engine_run(engine);
-}
-
-/* Idleness. */
-
-/* What the app's threads did, from their words in shared memory. A thread in a call, in a
- * synchronizing call or in an allocation is doing something however long it takes. */
-static bool is_active(struct gm_app *app)
-{
-    uint64_t calls = 0;
-    bool is_inside = false;
-    for (uint32_t i = 0; i < GM_SLOTS; i++) {
-        struct gm_slot *slot = &app->stat->slot[i];
-        calls += atomic_load_explicit(&slot->calls, memory_order_relaxed);
-        is_inside = is_inside || atomic_load_explicit(&slot->inside, memory_order_relaxed) ||
-                    atomic_load_explicit(&slot->blocked, memory_order_relaxed);
-    }
-    bool has_moved = calls != app->calls;
-    app->calls = calls;
-    return has_moved || is_inside || app->pending_allocs > 0 || app->waiting_allocs > 0;
-}
-
-void gm_engine_sample(struct gm_engine *engine)
-{
-    uint64_t idle = engine->config.idle_ns;
-    engine->sample_at = engine->now + (idle / 2 > GM_MS ? idle / 2 : GM_MS);
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_app *app = &engine->apps[id];
-        if (app->state != GM_APP_RUNNING)
-            continue;
-        if (is_active(app)) {
-            app->active_at = engine->now;
-            if (app->is_idle)
-                gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
-            app->is_idle = false;
-        } else if (!app->is_idle && engine->now - app->active_at >= idle) {
-            app->is_idle = true;
-            gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
-        }
-    }
 }

@@ -108,7 +108,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
 {
     uint64_t at = engine->decision.wake_at;
     uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
-    bool is_shared = engine->n_apps > 1, is_open = false;
+    bool is_open = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_DRAINING)
@@ -125,7 +125,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         if (app->retry_at)
             at = earlier(at, app->retry_at);
     }
-    if (is_open && is_shared) /* idleness matters only to others */
+    if (is_open)
         at = earlier(at, engine->sample_at);
     if (engine->reap_more || engine->create_more)
         at = engine->now;

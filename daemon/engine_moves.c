@@ -31,22 +31,13 @@ static void insert_later(const struct gm_engine *engine, uint32_t *list, uint32_
     list[n] = id;
 }
 
-/* The apps that may lose chunks, farthest next use first: those off the timeline, then those on it
- * but for the first `from`. */
-static uint32_t list_victims(struct gm_engine *engine, uint32_t from)
+/* The apps that may lose chunks, farthest next use first. */
+static uint32_t list_victims(struct gm_engine *engine)
 {
-    const struct gm_sched_decision *decision = &engine->decision;
     uint32_t n = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        engine->in_next[id] = false;
-    for (uint32_t i = 0; i < decision->n_next; i++)
-        engine->in_next[decision->next[i]] = true;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (can_lose(engine, id) && !engine->in_next[id])
+        if (can_lose(engine, id))
             insert_later(engine, engine->victims, n++, id);
-    for (uint32_t i = decision->n_next; i-- > from;)
-        if (can_lose(engine, decision->next[i]))
-            engine->victims[n++] = decision->next[i];
     return n;
 }
 
@@ -67,35 +58,23 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
            !engine->table->apps[id].is_silent && engine->apps[id].retry_at <= engine->now;
 }
 
-/* Nobody waits for memory: stage that of the app that comes next, on the timeline or, as nobody on
- * it lacks any, by when it is expected. */
+/* Nobody waits for memory: stage that of the app that is expected next, of those that lack any. */
 static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
 {
-    const struct gm_sched_decision *decision = &engine->decision;
-    bool is_expected = false;
-    for (uint32_t i = 0; i < decision->n_next && input->n_targets == 0; i++) {
-        if (!can_stage(engine, decision->next[i]))
-            continue;
-        engine->targets[input->n_targets++] = decision->next[i];
-        input->n_victims = list_victims(engine, i + 1);
-    }
-    if (input->n_targets == 0) {
-        uint32_t n = list_victims(engine, decision->n_next);
-        while (n > 0 && !can_stage(engine, engine->victims[n - 1]))
-            n--;
-        if (n == 0 ||
-            gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) == GM_TIME_NEVER)
-            return;
-        engine->targets[input->n_targets++] = engine->victims[n - 1];
-        input->n_victims = n - 1;
-        is_expected = true;
-    }
+    uint32_t n = list_victims(engine);
+    while (n > 0 && !can_stage(engine, engine->victims[n - 1]))
+        n--;
+    if (n == 0 ||
+        gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) == GM_TIME_NEVER)
+        return;
+    engine->targets[input->n_targets++] = engine->victims[n - 1];
+    input->n_victims = n - 1;
     engine->plan_is_prefetch = true;
     gm_plan_prefetch(engine->table, input, &engine->plan);
     const struct gm_app *app = &engine->apps[engine->targets[0]];
     if (engine->plan.n > 0)
-        gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d), %s: %u moves", engine->targets[0],
-               (int)app->pid, is_expected ? "expected next" : "which waits", engine->plan.n);
+        gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d): %u moves", engine->targets[0],
+               (int)app->pid, engine->plan.n);
 }
 
 void gm_engine_plan(struct gm_engine *engine)
@@ -123,7 +102,7 @@ void gm_engine_plan(struct gm_engine *engine)
     engine->plan_is_stale = engine->plan_is_prefetch = false;
     describe_tiers(engine, &input);
     if (input.n_targets > 0) {
-        input.n_victims = list_victims(engine, 0);
+        input.n_victims = list_victims(engine);
         gm_plan_make(engine->table, &input, &engine->plan);
     } else if (!is_waiting && engine->config.is_prefetching) {
         plan_ahead(engine, &input);

@@ -3,6 +3,7 @@
  *
  *   engine.c            opening, closing, the run loop: decision -> app states -> moves -> gates
  *   engine_apps.c       what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
+ *   engine_idle.c       which of them do nothing
  *   engine_moves.c      planning, and carrying plans out
  *   engine_chunks.c     the ends of copies, maps and unmaps; putting freed chunks away
  *   engine_frames.c     frames made, given up, destroyed
@@ -10,7 +11,9 @@
  *   engine_hosted.c     programs larger than the budget
  *   engine_trades.c     ... the most used parts of which belong on the GPU
  *   engine_deadlines.c  what time alone brings about
+ *   engine_policy.c     what the scheduler is told: events, and what is said of programs
  *   engine_switches.c   how long switches took
+ *   engine_log.c        what was decided, and why
  *   engine_status.c     the report
  *
  * Every entry (a message, a timer, an ended copy) changes the state and ends with gm_engine_run,
@@ -30,6 +33,7 @@
 #include "daemon/frames.h"
 #include "daemon/hostpool.h"
 #include "daemon/migrate.h"
+#include "daemon/record.h"
 #include "daemon/session.h"
 #include "daemon/stores.h"
 
@@ -102,6 +106,12 @@ struct gm_app {
     bool is_idle;         /* told the scheduler so */
     uint64_t calls;       /* at the last sample */
     uint64_t active_at;   /* when it last did something */
+    bool is_asked;        /* whether its GPU work is over: a QUERY, which it has not answered */
+    uint64_t query;       /* number of the newest QUERY */
+    uint64_t asked_epoch; /* the app's epoch then */
+    uint64_t asked_at;    /* ... and the time */
+    uint64_t ask_at;      /* do not ask before: it could not tell */
+    uint64_t ask_wait;    /* ... how long that was after its answer */
     uint64_t answered_at; /* when it last answered a batch */
     uint64_t progress_at; /* while LOADING: when its memory last came nearer */
     uint32_t unanswered_maps;
@@ -127,6 +137,9 @@ struct gm_app {
 
     uint64_t switches; /* times it was made to yield */
     uint64_t allocs, frees;
+
+    struct gm_settings admin, own; /* engine_policy.c: what was said of it, by whom */
+    uint32_t level;                /* as the log last told it */
 };
 
 /* An ALLOC that waits until the tiers can hold it. */
@@ -153,6 +166,44 @@ struct gm_switch {
     uint64_t bytes[GM_WAYS];
 };
 #define GM_HISTORY 64u
+
+/* The log (engine_log.c): a program as it was when something was decided. */
+struct gm_party {
+    uint32_t app;
+    pid_t pid;
+    char name[64];
+    uint32_t level;
+    const char *why; /* one word */
+};
+enum gm_note_kind { GM_NOTE_SWITCH, GM_NOTE_LEVEL, GM_NOTE_SET };
+#define GM_NOTE_LEAVERS 4u
+struct gm_note {
+    uint64_t seq;  /* 1 and up */
+    uint64_t at;   /* gm_now() */
+    uint64_t wall; /* the same, nanoseconds since 1970 */
+    enum gm_note_kind kind;
+    struct gm_party app;
+    /* SWITCH: whose place it took, and after what wait. */
+    struct gm_switch took;
+    uint64_t wait_ns;
+    struct gm_party leavers[GM_NOTE_LEAVERS];
+    uint32_t n_leavers; /* there may be more than are named */
+    /* LEVEL: where it was before. */
+    uint32_t from;
+    /* SET */
+    uid_t by;
+    struct gm_settings said;       /* what was changed */
+    struct gm_sched_policy policy; /* what holds now */
+};
+#define GM_NOTES 256u
+
+/* Who yielded lately, until a switch takes its place (engine_log.c). */
+struct gm_leaver {
+    struct gm_party party;
+    uint64_t at; /* 0: free */
+    bool has_left;
+};
+#define GM_LEAVERS 16u
 
 /* Host frames with the worker (engine_hosted.c). */
 #define GM_HOST_BATCH 4u /* some 30 ms of pinning */
@@ -246,7 +297,7 @@ struct gm_engine {
     bool plan_is_prefetch; /* the plan is for apps that come next; nobody waits for it */
     uint32_t plan_from;    /* moves before it are done */
     uint32_t *targets, *victims;
-    bool *in_set, *in_next;
+    bool *in_set;
     uint32_t *condemned;
     uint32_t n_condemned;
     bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
@@ -275,7 +326,11 @@ struct gm_engine {
     struct gm_moment sums;
     uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
     struct gm_switch history[GM_HISTORY];
-    uint64_t n_history; /* switches recorded since the start */
+    uint64_t n_history;    /* switches recorded since the start */
+    struct gm_note *notes; /* GM_NOTES */
+    uint64_t n_notes;      /* since the start */
+    struct gm_leaver leavers[GM_LEAVERS];
+    bool has_decided; /* the scheduler was asked: levels may have changed */
     uint64_t switches, allocs, frees, drain_busy;
 };
 
@@ -286,8 +341,6 @@ static inline uint64_t gm_chunk_bytes(const struct gm_chunk *chunk)
 
 /* engine.c */
 void gm_engine_run(struct gm_engine *engine);
-void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
-                    uint64_t bytes);
 /* The one setter of app states; false when the event is not legal in the app's state. */
 bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
 const char *gm_engine_state_text(enum gm_app_state state);
@@ -311,7 +364,6 @@ void gm_engine_want_host_memory(struct gm_engine *engine);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
-void gm_engine_sample(struct gm_engine *engine);
 /* Retry the allocations that wait for room. */
 void gm_engine_admit_waiting(struct gm_engine *engine);
 /* End the slots of GONE apps of which nothing is left. */
@@ -320,6 +372,12 @@ void gm_engine_bury(struct gm_engine *engine);
 void gm_engine_exited(struct gm_engine *engine, uint32_t app);
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */
 void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
+
+/* engine_idle.c */
+/* Look which running apps do something, and ask those that seem not to. */
+void gm_engine_sample(struct gm_engine *engine);
+/* The answer to QUERY. */
+void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
 /* engine_moves.c */
 void gm_engine_plan(struct gm_engine *engine);
@@ -384,6 +442,33 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_sile
 void gm_engine_check_deadlines(struct gm_engine *engine);
 /* Set the timer to the next thing that time alone brings about. */
 void gm_engine_arm_timer(struct gm_engine *engine);
+
+/* engine_policy.c */
+/* Make the scheduler. 0, -ENOMEM or -EINVAL; its memory is freed with the tables. */
+int gm_engine_open_sched(struct gm_engine *engine);
+/* Tell the scheduler what happened. */
+void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
+                    uint64_t bytes);
+/* The app is idle, and was for `ago_ns` already. */
+void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns);
+/* A new app's policy, known to the scheduler: what rules say of it, and its own `wish` (HELLO). */
+void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, uint32_t wish);
+/* "app 3 (pid 812, python3)". Returns `text`. */
+char *gm_engine_name(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+
+/* engine_log.c */
+/* `app` does not run any more: it yielded, or ended (`has_left`). */
+void gm_engine_note_leaver(struct gm_engine *engine, uint32_t app, bool has_left);
+/* `app` is about to run; `took`: if that is a switch, else NULL. */
+void gm_engine_note_switch(struct gm_engine *engine, uint32_t app, const struct gm_switch *took);
+/* Levels that changed by themselves. */
+void gm_engine_note_levels(struct gm_engine *engine);
+/* The members that the status and the log share. */
+void gm_engine_add_switch(cJSON *object, const struct gm_switch *took);
+void gm_engine_add_policy(cJSON *object, const struct gm_sched_policy *policy);
+/* `by` changed what is said of `app`; its level now is no news. */
+void gm_engine_note_set(struct gm_engine *engine, uint32_t app, uid_t by,
+                        const struct gm_settings *said, const struct gm_sched_policy *policy);
 
 /* engine_switches.c */
 /* `app` was chosen: its switch begins. */

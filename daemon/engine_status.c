@@ -24,13 +24,6 @@ static const char *drain_text(uint32_t reason)
     }
 }
 
-/* "app 3 (pid 812, python3)" */
-static void name_app(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
-{
-    const struct gm_app *app = &engine->apps[id];
-    snprintf(text, size, "app %" PRIu32 " (pid %d, %s)", id, (int)app->pid, app->name);
-}
-
 /* One phrase: why the app does not run, or why it cannot be paused; "" if there is nothing to say.
  */
 static void say_why(const struct gm_engine *engine, uint32_t id,
@@ -67,17 +60,17 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
             what = "its memory is being moved to the GPU: waiting for lower tiers";
         snprintf(text, size, "%s", what);
     } else if (app->state == GM_APP_PAUSED && account->reason != GM_WHY_IDLE) {
-        snprintf(text, size, "%s", gm_sched_reason_text(account->reason));
-        if (account->ahead != UINT32_MAX && account->ahead < engine->config.max_apps &&
-            engine->apps[account->ahead].state != GM_APP_UNUSED) {
-            name_app(engine, account->ahead, other, sizeof other);
-            snprintf(text, size, "%s: %s", gm_sched_reason_text(account->reason), other);
-        }
+        bool has_ahead = account->ahead < engine->config.max_apps &&
+                         engine->apps[account->ahead].state != GM_APP_UNUSED;
+        snprintf(text, size, "%s%s%s", gm_sched_reason_text(account->reason), has_ahead ? ": " : "",
+                 has_ahead ? gm_engine_name(engine, account->ahead, other, sizeof other) : "");
     }
 }
 
 static const char *state_text(const struct gm_app *app, const struct gm_sched_account *account)
 {
+    if (app->state == GM_APP_PAUSED && account->policy.is_paused)
+        return "paused";
     if (app->state == GM_APP_PAUSED)
         return account->reason == GM_WHY_IDLE ? "idle" : "waiting";
     if (app->state == GM_APP_RUNNING && app->is_idle)
@@ -85,11 +78,34 @@ static const char *state_text(const struct gm_app *app, const struct gm_sched_ac
     return gm_engine_state_text(app->state);
 }
 
+/* What the scheduler knows of the app. */
+static void add_account(cJSON *object, const struct gm_sched_account *account, uint64_t now)
+{
+    gm_engine_add_policy(object, &account->policy);
+    cJSON_AddNumberToObject(object, "level", account->level);
+    cJSON_AddNumberToObject(object, "charged_s", (double)account->charged_ns / (double)GM_S);
+    if (account->allotment_ns == GM_TIME_NEVER)
+        cJSON_AddNullToObject(object, "allotment_s");
+    else
+        cJSON_AddNumberToObject(object, "allotment_s",
+                                (double)account->allotment_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "run_s", (double)account->run_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "wait_s", (double)account->wait_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "idle_s", (double)account->idle_ns / (double)GM_S);
+    bool is_waiting = account->waiting_at > 0 && account->waiting_at < now;
+    cJSON_AddNumberToObject(object, "waiting_s",
+                            is_waiting ? (double)(now - account->waiting_at) / (double)GM_S : 0);
+    cJSON_AddStringToObject(object, "reason", gm_sched_reason_name(account->reason));
+}
+
 static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     const struct gm_table_app *entry = &engine->table->apps[id];
-    struct gm_sched_account account = {.reason = GM_WHY_NONE, .ahead = UINT32_MAX};
+    struct gm_sched_account account = {
+        .policy = {.weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL},
+        .ahead = UINT32_MAX,
+        .allotment_ns = GM_TIME_NEVER};
     cJSON *object = cJSON_CreateObject();
     char why[256];
 
@@ -109,8 +125,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "small_bytes",
               app->stat ? atomic_load(&app->stat->small_bytes) + atomic_load(&app->stat->real_bytes)
                         : 0);
-    cJSON_AddNumberToObject(object, "run_s", (double)account.run_ns / (double)GM_S);
-    cJSON_AddNumberToObject(object, "wait_s", (double)account.wait_ns / (double)GM_S);
+    add_account(object, &account, engine->now);
     cJSON_AddNumberToObject(object, "waiting_threads",
                             app->stat ? atomic_load(&app->stat->waiting) : 0);
     cJSON_AddNumberToObject(object, "switches", (double)app->switches);
@@ -118,11 +133,6 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "frees", (double)app->frees);
     cJSON_AddStringToObject(object, "why", why);
     return object;
-}
-
-static void add_ms(cJSON *object, const char *name, uint64_t ns)
-{
-    cJSON_AddNumberToObject(object, name, (double)(ns / 1000) / 1000.0);
 }
 
 /* The last switches, oldest first, each with its parts. */
@@ -138,16 +148,7 @@ static void add_history(const struct gm_engine *engine, cJSON *object)
         cJSON_AddNumberToObject(row, "app", entry->app);
         cJSON_AddNumberToObject(row, "pid", entry->pid);
         cJSON_AddNumberToObject(row, "at_s", (double)entry->at / (double)GM_S);
-        add_ms(row, "total_ms", entry->total_ns);
-        add_ms(row, "drain_ms", entry->drain_ns);
-        add_ms(row, "plan_ms", entry->plan_ns);
-        add_ms(row, "copy_ms", entry->copy_ns);
-        add_ms(row, "out_ms", entry->way_ns[GM_WAY_OUT]);
-        add_ms(row, "in_ms", entry->way_ns[GM_WAY_IN]);
-        add_ms(row, "map_ms", entry->map_ns);
-        add_ms(row, "lower_ms", entry->lower_ns);
-        add_bytes(row, "bytes_out", entry->bytes[GM_WAY_OUT]);
-        add_bytes(row, "bytes_in", entry->bytes[GM_WAY_IN]);
+        gm_engine_add_switch(row, entry);
     }
 }
 

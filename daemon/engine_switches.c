@@ -1,9 +1,7 @@
 /*
- * How long each switch took, and where the time went.
+ * How long each switch took, and where the time went. Why it was made is engine_log.c's.
  */
 #include "daemon/engine_state.h"
-
-#include "common/log.h"
 
 /* The sums at this moment, an open wait for lower tiers included. */
 static struct gm_moment take_moment(const struct gm_engine *engine)
@@ -54,19 +52,14 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
         if (engine->last_copy_at[way] > last)
             last = engine->last_copy_at[way];
     }
-    if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.drain_ns == 0)
+    if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.drain_ns == 0) {
+        gm_engine_note_switch(engine, id, NULL);
         return;
+    }
     entry.copy_ns = first == UINT64_MAX ? 0 : since(last, first);
     last = last > engine->last_drain_at ? last : engine->last_drain_at;
     entry.map_ns = since(end.at, last > begin.at ? last : begin.at);
     entry.seq = ++engine->n_history;
     engine->history[entry.seq % GM_HISTORY] = entry;
-    gm_log(GM_LOG_INFO,
-           "switch %llu to app %u (pid %d): %.1f ms: drain %.1f, plan %.1f, copies %.1f "
-           "(%llu MiB out, %llu in), map %.1f, lower tiers %.1f",
-           (unsigned long long)entry.seq, id, (int)app->pid, (double)entry.total_ns / 1e6,
-           (double)entry.drain_ns / 1e6, (double)entry.plan_ns / 1e6, (double)entry.copy_ns / 1e6,
-           (unsigned long long)(entry.bytes[GM_WAY_OUT] >> 20),
-           (unsigned long long)(entry.bytes[GM_WAY_IN] >> 20), (double)entry.map_ns / 1e6,
-           (double)entry.lower_ns / 1e6);
+    gm_engine_note_switch(engine, id, &entry);
 }

@@ -1,8 +1,8 @@
 /*
  * gpumuxd: brings the rooms up in order and takes them down in reverse.
  *
- *   options -> process limits -> loop -> claim the socket's path -> engine (opens the GPU)
- *           -> sessions -> listen -> "ready"
+ *   options -> process limits -> loop -> claim the socket's path -> recording
+ *           -> engine (opens the GPU) -> sessions -> listen -> "ready"
  *
  * The cheap refusals come first, the socket last: a daemon that fails to start prints one line,
  * exits with 1, and was never visible. SIGTERM and SIGINT stop it with 0; to the apps that is a
@@ -22,6 +22,7 @@
 #include "daemon/engine.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
+#include "daemon/record.h"
 #include "daemon/server.h"
 #include "daemon/sessions.h"
 
@@ -85,6 +86,7 @@ static rlim_t harden(void)
     prctl(PR_SET_DUMPABLE, 0);
 #endif
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a failed write */
     raise_limit(RLIMIT_MEMLOCK);
     return raise_limit(RLIMIT_NOFILE);
 }
@@ -119,7 +121,9 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .is_user = options->user,
         .is_default_dir = !options->is_own_socket,
     };
-    const struct gm_engine_config machine = {
+    struct gm_record *record = NULL;
+    const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
+    struct gm_engine_config machine = {
         .gpu = (int)options->gpu,
         .budget = options->gpu_budget.bytes,
         .budget_percent = options->gpu_budget.percent,
@@ -130,7 +134,12 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .is_oversize_hosted = options->oversize == 1,
         .is_prefetching = options->prefetch == 1,
         .is_waiting_when_full = options->when_full == 1,
-        .quantum_ns = options->quantum,
+        .levels = is_round_robin ? 1 : options->levels,
+        .allotment_ns = options->allotment,
+        .slice_ns = is_round_robin ? options->quantum : options->slice,
+        .patience_ns = options->patience,
+        .rules = &options->rules,
+        .best_class = options->best_class,
         .idle_ns = options->idle,
         .drain_deadline_ns = options->drain_deadline,
         .max_apps = options->max_apps,
@@ -145,6 +154,12 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     error = gm_server_claim(&server, &place, why, size);
     if (error)
         goto no_claim;
+    if (options->record[0]) {
+        error = gm_record_open(&record, &loop, options->record, why, size);
+        if (error)
+            goto no_record;
+    }
+    machine.record = record;
     error = gm_engine_open(&engine, &loop, &machine, why, size);
     if (error)
         goto no_engine;
@@ -173,6 +188,8 @@ no_listen:
 no_sessions:
     gm_engine_close(engine);
 no_engine:
+    gm_record_close(record);
+no_record:
     gm_server_stop(server);
 no_claim:
     stop_signals(&signals);

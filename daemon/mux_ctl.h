@@ -1,6 +1,7 @@
 /*
- * mux-ctl: what its files share. mux_ctl.c reads the command line, mux_status.c asks the daemon,
- * mux_table.c shows the answer to people, mux_run.c starts programs under the shim.
+ * mux-ctl: what its files share. mux_ctl.c reads the command line, mux_ask.c asks the daemon,
+ * mux_status.c and mux_log.c hand on what it says, mux_table.c and mux_lines.c show that to people,
+ * mux_set.c changes what is said of programs, mux_run.c starts them under the shim.
  *
  * Every failure is one line on standard error, beginning with "mux-ctl: ".
  */
@@ -9,7 +10,10 @@
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "common/wire.h"
 
 enum mux_exit {
     MUX_OK = 0,
@@ -19,22 +23,51 @@ enum mux_exit {
     MUX_NOT_FOUND = 127,
 };
 
+#define MUX_COUNT_UNSAID UINT32_MAX
+
 struct mux_options {
     const char *socket; /* NULL: where gm_sock_path says */
     bool is_json;
-    uint64_t watch_ns; /* 0: once */
+    uint64_t watch_ns;          /* status: 0: once */
+    bool is_following;          /* log */
+    uint32_t count;             /* log: entries; MUX_COUNT_UNSAID */
+    const char *command, *user; /* set, pause, resume: whose; NULL: not said */
 };
 
 /* One line on standard error. */
 void mux_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* `mux-ctl status`. Returns an enum mux_exit. */
+/* One question and what came back. */
+struct mux_question {
+    enum gm_msg_type question, answer;
+    const void *body; /* of the question */
+    bool is_document; /* the answer is a memfd: into `text`, the caller's to free */
+    char *text;
+    void *result; /* else its body goes here */
+    size_t result_size;
+};
+
+/* Ask the daemon at `socket`, NULL: where there is one. MUX_OK; or another after one line. */
+int mux_ask(const char *socket, struct mux_question *ask);
+
+/* `mux-ctl status`. Returns an enum mux_exit, as all of these. */
 int mux_status(const struct mux_options *options);
 
-/* `mux-ctl run -- argv`: returns an enum mux_exit, and only if the program could not be started. */
+/* `mux-ctl log`. */
+int mux_log(const struct mux_options *options);
+
+/* `mux-ctl set`, and with `settings` already in it `pause` and `resume`: `words` are what stood on
+ * the command line, a pid and settings, up to NULL. `name` is the command's. */
+int mux_set(const struct mux_options *options, const char *name, const char *settings,
+            char **words);
+
+/* `mux-ctl run -- argv`: returns only if the program could not be started. */
 int mux_run(const struct mux_options *options, char **argv);
 
 /* Write the daemon's status document to standard output, for people. */
 void mux_table(const cJSON *status);
+
+/* One entry of the log as one line, without its end, for people. Returns `text`. */
+char *mux_line(const cJSON *entry, char *text, size_t size);
 
 #endif

@@ -28,13 +28,16 @@ enum column {
     COLUMN_TOTAL,
     COLUMN_RUN,
     COLUMN_WAIT,
+    COLUMN_LEVEL,
+    COLUMN_CLASS,
+    COLUMN_CHARGED,
     COLUMN_WHY,
     COLUMNS,
 };
 
 static const struct {
     const char *title, *key;
-    enum { TEXT, COUNT, SIZE, SECONDS } kind;
+    enum { TEXT, COUNT, SIZE, SECONDS, CHARGED, WHY } kind;
     bool is_right;   /* aligned */
     unsigned widest; /* longer text is cut */
 } columns[COLUMNS] = {
@@ -47,7 +50,10 @@ static const struct {
     [COLUMN_TOTAL] = {"TOTAL", "total_bytes", SIZE, true, 12},
     [COLUMN_RUN] = {"RUN", "run_s", SECONDS, true, 10},
     [COLUMN_WAIT] = {"WAIT", "wait_s", SECONDS, true, 10},
-    [COLUMN_WHY] = {"WHY", "why", TEXT, false, CELL - 1},
+    [COLUMN_LEVEL] = {"L", "level", COUNT, true, 3},
+    [COLUMN_CLASS] = {"CLASS", "class", TEXT, false, 11},
+    [COLUMN_CHARGED] = {"CHARGED", "charged_s", CHARGED, true, 15},
+    [COLUMN_WHY] = {"WHY", "why", WHY, false, CELL - 1},
 };
 
 static double number(const cJSON *object, const char *key)
@@ -85,10 +91,46 @@ static const char *seconds(double value, char text[CELL])
     return text;
 }
 
+/* "3.1s/8.0s": how long it ran at its level, and after how long it drops, if it does. */
+static void charged(const cJSON *app, char text[CELL])
+{
+    const cJSON *allotment = cJSON_GetObjectItemCaseSensitive(app, "allotment_s");
+    char used[CELL], all[CELL];
+    if (!cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(app, "charged_s")))
+        snprintf(text, CELL, "-");
+    else if (!cJSON_IsNumber(allotment))
+        seconds(number(app, "charged_s"), text);
+    else
+        snprintf(text, CELL, "%.20s/%.20s", seconds(number(app, "charged_s"), used),
+                 seconds(allotment->valuedouble, all));
+}
+
+/* Why it is where it is, and what else is said of it. */
+static void why(const cJSON *app, char text[CELL])
+{
+    const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
+    const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
+    char weighs[48] = "", shares[48] = "";
+    const char *reason = word(app, "why");
+
+    if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
+        snprintf(weighs, sizeof weighs, "weight %g", weight->valuedouble);
+    if (cJSON_IsNumber(share) && share->valuedouble != 100)
+        snprintf(shares, sizeof shares, "share %g%%", share->valuedouble);
+    if (strcmp(reason, "-") == 0 && (weighs[0] || shares[0]))
+        reason = "";
+    snprintf(text, CELL, "%.190s%s%s%s%s", reason, weighs[0] && reason[0] ? "; " : "", weighs,
+             shares[0] && (weighs[0] || reason[0]) ? "; " : "", shares);
+}
+
 static void cell(const cJSON *app, enum column column, char text[CELL])
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(app, columns[column].key);
-    if (columns[column].kind == TEXT)
+    if (columns[column].kind == CHARGED)
+        charged(app, text);
+    else if (columns[column].kind == WHY)
+        why(app, text);
+    else if (columns[column].kind == TEXT)
         snprintf(text, CELL, "%.*s", (int)columns[column].widest, word(app, columns[column].key));
     else if (!cJSON_IsNumber(item))
         snprintf(text, CELL, "-");
@@ -154,11 +196,28 @@ static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS], int 
     }
 }
 
-/* One row an app. Where the reasons do not fit into the line, each stands below its app. */
+/* What stands below an app's row, of which the first `shown` columns are above. */
+static void print_below(char cells[COLUMNS][CELL], int shown, int indent, int line)
+{
+    char text[2 * CELL] = "";
+    bool has_why = strcmp(cells[COLUMN_WHY], "-") != 0;
+
+    if (shown == COLUMN_LEVEL && strcmp(cells[COLUMN_LEVEL], "-") != 0)
+        snprintf(text, sizeof text, "level %.10s, %.11s, charged %.40s%s%s", cells[COLUMN_LEVEL],
+                 cells[COLUMN_CLASS], cells[COLUMN_CHARGED], has_why ? "; " : "",
+                 has_why ? cells[COLUMN_WHY] : "");
+    else if (shown <= COLUMN_WHY && has_why)
+        snprintf(text, sizeof text, "%s", cells[COLUMN_WHY]);
+    print_wrapped(text, indent, line);
+}
+
+/* One row an app. Where the reasons do not fit into the line, each stands below its app; where the
+ * rest does not either, so do its level, class and charge. */
 static void print_apps(const cJSON *apps)
 {
+    static const int ends[] = {COLUMNS, COLUMN_WHY, COLUMN_LEVEL};
     char cells[COLUMNS][CELL];
-    int widths[COLUMNS], whole = 2 * (COLUMNS - 1), shown = COLUMNS;
+    int widths[COLUMNS], shown = 0;
     const int line = line_width();
     const cJSON *app;
 
@@ -172,20 +231,24 @@ static void print_apps(const cJSON *apps)
                 widths[i] = width(cells[i]);
         }
     }
-    for (int i = 0; i < COLUMNS; i++) {
-        whole += widths[i];
-        snprintf(cells[i], CELL, "%s", columns[i].title);
+    for (size_t end = 0; end < sizeof ends / sizeof ends[0]; end++) {
+        int whole = 2 * (ends[end] - 1);
+        for (int i = 0; i < ends[end]; i++)
+            whole += widths[i];
+        shown = ends[end];
+        if (whole <= line)
+            break;
     }
-    if (whole > line)
-        shown = COLUMN_WHY;
+    for (int i = 0; i < COLUMNS; i++)
+        snprintf(cells[i], CELL, "%s", columns[i].title);
     print_row(cells, widths, shown);
     cJSON_ArrayForEach(app, apps)
     {
         for (int i = 0; i < COLUMNS; i++)
             cell(app, (enum column)i, cells[i]);
         print_row(cells, widths, shown);
-        if (shown == COLUMN_WHY && strcmp(cells[COLUMN_WHY], "-") != 0)
-            print_wrapped(cells[COLUMN_WHY], widths[COLUMN_APP] + 2, line);
+        if (shown < COLUMNS)
+            print_below(cells, shown, widths[COLUMN_APP] + 2, line);
     }
 }
 

@@ -8,278 +8,62 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/chunk.h"
-#include "common/clock.h"
-#include "common/size.h"
 #include "common/sock.h"
-#include "common/text.h"
+#include "daemon/options_values.h"
 
-enum kind {
-    KIND_NUMBER,
-    KIND_SIZE,
-    KIND_BUDGET,
-    KIND_DURATION,
-    KIND_PATH,
-    KIND_PLACE,
-    KIND_CHOICE,
-    KIND_LEVEL,
-    KIND_FLAG
-};
-enum place { PLACE_BOTH, PLACE_LINE };
+#define ROWS ((size_t)GM_OPTIONS)
 
-struct row {
-    const char *name;
-    const char *argument;
-    const char *otherwise; /* the default */
-    const char *help;
-    uint64_t min, max;
-    size_t offset; /* of the member */
-    enum kind kind;
-    enum place place;
-};
-
-static const struct row rows[] = {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
-    {name,        argument,     otherwise, help, min, max, offsetof(struct gm_options, member),    \
-     KIND_##kind, PLACE_##place},
-#include "daemon/options.def"
-#undef GM_OPTION
-};
-#define ROWS (sizeof rows / sizeof rows[0])
-
-/* What a kind of value looks like, for the line about one that does not. */
-static const char *const kind_looks[] = {
-    [KIND_NUMBER] = "a number",
-    [KIND_SIZE] = "a size (for example 24G or 512MiB)",
-    [KIND_BUDGET] = "a size (for example 24G or 512MiB) or a percentage (for example 80%)",
-    [KIND_DURATION] = "a time (for example 500ms or 4s)",
-    [KIND_PATH] = "a path",
-    [KIND_PLACE] = "a folder and a size (for example /var/tmp:100G)",
-    [KIND_CHOICE] = "one of",
-    [KIND_LEVEL] = "error, warn, info or debug",
-    [KIND_FLAG] = "nothing",
-};
-
-static const struct {
-    const char *name;
-    enum gm_log_level level;
-} levels[] = {
-    {"error", GM_LOG_ERROR}, {"warn", GM_LOG_WARN}, {"info", GM_LOG_INFO}, {"debug", GM_LOG_DEBUG}};
-
-const char *gm_options_level_name(enum gm_log_level level)
-{
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
-        if (levels[i].level == level)
-            return levels[i].name;
-    return "?";
-}
-
-static const struct row *find_row(const char *name, size_t length)
+static const struct gm_option_row *find_row(const char *name, size_t length)
 {
     for (size_t i = 0; i < ROWS; i++)
-        if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
-            return &rows[i];
+        if (strlen(gm_option_rows[i].name) == length &&
+            memcmp(gm_option_rows[i].name, name, length) == 0)
+            return &gm_option_rows[i];
     return NULL;
 }
 
-/* Digits only: no sign, no blank, no base. */
-static int parse_number(const char *text, uint64_t *value)
+const char *gm_options_word(enum gm_option option, uint32_t choice, char *text, size_t size)
 {
-    uint64_t sum = 0;
-    if (*text == '\0')
-        return -EINVAL;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9')
-            return -EINVAL;
-        if (__builtin_mul_overflow(sum, (uint64_t)10, &sum) ||
-            __builtin_add_overflow(sum, (uint64_t)(*text - '0'), &sum))
-            return -ERANGE;
-    }
-    *value = sum;
-    return 0;
+    const char *word = gm_option_rows[option].argument;
+    while (choice-- > 0 && word[strcspn(word, "|")])
+        word += strcspn(word, "|") + 1;
+    snprintf(text, size, "%.*s", (int)strcspn(word, "|"), word);
+    return text;
 }
 
-static int parse_bounded(const struct row *row, int (*parse)(const char *, uint64_t *),
-                         const char *text, uint64_t *value)
+/* Take a value, with the option's name before what is wrong with it. */
+static int take(struct gm_options *options, const struct gm_option_row *row, const char *dashes,
+                const char *text, unsigned line, char *why, size_t why_size)
 {
-    uint64_t parsed = 0;
-    int error = parse(text, &parsed);
+    char wrong[512];
+    int error = gm_option_take(options, row, text, line, wrong, sizeof wrong);
     if (error)
-        return error;
-    if (parsed < row->min || parsed > row->max)
-        return -ERANGE;
-    *value = parsed;
-    return 0;
-}
-
-static int parse_budget(const struct row *row, const char *text, struct gm_budget *budget)
-{
-    size_t length = strlen(text);
-    if (length > 0 && text[length - 1] == '%') {
-        char digits[8];
-        uint64_t percent = 0;
-        if (length > sizeof digits)
-            return -EINVAL;
-        memcpy(digits, text, length - 1);
-        digits[length - 1] = '\0';
-        int error = parse_number(digits, &percent);
-        if (error)
-            return error;
-        if (percent < 1 || percent > 100)
-            return -ERANGE;
-        *budget = (struct gm_budget){.percent = (uint32_t)percent};
-        return 0;
-    }
-    uint64_t bytes = 0;
-    int error = parse_bounded(row, gm_parse_size, text, &bytes);
-    if (error == 0)
-        *budget = (struct gm_budget){.bytes = bytes};
+        snprintf(why, why_size, "%s%s: %s", dashes, row->name, wrong);
     return error;
 }
 
-/* The size is what stands behind the last colon. */
-static int parse_place(const struct row *row, const char *text, struct gm_place *place)
-{
-    const char *colon = strrchr(text, ':');
-    uint64_t bytes = 0;
-    if (!colon || colon == text)
-        return -EINVAL;
-    int error = parse_bounded(row, gm_parse_size, colon + 1, &bytes);
-    if (error)
-        return error;
-    if ((size_t)(colon - text) >= sizeof place->dir)
-        return -ERANGE;
-    memset(place, 0, sizeof *place);
-    memcpy(place->dir, text, (size_t)(colon - text));
-    place->bytes = bytes;
-    return 0;
-}
-
-/* The index of `text` among the words of the row's argument. */
-static int parse_choice(const struct row *row, const char *text, uint32_t *choice)
-{
-    const char *word = row->argument;
-    for (uint32_t i = 0;; i++) {
-        size_t length = strcspn(word, "|");
-        if (strlen(text) == length && memcmp(word, text, length) == 0) {
-            *choice = i;
-            return 0;
-        }
-        if (word[length] == '\0')
-            return -EINVAL;
-        word += length + 1;
-    }
-}
-
-/* Parse `text` into the row's member. 0, -EINVAL or -ERANGE; the member changes on success only. */
-static int set_row(struct gm_options *options, const struct row *row, const char *text)
-{
-    void *member = (char *)options + row->offset;
-    uint64_t value = 0;
-    int error = 0;
-
-    switch (row->kind) {
-    case KIND_NUMBER:
-        error = parse_bounded(row, parse_number, text, &value);
-        if (error == 0)
-            *(uint32_t *)member = (uint32_t)value;
-        return error;
-    case KIND_SIZE:
-        return parse_bounded(row, gm_parse_size, text, member);
-    case KIND_BUDGET:
-        return parse_budget(row, text, member);
-    case KIND_DURATION:
-        return parse_bounded(row, gm_parse_duration, text, member);
-    case KIND_PATH:
-        if (*text == '\0')
-            return -EINVAL;
-        if (strlen(text) >= PATH_MAX)
-            return -ERANGE;
-        memcpy(member, text, strlen(text) + 1);
-        return 0;
-    case KIND_PLACE:
-        return parse_place(row, text, member);
-    case KIND_CHOICE:
-        return parse_choice(row, text, member);
-    case KIND_LEVEL:
-        for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-            if (strcmp(text, levels[i].name) == 0) {
-                *(enum gm_log_level *)member = levels[i].level;
-                return 0;
-            }
-        }
-        return -EINVAL;
-    case KIND_FLAG:
-        *(bool *)member = true;
-        return 0;
-    }
-    return -EINVAL;
-}
-
-static void format_bound(const struct row *row, uint64_t bound, char *text, size_t size)
-{
-    if (row->kind == KIND_SIZE || row->kind == KIND_BUDGET || row->kind == KIND_PLACE)
-        gm_format_size(bound, text, size);
-    else if (row->kind == KIND_DURATION && bound >= GM_S)
-        snprintf(text, size, "%llus", (unsigned long long)(bound / GM_S));
-    else if (row->kind == KIND_DURATION)
-        snprintf(text, size, "%llums", (unsigned long long)(bound / GM_MS));
-    else
-        snprintf(text, size, "%llu", (unsigned long long)bound);
-}
-
-/* `text` as it can be shown inside one line: cut, and legal. */
-static const char *show(const char *text, char shown[64])
-{
-    snprintf(shown, 64, "%s", text);
-    gm_text_clean(shown, 64);
-    return shown;
-}
-
-static void explain(const struct row *row, int error, const char *text, char *why, size_t size)
-{
-    char shown[64], min[32], max[32];
-    show(text, shown);
-    if (error != -ERANGE) {
-        snprintf(why, size, "\"%s\" is not %s%s%s", shown, kind_looks[row->kind],
-                 row->kind == KIND_CHOICE ? " " : "",
-                 row->kind == KIND_CHOICE ? row->argument : "");
-        return;
-    }
-    if (row->kind == KIND_PATH) {
-        snprintf(why, size, "the path is longer than %d bytes", PATH_MAX - 1);
-        return;
-    }
-    format_bound(row, row->min, min, sizeof min);
-    format_bound(row, row->max, max, sizeof max);
-    if (row->kind == KIND_BUDGET && strchr(text, '%'))
-        snprintf(why, size, "\"%s\" is out of range: from 1%% to 100%%", shown);
-    else if (row->max == INT64_MAX)
-        snprintf(why, size, "\"%s\" is out of range: at least %s, less than 8 EiB", shown, min);
-    else
-        snprintf(why, size, "\"%s\" is out of range: from %s to %s", shown, min, max);
-}
-
-int gm_options_set(struct gm_options *options, const char *name, const char *text, char *why,
-                   size_t why_size)
+int gm_options_set(struct gm_options *options, const char *name, const char *text, unsigned line,
+                   char *why, size_t why_size)
 {
     char shown[64];
-    const struct row *row = find_row(name, strlen(name));
+    const struct gm_option_row *row = find_row(name, strlen(name));
     if (!row) {
         snprintf(why, why_size, "no option has the name \"%s\": gpumuxd --help lists them",
-                 show(name, shown));
+                 gm_option_show(name, shown));
         return -ENOENT;
     }
-    if (row->place == PLACE_LINE) {
+    if (row->place == GM_PLACE_LINE) {
         snprintf(why, why_size, "\"%s\" can only be given on the command line", name);
         return -EPERM;
     }
-    int error = set_row(options, row, text);
-    if (error) {
-        int length = snprintf(why, why_size, "%s: ", name);
-        if (length > 0 && (size_t)length < why_size)
-            explain(row, error, text, why + length, why_size - (size_t)length);
+    unsigned *given = &options->given[row - gm_option_rows];
+    int error = take(options, row, "", text, line, why, why_size);
+    if (error == 0 && *given && row->kind != GM_KIND_RULES) {
+        snprintf(why, why_size, "%s was set on line %u already", name, *given);
+        error = -EEXIST;
     }
+    if (error == 0)
+        *given = line;
     return error;
 }
 
@@ -287,7 +71,8 @@ void gm_options_init(struct gm_options *options)
 {
     memset(options, 0, sizeof *options);
     for (size_t i = 0; i < ROWS; i++)
-        if (rows[i].otherwise[0] && set_row(options, &rows[i], rows[i].otherwise))
+        if (gm_option_rows[i].otherwise[0] &&
+            gm_option_take(options, &gm_option_rows[i], gm_option_rows[i].otherwise, 0, NULL, 0))
             abort(); /* the table itself is wrong: test_options would show it */
 }
 
@@ -320,9 +105,9 @@ static void cut_comment(char *line)
     }
 }
 
-/* One line of the file, its newline gone. `seen` has the line of each option that was set. */
-static int load_line(struct gm_options *options, char *line, unsigned number, unsigned *seen,
-                     char *why, size_t size)
+/* One line of the file, its newline gone. */
+static int load_line(struct gm_options *options, char *line, unsigned number, char *why,
+                     size_t size)
 {
     cut_comment(line);
     line = trim(line);
@@ -336,22 +121,12 @@ static int load_line(struct gm_options *options, char *line, unsigned number, un
     *equals = '\0';
     const char *name = trim(line);
     const char *value = trim(equals + 1);
-    int error = gm_options_set(options, name, value, why, size);
-    if (error)
-        return error;
-    size_t i = (size_t)(find_row(name, strlen(name)) - rows);
-    if (seen[i]) {
-        snprintf(why, size, "%s was set on line %u already", name, seen[i]);
-        return -EINVAL;
-    }
-    seen[i] = number;
-    return 0;
+    return gm_options_set(options, name, value, number, why, size);
 }
 
 int gm_options_load(struct gm_options *options, const char *path, char *why, size_t why_size)
 {
     char line[PATH_MAX + 256], text[512];
-    unsigned seen[ROWS] = {0};
     unsigned number = 0;
     int error = 0;
 
@@ -366,9 +141,9 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
         number++;
         if (length > 0 && line[length - 1] == '\n') {
             line[length - 1] = '\0';
-            error = load_line(options, line, number, seen, text, sizeof text);
+            error = load_line(options, line, number, text, sizeof text);
         } else if (feof(file)) {
-            error = load_line(options, line, number, seen, text, sizeof text);
+            error = load_line(options, line, number, text, sizeof text);
         } else {
             snprintf(text, sizeof text, "the line is too long, or not text");
             error = -EINVAL;
@@ -390,7 +165,9 @@ enum { KEY_ROW = 0x1000, KEY_HELP = 0x2000, KEY_VERSION };
 
 struct line {
     const char *given[ROWS]; /* the last text of each option, NULL: not given */
-    const char *extra;       /* a word that is no option */
+    const char *rules[GM_RULES_MAX + 1];
+    unsigned n_rules;
+    const char *extra; /* a word that is no option */
     bool is_help, is_version, is_bad;
     char *why;
     size_t why_size;
@@ -401,20 +178,20 @@ static void explain_line(struct line *line, const struct argp_state *state)
 {
     const char *word = state->next > 0 ? state->argv[state->next - 1] : "";
     char shown[64];
-    const struct row *row = NULL;
+    const struct gm_option_row *row = NULL;
 
     if (word[0] != '-' && state->next < state->argc)
         word = state->argv[state->next]; /* in the middle of a cluster of one-letter options */
     if (strncmp(word, "--", 2) == 0)
         row = find_row(word + 2, strcspn(word + 2, "="));
-    if (row && row->kind == KIND_FLAG)
+    if (row && row->kind == GM_KIND_FLAG)
         snprintf(line->why, line->why_size, "--%s takes no value", row->name);
     else if (row)
         snprintf(line->why, line->why_size, "--%s needs a value: --%s=%s", row->name, row->name,
                  row->argument);
     else
         snprintf(line->why, line->why_size, "unknown option %s: gpumuxd --help lists them",
-                 show(word, shown));
+                 gm_option_show(word, shown));
 }
 
 static error_t parse_key(int key, char *argument, struct argp_state *state)
@@ -423,6 +200,8 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
 
     if (key >= KEY_ROW && key < KEY_ROW + (int)ROWS) {
         line->given[key - KEY_ROW] = argument ? argument : "";
+        if (gm_option_rows[key - KEY_ROW].kind == GM_KIND_RULES && line->n_rules <= GM_RULES_MAX)
+            line->rules[line->n_rules++] = line->given[key - KEY_ROW];
         return 0;
     }
     switch (key) {
@@ -474,20 +253,66 @@ static int load_config(struct gm_options *options, const struct line *line)
     return error;
 }
 
-/* Apply the command line: its options of one place only, so that the file comes between. */
-static int apply_line(struct gm_options *options, const struct line *line, enum place place)
+/* Apply the command line: its options of one place only, so that the file comes between. Rules are
+ * appended one by one, those of the line first. */
+static int apply_line(struct gm_options *options, const struct line *line,
+                      enum gm_option_place place)
 {
     for (size_t i = 0; i < ROWS; i++) {
-        if (!line->given[i] || rows[i].place != place)
+        if (!line->given[i] || gm_option_rows[i].place != place ||
+            gm_option_rows[i].kind == GM_KIND_RULES)
             continue;
-        int error = set_row(options, &rows[i], line->given[i]);
-        if (error) {
-            int length = snprintf(line->why, line->why_size, "--%s: ", rows[i].name);
-            if (length > 0 && (size_t)length < line->why_size)
-                explain(&rows[i], error, line->given[i], line->why + length,
-                        line->why_size - (size_t)length);
+        int error =
+            take(options, &gm_option_rows[i], "--", line->given[i], 0, line->why, line->why_size);
+        if (error)
             return error;
+        options->given[i] = GM_GIVEN_ON_LINE;
+    }
+    return 0;
+}
+
+static int apply_rules(struct gm_options *options, const struct line *line)
+{
+    for (unsigned i = 0; i < line->n_rules; i++) {
+        int error = take(options, &gm_option_rows[GM_OPTION_rules], "--", line->rules[i], 0,
+                         line->why, line->why_size);
+        if (error)
+            return error;
+    }
+    return 0;
+}
+
+/*
+ * An option of the other policy would be without effect: better said than found out. But a file's
+ * is only what was right for the file, where the command line has chosen another policy.
+ */
+static int check_policy(const struct gm_options *options, const struct line *line)
+{
+    static const struct {
+        enum gm_option option;
+        enum gm_options_policy policy;
+        const char *advice;
+    } belongs[] = {
+        {GM_OPTION_quantum, GM_POLICY_ROUND_ROBIN,
+         "the turn of policy round-robin: with mlfq say slice"},
+        {GM_OPTION_levels, GM_POLICY_MLFQ, "of policy mlfq: round-robin has one level"},
+        {GM_OPTION_allotment, GM_POLICY_MLFQ, "of policy mlfq: with round-robin no program drops"},
+        {GM_OPTION_slice, GM_POLICY_MLFQ, "the turn of policy mlfq: with round-robin say quantum"},
+    };
+    for (size_t i = 0; i < sizeof belongs / sizeof belongs[0]; i++) {
+        unsigned given = options->given[belongs[i].option];
+        const char *name = gm_option_rows[belongs[i].option].name;
+        if (!given || options->policy == belongs[i].policy)
+            continue;
+        if (given == GM_GIVEN_ON_LINE) {
+            snprintf(line->why, line->why_size, "--%s is %s", name, belongs[i].advice);
+            return -EINVAL;
         }
+        if (options->given[GM_OPTION_policy] == GM_GIVEN_ON_LINE)
+            continue;
+        snprintf(line->why, line->why_size, "%s:%u: %s is %s", options->config, given, name,
+                 belongs[i].advice);
+        return -EINVAL;
     }
     return 0;
 }
@@ -523,13 +348,14 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
     struct argp_option table[ROWS + 3];
     memset(table, 0, sizeof table);
     for (size_t i = 0; i < ROWS; i++) {
-        bool has_default = rows[i].otherwise[0] != '\0';
-        snprintf(docs[i], sizeof docs[i], "%s%s%s%s", rows[i].help, has_default ? " (default " : "",
-                 rows[i].otherwise, has_default ? ")" : "");
+        bool has_default = gm_option_rows[i].otherwise[0] != '\0';
+        snprintf(docs[i], sizeof docs[i], "%s%s%s%s", gm_option_rows[i].help,
+                 has_default ? " (default " : "", gm_option_rows[i].otherwise,
+                 has_default ? ")" : "");
         table[i] = (struct argp_option){
-            .name = rows[i].name,
+            .name = gm_option_rows[i].name,
             .key = KEY_ROW + (int)i,
-            .arg = rows[i].kind == KIND_FLAG ? NULL : rows[i].argument,
+            .arg = gm_option_rows[i].kind == GM_KIND_FLAG ? NULL : gm_option_rows[i].argument,
             .doc = docs[i],
         };
     }
@@ -568,14 +394,18 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
     }
     if (line.extra) {
         snprintf(why, why_size, "\"%s\" is no option: gpumuxd --help lists them",
-                 show(line.extra, shown));
+                 gm_option_show(line.extra, shown));
         return -EINVAL;
     }
-    int error = apply_line(options, &line, PLACE_LINE);
+    int error = apply_line(options, &line, GM_PLACE_LINE);
+    if (error == 0)
+        error = apply_rules(options, &line);
     if (error == 0)
         error = load_config(options, &line);
     if (error == 0)
-        error = apply_line(options, &line, PLACE_BOTH);
+        error = apply_line(options, &line, GM_PLACE_BOTH);
+    if (error == 0)
+        error = check_policy(options, &line);
     if (error == 0)
         error = place_socket(options, &line);
     return error;

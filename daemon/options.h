@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "common/log.h"
+#include "daemon/rules.h"
 
 #define GM_CONFIG_SYSTEM "/etc/gpumux/gpumux.conf"
 #define GM_CONFIG_USER "gpumux/gpumux.conf" /* below $XDG_CONFIG_HOME, or ~/.config */
@@ -33,6 +34,9 @@ struct gm_place {
 
 #define GM_MEMBER_PLACE(member) struct gm_place member;
 #define GM_MEMBER_CHOICE(member) uint32_t member; /* index of the word */
+#define GM_MEMBER_WORD(member) uint32_t member;   /* the same */
+#define GM_MEMBER_CLASS(member) enum gm_sched_class member;
+#define GM_MEMBER_RULES(member) struct gm_rules member;
 #define GM_MEMBER_NUMBER(member) uint32_t member;
 #define GM_MEMBER_SIZE(member) uint64_t member; /* bytes */
 #define GM_MEMBER_BUDGET(member) struct gm_budget member;
@@ -41,13 +45,25 @@ struct gm_place {
 #define GM_MEMBER_LEVEL(member) enum gm_log_level member;
 #define GM_MEMBER_FLAG(member) bool member;
 
+enum gm_option {
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+    GM_OPTION_##member,
+#include "daemon/options.def"
+#undef GM_OPTION
+    GM_OPTIONS,
+};
+#define GM_GIVEN_ON_LINE UINT_MAX
+
 struct gm_options {
 #define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
     GM_MEMBER_##kind(member)
 #include "daemon/options.def"
 #undef GM_OPTION
     bool is_own_socket; /* `socket` is not the default: its directory is the user's business */
+    unsigned given[GM_OPTIONS]; /* 0: the default; a line of the file; or GIVEN_ON_LINE */
 };
+
+enum gm_options_policy { GM_POLICY_MLFQ, GM_POLICY_ROUND_ROBIN }; /* as `policy` has them */
 
 /* What gm_options_parse says besides an error. */
 enum gm_options_outcome {
@@ -59,11 +75,12 @@ enum gm_options_outcome {
 void gm_options_init(struct gm_options *options);
 
 /*
- * Set one option from text, as the file does. Returns 0, -ENOENT (no such name), -EPERM (command
- * line only), -EINVAL or -ERANGE, and then writes to `why` what is wrong, without the place.
+ * Set one option from text, as line `line` of the file does. Returns 0, -ENOENT (no such name),
+ * -EPERM (command line only), -EEXIST (set already), -EINVAL, -ERANGE or -ENOSPC, and then writes
+ * to `why` what is wrong, without the place.
  */
-int gm_options_set(struct gm_options *options, const char *name, const char *text, char *why,
-                   size_t why_size);
+int gm_options_set(struct gm_options *options, const char *name, const char *text, unsigned line,
+                   char *why, size_t why_size);
 
 /*
  * Read a configuration file: lines of `name = value`, empty lines, and comments from a '#' at the
@@ -78,6 +95,9 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
  * one line in `why`.
  */
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size);
+
+/* The words of an option of kind WORD or CHOICE: that of index `choice`. */
+const char *gm_options_word(enum gm_option option, uint32_t choice, char *text, size_t size);
 
 /* "info" and so on, for a level that an option can have. */
 const char *gm_options_level_name(enum gm_log_level level);

@@ -355,8 +355,8 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         return;
     }
     uint32_t app = NO_APP;
-    int error =
-        gm_engine_join(all->engine, session, session->pid, session->uid, session->name, &app);
+    int error = gm_engine_join(all->engine, session, session->pid, session->uid, session->name,
+                               body->class, &app);
     if (error) {
         if (error == -ENOSPC)
             snprintf(text, sizeof text, "%u apps are served already: raise --max-apps",
@@ -377,13 +377,21 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 
 static void dispatch(struct gm_session *session, const struct gm_wire_message *message)
 {
+    struct gm_control *control = session->all->control;
+    if (session->state == GM_SESSION_CONTROL)
+        uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
     switch (message->type) {
     case GM_MSG_HELLO:
         hello(session, message->body);
         return;
     case GM_MSG_STATUS:
-        uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
-        gm_control_answer(session->all->control, session);
+        gm_control_answer(control, session);
+        return;
+    case GM_MSG_LOG:
+        gm_control_answer_log(control, session, ((const struct gm_msg_log *)message->body)->since);
+        return;
+    case GM_MSG_SET:
+        gm_control_set(control, session, session->uid, message->body);
         return;
     default:
         /* The table lets an app's messages through in the APP state only. */

@@ -5,14 +5,19 @@
 #include "shim/contexts.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "shim/gate.h"
 #include "shim/real.h"
 
 #define GM_DEVICES_MAX 64
+#define GM_EVENT_NAP_MIN 50000    /* ns between looks at an event; they double ... */
+#define GM_EVENT_NAP_MAX 20000000 /* ... to what an answer may be late */
 
 struct gm_context {
     CUcontext context;
@@ -33,6 +38,14 @@ static unsigned gm_primary_locks[GM_DEVICES_MAX]; /* releases and resets under w
 static CUcontext gm_drained_context;
 static CUdevice gm_drained_device = -1;
 
+/* When the drainer stops waiting for an event. */
+struct gm_contexts_asker {
+    const _Atomic uint64_t *stamp;
+    uint64_t seen;
+};
+/* Counts what may make it stop; it naps on this futex, whose time no clock step changes. */
+static _Atomic uint32_t gm_contexts_bell;
+
 static void gm_contexts_counted(int change)
 {
     atomic_fetch_add(&gm_gate_stat()->contexts, (uint32_t)change);
@@ -44,6 +57,12 @@ static struct timespec gm_contexts_patience(void)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += GM_CONTEXT_PATIENCE_S;
     return until;
+}
+
+void gm_contexts_wake(void)
+{
+    atomic_fetch_add(&gm_contexts_bell, 1);
+    syscall(SYS_futex, &gm_contexts_bell, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
 void gm_contexts_add(CUcontext context)
@@ -90,6 +109,8 @@ bool gm_contexts_remove(CUcontext context)
         gm_contexts_counted(-1);
     }
     int error = 0;
+    if (gm_drained_context == context)
+        gm_contexts_wake();
     while (gm_drained_context == context && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&gm_contexts_left, &gm_contexts_lock, &until);
     pthread_mutex_unlock(&gm_contexts_lock);
@@ -104,6 +125,8 @@ void gm_contexts_lock_primary(CUdevice device)
     pthread_mutex_lock(&gm_contexts_lock);
     gm_primary_locks[device]++;
     int error = 0;
+    if (gm_drained_device == device)
+        gm_contexts_wake();
     while (gm_drained_device == device && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&gm_contexts_left, &gm_contexts_lock, &until);
     pthread_mutex_unlock(&gm_contexts_lock);
@@ -161,17 +184,82 @@ bool gm_contexts_is_over(CUresult result)
     }
 }
 
-/* CUDA_SUCCESS: `context` has no work left. */
-static CUresult gm_contexts_wait_for(CUcontext context)
+static CUresult gm_contexts_synchronize_current(void)
+{
+    if (!gm_gate_sync_begin())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result = gm_real.cuCtxSynchronize();
+    gm_gate_sync_end();
+    return result;
+}
+
+/* Whether to wait on for the context that the drainer is in. */
+static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
+{
+    if (atomic_load(asker->stamp) != asker->seen)
+        return false;
+    pthread_mutex_lock(&gm_contexts_lock);
+    bool is_wanted = gm_drained_context == NULL
+                         ? gm_primary_locks[gm_drained_device] > 0
+                         : gm_contexts_index(gm_drained_context) == gm_context_count;
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return !is_wanted;
+}
+
+/* Wait until the GPU has passed `event`. */
+static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker *asker)
+{
+    for (long nap = GM_EVENT_NAP_MIN;;) {
+        uint32_t bell = atomic_load(&gm_contexts_bell);
+        if (!gm_contexts_may_wait(asker))
+            return CUDA_ERROR_NOT_READY;
+        if (gm_gate_captures() > 0)
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        CUresult result = gm_real.cuEventQuery(event);
+        if (result != CUDA_ERROR_NOT_READY)
+            return result;
+        struct timespec pause = {.tv_nsec = nap};
+        syscall(SYS_futex, &gm_contexts_bell, FUTEX_WAIT_PRIVATE, bell, &pause, NULL, 0);
+        nap = nap * 2 < GM_EVENT_NAP_MAX ? nap * 2 : GM_EVENT_NAP_MAX;
+    }
+}
+
+/*
+ * Wait until the work of `context`, the current one, ends. The event lives no longer than the
+ * drainer stays here, so nobody else has to know of it.
+ */
+static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_contexts_asker *asker)
+{
+    CUevent event;
+    if (!gm_contexts_may_wait(asker))
+        return CUDA_ERROR_NOT_READY;
+    if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
+        gm_real.cuEventDestroy_v2 == NULL || gm_real.cuEventQuery == NULL)
+        return gm_contexts_synchronize_current();
+    CUresult result = gm_real.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (gm_gate_sync_begin()) {
+        result = gm_real.cuCtxRecordEvent(context, event);
+        gm_gate_sync_end();
+    }
+    if (result == CUDA_SUCCESS)
+        result = gm_contexts_await(event, asker);
+    else if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = gm_contexts_synchronize_current();
+    gm_real.cuEventDestroy_v2(event);
+    return result;
+}
+
+/* CUDA_SUCCESS: `context` has no work left; with an asker, none of what it had. */
+static CUresult gm_contexts_wait_for(CUcontext context, const struct gm_contexts_asker *asker)
 {
     CUcontext popped;
     CUresult result = gm_real.cuCtxPushCurrent_v2(context);
     if (result == CUDA_SUCCESS) {
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        if (gm_gate_sync_begin()) {
-            result = gm_real.cuCtxSynchronize();
-            gm_gate_sync_end();
-        }
+        result = asker == NULL ? gm_contexts_synchronize_current()
+                               : gm_contexts_finish_current(context, asker);
         gm_real.cuCtxPopCurrent_v2(&popped);
     }
     return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
@@ -204,7 +292,7 @@ static void gm_contexts_at_primary(CUdevice device)
     pthread_mutex_unlock(&gm_contexts_lock);
 }
 
-static CUresult gm_contexts_wait_for_primary(CUdevice device)
+static CUresult gm_contexts_wait_for_primary(CUdevice device, const struct gm_contexts_asker *asker)
 {
     CUcontext context;
     unsigned flags;
@@ -218,28 +306,46 @@ static CUresult gm_contexts_wait_for_primary(CUdevice device)
     if (result != CUDA_SUCCESS)
         goto leave;
     gm_contexts_note_primary(device, true);
-    result = gm_contexts_wait_for(context);
+    result = gm_contexts_wait_for(context, asker);
     gm_real.cuDevicePrimaryCtxRelease_v2(device);
 leave:
     gm_contexts_at_primary(-1);
     return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
 }
 
-CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices)
+/* Over all contexts. The first error; with an asker it is also the last: there is nothing to gain
+ * from waiting for the others. */
+static CUresult gm_contexts_walk(const CUdevice *devices, uint32_t n_devices,
+                                 const struct gm_contexts_asker *asker)
 {
     CUresult result = CUDA_SUCCESS;
     CUcontext context;
     uint64_t round = ++gm_context_round; /* the drainer's alone */
 
     while ((context = gm_contexts_step(round)) != NULL) {
-        CUresult one = gm_contexts_wait_for(context);
+        if (asker != NULL && result != CUDA_SUCCESS)
+            continue;
+        CUresult one = gm_contexts_wait_for(context, asker);
         result = result == CUDA_SUCCESS ? one : result;
     }
     for (uint32_t i = 0; i < n_devices; i++) {
-        if (devices[i] < 0 || devices[i] >= GM_DEVICES_MAX)
+        if (devices[i] < 0 || devices[i] >= GM_DEVICES_MAX ||
+            (asker != NULL && result != CUDA_SUCCESS))
             continue;
-        CUresult one = gm_contexts_wait_for_primary(devices[i]);
+        CUresult one = gm_contexts_wait_for_primary(devices[i], asker);
         result = result == CUDA_SUCCESS ? one : result;
     }
     return result;
+}
+
+CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices)
+{
+    return gm_contexts_walk(devices, n_devices, NULL);
+}
+
+CUresult gm_contexts_finish(const CUdevice *devices, uint32_t n_devices,
+                            const _Atomic uint64_t *stamp, uint64_t seen)
+{
+    const struct gm_contexts_asker asker = {.stamp = stamp, .seen = seen};
+    return gm_contexts_walk(devices, n_devices, &asker);
 }

@@ -1,16 +1,25 @@
 /*
  * The CUDA contexts that draining has to synchronize: those made by cuCtxCreate*, and the primary
- * contexts of the managed devices while they are active.
+ * contexts of the managed devices while they are active. The drainer walks over them in two ways:
+ *
+ *   synchronize   for a CLOSE, when nobody is inside the gate: cuCtxSynchronize, which returns as
+ *                 soon as the work ends but, in a context made without CU_CTX_SCHED_BLOCKING_SYNC,
+ *                 keeps a core busy until then. The drain deadline bounds that.
+ *   finish        for a QUERY, while the program runs: an event that stands for all work of the
+ *                 context so far, looked at from time to time. It takes no core and can be left off
+ *                 at any moment.
  *
  * The lock guards the list and is never held across a driver call. Instead the drainer marks the
  * one context that it is in, and who destroys that one waits for it to come out. It comes out when
- * the context's work ends; a destroyer waits at most GM_CONTEXT_PATIENCE_S, so that a program that
- * destroys a context whose work never ends is not held for ever.
+ * the context's work ends, or at once if it only waits for an event; a destroyer waits at most
+ * GM_CONTEXT_PATIENCE_S, so that a program that destroys a context whose work never ends is not
+ * held for ever.
  */
 #ifndef GM_SHIM_CONTEXTS_H
 #define GM_SHIM_CONTEXTS_H
 
 #include <cuda.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,5 +55,20 @@ bool gm_contexts_is_over(CUresult result);
  * context could not be asked.
  */
 CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices);
+
+/*
+ * Drainer only, with the gate open: wait until the work ends that all contexts have now.
+ * CUDA_SUCCESS: it has, or nothing can run any more. CUDA_ERROR_NOT_READY: given up, because
+ * `*stamp` is not `seen` any more, or because a context is about to be destroyed. Other errors as
+ * above.
+ *
+ * A driver without cuCtxRecordEvent (before CUDA 12.5) is synchronized instead, one context after
+ * the other: then giving up waits for the work of one of them, and a core may be busy meanwhile.
+ */
+CUresult gm_contexts_finish(const CUdevice *devices, uint32_t n_devices,
+                            const _Atomic uint64_t *stamp, uint64_t seen);
+
+/* Any thread: the stamp was changed. */
+void gm_contexts_wake(void);
 
 #endif

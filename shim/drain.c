@@ -1,6 +1,7 @@
 /*
- * The drainer. One mutex guards the one question that is open; whoever takes the question away
- * under it, the drainer with an answer or the link thread at the deadline, is the one who answers.
+ * The drainer. One mutex guards the CLOSE and the QUERY that are open, at most one of each; whoever
+ * takes one away under it, the drainer with an answer or the link thread at the deadline, is the
+ * one who answers.
  */
 #include "shim/drain.h"
 
@@ -33,6 +34,9 @@ static pthread_mutex_t gm_drain_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gm_drain_asked = PTHREAD_COND_INITIALIZER;
 static struct gm_drain_question gm_drain_open;
 static bool gm_drain_is_open;
+static uint64_t gm_drain_query_open;
+static bool gm_drain_has_query;
+static _Atomic uint64_t gm_drain_stamp;    /* changes with the above: a query is left off then */
 static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the drainer waits for */
 
 /* Answer `epoch`, unless that was done or a newer CLOSE came. */
@@ -85,14 +89,20 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
     }
 }
 
+static uint32_t gm_drain_devices(CUdevice devices[GM_GPUS_MAX])
+{
+    uint32_t n_devices = gm_boot_gpus();
+    for (uint32_t gpu = 0; gpu < n_devices; gpu++)
+        devices[gpu] = gm_boot_device(gpu);
+    return n_devices;
+}
+
 static void gm_drain_once(const struct gm_drain_question *question)
 {
     enum gm_drain_reason reason = gm_drain_wait_outside(question);
     if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
         CUdevice devices[GM_GPUS_MAX];
-        uint32_t n_devices = gm_boot_gpus();
-        for (uint32_t gpu = 0; gpu < n_devices; gpu++)
-            devices[gpu] = gm_boot_device(gpu);
+        uint32_t n_devices = gm_drain_devices(devices);
         atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
         CUresult result = gm_contexts_synchronize(devices, n_devices);
         if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
@@ -101,6 +111,25 @@ static void gm_drain_once(const struct gm_drain_question *question)
             reason = GM_DRAIN_WORK;
     }
     gm_drain_answer(question->epoch, reason, gm_now());
+}
+
+/* Wait until the GPU is done with what it was given before this query, unless that is left off. */
+static void gm_drain_ask(uint64_t query, uint64_t stamp)
+{
+    CUdevice devices[GM_GPUS_MAX];
+    uint32_t n_devices = gm_drain_devices(devices);
+    atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
+    CUresult result = gm_contexts_finish(devices, n_devices, &gm_drain_stamp, stamp);
+
+    pthread_mutex_lock(&gm_drain_lock);
+    bool is_mine = gm_drain_has_query && gm_drain_query_open == query;
+    if (is_mine)
+        gm_drain_has_query = false;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (!is_mine)
+        return;
+    struct gm_msg_quiet quiet = {.query = query, .is_quiet = result == CUDA_SUCCESS};
+    gm_link_quiet(&quiet);
 }
 
 static void *gm_drain_main(void *unused)
@@ -113,10 +142,17 @@ static void *gm_drain_main(void *unused)
     uint64_t done = UINT64_MAX;
     for (;;) {
         pthread_mutex_lock(&gm_drain_lock);
-        while (!gm_drain_is_open || gm_drain_open.epoch == done)
+        while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query)
             pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
+        bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
         struct gm_drain_question question = gm_drain_open;
+        uint64_t query = gm_drain_query_open;
+        uint64_t stamp = atomic_load(&gm_drain_stamp);
         pthread_mutex_unlock(&gm_drain_lock);
+        if (!is_close) {
+            gm_drain_ask(query, stamp);
+            continue;
+        }
         gm_drain_once(&question);
         done = question.epoch;
     }
@@ -140,6 +176,13 @@ int gm_drain_start(void)
     return 0;
 }
 
+/* Under the lock, after a change: for the drainer, wherever it waits. */
+static void gm_drain_changed(void)
+{
+    atomic_fetch_add(&gm_drain_stamp, 1);
+    pthread_cond_signal(&gm_drain_asked);
+}
+
 void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
 {
     pthread_mutex_lock(&gm_drain_lock);
@@ -150,8 +193,20 @@ void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
         .deadline = deadline_ns < UINT64_MAX - now ? now + deadline_ns : UINT64_MAX,
     };
     gm_drain_is_open = true;
-    pthread_cond_signal(&gm_drain_asked);
+    gm_drain_has_query = false; /* its answer would say nothing any more */
+    gm_drain_changed();
     pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
+}
+
+void gm_drain_query(uint64_t query)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_query_open = query;
+    gm_drain_has_query = true;
+    gm_drain_changed();
+    pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
 }
 
 uint64_t gm_drain_expire(uint64_t now)
@@ -172,5 +227,8 @@ void gm_drain_cancel(void)
 {
     pthread_mutex_lock(&gm_drain_lock);
     gm_drain_is_open = false;
+    gm_drain_has_query = false;
+    gm_drain_changed();
     pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
 }

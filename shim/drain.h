@@ -1,11 +1,17 @@
 /*
  * Draining: after a CLOSE, find out whether this program is quiet (DESIGN section 2, invariant 2),
- * and answer DRAINED before the deadline, once for each CLOSE.
+ * and answer DRAINED before the deadline, once for each CLOSE. And after a QUERY, with the gate
+ * open, answer QUIET when the work that was submitted so far has ended, however long that takes.
  *
  * A thread of its own does it ("gpumux-drain"), because synchronizing a context returns when the
  * GPU's work ends, which may be never: a kernel can wait for the host. The link thread keeps the
  * deadline: when it passes, the answer is BUSY, the drainer stays where it is, and what it finds
  * later is not sent. The next CLOSE waits for it again.
+ *
+ * A query is left off for a CLOSE at once, and for a newer query: neither of them waits longer for
+ * it. Only with a driver that cannot record an event for a context (contexts.h) the drainer first
+ * comes out of the synchronizing call that it is in, which waits for nothing that the CLOSE would
+ * not wait for, and the deadline is kept all the same.
  */
 #ifndef GM_SHIM_DRAIN_H
 #define GM_SHIM_DRAIN_H
@@ -23,6 +29,9 @@ void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now);
  * that is still to come, or UINT64_MAX.
  */
 uint64_t gm_drain_expire(uint64_t now);
+
+/* Link thread: QUERY came. One that is not answered yet is forgotten. */
+void gm_drain_query(uint64_t query);
 
 /* Link thread: the daemon is lost; nobody waits for an answer. */
 void gm_drain_cancel(void);

@@ -14,12 +14,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/classes.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
@@ -135,9 +137,19 @@ unmap_ctl:
     return -EPROTO;
 }
 
+/* GPUMUX_CLASS, as HELLO says it. The daemon tells people if it is no class. */
+static uint32_t gm_link_class(void)
+{
+    const char *word = secure_getenv("GPUMUX_CLASS");
+    uint32_t index;
+    if (word == NULL || word[0] == '\0')
+        return 0;
+    return gm_class_index(word, &index) ? 1 + index : GM_HELLO_CLASS_UNKNOWN;
+}
+
 static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *why, size_t why_size)
 {
-    struct gm_msg_hello hello = {.role = GM_ROLE_APP};
+    struct gm_msg_hello hello = {.role = GM_ROLE_APP, .class = gm_link_class()};
     struct gm_wire_message message;
     int fds[GM_WIRE_FDS];
     int n_fds = 0;
@@ -247,6 +259,12 @@ void gm_link_drained(const struct gm_msg_drained *drained)
     if (gm_uses_are_counted())
         gm_link_report_uses();
     gm_link_send(GM_MSG_DRAINED, drained);
+}
+
+void gm_link_quiet(const struct gm_msg_quiet *quiet)
+{
+    if (gm_link_is_up())
+        gm_link_send(GM_MSG_QUIET, quiet);
 }
 
 /* Link it where the link thread finds it. False: lost. */
@@ -378,6 +396,9 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         gm_drain_close(closing->epoch, closing->deadline_ns, gm_now());
         return true;
     }
+    case GM_MSG_QUERY:
+        gm_drain_query(((const struct gm_msg_query *)body)->query);
+        return true;
     case GM_MSG_MAP:
         if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN)
             gm_link_has_moved = true;

@@ -46,8 +46,9 @@ bool gm_link_is_up(void);
 /* Tell the daemon that a thread waits at the gate. Never fails visibly. */
 void gm_link_want(void);
 
-/* Drain only: the answer to CLOSE. */
+/* Drain only: the answers to CLOSE and to QUERY. */
 void gm_link_drained(const struct gm_msg_drained *drained);
+void gm_link_quiet(const struct gm_msg_quiet *quiet);
 
 /*
  * Have `bytes` (a multiple of GM_CHUNK_MIN) at `va`, a range reserved by the caller, backed on

@@ -1,10 +1,15 @@
 /*
- * The scheduler: who may use the GPU now. Pure policy (STYLE 7): no I/O, no clock, no allocation after
- * init; same events, same decisions. The engine feeds it events and makes its decision true.
+ * The scheduler: who may use the GPU now. Pure policy (STYLE 7): no I/O, no clock, no allocation
+ * after init; same events, same decisions. The engine feeds it events and makes its decision true.
  *
- * A decision is the *set* of apps whose gates should be open, in priority order, and the time at which
- * the scheduler wants to be asked again. It speaks of committed bytes only; where the bytes are and
- * how they get to the GPU is core/plan's business.
+ * A multi-level feedback queue (Nixie section 6) over sets of apps: levels 1 (the best) to
+ * `levels`. Who used up its allotment at a level drops one; who was idle for long enough rises one.
+ * Within a level apps take turns. Explicit settings (struct gm_sched_policy) stand above what is
+ * inferred. sched.c states what each app can expect.
+ *
+ * A decision is the *set* of apps whose gates should be open, in priority order, and the time at
+ * which the scheduler wants to be asked again. It speaks of committed bytes only; where the bytes
+ * are and how they get to the GPU is core/plan's business.
  */
 #ifndef GM_CORE_SCHED_H
 #define GM_CORE_SCHED_H
@@ -14,47 +19,79 @@
 #include <stdint.h>
 
 #define GM_TIME_NEVER UINT64_MAX
+#define GM_SCHED_LEVELS_MAX 8u
+#define GM_SCHED_WEIGHT 1000u      /* the weight 1: weights are in thousandths */
+#define GM_SCHED_WEIGHT_MIN 100u   /* 0.1 */
+#define GM_SCHED_WEIGHT_MAX 10000u /* 10 */
+#define GM_SCHED_SHARE_ALL 1000u   /* the whole GPU: in thousandths of its time */
 
 enum gm_sched_event_kind {
-    GM_SCHED_JOIN,   /* an app appeared: idle, 0 bytes */
-    GM_SCHED_LEAVE,  /* it is gone */
-    GM_SCHED_WANT,   /* it has GPU work to submit (or submits: its gate is open) */
-    GM_SCHED_IDLE,   /* its gate is open and it submits nothing, waits for nothing, runs nothing */
-    GM_SCHED_SIZE,   /* its committed bytes are now `bytes` */
-    GM_SCHED_OPENED, /* its gate opened: a slice began */
-    GM_SCHED_CLOSED, /* its gate is closed and it is drained: its slice ended */
-    GM_SCHED_BUSY,   /* its gate could not be closed: it did not drain; it keeps the GPU, ask again */
-    GM_SCHED_TIMER,  /* nothing happened, but wake_at came */
-    GM_SCHED_ROOM,   /* the budget is now `bytes` (the app field is unused) */
+    GM_SCHED_JOIN,  /* an app appeared: idle, 0 bytes, class auto, weight 1, no limit, not paused */
+    GM_SCHED_LEAVE, /* it is gone */
+    GM_SCHED_WANT,  /* it has GPU work to submit (or submits: its gate is open) */
+    GM_SCHED_IDLE,  /* its gate is open and it submits nothing, waits for nothing, runs nothing */
+    GM_SCHED_SIZE,  /* its committed bytes are now `bytes` */
+    GM_SCHED_OPENED, /* its gate opened: a slice began, or goes on */
+    GM_SCHED_CLOSED, /* its gate is closed and it is drained */
+    GM_SCHED_BUSY, /* its gate could not be closed: it did not drain; it keeps the GPU, ask again */
+    GM_SCHED_TIMER, /* nothing happened, but wake_at came */
+    GM_SCHED_ROOM,  /* the budget is now `bytes` (the app field is unused) */
 };
 
 struct gm_sched_event {
     enum gm_sched_event_kind kind;
     uint32_t app; /* the engine's app id: 0 .. max_apps-1 */
     uint64_t bytes;
+    uint64_t ago_ns; /* IDLE: it is idle for so long already, and is not charged for that */
 };
 
-/* Why an app is not in the set, or is. Shown by `mux-ctl status`. */
+/* What is said of an app, over what is inferred. */
+enum gm_sched_class {
+    GM_CLASS_AUTO,        /* its level is found by what it does */
+    GM_CLASS_LATENCY,     /* before every level, at once and always */
+    GM_CLASS_INTERACTIVE, /* level 1, always */
+    GM_CLASS_BATCH,       /* the last level, always */
+    GM_CLASSES,
+};
+struct gm_sched_policy {
+    uint8_t class;   /* enum gm_sched_class */
+    bool is_paused;  /* does not run */
+    uint32_t weight; /* thousandths: its slices are to those of its level as the weights are */
+    uint32_t share;  /* thousandths of the GPU's time that it gets at most; SHARE_ALL: no limit */
+};
+
+/* Why an app is not in the set, or is. Shown by `mux-ctl status` and `mux-ctl log`. */
 enum gm_sched_reason {
     GM_WHY_NONE = 0,
-    GM_WHY_FITS,      /* in the set: everything fits */
-    GM_WHY_SLICE,     /* in the set: its turn */
-    GM_WHY_IDLE,      /* not in the set: it wants nothing */
-    GM_WHY_TURN,      /* not in the set: another app's slice is not over */
-    GM_WHY_ROOM,      /* not in the set: does not fit beside the apps before it */
+    GM_WHY_FITS,        /* in the set: everything fits */
+    GM_WHY_SLICE,       /* in the set: its turn at its level */
+    GM_WHY_FIRST,       /* in the set: others wait, all of them of lower priority */
+    GM_WHY_PATIENCE,    /* in the set: it had waited for so long that it goes before all others */
+    GM_WHY_IDLE,        /* not in the set: it wants nothing */
+    GM_WHY_TURN,        /* not in the set: the slice of another app of its level is not over */
+    GM_WHY_PRIORITY,    /* not in the set: apps of higher priority use the room */
+    GM_WHY_ROOM,        /* not in the set: does not fit beside the apps before it */
+    GM_WHY_PAUSED,      /* not in the set: it was paused */
+    GM_WHY_SHARE,       /* not in the set: it used up its share of the time, for now */
     GM_WHY_NOT_DRAINED, /* in the set against its turn: it did not drain */
+    GM_WHYS,
 };
 
 struct gm_sched_config {
     uint32_t max_apps;
-    uint64_t budget;     /* bytes */
-    uint64_t quantum_ns; /* > 0 */
-    uint64_t retry_ns;   /* after BUSY, ask that app again no sooner */
+    uint64_t budget;       /* bytes */
+    uint32_t levels;       /* K: 1 .. GM_SCHED_LEVELS_MAX; 1 is plain round robin */
+    uint64_t allotment_ns; /* T: run time at level 1 after which an app drops; doubles per level */
+    uint64_t slice_ns;     /* S: length of a turn at level 1; doubles per level */
+    uint64_t patience_ns;  /* after so long a wait, beyond a round of its level, an app goes first;
+  GM_TIME_NEVER: it does not */
+    uint64_t retry_ns;     /* after BUSY, ask that app again no sooner */
 };
 
 struct gm_sched_decision {
-    const uint32_t *set; /* apps whose gates should be open, most important first; the scheduler's */
-    uint32_t n_set;      /* memory, valid until the next step */
+    const uint32_t
+        *set;       /* apps whose gates should be open, most important first; the scheduler's */
+    uint32_t n_set; /* memory, valid until the next step */
     const uint32_t *next; /* the coming slices after the set, soonest first: the timeline */
     uint32_t n_next;
     uint64_t wake_at; /* step with GM_SCHED_TIMER then, GM_TIME_NEVER: not needed */
@@ -68,20 +105,34 @@ size_t gm_sched_size(const struct gm_sched_config *config);
 /* Make a scheduler in `memory` (gm_sched_size bytes, 16-aligned, the caller's). NULL if invalid. */
 struct gm_sched *gm_sched_init(void *memory, const struct gm_sched_config *config);
 
+enum gm_sched_fault {
+    GM_SCHED_OK = 0,
+    GM_SCHED_BAD_APP = 1,
+    GM_SCHED_BAD_EVENT = 2,
+    GM_SCHED_BAD_POLICY = 3, /* a weight, a share or a class out of its bounds */
+};
+
 /*
- * One event at time `now` (nanoseconds, never decreasing; an earlier value counts as the latest seen).
- * Fills *decision. Returns 0, or a positive enum gm_sched_fault when the event is not legal (an unknown
- * app, a JOIN of a known one): then nothing changed and *decision repeats the last one.
+ * One event at time `now` (nanoseconds, never decreasing; an earlier value counts as the latest
+ * seen). Fills *decision. Returns 0, or a positive enum gm_sched_fault when the event is not legal
+ * (an unknown app, a JOIN of a known one): then nothing changed and *decision repeats the last one.
  */
 int gm_sched_step(struct gm_sched *sched, uint64_t now, const struct gm_sched_event *event,
                   struct gm_sched_decision *decision);
 
-enum gm_sched_fault { GM_SCHED_OK = 0, GM_SCHED_BAD_APP = 1, GM_SCHED_BAD_EVENT = 2 };
+/* The same for new settings of `app`, all at once. */
+int gm_sched_set(struct gm_sched *sched, uint64_t now, uint32_t app,
+                 const struct gm_sched_policy *policy, struct gm_sched_decision *decision);
 
 struct gm_sched_account {
-    uint64_t run_ns;     /* gate open */
-    uint64_t wait_ns;    /* wanted and not open */
-    uint64_t slice_at;   /* when the current slice began, 0 if none */
+    struct gm_sched_policy policy;
+    uint32_t level;        /* 1 .. levels; 0: before all levels (class latency) */
+    uint64_t charged_ns;   /* run time since it came to its level: it drops at the allotment */
+    uint64_t allotment_ns; /* ... of its level; GM_TIME_NEVER: it cannot drop */
+    uint64_t run_ns;       /* gate open and not idle, since it joined */
+    uint64_t wait_ns;      /* wanted and not open */
+    uint64_t idle_ns;      /* wanted nothing */
+    uint64_t slice_at; /* since when its gate is open in this slice; 0: closed, or leaves the set */
     uint64_t waiting_at; /* since when it waits, 0 if it does not */
     uint64_t bytes;
     enum gm_sched_reason reason;
@@ -93,17 +144,33 @@ bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
                       struct gm_sched_account *account);
 
 /*
- * When `app` is expected to want the GPU next: `now` if it does, GM_TIME_NEVER if nothing is known
- * (it is new, or has wanted it once only). Who wanted it again and again is expected after as long
- * as usual; who is overdue, after as long again as he is. With the timeline this is the order of
- * next use, by which memory is moved; no turn depends on it.
+ * When `app` is expected to use the GPU next. Who is in the set: `now`. Who waits: when its slice
+ * will begin if everybody before it on the timeline uses up his. Who is idle: if it wanted the GPU
+ * again and again, after as long as usual, even if that is over (it is overdue); when it is overdue
+ * for long, after as long again; GM_TIME_NEVER if nothing is known (it is new, or has wanted it
+ * once only) or it may not run. This is the order of next use, by which memory is moved; no turn
+ * depends on it.
  */
 uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app);
 /* Whether `a` is expected later than `b` (both below max_apps). Of those of which nothing is known,
  * the one that has not wanted the GPU for longer counts as later; then the lower id. */
 bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b);
 
+/*
+ * The longest that an app which fits the budget, is not paused and has no limit on its share waits
+ * from WANT to OPENED, with `n` apps runnable or open at some time meanwhile (itself included),
+ * whose drain takes no longer than drain_ns and whose memory is moved within load_ns, and none that
+ * does not drain. sched.c derives it. GM_TIME_NEVER if that is beyond 64 bits.
+ */
+uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint64_t drain_ns,
+                        uint64_t load_ns);
+
 /* "its turn", "another app's slice is not over", ...: one short phrase. */
 const char *gm_sched_reason_text(enum gm_sched_reason reason);
+/* "turn", "priority", ...: one word, for machines. */
+const char *gm_sched_reason_name(enum gm_sched_reason reason);
+/* "auto", "latency", ...; and back: false for an unknown name. */
+const char *gm_sched_class_name(enum gm_sched_class class);
+bool gm_sched_class_parse(const char *name, enum gm_sched_class *class);
 
 #endif

@@ -119,6 +119,12 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_CLOSE:
         body.close = (struct gm_msg_close){.epoch = 3, .deadline_ns = 2000000000};
         break;
+    case GM_MSG_QUIET:
+        body.quiet = (struct gm_msg_quiet){.query = 5, .is_quiet = 1};
+        break;
+    case GM_MSG_QUERY:
+        body.query.query = 5;
+        break;
     case GM_MSG_MAP:
     case GM_MSG_UNMAP:
     case GM_MSG_DROP:
@@ -126,6 +132,23 @@ static union body body_of(enum gm_msg_type type)
         break;
     case GM_MSG_STATUS_IS:
         body.status_is.bytes = 1234;
+        break;
+    case GM_MSG_SET:
+        body.set = (struct gm_msg_set){.selects = GM_SET_UID | GM_SET_COMMAND,
+                                       .uid = 1000,
+                                       .settings = GM_SET_CLASS | GM_SET_SHARE,
+                                       .class = 3,
+                                       .share = 500,
+                                       .command = "python3*"};
+        break;
+    case GM_MSG_SET_IS:
+        body.set_is = (struct gm_msg_set_is){.is_refused = 1, .text = "no such program"};
+        break;
+    case GM_MSG_LOG:
+        body.log.since = 7;
+        break;
+    case GM_MSG_LOG_IS:
+        body.log_is.bytes = 1234;
         break;
     case GM_MSG_WANT:
     case GM_MSG_USES:
@@ -242,9 +265,9 @@ static void emit_faults(void)
     emit_broken(GM_WIRE_BAD_VERSION, "another-layout");
 
     make(GM_MSG_WANT, 0);
-    put16(type_at, 8);
+    put16(type_at, 9);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 34);
+    put16(type_at, 38);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);
@@ -312,6 +335,11 @@ static void emit_faults(void)
     make(GM_MSG_HELLO, 0);
     memcpy(message() + name_at, "\xe2\x82", 3);
     emit_broken(GM_WIRE_BAD_STRING, "half-character");
+
+    make(GM_MSG_SET, 0);
+    memset(message() + sizeof(struct gm_wire_header) + offsetof(struct gm_msg_set, command), '*',
+           64);
+    emit_broken(GM_WIRE_BAD_STRING, "set-no-end");
 
     make(GM_MSG_STATUS, 0);
     put32(reserved_at, 0x80000000);

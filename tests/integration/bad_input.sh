@@ -72,6 +72,18 @@ what="percentage above 100"
 refuses "\"101%\" is out of range: from 1% to 100%" --socket "$place" --gpu-budget 101%
 what="malformed time"
 refuses "--quantum: \"soon\" is not a time" --socket "$place" --quantum soon
+what="the turn of the other policy"
+refuses "--quantum is the turn of policy round-robin: with mlfq say slice" --socket "$place" --quantum 1s
+what="the turn of the other policy, the other way round"
+refuses "--slice is the turn of policy mlfq: with round-robin say quantum" --socket "$place" --policy round-robin --slice 1s
+what="unknown policy"
+refuses "--policy: \"fifo\" is not one of mlfq|round-robin" --socket "$place" --policy fifo
+what="more levels than there can be"
+refuses "--levels: \"9\" is out of range: from 1 to 8" --socket "$place" --levels 9
+what="unknown class"
+refuses "--best-class: \"fast\" is not auto, latency, interactive or batch" --socket "$place" --best-class fast
+what="a rule for nobody"
+refuses "--rule: user: there is no user \"gm-nobody-has-this-name\"" --socket "$place" --rule "user=gm-nobody-has-this-name paused"
 what="malformed number"
 refuses "--max-apps: \"many\" is not a number" --socket "$place" --max-apps many
 what="--user without XDG_RUNTIME_DIR"
@@ -210,19 +222,19 @@ me=$(printf '%0120d' 0 | sed 's/^0000/6d65/') # "me", 60 bytes of the 64
 if command -v perl > /dev/null; then
     body="0100000000000000$me"00000000
     what="a client of another protocol version"
-    client_is "the client speaks protocol version 99, this gpumuxd 1" "5800000063000100""0000000000000000$body"
+    client_is "the client speaks protocol version 99, this gpumuxd 2" "5800000063000100""0000000000000000$body"
     what="an unknown message"
-    client_is "unknown message type" "1000000001006300""0000000000000000"
+    client_is "unknown message type" "1000000002006300""0000000000000000"
     what="half a header"
     client_is "bad message" "1000"
     what="a message of the daemon's own"
-    client_is "bad message (CLOSE)" "2000000001001400""0000000000000000""00000000000000000000000000000000"
+    client_is "bad message (CLOSE)" "2000000002001400""0000000000000000""00000000000000000000000000000000"
     what="an app's message before HELLO"
-    client_is "bad message (WANT)" "1800000001000400""0000000000000000""0000000000000000"
+    client_is "bad message (WANT)" "1800000002000400""0000000000000000""0000000000000000"
     what="HELLO twice"
-    client_is "bad message (HELLO)" "5800000001000100""0000000000000000$body" "5800000001000100""0000000000000000$body"
+    client_is "bad message (HELLO)" "5800000002000100""0000000000000000$body" "5800000002000100""0000000000000000$body"
     what="a role that is none"
-    client_is "unknown role 7" "5800000001000100""0000000000000000""07000000""00000000$me"00000000
+    client_is "unknown role 7" "5800000002000100""0000000000000000""07000000""00000000$me"00000000
     what="a client that says nothing"
     client_is "no HELLO within 5 s"
 else
@@ -247,6 +259,14 @@ what="one word too many"
 expect 1 "\"now\" is one word too many" "$ctl" status now
 what="malformed time"
 expect 1 "--watch: \"often\" is not a time" "$ctl" status --watch often
+what="a word for log"
+expect 1 "\"now\" is one word too many" "$ctl" log now
+what="a number of entries that is none"
+expect 1 "-n: \"many\" is not a number of entries" "$ctl" log -n many
+what="set without a program"
+expect 1 "set: which program?" "$ctl" set class=batch
+what="set without a setting"
+expect 1 "set: what? say class=" "$ctl" set 1
 what="run without a program"
 expect 1 "which program?" "$ctl" run --
 what="run with an option of ours"

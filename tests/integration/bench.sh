@@ -41,6 +41,27 @@ script tiers --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 7/8 --
 # A turn is long enough for whole passes within it, also on a slow machine.
 script prefetch --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --piece "$(size 24M)" \
     --pinned 256M --quantum 1s --blocks 1 --block 8s --alone 100ms
+# The scheduler's times are as short as these turns: a program that never rests is soon known as such.
+small="--programs app --piece $(size 24M) --option allotment=300ms --option slice=200ms"
+# shellcheck disable=SC2086 # a list of options
+{
+    script interactive $small --sizes "$(size 48M),$(size 64M)" --budget "$(size 80M)" --intervals 300ms,600ms \
+        --windows 1500ms,2s --round-robin 300ms,1s --warm 1s --level-within 4s --floors 2 --new 3
+    script batch $small --gap 150ms --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" \
+        --together 4s --more 6s --alone 500ms
+    script pipeline $small --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --trips 2 --blocks 1
+}
+# Their models in PyTorch, where there is one, tiny and on the processor; where not, that is said.
+if python3 -c 'import torch' 2> /dev/null; then
+    result models python3 -B "$benches/pipeline.py" --build "$BUILD" --programs cpu --link-bytes 32M \
+        --link-rounds 1 --sizes 3M,3M,3M --budget 5M --tokens 8 --steps 8 --trips 1 --blocks 1
+elif [ "${GM_LINKED:-}" != 1 ]; then
+    python3 -B "$benches/pipeline.py" --build "$BUILD" --programs torch --link-bytes 32M --link-rounds 1 \
+        --sizes 3M,3M,3M --budget 5M > "$dir/models.out" 2>&1
+    code=$?
+    { [ "$code" = 77 ] && grep -q 'not available: no PyTorch' "$dir/models.out"; } ||
+        fail "without PyTorch a bench that needs it ended with $code"
+fi
 
 # One that is stopped, as by a time limit, says so in its result, and nothing of it is left.
 timeout -k 30 6 python3 -B "$benches/switch.py" --build "$BUILD" --sizes "$(size 48M),$(size 64M)" \
@@ -93,7 +114,7 @@ for run in tiers["runs"]:
     verified(run["warm"], run["name"])
     verified(run["turns"], run["name"])
     assert run["most"]["pinned_used_bytes"] <= run["options"]["pinned"], run["name"]
-    assert run["bound_ms"] > 0 and run["over_bound"] > 0 and run["slowest"] in ("link", "paged", "disk"), run["name"]
+    assert run["bound_ms"] > 0 and run["over_bound"] > 0 and run["slowest"] in ("link", "paged", "disk", "both"), run["name"]
     assert run["stall_ms"] >= run["first_ms"]["max"], run["name"]
 assert tiers["runs"][0]["needed_ms"]["paged"] == 0 and tiers["runs"][0]["of_uncapped"] == 1
 assert tiers["runs"][1]["most"]["paged_used_bytes"] > 0 and tiers["runs"][1]["needed_ms"]["paged"] > 0
@@ -108,11 +129,34 @@ for setting in prefetch["settings"]:
 assert prefetch["ratio"] > 0 and prefetch["load"]["link"]["rates"]["in"] > 0
 assert prefetch["load"]["memory"]["rates"]["memory"] > 0 and "slice" in prefetch["cost"]
 
+interactive = load("interactive")
+assert [setting["policy"] for setting in interactive["settings"]] == ["default", "rr-300ms", "rr-1s"]
+for setting in interactive["settings"]:
+    assert setting["rate"] > 0 and len(setting["one_switch"]) >= 1 and len(setting["alone"]) >= 1, setting["policy"]
+    assert all(turn["switches"] >= 1 and turn["bytes_in"] > 0 for turn in setting["one_switch"]), setting["policy"]
+    assert [one["interval_s"] for one in setting["intervals"]] == [.3, .6], setting["policy"]
+    for one in setting["intervals"]:
+        assert one["response_ms"]["min"] > 0 and one["over_floor"] > 0, one
+        assert one["since_due_ms"]["mean"] >= one["response_ms"]["mean"] - 1, one
+assert len(interactive["new"]["requests"]) == 3 and interactive["goals"]
+
+batch = load("batch")
+assert [one["name"] for one in batch["members"]] == ["decoder", "training", "convolutions"]
+assert all(one["rate"] > 0 and one["alone"][0]["is_native"] for one in batch["members"])
+assert batch["together"]["slices"] and sum(batch["together"]["all"]["done"]) > 0
+assert 0 < batch["together"]["all"]["total"] < 2 and len(batch["goals"]) == 4
+
+pipeline = load("pipeline")
+assert [one["pipeline"] for one in pipeline["pipelines"]] == ["expand", "workers"]
+for one in pipeline["pipelines"]:
+    assert one["trips"] == 2 and one["bytes_in"] > 0 and one["link_ms"] > 0 and one["of_reference"] > 0, one
+    assert all(stage["first_ms"]["min"] > 0 and stage["alone_ms"] > 0 for stage in one["stages"]), one
+
 with open(os.path.join(sys.argv[1], "stopped.json"), encoding="utf-8") as file:
     stopped = json.load(file)
 assert stopped["is_verified"] is False and "stopped" in stopped["outcome"], stopped.get("outcome")
 END
-for result_name in link copy disk switch oversize tiers prefetch stopped; do
+for result_name in link copy disk switch oversize tiers prefetch interactive batch pipeline stopped; do
     set -- "$@" "$dir/$result_name.json"
 done
 shift

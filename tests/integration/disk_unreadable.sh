@@ -7,7 +7,8 @@
 mkdir "$dir/disk"
 export GM_FAULTY_READ="$dir/bad" GM_FAULTY_BYTES=$((64 << 20))
 spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" \
-    --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" --quantum 50ms --idle 50ms
+    --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" --policy round-robin --quantum 50ms \
+    --idle 50ms
 within 20 daemon_is_up_or_dead || fail "the daemon does not answer"
 ! has_ended daemon || fail "the daemon did not start"
 

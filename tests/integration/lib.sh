@@ -147,10 +147,14 @@ is_up() {
     "$ctl" status --json > "$dir/status.json.new" 2> /dev/null && mv "$dir/status.json.new" "$dir/status.json"
 }
 
-# start_daemon [OPTION...]: with a budget of 160 MiB, 512 MiB pinned and slices of 50 ms, or as told.
+# start_daemon [OPTION...]: with a budget of 160 MiB, 512 MiB pinned and round robin turns of 50 ms, or as told.
 start_daemon() {
-    spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M \
-        --quantum 50ms --idle 50ms "$@"
+    start_mlfq --policy round-robin --quantum 50ms "$@"
+}
+
+# start_mlfq [OPTION...]: the same with the policy of the daemon's own choice.
+start_mlfq() {
+    spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --idle 50ms "$@"
     within 60 daemon_is_up_or_dead || fail "the daemon does not answer"
     ! has_ended daemon || fail "the daemon did not start"
 }

@@ -36,7 +36,7 @@ one_round() {
     if [ "$1" = daemon ]; then
         export SIMCUDA_FAIL="$fault"
         spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 64M --pinned 128M \
-            --quantum 30ms --idle 50ms
+            --policy round-robin --quantum 30ms --idle 50ms
         within 60 daemon_is_up_or_dead || fail "$fault in the daemon: it neither starts nor ends"
         unset SIMCUDA_FAIL
         if has_ended daemon; then

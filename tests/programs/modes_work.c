@@ -1,9 +1,14 @@
 /* gm_worker's modes about work: kernels, graphs, captures, streams, threads. See worker.h. */
 #include "tests/programs/worker.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 
@@ -316,6 +321,71 @@ void gm_mode_spin(struct gm_worker *worker)
             gm_buffer_turn(worker, &buffers[i], &counter, stream);
         worker->mismatches = gm_counter_read(worker, &counter, stream);
     }
+    GM_CU(worker, cuStreamDestroy, stream);
+    GM_CU(worker, cuMemFreeHost, flag);
+    gm_counter_free(worker, &counter);
+    gm_buffers_free(worker, buffers);
+}
+
+static char *signal_path(const struct gm_worker *worker, const char *suffix)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s.%s", worker->signal, suffix) < 0)
+        gm_fail(worker, "no host memory");
+    return path;
+}
+
+static void make_signal(const struct gm_worker *worker, const char *suffix)
+{
+    char *path = signal_path(worker, suffix);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        gm_fail(worker, "%s: %s", path, strerror(errno));
+    close(fd);
+    free(path);
+}
+
+static void await_signal(const struct gm_worker *worker, const char *suffix)
+{
+    const struct timespec pause = {.tv_nsec = 10 * (long)GM_MS};
+    char *path = signal_path(worker, suffix);
+    while (access(path, F_OK) != 0)
+        nanosleep(&pause, NULL);
+    free(path);
+}
+
+/*
+ * Work that is submitted ahead: a kernel that waits for the host, and all of the memory verified
+ * and rewritten behind it. Then the program calls nothing any more:
+ *
+ *   FILE.submitted    it made this when all was submitted
+ *   FILE.release      once this is there, the kernel ends, and so does the work behind it
+ *   FILE.end          once this is there, the program looks at what became of it
+ */
+void gm_mode_ahead(struct gm_worker *worker)
+{
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    struct gm_counter counter;
+    uint32_t *flag = NULL;
+    CUdeviceptr flag_at;
+    CUstream stream;
+    gm_counter_make(worker, &counter);
+    GM_CU(worker, cuMemHostAlloc, (void **)&flag, sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &flag_at, flag, 0);
+    GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    __atomic_store_n(flag, 0, __ATOMIC_SEQ_CST);
+    void *args[] = {&flag_at};
+    gm_launch(worker, GM_KERNEL_SPIN_UNTIL, stream, args);
+    for (uint32_t i = 0; i < worker->allocs; i++)
+        gm_buffer_turn(worker, &buffers[i], &counter, stream);
+    make_signal(worker, "submitted");
+    await_signal(worker, "release");
+    __atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
+    await_signal(worker, "end");
+    for (uint32_t i = 0; i < worker->allocs; i++)
+        gm_buffer_verify(worker, &buffers[i], &counter, stream);
+    worker->mismatches = gm_counter_read(worker, &counter, stream);
+    worker->done = 1;
     GM_CU(worker, cuStreamDestroy, stream);
     GM_CU(worker, cuMemFreeHost, flag);
     gm_counter_free(worker, &counter);

@@ -39,6 +39,7 @@ static const struct {
     {"threads", gm_mode_threads, false, false, "several threads, a stream each"},
     {"ptds", gm_mode_threads, false, true, "several threads, each on its own default stream"},
     {"spin", gm_mode_spin, false, false, "a kernel that waits for the host for --hold"},
+    {"ahead", gm_mode_ahead, false, false, "submit work and call nothing until --signal.end"},
     {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
@@ -157,7 +158,7 @@ static void __attribute__((noreturn)) usage(const char *text)
     fprintf(stderr, "usage: gm_worker [--mode MODE] [--bytes SIZE] [--allocs N] [--iterations N] "
                     "[--seconds S] [--pause MS]\n"
                     "                 [--hold MS] [--seed N] [--threads N] [--own-context] "
-                    "[--ready FILE] [--go FILE]\nmodes:\n");
+                    "[--ready FILE] [--go FILE] [--signal FILE]\nmodes:\n");
     for (size_t i = 0; i < GM_MODES; i++)
         fprintf(stderr, "  %-8s %s\n", gm_modes[i].name, gm_modes[i].help);
     exit(GM_EXIT_USAGE);
@@ -192,6 +193,8 @@ static size_t parse(struct gm_worker *worker, int argc, char **argv)
             worker->ready = value;
         else if (strcmp(option, "--go") == 0)
             worker->go = value;
+        else if (strcmp(option, "--signal") == 0)
+            worker->signal = value;
         else if (strcmp(option, "--bytes") == 0) {
             if (gm_parse_size(value, &worker->bytes) != 0)
                 usage("--bytes takes a size such as 96M");
@@ -214,6 +217,8 @@ static size_t parse(struct gm_worker *worker, int argc, char **argv)
     }
     if (worker->allocs == 0 || worker->threads == 0 || worker->threads > 64)
         usage("--allocs is 1 or more, --threads 1 to 64");
+    if (strcmp(worker->mode, "ahead") == 0 && worker->signal == NULL)
+        usage("mode ahead needs --signal FILE");
     if (worker->iterations == 0 && worker->run_ns == 0)
         worker->iterations = 1;
     for (size_t i = 0; i < GM_MODES; i++)

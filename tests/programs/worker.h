@@ -11,9 +11,9 @@
  *   worker.c          options, the table of modes, the end
  *   buffers.c         patterned buffers
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
- *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin
- *   modes_hot.c       modes about use: hot, turns, guests
- *   modes_process.c   modes about processes: fork, exec
+ *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
+ * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
+ * processes: fork, exec
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -48,9 +48,10 @@ struct gm_worker {
     uint64_t hold_ns;    /* modes capture and spin: how long */
     uint64_t seed;
     uint32_t threads;
-    bool own_context;  /* cuCtxCreate instead of the primary context */
-    const char *ready; /* file to make once the memory is filled, or NULL */
-    const char *go;    /* file to wait for before the first iteration, or NULL */
+    bool own_context;   /* cuCtxCreate instead of the primary context */
+    const char *ready;  /* file to make once the memory is filled, or NULL */
+    const char *go;     /* file to wait for before the first iteration, or NULL */
+    const char *signal; /* mode ahead: what its files' names begin with */
     char **argv;
 
     /* state */
@@ -153,6 +154,7 @@ void gm_mode_capture(struct gm_worker *worker);
 void gm_mode_streams(struct gm_worker *worker);
 void gm_mode_threads(struct gm_worker *worker);
 void gm_mode_spin(struct gm_worker *worker);
+void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);

@@ -1,11 +1,13 @@
 /*
- * What surrounds the shim in test_link.c: the driver, function pointers that keep count; the
- * daemon, a listening socket that the test answers step by step; and the program, threads that call
- * handlers. Included by that one file. Everything here checks with CHECK, which ends the scenario's
- * process.
+ * What surrounds the shim in test_link.c and test_queries.c: the driver, function pointers that
+ * keep count; the daemon, a listening socket that the test answers step by step; and the program,
+ * threads that call handlers. Included by each of them, which need not use all of it. Everything
+ * here checks with CHECK, which ends the scenario's process.
  */
 #ifndef GM_TEST_LINK_WORLD_H
 #define GM_TEST_LINK_WORLD_H
+
+#pragma GCC diagnostic ignored "-Wunused-function"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -62,11 +64,16 @@ static _Atomic int driver_mapped;
 static _Atomic int driver_real_allocs; /* live */
 static _Atomic int driver_syncs;
 static _Atomic int driver_sync_error; /* what synchronizing returns */
-static _Atomic int driver_is_busy;    /* a synchronization does not return */
-static _Atomic int driver_primary;    /* references */
+static _Atomic int driver_is_busy; /* a synchronization does not return, nor is an event passed */
+static _Atomic int driver_records; /* events of contexts, ever */
+static _Atomic int driver_record_error;
+static _Atomic int driver_events;  /* live */
+static _Atomic int driver_queries; /* of events, ever */
+static _Atomic int driver_primary; /* references */
 static _Atomic int driver_capturing;
 static _Atomic uint64_t driver_next = 0x7f0000000000ull;
 static bool driver_is_cold;
+static bool driver_is_old; /* before the start: it records no event for a context */
 
 static CUresult drv_count(int *count)
 {
@@ -133,6 +140,33 @@ static CUresult drv_sync(void)
     atomic_fetch_add(&driver_syncs, 1);
     while (atomic_load(&driver_is_busy))
         nap(1000);
+    return (CUresult)atomic_load(&driver_sync_error);
+}
+static CUresult drv_event_create(CUevent *event, unsigned flags)
+{
+    CHECK(current != NULL && (flags & ~(unsigned)CU_EVENT_DISABLE_TIMING) == 0);
+    atomic_fetch_add(&driver_events, 1);
+    *event = (CUevent)current; /* of this context */
+    return CUDA_SUCCESS;
+}
+static CUresult drv_event_destroy(CUevent event)
+{
+    (void)event;
+    CHECK(atomic_fetch_sub(&driver_events, 1) > 0);
+    return CUDA_SUCCESS;
+}
+static CUresult drv_record(CUcontext context, CUevent event)
+{
+    CHECK(context == (CUcontext)event && atomic_load(&driver_capturing) == 0);
+    atomic_fetch_add(&driver_records, 1);
+    return (CUresult)atomic_load(&driver_record_error);
+}
+static CUresult drv_event_query(CUevent event)
+{
+    CHECK(event == (CUevent)current && atomic_load(&driver_events) > 0);
+    atomic_fetch_add(&driver_queries, 1);
+    if (atomic_load(&driver_is_busy))
+        return CUDA_ERROR_NOT_READY;
     return (CUresult)atomic_load(&driver_sync_error);
 }
 static CUresult drv_create(CUcontext *context, unsigned flags, CUdevice device)
@@ -292,6 +326,10 @@ static void make_driver(void)
     gm_real.cuCtxGetCurrent = drv_current;
     gm_real.cuCtxGetDevice = drv_device;
     gm_real.cuCtxSynchronize = drv_sync;
+    gm_real.cuCtxRecordEvent = driver_is_old ? NULL : drv_record;
+    gm_real.cuEventCreate = drv_event_create;
+    gm_real.cuEventDestroy_v2 = drv_event_destroy;
+    gm_real.cuEventQuery = drv_event_query;
     gm_real.cuCtxCreate_v2 = drv_create;
     gm_real.cuCtxDestroy_v2 = drv_destroy;
     gm_real.cuThreadExchangeStreamCaptureMode = drv_mode;
@@ -573,5 +611,28 @@ static CUresult submit(void)
     pthread_join(start(program_submits, &call), NULL);
     return call.result;
 }
+
+/* ---- running a scenario ---- */
+
+static void run(void (*scenario)(void))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(100);
+        scenario();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+#define SCENARIO(name)                                                                             \
+    static void test_##name(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run(name);                                                                                 \
+    }
 
 #endif

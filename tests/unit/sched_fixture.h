@@ -1,5 +1,6 @@
 /*
- * A small scheduler to try rules on: budget 100, quantum 100, retry 10, time starts at 1000.
+ * A small scheduler to try rules on: budget 100, quantum 100, retry 10, time starts at 1000; one
+ * level without patience, plain round robin, unless the test says otherwise (setup_with).
  * `engine` plays an engine that needs no time: it closes what left the set, then opens what came
  * into it. For tests/unit/test_sched*.c only.
  */
@@ -25,15 +26,26 @@ static struct gm_sched_decision last;
 static uint64_t now;
 static bool is_open[APPS];
 
-static inline int setup(void **state)
+static inline int setup_with(const struct gm_sched_config *config)
 {
-    (void)state;
-    struct gm_sched_config config = {APPS, BUDGET, QUANTUM, RETRY};
-    void *memory = aligned_alloc(16, gm_sched_size(&config));
-    sched = gm_sched_init(memory, &config);
+    void *memory = aligned_alloc(16, gm_sched_size(config));
+    sched = gm_sched_init(memory, config);
     memset(is_open, 0, sizeof is_open);
     now = 1000;
     return sched == NULL;
+}
+
+static inline int setup(void **state)
+{
+    (void)state;
+    struct gm_sched_config config = {.max_apps = APPS,
+                                     .budget = BUDGET,
+                                     .levels = 1,
+                                     .allotment_ns = QUANTUM,
+                                     .slice_ns = QUANTUM,
+                                     .patience_ns = GM_TIME_NEVER,
+                                     .retry_ns = RETRY};
+    return setup_with(&config);
 }
 
 static inline int teardown(void **state)
@@ -45,7 +57,7 @@ static inline int teardown(void **state)
 
 static inline int step(enum gm_sched_event_kind kind, uint32_t app, uint64_t bytes)
 {
-    struct gm_sched_event event = {kind, app, bytes};
+    struct gm_sched_event event = {.kind = kind, .app = app, .bytes = bytes};
     int fault = gm_sched_step(sched, now, &event, &last);
     if (fault == 0 && app < APPS && kind == GM_SCHED_OPENED)
         is_open[app] = true;

@@ -699,26 +699,6 @@ static void crowd(void)
 
 /* ---- running them ---- */
 
-static void run(void (*scenario)(void))
-{
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(100);
-        scenario();
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
-#define SCENARIO(name)                                                                             \
-    static void test_##name(void **state)                                                          \
-    {                                                                                              \
-        (void)state;                                                                               \
-        run(name);                                                                                 \
-    }
 SCENARIO(no_daemon)
 SCENARIO(is_disabled)
 SCENARIO(refused)

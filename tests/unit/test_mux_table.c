@@ -152,7 +152,8 @@ static cJSON *make_status(const char *why)
         "\"apps\":[{\"id\":4095,\"pid\":4194304,\"user\":\"christopher\","
         "\"name\":\"a-program-whose-name-is-long\",\"state\":\"draining\","
         "\"resident_bytes\":1099404017664,\"total_bytes\":1099404017664,\"run_s\":3599,"
-        "\"wait_s\":3599,\"why\":\"%s\"},"
+        "\"wait_s\":3599,\"level\":8,\"class\":\"interactive\",\"charged_s\":3599,"
+        "\"allotment_s\":3599,\"weight\":0.125,\"share_percent\":12.5,\"why\":\"%s\"},"
         "{\"id\":1,\"pid\":2,\"user\":\"me\",\"name\":\"b\",\"state\":\"running\","
         "\"resident_bytes\":0,\"total_bytes\":5,\"run_s\":1,\"wait_s\":0,\"why\":\"\"}]}",
         why);
@@ -199,19 +200,44 @@ static void test_no_line_is_too_wide(void **state)
     status = make_status("finishing its GPU work"); /* does not fit beside it either */
     show_to_file(status);
     assert_true(widest() <= 100);
-    expect("\n      finishing its GPU work\n");
+    expect("59m59s; finishing its GPU work; weight 0.125");
+    cJSON_Delete(status);
+}
+
+/* What does not fit into the row stands below it, and all of it is there in any case. */
+static void test_account(void **state)
+{
+    (void)state;
+    cJSON *status = make_status("its turn comes");
+    show_to_file(status);
+    assert_true(widest() <= 100);
+    expect(
+        "\n      level 8, interactive, charged 59m59s/59m59s; its turn comes; weight 0.125; share "
+        "12.5%\n");
+    expect_not("CHARGED");
+    cJSON_Delete(status);
+
+    status =
+        parse("{\"apps\":[{\"id\":1,\"pid\":2,\"level\":2,\"class\":\"auto\",\"charged_s\":3.06,"
+              "\"allotment_s\":16,\"weight\":1,\"share_percent\":100,\"why\":\"\"},"
+              "{\"id\":2,\"pid\":3,\"level\":4,\"class\":\"batch\",\"charged_s\":70,"
+              "\"allotment_s\":null,\"weight\":2,\"share_percent\":100,\"why\":\"\"}]}");
+    show_to_file(status);
+    expect("  L  CLASS     CHARGED  WHY\n");
+    expect("  2  auto   3.1s/16.0s  -\n");
+    expect("  4  batch       1m10s  weight 2\n");
     cJSON_Delete(status);
 }
 
 /* Short enough for a column of its own. */
 static void test_reason_beside(void **state)
 {
-    cJSON *status = parse("{\"apps\":[{\"id\":1,\"pid\":2,\"why\":\"its turn comes after app 2\"},"
+    cJSON *status = parse("{\"apps\":[{\"id\":1,\"pid\":2,\"why\":\"after app 2\"},"
                           "{\"id\":2,\"pid\":3}]}");
     (void)state;
     show_to_file(status);
     expect("  WHY\n");
-    expect("  its turn comes after app 2\n");
+    expect("  after app 2\n");
     expect("  -\n");
     assert_true(widest() <= 100);
     cJSON_Delete(status);
@@ -219,7 +245,7 @@ static void test_reason_beside(void **state)
 
 static void test_terminals(void **state)
 {
-    static const unsigned short widths[] = {98, 120, 200, 300};
+    static const unsigned short widths[] = {98, 120, 200, 400};
     cJSON *status = make_status(long_why);
     (void)state;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
@@ -227,7 +253,7 @@ static void test_terminals(void **state)
             skip();
         assert_true(widest() <= widths[i]);
         expect_words(long_why);
-        assert_int_equal(strstr(shown, "  WHY\n") != NULL, widths[i] >= 300);
+        assert_int_equal(strstr(shown, "  WHY\n") != NULL, widths[i] >= 400);
     }
     cJSON_Delete(status);
     /* a narrow one: the numbers stay whole, what is text is wrapped; never to nothing */
@@ -270,7 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_everything_is_shown), cmocka_unit_test(test_no_line_is_too_wide),
         cmocka_unit_test(test_reason_beside),       cmocka_unit_test(test_terminals),
-        cmocka_unit_test(test_odd_documents),
+        cmocka_unit_test(test_odd_documents),       cmocka_unit_test(test_account),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

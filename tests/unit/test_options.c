@@ -84,7 +84,15 @@ static void test_defaults(void **state)
     assert_int_equal(options.gpu_budget.bytes, 0);
     assert_int_equal(options.gpu_budget.percent, 0);
     assert_int_equal(options.pinned, 0);
+    assert_int_equal(options.policy, GM_POLICY_MLFQ);
+    assert_int_equal(options.levels, 3);
+    assert_int_equal(options.allotment, 8 * GM_S);
+    assert_int_equal(options.slice, 4 * GM_S);
     assert_int_equal(options.quantum, 4 * GM_S);
+    assert_int_equal(options.patience, 60 * GM_S);
+    assert_int_equal(options.best_class, GM_CLASS_LATENCY);
+    assert_int_equal(options.rules.n, 0);
+    assert_string_equal(options.record, "");
     assert_int_equal(options.idle, 100 * GM_MS);
     assert_int_equal(options.drain_deadline, 2 * GM_S);
     assert_int_equal(options.max_apps, 256);
@@ -95,10 +103,10 @@ static void test_defaults(void **state)
 static void test_line(void **state)
 {
     (void)state;
-    assert_int_equal(parse("--user", "--gpu-budget=24G", "--quantum=250ms"), GM_OPTIONS_RUN);
+    assert_int_equal(parse("--user", "--gpu-budget=24G", "--slice=250ms"), GM_OPTIONS_RUN);
     assert_int_equal(options.gpu_budget.bytes, 24ull << 30);
     assert_int_equal(options.gpu_budget.percent, 0);
-    assert_int_equal(options.quantum, 250 * GM_MS);
+    assert_int_equal(options.slice, 250 * GM_MS);
     assert_int_equal(parse("--user", "--gpu-budget", "80%"), GM_OPTIONS_RUN);
     assert_int_equal(options.gpu_budget.bytes, 0);
     assert_int_equal(options.gpu_budget.percent, 80);
@@ -156,6 +164,25 @@ static void test_line_mistakes(void **state)
         {{"--user", "--quantum=0"}, "--quantum: \"0\" is out of range: from 1ms to 3600s"},
         {{"--user", "--quantum=fast"}, "\"fast\" is not a time"},
         {{"--user", "--max-apps=0"}, "from 1 to 4096"},
+        {{"--user", "--policy=fifo"}, "--policy: \"fifo\" is not one of mlfq|round-robin"},
+        {{"--user", "--levels=0"}, "--levels: \"0\" is out of range: from 1 to 8"},
+        {{"--user", "--levels=9"}, "from 1 to 8"},
+        {{"--user", "--best-class=fast"},
+         "--best-class: \"fast\" is not auto, latency, interactive or batch"},
+        {{"--user", "--patience=0"}, "from 1ms to 86400s"},
+        {{"--user", "--rule=user=0 class=fast"}, "--rule: class: \"fast\" is not"},
+        {{"--user", "--rule=class=batch"}, "--rule: for which programs?"},
+        {{"--user", "--rule"}, "--rule needs a value: --rule=RULE"},
+        {{"--user", "--rule=user=0 class=batch", "--rule=user=0 paused"},
+         "--rule: matches nothing that rule number 1 leaves over"},
+        {{"--user", "--record="}, "--record: \"\" is not a path"},
+        {{"--user", "--quantum=1s"},
+         "--quantum is the turn of policy round-robin: with mlfq say slice"},
+        {{"--user", "--policy=mlfq", "--quantum=1s"}, "--quantum is the turn of policy"},
+        {{"--user", "--policy=round-robin", "--slice=1s"},
+         "--slice is the turn of policy mlfq: with round-robin say quantum"},
+        {{"--user", "--policy=round-robin", "--levels=2"}, "--levels is of policy mlfq"},
+        {{"--user", "--policy=round-robin", "--allotment=2s"}, "--allotment is of policy mlfq"},
         {{"--user", "--log-level=loud"}, "is not error, warn, info or debug"},
         {{"--user", "--socket="}, "--socket: \"\" is not a path"},
         {{"--user", "--config=/nonexistent/x"}, "/nonexistent/x: cannot be read: No such file"},
@@ -178,7 +205,11 @@ static void test_file(void **state)
                           "  gpu-budget =  80%   # most\r\n"
                           "\tpinned = 64G\n"
                           "socket = /a#b\n"
+                          "policy = round-robin\n"
                           "quantum = 1s\n"
+                          "best-class = batch\n"
+                          "rule = user=0 class=latency # root's\n"
+                          "rule = command=a#b weight=2\n"
                           "idle = 5ms\n"
                           "drain-deadline = 1.5s\n"
                           "max-apps = 7\n"
@@ -188,7 +219,13 @@ static void test_file(void **state)
     assert_int_equal(options.gpu_budget.percent, 80);
     assert_int_equal(options.pinned, 64ull << 30);
     assert_string_equal(options.socket, "/a#b");
+    assert_int_equal(options.policy, GM_POLICY_ROUND_ROBIN);
     assert_int_equal(options.quantum, GM_S);
+    assert_int_equal(options.best_class, GM_CLASS_BATCH);
+    assert_int_equal(options.rules.n, 2);
+    assert_int_equal(options.rules.rule[0].line, 10);
+    assert_int_equal(options.rules.rule[0].settings.class, GM_CLASS_LATENCY);
+    assert_string_equal(options.rules.rule[1].command, "a#b");
     assert_int_equal(options.idle, 5 * GM_MS);
     assert_int_equal(options.drain_deadline, 1500 * GM_MS);
     assert_int_equal(options.max_apps, 7);
@@ -209,6 +246,11 @@ static void test_file_mistakes(void **state)
         {"= 3\n", ":1: no option has the name \"\""},
         {"gpu = 1 2\n", ":1: gpu: \"1 2\" is not a number"},
         {"gpu = 1\nidle = 1s\ngpu = 2\n", ":3: gpu was set on line 1 already"},
+        {"gpu = 1\nrule = user=0\n", ":2: rule: sets nothing"},
+        {"rule = user=0 class=batch\n\nrule = user=0 command=x paused\n",
+         ":3: rule: matches nothing that the rule on line 1 leaves over"},
+        {"rule = user=gm-nobody-has-this-name class=batch\n", ":1: rule: user: there is no user"},
+        {"rule =\n", ":1: rule: for which programs?"},
         {"user = 1\n", ":1: \"user\" can only be given on the command line"},
         {"config = /etc/x\n", ":1: \"config\" can only be given on the command line"},
         {"gpu = 1\x01\n", ":1: gpu: \"1?\" is not a number"},
@@ -237,12 +279,12 @@ static void test_precedence(void **state)
 {
     (void)state;
     char config[160], path[160];
-    const char *text = "gpu = 2\nquantum = 9s\nsocket = /from/file\n";
+    const char *text = "gpu = 2\nslice = 9s\nsocket = /from/file\n";
     write_file(text, strlen(text));
     snprintf(config, sizeof config, "--config=%s", file);
     assert_int_equal(parse(config, "--gpu=5", NULL), GM_OPTIONS_RUN);
     assert_int_equal(options.gpu, 5);            /* line over file */
-    assert_int_equal(options.quantum, 9 * GM_S); /* file over default */
+    assert_int_equal(options.slice, 9 * GM_S);   /* file over default */
     assert_int_equal(options.idle, 100 * GM_MS); /* default */
     assert_string_equal(options.socket, "/from/file");
     assert_true(options.is_own_socket);
@@ -263,6 +305,60 @@ static void test_precedence(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
+/* An option of the other policy is refused where it was said, unless another place chose. */
+static void test_policies(void **state)
+{
+    (void)state;
+    char config[160], expected[256];
+    const char *text = "quantum = 1s\n", *robin = "policy = round-robin\n\nquantum = 1s\n";
+    snprintf(config, sizeof config, "--config=%s", file);
+    write_file(text, strlen(text));
+    assert_int_equal(parse(config, NULL, NULL), -EINVAL);
+    snprintf(expected, sizeof expected,
+             "%s:1: quantum is the turn of policy round-robin: with mlfq say slice", file);
+    assert_string_equal(why, expected);
+    assert_int_equal(parse(config, "--policy=round-robin", NULL), GM_OPTIONS_RUN);
+    assert_int_equal(options.quantum, GM_S);
+    assert_int_equal(parse(config, "--policy=mlfq", NULL), GM_OPTIONS_RUN);
+    write_file(robin, strlen(robin));
+    assert_int_equal(parse(config, NULL, NULL), GM_OPTIONS_RUN);
+    assert_int_equal(parse(config, "--policy=mlfq", "--slice=2s"), GM_OPTIONS_RUN);
+    assert_int_equal(options.policy, GM_POLICY_MLFQ);
+    assert_int_equal(parse(config, "--policy=mlfq", "--quantum=2s"), -EINVAL);
+    assert_int_equal(parse(config, "--levels=2", NULL), -EINVAL);
+}
+
+/* Rules of the command line stand before those of the file. */
+static void test_rules(void **state)
+{
+    (void)state;
+    char config[160], many[64];
+    const char *text = "rule = user=0 class=batch\nrule = command=x class=auto\n";
+    snprintf(config, sizeof config, "--config=%s", file);
+    write_file(text, strlen(text));
+    assert_int_equal(parse("--rule=user=0 command=y weight=2", config, "--rule=user=0 weight=3"),
+                     GM_OPTIONS_RUN);
+    assert_int_equal(options.rules.n, 4);
+    assert_int_equal(gm_rules_match(&options.rules, 0, "y")->settings.weight, 2000);
+    assert_int_equal(gm_rules_match(&options.rules, 0, "z")->settings.weight, 3000);
+    assert_int_equal(gm_rules_match(&options.rules, 1, "x")->line, 2);
+    assert_null(gm_rules_match(&options.rules, 1, "z"));
+
+    char name[] = "gpumuxd", first[] = "--user";
+    static char *argv[GM_RULES_MAX + 4];
+    int argc = 0;
+    argv[argc++] = name;
+    argv[argc++] = first;
+    for (unsigned i = 0; i <= GM_RULES_MAX; i++) {
+        snprintf(many, sizeof many, "--rule=user=%u paused", i + 1);
+        argv[argc++] = strdup(many);
+    }
+    assert_int_equal(gm_options_parse(&options, argc, argv, why, sizeof why), -ENOSPC);
+    assert_string_equal(why, "--rule: more than 256 rules");
+    while (argc > 2)
+        free(argv[--argc]);
+}
+
 /* A short buffer for the line is cut, never overrun. */
 static void test_short_why(void **state)
 {
@@ -270,7 +366,7 @@ static void test_short_why(void **state)
     char small[16];
     memset(small, 'x', sizeof small);
     gm_options_init(&options);
-    assert_int_equal(gm_options_set(&options, "gpu-budget", "12Q", small, 8), -EINVAL);
+    assert_int_equal(gm_options_set(&options, "gpu-budget", "12Q", 1, small, 8), -EINVAL);
     assert_int_equal(small[7], '\0');
     assert_int_equal(small[8], 'x');
 }
@@ -282,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_socket_place), cmocka_unit_test(test_line_mistakes),
         cmocka_unit_test(test_file),         cmocka_unit_test(test_file_mistakes),
         cmocka_unit_test(test_precedence),   cmocka_unit_test(test_short_why),
+        cmocka_unit_test(test_policies),     cmocka_unit_test(test_rules),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

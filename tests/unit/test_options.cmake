@@ -1,2 +1,4 @@
 # The options alone: the service library would want an engine.
-target_sources(test_options PRIVATE ${CMAKE_SOURCE_DIR}/daemon/options.c)
+foreach(source options options_values rules settings)
+  target_sources(test_options PRIVATE ${CMAKE_SOURCE_DIR}/daemon/${source}.c)
+endforeach()

@@ -237,10 +237,10 @@ static void want_resumes_the_slice_of_an_open_app(void **state)
     event(GM_SCHED_WANT, 1);
     expect_set("0 1");
     assert_int_equal(account(1).slice_at, 1000);
-    expect_wake(1000 + QUANTUM);
+    expect_wake(1000 + QUANTUM); /* of 0 */
     event(GM_SCHED_LEAVE, 0);
     expect_set("1"); /* it has its turn, it does not borrow: 2 waits for the rest of its slice */
-    expect_wake(1000 + QUANTUM);
+    expect_wake(1010 + QUANTUM); /* it was idle for 10 */
 }
 
 static void want_of_an_idle_borrower_makes_no_turn(void **state)

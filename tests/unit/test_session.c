@@ -3,218 +3,7 @@
  * what reaches the engine, what reaches the peer, and that an app leaves exactly once, from the
  * loop.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#include "common/sock.h"
-#include "daemon/server.h"
-#include "daemon/sessions.h"
-
-#define APPS 4u
-
-/* ---- the engine that the test plays -------------------------------------------------------- */
-
-struct gm_engine {
-    struct gm_session *session[APPS];
-    unsigned joins, leaves, messages[APPS];
-    bool is_inside; /* one of our functions is on the stack */
-    bool is_fatal;  /* end the session on its next message */
-    bool is_chatty; /* end the app's neighbour when an app leaves */
-    uint64_t last[APPS];
-};
-
-static struct gm_engine engine;
-
-int gm_engine_join(struct gm_engine *e, struct gm_session *session, pid_t pid, uid_t uid,
-                   const char *name, uint32_t *app)
-{
-    struct gm_msg_welcome body = {0};
-    assert_int_equal(pid, getpid());
-    assert_int_equal(uid, getuid());
-    assert_string_equal(name, "tester");
-    for (uint32_t i = 0; i < APPS; i++) {
-        if (e->session[i])
-            continue;
-        int fds[2] = {memfd_create("ctl", MFD_CLOEXEC), memfd_create("stat", MFD_CLOEXEC)};
-        assert_true(fds[0] >= 0 && fds[1] >= 0);
-        body.app = i;
-        e->is_inside = true;
-        gm_session_send(session, GM_MSG_WELCOME, &body, NULL, 0, fds, 2);
-        e->is_inside = false;
-        close(fds[0]);
-        close(fds[1]);
-        e->session[i] = session;
-        e->messages[i] = 0;
-        e->joins++;
-        *app = i;
-        return 0;
-    }
-    return -ENOSPC;
-}
-
-void gm_engine_message(struct gm_engine *e, uint32_t app, const struct gm_wire_message *message)
-{
-    assert_true(app < APPS && e->session[app]);
-    assert_int_equal(message->type, GM_MSG_FREE);
-    const struct gm_msg_free *body = message->body;
-    e->messages[app]++;
-    e->last[app] = body->cookie;
-    if (e->is_fatal) {
-        e->is_inside = true;
-        gm_session_end(e->session[app], GM_REFUSE_PROTOCOL, "FREE of\nnothing");
-        gm_session_end(e->session[app], GM_REFUSE_PROTOCOL, "a second reason");
-        struct gm_msg_freed freed = {0};
-        assert_int_equal(gm_session_send(e->session[app], GM_MSG_FREED, &freed, NULL, 0, NULL, 0),
-                         -ESHUTDOWN);
-        e->is_inside = false;
-    }
-}
-
-void gm_engine_leave(struct gm_engine *e, uint32_t app)
-{
-    assert_false(e->is_inside);
-    assert_true(app < APPS && e->session[app]);
-    e->session[app] = NULL;
-    e->leaves++;
-    e->is_inside = true;
-    for (uint32_t i = 0; e->is_chatty && i < APPS; i++)
-        if (e->session[i])
-            gm_session_end(e->session[i], GM_REFUSE_FULL, "its neighbour left");
-    e->is_inside = false;
-}
-
-cJSON *gm_engine_status(struct gm_engine *e)
-{
-    char text[256];
-    (void)e;
-    snprintf(text, sizeof text,
-             "{\"gpus\":[],\"apps\":[{\"id\":0,\"uid\":%u},{\"id\":1,\"uid\":4294967290}],"
-             "\"totals\":{\"switches\":7}}",
-             getuid());
-    return cJSON_Parse(text);
-}
-
-/* ---- the loop and a peer ------------------------------------------------------------------- */
-
-static uv_loop_t loop;
-static struct gm_sessions *sessions;
-static struct gm_control control;
-static struct gm_options options;
-
-static int set_up(void **state)
-{
-    (void)state;
-    memset(&engine, 0, sizeof engine);
-    memset(&options, 0, sizeof options);
-    snprintf(options.socket, sizeof options.socket, "/the/socket");
-    options.log_level = GM_LOG_INFO;
-    options.quantum = 250000000;
-    options.gpu_budget.percent = 80;
-    if (uv_loop_init(&loop))
-        return -1;
-    gm_control_init(&control, &options, &engine);
-    return gm_sessions_open(&sessions, &loop, &engine, &control, APPS);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    gm_sessions_stop(sessions);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    gm_sessions_free(sessions);
-    return engine.joins == engine.leaves ? uv_loop_close(&loop) : -1;
-}
-
-static void turn(int times)
-{
-    while (times-- > 0)
-        uv_run(&loop, UV_RUN_NOWAIT);
-}
-
-/* A connection, not yet greeted. The peer's end does not block. */
-static int connect_peer(void)
-{
-    int pair[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
-                     0);
-    gm_session_start(sessions, pair[0]);
-    return pair[1];
-}
-
-static void say_hello(int peer, enum gm_role role)
-{
-    struct gm_msg_hello hello = {.role = role, .name = "tester"};
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0), 0);
-}
-
-static int say_free(int peer, uint64_t cookie)
-{
-    struct gm_msg_free body = {.cookie = cookie};
-    return gm_sock_send_message(peer, GM_MSG_FREE, &body, NULL, 0, NULL, 0);
-}
-
-static _Alignas(8) uint8_t buffer[GM_WIRE_MAX];
-static int fds[GM_WIRE_FDS], n_fds;
-
-/* Read one message from the daemon; it must be of `type`. Its fds are in `fds`. */
-static const void *expect(int peer, enum gm_session_state state, enum gm_msg_type type)
-{
-    struct gm_wire_message message = {0};
-    ssize_t length = gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds);
-    assert_true(length > 0);
-    assert_int_equal(gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, state, &message),
-                     GM_WIRE_OK);
-    assert_int_equal(message.type, type);
-    return message.body;
-}
-
-static void close_fds(void)
-{
-    while (n_fds > 0)
-        close(fds[--n_fds]);
-}
-
-static void expect_end(int peer)
-{
-    assert_int_equal(gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds), 0);
-    close(peer);
-}
-
-static void expect_refused(int peer, enum gm_refusal reason, const char *text)
-{
-    const struct gm_msg_refused *body = expect(peer, GM_SESSION_NEW, GM_MSG_REFUSED);
-    assert_int_equal(body->reason, reason);
-    if (!strstr(body->text, text))
-        fail_msg("\"%s\" does not say \"%s\"", body->text, text);
-    expect_end(peer);
-}
-
-static int join(uint32_t *app)
-{
-    int peer = connect_peer();
-    say_hello(peer, GM_ROLE_APP);
-    turn(1);
-    const struct gm_msg_welcome *body = expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
-    assert_int_equal(n_fds, 2);
-    if (app)
-        *app = body->app;
-    close_fds();
-    return peer;
-}
+#include "tests/unit/session_world.h"
 
 /* ---- sessions ------------------------------------------------------------------------------ */
 
@@ -224,6 +13,7 @@ static void test_join_and_leave(void **state)
     uint32_t app;
     int peer = join(&app);
     assert_int_equal(gm_sessions_apps(sessions), 1);
+    assert_int_equal(engine.wish, 255); /* as it came: the engine judges it */
     assert_int_equal(say_free(peer, 11), 0);
     turn(1);
     assert_int_equal(engine.last[app], 11);
@@ -456,52 +246,6 @@ static void test_fairness(void **state)
     close(b);
 }
 
-static void test_status(void **state)
-{
-    (void)state;
-    struct gm_msg_status ask = {0};
-    int peer = connect_peer();
-    say_hello(peer, GM_ROLE_CONTROL);
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_STATUS, &ask, NULL, 0, NULL, 0), 0);
-    turn(1);
-    const struct gm_msg_status_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_STATUS_IS);
-    assert_int_equal(n_fds, 1);
-    size_t bytes = body->bytes;
-    char *text = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fds[0], 0);
-    assert_ptr_not_equal(text, MAP_FAILED);
-    int seals = fcntl(fds[0], F_GET_SEALS);
-    assert_int_equal(seals, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-    close_fds();
-
-    cJSON *root = cJSON_ParseWithLength(text, bytes);
-    assert_non_null(root);
-    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
-    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
-    assert_string_equal(cJSON_GetObjectItem(root, "version")->valuestring, GM_VERSION);
-    assert_string_equal(cJSON_GetObjectItem(root, "socket")->valuestring, "/the/socket");
-    assert_true(cJSON_GetObjectItem(root, "uptime_s")->valuedouble >= 0);
-    const cJSON *config = cJSON_GetObjectItem(root, "config");
-    assert_true(cJSON_GetObjectItem(config, "quantum_s")->valuedouble == 0.25);
-    assert_int_equal(cJSON_GetObjectItem(config, "gpu_budget_percent")->valuedouble, 80);
-    assert_string_equal(cJSON_GetObjectItem(config, "log_level")->valuestring, "info");
-    assert_true(cJSON_IsArray(cJSON_GetObjectItem(root, "gpus")));
-    const cJSON *totals = cJSON_GetObjectItem(root, "totals");
-    assert_int_equal(cJSON_GetObjectItem(totals, "switches")->valuedouble, 7);
-    const cJSON *apps = cJSON_GetObjectItem(root, "apps");
-    assert_int_equal(cJSON_GetArraySize(apps), 2);
-    assert_true(cJSON_IsString(cJSON_GetObjectItem(cJSON_GetArrayItem(apps, 0), "user")));
-    /* nobody's uid shows as its number */
-    assert_string_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(apps, 1), "user")->valuestring,
-                        "4294967290");
-    cJSON_Delete(root);
-    munmap(text, bytes);
-
-    /* an app's message is nothing that mux-ctl may send */
-    assert_int_equal(say_free(peer, 1), 0);
-    turn(2);
-    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (FREE)");
-}
-
 /* ---- the listening socket ------------------------------------------------------------------ */
 
 static char folder[64], path[96], lock[112], why[512];
@@ -647,7 +391,6 @@ static void test_claim_and_stop(void **state)
     assert_int_equal(access(lock, F_OK), -1);
 }
 
-#define SESSION(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 #define SERVER(test) cmocka_unit_test_setup_teardown(test, set_up_folder, tear_down_folder)
 
 int main(void)
@@ -664,7 +407,6 @@ int main(void)
         SESSION(test_queue_bound),
         SESSION(test_unencodable),
         SESSION(test_fairness),
-        SESSION(test_status),
         SERVER(test_listen),
         SERVER(test_listen_user),
         SERVER(test_claim_refuses),

@@ -1,0 +1,181 @@
+/*
+ * What the scheduler tells of an app: its account, the reason why it runs or waits, when it is
+ * expected, and what can be promised. Changes nothing.
+ */
+#include "daemon/core/sched_state.h"
+
+#define NIL GM_SCHED_NIL
+/* Who is overdue by so many of his usual gaps is not expected at any moment any more. */
+#define OVERDUE 8u
+
+static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    if (gm_sched_is_held(s, a) && (gm_sched_is_too_large(s, a) || !gm_sched_is_eligible(a) ||
+                                   (a->place != GM_TURN && s->overdue != NIL)))
+        return GM_WHY_NOT_DRAINED;
+    if (!s->is_tight || !a->is_wanting)
+        return GM_WHY_FITS;
+    if (a->is_patient)
+        return GM_WHY_PATIENCE;
+    return s->ranks[a->rank].has_left || s->decision.n_next == 0 ? GM_WHY_SLICE : GM_WHY_FIRST;
+}
+
+static enum gm_sched_reason why_not(const struct gm_sched *s, const struct gm_sched_app *a,
+                                    uint32_t *ahead)
+{
+    if (!a->is_wanting && !(a->policy.is_paused && a->is_open))
+        return GM_WHY_IDLE;
+    if (a->policy.is_paused)
+        return GM_WHY_PAUSED;
+    if (a->is_spent)
+        return GM_WHY_SHARE;
+    if (gm_sched_is_too_large(s, a))
+        return GM_WHY_ROOM;
+    if (a->is_stuck) { /* asked again for others */
+        *ahead = s->decision.n_next > 0 ? s->next[0] : NIL;
+        return GM_WHY_TURN;
+    }
+    *ahead = a->ahead;
+    if (a->why == GM_WHY_TURN && s->overdue != NIL)
+        *ahead = s->overdue;
+    return (enum gm_sched_reason)a->why;
+}
+
+bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
+                      struct gm_sched_account *account)
+{
+    if (app >= sched->config.max_apps || !sched->apps[app].is_known)
+        return false;
+    const struct gm_sched_app *a = &sched->apps[app];
+    struct gm_sched_app later = *a;
+    uint64_t more = gm_less(now, a->charged_at);
+    bool is_waiting = a->is_wanting && !a->is_open;
+    if (!a->is_wanting) {
+        later.idle_ns += more;
+        later.level_idle += more;
+        while (gm_sched_rise(sched, &later, now))
+            continue;
+    } else if (a->is_open) {
+        later.run_ns += more;
+        later.level_run += more;
+        while (gm_sched_drop(sched, &later, now))
+            continue;
+    } else {
+        later.wait_ns += more;
+    }
+    *account = (struct gm_sched_account){
+        .policy = a->policy,
+        .level = a->policy.class == GM_CLASS_LATENCY ? 0 : later.level,
+        .charged_ns = later.level_run,
+        .allotment_ns = gm_sched_allotment(sched, &later),
+        .run_ns = later.run_ns,
+        .wait_ns = later.wait_ns,
+        .idle_ns = later.idle_ns,
+        .slice_at = a->is_open && a->is_chosen ? a->slice_at : 0,
+        .waiting_at = is_waiting ? a->waiting_at : 0,
+        .bytes = a->bytes,
+        .ahead = NIL,
+    };
+    account->reason = a->is_chosen ? why_chosen(sched, a) : why_not(sched, a, &account->ahead);
+    if (account->ahead == app)
+        account->ahead = NIL;
+    return true;
+}
+
+uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app)
+{
+    if (app >= sched->config.max_apps || !sched->apps[app].is_known)
+        return GM_TIME_NEVER;
+    const struct gm_sched_app *a = &sched->apps[app];
+    if (gm_sched_is_left_out(sched, a))
+        return gm_sum_or_never(sched->now, a->slice_in);
+    if (a->is_wanting)
+        return gm_sched_is_eligible(a) ? now : GM_TIME_NEVER;
+    if (a->period_ns == 0)
+        return GM_TIME_NEVER;
+    uint64_t at = gm_sum_or_never(a->wanted_at, a->period_ns);
+    if (at >= now || (now - at) / OVERDUE < a->period_ns)
+        return at;
+    return gm_sum_or_never(now, now - at);
+}
+
+bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b)
+{
+    uint64_t at_a = gm_sched_expect(sched, now, a), at_b = gm_sched_expect(sched, now, b);
+    if (at_a != at_b)
+        return at_a > at_b;
+    at_a = sched->apps[a].wanted_at;
+    at_b = sched->apps[b].wanted_at;
+    return at_a != at_b ? at_a < at_b : a < b;
+}
+
+static uint64_t times_or_never(uint64_t a, uint64_t n)
+{
+    return n && a > GM_TIME_NEVER / n ? GM_TIME_NEVER : a * n;
+}
+
+uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint64_t drain_ns,
+                        uint64_t load_ns)
+{
+    uint64_t longest = config->slice_ns << (config->levels - 1);
+    uint64_t weighted = config->slice_ns / 4 * GM_SCHED_WEIGHT_MAX / GM_SCHED_WEIGHT_MIN;
+    uint64_t swap = gm_sum_or_never(drain_ns, load_ns);
+    uint64_t bound = config->patience_ns;
+    bound = gm_sum_or_never(bound, times_or_never(longest > weighted ? longest : weighted, n));
+    bound = gm_sum_or_never(bound, times_or_never(gm_sum_or_never(config->slice_ns, swap), n));
+    return gm_sum_or_never(bound, swap);
+}
+
+/* One row a reason: for machines and for people. */
+static const struct {
+    const char *name, *text;
+} reasons[GM_WHYS] = {
+    [GM_WHY_NONE] = {"unknown", "unknown"},
+    [GM_WHY_FITS] = {"fits", "there is room"},
+    [GM_WHY_SLICE] = {"slice", "its turn"},
+    [GM_WHY_FIRST] = {"first", "of the highest priority that wants the GPU"},
+    [GM_WHY_PATIENCE] = {"patience", "its turn: it had waited for long"},
+    [GM_WHY_IDLE] = {"idle", "idle"},
+    [GM_WHY_TURN] = {"turn", "another app's slice is not over"},
+    [GM_WHY_PRIORITY] = {"priority", "an app of higher priority runs"},
+    [GM_WHY_ROOM] = {"room", "does not fit beside the apps before it"},
+    [GM_WHY_PAUSED] = {"paused", "paused"},
+    [GM_WHY_SHARE] = {"share", "it used up its share of the time for now"},
+    [GM_WHY_NOT_DRAINED] = {"not-drained", "did not drain, asked again later"},
+};
+
+const char *gm_sched_reason_text(enum gm_sched_reason reason)
+{
+    return reasons[reason < GM_WHYS ? reason : GM_WHY_NONE].text;
+}
+
+const char *gm_sched_reason_name(enum gm_sched_reason reason)
+{
+    return reasons[reason < GM_WHYS ? reason : GM_WHY_NONE].name;
+}
+
+static const char *const classes[GM_CLASSES] = {
+    [GM_CLASS_AUTO] = "auto",
+    [GM_CLASS_LATENCY] = "latency",
+    [GM_CLASS_INTERACTIVE] = "interactive",
+    [GM_CLASS_BATCH] = "batch",
+};
+
+const char *gm_sched_class_name(enum gm_sched_class class)
+{
+    return class < GM_CLASSES ? classes[class] : "unknown";
+}
+
+bool gm_sched_class_parse(const char *name, enum gm_sched_class *class)
+{
+    for (unsigned i = 0; i < GM_CLASSES; i++) {
+        const char *at = classes[i], *from = name;
+        while (*at && *at == *from)
+            at++, from++;
+        if (*at || *from)
+            continue;
+        *class = (enum gm_sched_class)i;
+        return true;
+    }
+    return false;
+}

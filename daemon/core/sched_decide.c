@@ -1,0 +1,374 @@
+/*
+ * The decision: the set, the timeline and wake_at, made anew after each event in one pass along the
+ * ranks. The model is at the head of sched.c.
+ */
+#include "daemon/core/sched_state.h"
+
+#define NIL GM_SCHED_NIL
+
+/* A pass along one rank. */
+struct walk {
+    struct gm_sched_rank *rank;
+    uint32_t number;   /* of the rank */
+    uint64_t room;     /* left of the budget */
+    uint64_t before;   /* ... beside the better ranks */
+    uint64_t spare;    /* ... and beside those of this rank whose turn it is */
+    uint32_t borrower; /* the first borrower that has bytes, or NIL */
+    uint64_t ahead_ns; /* the slices of those before it on the timeline */
+    bool is_blocked;   /* somebody of this rank is left out */
+};
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Its slice is used up: it ends as soon as somebody of its rank waits behind it. */
+static bool is_over(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return a->is_open && !a->is_stuck && a->used_ns >= gm_sched_slice(s, a);
+}
+
+static void set_add(struct gm_sched *s, uint32_t id)
+{
+    if (!s->apps[id].is_chosen)
+        gm_sched_charge(s, id); /* it waited for others up to here */
+    s->apps[id].is_chosen = true;
+    s->set[s->decision.n_set++] = id;
+    if (s->first == NIL && s->apps[id].bytes > 0)
+        s->first = id;
+}
+
+static void next_add(struct gm_sched *s, uint32_t id)
+{
+    s->next[s->decision.n_next++] = id;
+}
+
+/* ---- What did not drain has its room, wherever it stands ---- */
+
+static void take_stuck_of(struct gm_sched *s, const struct gm_sched_list *list)
+{
+    for (uint32_t next, id = list->head; id != NIL; id = next) {
+        struct gm_sched_app *a = &s->apps[id];
+        next = a->next;
+        if (!a->is_stuck)
+            continue;
+        if (a->place == GM_TURN && !gm_sched_is_held(s, a)) {
+            if (gm_sched_is_too_large(s, a))
+                gm_sched_append(s, id, GM_QUEUE, a->rank); /* and is met there */
+            else
+                a->is_stuck = false; /* it is its turn: as if nothing had been */
+            continue;
+        }
+        s->is_overfull |= a->bytes > s->free;
+        s->free = gm_less(s->free, a->bytes);
+        if (!gm_sched_is_held(s, a))
+            s->lapsed = gm_sum_or_never(s->lapsed, a->bytes);
+    }
+}
+
+static void take_stuck(struct gm_sched *s)
+{
+    s->free = s->config.budget;
+    s->is_overfull = false;
+    s->lapsed = 0;
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++)
+        take_stuck_of(s, &s->ranks[rank].turn);
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++)
+        take_stuck_of(s, &s->ranks[rank].queue);
+    take_stuck_of(s, &s->resting);
+    take_stuck_of(s, &s->held);
+}
+
+/* ---- Slices that are over go behind those who wait, and begin anew there if there is room ---- */
+
+static void end_slice(struct gm_sched *s, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    a->used_ns = 0;
+    a->slice_at = s->now;
+    a->is_patient = false;
+    gm_sched_append(s, id, GM_QUEUE, gm_sched_rank_of(a));
+}
+
+static void end_slices(struct gm_sched *s, struct walk *w)
+{
+    struct gm_sched_rank *r = w->rank;
+    uint32_t last = r->queue.tail; /* who waits: all before have somebody behind */
+    while (last != NIL && !gm_sched_is_left_out(s, &s->apps[last]))
+        last = s->apps[last].prev;
+
+    bool is_full = false; /* somebody of TURN will have to wait */
+    uint64_t room = w->room;
+    for (uint32_t id = r->turn.head; id != NIL; id = s->apps[id].next) {
+        const struct gm_sched_app *a = &s->apps[id];
+        is_full |= !a->is_stuck && a->bytes > room;
+        room = a->is_stuck ? room : gm_less(room, a->bytes);
+    }
+
+    uint32_t first = r->queue.head;
+    if (last != NIL || is_full) {
+        for (uint32_t next, id = r->turn.head; id != NIL; id = next) {
+            next = s->apps[id].next;
+            if (is_over(s, &s->apps[id]))
+                end_slice(s, id);
+        }
+    }
+    for (uint32_t next, id = last == NIL ? NIL : first; id != last; id = next) {
+        next = s->apps[id].next;
+        if (s->apps[id].is_chosen && is_over(s, &s->apps[id]))
+            end_slice(s, id);
+    }
+    r->last = last;
+}
+
+/* ---- Greedily along the rank ---- */
+
+static void choose_turn(struct gm_sched *s, struct walk *w)
+{
+    uint32_t sent = NIL; /* the last whose turn ended early */
+    for (uint32_t next, id = w->rank->turn.head; id != NIL; id = next) {
+        struct gm_sched_app *a = &s->apps[id];
+        next = a->next;
+        if (a->is_stuck || a->bytes <= w->room) {
+            w->room -= a->is_stuck ? 0 : a->bytes;
+            set_add(s, id);
+            if (a->bytes > 0)
+                w->ahead_ns =
+                    gm_sum_or_never(w->ahead_ns, gm_less(gm_sched_slice(s, a), a->used_ns));
+            if (w->rank->senior == NIL && a->bytes > 0)
+                w->rank->senior = id;
+            continue;
+        }
+        uint64_t slice = gm_sched_slice(s, a);
+        bool has_little =
+            w->number != GM_RANK_PATIENCE && (a->has_rest || a->used_ns > slice - slice / 4);
+        if (has_little || gm_sched_is_too_large(s, a)) {
+            end_slice(s, id); /* met again in QUEUE */
+        } else {
+            a->is_chosen = false;
+            gm_sched_insert(s, id, GM_QUEUE, w->number, sent);
+            sent = id;
+        }
+    }
+    w->spare = w->room;
+}
+
+/* It did not drain, and somebody waits or it cannot stay: keep it, or ask again if that helps. */
+static void choose_stuck(struct gm_sched *s, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    if (s->overdue == NIL)
+        s->overdue = id;
+    if (gm_sched_is_held(s, a)) {
+        set_add(s, id);
+        return;
+    }
+    if (!s->is_asking && !s->is_overfull && gm_sched_is_eligible(a)) {
+        a->is_stuck = false; /* it borrows like any other */
+        s->lapsed -= a->bytes;
+        set_add(s, id);
+        return;
+    }
+    a->is_chosen = false;
+    if (a->is_wanting && !gm_sched_is_too_large(s, a) && gm_sched_is_eligible(a))
+        next_add(s, id);
+}
+
+static void take_turn(struct gm_sched *s, struct walk *w, uint32_t id)
+{
+    s->apps[id].has_rest = false;
+    gm_sched_append(s, id, GM_TURN, w->number);
+    if (w->rank->senior == NIL && s->apps[id].bytes > 0)
+        w->rank->senior = id;
+    w->spare = w->room;
+}
+
+/* It does not fit: say for whom it waits. Of its own rank and better ones only those can be in its
+ * way that are in the set already. */
+static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    s->is_tight = w->is_blocked = w->rank->has_left = true;
+    s->is_asking |= a->bytes - w->room <= s->lapsed;
+    if (a->is_chosen)
+        gm_sched_charge(s, id); /* ... and does again */
+    a->is_chosen = false;
+    next_add(s, id);
+    s->is_impatient |= gm_sched_is_out_of_patience(s, a);
+    a->slice_in = w->ahead_ns;
+    w->ahead_ns = gm_sum_or_never(w->ahead_ns, gm_sched_slice(s, a));
+    if (a->bytes <= w->spare) {
+        a->why = GM_WHY_ROOM;
+        a->ahead = w->borrower;
+    } else if (a->bytes <= w->before) {
+        a->why = GM_WHY_TURN;
+        a->ahead = w->rank->senior;
+    } else if (a->bytes <= s->free) {
+        a->why = GM_WHY_PRIORITY;
+        a->ahead = s->first;
+    } else {
+        a->why = GM_WHY_TURN;
+        a->ahead = NIL; /* of one that did not drain: gm_sched_account knows */
+    }
+}
+
+static void choose_queue(struct gm_sched *s, struct walk *w)
+{
+    bool is_behind = w->rank->last != NIL; /* somebody waits behind */
+    for (uint32_t next, id = w->rank->queue.head; id != NIL; id = next) {
+        struct gm_sched_app *a = &s->apps[id];
+        next = a->next;
+        if (id == w->rank->last)
+            is_behind = false;
+        if (a->is_stuck && (s->is_tight || s->is_overfull)) {
+            s->is_tight = w->is_blocked = true;
+            choose_stuck(s, id);
+        } else if (a->is_stuck) {
+            if (!gm_sched_is_held(s, a)) {
+                s->lapsed -= a->bytes;
+                a->is_stuck = false;
+            }
+            set_add(s, id);
+            take_turn(s, w, id);
+        } else if (gm_sched_is_too_large(s, a)) {
+            a->is_chosen = false;
+        } else if (a->bytes > w->room) {
+            leave_out(s, w, id);
+        } else if (!a->is_chosen && is_over(s, a) && is_behind) {
+            end_slice(s, id); /* it was being closed and could stay, but others wait: met again */
+        } else {
+            w->room -= a->bytes;
+            set_add(s, id);
+            if (!w->is_blocked)
+                take_turn(s, w, id);
+            else if (a->bytes > 0 && w->borrower == NIL)
+                w->borrower = id;
+        }
+    }
+}
+
+static void choose_resting(struct gm_sched *s, uint64_t room)
+{
+    bool has_waiting = s->is_tight;
+    bool is_free = !s->is_asking && !s->is_overfull; /* what may be asked rests like any other */
+    room += is_free ? s->lapsed : 0;
+    for (uint32_t id = s->resting.tail; id != NIL; id = s->apps[id].prev) {
+        struct gm_sched_app *a = &s->apps[id];
+        a->is_stuck = a->is_stuck && !(is_free && !gm_sched_is_held(s, a));
+        if (a->is_stuck && (has_waiting || s->is_overfull)) {
+            choose_stuck(s, id);
+        } else if (a->is_stuck) {
+            set_add(s, id);
+        } else if (a->bytes > room) {
+            a->is_chosen = false;
+            s->is_tight = true;
+        } else {
+            room -= a->bytes;
+            set_add(s, id);
+        }
+    }
+}
+
+/* Who may not run is in the set only while it does not drain. */
+static void choose_held(struct gm_sched *s)
+{
+    for (uint32_t id = s->held.head; id != NIL; id = s->apps[id].next) {
+        s->apps[id].is_chosen = false;
+        if (s->apps[id].is_stuck && gm_sched_is_held(s, &s->apps[id]))
+            choose_stuck(s, id);
+    }
+}
+
+/* ---- When the decision will change by time alone ---- */
+
+/*
+ * Somebody waits behind `a`: it has until the end of its slice, which begins anew if it was over
+ * and `a` is in the set all the same.
+ */
+static uint64_t slice_end(const struct gm_sched *s, struct gm_sched_app *a)
+{
+    if (!a->is_chosen || !a->is_open || !a->is_wanting)
+        return GM_TIME_NEVER;
+    uint64_t slice = gm_sched_slice(s, a);
+    if (is_over(s, a)) {
+        a->used_ns = 0;
+        a->slice_at = s->now;
+    }
+    uint64_t end = gm_sum_or_never(s->now, gm_less(slice, a->used_ns));
+    return a->is_stuck && end < a->stuck_until ? a->stuck_until : end;
+}
+
+static uint64_t rank_wake(struct gm_sched *s, uint32_t rank)
+{
+    const struct gm_sched_rank *r = &s->ranks[rank];
+    bool is_asked = s->is_tight || s->is_overfull; /* what did not drain, in time */
+    /* Somebody waits behind. Behind those who go first, whoever waits. */
+    bool is_behind = rank == GM_RANK_PATIENCE && s->decision.n_next > 0;
+    uint64_t wake = GM_TIME_NEVER;
+    for (uint32_t id = r->queue.tail; id != NIL; id = s->apps[id].prev) {
+        struct gm_sched_app *a = &s->apps[id];
+        if (gm_sched_is_left_out(s, a))
+            is_behind = true;
+        else if (gm_sched_is_held(s, a) && is_asked)
+            wake = sooner(wake, a->stuck_until);
+        else if (!a->is_stuck && is_behind)
+            wake = sooner(wake, slice_end(s, a));
+    }
+    for (uint32_t id = r->turn.head; id != NIL; id = s->apps[id].next) {
+        struct gm_sched_app *a = &s->apps[id];
+        if (is_behind)
+            wake = sooner(wake, slice_end(s, a));
+        if (gm_sched_is_held(s, a) && is_asked) /* it may be in the way of better ranks */
+            wake = sooner(wake, a->stuck_until);
+    }
+    return wake;
+}
+
+static uint64_t wake_time(struct gm_sched *s)
+{
+    uint64_t wake = gm_sched_settle_at(s);
+    bool is_asked = s->is_tight || s->is_overfull;
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++)
+        wake = sooner(wake, rank_wake(s, rank));
+    for (uint32_t id = s->resting.head; id != NIL; id = s->apps[id].next)
+        if (gm_sched_is_held(s, &s->apps[id]) && is_asked)
+            wake = sooner(wake, s->apps[id].stuck_until);
+    for (uint32_t id = s->held.head; id != NIL; id = s->apps[id].next)
+        if (gm_sched_is_held(s, &s->apps[id]))
+            wake = sooner(wake, s->apps[id].stuck_until);
+    return wake;
+}
+
+static void decide_once(struct gm_sched *s)
+{
+    s->decision.n_set = 0;
+    s->decision.n_next = 0;
+    s->first = s->overdue = NIL;
+    s->is_tight = s->is_asking = s->is_impatient = false;
+    gm_sched_settle(s);
+    take_stuck(s);
+    struct walk w = {.room = s->free};
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
+        w.rank = &s->ranks[rank];
+        w.number = rank;
+        w.before = w.room;
+        w.borrower = w.rank->senior = NIL;
+        w.is_blocked = w.rank->has_left = false;
+        end_slices(s, &w);
+        choose_turn(s, &w);
+        choose_queue(s, &w);
+    }
+    choose_resting(s, w.room);
+    choose_held(s);
+}
+
+void gm_sched_decide(struct gm_sched *s)
+{
+    /* Whom the decision leaves out may have no patience left: he waited for its memory before. Each
+     * further round has one more of those who go first. */
+    do
+        decide_once(s);
+    while (s->is_impatient);
+    s->decision.wake_at = wake_time(s);
+}

@@ -1,0 +1,388 @@
+/*
+ * What time does to an app: its charges, its level, its share, its patience, its slice. The rules
+ * are stated at the head of sched.c.
+ */
+#include "daemon/core/sched_state.h"
+
+#define NIL GM_SCHED_NIL
+#define LONG_NS 1000000000000000u /* eleven days: no share needs more, and no product overflows */
+
+static uint64_t doubled(uint64_t ns, uint32_t times)
+{
+    return ns > GM_TIME_NEVER >> times ? GM_TIME_NEVER : ns << times;
+}
+
+uint32_t gm_sched_rank_of(const struct gm_sched_app *a)
+{
+    if (a->is_patient)
+        return GM_RANK_PATIENCE;
+    return a->policy.class == GM_CLASS_LATENCY ? GM_RANK_LATENCY : a->level + 1;
+}
+
+/* ---- Levels ---- */
+
+uint64_t gm_sched_allotment(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    if (a->policy.class != GM_CLASS_AUTO || a->level >= s->config.levels)
+        return GM_TIME_NEVER;
+    return doubled(s->config.allotment_ns, a->level - 1);
+}
+
+void gm_sched_come_to(struct gm_sched *s, uint32_t id, uint32_t level, uint64_t at)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    s->at_level[a->level]--;
+    s->at_level[level]++;
+    a->level = level;
+    a->changed_at = at;
+    a->level_run = a->level_wait = a->level_idle = 0;
+    a->used_ns = 0;
+}
+
+/* What was run beyond the allotment was run at the next level. */
+bool gm_sched_drop(const struct gm_sched *s, struct gm_sched_app *a, uint64_t now)
+{
+    uint64_t allotment = gm_sched_allotment(s, a);
+    if (a->level_run <= allotment)
+        return false;
+    a->level++;
+    a->level_run -= allotment;
+    a->level_wait = a->level_idle = 0;
+    a->changed_at = now - a->level_run;
+    return true;
+}
+
+/*
+ * The soft recovery rule, i - R*q > T(p-1) + t, with R = 1 / (N + 1), for an app that is idle. `i`
+ * grows and nothing else, so the time at which the rule came to hold is known afterwards, and with
+ * it where an app stands that rose by several levels in one long pause. There is nothing above
+ * level 1: T(0) is 0, and what an app was charged there is forgiven.
+ */
+bool gm_sched_rise(const struct gm_sched *s, struct gm_sched_app *a, uint64_t now)
+{
+    if (a->policy.class != GM_CLASS_AUTO || (a->level == 1 && a->level_run == 0))
+        return false;
+    uint64_t above = a->level == 1 ? 0 : doubled(s->config.allotment_ns, a->level - 2);
+    uint64_t queued = a->level_wait / (s->at_level[a->level] + 1);
+    uint64_t need = gm_sum_or_never(gm_sum_or_never(above, a->level_run), queued);
+    uint64_t least = gm_sum_or_never(a->changed_at, doubled(s->config.allotment_ns, a->level - 1));
+    if (a->level_idle <= need || now < least)
+        return false;
+    uint64_t at = now - (a->level_idle - need);
+    a->level -= a->level > 1;
+    a->changed_at = at > least ? at : least;
+    a->level_run = a->level_wait = 0;
+    a->level_idle = now - a->changed_at;
+    return true;
+}
+
+static void change_level(struct gm_sched *s, struct gm_sched_app *a,
+                         bool (*change)(const struct gm_sched *, struct gm_sched_app *, uint64_t))
+{
+    uint32_t level = a->level;
+    while (change(s, a, s->now))
+        a->used_ns = 0;
+    s->at_level[level]--;
+    s->at_level[a->level]++;
+}
+
+/* ---- Shares: a bucket of run time that fills as fast as the share allows ---- */
+
+static int64_t credit_max(const struct gm_sched_app *a)
+{
+    return (int64_t)(GM_SCHED_SHARE_WINDOW_NS / GM_SCHED_SHARE_ALL * a->policy.share);
+}
+
+static bool is_limited(const struct gm_sched_app *a)
+{
+    return a->policy.share < GM_SCHED_SHARE_ALL;
+}
+
+static void add_credit(struct gm_sched_app *a, int64_t ns)
+{
+    const int64_t most = credit_max(a), least = -(int64_t)GM_SCHED_SHARE_WINDOW_NS;
+    a->credit_ns += ns;
+    if (a->credit_ns > most)
+        a->credit_ns = most;
+    if (a->credit_ns < least) /* it did not drain for long: nobody pays for that for ever */
+        a->credit_ns = least;
+    if (a->credit_ns <= 0)
+        a->is_spent = true;
+    else if (a->credit_ns >= most / 2)
+        a->is_spent = false;
+}
+
+static void charge_share(struct gm_sched_app *a, uint64_t ns, bool is_running)
+{
+    const int64_t passed = (int64_t)(ns < LONG_NS ? ns : LONG_NS);
+    if (is_limited(a))
+        add_credit(a, passed * a->policy.share / GM_SCHED_SHARE_ALL - (is_running ? passed : 0));
+}
+
+/* When its share is used up, or usable again; GM_TIME_NEVER: not by time alone. */
+static uint64_t share_at(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    if (!is_limited(a))
+        return GM_TIME_NEVER;
+    bool is_running = a->is_open && a->is_wanting;
+    if (a->is_spent && is_running)
+        return GM_TIME_NEVER; /* it drains, and uses up more */
+    if (a->is_spent) {
+        uint64_t lacking = (uint64_t)(credit_max(a) / 2 - a->credit_ns);
+        return gm_sum_or_never(s->now, lacking * GM_SCHED_SHARE_ALL / a->policy.share + 1);
+    }
+    if (!is_running)
+        return GM_TIME_NEVER;
+    uint64_t left = a->credit_ns > 0 ? (uint64_t)a->credit_ns : 0;
+    return gm_sum_or_never(s->now,
+                           left * GM_SCHED_SHARE_ALL / (GM_SCHED_SHARE_ALL - a->policy.share) + 1);
+}
+
+/* ---- Accounts: charged on every edge, so that charged time is run time exactly ---- */
+
+void gm_sched_charge(struct gm_sched *s, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    uint64_t ns = s->now - a->charged_at;
+    bool is_running = a->is_open && a->is_wanting;
+    a->charged_at = s->now;
+    if (ns == 0)
+        return;
+    if (is_running) {
+        a->run_ns += ns;
+        a->level_run += ns;
+        a->used_ns += ns;
+        change_level(s, a, gm_sched_drop);
+    } else if (a->is_wanting) {
+        a->wait_ns += ns;
+        /* While its memory is being moved nobody else has what it waits for. */
+        a->level_wait += gm_sched_is_eligible(a) && !a->is_chosen ? ns : 0;
+    } else {
+        a->idle_ns += ns;
+        a->level_idle += ns;
+        change_level(s, a, gm_sched_rise);
+    }
+    charge_share(a, ns, is_running);
+}
+
+void gm_sched_take_back(const struct gm_sched *s, struct gm_sched_app *a, uint64_t ns)
+{
+    uint64_t here = s->now - a->changed_at; /* it may have come to its level meanwhile */
+    here = ns < here ? ns : here;
+    a->run_ns -= ns;
+    a->idle_ns += ns;
+    a->level_run = gm_less(a->level_run, here);
+    a->level_idle += here;
+    a->used_ns = gm_less(a->used_ns, ns);
+    if (is_limited(a))
+        add_credit(a, (int64_t)(ns < LONG_NS ? ns : LONG_NS));
+}
+
+void gm_sched_turn_into(struct gm_sched *s, uint32_t id, bool is_open, bool is_wanting)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    bool was_waiting = a->is_wanting && !a->is_open;
+    gm_sched_charge(s, id);
+    if (is_open && !a->is_open)
+        a->slice_at = s->now;
+    if (is_open && is_wanting && !(a->is_open && a->is_wanting))
+        a->running_at = s->now;
+    a->is_open = is_open;
+    a->is_wanting = is_wanting;
+    if (is_wanting && !is_open && !was_waiting)
+        a->waiting_at = a->queued_at = s->now;
+}
+
+void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sched_policy *policy)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    bool is_other_class = a->policy.class != policy->class;
+    bool is_other_share = a->policy.share != policy->share;
+    gm_sched_charge(s, id);
+    a->policy = *policy;
+    if (is_other_share) {
+        a->credit_ns = credit_max(a);
+        a->is_spent = false;
+    }
+    if (!is_other_class)
+        return;
+    uint32_t level = a->level;
+    if (policy->class == GM_CLASS_INTERACTIVE || policy->class == GM_CLASS_LATENCY)
+        level = 1;
+    else if (policy->class == GM_CLASS_BATCH)
+        level = s->config.levels;
+    gm_sched_come_to(s, id, level, s->now);
+}
+
+/* ---- Slices ---- */
+
+/*
+ * The slices of a rank are to each other as the weights. The largest weight has the length S of the
+ * level, unless the smallest would have less than a quarter of S(1) then, which is to be the
+ * shortest: a switch costs too much for less.
+ */
+uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    const struct gm_sched_rank *rank = &s->ranks[a->rank];
+    uint64_t base = s->config.slice_ns, shortest = s->config.slice_ns / 4, slice;
+    if (a->rank == GM_RANK_PATIENCE)
+        return base;
+    if (a->rank > GM_RANK_LATENCY)
+        base <<= a->rank - GM_RANK_LATENCY - 1;
+    if (rank->weight_max == rank->weight_min)
+        return base;
+    if (base * rank->weight_min / rank->weight_max >= shortest)
+        slice = base * a->policy.weight / rank->weight_max;
+    else
+        slice = shortest * a->policy.weight / rank->weight_min;
+    return slice > 0 ? slice : 1;
+}
+
+/* The sum of the slices of all who want at the rank of `a`. */
+static uint64_t round_of(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    /* In units of its own slice, whatever those are. */
+    uint64_t slice = gm_sched_slice(s, a), weights = s->ranks[a->rank].weights;
+    if (slice > GM_TIME_NEVER / (weights + 1))
+        return GM_TIME_NEVER;
+    return slice * weights / a->policy.weight;
+}
+
+/* ---- Patience ---- */
+
+static uint64_t patience_at(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return gm_sum_or_never(gm_sum_or_never(a->queued_at, s->config.patience_ns),
+                           s->ranks[a->rank].round_ns);
+}
+
+bool gm_sched_is_out_of_patience(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return !a->is_patient && gm_sched_is_left_out(s, a) && s->now >= patience_at(s, a);
+}
+
+/* Who went first and has had his slice, or cannot run now: back to where he belongs, behind those
+ * who wait there. */
+static void settle_patient(struct gm_sched *s, const struct gm_sched_list *list)
+{
+    for (uint32_t next, id = list->head; id != NIL; id = next) {
+        struct gm_sched_app *a = &s->apps[id];
+        next = a->next;
+        bool is_over = a->is_open && a->used_ns >= gm_sched_slice(s, a);
+        if (a->is_stuck || !(is_over || gm_sched_is_too_large(s, a)))
+            continue;
+        a->is_patient = false;
+        a->used_ns = 0;
+        a->slice_at = s->now;
+        gm_sched_stand(s, id);
+    }
+}
+
+/* ---- All of it ---- */
+
+static void weigh(struct gm_sched_rank *rank, const struct gm_sched_app *a)
+{
+    uint32_t weight = a->policy.weight;
+    if (rank->weight_max == 0 || weight > rank->weight_max)
+        rank->weight_max = weight;
+    if (rank->weight_min == 0 || weight < rank->weight_min)
+        rank->weight_min = weight;
+    rank->weights += weight;
+}
+
+static void weigh_ranks(struct gm_sched *s)
+{
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
+        struct gm_sched_rank *r = &s->ranks[rank];
+        r->weight_min = r->weight_max = 0;
+        r->weights = 0;
+        for (uint32_t id = r->turn.head; id != NIL; id = s->apps[id].next)
+            weigh(r, &s->apps[id]);
+        for (uint32_t id = r->queue.head; id != NIL; id = s->apps[id].next)
+            weigh(r, &s->apps[id]);
+        if (r->weights > 0)
+            r->round_ns = round_of(s, &s->apps[r->turn.head == NIL ? r->queue.head : r->turn.head]);
+    }
+}
+
+/* Charge those who run or lack a share, and move those whose level or share changed by it. */
+static void settle_list(struct gm_sched *s, const struct gm_sched_list *list)
+{
+    for (uint32_t next, id = list->head; id != NIL; id = next) {
+        struct gm_sched_app *a = &s->apps[id];
+        next = a->next;
+        if (!a->is_open && !a->is_spent) {
+            if (gm_sched_is_too_large(s, a))
+                a->queued_at = s->now; /* it could not run: that is no wait for others */
+            continue;
+        }
+        gm_sched_charge(s, id);
+        gm_sched_stand(s, id);
+    }
+}
+
+/* The longest wait first: those of a rank stand in this order already, and the better ranks go
+ * first. Returns whether anybody moved. */
+static bool settle_patience(struct gm_sched *s)
+{
+    bool has_moved = false;
+    for (uint32_t rank = GM_RANK_LATENCY; rank < GM_RANKS; rank++) {
+        for (uint32_t next, id = s->ranks[rank].queue.head; id != NIL; id = next) {
+            next = s->apps[id].next;
+            if (!gm_sched_is_out_of_patience(s, &s->apps[id]))
+                continue;
+            has_moved = true;
+            s->apps[id].is_patient = true;
+            s->apps[id].used_ns = 0;
+            gm_sched_append(s, id, GM_QUEUE, GM_RANK_PATIENCE);
+        }
+    }
+    return has_moved;
+}
+
+void gm_sched_settle(struct gm_sched *s)
+{
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
+        settle_list(s, &s->ranks[rank].turn);
+        settle_list(s, &s->ranks[rank].queue);
+    }
+    settle_list(s, &s->held);
+    settle_patient(s, &s->ranks[GM_RANK_PATIENCE].turn);
+    settle_patient(s, &s->ranks[GM_RANK_PATIENCE].queue);
+    weigh_ranks(s);
+    if (settle_patience(s))
+        weigh_ranks(s);
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t settle_list_at(const struct gm_sched *s, const struct gm_sched_list *list)
+{
+    uint64_t at = GM_TIME_NEVER;
+    bool has_waiting = s->decision.n_next > 0; /* else a level changes nothing */
+    for (uint32_t id = list->head; id != NIL; id = s->apps[id].next) {
+        const struct gm_sched_app *a = &s->apps[id];
+        at = sooner(at, share_at(s, a));
+        if (!a->is_patient && gm_sched_is_left_out(s, a))
+            at = sooner(at, patience_at(s, a));
+        if (has_waiting && a->is_open && a->is_wanting) {
+            uint64_t allotment = gm_sched_allotment(s, a);
+            if (allotment != GM_TIME_NEVER)
+                at = sooner(at, s->now + gm_less(allotment, a->level_run) + 1);
+        }
+    }
+    return at;
+}
+
+uint64_t gm_sched_settle_at(const struct gm_sched *s)
+{
+    uint64_t at = settle_list_at(s, &s->held);
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
+        at = sooner(at, settle_list_at(s, &s->ranks[rank].turn));
+        at = sooner(at, settle_list_at(s, &s->ranks[rank].queue));
+    }
+    return at;
+}

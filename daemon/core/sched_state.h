@@ -1,0 +1,175 @@
+/*
+ * The scheduler's inside, for daemon/core/sched*.c only:
+ *
+ *   sched.c         the model, the events, the interface
+ *   sched_levels.c  what time does: charges, levels, shares, patience, slices
+ *   sched_decide.c  the set, the timeline and wake_at
+ *   sched_account.c what is told: accounts, reasons, expectations
+ */
+#ifndef GM_CORE_SCHED_STATE_H
+#define GM_CORE_SCHED_STATE_H
+
+#include "daemon/core/sched.h"
+
+#define GM_SCHED_NIL UINT32_MAX
+/* A limit on the share holds over this much time: bursts of share * WINDOW are possible. */
+#define GM_SCHED_SHARE_WINDOW_NS 10000000000u
+
+/* The order of importance: who waited beyond patience, class latency, then the levels. */
+#define GM_RANK_PATIENCE 0u
+#define GM_RANK_LATENCY 1u
+#define GM_RANKS (GM_SCHED_LEVELS_MAX + 2u) /* level p has rank p + 1 */
+
+enum gm_sched_place { GM_AWAY, GM_TURN, GM_QUEUE, GM_RESTING, GM_HELD };
+
+struct gm_sched_app {
+    uint64_t bytes;
+    uint64_t slice_at;    /* since when its gate is open in this slice; valid if open */
+    uint64_t stuck_until; /* valid if stuck */
+    uint64_t waiting_at;  /* since when it waits; valid if wanting and not open */
+    uint64_t queued_at;   /* ... and could run: patience counts from here */
+    uint64_t running_at;  /* since when its gate is open and it wants; valid while that is so */
+    uint64_t charged_at;  /* the times below are right up to here */
+    uint64_t run_ns, wait_ns, idle_ns; /* since it joined */
+    uint64_t used_ns;                  /* run time in its slice */
+
+    struct gm_sched_policy policy;
+    uint32_t level;                             /* 1 .. levels */
+    uint64_t changed_at;                        /* when it came to its level */
+    uint64_t level_run, level_wait, level_idle; /* since then: t, q and i of the rules */
+    int64_t credit_ns; /* run time that its share allows now; valid if the share is limited */
+
+    uint64_t wanted_at; /* when it last began to want */
+    uint64_t period_ns; /* from one such time to the next, on average; 0: not known yet */
+    uint64_t slice_in;  /* left out: its slice is expected after so long, as of the last decision */
+
+    uint32_t next, prev; /* in the list of its place */
+    uint32_t ahead;      /* left out: for whom it waits */
+    uint8_t why;         /* left out: enum gm_sched_reason */
+    uint8_t place, rank; /* enum gm_sched_place; the rank of TURN and QUEUE */
+    bool is_known;
+    bool is_wanting;
+    bool is_open;
+    bool is_chosen;  /* in the set */
+    bool is_stuck;   /* did not drain: its room is taken whatever its place */
+    bool is_patient; /* it waited for so long that it goes first, for one slice */
+    bool is_spent;   /* its share is used up for now */
+    bool has_rest;   /* RESTING, TURN: it went idle in its slice and has the rest of that only */
+    bool has_wanted;
+};
+
+struct gm_sched_list {
+    uint32_t head, tail;
+};
+
+/* What the apps that want and stand at a rank come to. */
+struct gm_sched_rank {
+    struct gm_sched_list turn, queue;
+    uint32_t weight_min, weight_max; /* 0: nobody */
+    uint64_t weights;                /* their sum */
+    uint64_t round_ns;               /* the sum of their slices; valid if there are any */
+    uint32_t last;                   /* the last of QUEUE that waited before the decision, or NIL */
+    uint32_t senior;                 /* the first of TURN that has bytes, or NIL */
+    bool has_left;                   /* somebody of it is left out */
+};
+
+struct gm_sched {
+    struct gm_sched_config config;
+    uint64_t now;
+    struct gm_sched_rank ranks[GM_RANKS];
+    struct gm_sched_list resting, held;
+    uint32_t at_level[GM_SCHED_LEVELS_MAX + 1]; /* apps */
+    struct gm_sched_app *apps;
+    uint32_t *set;
+    uint32_t *next;
+    struct gm_sched_decision decision;
+
+    /* Made by each decision: for its own passes, and for the reasons. */
+    uint64_t free;     /* budget left beside what is stuck */
+    uint64_t lapsed;   /* bytes of what is stuck and may be asked again, TURN excepted */
+    uint32_t first;    /* the first of the set that has bytes, or NIL */
+    uint32_t overdue;  /* the first that is stuck and not in TURN, or NIL */
+    bool is_tight;     /* somebody whose gate is open or should be is left out */
+    bool is_asking;    /* somebody could run if what has lapsed drained: ask it again */
+    bool is_overfull;  /* what is stuck exceeds the budget: ask it again in any case */
+    bool is_impatient; /* somebody is left out who goes first: decide again */
+};
+
+static inline uint64_t gm_sum_or_never(uint64_t time, uint64_t more)
+{
+    return time > GM_TIME_NEVER - more ? GM_TIME_NEVER : time + more;
+}
+
+static inline uint64_t gm_less(uint64_t room, uint64_t bytes)
+{
+    return room > bytes ? room - bytes : 0;
+}
+
+static inline bool gm_sched_is_too_large(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return a->bytes > s->config.budget;
+}
+
+/* It may run, as far as settings go. */
+static inline bool gm_sched_is_eligible(const struct gm_sched_app *a)
+{
+    return !a->policy.is_paused && !a->is_spent;
+}
+
+/* Did not drain, and may not be asked again yet. */
+static inline bool gm_sched_is_held(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return a->is_stuck && s->now < a->stuck_until;
+}
+
+/*
+ * Waits: wants, could run, and may not. Others' slices end for it. An app that is being closed does
+ * not wait yet: else two of them could take turns in calling off each other's drain, and the memory
+ * that somebody else is to have would never be free.
+ */
+static inline bool gm_sched_is_left_out(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return a->is_wanting && !a->is_chosen && !a->is_open && !gm_sched_is_too_large(s, a) &&
+           gm_sched_is_eligible(a);
+}
+
+/* sched.c: an app's place changes by these only. */
+/* Put `id` into the list of `place` (and rank) right behind `after`; NIL: at its head. */
+void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank,
+                     uint32_t after);
+void gm_sched_append(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank);
+/* Put it where it belongs by what it does and what is said of it; where it stands already it keeps
+ * its place. */
+void gm_sched_stand(struct gm_sched *s, uint32_t id);
+
+/* sched_levels.c */
+uint32_t gm_sched_rank_of(const struct gm_sched_app *a);
+/* Run time after which it drops; GM_TIME_NEVER: it cannot. */
+uint64_t gm_sched_allotment(const struct gm_sched *s, const struct gm_sched_app *a);
+/* Let it drop, or rise while it is idle, by one level if it has to by `now`, up to which it is
+ * charged. Counts nobody. */
+bool gm_sched_drop(const struct gm_sched *s, struct gm_sched_app *a, uint64_t now);
+bool gm_sched_rise(const struct gm_sched *s, struct gm_sched_app *a, uint64_t now);
+/* Take the time since the last charge into its accounts, and to the level that follows from it. */
+void gm_sched_charge(struct gm_sched *s, uint32_t id);
+/* It was idle for the last `ns`, charged as run time: take that back. */
+void gm_sched_take_back(const struct gm_sched *s, struct gm_sched_app *a, uint64_t ns);
+/* Change what an app does, with its accounts. */
+void gm_sched_turn_into(struct gm_sched *s, uint32_t id, bool is_open, bool is_wanting);
+/* Come to `level`, with nothing charged there. */
+void gm_sched_come_to(struct gm_sched *s, uint32_t id, uint32_t level, uint64_t at);
+/* New settings, within their bounds. */
+void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sched_policy *policy);
+/* The length of its slice where it stands; as of the last gm_sched_settle. */
+uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a);
+/* It is left out, and has waited for so long that it goes first. */
+bool gm_sched_is_out_of_patience(const struct gm_sched *s, const struct gm_sched_app *a);
+/* Everything that time alone brought about since the last step. */
+void gm_sched_settle(struct gm_sched *s);
+/* When time alone will bring about something of this kind again. */
+uint64_t gm_sched_settle_at(const struct gm_sched *s);
+
+/* sched_decide.c */
+void gm_sched_decide(struct gm_sched *s);
+
+#endif

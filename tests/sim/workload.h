@@ -1,0 +1,23 @@
+/* Random workloads: what a seed stands for. */
+#ifndef GM_TESTS_SIM_WORKLOAD_H
+#define GM_TESTS_SIM_WORKLOAD_H
+
+#include "tests/sim/world.h"
+
+struct workload_sums {
+    uint64_t steps, slices, busy, plans, moves, with_memory, clean;
+    uint64_t sim_ns;
+};
+
+enum workload_way {
+    WORKLOAD_QUIET,
+    WORKLOAD_VERBOSE, /* a line for each step */
+    WORKLOAD_HASH,    /* decisions only: nothing is checked */
+};
+
+/* Run the workload of `seed`; returns the hash of all decisions. `trace`: where to record, or NULL.
+ * What was done is added to *sums. */
+uint64_t workload_run(uint64_t seed, enum workload_way way, FILE *trace,
+                      struct workload_sums *sums);
+
+#endif

@@ -1,0 +1,254 @@
+/*
+ * What surrounds sessions in their tests: an engine that is played, a loop, and peers over real
+ * sockets. For test_session.c and test_control.c.
+ */
+#ifndef GM_TESTS_SESSION_WORLD_H
+#define GM_TESTS_SESSION_WORLD_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/sock.h"
+#include "daemon/server.h"
+#include "daemon/sessions.h"
+
+#define APPS 4u
+
+/* ---- the engine that the test plays -------------------------------------------------------- */
+
+struct gm_engine {
+    struct gm_session *session[APPS];
+    unsigned joins, leaves, messages[APPS];
+    bool is_inside; /* one of our functions is on the stack */
+    bool is_fatal;  /* end the session on its next message */
+    bool is_chatty; /* end the app's neighbour when an app leaves */
+    uint64_t last[APPS];
+    uint32_t wish;
+    uint64_t since;
+    struct gm_set_request set;
+    char command[64];
+};
+
+static struct gm_engine engine;
+
+int gm_engine_join(struct gm_engine *e, struct gm_session *session, pid_t pid, uid_t uid,
+                   const char *name, uint32_t wish, uint32_t *app)
+{
+    struct gm_msg_welcome body = {0};
+    e->wish = wish;
+    assert_int_equal(pid, getpid());
+    assert_int_equal(uid, getuid());
+    assert_string_equal(name, "tester");
+    for (uint32_t i = 0; i < APPS; i++) {
+        if (e->session[i])
+            continue;
+        int fds[2] = {memfd_create("ctl", MFD_CLOEXEC), memfd_create("stat", MFD_CLOEXEC)};
+        assert_true(fds[0] >= 0 && fds[1] >= 0);
+        body.app = i;
+        e->is_inside = true;
+        gm_session_send(session, GM_MSG_WELCOME, &body, NULL, 0, fds, 2);
+        e->is_inside = false;
+        close(fds[0]);
+        close(fds[1]);
+        e->session[i] = session;
+        e->messages[i] = 0;
+        e->joins++;
+        *app = i;
+        return 0;
+    }
+    return -ENOSPC;
+}
+
+void gm_engine_message(struct gm_engine *e, uint32_t app, const struct gm_wire_message *message)
+{
+    assert_true(app < APPS && e->session[app]);
+    assert_int_equal(message->type, GM_MSG_FREE);
+    const struct gm_msg_free *body = message->body;
+    e->messages[app]++;
+    e->last[app] = body->cookie;
+    if (e->is_fatal) {
+        e->is_inside = true;
+        gm_session_end(e->session[app], GM_REFUSE_PROTOCOL, "FREE of\nnothing");
+        gm_session_end(e->session[app], GM_REFUSE_PROTOCOL, "a second reason");
+        struct gm_msg_freed freed = {0};
+        assert_int_equal(gm_session_send(e->session[app], GM_MSG_FREED, &freed, NULL, 0, NULL, 0),
+                         -ESHUTDOWN);
+        e->is_inside = false;
+    }
+}
+
+void gm_engine_leave(struct gm_engine *e, uint32_t app)
+{
+    assert_false(e->is_inside);
+    assert_true(app < APPS && e->session[app]);
+    e->session[app] = NULL;
+    e->leaves++;
+    e->is_inside = true;
+    for (uint32_t i = 0; e->is_chatty && i < APPS; i++)
+        if (e->session[i])
+            gm_session_end(e->session[i], GM_REFUSE_FULL, "its neighbour left");
+    e->is_inside = false;
+}
+
+cJSON *gm_engine_status(struct gm_engine *e)
+{
+    char text[256];
+    (void)e;
+    snprintf(text, sizeof text,
+             "{\"gpus\":[],\"apps\":[{\"id\":0,\"uid\":%u},{\"id\":1,\"uid\":4294967290}],"
+             "\"totals\":{\"switches\":7}}",
+             getuid());
+    return cJSON_Parse(text);
+}
+
+cJSON *gm_engine_log(struct gm_engine *e, uint64_t since)
+{
+    e->since = since;
+    return cJSON_Parse(
+        "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
+}
+
+int gm_engine_set(struct gm_engine *e, const struct gm_set_request *request, uint32_t *changed,
+                  char *text, size_t size)
+{
+    e->set = *request;
+    snprintf(e->command, sizeof e->command, "%s", request->command);
+    if (request->pid == 1) {
+        snprintf(text, size, "not that one");
+        return -ENOENT;
+    }
+    *changed = 3;
+    return 0;
+}
+
+/* ---- the loop and a peer ------------------------------------------------------------------- */
+
+static uv_loop_t loop;
+static struct gm_sessions *sessions;
+static struct gm_control control;
+static struct gm_options options;
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&engine, 0, sizeof engine);
+    memset(&options, 0, sizeof options);
+    snprintf(options.socket, sizeof options.socket, "/the/socket");
+    options.log_level = GM_LOG_INFO;
+    options.quantum = 250000000;
+    options.policy = GM_POLICY_ROUND_ROBIN;
+    options.best_class = GM_CLASS_INTERACTIVE;
+    char no[64];
+    options.rules.n = 0;
+    if (gm_rules_add(&options.rules, "user=0 class=batch", 1, no, sizeof no))
+        return -1;
+    options.gpu_budget.percent = 80;
+    if (uv_loop_init(&loop))
+        return -1;
+    gm_control_init(&control, &options, &engine);
+    return gm_sessions_open(&sessions, &loop, &engine, &control, APPS);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gm_sessions_stop(sessions);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    gm_sessions_free(sessions);
+    return engine.joins == engine.leaves ? uv_loop_close(&loop) : -1;
+}
+
+static void turn(int times)
+{
+    while (times-- > 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+/* A connection, not yet greeted. The peer's end does not block. */
+static int connect_peer(void)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
+                     0);
+    gm_session_start(sessions, pair[0]);
+    return pair[1];
+}
+
+static void say_hello(int peer, enum gm_role role)
+{
+    struct gm_msg_hello hello = {.role = role, .class = 255, .name = "tester"};
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0), 0);
+}
+
+static int say_free(int peer, uint64_t cookie)
+{
+    struct gm_msg_free body = {.cookie = cookie};
+    return gm_sock_send_message(peer, GM_MSG_FREE, &body, NULL, 0, NULL, 0);
+}
+
+static _Alignas(8) uint8_t buffer[GM_WIRE_MAX];
+static int fds[GM_WIRE_FDS], n_fds;
+
+/* Read one message from the daemon; it must be of `type`. Its fds are in `fds`. */
+static const void *expect(int peer, enum gm_session_state state, enum gm_msg_type type)
+{
+    struct gm_wire_message message = {0};
+    ssize_t length = gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds);
+    assert_true(length > 0);
+    assert_int_equal(gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, state, &message),
+                     GM_WIRE_OK);
+    assert_int_equal(message.type, type);
+    return message.body;
+}
+
+static void close_fds(void)
+{
+    while (n_fds > 0)
+        close(fds[--n_fds]);
+}
+
+static void expect_end(int peer)
+{
+    assert_int_equal(gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds), 0);
+    close(peer);
+}
+
+static void expect_refused(int peer, enum gm_refusal reason, const char *text)
+{
+    const struct gm_msg_refused *body = expect(peer, GM_SESSION_NEW, GM_MSG_REFUSED);
+    assert_int_equal(body->reason, reason);
+    if (!strstr(body->text, text))
+        fail_msg("\"%s\" does not say \"%s\"", body->text, text);
+    expect_end(peer);
+}
+
+static int join(uint32_t *app)
+{
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_APP);
+    turn(1);
+    const struct gm_msg_welcome *body = expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
+    assert_int_equal(n_fds, 2);
+    if (app)
+        *app = body->app;
+    close_fds();
+    return peer;
+}
+
+#define SESSION(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+#endif

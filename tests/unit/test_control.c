@@ -1,0 +1,160 @@
+/*
+ * What mux-ctl asks, over real sockets, in front of an engine that is played: the documents, the
+ * settings, and who asks for them.
+ */
+#include "tests/unit/session_world.h"
+
+static void test_status(void **state)
+{
+    (void)state;
+    struct gm_msg_status ask = {0};
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_STATUS, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const struct gm_msg_status_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_STATUS_IS);
+    assert_int_equal(n_fds, 1);
+    size_t bytes = body->bytes;
+    char *text = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fds[0], 0);
+    assert_ptr_not_equal(text, MAP_FAILED);
+    int seals = fcntl(fds[0], F_GET_SEALS);
+    assert_int_equal(seals, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    close_fds();
+
+    cJSON *root = cJSON_ParseWithLength(text, bytes);
+    assert_non_null(root);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
+    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
+    assert_string_equal(cJSON_GetObjectItem(root, "version")->valuestring, GM_VERSION);
+    assert_string_equal(cJSON_GetObjectItem(root, "socket")->valuestring, "/the/socket");
+    assert_true(cJSON_GetObjectItem(root, "uptime_s")->valuedouble >= 0);
+    const cJSON *config = cJSON_GetObjectItem(root, "config");
+    assert_true(cJSON_GetObjectItem(config, "quantum_s")->valuedouble == 0.25);
+    assert_string_equal(cJSON_GetObjectItem(config, "policy")->valuestring, "round-robin");
+    assert_string_equal(cJSON_GetObjectItem(config, "best_class")->valuestring, "interactive");
+    assert_string_equal(cJSON_GetArrayItem(cJSON_GetObjectItem(config, "rules"), 0)->valuestring,
+                        "user=0 class=batch");
+    assert_int_equal(cJSON_GetObjectItem(config, "gpu_budget_percent")->valuedouble, 80);
+    assert_string_equal(cJSON_GetObjectItem(config, "log_level")->valuestring, "info");
+    assert_true(cJSON_IsArray(cJSON_GetObjectItem(root, "gpus")));
+    const cJSON *totals = cJSON_GetObjectItem(root, "totals");
+    assert_int_equal(cJSON_GetObjectItem(totals, "switches")->valuedouble, 7);
+    const cJSON *apps = cJSON_GetObjectItem(root, "apps");
+    assert_int_equal(cJSON_GetArraySize(apps), 2);
+    assert_true(cJSON_IsString(cJSON_GetObjectItem(cJSON_GetArrayItem(apps, 0), "user")));
+    /* nobody's uid shows as its number */
+    assert_string_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(apps, 1), "user")->valuestring,
+                        "4294967290");
+    cJSON_Delete(root);
+    munmap(text, bytes);
+
+    /* an app's message is nothing that mux-ctl may send */
+    assert_int_equal(say_free(peer, 1), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (FREE)");
+}
+
+static void test_log(void **state)
+{
+    (void)state;
+    struct gm_msg_log ask = {.since = 8};
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_LOG, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const struct gm_msg_log_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_LOG_IS);
+    assert_int_equal(engine.since, 8);
+    assert_int_equal(n_fds, 1);
+    char text[1024] = "";
+    assert_int_equal(pread(fds[0], text, sizeof text - 1, 0), body->bytes);
+    close_fds();
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
+    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
+    assert_true(cJSON_IsNumber(cJSON_GetObjectItem(root, "started_s")));
+    const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(root, "entries"), 0);
+    assert_string_equal(cJSON_GetObjectItem(entry, "by")->valuestring, "4294967290");
+    cJSON_Delete(root);
+    close(peer);
+}
+
+static struct gm_msg_set_is set(int peer, const struct gm_msg_set *ask)
+{
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_SET, ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const struct gm_msg_set_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_SET_IS);
+    assert_int_equal(n_fds, 0);
+    return *body;
+}
+
+static void test_set(void **state)
+{
+    (void)state;
+    struct gm_msg_set ask = {.selects = GM_SET_PID | GM_SET_COMMAND,
+                             .pid = 77,
+                             .settings = GM_SET_SETTINGS,
+                             .class = GM_CLASS_BATCH,
+                             .weight = 500,
+                             .share = 250,
+                             .is_paused = 1,
+                             .command = "py*"};
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    struct gm_msg_set_is answer = set(peer, &ask);
+    assert_int_equal(answer.is_refused, 0);
+    assert_int_equal(answer.changed, 3);
+    assert_int_equal(engine.set.asker, getuid()); /* by SO_PEERCRED */
+    assert_int_equal(engine.set.selects, GM_SET_PID | GM_SET_COMMAND);
+    assert_int_equal(engine.set.pid, 77);
+    assert_string_equal(engine.command, "py*");
+    assert_int_equal(engine.set.settings.has, GM_SET_SETTINGS);
+    assert_int_equal(engine.set.settings.class, GM_CLASS_BATCH);
+    assert_int_equal(engine.set.settings.weight, 500);
+    assert_int_equal(engine.set.settings.share, 250);
+    assert_true(engine.set.settings.is_paused);
+
+    ask.pid = 1;
+    answer = set(peer, &ask);
+    assert_int_equal(answer.is_refused, 1);
+    assert_string_equal(answer.text, "not that one");
+
+    /* values out of their bounds never reach the engine; the session goes on */
+    struct gm_msg_set wrong[8];
+    for (int i = 0; i < 8; i++) {
+        wrong[i] = ask;
+        wrong[i].pid = 77;
+    }
+    wrong[0].selects = 0;
+    wrong[1].selects = 8;
+    wrong[2].settings = 0;
+    wrong[3].settings = 16;
+    wrong[4].class = GM_CLASSES;
+    wrong[5].class = 256 + GM_CLASS_BATCH;
+    wrong[6].weight = 0;
+    wrong[7].share = 1001;
+    memset(&engine.set, 0, sizeof engine.set);
+    for (int i = 0; i < 8; i++) {
+        answer = set(peer, &wrong[i]);
+        assert_int_equal(answer.is_refused, 1);
+        assert_string_equal(answer.text, "no setting has such a value");
+        assert_int_equal(engine.set.pid, 0);
+    }
+    close(peer);
+
+    /* a program cannot set anything */
+    peer = join(NULL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_SET, &ask, NULL, 0, NULL, 0), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (SET)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SESSION(test_status),
+        SESSION(test_log),
+        SESSION(test_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

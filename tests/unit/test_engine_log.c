@@ -1,0 +1,306 @@
+/*
+ * daemon/engine_log: what is kept of decisions, and whose place a switch is said to take. The
+ * engine around it is this test: apps without programs, and a real scheduler.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "daemon/engine_state.h"
+
+#define APPS 24u
+
+static struct gm_engine *engine;
+static struct gm_sched_config config = {.max_apps = APPS,
+                                        .budget = 100,
+                                        .levels = 3,
+                                        .allotment_ns = 8 * GM_S,
+                                        .slice_ns = 4 * GM_S,
+                                        .patience_ns = 60 * GM_S,
+                                        .retry_ns = 4 * GM_S};
+
+char *gm_engine_name(const struct gm_engine *e, uint32_t id, char *text, size_t size)
+{
+    (void)e;
+    snprintf(text, size, "app %u", id);
+    return text;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return -1;
+    engine->config.max_apps = APPS;
+    engine->apps = calloc(APPS, sizeof *engine->apps);
+    engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
+    engine->sched_memory = calloc(1, gm_sched_size(&config));
+    if (!engine->apps || !engine->notes || !engine->sched_memory)
+        return -1;
+    engine->sched = gm_sched_init(engine->sched_memory, &config);
+    engine->now = GM_S;
+    return engine->sched ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(engine->sched_memory);
+    free(engine->notes);
+    free(engine->apps);
+    free(engine);
+    return 0;
+}
+
+static void step(enum gm_sched_event_kind kind, uint32_t app, uint64_t bytes)
+{
+    const struct gm_sched_event event = {.kind = kind, .app = app, .bytes = bytes};
+    assert_int_equal(gm_sched_step(engine->sched, engine->now, &event, &engine->decision), 0);
+    engine->has_decided = true;
+}
+
+/* A program comes with `bytes` and wants the GPU; its pid is 100 + its id. */
+static void join(uint32_t id, uint64_t bytes)
+{
+    struct gm_app *app = &engine->apps[id];
+    *app = (struct gm_app){.state = GM_APP_PAUSED, .pid = (pid_t)(100 + id), .level = 1};
+    snprintf(app->name, sizeof app->name, "p%u", id);
+    step(GM_SCHED_JOIN, id, 0);
+    step(GM_SCHED_SIZE, id, bytes);
+    step(GM_SCHED_WANT, id, 0);
+}
+
+static void open_gate(uint32_t id, bool is_switch)
+{
+    const struct gm_switch took = {.seq = 1, .total_ns = 5 * GM_MS, .bytes = {1u << 20, 2u << 20}};
+    gm_engine_note_switch(engine, id, is_switch ? &took : NULL);
+    engine->apps[id].state = GM_APP_RUNNING;
+    step(GM_SCHED_OPENED, id, 0);
+}
+
+/* It yields, as the scheduler told it to. */
+static void yield(uint32_t id)
+{
+    gm_engine_note_leaver(engine, id, false);
+    engine->apps[id].state = GM_APP_PAUSED;
+    step(GM_SCHED_CLOSED, id, 0);
+}
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    assert_true(cJSON_IsNumber(item));
+    return item->valuedouble;
+}
+
+static const char *word(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    assert_true(cJSON_IsString(item));
+    return item->valuestring;
+}
+
+/* The newest entry; the caller's. */
+static cJSON *newest(void)
+{
+    cJSON *log = gm_engine_log(engine, engine->n_notes - 1);
+    cJSON *entry = cJSON_DetachItemFromArray(cJSON_GetObjectItem(log, "entries"), 0);
+    assert_non_null(entry);
+    cJSON_Delete(log);
+    return entry;
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    join(0, 60);
+    open_gate(0, false); /* the first to come takes nobody's place: no entry */
+    assert_int_equal(engine->n_notes, 0);
+    engine->now += GM_S;
+    join(1, 60);
+    engine->now += 4 * GM_S; /* its slice is over */
+    step(GM_SCHED_TIMER, 0, 0);
+    yield(0);
+    engine->now += GM_MS;
+    open_gate(1, true);
+    cJSON *entry = newest();
+    assert_string_equal(word(entry, "kind"), "switch");
+    assert_string_equal(word(entry, "why"), "slice");
+    assert_int_equal(number(entry, "pid"), 101);
+    assert_int_equal(number(entry, "level"), 1);
+    assert_true(number(entry, "waited_s") > 4 && number(entry, "waited_s") < 4.1);
+    assert_int_equal(number(entry, "total_ms"), 5);
+    assert_int_equal(number(entry, "bytes_in") + number(entry, "bytes_out"), 3u << 20);
+    assert_int_equal(number(entry, "left_count"), 1);
+    const cJSON *left = cJSON_GetArrayItem(cJSON_GetObjectItem(entry, "left"), 0);
+    assert_int_equal(number(left, "pid"), 100);
+    assert_string_equal(word(left, "name"), "p0");
+    assert_string_equal(word(left, "why"), "turn");
+    cJSON_Delete(entry);
+
+    /* who ended, and whose id another has by now; who yielded before it came is not named */
+    engine->now += GM_S;
+    gm_engine_note_leaver(engine, 1, true);
+    step(GM_SCHED_LEAVE, 1, 0);
+    join(1, 60);
+    engine->apps[1].pid = 777;
+    const struct gm_switch took = {.seq = 2};
+    gm_engine_note_switch(engine, 1, &took);
+    entry = newest();
+    assert_int_equal(number(entry, "left_count"), 1);
+    left = cJSON_GetArrayItem(cJSON_GetObjectItem(entry, "left"), 0);
+    assert_int_equal(number(left, "pid"), 101);
+    assert_string_equal(word(left, "why"), "left");
+    cJSON_Delete(entry);
+}
+
+/* Who yielded and is back did not lose its place; who yielded long before did not lose it to this.
+ */
+static void test_whose_place(void **state)
+{
+    (void)state;
+    join(0, 30);
+    join(1, 30);
+    open_gate(0, false);
+    open_gate(1, false);
+    engine->now += GM_S;
+    gm_engine_note_leaver(engine, 0, false);
+    gm_engine_note_leaver(engine, 1, false);
+    engine->now += GM_S;
+    gm_engine_note_switch(engine, 1, NULL); /* back without a switch */
+    join(2, 30);
+    open_gate(2, true);
+    cJSON *entry = newest();
+    assert_int_equal(number(entry, "left_count"), 0);
+    assert_string_equal(word(entry, "why"), "fits");
+    cJSON_Delete(entry);
+    /* app 0 is still known, for one that waited at that time */
+    engine->now = 2 * GM_S;
+    const struct gm_switch took = {.seq = 2};
+    engine->apps[3] = (struct gm_app){.state = GM_APP_PAUSED, .pid = 103, .chosen.at = GM_S};
+    gm_engine_note_switch(engine, 3, &took); /* of which the scheduler knows nothing */
+    entry = newest();
+    assert_int_equal(number(entry, "left_count"), 1);
+    cJSON_Delete(entry);
+}
+
+/* More than can be named, and more than are remembered. */
+static void test_many_leavers(void **state)
+{
+    (void)state;
+    for (uint32_t id = 0; id < GM_LEAVERS + 4; id++) {
+        join(id, 1);
+        engine->now++;
+        gm_engine_note_leaver(engine, id, false);
+    }
+    join(22, 1);
+    engine->apps[22].chosen.at = 1;
+    const struct gm_switch took = {.seq = 1};
+    step(GM_SCHED_LEAVE, 22, 0); /* so that only `chosen` tells since when */
+    gm_engine_note_switch(engine, 22, &took);
+    cJSON *entry = newest();
+    assert_int_equal(number(entry, "left_count"), GM_LEAVERS);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(entry, "left")), GM_NOTE_LEAVERS);
+    cJSON_Delete(entry);
+}
+
+static void test_levels_and_settings(void **state)
+{
+    (void)state;
+    join(0, 60);
+    open_gate(0, false);
+    gm_engine_note_levels(engine);
+    assert_int_equal(engine->n_notes, 0);
+    engine->now += 9 * GM_S;
+    step(GM_SCHED_TIMER, 0, 0);
+    gm_engine_note_levels(engine);
+    cJSON *entry = newest();
+    assert_string_equal(word(entry, "kind"), "level");
+    assert_string_equal(word(entry, "why"), "used up");
+    assert_int_equal(number(entry, "from_level"), 1);
+    assert_int_equal(number(entry, "level"), 2);
+    cJSON_Delete(entry);
+    gm_engine_note_levels(engine); /* once */
+    assert_int_equal(engine->n_notes, 1);
+
+    /* a level that follows from a setting is told with it */
+    struct gm_settings said = {.has = GM_SET_CLASS, .class = GM_CLASS_BATCH};
+    struct gm_sched_policy policy = {
+        .class = GM_CLASS_BATCH, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    assert_int_equal(gm_sched_set(engine->sched, engine->now, 0, &policy, &engine->decision), 0);
+    engine->has_decided = true;
+    gm_engine_note_set(engine, 0, 1000, &said, &policy);
+    gm_engine_note_levels(engine);
+    assert_int_equal(engine->n_notes, 2);
+    entry = newest();
+    assert_string_equal(word(entry, "kind"), "set");
+    assert_string_equal(word(entry, "set"), "class=batch");
+    assert_int_equal(number(entry, "by_uid"), 1000);
+    assert_int_equal(number(entry, "level"), 3);
+    cJSON_Delete(entry);
+    said = (struct gm_settings){.has = GM_SET_PAUSED, .is_paused = true};
+    gm_engine_note_set(engine, 0, 0, &said, &policy);
+    entry = newest();
+    assert_string_equal(word(entry, "kind"), "paused");
+    cJSON_Delete(entry);
+    said.is_paused = false;
+    gm_engine_note_set(engine, 0, 0, &said, &policy);
+    entry = newest();
+    assert_string_equal(word(entry, "kind"), "resumed");
+    cJSON_Delete(entry);
+}
+
+/* The first and last number of what the log holds after `since`, and how many there are. */
+static void expect_range(uint64_t since, uint64_t first, uint64_t last)
+{
+    cJSON *log = gm_engine_log(engine, since);
+    const cJSON *entries = cJSON_GetObjectItem(log, "entries");
+    const int n = cJSON_GetArraySize(entries);
+    assert_int_equal(number(log, "newest"), engine->n_notes);
+    assert_int_equal(number(log, "kept"), GM_NOTES);
+    assert_int_equal(n, first ? last - first + 1 : 0);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(number(cJSON_GetArrayItem(entries, i), "seq"), first + (uint64_t)i);
+    cJSON_Delete(log);
+}
+
+static void test_range(void **state)
+{
+    (void)state;
+    const struct gm_settings said = {.has = GM_SET_WEIGHT, .weight = 2000};
+    const struct gm_sched_policy policy = {.weight = 2000, .share = GM_SCHED_SHARE_ALL};
+    join(0, 1);
+    expect_range(0, 0, 0);
+    expect_range(UINT64_MAX, 0, 0);
+    for (unsigned i = 0; i < GM_NOTES; i++)
+        gm_engine_note_set(engine, 0, 0, &said, &policy);
+    expect_range(0, 1, GM_NOTES);
+    for (unsigned i = 0; i < 10; i++)
+        gm_engine_note_set(engine, 0, 0, &said, &policy);
+    const uint64_t last = GM_NOTES + 10;
+    expect_range(0, 11, last);
+    expect_range(10, 11, last);
+    expect_range(11, 12, last);
+    expect_range(last - 1, last, last);
+    expect_range(last, 0, 0);
+    expect_range(last + 1, 0, 0);
+    expect_range(UINT64_MAX, 0, 0);
+}
+
+#define LOG(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LOG(test_turns),        LOG(test_whose_place),
+        LOG(test_many_leavers), LOG(test_levels_and_settings),
+        LOG(test_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,316 @@
+/*
+ * daemon/engine_policy: what rules, programs, users and administrators say, who may say it, and
+ * what holds then. The engine around it is this test: apps without programs, and a real scheduler.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "daemon/engine_state.h"
+
+#define APPS 6u
+#define ALICE 4000001u /* neither is root nor who runs this */
+#define BOB 4000002u
+
+static struct gm_engine *engine;
+static struct gm_rules rules;
+static unsigned runs, notes;
+static char why[256];
+
+void gm_engine_run(struct gm_engine *e)
+{
+    (void)e;
+    runs++;
+}
+
+void gm_engine_note_set(struct gm_engine *e, uint32_t app, uid_t by, const struct gm_settings *said,
+                        const struct gm_sched_policy *policy)
+{
+    struct gm_sched_account account;
+    (void)by;
+    (void)said;
+    notes++;
+    assert_true(gm_sched_account(e->sched, e->now, app, &account));
+    assert_memory_equal(&account.policy, policy, sizeof *policy);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&rules, 0, sizeof rules);
+    engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return -1;
+    engine->config = (struct gm_engine_config){.budget = 1000,
+                                               .max_apps = APPS,
+                                               .levels = 4,
+                                               .allotment_ns = 8 * GM_S,
+                                               .slice_ns = 4 * GM_S,
+                                               .patience_ns = 60 * GM_S,
+                                               .rules = &rules,
+                                               .best_class = GM_CLASS_LATENCY};
+    engine->apps = calloc(APPS, sizeof *engine->apps);
+    engine->now = 1;
+    runs = notes = 0;
+    return engine->apps ? gm_engine_open_sched(engine) : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(engine->sched_memory);
+    free(engine->apps);
+    free(engine);
+    return 0;
+}
+
+static void rule(const char *text)
+{
+    if (gm_rules_add(&rules, text, rules.n + 1, why, sizeof why))
+        fail_msg("%s: %s", text, why);
+}
+
+/* A program comes; its pid is 100 + its id. */
+static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
+{
+    struct gm_app *app = &engine->apps[id];
+    *app = (struct gm_app){.state = GM_APP_PAUSED, .uid = uid, .pid = (pid_t)(100 + id)};
+    snprintf(app->name, sizeof app->name, "%s", name);
+    gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
+    gm_engine_first_policy(engine, id, wish);
+}
+
+static struct gm_sched_policy policy(uint32_t id)
+{
+    struct gm_sched_account account;
+    assert_true(gm_sched_account(engine->sched, engine->now, id, &account));
+    return account.policy;
+}
+
+static unsigned class_of(uint32_t id)
+{
+    return policy(id).class;
+}
+
+/* What `mux-ctl set` with these words of `asker` comes to; how many programs or -errno. */
+static int set(uid_t asker, struct gm_set_request request, const char *words)
+{
+    char copy[160];
+    uint32_t changed = 0;
+    request.asker = asker;
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *at = copy, *word; (word = strsep(&at, " ")) != NULL;)
+        assert_int_equal(gm_settings_take(&request.settings, word, why, sizeof why), 0);
+    why[0] = '\0';
+    int error = gm_engine_set(engine, &request, &changed, why, sizeof why);
+    assert_int_equal(error == 0, why[0] == '\0');
+    return error ? error : (int)changed;
+}
+
+static int set_app(uid_t asker, uint32_t id, const char *words)
+{
+    return set(asker, (struct gm_set_request){.selects = GM_SET_PID, .pid = (pid_t)(100 + id)},
+               words);
+}
+
+/* Wishes as HELLO has them. */
+static uint32_t wish(enum gm_sched_class class)
+{
+    return 1u + class;
+}
+
+static void test_first(void **state)
+{
+    (void)state;
+    rule("command=train class=batch weight=0.5 share=50%");
+    rule("command=idle paused");
+    join(0, ALICE, "app", 0);
+    assert_int_equal(class_of(0), GM_CLASS_AUTO);
+    assert_int_equal(policy(0).weight, GM_SCHED_WEIGHT);
+    assert_int_equal(policy(0).share, GM_SCHED_SHARE_ALL);
+    assert_int_equal(engine->apps[0].level, 1);
+    join(1, ALICE, "train", 0);
+    assert_int_equal(class_of(1), GM_CLASS_BATCH);
+    assert_int_equal(policy(1).weight, 500);
+    assert_int_equal(policy(1).share, 500);
+    assert_int_equal(engine->apps[1].level, 4);
+    join(2, ALICE, "idle", 0);
+    assert_true(policy(2).is_paused);
+    join(3, ALICE, "app", wish(GM_CLASS_INTERACTIVE));
+    assert_int_equal(class_of(3), GM_CLASS_INTERACTIVE);
+    join(4, ALICE, "app", GM_HELLO_CLASS_UNKNOWN);
+    assert_int_equal(class_of(4), GM_CLASS_AUTO);
+    join(5, ALICE, "app", UINT32_MAX);
+    assert_int_equal(class_of(5), GM_CLASS_AUTO);
+}
+
+/* A program's own wish goes as far as its user may; what an administrator's programs wish, they
+ * get. */
+static void test_wishes(void **state)
+{
+    (void)state;
+    engine->config.best_class = GM_CLASS_INTERACTIVE;
+    rule("command=train class=batch");
+    rule("command=serve class=latency");
+    join(0, ALICE, "app", wish(GM_CLASS_LATENCY));
+    assert_int_equal(class_of(0), GM_CLASS_AUTO);
+    join(0 + 1, ALICE, "app", wish(GM_CLASS_INTERACTIVE));
+    assert_int_equal(class_of(1), GM_CLASS_INTERACTIVE);
+    join(2, ALICE, "train", wish(GM_CLASS_INTERACTIVE)); /* a rule is a bound */
+    assert_int_equal(class_of(2), GM_CLASS_BATCH);
+    join(3, ALICE, "serve", wish(GM_CLASS_BATCH)); /* and worse is always possible */
+    assert_int_equal(class_of(3), GM_CLASS_BATCH);
+    join(4, 0, "train", wish(GM_CLASS_LATENCY));
+    assert_int_equal(class_of(4), GM_CLASS_LATENCY);
+    join(5, geteuid(), "app", wish(GM_CLASS_LATENCY));
+    assert_int_equal(class_of(5), GM_CLASS_LATENCY);
+}
+
+static void test_own_programs(void **state)
+{
+    (void)state;
+    engine->config.best_class = GM_CLASS_INTERACTIVE;
+    join(0, ALICE, "app", 0);
+    join(1, BOB, "app", 0);
+    assert_int_equal(set_app(ALICE, 0, "class=interactive weight=0.5 share=30% paused"), 1);
+    assert_int_equal(class_of(0), GM_CLASS_INTERACTIVE);
+    assert_int_equal(policy(0).weight, 500);
+    assert_true(policy(0).is_paused);
+    assert_int_equal(set_app(ALICE, 0, "paused=no"), 1);
+    assert_false(policy(0).is_paused);
+    assert_int_equal(policy(0).share, 300); /* what is not said stays */
+    assert_int_equal(set_app(ALICE, 0, "share=100% class=auto weight=1"), 1);
+
+    static const struct {
+        const char *words, *expected;
+    } refused[] = {
+        {"class=latency", "app 0 (pid 100, app): the best class that its user may take is "
+                          "interactive"},
+        {"weight=1.1", "the greatest weight that its user may give is 1"},
+        {"class=batch weight=2", "greatest weight"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        assert_int_equal(set_app(ALICE, 0, refused[i].words), -EPERM);
+        if (!strstr(why, refused[i].expected))
+            fail_msg("%s: \"%s\"", refused[i].words, why);
+        assert_int_equal(class_of(0), GM_CLASS_AUTO);
+        assert_int_equal(policy(0).weight, GM_SCHED_WEIGHT);
+    }
+    assert_int_equal(set_app(ALICE, 1, "class=batch"), -EPERM);
+    assert_string_equal(why, "that is another user's program: only root may set it");
+    assert_int_equal(class_of(1), GM_CLASS_AUTO);
+}
+
+/* What an administrator says bounds what the user may say, until he takes it back. */
+static void test_administrators(void **state)
+{
+    (void)state;
+    rule("command=train class=batch weight=0.5 share=40%");
+    join(0, ALICE, "train", 0);
+    assert_int_equal(set_app(ALICE, 0, "class=auto"), -EPERM);
+    assert_int_equal(set_app(ALICE, 0, "weight=0.6"), -EPERM);
+    assert_int_equal(set_app(ALICE, 0, "share=41%"), -EPERM);
+    assert_string_equal(why, "app 0 (pid 100, train): the greatest share that its user may give is "
+                             "40%");
+    assert_int_equal(set_app(ALICE, 0, "weight=0.3 share=20%"), 1);
+    assert_int_equal(policy(0).weight, 300);
+
+    assert_int_equal(set_app(0, 0, "weight=8"), 1); /* over the user's word, and a new bound */
+    assert_int_equal(policy(0).weight, 8000);
+    assert_int_equal(policy(0).share, 200);
+    assert_int_equal(set_app(ALICE, 0, "weight=7"), 1);
+    assert_int_equal(set_app(ALICE, 0, "weight=9"), -EPERM);
+    assert_int_equal(policy(0).weight, 7000);
+
+    assert_int_equal(set_app(0, 0, "class=auto share=100%"), 1); /* nothing is said any more */
+    assert_int_equal(class_of(0), GM_CLASS_AUTO);
+    assert_int_equal(policy(0).share, GM_SCHED_SHARE_ALL);
+    assert_int_equal(set_app(ALICE, 0, "class=latency"), 1);
+    assert_int_equal(class_of(0), GM_CLASS_LATENCY);
+
+    assert_int_equal(set_app(geteuid(), 0, "paused"), 1);
+    assert_int_equal(set_app(ALICE, 0, "paused=no"), -EPERM);
+    assert_string_equal(why, "app 0 (pid 100, train): it was paused by an administrator");
+    assert_true(policy(0).is_paused);
+    assert_int_equal(set_app(0, 0, "paused=no"), 1);
+    assert_int_equal(set_app(ALICE, 0, "paused"), 1);
+    assert_true(policy(0).is_paused);
+    assert_int_equal(set_app(0, 0, "paused=no"), 1); /* whoever paused it */
+    assert_false(policy(0).is_paused);
+}
+
+static void test_selections(void **state)
+{
+    (void)state;
+    join(0, ALICE, "train", 0);
+    join(1, BOB, "train", 0);
+    join(2, ALICE, "serve", 0);
+    join(3, BOB, "serve", 0);
+    join(4, ALICE, "train", 0);
+    engine->apps[4].state = GM_APP_GONE; /* it is none any more */
+    const struct gm_set_request trains = {.selects = GM_SET_COMMAND, .command = "tr*"};
+    const struct gm_set_request alices = {.selects = GM_SET_UID, .uid = ALICE};
+    const struct gm_set_request both = {
+        .selects = GM_SET_UID | GM_SET_COMMAND, .uid = BOB, .command = "serve"};
+
+    assert_int_equal(set(0, trains, "class=batch"), 2);
+    assert_int_equal(class_of(0), GM_CLASS_BATCH);
+    assert_int_equal(class_of(1), GM_CLASS_BATCH);
+    assert_int_equal(class_of(2), GM_CLASS_AUTO);
+    assert_int_equal(set(ALICE, trains, "weight=0.7"), 1); /* of hers */
+    assert_int_equal(policy(1).weight, GM_SCHED_WEIGHT);
+    assert_int_equal(set(0, alices, "weight=3"), 2);
+    assert_int_equal(set(0, both, "class=latency"), 1);
+    assert_int_equal(class_of(3), GM_CLASS_LATENCY);
+    assert_int_equal(set(BOB, alices, "weight=0.5"), -EPERM);
+    assert_int_equal(set(ALICE, both, "weight=0.5"), -EPERM);
+
+    unsigned before = notes;
+    assert_int_equal(set(0, (struct gm_set_request){.selects = GM_SET_PID, .pid = 104}, "paused"),
+                     -ENOENT);
+    assert_string_equal(why, "pid 104 is no program that shares the GPU");
+    assert_int_equal(
+        set(0, (struct gm_set_request){.selects = GM_SET_COMMAND, .command = "x*"}, "paused"),
+        -ENOENT);
+    assert_string_equal(why, "no program that shares the GPU has the name \"x*\"");
+    assert_int_equal(set(0, (struct gm_set_request){.selects = GM_SET_UID, .uid = 77}, "paused"),
+                     -ENOENT);
+    assert_int_equal(notes, before);
+}
+
+/* All of them or none: one that the asker may not set so spares the others. */
+static void test_all_or_none(void **state)
+{
+    (void)state;
+    rule("command=b class=batch");
+    join(0, ALICE, "a", 0);
+    join(1, ALICE, "b", 0);
+    join(2, ALICE, "c", 0);
+    const struct gm_set_request hers = {.selects = GM_SET_UID, .uid = ALICE};
+    assert_int_equal(set(ALICE, hers, "class=interactive"), -EPERM);
+    for (uint32_t id = 0; id < 3; id++)
+        assert_int_equal(class_of(id), id == 1 ? GM_CLASS_BATCH : GM_CLASS_AUTO);
+    assert_int_equal(notes, 0);
+    assert_int_equal(runs, 0);
+    assert_int_equal(set(ALICE, hers, "class=batch"), 3);
+    assert_int_equal(notes, 3);
+    assert_int_equal(runs, 1);
+}
+
+#define POLICY(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        POLICY(test_first),          POLICY(test_wishes),     POLICY(test_own_programs),
+        POLICY(test_administrators), POLICY(test_selections), POLICY(test_all_or_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+/* daemon/mux_lines: entries of the log as people read them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "daemon/mux_ctl.h"
+
+static char text[2048];
+
+static const char *show(const char *json)
+{
+    cJSON *entry = cJSON_Parse(json);
+    assert_non_null(entry);
+    assert_ptr_equal(mux_line(entry, text, sizeof text), text);
+    cJSON_Delete(entry);
+    assert_null(strchr(text, '\n'));
+    return text;
+}
+
+static void test_kinds(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        show("{\"seq\":4,\"kind\":\"switch\",\"time_s\":50767.25,\"app\":3,\"pid\":812,\"name\":"
+             "\"python3\",\"level\":2,\"why\":\"slice\",\"waited_s\":1.254,\"left\":[{\"app\":1,"
+             "\"pid\":7,\"name\":\"a\",\"level\":1,\"why\":\"idle\"},{\"app\":2,\"pid\":8,\"name\":"
+             "\"b\",\"level\":2,\"why\":\"turn\"}],\"left_count\":2,\"total_ms\":269.14,\"drain_"
+             "ms\":"
+             "3,\"plan_ms\":0.26,\"copy_ms\":250,\"map_ms\":15.5,\"lower_ms\":0,\"bytes_out\":"
+             "12884901888,\"bytes_in\":0}"),
+        "14:06:07.250  switch  app 3 (pid 812, python3) L2: its turn, after 1.25 s; for app 1 (pid "
+        "7, a) L1: idle, app 2 (pid 8, b) L2: its turn was over; 269.1 ms (drain 3.0, plan 0.3, "
+        "copies 250.0, map 15.5, lower 0.0), 12 GiB out, 0 in");
+    assert_non_null(strstr(show("{\"kind\":\"switch\",\"left\":[{\"app\":1}],\"left_count\":6}"),
+                           "; for app 1 (pid 0, -) L0: - and 5 more; 0.0 ms"));
+    assert_string_equal(show("{\"kind\":\"level\",\"time_s\":0.9996,\"app\":3,\"pid\":812,\"name\":"
+                             "\"x\",\"level\":3,\"from_level\":2,\"why\":\"used up\"}"),
+                        "00:00:00.999  level   app 3 (pid 812, x) L3: from level 2, used up");
+    assert_string_equal(
+        show("{\"kind\":\"paused\",\"app\":3,\"pid\":812,\"name\":\"x\",\"level\":1,"
+             "\"set\":\"paused\",\"by\":\"root\"}"),
+        "00:00:00.000  paused  app 3 (pid 812, x) L1: paused, by root");
+}
+
+/* What another daemon may send is shown as far as it can be, and harms no terminal. */
+static void test_odd(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {
+        "{}",
+        "{\"kind\":7,\"time_s\":\"x\"}",
+        "{\"kind\":\"switch\",\"left\":3,\"time_s\":1e300,\"bytes_in\":-1,\"bytes_out\":1e300}",
+        "{\"kind\":\"switch\",\"left\":[1,\"a\",{\"name\":7}],\"why\":\"unheard-of\"}",
+        "{\"kind\":\"a\\nb\\u001b[31m\",\"name\":\"\\u0007\",\"time_s\":-5}",
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        show(entries[i]);
+        assert_true(strlen(text) > 12);
+        assert_null(strpbrk(text, "\x1b\a"));
+    }
+    /* cut, never overrun */
+    cJSON *entry = cJSON_Parse(entries[3]);
+    char small[40];
+    memset(small, 'x', sizeof small);
+    mux_line(entry, small, 30);
+    assert_int_equal(strlen(small), 29);
+    assert_int_equal(small[30], 'x');
+    cJSON_Delete(entry);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_odd),
+    };
+    setenv("TZ", "UTC0", 1);
+    tzset();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

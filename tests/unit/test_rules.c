@@ -1,0 +1,210 @@
+/* Rules: what they match, which counts, and one line for each that cannot be meant. */
+#include <errno.h>
+#include <pwd.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/wire.h"
+#include "daemon/rules.h"
+
+static struct gm_rules rules;
+static char why[512];
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&rules, 0, sizeof rules);
+    return 0;
+}
+
+static int add(const char *text, unsigned line)
+{
+    why[0] = '\0';
+    return gm_rules_add(&rules, text, line, why, sizeof why);
+}
+
+static void must_add(const char *text, unsigned line)
+{
+    if (add(text, line))
+        fail_msg("%s: %s", text, why);
+}
+
+/* The line of the rule that matches; 0: none does. */
+static unsigned match(uid_t uid, const char *name)
+{
+    const struct gm_rule *rule = gm_rules_match(&rules, uid, name);
+    return rule ? rule->line : 0;
+}
+
+static void test_conditions(void **state)
+{
+    (void)state;
+    must_add("user=1234 command=python3 class=batch", 1);
+    must_add("command=train-* weight=0.5", 2);
+    must_add("user=1234 share=50%", 3);
+    must_add("command=[ab]?? paused", 4);
+    must_add("  user=root \t command=*   class=latency\tweight=2 ", 5);
+    assert_int_equal(match(1234, "python3"), 1);
+    assert_int_equal(match(1235, "python3"), 0);
+    assert_int_equal(match(1235, "train-"), 2);
+    assert_int_equal(match(1234, "train-big"), 2); /* the first, though the third matches too */
+    assert_int_equal(match(1234, "train"), 3);
+    assert_int_equal(match(7, "abc"), 4);
+    assert_int_equal(match(7, "abcd"), 0);
+    assert_int_equal(match(7, "cbc"), 0);
+    assert_int_equal(match(0, "anything"), 5);
+    assert_int_equal(rules.rule[4].settings.weight, 2000);
+    assert_int_equal(rules.rule[4].settings.has, GM_SET_CLASS | GM_SET_WEIGHT);
+    assert_int_equal(gm_rules_match(&rules, 1235, "train-x")->settings.weight, 500);
+}
+
+static void test_user_names(void **state)
+{
+    (void)state;
+    const struct passwd *root = getpwuid(0);
+    char text[128];
+    if (!root)
+        skip();
+    snprintf(text, sizeof text, "user=%s class=batch", root->pw_name);
+    must_add(text, 1);
+    assert_int_equal(rules.rule[0].uid, 0);
+    must_add("user=4294967294 class=batch", 2); /* a number needs no name */
+    assert_int_equal(rules.rule[1].uid, 4294967294u);
+    assert_int_equal(match(0, "x"), 1);
+    assert_int_equal(match(4294967294u, "x"), 2);
+}
+
+static void test_mistakes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"", "for which programs?"},
+        {"   ", "for which programs?"},
+        {"class=batch", "for which programs?"},
+        {"user=1", "sets nothing"},
+        {"command=x user=1", "sets nothing"},
+        {"user=1 class=fast", "class: \"fast\" is not auto, latency, interactive or batch"},
+        {"user=1 weight=0", "weight: \"0\" is out of range"},
+        {"user=1 weight=-2", "out of range"},
+        {"user=1 share=0%", "out of range"},
+        {"user=1 share=120%", "out of range"},
+        {"user=1 share=50", "is not a percentage"},
+        {"user=1 nice=3", "\"nice=3\" is neither a condition (user=, command=) nor a setting"},
+        {"user=1 batch", "\"batch\" is neither"},
+        {"user=1 class = batch", "\"class\" is neither"},
+        {"user=gm-nobody-has-this-name class=batch",
+         "there is no user \"gm-nobody-has-this-name\""},
+        {"user= class=batch", "there is no user \"\""},
+        {"user=-1 class=batch", "there is no user \"-1\""},
+        {"user=4294967295 class=batch", "there is no user"},
+        {"user=99999999999 class=batch", "there is no user"},
+        {"user=1 user=2 class=batch", "user is said twice"},
+        {"command=a command=b class=batch", "command is said twice"},
+        {"user=1 class=batch class=auto", "class is said twice"},
+        {"command= class=batch", "no program has an empty name"},
+        {"command=/usr/bin/python3 class=batch", "without its folder"},
+        {"command=0123456789012345678901234567890123456789012345678901234567890123 paused",
+         "a program's name has at most 63 bytes"},
+        {"user=1 class=\x1b[31m", "?[31m"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int error = add(cases[i].text, 9);
+        if (error >= 0 || !strstr(why, cases[i].expected))
+            fail_msg("\"%s\": %d \"%s\", expected \"%s\"", cases[i].text, error, why,
+                     cases[i].expected);
+        assert_null(strchr(why, '\n'));
+        assert_int_equal(rules.n, 0);
+    }
+    must_add("command=012345678901234567890123456789012345678901234567890123456789012 paused", 1);
+    char large[2000];
+    memset(large, ' ', sizeof large);
+    large[sizeof large - 1] = '\0';
+    assert_int_equal(add(large, 1), -ERANGE);
+}
+
+/* A rule behind one that takes all of its programs is a mistake; one that is not sure to be is not.
+ */
+static void test_hidden(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first, *second;
+        int error;
+    } cases[] = {
+        {"user=1 class=batch", "user=1 weight=2", -EEXIST},
+        {"user=1 class=batch", "user=1 command=x weight=2", -EEXIST},
+        {"user=1 command=x class=batch", "user=1 weight=2", 0},
+        {"user=1 command=x class=batch", "command=x weight=2", 0},
+        {"user=1 class=batch", "user=2 class=batch", 0},
+        {"command=x class=batch", "command=x class=batch", -EEXIST},
+        {"command=x* class=batch", "command=xy class=batch", -EEXIST},
+        {"command=x* class=batch", "user=1 command=xy class=batch", -EEXIST},
+        {"command=x* class=batch", "command=x*y class=batch", 0}, /* not found out */
+        {"command=xy class=batch", "command=x* class=batch", 0},
+        {"command=* class=batch", "user=1 class=batch", -EEXIST},
+        {"command=** class=batch", "command=?* class=batch", -EEXIST},
+        {"user=1 command=* class=batch", "user=1 paused", -EEXIST},
+        {"user=1 command=* class=batch", "command=* paused", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        set_up(NULL);
+        must_add(cases[i].first, 3);
+        if (add(cases[i].second, 8) != cases[i].error)
+            fail_msg("%s | %s: \"%s\"", cases[i].first, cases[i].second, why);
+        if (cases[i].error)
+            assert_string_equal(why, "matches nothing that the rule on line 3 leaves over");
+        assert_int_equal(rules.n, cases[i].error ? 1 : 2);
+    }
+    /* the command line stands before the file and may hide what is there */
+    set_up(NULL);
+    must_add("user=1 class=batch", 0);
+    must_add("user=1 class=latency", 4);
+    assert_int_equal(gm_rules_match(&rules, 1, "x")->settings.class, GM_CLASS_BATCH);
+    assert_int_equal(add("user=1 class=auto", 0), -EEXIST);
+    assert_string_equal(why, "matches nothing that rule number 1 leaves over");
+}
+
+static void test_full(void **state)
+{
+    (void)state;
+    char text[64];
+    for (unsigned i = 0; i < GM_RULES_MAX; i++) {
+        snprintf(text, sizeof text, "user=%u class=batch", 5000 + i);
+        must_add(text, i + 1);
+    }
+    assert_int_equal(add("user=1 class=batch", 999), -ENOSPC);
+    assert_string_equal(why, "more than 256 rules");
+}
+
+static void test_format(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "user=12 command=py* class=batch weight=0.5 share=50% paused", "command=x paused=no",
+        "user=0 class=latency"};
+    char text[512];
+    for (unsigned i = 0; i < 3; i++) {
+        must_add(texts[i], i + 1);
+        assert_string_equal(gm_rule_format(&rules.rule[i], text, sizeof text), texts[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_conditions, set_up),
+        cmocka_unit_test_setup(test_user_names, set_up),
+        cmocka_unit_test_setup(test_mistakes, set_up),
+        cmocka_unit_test_setup(test_hidden, set_up),
+        cmocka_unit_test_setup(test_full, set_up),
+        cmocka_unit_test_setup(test_format, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
