@@ -64,12 +64,12 @@ class Process:
         errors = [line for line in lines if re.search(r"\berror\b|ERROR:", line)]
         return (errors or lines or ["it said nothing"])[-1][:300]
 
-    def line(self, seconds):
-        """Its next line of output, within that many seconds."""
+    def try_line(self, seconds=0):
+        """Its next line of output; None if there is none within that many seconds."""
         end = time.monotonic() + seconds
         while b"\n" not in self.pending:
             if not self.selector.select(max(0, end - time.monotonic())):
-                raise Failure(f"{self.name} did not answer within {seconds} s")
+                return None
             part = os.read(self.process.stdout.fileno(), 4096)
             if not part:
                 code = self.process.wait()
@@ -78,25 +78,38 @@ class Process:
         text, _, self.pending = self.pending.partition(b"\n")
         return text.decode(errors="replace")
 
+    def line(self, seconds):
+        """Its next line of output, within that many seconds."""
+        line = self.try_line(seconds)
+        if line is None:
+            raise Failure(f"{self.name} did not answer within {seconds:.0f} s")
+        return line
+
     def await_line(self, wanted, seconds):
         line = self.line(seconds)
         if line != wanted:
             raise Failure(f"{self.name}: {line}")
 
-    def ask(self, request, seconds):
-        """Its answer as fields. An answer FAIL, or wrong data, is a failure."""
+    def send(self, request):
         try:
             self.process.stdin.write(request.encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass # its last line says why
-        line = self.line(seconds)
+
+    def understand(self, line):
+        """An answer as fields. FAIL, or wrong data, is a failure."""
         if line.startswith("FAIL"):
             raise Failure(f"{self.name}: {line}")
         answer = fields(line)
         if answer.get("mismatches"):
             raise Failure(f"{self.name}: wrong data: {line}")
         return answer
+
+    def ask(self, request, seconds):
+        """Its answer as fields."""
+        self.send(request)
+        return self.understand(self.line(seconds))
 
     def end(self, seconds=60):
         """Close its input and wait; it must end with 0."""
@@ -112,6 +125,13 @@ class Process:
             raise Failure(f"{self.name} ended with {code}: {self.complaint()}")
 
 
+def under(rig, daemon, is_preloaded=True):
+    """What a program needs to be under that daemon; nothing without one."""
+    if not daemon:
+        return {}
+    return {"GPUMUX_SOCKET": daemon.socket, **({"LD_PRELOAD": rig.shim} if is_preloaded else {})}
+
+
 class App(Process):
     """bench/app with its memory filled: under a daemon, or natively."""
 
@@ -122,12 +142,7 @@ class App(Process):
         command = [rig.app if daemon else rig.native_app, "--bytes", count, "--seed", App.count]
         if piece:
             command += ["--piece", piece]
-        environment = {}
-        if daemon:
-            environment["GPUMUX_SOCKET"] = daemon.socket
-            if not rig.is_linked:
-                environment["LD_PRELOAD"] = rig.shim
-        super().__init__(rig, name, command, environment)
+        super().__init__(rig, name, command, under(rig, daemon, is_preloaded=not rig.is_linked))
         self.bytes = count
         self.patience = patience
         self.start = None
@@ -148,11 +163,16 @@ class App(Process):
     def run(self, work, least_ms, file):
         """Pass after pass: see app.c. Its answer, with "list": each pass as (end_ms, ms, is_rewrite)."""
         answer = self.ask(f"run {work} {least_ms:.0f} {file}", self.patience + least_ms / 1000)
-        with open(file, encoding="ascii") as lines:
-            parts = [line.split() for line in lines]
-        os.unlink(file)
-        answer["list"] = [(float(end), float(took), kind == "rewrite") for end, took, kind in parts]
+        answer["list"] = read_passes(file)
         return answer
+
+
+def read_passes(file):
+    """The passes that a run wrote, each as (end_ms, ms, is_rewrite)."""
+    with open(file, encoding="ascii") as lines:
+        parts = [line.split() for line in lines]
+    os.unlink(file)
+    return [(float(end), float(took), kind == "rewrite") for end, took, kind in parts]
 
 
 # What the daemon moved between tiers below the GPU: in gpus[0] or an object in it, as pinned_to_paged_bytes.
@@ -170,7 +190,8 @@ class Daemon:
 
     def __init__(self, rig, name="daemon", **options):
         self.rig = rig
-        self.options = {"gpu-budget": None, "pinned": None, "idle": "5ms", "quantum": "60s", "log-level": "info"}
+        self.options = {"gpu-budget": None, "pinned": None, "idle": "5ms", "policy": "round-robin", "quantum": "60s",
+                        "log-level": "info"}
         self.options.update({key.replace("_", "-"): value for key, value in options.items()})
         self.options = {key: value for key, value in self.options.items() if value is not None}
         unknown = [key for key in self.options if not rig.has_option(key)]

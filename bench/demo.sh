@@ -98,7 +98,7 @@ mib() {
 
 echo "demo: gpumuxd with a budget of $budget"
 "$build/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget "$budget" --pinned "$pinned" \
-    --quantum "$quantum" > "$dir/daemon.out" 2>&1 &
+    --policy round-robin --quantum "$quantum" > "$dir/daemon.out" 2>&1 &
 daemon=$!
 tries=0
 until bytes=$(status_number budget_bytes) && [ -n "$bytes" ]; do

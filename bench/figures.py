@@ -49,6 +49,10 @@ def median(values):
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
+def mean(values):
+    return sum(values) / len(values)
+
+
 def spread(values):
     """The summary that every result uses; None without values."""
     values = [value for value in values if value is not None]
@@ -56,7 +60,7 @@ def spread(values):
         return None
     return {"count": len(values), "median": median(values), "p10": percentile(values, .1),
             "p50": percentile(values, .5), "p90": percentile(values, .9), "p99": percentile(values, .99),
-            "min": min(values), "max": max(values), "mean": sum(values) / len(values)}
+            "min": min(values), "max": max(values), "mean": mean(values)}
 
 
 def number(value, digits=1):

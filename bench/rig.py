@@ -24,8 +24,8 @@ import traceback
 
 # Also what a bench takes from here as r.NAME.
 from actors import Absent, App, Daemon, Failure, Process, tell_history, turn
-from figures import (copy_ideal_ms, ideal_ms, median, milliseconds, number, percent, show_goals, show_size, size, sizes,
-                     spread, table)
+from figures import (copy_ideal_ms, ideal_ms, mean, median, milliseconds, number, percent, show_goals, show_size,
+                     size, sizes, spread, table)
 
 NOT_AVAILABLE = 77
 
@@ -93,7 +93,7 @@ class Rig:
 
     def closing_s(self):
         """About how long it takes to end everything: to give pinned memory back takes its time."""
-        return .5 + sum(app.bytes for app in self.started if isinstance(app, App) and app.is_running()) / 2**34
+        return .5 + sum(getattr(one, "bytes", 0) for one in self.started if one.is_running()) / 2**34
 
     def run_tool(self, name, *arguments, seconds=240):
         """A bench in C: its JSON result."""

@@ -1,21 +1,29 @@
 #!/bin/sh
-# sh bench/run-gpu.sh BUILD-DIR [--budget SECONDS] [--only NAME]... [--full] [--disk DIR] [--simcuda]
+# sh bench/run-gpu.sh BUILD-DIR [--set SET] [--budget SECONDS] [--only NAME]... [--full] [--disk DIR] [--simcuda]
 #
 # The benches that need a GPU, in one call that ends within the budget:
 #
 #   sh bench/run-gpu.sh build-portable --budget 380 --disk /var/tmp
 #
-# runs copy, link, tiers, prefetch, switch and oversize, each in its share of the time: they make as many turns as
-# fit. One that does not end by itself is stopped, writes what it has measured, counts as failed, and takes no time
-# from the others. Needs the CUDA driver and a python3, no compiler and no package; 16 processors, 100 GiB of memory,
-# 60 GiB on the GPU and 40 GiB on the disk. BUILD-DIR is a build of this tree, made anywhere (tests/setup.sh
-# --portable makes one that moves).
+# runs those of memory: copy, link, tiers, prefetch, switch and oversize, each in its share of the time: they make as
+# many turns as fit.
 #
+#   sh bench/run-gpu.sh build-portable --set sched --budget 600
+#
+# runs those of the scheduler: interactive, batch and pipeline, with models in PyTorch. One that does not end by itself
+# is stopped, writes what it has measured, counts as failed, and takes no time from the others. Needs the CUDA driver
+# and a python3, no compiler and no package but PyTorch for the second set; 16 processors, 100 GiB of memory, 70 GiB on
+# the GPU (60 for the first set) and 40 GiB on the disk. BUILD-DIR is a build of this tree, made anywhere
+# (tests/setup.sh --portable makes one that moves).
+#
+#   --set SET     memory or sched (memory)
 #   --budget S    all of it ends within so many seconds (380)
-#   --only NAME   this one; may be given several times (also gate and disk, which need no GPU)
+#   --only NAME   this one of either set, or idle, or gate, disk, plan or sched, which need no GPU; may be given several
+#                 times, and the budget is theirs
 #   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)
-#   --simcuda     with small sizes on the simulated GPU: shows that everything runs, not how fast; --budget 100 will do
+#   --simcuda     with small sizes on the simulated GPU, and no PyTorch: shows that everything runs, not how fast;
+#                 --budget 100 will do
 #
 # A result of each (README.md in bench/results says what it holds) goes to $OUT/bench with the logs of all in one
 # more file, eight files at most; without $OUT to bench/results. GM_COMMIT names the commit where there is no git.
@@ -30,6 +38,7 @@ usage() {
 build=$(cd "$1" && pwd) || exit 2
 shift
 only=
+set=memory
 full=
 simcuda=
 budget=380
@@ -38,6 +47,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --budget) budget=${2:?--budget SECONDS} && shift ;;
     --only) only="$only ${2:?--only NAME}" && shift ;;
+    --set) set=${2:?--set NAME} && shift ;;
     --full) full=1 ;;
     --disk) disk=${2:?--disk DIR} && shift ;;
     --simcuda) simcuda=1 ;;
@@ -46,6 +56,10 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ "$budget" -ge 30 ] 2> /dev/null || usage
+case $set in
+memory | sched) ;;
+*) usage ;;
+esac
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
 begun=$(date +%s)
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpumux-run.XXXXXX") || exit 1
@@ -90,20 +104,56 @@ stopped() {
 }
 trap stopped INT TERM
 
-# of PERCENT: so much of the budget is the share of the bench that comes next, in seconds. All of them together with
-# the 8 s that each may take longer, to stop, are less than the budget.
-of() {
-    share=$((budget * $1 / 100))
+# weight NAME: of the time, in percent of what its set has. All of a set, with the 8 s that each may take longer, to
+# stop, are less than the budget.
+weight() {
+    case $1 in
+    copy) echo 7 ;;
+    link) echo 3 ;;
+    tiers) echo 44 ;;
+    prefetch) echo 18 ;;
+    switch) echo 9 ;;
+    oversize) echo 6 ;;
+    interactive) echo 50 ;;
+    batch) echo 30 ;;
+    pipeline) echo 12 ;;
+    gate | disk | plan | sched | idle) echo 10 ;;
+    *) echo 0 ;;
+    esac
+}
+weights=100
+if [ -n "$only" ]; then
+    weights=0
+    for one in $only; do
+        [ "$(weight "$one")" -gt 0 ] || {
+            echo "run-gpu: there is no bench $one" >&2
+            rm -rf "$work"
+            exit 2
+        }
+        weights=$((weights + $(weight "$one")))
+    done
+    weights=$((weights * budget / (budget - 14))) # what is left to start and to stop
+fi
+
+# is_wanted NAME: with --only by that alone, else by its set.
+is_wanted() {
+    if [ -n "$only" ]; then
+        case " $only " in *" $1 "*) return 0 ;; esac
+        return 1
+    fi
+    case $1 in
+    copy | link | tiers | prefetch | switch | oversize) [ "$set" = memory ] ;;
+    interactive | batch | pipeline) [ "$set" = sched ] ;;
+    *) return 1 ;;
+    esac
 }
 
 # bench NAME COMMAND...: its table to the screen; its result into a file of its own.
 bench() {
     name=$1
     shift
-    case " $only " in
-    "  " | *" $name "*) ;;
-    *) return ;;
-    esac
+    is_wanted "$name" || return
+    share=$((budget * $(weight "$name") / weights))
     left=$((budget - 4 - ($(date +%s) - begun)))
     limit=$((share + 5))
     if [ -n "$full$only" ] || [ "$limit" -gt "$left" ]; then
@@ -137,7 +187,7 @@ script() {
     shift
     set -- "$script_name" python3 -B -u "$here/$script_name.py" --build "$build" --logs "$logs/$script_name" "$@"
     if [ -z "$full" ]; then
-        set -- "$@" --seconds "$share"
+        set -- "$@" --seconds $((budget * $(weight "$script_name") / weights))
     fi
     [ ! -s "$results/$date-copy.json" ] || set -- "$@" --copies "$results/$date-copy.json"
     bench "$@"
@@ -148,18 +198,19 @@ if [ -n "$simcuda" ]; then
     mkdir "$work/sim"
     export SIMCUDA_DIR="$work/sim" SIMCUDA_MEMORY=2G
     export LD_LIBRARY_PATH="$build/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    small="--link-bytes 32M --link-rounds 1 --gap 60ms"
-    of 7 && bench copy "$build/bench/copy" --bytes 64M --rounds 2
-    of 3 && bench link "$build/bench/link" --bytes 64M --rounds 2
+    small="--link-bytes 32M --link-rounds 1"
+    models="--programs app --piece 40M --option allotment=1s"
+    bench copy "$build/bench/copy" --bytes 64M --rounds 2
+    bench link "$build/bench/link" --bytes 64M --rounds 2
     # shellcheck disable=SC2086 # a list of options
     {
-        of 44 && script tiers $small --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 7/8 \
+        script tiers $small --gap 60ms --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 7/8 \
             --work 0,100ms --rounds 50 --disk "$disk" --disk-pinned 224M --disk-paged 0 --disk-rounds 50 \
             --disk-bytes 128M
-        of 18 && script prefetch $small --sizes 132M,132M,132M --budget 160M --piece 24M --pinned 256M \
+        script prefetch $small --gap 60ms --sizes 132M,132M,132M --budget 160M --piece 24M --pinned 256M \
             --quantum 100ms --alone 200ms
-        of 9 && script switch $small --sizes 96M,128M --budget 160M --piece 40M --turns 50
-        of 6 && script oversize $small --size 160M --budget 96M
+        script switch $small --gap 60ms --sizes 96M,128M --budget 160M --piece 40M --turns 50
+        script oversize $small --gap 60ms --size 160M --budget 96M
     }
 elif [ -n "$full" ]; then
     bench copy "$build/bench/copy" --disk "$disk"
@@ -169,18 +220,33 @@ elif [ -n "$full" ]; then
     script switch --peer checkpoint --peer restart
     script oversize
 else
-    of 7 && bench copy "$build/bench/copy" --rounds 3
-    of 3 && bench link "$build/bench/link" --rounds 5
-    of 44 && script tiers --disk "$disk" --rounds 50 --disk-rounds 50
-    of 18 && script prefetch
-    of 9 && script switch --turns 50
-    of 6 && script oversize
+    bench copy "$build/bench/copy" --rounds 3
+    bench link "$build/bench/link" --rounds 5
+    script tiers --disk "$disk" --rounds 50 --disk-rounds 50
+    script prefetch
+    script switch --turns 50
+    script oversize
 fi
-case " $only " in
-*" gate "*) bench gate "$build/bench/gate" ;;
-esac
-case " $only " in
-*" disk "*) bench disk "$build/bench/disk" --dir "$disk" ;;
-esac
+if [ -n "$simcuda" ]; then
+    # The scheduler's times are as much shorter as the requests come sooner.
+    # shellcheck disable=SC2086
+    {
+        script interactive $small $models --option slice=300ms --sizes 96M,128M --budget 160M \
+            --intervals 300ms,600ms,1s --windows 2s,2s,3s --round-robin 300ms,1s --warm 1s --level-within 4s
+        script batch $small $models --option slice=200ms --gap 150ms --sizes 96M,96M,96M --budget 160M --settle 15s \
+            --together 10s --more 5s --alone 1s
+        script pipeline $small $models --sizes 96M,96M,96M --budget 160M
+    }
+else
+    script interactive
+    script batch
+    script pipeline
+fi
+# shellcheck disable=SC2086
+script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
+bench sched "$build/bench/sched"
+bench plan "$build/bench/plan"
+bench gate "$build/bench/gate"
+bench disk "$build/bench/disk" --dir "$disk"
 finish
 [ "$failed" -eq 0 ]

@@ -93,6 +93,54 @@ def about_prefetch(result):
     yield from about_goals(result)
 
 
+def about_plan(result):
+    for one in result["workloads"]:
+        yield (f"{one['name']}: {one['plan_warm_us']['p50']:.0f} us a decision (p99 {one['plan_warm_us']['p99']:.0f}), "
+               f"with cold caches {one['plan_cold_us']['p50']:.0f} ({one['plan_cold_us']['p99']:.0f})")
+
+
+def about_sched(result):
+    for one in result["targets"]:
+        yield (f"{one['apps']} programs: 99 of 100 decisions within {one['p99_us']:.1f} us (wanted "
+               f"{one['target_us']:.0f})")
+    yield "met" if result["met"] else "missed"
+
+
+def about_idle(result):
+    for one in result["runs"]:
+        yield (f"{one['name']}: {100 * one['core']['median']:.4f} % of a core, "
+               f"{number(one['wakes']['median'])} wake-ups a second")
+    yield from about_goals(result)
+
+
+def about_interactive(result):
+    floors = result["floors"]
+    yield f"a response alone {number(floors['alone_ms'])} ms, with one switch {number(floors['one_switch_ms'])}"
+    for found in result["settings"]:
+        for one in found["intervals"]:
+            response = one["response_ms"]
+            yield (f"{found['policy']}, every {one['interval_s']:g} s: mean {number(response['mean'])} ms (p50 "
+                   f"{number(response['p50'])}, p90 {number(response['p90'])}, longest {number(response['max'])}, "
+                   f"{one['requests']} requests); the other has {percent(one['of_left'])} of what they leave")
+    yield from about_goals(result)
+
+
+def about_batch(result):
+    together = result["together"]
+    of = together["rounds"] or together["all"]
+    yield (f"total {percent(of['total'])} of ideal in {of['seconds']:.1f} s (" +
+           (f"{of['count']} whole rounds" if together["rounds"] else "no whole round") + "); shares " +
+           ", ".join(f"{one['name']} {number(share, 3)}" for one, share in zip(result["members"], of["shares"])))
+    yield from about_goals(result)
+
+
+def about_pipeline(result):
+    for one in result["pipelines"]:
+        yield (f"{one['pipeline']}: {number(one['trip_ms']['mean'])} ms, {percent(one['of_reference'])} of a GPU for "
+               f"each stage and the bytes on the link ({one['trips']} trips)")
+    yield from about_goals(result)
+
+
 def main():
     for file in sys.argv[1:]:
         with open(file, encoding="utf-8") as text:
@@ -105,7 +153,7 @@ def main():
             if not lines:
                 raise
         for index, line in enumerate(lines):
-            print(f"{name if index == 0 else '':10}{line}")
+            print(f"{name if index == 0 else '':12}{line}")
 
 
 if __name__ == "__main__":

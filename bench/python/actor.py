@@ -1,0 +1,147 @@
+"""A program of the benches in PyTorch, which knows nothing of gpumux. Asked by lines, it answers by lines.
+
+    python3 actor.py --model decoder|training|denoising --bytes N --units N [--prompt N] [--seed N] [--device cpu]
+
+It imports PyTorch and prints "imported"; the GPU it touches only when it has read "load". Then it makes the model,
+computes one round (models.py), and prints "ready open_ms=... fill_ms=... bytes=... sum=...". After that a request is
+one of bench/app's (bench/app.c): "turn round 0 [INPUT]" is an empty kernel to its end and a whole round, "run units
+MS FILE" is unit after unit, round after round, until MS have passed, at least one. `sum` is the last whole round's
+checksum, `mismatches` counts the rounds whose checksum is not that of the first of the same input.
+
+--device cpu computes tiny models on the processor, to try this out. The end of the input ends the program.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+# Before torch: what makes two runs of the same program agree to the bit.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+try:
+    import torch
+
+    import models
+except ImportError as error:
+    print(f"absent no PyTorch: {error}", flush=True)
+    sys.exit(0)
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=("decoder", "training", "denoising"), required=True)
+    parser.add_argument("--bytes", type=int, required=True)
+    parser.add_argument("--units", type=int, required=True)
+    parser.add_argument("--prompt", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    return parser.parse_args()
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def milliseconds():
+    """By the clock that a daemon's status has."""
+    return time.monotonic() * 1000
+
+
+class Actor:
+    """Where a model computes, and its rounds."""
+
+    def __init__(self, arguments):
+        self.device, self.seed = arguments.device, arguments.seed
+        self.units, self.prompt = arguments.units, arguments.prompt
+        self.is_tiny = self.device == "cpu"
+        self.dtype = torch.float32 if self.is_tiny else torch.float16
+        self.sums, self.sum, self.mismatches = {}, 0, 0
+        self.left, self.given = 0, 0
+        begun = milliseconds()
+        self.flag = torch.zeros(1, device=self.device)
+        self.synchronize()
+        self.open_ms = milliseconds() - begun
+        begun = milliseconds()
+        self.model = models.MODELS[arguments.model](self, arguments.bytes)
+        for _ in range(2):  # the first prepares much, the second has its ballast
+            self.sums.clear()
+            self.begin(0)
+            while self.left:
+                self.unit()
+        self.synchronize()
+        self.fill_ms = milliseconds() - begun
+
+    def synchronize(self):
+        if not self.is_tiny:
+            torch.cuda.synchronize()
+
+    def used_bytes(self):
+        """Of device memory, by the allocator."""
+        return 2**30 if self.is_tiny else torch.cuda.memory_reserved()
+
+    def begin(self, given):
+        self.model.begin(given)
+        self.left, self.given = self.units, given
+
+    def unit(self):
+        self.model.unit()
+        self.left -= 1
+        if self.left == 0:
+            self.sum = self.model.sum()
+            self.mismatches += self.sums.setdefault(self.given, self.sum) != self.sum
+
+    def serve(self, verb, least_ms, rest):
+        is_turn = verb == "turn"
+        first_ms, passes, before, begun = 0, [], self.mismatches, milliseconds()
+        if is_turn:
+            self.flag.add_(1)
+            self.synchronize()
+            first_ms = milliseconds() - begun
+            self.begin(int(rest[0]) if rest else 0)
+        begun = milliseconds()
+        while True:
+            at = milliseconds()
+            if self.left == 0:
+                self.begin(0)
+            self.unit()
+            now = milliseconds()
+            passes.append((now, now - at))
+            if self.left == 0 if is_turn else now - begun >= least_ms:
+                break
+        work_ms = milliseconds() - begun
+        if not is_turn and rest:
+            with open(rest[0], "w", encoding="ascii") as file:
+                file.writelines(f"{end:.3f} {ms:.4f} unit\n" for end, ms in passes)
+        took = sorted(ms for _, ms in passes)
+        say(f"first_ms={first_ms:.4f} work_ms={work_ms:.4f} pass_ms={took[len(took) // 2]:.4f} "
+            f"pass_max_ms={took[-1]:.4f} passes={len(passes)} mismatches={self.mismatches - before} sum={self.sum}")
+
+
+def set_deterministic():
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cuda.enable_cudnn_sdp(False)  # it would prepare itself anew for every length
+
+
+def main():
+    arguments = parse()
+    say("imported")
+    if sys.stdin.readline().strip() != "load":
+        return
+    set_deterministic()
+    if arguments.device == "cpu":
+        torch.set_num_threads(1)
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        say("absent PyTorch sees no GPU")
+        return
+    actor = Actor(arguments)
+    say(f"ready open_ms={actor.open_ms:.3f} fill_ms={actor.fill_ms:.3f} bytes={actor.used_bytes()} sum={actor.sum}")
+    for line in iter(sys.stdin.readline, ""):
+        verb, _, least_ms, *rest = line.split()
+        actor.serve(verb, float(least_ms), rest)
+
+
+main()

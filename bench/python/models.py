@@ -1,0 +1,283 @@
+"""The models of the benches, of random weights: a decoder, the training of a ResNet, and a stack of convolutions.
+
+Each works in rounds of as many units, all from the same state: a round's checksum depends on its input alone, so that
+every round can be compared with the same one computed elsewhere. Settings under which two runs agree to the bit are
+the caller's (actor.py). They know nothing of gpumux.
+
+A model that is smaller than wanted holds ballast to make up for it: buffers of random words, all of which it reads,
+sums up and compares in each unit.
+"""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+PIECE = 2**30  # of the ballast
+ROW = 2**18    # words of the ballast that are summed up as one
+
+
+def checksum(tensor):
+    """The tensor's bits as integers, each times an odd number of its place, summed: exact modulo 2**64."""
+    words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    bits = tensor.detach().contiguous().view(words).flatten().to(torch.int64)
+    places = torch.arange(1, 2 * bits.numel(), 2, device=bits.device, dtype=torch.int64)
+    return (bits * places).sum()
+
+
+def to_int(tensor):
+    """A checksum as a number that the other side reads: not negative."""
+    return int(tensor) % 2**63
+
+
+class Ballast:
+    """So many bytes of random words, in pieces, and their sum."""
+
+    def __init__(self, device, count, seed):
+        generator = torch.Generator(device).manual_seed(seed)
+        self.pieces = []
+        while count >= 2**21:
+            rows = min(count, PIECE) // (8 * ROW)
+            piece = torch.empty(rows, ROW, dtype=torch.int64, device=device)
+            self.pieces.append(piece.random_(generator=generator))
+            count -= piece.nbytes
+        self.right = 0
+        self.right = self.wrong()
+
+    def wrong(self):
+        """Reads all of it: 0 while it is what it was. Swapped rows change it, too."""
+        return sum((checksum(piece.sum(1)) for piece in self.pieces), start=0) - self.right
+
+
+class Decoder:
+    """
+    Greedy decoding by a Llama-shaped model in fp16. A round is a prompt and as many tokens; a unit is a token, and
+    each is waited for. As many layers as the bytes hold.
+    """
+
+    def __init__(self, place, count):
+        hidden, ffn, self.heads, vocab = (64, 128, 4, 256) if place.is_tiny else (4096, 11008, 32, 32000)
+        self.place, self.units, self.vocab = place, place.units, vocab
+        context = place.prompt + place.units
+        layer_bytes = (4 * hidden * hidden + 3 * hidden * ffn + 2 * hidden * context) * place.dtype.itemsize
+        layers = max(1, (count - 2 * vocab * hidden * place.dtype.itemsize) // layer_bytes)
+        generator = torch.Generator(place.device).manual_seed(place.seed)
+
+        def weight(rows, columns):
+            tensor = torch.empty(rows, columns, dtype=place.dtype, device=place.device)
+            return tensor.normal_(0, columns**-.5, generator=generator)
+
+        self.embedding, self.head = weight(vocab, hidden), weight(vocab, hidden)
+        self.layers = [(weight(3 * hidden, hidden), weight(hidden, hidden), weight(2 * ffn, hidden),
+                        weight(hidden, ffn)) for _ in range(layers)]
+        size = hidden // self.heads
+        self.cache = torch.zeros(layers, 2, self.heads, context, size, dtype=place.dtype, device=place.device)
+        angles = torch.outer(torch.arange(context, dtype=torch.float64),
+                             10000.0**(-torch.arange(0, size, 2, dtype=torch.float64) / size))
+        angles = torch.cat((angles, angles), dim=1)
+        self.cosine, self.sine = (table.to(place.dtype).to(place.device) for table in (angles.cos(), angles.sin()))
+        self.position, self.ids, self.sums, self.last = 0, None, None, None
+
+    def rotate(self, x, until):
+        first, second = x.chunk(2, dim=-1)
+        at = slice(self.position, until)
+        return x * self.cosine[at] + torch.cat((-second, first), dim=-1) * self.sine[at]
+
+    def logits(self, ids):
+        """Of the last of these tokens, which come after those that went before."""
+        until = self.position + ids.numel()
+        x = F.embedding(ids, self.embedding)
+        width = (x.shape[1],)
+        for number, (attention, mixed, gate_up, down) in enumerate(self.layers):
+            q, k, v = F.linear(F.rms_norm(x, width), attention).view(ids.numel(), 3, self.heads, -1).permute(1, 2, 0, 3)
+            keys, values = self.cache[number]
+            keys[:, self.position:until] = self.rotate(k, until)
+            values[:, self.position:until] = v
+            found = F.scaled_dot_product_attention(self.rotate(q, until)[None], keys[None, :, :until],
+                                                   values[None, :, :until], is_causal=ids.numel() > 1)
+            x = x + F.linear(found[0].transpose(0, 1).reshape(x.shape), mixed)
+            gate, up = F.linear(F.rms_norm(x, width), gate_up).chunk(2, dim=-1)
+            x = x + F.linear(F.silu(gate) * up, down)
+        self.position = until
+        return F.linear(F.rms_norm(x[-1:], width), self.head)
+
+    def begin(self, given):
+        generator = torch.Generator("cpu").manual_seed((self.place.seed * 1000003 + given) % 2**63)
+        self.ids = torch.randint(0, self.vocab, (self.place.prompt,), generator=generator).to(self.place.device)
+        self.position = 0
+        self.sums = torch.zeros((), dtype=torch.int64, device=self.place.device)
+
+    def unit(self):
+        with torch.inference_mode():
+            logits = self.logits(self.ids)
+            self.sums = self.sums * 3 + checksum(logits)
+            self.ids = logits.argmax(dim=-1)
+            int(self.ids)  # waits for it
+        self.last = logits
+
+    def sum(self):
+        if not bool(self.last.isfinite().all()):
+            raise RuntimeError("the logits are not finite")
+        return to_int(self.sums)
+
+
+class Block(nn.Module):
+    """A bottleneck block of a ResNet."""
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width))
+        self.past = nn.Identity() if stride == 1 and inputs == 4 * width else nn.Sequential(
+            nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.past(x))
+
+
+def make_resnet(counts, width, classes):
+    """ResNet-152 is (3, 8, 36, 3), 64, 1000."""
+    parts = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+             nn.MaxPool2d(3, 2, 1)]
+    inputs = width
+    for stage, count in enumerate(counts):
+        for number in range(count):
+            parts.append(Block(inputs, width << stage, 2 if stage > 0 and number == 0 else 1))
+            inputs = 4 * width << stage
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+class Training:
+    """Steps of training a ResNet-152, SGD with momentum on made-up images; each round begins with the same weights."""
+
+    def __init__(self, place, count):
+        counts, width, classes, batch, side = ((1, 1, 1, 1), 8, 10, 2, 32) if place.is_tiny else (
+            (3, 8, 36, 3), 64, 1000, 32, 224)
+        self.place, self.units = place, place.units
+        generator = torch.Generator(place.device).manual_seed(place.seed)
+        with torch.device(place.device):
+            self.model = make_resnet(counts, width, classes)
+        for module in self.model.modules():
+            if isinstance(module, nn.Conv2d):
+                fan_out = module.out_channels * module.kernel_size[0]**2
+                module.weight.data.normal_(0, math.sqrt(2 / fan_out), generator=generator)
+            elif isinstance(module, nn.Linear):
+                module.weight.data.normal_(0, .01, generator=generator)
+                module.bias.data.zero_()
+            elif isinstance(module, Block):
+                module.body[-1].weight.data.fill_(.2)  # else what 50 blocks add up to is large
+        self.images = torch.empty(self.units, batch, 3, side, side, device=place.device).normal_(generator=generator)
+        self.labels = torch.randint(0, classes, (self.units, batch), device=place.device, generator=generator)
+        self.state = [tensor for tensor in self.model.state_dict().values() if tensor.is_floating_point()]
+        self.first = [tensor.clone() for tensor in self.state]
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=.01, momentum=.9)
+        self.ballast, self.count = None, count
+        self.number, self.sums = 0, None
+
+    def begin(self, given):
+        if self.ballast is None and self.optimizer.state:  # one round has shown what training needs
+            self.ballast = Ballast(self.place.device, self.count - self.place.used_bytes(), self.place.seed + 1)
+        with torch.no_grad():
+            torch._foreach_copy_(self.state, self.first)
+            for state in self.optimizer.state.values():
+                state["momentum_buffer"].zero_()
+        self.number, self.sums = 0, torch.full((), given, dtype=torch.int64, device=self.place.device)
+
+    def unit(self):
+        self.model.train()
+        loss = F.cross_entropy(self.model(self.images[self.number]), self.labels[self.number])
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.number += 1
+        self.sums = self.sums * 3 + checksum(loss) + (self.ballast.wrong() if self.ballast else 0)
+        if not math.isfinite(loss.item()):  # waits for it
+            raise RuntimeError("the loss is not finite")
+
+    def sum(self):
+        return to_int(self.sums + checksum(self.state[0]) + checksum(self.state[-1]))
+
+
+class Convolutions(nn.Module):
+    """Group normalisation, then a convolution, twice, beside a way past them."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.parts = nn.ModuleList((nn.GroupNorm(8, inputs), nn.Conv2d(inputs, outputs, 3, padding=1),
+                                    nn.GroupNorm(8, outputs), nn.Conv2d(outputs, outputs, 3, padding=1)))
+        self.past = nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x):
+        found = x
+        for norm, convolution in zip(self.parts[::2], self.parts[1::2]):
+            found = convolution(F.silu(norm(found)))
+        return found + self.past(x)
+
+
+class Unet(nn.Module):
+    """The shape of the models that make images: down to a quarter of the side and up again, with ways across."""
+
+    def __init__(self, channels):
+        super().__init__()
+        first, second, third = channels
+        self.enter = nn.Conv2d(4, first, 3, padding=1)
+        self.down = nn.ModuleList((Convolutions(first, first), Convolutions(first, second),
+                                   Convolutions(second, third)))
+        self.middle = nn.ModuleList((Convolutions(third, third), Convolutions(third, third)))
+        self.up = nn.ModuleList((Convolutions(2 * third, second), Convolutions(2 * second, first),
+                                 Convolutions(2 * first, first)))
+        self.leave = nn.Conv2d(first, 4, 3, padding=1)
+
+    def forward(self, x):
+        x = self.enter(x)
+        across = []
+        for number, block in enumerate(self.down):
+            x = block(x if number == 0 else F.avg_pool2d(x, 2))
+            across.append(x)
+        for block in self.middle:
+            x = block(x)
+        for number, block in enumerate(self.up):
+            x = block(torch.cat((x if number == 0 else F.interpolate(x, scale_factor=2), across.pop()), dim=1))
+        return self.leave(x)
+
+
+class Denoising:
+    """Steps of making an image by convolutions in fp16, from noise of the input's seed; a unit is a step."""
+
+    def __init__(self, place, count):
+        channels, batch, side = ((8, 16, 16), 1, 16) if place.is_tiny else ((320, 640, 1280), 32, 64)
+        self.place, self.units = place, place.units
+        generator = torch.Generator(place.device).manual_seed(place.seed)
+        with torch.device(place.device):
+            self.model = Unet(channels).to(place.dtype)
+        for module in self.model.modules():
+            if isinstance(module, nn.Conv2d):
+                fan_in = module.in_channels * module.kernel_size[0]**2
+                module.weight.data.normal_(0, fan_in**-.5, generator=generator)
+                module.bias.data.zero_()
+        self.shape = batch, 4, side, side
+        self.ballast, self.count = None, count
+        self.x, self.sums = None, None
+
+    def begin(self, given):
+        if self.ballast is None and self.x is not None:
+            self.ballast = Ballast(self.place.device, self.count - self.place.used_bytes(), self.place.seed + 1)
+        generator = torch.Generator(self.place.device).manual_seed((self.place.seed * 1000003 + given) % 2**63)
+        self.x = torch.empty(self.shape, dtype=self.place.dtype, device=self.place.device).normal_(generator=generator)
+        self.sums = torch.zeros((), dtype=torch.int64, device=self.place.device)
+
+    def unit(self):
+        with torch.inference_mode():
+            self.x = (self.x - .1 * self.model(self.x)).clamp(-8, 8)
+            self.sums = self.sums * 3 + checksum(self.x) + (self.ballast.wrong() if self.ballast else 0)
+            if not bool(self.x.isfinite().all()):  # waits for it
+                raise RuntimeError("the image is not finite")
+
+    def sum(self):
+        return to_int(self.sums)
+
+
+MODELS = {"decoder": Decoder, "training": Training, "denoising": Denoising}
