@@ -69,6 +69,20 @@ class Program:
     def is_running(self):
         return self.process.poll() is None
 
+    def thread_seconds(self, name):
+        """Processor time that its threads of that name have used."""
+        ticks = 0
+        folder = f"/proc/{self.process.pid}/task"
+        for thread in os.listdir(folder):
+            try:
+                with open(f"{folder}/{thread}/stat", encoding="utf-8") as stat:
+                    head, _, tail = stat.read().rpartition(")")
+            except OSError:
+                continue  # it has just ended
+            if head.partition("(")[2] == name[:15]:
+                ticks += sum(int(word) for word in tail.split()[11:13])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def stop(self, number=signal.SIGKILL):
         if self.is_running():
             os.killpg(self.process.pid, number)
@@ -138,7 +152,7 @@ class Daemon:
         self.program = Program(
             place, name,
             [place.at("daemon/gpumuxd"), "--socket", place.socket, "--gpu-budget", budget, "--pinned", pinned,
-             "--quantum", quantum, *options])
+             "--policy", "round-robin", "--quantum", quantum, *options])
         wait_until("the daemon answers", 60, lambda: self.try_status() or not self.program.is_running())
         if not self.program.is_running():
             raise Failure(f"the daemon did not start: {self.program.complaint()}")
@@ -158,6 +172,10 @@ class Daemon:
 
     def gpu(self):
         return self.status()["gpus"][0]
+
+    def app(self, program):
+        """What the status says of a program; empty if the daemon does not know it."""
+        return next((app for app in self.status()["apps"] if app["pid"] == program.process.pid), {})
 
     def is_running(self):
         return self.program.is_running()

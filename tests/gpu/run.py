@@ -71,6 +71,31 @@ class Suite:
             raise Failure("no tests/gpu/pingpong in the build: it was made without nvcc")
         return Program(self.place, name, [binary, *arguments], under_gpumux)
 
+    def crowd(self, way, names, seconds, under_gpumux, look=lambda: None):
+        """Runs all of tests/gpu/programs of these names, five at a time. Returns them all, and what failed."""
+        waiting, running, ended, wrong = list(names), [], [], []
+        while waiting or running:
+            while waiting and len(running) < 5:
+                name = waiting.pop(0)
+                binary = self.place.at("tests/gpu/programs/" + name)
+                if not os.path.exists(binary):
+                    raise Failure(f"no tests/gpu/programs/{name} in the build: it was made without nvcc")
+                running.append(Program(self.place, f"{way}-{name}", [binary, "--seconds", seconds], under_gpumux))
+            look()
+            for program in list(running):
+                if program.is_running() and time.monotonic() < program.begun + 90:
+                    continue
+                running.remove(program)
+                ended.append(program)
+                try:
+                    code = program.wait(0)
+                    if code != 0 or not program.last_line().startswith(f"PASS {program.name[len(way) + 1:]} rounds="):
+                        wrong.append(f"{program.name} ended with {code}: {program.last_line() or program.complaint()}")
+                except Failure as failure:
+                    wrong.append(str(failure).replace("within 0 s", "within 90 s"))
+            time.sleep(.1)
+        return ended, wrong
+
     def worker(self, name, way, *arguments, under_gpumux=True):
         binary = self.place.at("tests/programs/gm_worker" + ("" if way == "linked" else "_" + way))
         return Program(self.place, name, [binary, *arguments], under_gpumux)
@@ -266,6 +291,97 @@ class Suite:
         return (f"6 GiB in 4: {hosted / 2**30:.1f} in host memory, {traded / 2**30:.1f} exchanged by use, "
                 f"{Moved.text(result)}, 0 mismatches")
 
+    def test_programs(self):
+        """Benchmarks that prove their own results, static cudart: without gpumux, and beside a memory hog."""
+        names = sorted(name[:-3] for name in os.listdir(os.path.join(self.place.here, "programs"))
+                       if name.endswith(".cu") and name != "hog.cu")
+        self.end_big()
+        _, wrong = self.crowd("native", names, 1, False)
+        if wrong:
+            raise Failure(f"without gpumux {len(wrong)} of {len(names)} fail: " + "; ".join(wrong))
+
+        hog_mib = 6144 - 128  # none of them fits beside it
+        daemon = self.small("daemon-programs", "6G", "20G", "250ms")
+        moved = Moved(daemon)
+        hog = Program(self.place, "hog", [self.place.at("tests/gpu/programs/hog"), "--mib", hog_mib, "--seconds", 600],
+                      under_gpumux=True)
+        wait_until("the hog has its memory", 60,
+                   lambda: daemon.app(hog).get("total_bytes", 0) >= hog_mib << 20 or not hog.is_running())
+        switches = {}
+
+        def look():
+            for app in daemon.status()["apps"]:
+                switches[app["pid"]] = app["switches"]
+
+        ended, wrong = self.crowd("beside", names, 3, True, look)
+        hog.process.terminate()
+        if hog.wait(60) != 0 or not hog.last_line().startswith("PASS hog rounds="):
+            wrong.append(f"the hog: {hog.last_line() or hog.complaint()}")
+        wrong += [f"{program.name} was never switched" for program in ended if not switches.get(program.process.pid)]
+        result = moved.since()
+        if wrong:
+            raise Failure(f"beside the hog {len(wrong)} of {len(names)} fail: " + "; ".join(wrong))
+        daemon.expect_empty()
+        daemon.stop()
+        least = min(switches[program.process.pid] for program in ended)
+        return (f"{len(names)} programs without gpumux and beside {hog_mib} MiB in 6 GiB: all passed, "
+                f"{Moved.text(result)}, each switched at least {least} times")
+
+    def test_idle_inflight(self):
+        """A program that submitted work and calls nothing is not idle before that work has ended, and then it is."""
+        base = os.path.join(self.place.work, "ahead")
+        texts = []
+
+        def touch(name):
+            open(f"{base}.{name}", "w", encoding="utf-8").close()
+
+        for context in ("primary", "own"):
+            # A turn is longer than the test: only idleness ends it.
+            daemon = self.small(f"daemon-inflight-{context}", "3G", "8G", "600s", "--log-level",
+                                "debug")
+            for name in ("submitted", "release", "end"):
+                if os.path.exists(f"{base}.{name}"):
+                    os.unlink(f"{base}.{name}")
+            ahead = self.worker(f"inflight-ahead-{context}", "linked", "--mode", "ahead", "--bytes", "2G", "--signal",
+                                base, "--seed", 1, *(("--own-context",) if context == "own" else ()))
+            wait_until("the work is submitted", 60,
+                       lambda p=ahead: os.path.exists(base + ".submitted") or not p.is_running())
+            other = self.worker(f"inflight-other-{context}", "linked", "--bytes", "2G", "--iterations", 10, "--seed", 2)
+            wait_until("the other program waits", 60,
+                       lambda d=daemon, p=other: d.app(p).get("state") == "waiting")
+            before, begin, cpu = daemon.app(ahead), time.monotonic(), ahead.thread_seconds("gpumux-drain")
+            while time.monotonic() < begin + 3:
+                now = daemon.app(ahead)
+                if now.get("state") != "running" or now["switches"] != 0:
+                    raise Failure(f"with work in flight it is {now.get('state')}, after {now['switches']} switches")
+                time.sleep(.05)
+            now, seconds = daemon.app(ahead), time.monotonic() - begin
+            cpu = ahead.thread_seconds("gpumux-drain") - cpu
+            ran, idle = now["run_s"] - before["run_s"], now["idle_s"] - before["idle_s"]
+            if idle > 0 or ran < 2.9:
+                raise Failure(f"of {seconds:.2f} s with work in flight {ran:.2f} s are charged, {idle:.2f} s are idle")
+            if cpu > .15:
+                raise Failure(f"finding that out took {cpu:.2f} s of a core in {seconds:.2f} s")
+            if not other.is_running():
+                raise Failure("the other program did not wait")
+            touch("release")
+            released = time.monotonic()
+            wait_until("the other program runs", 20, lambda d=daemon, p=other: d.app(p).get("state") != "waiting")
+            took = time.monotonic() - released
+            other.passed()
+            if not ahead.is_running():
+                raise Failure("the program with work in flight ended")
+            touch("end")
+            ahead.passed()
+            busy = daemon.status()["totals"]["drain_busy"]
+            daemon.expect_empty()
+            daemon.stop()
+            if busy != 0:
+                raise Failure(f"{busy} drains were given up")
+            texts.append(f"{context} context: {ran:.2f} s charged in {seconds:.2f}, {1000 * cpu:.0f} ms of a core, "
+                         f"the other one went on {took:.2f} s after the work was let go")
+        return "; ".join(texts) + "; 0 mismatches"
+
     # --- the big budget ---
 
     def test_pingpong(self):
@@ -404,7 +520,7 @@ class Suite:
     # --- running them ---
 
     NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "killed", "tiers",
-             "oversize", "demo", "pingpong",
+             "oversize", "programs", "idle_inflight", "demo", "pingpong",
              "pingpong_third", "llm", "resnet", "graphs", "fits")
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
