@@ -12,8 +12,9 @@ The bound of a run is exact: the bytes that the daemon really moved, over the ce
 that there was. Those are the link, both ways at once (bench/link); copies between pinned and paged memory, both ways
 at once, by as many threads as the daemon has (bench/copy); and the disk, written and read at once (bench/disk). What
 the link moves it moves while a program waits. What moves below pinned memory can also move while another program
-works: from the time that it needs, the time from the first kernel of a turn to the next turn is taken off. A run is
-bound by what needs most of them.
+works: from the time that it needs, the time from the first kernel of a turn to the next turn is taken off; but not for
+what pinned memory, full of what comes in before a turn and of what went out after it, cannot hold: that moves in the turn
+itself. A run is bound by what needs most of them.
 
 The link and the copies below it use the same host memory. How much they slow each other down is measured with plain
 copies in the same run (bench/load: each alone, and both at once). What is left to copy while a program waits goes on
@@ -239,12 +240,20 @@ def both_ms(link_ms, paged_ms, slower):
     return first + max(link_ms * (1 - first / slow_link), paged_ms * (1 - first / slow_paged))
 
 
-def bound(needed, free_ms, slower):
+def beyond_pinned(rig, bytes_out, bytes_in, options):
+    """The least time for what has to move below pinned memory in the turn itself, as pinned memory cannot hold it."""
+    copies = rig.result["copies"]
+    down, up = (max(0, count - options["pinned"]) for count in (bytes_out, bytes_in))
+    return r.ideal_ms(down, up, copies["out"], copies["back"], copies["both"])
+
+
+def bound(needed, free_ms, slower, beyond_ms):
     """
-    The least time to the first kernel, and by what, if below pinned memory things can move for free_ms before. `slower`
-    is of slowdowns(), or None.
+    The least time to the first kernel, and by what, if below pinned memory things can move for free_ms before, all but
+    for beyond_ms. `slower` is of slowdowns(), or None.
     """
     times = {name: ms if name == "link" else max(0, ms - free_ms) for name, ms in needed.items()}
+    times["paged"] = max(times["paged"], min(needed["paged"], beyond_ms))
     if slower:
         times["both"] = both_ms(times["link"], times["paged"], slower)
     slowest = max(times, key=lambda name: (times[name], -LINKS.index(name))) # of two the one that is by itself
@@ -275,7 +284,8 @@ def digest(rig, found):
     found["needed_ms"] = needed_ms(rig, moved["bytes_out"], moved["bytes_in"], lower)
     free_ms = r.mean([record["wall_ms"] - record["first_ms"] for record in records])
     slower = slowdowns(rig.result["together"]) if rig.result.get("together") else None
-    found["bound_ms"], found["slowest"] = bound(found["needed_ms"], free_ms, slower)
+    found["bound_ms"], found["slowest"] = bound(
+        found["needed_ms"], free_ms, slower, beyond_pinned(rig, moved["bytes_out"], moved["bytes_in"], options))
     if slower:
         found["needed_ms"]["both"] = both_ms(found["needed_ms"]["link"], found["needed_ms"]["paged"], slower)
     found["over_bound"] = found["first_ms"]["mean"] / found["bound_ms"] if found["bound_ms"] else None
@@ -288,7 +298,8 @@ def digest(rig, found):
     for record, one in zip(records, lowers):
         record["bound_ms"], record["slowest"] = bound(
             needed_ms(rig, record["bytes_out"], record["bytes_in"], one or least),
-            record["wall_ms"] - record["first_ms"], slower)
+            record["wall_ms"] - record["first_ms"], slower,
+            beyond_pinned(rig, record["bytes_out"], record["bytes_in"], options))
     found["turn_bound_ms"] = r.spread([record["bound_ms"] for record in records])
 
     reference = next((one for one in rig.result["runs"] if one["work_ms"] == found["work_ms"]), found)
