@@ -95,6 +95,7 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
     engine->now = gm_now();
     app->is_held = false;
     app->active_at = engine->now;
+    app->is_quiet = false;
     if (!was_held) {
         gm_engine_record_switch(engine, id);
         app->is_idle = false;

@@ -524,7 +524,7 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
         on_free(engine, id, message->body);
         break;
     case GM_MSG_WANT:
-        gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
+        gm_engine_wants(engine, id);
         break;
     case GM_MSG_DRAINED:
         gm_engine_drained(engine, id, message->body);

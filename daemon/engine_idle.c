@@ -3,10 +3,10 @@
  * under way, and nothing that it gave the GPU before is still to be done.
  *
  * The first two are in the app's shared words, sampled here. Of the third only the app itself can
- * tell: when it looks idle otherwise, it is asked (QUERY), and it answers (QUIET) when its work has
- * ended, which may take long. Until then it counts as busy and is charged for its turn. So does a
- * program that never answers: it is stopped, or its kernels wait for the host, or it lies; it has
- * turns like every other and yields them when they are over.
+ * * tell: when it has done nothing else for half of that time, it is asked (QUERY), and it answers
+ * (QUIET) when its work has ended, which may take long. Until then it counts as busy and is charged
+ * for its turn. So does a program that never answers: it is stopped, or its kernels wait for the
+ * host, or it lies; it has turns like every other and yields them when they are over.
  *
  * One QUERY is under way for an app at most, and what is known by then makes it void: a CLOSE, and
  * anything the app did since. An app that is idle is not asked again before it did something.
@@ -19,10 +19,12 @@
 #define ASK_NS_MAX (1000 * GM_MS)
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u
-/* An answer that comes so soon means that the GPU had nothing to do before either. */
-#define SOON_NS (10 * GM_MS)
+
+/* So many looks while --idle passes: what an app does is known as exactly. */
+#define LOOKS 4u
 /* While nobody is busy, the next look is so many times --idle away: beginning to work is noticed
- * that late, which costs nobody anything, as the gate is open. */
+ * that late, which costs nobody anything, as the gate is open. Not so for one whose share is
+ * limited. */
 #define REST 3u
 
 static bool look_at(struct gm_slot *slot, uint64_t *calls)
@@ -57,11 +59,17 @@ static void note_active(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     app->active_at = engine->now;
-    app->is_asked = false;
+    app->is_asked = app->is_quiet = false;
     app->ask_at = app->ask_wait = 0;
     if (app->is_idle)
         gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
     app->is_idle = false;
+}
+
+void gm_engine_wants(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].is_idle = true; /* it may have been closed meanwhile */
+    note_active(engine, id);
 }
 
 /* Whether its answer to a QUERY is still to come and will mean something. */
@@ -76,16 +84,22 @@ static void ask(struct gm_engine *engine, uint32_t id)
     const struct gm_msg_query query = {.query = ++app->query};
 
     app->is_asked = true;
-    app->asked_at = engine->now;
     app->asked_epoch = app->epoch;
     gm_log(GM_LOG_DEBUG, "app %u looks idle: is its GPU work over? (query %llu)", id,
            (unsigned long long)query.query);
     gm_session_send(app->session, GM_MSG_QUERY, &query, NULL, 0, NULL, 0);
 }
 
-static bool looks_idle(const struct gm_engine *engine, const struct gm_app *app)
+/* Nothing is in flight, and no call returned for long enough. What passed since the answer is not
+ * charged: before it the GPU may have had work. */
+static void rest_if_idle(struct gm_engine *engine, uint32_t id)
 {
-    return engine->now - app->active_at >= engine->config.idle_ns;
+    struct gm_app *app = &engine->apps[id];
+    if (!app->is_quiet || app->is_idle || engine->now - app->active_at < engine->config.idle_ns)
+        return;
+    gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)app->query);
+    app->is_idle = true;
+    gm_engine_feed_idle(engine, id, engine->now - app->quiet_at);
 }
 
 void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_quiet *quiet)
@@ -100,13 +114,10 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         note_active(engine, id);
         return;
     }
-    if (!looks_idle(engine, app))
-        return;
     if (quiet->is_quiet == 1) {
-        gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)quiet->query);
-        app->is_idle = true;
-        gm_engine_feed_idle(
-            engine, id, engine->now - app->asked_at < SOON_NS ? engine->now - app->active_at : 0);
+        app->is_quiet = true;
+        app->quiet_at = engine->now;
+        rest_if_idle(engine, id);
         return;
     }
     app->ask_wait = app->ask_wait == 0 ? idle : app->ask_wait * 2;
@@ -125,11 +136,12 @@ void gm_engine_sample(struct gm_engine *engine)
             continue;
         if (is_active(app))
             note_active(engine, id);
-        else if (!app->is_idle && looks_idle(engine, app) && !is_awaited(app) &&
-                 engine->now >= app->ask_at)
+        else if (!app->is_idle && !app->is_quiet && !is_awaited(app) &&
+                 engine->now >= app->ask_at && engine->now - app->active_at >= idle / 2)
             ask(engine, id);
-        is_busy = is_busy || !app->is_idle;
+        rest_if_idle(engine, id);
+        is_busy = is_busy || !app->is_idle || app->is_limited;
     }
-    uint64_t wait = is_busy ? idle / 2 : REST * idle;
+    uint64_t wait = is_busy ? idle / LOOKS : REST * idle;
     engine->sample_at = engine->now + (wait > GM_MS ? wait : GM_MS);
 }

@@ -71,6 +71,8 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
     feed(engine, &(struct gm_sched_event){.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns});
 }
 
+#define GM_SETTINGS_A_SECOND 50u
+
 static const struct gm_sched_policy nothing_said = {
     .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
 
@@ -174,6 +176,7 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
 static struct gm_sched_policy apply(struct gm_engine *engine, uint32_t id)
 {
     struct gm_sched_policy policy = policy_of(&engine->apps[id]);
+    engine->apps[id].is_limited = policy.share < GM_SCHED_SHARE_ALL;
     int fault = gm_sched_set(engine->sched, engine->now, id, &policy, &engine->decision);
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
@@ -269,9 +272,16 @@ static int refuse_none(const struct gm_set_request *request, bool has_others, ch
     return refuse(-ENOENT, why, size, "no such program shares the GPU now");
 }
 
+static bool is_same(const struct gm_settings *a, const struct gm_settings *b)
+{
+    return a->has == b->has && a->class == b->class && a->weight == b->weight &&
+           a->share == b->share && a->is_paused == b->is_paused;
+}
+
 static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_request *request)
 {
     struct gm_app *app = &engine->apps[id];
+    const struct gm_settings admin = app->admin, own = app->own;
     if (is_admin(request->asker)) {
         overlay(&app->admin, &request->settings);
         app->admin.has &= ~unsaid(&request->settings);
@@ -279,8 +289,20 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
     } else {
         overlay(&app->own, &request->settings);
     }
+    if (is_same(&admin, &app->admin) && is_same(&own, &app->own))
+        return; /* said before */
     struct gm_sched_policy policy = apply(engine, id);
     gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);
+}
+
+/* Users together may say so much in a second: each setting is logged and recorded. */
+static bool is_too_often(struct gm_engine *engine)
+{
+    if (engine->now - engine->settings_since >= GM_S) {
+        engine->settings_since = engine->now;
+        engine->n_settings = 0;
+    }
+    return ++engine->n_settings > GM_SETTINGS_A_SECOND;
 }
 
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
@@ -303,6 +325,8 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     if (mine == 0)
         return refuse_none(request, has_others, why, why_size);
     engine->now = gm_now();
+    if (!is_free && is_too_often(engine))
+        return refuse(-EBUSY, why, why_size, "too many settings at once: try again in a second");
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))
             set_one(engine, id, request);

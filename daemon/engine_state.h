@@ -109,7 +109,9 @@ struct gm_app {
     bool is_asked;        /* whether its GPU work is over: a QUERY, which it has not answered */
     uint64_t query;       /* number of the newest QUERY */
     uint64_t asked_epoch; /* the app's epoch then */
-    uint64_t asked_at;    /* ... and the time */
+    bool is_limited;      /* its share of the GPU's time is */
+    bool is_quiet;        /* it answered, and did nothing since */
+    uint64_t quiet_at;    /* ... when */
     uint64_t ask_at;      /* do not ask before: it could not tell */
     uint64_t ask_wait;    /* ... how long that was after its answer */
     uint64_t answered_at; /* when it last answered a batch */
@@ -312,6 +314,8 @@ struct gm_engine {
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;
+    uint64_t settings_since; /* of users: n_settings since then */
+    uint32_t n_settings;
     uint64_t next_batch;
     bool again;      /* go round once more */
     bool is_running; /* inside gm_engine_run */
@@ -377,6 +381,8 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
 /* Look which running apps do something, and ask those that seem not to. */
 void gm_engine_sample(struct gm_engine *engine);
 /* The answer to QUERY. */
+/* A thread of it waits at the closed gate. */
+void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
 /* engine_moves.c */

@@ -34,6 +34,15 @@ static bool is_trace(int fd)
     return n == 0 || (n == sizeof begin && memcmp(begin, MAGIC, sizeof begin) == 0);
 }
 
+/* ... and holds more than its first line. */
+static bool has_entries(int fd)
+{
+    char begin[4096];
+    ssize_t n = pread(fd, begin, sizeof begin, 0);
+    const char *end = n > 0 ? memchr(begin, '\n', (size_t)n) : NULL;
+    return n == (ssize_t)sizeof begin || (end && end + 1 < begin + n);
+}
+
 /* Make room at the path: an older trace steps aside. 0, or -errno with one line. */
 static int step_aside(const char *path, char *why, size_t size)
 {
@@ -58,7 +67,7 @@ static int step_aside(const char *path, char *why, size_t size)
         snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
         return error;
     }
-    bool is_ours = is_trace(fd);
+    bool is_ours = is_trace(fd), is_worth = has_entries(fd);
     close(fd);
     if (!is_ours) {
         snprintf(why, size,
@@ -67,7 +76,26 @@ static int step_aside(const char *path, char *why, size_t size)
                  path);
         return -EEXIST;
     }
+    if (!is_worth) { /* of a start that failed: what is in FILE.old is worth more */
+        if (unlink(path)) {
+            error = -errno;
+            snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
+        }
+        return error;
+    }
     snprintf(old, sizeof old, "%s.old", path);
+    fd = open(old, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    is_ours = fd >= 0 ? fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && is_trace(fd)
+                      : errno == ENOENT;
+    if (fd >= 0)
+        close(fd);
+    if (!is_ours) {
+        snprintf(why, size,
+                 "the trace %s cannot be kept as %s: that is there and no trace of gpumuxd; remove "
+                 "it, or choose another --record",
+                 path, old);
+        return -EEXIST;
+    }
     if (rename(path, old)) {
         error = -errno;
         snprintf(why, size, "the trace %s cannot be kept as %s: %s", path, old, strerror(-error));

@@ -213,6 +213,9 @@ static void app_joins(struct gm_sched *s, uint32_t id)
     a->policy.weight = GM_SCHED_WEIGHT;
     a->policy.share = GM_SCHED_SHARE_ALL;
     a->ahead = NIL;
+    a->credit_ns = GM_SCHED_SHARE_WINDOW_NS; /* a whole burst, whatever its limit */
+    a->unlimited_at = s->now;
+    a->auto_level = 1;
     s->at_level[1]++;
 }
 

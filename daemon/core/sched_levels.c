@@ -28,15 +28,13 @@ uint64_t gm_sched_allotment(const struct gm_sched *s, const struct gm_sched_app 
     return doubled(s->config.allotment_ns, a->level - 1);
 }
 
-void gm_sched_come_to(struct gm_sched *s, uint32_t id, uint32_t level, uint64_t at)
+static void come_to(struct gm_sched *s, struct gm_sched_app *a, uint32_t level)
 {
-    struct gm_sched_app *a = &s->apps[id];
     s->at_level[a->level]--;
     s->at_level[level]++;
     a->level = level;
-    a->changed_at = at;
+    a->changed_at = s->now;
     a->level_run = a->level_wait = a->level_idle = 0;
-    a->used_ns = 0;
 }
 
 /* What was run beyond the allotment was run at the next level. */
@@ -119,6 +117,20 @@ static void charge_share(struct gm_sched_app *a, uint64_t ns, bool is_running)
         add_credit(a, passed * a->policy.share / GM_SCHED_SHARE_ALL - (is_running ? passed : 0));
 }
 
+/* After a new limit, or none: what was used up of the one before counts on. */
+static void change_limit(const struct gm_sched *s, struct gm_sched_app *a, bool was_limited)
+{
+    if (!is_limited(a)) {
+        if (was_limited)
+            a->unlimited_at = s->now;
+        a->is_spent = false;
+        return;
+    }
+    uint64_t passed = was_limited ? 0 : s->now - a->unlimited_at;
+    passed = passed < LONG_NS ? passed : LONG_NS;
+    add_credit(a, (int64_t)(passed * a->policy.share / GM_SCHED_SHARE_ALL));
+}
+
 /* When its share is used up, or usable again; GM_TIME_NEVER: not by time alone. */
 static uint64_t share_at(const struct gm_sched *s, const struct gm_sched_app *a)
 {
@@ -197,21 +209,22 @@ void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sche
 {
     struct gm_sched_app *a = &s->apps[id];
     bool is_other_class = a->policy.class != policy->class;
-    bool is_other_share = a->policy.share != policy->share;
+    bool was_limited = is_limited(a), was_auto = a->policy.class == GM_CLASS_AUTO;
     gm_sched_charge(s, id);
     a->policy = *policy;
-    if (is_other_share) {
-        a->credit_ns = credit_max(a);
-        a->is_spent = false;
-    }
+    change_limit(s, a, was_limited);
     if (!is_other_class)
         return;
-    uint32_t level = a->level;
-    if (policy->class == GM_CLASS_INTERACTIVE || policy->class == GM_CLASS_LATENCY)
-        level = 1;
-    else if (policy->class == GM_CLASS_BATCH)
-        level = s->config.levels;
-    gm_sched_come_to(s, id, level, s->now);
+    if (was_auto) { /* so that what is said and unsaid wins nothing */
+        a->auto_level = a->level;
+        a->auto_run = a->level_run;
+    }
+    if (policy->class == GM_CLASS_AUTO) {
+        come_to(s, a, a->auto_level);
+        a->level_run = a->auto_run;
+    } else {
+        come_to(s, a, policy->class == GM_CLASS_BATCH ? s->config.levels : 1);
+    }
 }
 
 /* ---- Slices ---- */

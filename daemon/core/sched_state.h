@@ -37,7 +37,11 @@ struct gm_sched_app {
     uint32_t level;                             /* 1 .. levels */
     uint64_t changed_at;                        /* when it came to its level */
     uint64_t level_run, level_wait, level_idle; /* since then: t, q and i of the rules */
-    int64_t credit_ns; /* run time that its share allows now; valid if the share is limited */
+    int64_t credit_ns; /* run time that its share allows now; right up to unlimited_at if it has no
+                          limit */
+    uint64_t unlimited_at;
+    uint32_t auto_level; /* its level and charge when something else than auto was said */
+    uint64_t auto_run;
 
     uint64_t wanted_at; /* when it last began to want */
     uint64_t period_ns; /* from one such time to the next, on average; 0: not known yet */
@@ -156,8 +160,6 @@ void gm_sched_charge(struct gm_sched *s, uint32_t id);
 void gm_sched_take_back(const struct gm_sched *s, struct gm_sched_app *a, uint64_t ns);
 /* Change what an app does, with its accounts. */
 void gm_sched_turn_into(struct gm_sched *s, uint32_t id, bool is_open, bool is_wanting);
-/* Come to `level`, with nothing charged there. */
-void gm_sched_come_to(struct gm_sched *s, uint32_t id, uint32_t level, uint64_t at);
 /* New settings, within their bounds. */
 void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sched_policy *policy);
 /* The length of its slice where it stands; as of the last gm_sched_settle. */

@@ -70,7 +70,7 @@ within 60 test -s "$dir/away.out" || fail "-f -n 1 begins with nothing"
 stop away
 i=0
 while [ $i -lt 300 ]; do
-    "$ctl" set "$(pid_of quiet)" weight=2 > /dev/null || fail "set failed"
+    "$ctl" set "$(pid_of quiet)" weight=$((2 + i % 2)) > /dev/null || fail "set failed"
     i=$((i + 1))
 done
 kill -CONT "$(pid_of away)"

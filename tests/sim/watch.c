@@ -231,9 +231,23 @@ static void begin_levels(struct watch_app *a, uint32_t level)
     a->run_spent = a->idle_spent = 0;
 }
 
+/* Back to auto: at the level and with the charge of before. */
+static void change_class(struct watch_app *a, uint8_t class)
+{
+    if (a->policy.class == GM_CLASS_AUTO)
+        a->auto_charge = less(a->run_ns + a->taken_ns, a->run_at_rise + a->run_spent);
+    a->is_back = class == GM_CLASS_AUTO;
+    begin_levels(a, a->level);
+}
+
 static void check_level(struct watch *w, uint32_t app, const struct gm_sched_account *account)
 {
     struct watch_app *a = &w->apps[app];
+    if (a->is_back) {
+        begin_levels(a, account->level);
+        a->run_at_rise = less(a->run_at_rise, a->auto_charge);
+        a->is_back = false;
+    }
     if (a->policy.class == GM_CLASS_AUTO) {
         check_auto_level(w, app, account);
         return;
@@ -555,7 +569,7 @@ void watch_policy(struct watch *w, uint64_t now, uint32_t app, const struct gm_s
         if (a->policy.share != policy->share)
             a->owed = 0;
         if (a->policy.class != policy->class)
-            begin_levels(a, a->level);
+            change_class(a, policy->class);
         a->policy = *policy;
         w->turns++;
     }

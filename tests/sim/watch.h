@@ -46,6 +46,8 @@ struct watch_app {
     /* Run time at the last rise and idle time at the last drop, and what changes took of it since.
      */
     uint64_t run_at_rise, run_spent, idle_at_drop, idle_spent;
+    uint64_t auto_charge; /* when another class than auto was said */
+    bool is_back;         /* auto is said again */
 
     uint32_t slices; /* for a summary: gates opened, and waits that ended in one */
     uint64_t waits, waited_ns, longest_wait_ns, waiting_since;

@@ -90,7 +90,7 @@ static void test_defaults(void **state)
     assert_int_equal(options.slice, 4 * GM_S);
     assert_int_equal(options.quantum, 4 * GM_S);
     assert_int_equal(options.patience, 60 * GM_S);
-    assert_int_equal(options.best_class, GM_CLASS_LATENCY);
+    assert_int_equal(options.best_class, GM_CLASS_INTERACTIVE);
     assert_int_equal(options.rules.n, 0);
     assert_string_equal(options.record, "");
     assert_int_equal(options.idle, 100 * GM_MS);

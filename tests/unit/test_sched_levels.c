@@ -314,8 +314,8 @@ static void classes_stand_above_levels(void **state)
     engine();
     expect_set("0"); /* who had to make room has the rest of its slice */
     expect_next("2 1");
-    set_class(1, GM_CLASS_AUTO); /* keeps the level that it has, and may rise from it */
-    assert_int_equal(account(1).level, LEVELS);
+    set_class(1, GM_CLASS_AUTO); /* comes back to the level that it had */
+    assert_int_equal(account(1).level, 1);
 }
 
 static void bad_policies_are_refused(void **state)
@@ -408,6 +408,55 @@ static void limited_share_holds_even_when_nobody_else_wants(void **state)
     set_policy(0, policy);
     expect_set("0");
     expect_wake(GM_TIME_NEVER);
+}
+
+static void changing_a_limit_wins_nothing(void **state)
+{
+    (void)state;
+    const uint64_t s = 1000000000;
+    struct gm_sched_policy policy = usual;
+    arrive(0, 60);
+    engine();
+    for (int i = 0; i < 400; i++) { /* as often as one likes, also without any limit for no time */
+        policy.share = i % 2 ? 250 : 249;
+        set_policy(0, policy);
+        if (i % 3 == 0) {
+            set_policy(0, usual);
+            set_policy(0, policy);
+        }
+        engine();
+        uint64_t end = now + s / 4;
+        while (last.wake_at <= end) {
+            now = last.wake_at;
+            event(GM_SCHED_TIMER, 0);
+            engine();
+        }
+        now = end;
+    }
+    assert_in_range(account(0).run_ns, 24 * s, 25 * s + 25 * s / 10);
+}
+
+static void changing_the_class_wins_nothing(void **state)
+{
+    (void)state;
+    arrive(0, 60);
+    arrive(1, 60);
+    engine();
+    now += SLICE / 2;
+    event(GM_SCHED_TIMER, 0);
+    set_class(0, GM_CLASS_INTERACTIVE);
+    set_class(0, GM_CLASS_AUTO);
+    assert_int_equal(account(0).charged_ns, SLICE / 2);
+    for (int i = 0; i < 100; i++) {
+        now += ALLOTMENT / 10;
+        event(GM_SCHED_TIMER, 0);
+        engine();
+        set_class(0, GM_CLASS_BATCH);
+        set_class(0, GM_CLASS_AUTO);
+        engine();
+    }
+    assert_true(account(0).run_ns <= account(1).run_ns + 2 * SLICE);
+    assert_true(account(1).run_ns > 20 * ALLOTMENT / 10);
 }
 
 /* ---- Pause ---- */
@@ -538,6 +587,8 @@ int main(void)
         levels_rule(slices_are_as_the_weights),
         levels_rule(least_slice_is_a_quarter_of_the_first_level),
         levels_rule(limited_share_holds_even_when_nobody_else_wants),
+        levels_rule(changing_a_limit_wins_nothing),
+        levels_rule(changing_the_class_wins_nothing),
         levels_rule(paused_app_does_not_run_nor_grow_impatient),
         levels_rule(paused_app_that_does_not_drain_keeps_its_room),
         levels_rule(lowest_priority_gets_a_slice_when_patience_ends),
