@@ -3,7 +3,7 @@
  * under way, and nothing that it gave the GPU before is still to be done.
  *
  * The first two are in the app's shared words, sampled here. Of the third only the app itself can
- * * tell: when it has done nothing else for half of that time, it is asked (QUERY), and it answers
+ * tell: when it has done nothing else for half of that time, it is asked (QUERY), and it answers
  * (QUIET) when its work has ended, which may take long. Until then it counts as busy and is charged
  * for its turn. So does a program that never answers: it is stopped, or its kernels wait for the
  * host, or it lies; it has turns like every other and yields them when they are over.

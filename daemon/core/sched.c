@@ -27,12 +27,13 @@
  *
  *     i - R*q > T(p-1) + t
  *
- * * and not before T(p) has passed at p: i, q and t are the times for which it was idle, waited for
+ * and not before T(p) has passed at p: i, q and t are the times for which it was idle, waited for
  * others and ran since it came to p, and R = 1 / (N + 1), with the N apps at its level, as of now.
  * At level 1, with T(0) = 0, it stays where it is with i, q and t forgotten. So who is idle for
  * longer than it runs rises to level 1 and stays there however long it lives, and who uses all that
- * it gets drops. Idleness is noticed late, and counts from when it began (ago_ns). Class
- * `interactive` is level 1 always, `batch` level K, `latency` before all levels.
+ * it gets drops. Idleness is noticed late, and counts from when it was known to have begun
+ * (ago_ns). Class `interactive` is level 1 always, `batch` level K, `latency` before all levels;
+ * back in `auto`, an app has the level and the charge that it had.
  *
  * A slice is over after S(p) = S * 2^(p-1) of run time, if somebody of its rank waits behind it,
  * not else: then the app goes to the tail of QUEUE. If it still fits there, its gate stays open and
@@ -64,8 +65,8 @@
  * than a round of its rank gets a slice S before everybody else; those who get it take turns as in
  * any rank, and nobody stands before them. So an app of the lowest priority gets at the very least
  * a slice S in patience_ns + round + what gm_sched_bound says of the rest, and more as soon as the
- * others leave anything. With n apps that are runnable or open at some time during the wait, none
- * of them without draining, it waits at most
+ * others leave anything. With n apps that are runnable or open at some time during the wait, all of
+ * which drain, it waits at most
  *
  *     patience + n * L  +  n * (S + drain + load) + drain + load
  *

@@ -1,5 +1,5 @@
 #!/bin/sh
-# sh tests/gpu/run.sh BUILD-DIR [--only NAME]... [--list]: every test that needs a real GPU, in under 8 minutes.
+# sh tests/gpu/run.sh BUILD-DIR [--only NAME]... [--list]: every test that needs a real GPU, in some 9 minutes.
 #
 # Needs the CUDA driver and a python3 with PyTorch and transformers (torchvision or timm for ResNet-152); no compiler
 # and no package beyond. BUILD-DIR is a build of this tree, made anywhere (tests/setup.sh --portable makes one that
