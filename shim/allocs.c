@@ -89,7 +89,7 @@ static struct gm_alloc_node *gm_treap_floor(uint64_t va)
 static void gm_allocs_widen(const struct gm_alloc *alloc)
 {
     uint64_t end = alloc->va + alloc->span;
-    if (alloc->kind != GM_ALLOC_CHUNKS)
+    if (alloc->kind == GM_ALLOC_REAL)
         return;
     if (alloc->va < atomic_load_explicit(&gm_allocs_low, memory_order_relaxed))
         atomic_store_explicit(&gm_allocs_low, alloc->va, memory_order_relaxed);
@@ -106,7 +106,7 @@ static void gm_allocs_put(struct gm_alloc_node *node)
     *place = node;
     gm_allocs_entries++;
     gm_allocs_widen(&node->alloc);
-    if (node->alloc.gpu >= 0)
+    if (node->alloc.gpu >= 0 && gm_alloc_is_charged(node->alloc.kind))
         gm_allocs_bytes[node->alloc.gpu] += node->alloc.span;
 }
 
@@ -117,7 +117,7 @@ static void gm_allocs_cut(struct gm_alloc_node *node)
         place = node->alloc.va < (*place)->alloc.va ? &(*place)->left : &(*place)->right;
     *place = gm_treap_join(node->left, node->right);
     gm_allocs_entries--;
-    if (node->alloc.gpu >= 0)
+    if (node->alloc.gpu >= 0 && gm_alloc_is_charged(node->alloc.kind))
         gm_allocs_bytes[node->alloc.gpu] -= node->alloc.span;
 }
 

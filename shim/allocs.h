@@ -1,6 +1,6 @@
 /*
- * The allocation map: which VA range belongs to which allocation. Holds what gpumux backs
- * (GM_ALLOC_CHUNKS) and, for the accounts, what the real driver backs (GM_ALLOC_REAL). CUDA-free.
+ * The allocation map: which VA range belongs to which allocation. Holds what gpumux backs and, for
+ * the accounts, what the real driver backs (GM_ALLOC_REAL). CUDA-free.
  *
  * Any thread; one lock, held for a walk of a tree and never across anything else. Entries are
  * copied in and out: nobody holds a pointer into the map.
@@ -18,7 +18,19 @@
 enum gm_alloc_kind {
     GM_ALLOC_CHUNKS, /* backed by the daemon's frames, in a range that the shim reserved */
     GM_ALLOC_REAL,   /* made by the real driver */
+    GM_ALLOC_ARENA,  /* like CHUNKS; the stream-ordered allocator cuts it into blocks */
+    GM_ALLOC_HANDLE, /* chunks of a handle of the program's own VMM, under the name of a range that
+                        the shim reserved and where nothing is mapped; its views are */
+    GM_ALLOC_VIEW,   /* where the program mapped such a handle, in a range of its own */
+    GM_ALLOC_IMPORT, /* another program's chunks, opened by IPC */
 };
+
+/* Whether it counts as memory that this program took: a view's is counted with its handle, an
+ * import's with its owner. */
+static inline bool gm_alloc_is_charged(enum gm_alloc_kind kind)
+{
+    return kind != GM_ALLOC_VIEW && kind != GM_ALLOC_IMPORT;
+}
 
 struct gm_alloc {
     uint64_t va;
@@ -40,16 +52,16 @@ enum gm_alloc_find {
 
 /*
  * Put *alloc in. Real entries that it overlaps are stale (the driver freed them by another way) and
- * go. Returns 0, -ENOMEM, -EINVAL (no bytes, or beyond the address space), -EEXIST (overlaps
- * chunks).
+ * go. Returns 0, -ENOMEM, -EINVAL (no bytes, or beyond the address space), -EEXIST (overlaps what
+ * gpumux backs).
  */
 int gm_allocs_insert(const struct gm_alloc *alloc);
 
 /* What `va` is; *alloc gets a copy unless unknown. */
 enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc);
 
-/* Whether `va` may lie in chunks: a quick look without the lock, at the range that all of them ever
- * were in. */
+/* Whether `va` may lie in what gpumux backs: a quick look without the lock, at the range that all
+ * of it ever was in. */
 extern __attribute__((visibility("hidden"))) _Atomic uint64_t gm_allocs_low, gm_allocs_high;
 static inline bool gm_allocs_may_hold(uint64_t va)
 {
@@ -70,7 +82,7 @@ bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *all
  * were. */
 bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_alloc *alloc));
 
-/* Bytes (spans) of all entries on `gpu`, below GM_GPUS_MAX. */
+/* Bytes (spans) of all charged entries on `gpu`, below GM_GPUS_MAX. */
 uint64_t gm_allocs_used(uint32_t gpu);
 
 /* How many entries there are. */

@@ -39,6 +39,12 @@ enum gm_boot_state {
  */
 enum gm_boot_state gm_boot(void);
 
+/* Boot if that is to be done; whether the program is live now. */
+static inline bool gm_is_live(void)
+{
+    return gm_boot() == GM_BOOT_LIVE;
+}
+
 /* Whether the state is LIVE, PASS or DEAD. One load. */
 bool gm_boot_is_over(void);
 

@@ -1,0 +1,123 @@
+/* The handlers that make and destroy contexts: counted, so that a drain can synchronize every one,
+ * and never outlived by the memory that was made in them. */
+#include "shim/boot.h"
+#include "shim/captures.h"
+#include "shim/contexts.h"
+#include "shim/handlers.h"
+#include "shim/release.h"
+
+static CUresult gm_note_context(CUresult result, const CUcontext *context)
+{
+    if (result == CUDA_SUCCESS)
+        gm_contexts_add(*context);
+    return result;
+}
+
+/* The call boots first: a context is the first thing that a program cannot take back. */
+#define GM_ON_CTX_CREATE(symbol, params, args)                                                     \
+    CUresult gm_on_##symbol params                                                                 \
+    {                                                                                              \
+        bool is_live = gm_is_live();                                                               \
+        CUresult result = gm_real.symbol args;                                                     \
+        return is_live ? gm_note_context(result, pctx) : result;                                   \
+    }
+GM_ON_CTX_CREATE(cuCtxCreate, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+                 (pctx, flags, dev))
+GM_ON_CTX_CREATE(cuCtxCreate_v2, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+                 (pctx, flags, dev))
+GM_ON_CTX_CREATE(cuCtxCreate_v3,
+                 (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams,
+                  unsigned int flags, CUdevice dev),
+                 (pctx, paramsArray, numParams, flags, dev))
+GM_ON_CTX_CREATE(cuCtxCreate_v4,
+                 (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                  CUdevice dev),
+                 (pctx, ctxCreateParams, flags, dev))
+
+/*
+ * The memory of a context dies with it. The real call comes first: it ends the context's work, and
+ * chunks, which are VMM memory, outlive it (cuda.h, cuCtxDestroy), so that they can be given back
+ * then.
+ */
+static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcontext))
+{
+    if (!gm_is_live())
+        return destroy(context);
+    bool was_known = gm_contexts_remove(context);
+    CUresult result = destroy(context);
+    if (result != CUDA_SUCCESS) {
+        if (was_known)
+            gm_contexts_add(context);
+        return result;
+    }
+    gm_captures_forget(context);
+    if (was_known)
+        gm_release_all_of(context, -1);
+    return result;
+}
+
+CUresult gm_on_cuCtxDestroy(CUcontext ctx)
+{
+    return gm_destroy_context(ctx, gm_real.cuCtxDestroy);
+}
+
+CUresult gm_on_cuCtxDestroy_v2(CUcontext ctx)
+{
+    return gm_destroy_context(ctx, gm_real.cuCtxDestroy_v2);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    bool is_live = gm_is_live();
+    CUresult result = gm_real.cuDevicePrimaryCtxRetain(pctx, dev);
+    if (is_live && result == CUDA_SUCCESS)
+        gm_contexts_note_primary(dev, true);
+    return result;
+}
+
+/*
+ * Release or reset. Whether it was the last reference is asked afterwards, not counted: libraries
+ * also retain the primary context by ways that are not hooked, and freeing memory in use is not an
+ * option.
+ */
+static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), bool is_reset)
+{
+    unsigned flags;
+    int is_active = 1;
+
+    if (!gm_is_live())
+        return leave(device);
+    gm_contexts_lock_primary(device);
+    CUresult result = leave(device);
+    if (result == CUDA_SUCCESS &&
+        gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS)
+        is_active = 1;
+    gm_contexts_unlock_primary(device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (is_active == 0)
+        gm_contexts_note_primary(device, false);
+    if (is_active == 0 || is_reset)
+        gm_release_all_of(NULL, device);
+    return result;
+}
+
+CUresult gm_on_cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxRelease, false);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxRelease_v2, false);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxReset, true);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxReset_v2, true);
+}

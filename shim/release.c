@@ -1,0 +1,86 @@
+#include "shim/release.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "shim/accounts.h"
+#include "shim/contexts.h"
+#include "shim/gate.h"
+#include "shim/link.h"
+
+struct gm_deferred {
+    struct gm_alloc alloc;
+    struct gm_deferred *next;
+};
+static struct gm_deferred *_Atomic gm_deferred_list;
+
+bool gm_synchronize(CUcontext context, CUresult *result)
+{
+    CUcontext current = NULL;
+    if (!gm_gate_sync_begin())
+        return false;
+    struct gm_slot *slot = gm_sync_enter();
+    if (gm_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) {
+        *result = gm_real.cuCtxSynchronize();
+    } else {
+        *result = gm_real.cuCtxPushCurrent_v2(context);
+        if (*result == CUDA_SUCCESS) {
+            *result = gm_real.cuCtxSynchronize();
+            gm_real.cuCtxPopCurrent_v2(&current);
+        }
+    }
+    gm_sync_leave(slot);
+    gm_gate_sync_end();
+    return true;
+}
+
+CUresult gm_release(const struct gm_alloc *alloc)
+{
+    int result = gm_link_free(alloc->va, alloc->span);
+    if (result != 0)
+        return (CUresult)result; /* something of it is still mapped: the range cannot be reused */
+    gm_real.cuMemAddressFree(alloc->va, alloc->span);
+    return CUDA_SUCCESS;
+}
+
+bool gm_defer(const struct gm_alloc *alloc)
+{
+    struct gm_deferred *deferred = malloc(sizeof(*deferred));
+    if (deferred == NULL)
+        return false;
+    deferred->alloc = *alloc;
+    deferred->next = atomic_load(&gm_deferred_list);
+    while (!atomic_compare_exchange_weak(&gm_deferred_list, &deferred->next, deferred))
+        continue;
+    return true;
+}
+
+void gm_free_deferred(void)
+{
+    if (atomic_load_explicit(&gm_deferred_list, memory_order_relaxed) == NULL ||
+        gm_gate_captures() > 0)
+        return;
+    struct gm_deferred *list = atomic_exchange(&gm_deferred_list, NULL);
+    while (list != NULL) {
+        struct gm_deferred *next = list->next;
+        CUresult result;
+        if (gm_synchronize(list->alloc.context, &result) &&
+            (result == CUDA_SUCCESS || gm_contexts_is_over(result)))
+            gm_release(&list->alloc);
+        else
+            gm_defer(&list->alloc);
+        free(list);
+        list = next;
+    }
+}
+
+void gm_release_all_of(CUcontext context, CUdevice device)
+{
+    struct gm_alloc alloc;
+    while (gm_allocs_take_of(context, device, &alloc)) {
+        if (alloc.kind == GM_ALLOC_REAL)
+            gm_forget_real(&alloc);
+        else
+            gm_release(&alloc);
+    }
+}

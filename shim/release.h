@@ -1,0 +1,31 @@
+/*
+ * Giving chunks back. A real free waits for the GPU, and so must we, because unmapping does not.
+ * What cannot be waited for now, because a capture is open (gm_gate_sync_begin), is put off until
+ * the last capture ends.
+ *
+ * Any thread; no lock is held across a driver call or a request to the daemon.
+ */
+#ifndef GM_SHIM_RELEASE_H
+#define GM_SHIM_RELEASE_H
+
+#include "shim/allocs.h"
+#include "shim/real.h"
+
+/* Wait for the work of `context`. False: not now, a capture is open. *result: what the context
+ * says. */
+bool gm_synchronize(CUcontext context, CUresult *result);
+
+/* The GPU is done with *alloc, which is out of the map: give its chunks and its range back. */
+CUresult gm_release(const struct gm_alloc *alloc);
+
+/* Give *alloc back later. False: no memory to put it off. */
+bool gm_defer(const struct gm_alloc *alloc);
+
+/* Free what was put off, if that is possible now. A quick look if nothing was. */
+void gm_free_deferred(void);
+
+/* All that was made in `context`, or, when it is NULL, in the primary context of `device`, which
+ * was just destroyed. */
+void gm_release_all_of(CUcontext context, CUdevice device);
+
+#endif
