@@ -43,6 +43,7 @@ static const struct {
     {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
+    {"devices", gm_mode_devices, false, false, "contexts on two devices, and copies between them"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };
@@ -99,12 +100,19 @@ void gm_launch(const struct gm_worker *worker, enum gm_kernel kernel, CUstream s
           0, stream, args, NULL);
 }
 
-void gm_open_cuda(struct gm_worker *worker)
+void gm_load_kernels(struct gm_worker *worker)
 {
     static const char *const names[GM_KERNELS] = {
         "gm_fill", "gm_verify",     "gm_verify_refill", "gm_vector_add", "gm_matmul",
         "gm_spin", "gm_spin_until", "gm_sweep",         "gm_empty",
     };
+    GM_CU(worker, cuModuleLoadData, &worker->module, gm_kernels_ptx);
+    for (int i = 0; i < GM_KERNELS; i++)
+        GM_CU(worker, cuModuleGetFunction, &worker->kernel[i], worker->module, names[i]);
+}
+
+void gm_open_cuda(struct gm_worker *worker)
+{
     GM_CU(worker, cuInit, 0);
     GM_CU(worker, cuDeviceGet, &worker->device, 0);
     if (worker->own_context)
@@ -112,9 +120,7 @@ void gm_open_cuda(struct gm_worker *worker)
     else
         GM_CU(worker, cuDevicePrimaryCtxRetain, &worker->context, worker->device);
     GM_CU(worker, cuCtxSetCurrent, worker->context);
-    GM_CU(worker, cuModuleLoadData, &worker->module, gm_kernels_ptx);
-    for (int i = 0; i < GM_KERNELS; i++)
-        GM_CU(worker, cuModuleGetFunction, &worker->kernel[i], worker->module, names[i]);
+    gm_load_kernels(worker);
 }
 
 void gm_close_cuda(struct gm_worker *worker)

@@ -12,8 +12,10 @@
  *   buffers.c         patterned buffers
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
- * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
- * processes: fork, exec
+ *                     ahead
+ *   modes_hot.c       modes about use: hot, turns, guests
+ *   modes_devices.c   several devices and contexts: devices
+ *   modes_process.c   modes about processes: fork, exec
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -69,6 +71,9 @@ struct gm_worker {
 
 /* Initialize CUDA, make the context current and load the kernels. Ends the program on an error. */
 void gm_open_cuda(struct gm_worker *worker);
+
+/* Load the kernels into the current context. gm_open_cuda does. */
+void gm_load_kernels(struct gm_worker *worker);
 
 /* Release what gm_open_cuda took. */
 void gm_close_cuda(struct gm_worker *worker);
@@ -156,6 +161,7 @@ void gm_mode_threads(struct gm_worker *worker);
 void gm_mode_spin(struct gm_worker *worker);
 void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
+void gm_mode_devices(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 

@@ -1,0 +1,105 @@
+/* gm_worker's mode about several devices and contexts. See worker.h. */
+#include "tests/programs/worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* What one thread works with: a context of its own on one of the devices. */
+struct gm_place {
+    struct gm_worker worker; /* a copy, with this place's context, module and kernels */
+    struct gm_buffer buffer;
+    struct gm_counter counter;
+    pthread_t thread;
+    uint64_t rounds;
+};
+
+/* A context of its own on device `number`, current in this thread, with the kernels and a buffer.
+ */
+static void open_place(const struct gm_worker *worker, struct gm_place *place, int number,
+                       uint64_t bytes)
+{
+    place->worker = *worker;
+    place->worker.seed = gm_mix(worker->seed, 100 + (uint64_t)number);
+    place->worker.mismatches = 0;
+    GM_CU(worker, cuDeviceGet, &place->worker.device, number);
+    GM_CU(worker, cuCtxCreate, &place->worker.context, NULL, 0, place->worker.device);
+    gm_load_kernels(&place->worker);
+    gm_counter_make(&place->worker, &place->counter);
+    gm_buffer_make(&place->worker, &place->buffer, bytes, place->worker.seed, NULL);
+    GM_CU(worker, cuCtxSynchronize);
+}
+
+/* The memory is left to the context, which takes it along. */
+static void close_place(struct gm_place *place)
+{
+    GM_CU(&place->worker, cuCtxSetCurrent, place->worker.context);
+    GM_CU(&place->worker, cuCtxDestroy, place->worker.context);
+}
+
+static void *turn(void *argument)
+{
+    struct gm_place *place = argument;
+    const struct gm_worker *worker = &place->worker;
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    for (uint64_t i = 0; i < place->rounds; i++)
+        gm_buffer_turn(worker, &place->buffer, &place->counter, NULL);
+    place->worker.mismatches = gm_counter_read(worker, &place->counter, NULL);
+    return NULL;
+}
+
+/*
+ * Three contexts besides the first: two on device 0, one on device 1. Each has a thread that works
+ * in it; between their turns the content of each goes on to the next, also from one device to the
+ * other. Contexts come and go with each iteration, with what they hold.
+ */
+void gm_mode_devices(struct gm_worker *worker)
+{
+    static const int on[] = {0, 1, 0};
+    enum { PLACES = sizeof(on) / sizeof(on[0]) };
+    int count = 0;
+    GM_CU(worker, cuDeviceGetCount, &count);
+    if (count < 2)
+        gm_fail(worker, "mode devices needs two devices, here %s",
+                count == 1 ? "is one" : "is none");
+
+    struct gm_counter counter;
+    gm_counter_make(worker, &counter);
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    uint64_t bytes = worker->bytes / worker->allocs;
+    for (; gm_is_more(worker, worker->done); worker->done++) {
+        struct gm_place *places = calloc(PLACES, sizeof(*places));
+        if (places == NULL)
+            gm_fail(worker, "no host memory");
+        for (int i = 0; i < PLACES; i++) {
+            places[i].rounds = 3;
+            open_place(worker, &places[i], on[i], bytes / 2);
+        }
+        for (int step = 0; step < PLACES; step++) {
+            for (int i = 0; i < PLACES; i++)
+                if (pthread_create(&places[i].thread, NULL, turn, &places[i]) != 0)
+                    gm_fail(worker, "no thread");
+            for (int i = 0; i < PLACES; i++) {
+                pthread_join(places[i].thread, NULL);
+                worker->mismatches += places[i].worker.mismatches;
+            }
+            /* the content of the first goes to the second, of that to the third */
+            for (int i = PLACES - 1; i > 0; i--) {
+                GM_CU(worker, cuCtxSetCurrent, places[i].worker.context);
+                GM_CU(worker, cuMemcpyPeer, places[i].buffer.at, places[i].worker.context,
+                      places[i - 1].buffer.at, places[i - 1].worker.context,
+                      places[i].buffer.bytes);
+                GM_CU(worker, cuCtxSynchronize);
+                places[i].buffer.seed = places[i - 1].buffer.seed;
+            }
+        }
+        for (int i = 0; i < PLACES; i++)
+            close_place(&places[i]);
+        free(places);
+        GM_CU(worker, cuCtxSetCurrent, worker->context);
+        for (uint32_t i = 0; i < worker->allocs; i++)
+            gm_buffer_turn(worker, &buffers[i], &counter, NULL);
+        worker->mismatches += gm_counter_read(worker, &counter, NULL);
+    }
+    gm_buffers_free(worker, buffers);
+    gm_counter_free(worker, &counter);
+}
