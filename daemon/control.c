@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
-#include "common/text.h"
+#include "daemon/users.h"
 
 void gm_control_init(struct gm_control *control, const struct gm_options *options,
                      struct gm_engine *engine)
@@ -23,26 +22,6 @@ void gm_control_init(struct gm_control *control, const struct gm_options *option
     control->options = options;
     control->engine = engine;
     control->started = gm_now();
-}
-
-/* The name of `uid`, or its number as text. Valid until the next call. */
-static const char *user_name(struct gm_control *control, uid_t uid)
-{
-    size_t slot = uid % GM_CONTROL_USERS;
-    char *name = control->users[slot].name;
-    size_t size = sizeof control->users[slot].name;
-    char buffer[4096];
-    struct passwd entry, *found = NULL;
-
-    if (name[0] && control->users[slot].uid == uid)
-        return name;
-    if (getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found && found->pw_name[0])
-        snprintf(name, size, "%s", found->pw_name);
-    else
-        snprintf(name, size, "%u", uid);
-    gm_text_clean(name, size);
-    control->users[slot].uid = uid;
-    return name;
 }
 
 /* One member for each option, in the unit that its name ends with. Returns NULL without memory. */
@@ -99,8 +78,9 @@ fail:
 }
 
 /* For each object of `list` with a uid, called `key`, the user's name as well. */
-static bool add_users(struct gm_control *control, cJSON *list, const char *key, const char *name)
+static bool add_users(cJSON *list, const char *key, const char *name)
 {
+    char user[GM_USERS_NAME];
     cJSON *object;
     cJSON_ArrayForEach(object, list)
     {
@@ -108,7 +88,7 @@ static bool add_users(struct gm_control *control, cJSON *list, const char *key, 
         if (!cJSON_IsNumber(uid))
             continue;
         cJSON_DeleteItemFromObjectCaseSensitive(object, name);
-        if (!cJSON_AddStringToObject(object, name, user_name(control, (uid_t)uid->valuedouble)))
+        if (!cJSON_AddStringToObject(object, name, gm_users_name((uid_t)uid->valuedouble, user)))
             return false;
     }
     return true;
@@ -134,7 +114,7 @@ char *gm_control_status(struct gm_control *control)
     if (!cJSON_AddItemToObject(root, "config", config))
         goto out;
     config = NULL;
-    if (!add_users(control, cJSON_GetObjectItemCaseSensitive(engine, "apps"), "uid", "user"))
+    if (!add_users(cJSON_GetObjectItemCaseSensitive(engine, "apps"), "uid", "user"))
         goto out;
     while (engine->child) { /* the engine's members become the document's */
         cJSON *member = cJSON_DetachItemViaPointer(engine, engine->child);
@@ -205,7 +185,7 @@ char *gm_control_log(struct gm_control *control, uint64_t since)
     if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
         cJSON_AddNumberToObject(log, "pid", getpid()) &&
         cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&
-        add_users(control, cJSON_GetObjectItemCaseSensitive(log, "entries"), "by_uid", "by"))
+        add_users(cJSON_GetObjectItemCaseSensitive(log, "entries"), "by_uid", "by"))
         text = cJSON_PrintUnformatted(log);
     cJSON_Delete(log);
     return text;

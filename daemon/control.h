@@ -12,7 +12,7 @@
  *
  * SET: change what is said of programs; the engine judges whether the asker may.
  *
- * What is not of the daemon comes from the engine; uids get their names here. Loop thread only.
+ * What is not of the daemon comes from the engine; uids get their names here (users.h). Loop thread only.
  */
 #ifndef GM_DAEMON_CONTROL_H
 #define GM_DAEMON_CONTROL_H
@@ -25,17 +25,11 @@
 
 #define GM_STATUS_SCHEMA 1
 #define GM_LOG_SCHEMA 1
-#define GM_CONTROL_USERS 64 /* user names remembered */
 
 struct gm_control {
     const struct gm_options *options;
     struct gm_engine *engine;
     uint64_t started; /* gm_now() */
-    /* Asking the system for a name may mean asking a network: once for each uid is enough. */
-    struct {
-        uid_t uid;
-        char name[64]; /* "": free */
-    } users[GM_CONTROL_USERS];
 };
 
 /* Both stay the caller's and must outlive `control`. */

@@ -1,0 +1,98 @@
+/* Names of users, when the system answers at once, late, never, or knows nobody of that number. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "daemon/users.h"
+
+static _Atomic unsigned lookups;
+static _Atomic bool is_stuck;
+
+static int look_up(uid_t uid, char name[GM_USERS_NAME])
+{
+    lookups++;
+    while (is_stuck)
+        usleep(1000);
+    if (uid == 404)
+        return -1;
+    snprintf(name, GM_USERS_NAME, "user-%u\n", uid);
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    gm_users_ask_by(look_up);
+    lookups = 0;
+    return 0;
+}
+
+/* Asks until the name is `wanted`. */
+static void expect_in_the_end(uid_t uid, const char *wanted)
+{
+    char name[GM_USERS_NAME];
+    uint64_t end = gm_now() + 60 * GM_S;
+    while (strcmp(gm_users_name(uid, name), wanted) != 0 && gm_now() < end)
+        usleep(1000);
+    assert_string_equal(name, wanted);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    expect_in_the_end(7, "user-7?"); /* what a terminal would obey is not in it */
+    expect_in_the_end(7, "user-7?");
+    assert_int_equal(lookups, 1);
+    expect_in_the_end(404, "404");
+    assert_int_equal(lookups, 2);
+    /* another uid in the same place */
+    expect_in_the_end(7 + GM_USERS_MAX, "user-71?");
+    expect_in_the_end(7, "user-7?");
+    assert_int_equal(lookups, 4);
+}
+
+/* A system that does not answer: all names are numbers, and only the first question waits. */
+static void test_stuck(void **state)
+{
+    (void)state;
+    char name[GM_USERS_NAME];
+    is_stuck = true;
+    assert_string_equal(gm_users_name(8, name), "8");
+    assert_string_equal(gm_users_name(9, name), "9");
+    uint64_t begin = gm_now();
+    for (unsigned i = 0; i < 1000; i++)
+        assert_string_equal(gm_users_name(8 + i % 2, name), i % 2 ? "9" : "8");
+    /* a thousand patient questions would take 20 s */
+    assert_true(gm_now() - begin < 10 * GM_S);
+    is_stuck = false;
+    expect_in_the_end(8, "user-8?");
+    expect_in_the_end(9, "user-9?");
+}
+
+static void test_system(void **state)
+{
+    (void)state;
+    gm_users_ask_by(NULL);
+    expect_in_the_end(0, "root");
+    expect_in_the_end(4294967290u, "4294967290");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_names, set_up),
+        cmocka_unit_test_setup(test_stuck, set_up),
+        cmocka_unit_test_setup(test_system, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

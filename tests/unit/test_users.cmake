@@ -1,0 +1,1 @@
+target_link_libraries(test_users PRIVATE gm_service)
