@@ -270,6 +270,16 @@ void gm_engine_run(struct gm_engine *engine)
     engine->is_running = false;
 }
 
+void gm_engine_die(struct gm_engine *engine, const char *what, CUresult error)
+{
+    if (error == CUDA_SUCCESS)
+        gm_log(GM_LOG_ERROR, "%s: stopping", what);
+    else
+        gm_log(GM_LOG_ERROR, "%s (%s): stopping", what, gm_cuda_text(&engine->cuda, error));
+    gm_record_flush(engine->config.record);
+    exit(1);
+}
+
 static void on_copies(void *arg)
 {
     struct gm_engine *engine = arg;
@@ -278,10 +288,7 @@ static void on_copies(void *arg)
     if (error != CUDA_SUCCESS && !engine->is_closing) {
         /* What paused programs had in flight is lost, and nothing that this context copies can be
          * trusted any more. Running programs keep their memory without the daemon. */
-        gm_log(GM_LOG_ERROR, "copying between GPU and host failed (%s): stopping",
-               gm_cuda_text(&engine->cuda, error));
-        gm_record_flush(engine->config.record);
-        exit(1);
+        gm_engine_die(engine, "copying between GPU and host failed", error);
     }
     gm_engine_take_copies(engine);
     gm_engine_run(engine);

@@ -77,10 +77,8 @@ void gm_engine_flush(struct gm_engine *engine)
 static struct gm_batch *new_batch(struct gm_engine *engine, enum gm_batch_kind kind)
 {
     struct gm_batch *batch = calloc(1, sizeof *batch);
-    if (!batch) {
-        gm_log(GM_LOG_ERROR, "out of memory: stopping");
-        exit(1);
-    }
+    if (!batch)
+        gm_engine_die(engine, "out of memory", CUDA_SUCCESS);
     batch->id = ++engine->next_batch;
     batch->kind = kind;
     return batch;

@@ -115,11 +115,8 @@ static void submit(struct gm_engine *engine, enum gm_way way, uint32_t index, ui
     struct gm_chunk *chunk = &engine->table->chunks[index];
     uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
                                       &engine->pool, chunk->page, gm_chunk_bytes(chunk), fence);
-    if (number == 0) {
-        gm_log(GM_LOG_ERROR, "the driver refused a copy (%s): stopping",
-               gm_cuda_text(&engine->cuda, gm_mover_error(engine->mover)));
-        exit(1);
-    }
+    if (number == 0)
+        gm_engine_die(engine, "the driver refused a copy", gm_mover_error(engine->mover));
     engine->sums.bytes[way] += gm_chunk_bytes(chunk);
     if (engine->first_copy_at[way] == 0)
         engine->first_copy_at[way] = engine->now;

@@ -362,6 +362,11 @@ uint64_t gm_engine_capacity(const struct gm_engine *engine);
 bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes);
 uint64_t gm_engine_lendable(const struct gm_engine *engine);
 
+/* The daemon cannot go on: say `what`, with the driver's `error` if it is one, keep what is
+ * recorded, and end. Programs that run keep their memory. */
+void gm_engine_die(struct gm_engine *engine, const char *what, CUresult error)
+    __attribute__((noreturn));
+
 /* engine_apps.c */
 /* Have host memory made for what the GPU cannot hold; after any change of either. */
 void gm_engine_want_host_memory(struct gm_engine *engine);

@@ -258,11 +258,8 @@ static uint64_t copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk, 
 {
     uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[chunk]);
     uint64_t number = gm_mover_copy(engine->mover, way, to, from, bytes, fence);
-    if (number == 0) {
-        gm_log(GM_LOG_ERROR, "the driver refused a copy (%s): stopping",
-               gm_cuda_text(&engine->cuda, gm_mover_error(engine->mover)));
-        exit(1);
-    }
+    if (number == 0)
+        gm_engine_die(engine, "the driver refused a copy", gm_mover_error(engine->mover));
     engine->ring[way][number % GM_WAY_DEPTH] = chunk;
     engine->chunk_number[chunk] = number;
     engine->table->chunks[chunk].copy_pending = true;
