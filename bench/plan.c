@@ -289,27 +289,6 @@ static bool write_json(const char *file, int argc, char **argv, uint64_t decisio
     return gm_report_close(out, file) == 0;
 }
 
-static bool parse(int argc, char **argv, uint64_t *decisions, const char **json)
-{
-    for (int i = 1; i < argc; i += 2) {
-        char *end = NULL;
-        if (i + 1 == argc)
-            return false;
-        if (strcmp(argv[i], "--json") == 0) {
-            *json = argv[i + 1];
-        } else if (strcmp(argv[i], "--decisions") == 0) {
-            errno = 0;
-            *decisions = strtoull(argv[i + 1], &end, 10);
-            if (argv[i + 1][0] < '0' || argv[i + 1][0] > '9' || *end != '\0' || errno != 0 ||
-                *decisions == 0 || *decisions > GM_DECISIONS_MAX)
-                return false;
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
-
 int main(int argc, char **argv)
 {
     static struct figures figures[GM_WORKLOADS][GM_KINDS];
@@ -317,7 +296,7 @@ int main(int argc, char **argv)
     const char *json = NULL;
     bool is_met = true;
 
-    if (!parse(argc, argv, &decisions, &json)) {
+    if (!gm_report_options(argc, argv, "--decisions", GM_DECISIONS_MAX, &decisions, &json)) {
         fprintf(stderr, "usage: plan [--decisions 1..%d] [--json FILE]\n", GM_DECISIONS_MAX);
         return 1;
     }

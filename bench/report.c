@@ -126,3 +126,25 @@ int gm_report_close(FILE *out, const char *file)
         fprintf(stderr, "cannot write %s\n", file);
     return failed ? -1 : 0;
 }
+
+bool gm_report_options(int argc, char **argv, const char *counter, uint64_t most, uint64_t *count,
+                       const char **json)
+{
+    for (int i = 1; i < argc; i += 2) {
+        char *end = NULL;
+        if (i + 1 == argc)
+            return false;
+        if (strcmp(argv[i], "--json") == 0) {
+            *json = argv[i + 1];
+        } else if (strcmp(argv[i], counter) == 0) {
+            errno = 0;
+            *count = strtoull(argv[i + 1], &end, 10);
+            if (argv[i + 1][0] < '0' || argv[i + 1][0] > '9' || *end != '\0' || errno != 0 ||
+                *count == 0 || *count > most)
+                return false;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}

@@ -6,6 +6,7 @@
 #ifndef GM_BENCH_REPORT_H
 #define GM_BENCH_REPORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,6 +29,13 @@ void gm_report_text(FILE *out, const char *text);
  * distribution. No name or address of the machine is in it.
  */
 void gm_report_machine(FILE *out, const char *gpu, int cuda_version);
+
+/*
+ * The options of a bench that counts one thing: `counter` N, from 1 to `most`, into `*count`, and
+ * --json FILE into `*json`; both are left alone if not given. False: something else was given.
+ */
+bool gm_report_options(int argc, char **argv, const char *counter, uint64_t most, uint64_t *count,
+                       const char **json);
 
 /* Open FILE ("-": standard output) and write the opening brace and the members that every result
  * has, each with a comma. NULL, with a line on stderr, if it cannot be written. */
