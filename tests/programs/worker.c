@@ -43,6 +43,10 @@ static const struct {
     {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
+    {"vmm", gm_mode_vmm, false, false, "ranges of the program's own handles, moved about"},
+    {"mappers", gm_mode_mappers, false, false,
+     "threads that map such handles, and one that only maps"},
+    {"vmmoom", gm_mode_vmmoom, false, false, "create such handles until memory is out, then go on"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };
