@@ -10,8 +10,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 
@@ -339,6 +342,28 @@ static void mix(const struct gm_worker *worker)
     GM_CU(worker, cuMemAddressFree, at, 5 * GM_PAGE);
 }
 
+/* A child has no CUDA: it is told so, whatever it does with its parent's handles. */
+static void in_child(const struct gm_worker *worker, const struct gm_segment *segment)
+{
+    const CUresult none = CUDA_ERROR_NOT_INITIALIZED;
+    const struct gm_driver *cu = &worker->cu;
+    pid_t child = fork();
+    if (child == 0) {
+        CUmemAllocationProp prop = properties(worker);
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr at = segment->base;
+        bool is_told = cu->cuMemCreate(&handle, GM_PAGE, &prop, 0) == none &&
+                       cu->cuMemMap(at, GM_PAGE, 0, segment->handle[0], 0) == none &&
+                       cu->cuMemUnmap(at, segment->bytes[0]) == none &&
+                       cu->cuMemRelease(segment->handle[0]) == none &&
+                       cu->cuMemAddressFree(at, segment->room) == none;
+        _exit(is_told ? 0 : 1);
+    }
+    int status = -1;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        gm_fail(worker, "a forked child ended with status %d", status);
+}
+
 void gm_mode_vmm(struct gm_worker *worker)
 {
     struct gm_segment *segments = calloc(worker->allocs, sizeof(*segments));
@@ -349,6 +374,7 @@ void gm_mode_vmm(struct gm_worker *worker)
     GM_CU(worker, cuCtxSynchronize, );
     gm_say_ready(worker);
     mix(worker);
+    in_child(worker, &segments[0]);
     for (; gm_is_more(worker, worker->done); worker->done++) {
         for (uint32_t i = 0; i < worker->allocs; i++) {
             segment_turn(worker, &segments[i]);
@@ -389,6 +415,21 @@ static void *run_segment(void *argument)
     return NULL;
 }
 
+/* How far it is, in the file of --signal, for a test that looks. */
+static void tell(const struct gm_worker *worker, uint64_t rounds)
+{
+    char name[4096];
+    if (worker->signal == NULL)
+        return;
+    snprintf(name, sizeof(name), "%s.new", worker->signal);
+    FILE *file = fopen(name, "w");
+    if (file == NULL)
+        gm_fail(worker, "cannot write %s", name);
+    fprintf(file, "%llu\n", (unsigned long long)rounds);
+    fclose(file);
+    rename(name, worker->signal);
+}
+
 static void *run_mapper(void *argument)
 {
     struct gm_mapper_thread *self = argument;
@@ -420,6 +461,7 @@ static void *run_mapper(void *argument)
         GM_CU(worker, cuMemUnmap, at, GM_ALIASES * bytes); /* with a hole in it */
         GM_CU(worker, cuMemAddressFree, at, GM_ALIASES * bytes);
         self->wrong++; /* rounds */
+        tell(worker, self->wrong);
     }
     return NULL;
 }
