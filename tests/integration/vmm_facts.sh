@@ -28,10 +28,10 @@ compare() {
 start_daemon
 spawn theirs env LD_PRELOAD="$shim" "$BUILD/tests/simcuda/facts"
 await theirs
-compare theirs "no context" create reserve map sharing
+compare theirs "no context" create reserve map sharing handles
 spawn virtual env LD_PRELOAD="$shim" GPUMUX_VMM_SHARE=0 "$BUILD/tests/simcuda/facts"
 await virtual
-compare virtual "no context" create reserve map
+compare virtual "no context" create reserve map handles
 grep -q '^export: NOT_SUPPORTED$' "$dir/virtual.out" || fail "a virtual handle was exported"
 expect_empty
 stop_daemon
