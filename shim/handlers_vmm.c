@@ -1,16 +1,18 @@
 /*
  * The handlers of the program's own virtual memory management. vmm.h has the model.
  *
- * A handle is virtual if its memory may be moved: on a managed GPU, and nobody else can get hold of
- * it. So what may be exported, what another device of the machine could write to, compressible
- * memory and tiles of sparse arrays stay the driver's, counted as unswappable.
+ * A handle is virtual if its memory may be moved: on a managed GPU, and nobody else has got hold of
+ * it. What another device of the machine could write to, what goes to other machines, compressible
+ * memory and tiles of sparse arrays stay the driver's, counted as unswappable. A handle that may be
+ * exported is virtual until that happens (pin.h): PyTorch asks for it by default, for every
+ * segment.
  *
  * What the driver would say of a range is said from the notes, because while the program is swapped
  * out the driver sees nothing there. Ranges without a view go to the driver as they are.
  *
  * Environment, read once:
- *   GPUMUX_VMM_SHARE=0  the program exports no handle: those that it could export are virtual too,
- *                       and cuMemExportToShareableHandle answers NOT_SUPPORTED for them
+ *   GPUMUX_VMM_EXPORT=real  handles that may be exported are the driver's from the start: for a
+ *                           program that exports them all, and at bad moments
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +26,7 @@
 #include "shim/boot.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
+#include "shim/pin.h"
 #include "shim/release.h"
 #include "shim/views.h"
 #include "shim/vmm.h"
@@ -56,10 +59,10 @@ static bool gm_find_direct(void)
     return has;
 }
 
-static bool gm_find_share(void)
+static bool gm_find_real(void)
 {
-    const char *share = getenv("GPUMUX_VMM_SHARE");
-    return share == NULL || strcmp(share, "0") != 0;
+    const char *export = getenv("GPUMUX_VMM_EXPORT");
+    return export != NULL && strcmp(export, "real") == 0;
 }
 
 static bool gm_has_direct(void)
@@ -68,10 +71,10 @@ static bool gm_has_direct(void)
     return gm_vmm_once(&known, gm_find_direct);
 }
 
-static bool gm_may_share(void)
+static bool gm_is_export_real(void)
 {
     static _Atomic int known;
-    return gm_vmm_once(&known, gm_find_share);
+    return gm_vmm_once(&known, gm_find_real);
 }
 
 static bool gm_can_be_virtual(size_t bytes, const CUmemAllocationProp *prop)
@@ -84,31 +87,10 @@ static bool gm_can_be_virtual(size_t bytes, const CUmemAllocationProp *prop)
            (prop->allocFlags.gpuDirectRDMACapable == 0 || !gm_has_direct()) &&
            (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
             (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
-             !gm_may_share()));
+             !gm_is_export_real()));
 }
 
 /* ---- handles ---- */
-
-/* Nothing keeps the handles of this list any more: give back what they had. */
-static CUresult gm_bury_handles(struct gm_vmm_handle *handle)
-{
-    CUresult result = CUDA_SUCCESS;
-    while (handle != NULL) {
-        struct gm_vmm_handle *next = handle->next;
-        const uint64_t home = handle->home, bytes = handle->bytes;
-        struct gm_alloc alloc;
-        gm_allocs_take(home, &alloc);
-        int one = gm_link_free(home, bytes);
-        if (one == 0) { /* else something of it is still mapped: the home cannot be used again */
-            gm_vmm_bury(handle);
-            gm_real.cuMemAddressFree(home, bytes);
-        } else if (result == CUDA_SUCCESS) {
-            result = (CUresult)one;
-        }
-        handle = next;
-    }
-    return result;
-}
 
 /* CUDA_ERROR_NOT_SUPPORTED: the real driver shall try. Else as gm_allocate of handlers_memory.c. */
 static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
@@ -140,7 +122,7 @@ static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
         .kind = GM_ALLOC_HANDLE,
     };
     if (gm_allocs_insert(&alloc) != 0) {
-        gm_bury_handles(handle);
+        gm_release_handles(handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     /* As in gm_allocate: whoever decided whether the program is whole did not ask about this. */
@@ -150,7 +132,7 @@ static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
     return CUDA_SUCCESS;
 
 lost:
-    gm_bury_handles(handle);
+    gm_release_handles(handle);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -186,10 +168,7 @@ CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)
         return gm_real.cuMemRelease(handle);
     if (gm_vmm_is_virtual(handle)) {
         CUresult result = gm_vmm_release(handle, &dead);
-        if (dead == NULL)
-            return result;
-        dead->next = NULL;
-        return gm_bury_handles(dead);
+        return result != CUDA_SUCCESS ? result : gm_release_handles(dead);
     }
     gm_vmm_release_real(handle); /* first: the driver may give the value away again at once */
     return gm_real.cuMemRelease(handle);
@@ -244,7 +223,47 @@ CUresult gm_on_cuMemExportToShareableHandle(void *shareableHandle,
     if (shareableHandle == NULL || flags != 0 || !gm_vmm_look(handle, &copy) ||
         ((unsigned)copy.prop.requestedHandleTypes & (unsigned)handleType) == 0)
         return CUDA_ERROR_INVALID_VALUE; /* as for a handle made without having asked for it */
-    return CUDA_ERROR_NOT_SUPPORTED;     /* GPUMUX_VMM_SHARE=0 promised that it is not done */
+    CUmemGenericAllocationHandle real;
+    CUresult result = gm_pin(handle, &real);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return gm_real.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
+}
+
+/* Multicast writes to the memory of all its members at once: it must stay where it is. */
+CUresult gm_on_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                  CUmemGenericAllocationHandle memHandle, size_t memOffset,
+                                  size_t size, unsigned long long flags)
+{
+    CUmemGenericAllocationHandle real = memHandle;
+    CUresult result = CUDA_SUCCESS;
+    if (gm_is_live() && gm_vmm_is_virtual(memHandle))
+        result = gm_pin(memHandle, &real);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return gm_real.cuMulticastBindMem(mcHandle, mcOffset, real, memOffset, size, flags);
+}
+
+CUresult gm_on_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                   CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    struct gm_vmm_view view;
+    CUmemGenericAllocationHandle real;
+    bool is_live = gm_is_live() && memptr + size > memptr;
+    for (CUdeviceptr at = memptr;
+         is_live && at < memptr + size && gm_vmm_next(at, memptr + size - at, &view);
+         at = view.va + view.bytes) {
+        uint64_t value;
+        struct gm_vmm_handle *dead;
+        if (!gm_vmm_retain(view.va, &value))
+            continue;
+        CUresult result = gm_pin(value, &real);
+        gm_vmm_release(value, &dead);
+        gm_release_handles(dead);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return gm_real.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
 }
 
 /* ---- ranges ---- */
@@ -305,7 +324,7 @@ CUresult gm_on_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
         return CUDA_ERROR_INVALID_VALUE;
     struct gm_view_call call = {.va = ptr, .bytes = size, .value = handle, .offset = offset};
     CUresult result = gm_link_run(gm_views_on_map, &call);
-    gm_bury_handles(call.dead);
+    gm_release_handles(call.dead);
     return result;
 }
 
@@ -326,7 +345,7 @@ CUresult gm_on_cuMemUnmap(CUdeviceptr ptr, size_t size)
         return CUDA_ERROR_INVALID_VALUE;
     struct gm_view_call call = {.va = ptr, .bytes = size};
     CUresult result = gm_link_run(gm_views_on_unmap, &call);
-    CUresult buried = gm_bury_handles(call.dead);
+    CUresult buried = gm_release_handles(call.dead);
     return result != CUDA_SUCCESS ? result : buried;
 }
 

@@ -194,7 +194,7 @@ uint32_t gm_uses_take(struct gm_use_entry *entries)
             gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && alloc.kind == GM_ALLOC_CHUNKS;
         struct gm_vmm_place place;
         uint64_t at = va; /* as the daemon knows it: a handle's memory by its home */
-        if (!is_chunk && gm_vmm_find(va, &place)) {
+        if (!is_chunk && gm_vmm_find(va, &place) && !place.is_pinned) {
             is_chunk = true;
             at = place.home;
         }

@@ -8,14 +8,19 @@
 
 /* ---- for the mapper ---- */
 
+/* The views that show the chunks of a handle's home: none any more once it is pinned. */
+static const struct gm_vmm_view *gm_views_of(const struct gm_vmm_handle *handle)
+{
+    return handle->real == 0 ? handle->views : NULL;
+}
+
 /* Where the chunk at `va` of the home is in a view. */
 static uint64_t gm_view_of(const struct gm_vmm_view *view, uint64_t va)
 {
     return view->va + (va - view->handle->home);
 }
 
-/* What the program allowed, as the driver takes it. Returns how many. */
-static size_t gm_view_access(const struct gm_vmm_view *view, CUmemAccessDesc *desc)
+size_t gm_views_access(const struct gm_vmm_view *view, CUmemAccessDesc *desc)
 {
     size_t n = 0;
     for (int device = 0; device < GM_VMM_DEVICES; device++) {
@@ -33,7 +38,7 @@ static CUresult gm_view_allow(const struct gm_vmm_view *view, uint64_t va, uint6
                               struct gm_borrowed *borrowed)
 {
     CUmemAccessDesc desc[GM_VMM_DEVICES];
-    size_t n = gm_view_access(view, desc);
+    size_t n = gm_views_access(view, desc);
     if (n == 0)
         return CUDA_SUCCESS;
     return GM_WITH_CONTEXT(borrowed, (uint32_t)view->handle->gpu,
@@ -43,7 +48,7 @@ static CUresult gm_view_allow(const struct gm_vmm_view *view, uint64_t va, uint6
 CUresult gm_views_map(const struct gm_vmm_handle *handle, uint64_t va, uint64_t bytes,
                       CUmemGenericAllocationHandle frame, struct gm_borrowed *borrowed)
 {
-    const struct gm_vmm_view *view = handle->views;
+    const struct gm_vmm_view *view = gm_views_of(handle);
     CUresult result = CUDA_SUCCESS;
     for (; view != NULL && result == CUDA_SUCCESS; view = view->next) {
         result = GM_WITH_CONTEXT(borrowed, (uint32_t)handle->gpu,
@@ -62,8 +67,8 @@ CUresult gm_views_allow(const struct gm_vmm_handle *handle, uint64_t va, uint64_
                         struct gm_borrowed *borrowed)
 {
     CUresult result = CUDA_SUCCESS;
-    for (const struct gm_vmm_view *view = handle->views; view != NULL && result == CUDA_SUCCESS;
-         view = view->next)
+    for (const struct gm_vmm_view *view = gm_views_of(handle);
+         view != NULL && result == CUDA_SUCCESS; view = view->next)
         result = gm_view_allow(view, va, bytes, borrowed);
     return result;
 }
@@ -72,7 +77,7 @@ CUresult gm_views_unmap(const struct gm_vmm_handle *handle, uint64_t va, uint64_
                         struct gm_borrowed *borrowed)
 {
     CUresult result = CUDA_SUCCESS;
-    for (const struct gm_vmm_view *view = handle->views; view != NULL; view = view->next) {
+    for (const struct gm_vmm_view *view = gm_views_of(handle); view != NULL; view = view->next) {
         CUresult one = GM_WITH_CONTEXT(borrowed, (uint32_t)handle->gpu,
                                        gm_real.cuMemUnmap(gm_view_of(view, va), bytes));
         if (one == CUDA_ERROR_DEINITIALIZED)
@@ -90,13 +95,14 @@ static uint64_t gm_chunk_at(uint64_t left)
     return gm_class_bytes(gm_chunk_next(left));
 }
 
-/* Map, with no access, what is at hand of the handle's memory at one of its views. */
-static CUresult gm_view_fill(const struct gm_vmm_view *view)
+CUresult gm_views_fill(const struct gm_vmm_view *view)
 {
     const struct gm_vmm_handle *handle = view->handle;
     struct gm_borrowed borrowed = {.is_on = false};
     CUresult result = CUDA_SUCCESS;
     bool is_any = false;
+    if (handle->real != 0)
+        return gm_real.cuMemMap(view->va, view->bytes, 0, handle->real, 0);
     for (uint64_t done = 0, chunk; done < handle->bytes && result == CUDA_SUCCESS; done += chunk) {
         CUmemGenericAllocationHandle frame;
         chunk = gm_chunk_at(handle->bytes - done);
@@ -128,7 +134,7 @@ CUresult gm_views_on_map(void *argument)
         .gpu = view->handle->gpu,
         .kind = GM_ALLOC_VIEW,
     };
-    result = gm_view_fill(view);
+    result = gm_views_fill(view);
     if (result == CUDA_SUCCESS && gm_allocs_insert(&alloc) != 0) {
         gm_real.cuMemUnmap(view->va, view->bytes);
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -183,6 +189,8 @@ static CUresult gm_view_allow_call(const struct gm_vmm_view *view, const struct 
     const struct gm_vmm_handle *handle = view->handle;
     CUmemGenericAllocationHandle frame;
     CUresult result = CUDA_SUCCESS;
+    if (handle->real != 0)
+        return gm_real.cuMemSetAccess(view->va, view->bytes, call->desc, call->n_desc);
     for (uint64_t done = 0, chunk; done < handle->bytes && result == CUDA_SUCCESS; done += chunk) {
         chunk = gm_chunk_at(handle->bytes - done);
         if (gm_mapper_frame_at(handle->home + done, &frame))

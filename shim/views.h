@@ -29,6 +29,13 @@ CUresult gm_views_allow(const struct gm_vmm_handle *handle, uint64_t va, uint64_
 CUresult gm_views_unmap(const struct gm_vmm_handle *handle, uint64_t va, uint64_t bytes,
                         struct gm_borrowed *borrowed);
 
+/* Map, with no access, what is at hand of a handle's memory at one of its views. */
+CUresult gm_views_fill(const struct gm_vmm_view *view);
+
+/* What the program allowed there, as the driver takes it; `desc` has room for GM_VMM_DEVICES.
+ * Returns how many. */
+size_t gm_views_access(const struct gm_vmm_view *view, CUmemAccessDesc *desc);
+
 /* A call of the program, for gm_link_run. Each returns what the driver would. */
 struct gm_view_call {
     uint64_t va;

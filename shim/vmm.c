@@ -211,6 +211,8 @@ struct gm_vmm_handle *gm_vmm_create(const struct gm_vmm_handle *made)
         handle->device = made->device;
         handle->gpu = made->gpu;
         handle->prop = made->prop;
+        handle->real = 0;
+        handle->next = NULL;
         handle->refs = 1;
         handle->n_views = 0;
         handle->views = NULL;
@@ -250,6 +252,23 @@ CUresult gm_vmm_release(uint64_t value, struct gm_vmm_handle **dead)
         *dead = handle;
     pthread_mutex_unlock(&gm_vmm_lock);
     return handle != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+struct gm_vmm_handle *gm_vmm_hold(uint64_t value)
+{
+    pthread_mutex_lock(&gm_vmm_lock);
+    struct gm_vmm_handle *handle = gm_handle_of(value);
+    if (handle != NULL)
+        handle->refs++;
+    pthread_mutex_unlock(&gm_vmm_lock);
+    return handle;
+}
+
+void gm_vmm_pin(struct gm_vmm_handle *handle, uint64_t real)
+{
+    pthread_mutex_lock(&gm_vmm_lock);
+    handle->real = real;
+    pthread_mutex_unlock(&gm_vmm_lock);
 }
 
 bool gm_vmm_retain(uint64_t va, uint64_t *value)
@@ -500,6 +519,7 @@ bool gm_vmm_find(uint64_t va, struct gm_vmm_place *place)
             .gpu = handle->gpu,
             .access = handle->device < GM_VMM_DEVICES ? view->access[handle->device] : 0,
             .handle_types = (unsigned)handle->prop.requestedHandleTypes,
+            .is_pinned = handle->real != 0,
         };
     }
     pthread_mutex_unlock(&gm_vmm_lock);

@@ -47,6 +47,7 @@ struct gm_vmm_handle {
     int32_t gpu; /* -1: real, and not counted */
     uint32_t refs;
     uint32_t n_views;
+    uint64_t real; /* virtual, and pinned (pin.h): the driver's handle that it is now; else 0 */
     CUmemAllocationProp prop; /* virtual: as the program gave it */
     struct gm_vmm_view *views;
     struct gm_vmm_handle *next; /* of those that are free, or of a list of the dead */
@@ -91,6 +92,12 @@ bool gm_vmm_look(uint64_t value, struct gm_vmm_handle *handle);
 /* Drop a reference. INVALID_VALUE: unknown. *dead gets the handle if that was the last thing that
  * kept it: free its chunks, then bury it. NULL else. */
 CUresult gm_vmm_release(uint64_t value, struct gm_vmm_handle **dead);
+
+/* A reference more, for who works on it. NULL: unknown. */
+struct gm_vmm_handle *gm_vmm_hold(uint64_t value);
+
+/* Link thread: from now on it is the driver's `real`. */
+void gm_vmm_pin(struct gm_vmm_handle *handle, uint64_t real);
 
 /* A reference more to the handle that is mapped at `va`. False: no virtual one is. */
 bool gm_vmm_retain(uint64_t va, uint64_t *value);
@@ -157,6 +164,7 @@ struct gm_vmm_place {
     int32_t gpu;
     unsigned access; /* CUmemAccess_flags of its own device */
     unsigned handle_types;
+    bool is_pinned; /* the driver's own now: the daemon knows nothing of its home */
 };
 
 /* The view that holds `va`. False: there is no view of a virtual handle. */

@@ -30,6 +30,7 @@ struct gm_segment {
     CUmemGenericAllocationHandle handle[GM_HANDLES_MAX];
     uint64_t bytes[GM_HANDLES_MAX];
     bool is_released; /* all of them: the mappings keep them */
+    bool is_shared;   /* they may be exported, and the first one is, now and then */
     struct gm_buffer buffer;
     struct gm_counter counter;
     CUstream stream;
@@ -74,6 +75,8 @@ static void grow(const struct gm_worker *worker, struct gm_segment *segment, uin
 {
     CUmemAllocationProp prop = properties(worker);
     uint32_t i = segment->n++;
+    if (segment->is_shared)
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     CUdeviceptr at = segment->base + segment->buffer.bytes;
     segment->bytes[i] = bytes;
     GM_CU(worker, cuMemCreate, &segment->handle[i], bytes, &prop, 0);
@@ -93,7 +96,9 @@ static void fill(const struct gm_worker *worker, struct gm_segment *segment)
 static void segment_make(const struct gm_worker *worker, struct gm_segment *segment, uint64_t bytes,
                          uint64_t seed)
 {
-    *segment = (struct gm_segment){.room = 2 * (bytes / GM_PAGE) * GM_PAGE, .random = seed};
+    *segment = (struct gm_segment){.room = 2 * (bytes / GM_PAGE) * GM_PAGE,
+                                   .random = seed,
+                                   .is_shared = strcmp(worker->mode, "sharers") == 0};
     GM_CU(worker, cuStreamCreate, &segment->stream, 0);
     gm_counter_make(worker, &segment->counter);
     GM_CU(worker, cuMemAddressReserve, &segment->base, segment->room, 0, 0, 0);
@@ -226,7 +231,7 @@ static void segment_ask(const struct gm_worker *worker, struct gm_segment *segme
         gm_fail(worker, "access is %llu", flags);
     GM_CU(worker, cuMemGetAllocationPropertiesFromHandle, &prop, handle);
     if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop.location.id != worker->device ||
-        prop.requestedHandleTypes != 0)
+        prop.requestedHandleTypes != (segment->is_shared ? 1u : 0u))
         gm_fail(worker, "the properties of a handle are wrong");
     GM_CU(worker, cuMemRetainAllocationHandle, &stale, (void *)(uintptr_t)base);
     GM_CU(worker, cuMemRelease, stale);
@@ -248,10 +253,11 @@ static void segment_ask(const struct gm_worker *worker, struct gm_segment *segme
     }
     expect(worker, cu->cuMemUnmap(base + all, segment->room - all), CUDA_SUCCESS,
            "unmapping nothing");
-    expect(
-        worker,
-        cu->cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-        bad, "export without having asked");
+    if (!segment->is_shared)
+        expect(worker,
+               cu->cuMemExportToShareableHandle(&fd, handle,
+                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+               bad, "export without having asked");
     expect(worker, cu->cuMemRetainAllocationHandle(&stale, (void *)(uintptr_t)(base + all)), bad,
            "the handle of nothing");
 
@@ -265,9 +271,49 @@ static void segment_ask(const struct gm_worker *worker, struct gm_segment *segme
            "properties of what is gone");
 }
 
+/* The first handle leaves the program, while kernels work on it, and comes back as an import: the
+ * same memory, whoever writes to it. */
+static void segment_share(const struct gm_worker *worker, struct gm_segment *segment)
+{
+    const uint64_t bytes = segment->bytes[0];
+    CUmemGenericAllocationHandle import;
+    struct gm_buffer theirs;
+    CUdeviceptr at;
+    int fd = -1;
+    hold(worker, segment);
+    segment_turn(worker, segment);
+    GM_CU(worker, cuMemExportToShareableHandle, &fd, segment->handle[0],
+          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    GM_CU(worker, cuMemImportFromShareableHandle, &import, (void *)(intptr_t)fd,
+          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(fd);
+    GM_CU(worker, cuMemAddressReserve, &at, bytes, 0, 0, 0);
+    GM_CU(worker, cuMemMap, at, bytes, 0, import, 0);
+    GM_CU(worker, cuMemRelease, import);
+    allow(worker, at, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    theirs = segment->buffer;
+    theirs.at = at;
+    theirs.bytes = bytes;
+    gm_buffer_turn(worker, &theirs, &segment->counter, segment->stream);
+    theirs.at = segment->base;
+    gm_buffer_turn(worker, &theirs, &segment->counter, segment->stream);
+    theirs.at = at;
+    gm_buffer_verify(worker, &theirs, &segment->counter, segment->stream);
+    uint64_t words = bytes / 8;
+    void *args[] = {&at, &words, &segment->buffer.seed};
+    gm_launch(worker, GM_KERNEL_FILL, segment->stream, args);
+    GM_CU(worker, cuStreamSynchronize, segment->stream);
+    GM_CU(worker, cuMemUnmap, at, bytes);
+    GM_CU(worker, cuMemAddressFree, at, bytes);
+}
+
 /* One of the things above. */
 static void segment_shake(const struct gm_worker *worker, struct gm_segment *segment)
 {
+    if (segment->is_shared && draw(&segment->random, 3) == 0) {
+        segment_share(worker, segment);
+        return;
+    }
     switch (draw(&segment->random, 5)) {
     case 0:
         segment_move(worker, segment);
