@@ -46,3 +46,14 @@ void gm_note_real(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes)
     if (gm_allocs_insert(&alloc) == 0)
         atomic_fetch_add(gm_account_of(bytes), bytes);
 }
+
+void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
+{
+    if (gpu < 0)
+        return;
+    gm_allocs_charge((uint32_t)gpu, is_on ? (int64_t)bytes : -(int64_t)bytes);
+    if (is_on)
+        atomic_fetch_add(gm_account_of(bytes), bytes);
+    else
+        atomic_fetch_sub(gm_account_of(bytes), bytes);
+}

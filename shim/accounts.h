@@ -18,4 +18,8 @@ void gm_note_real(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes);
 /* *alloc, which was taken out of the map, is counted no more. */
 void gm_forget_real(const struct gm_alloc *alloc);
 
+/* Count (or no more: `is_on` false) memory of the real driver on `gpu` that has no address: handles
+ * of the program's own VMM that cannot be virtual. */
+void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on);
+
 #endif

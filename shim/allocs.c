@@ -251,6 +251,14 @@ uint64_t gm_allocs_used(uint32_t gpu)
     return bytes;
 }
 
+void gm_allocs_charge(uint32_t gpu, int64_t bytes)
+{
+    pthread_mutex_lock(&gm_allocs_lock);
+    if (gpu < GM_GPUS_MAX)
+        gm_allocs_bytes[gpu] += (uint64_t)bytes;
+    pthread_mutex_unlock(&gm_allocs_lock);
+}
+
 size_t gm_allocs_count(void)
 {
     pthread_mutex_lock(&gm_allocs_lock);

@@ -85,6 +85,9 @@ bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_allo
 /* Bytes (spans) of all charged entries on `gpu`, below GM_GPUS_MAX. */
 uint64_t gm_allocs_used(uint32_t gpu);
 
+/* Count `bytes` on `gpu` that have no address of their own; negative: no more. */
+void gm_allocs_charge(uint32_t gpu, int64_t bytes);
+
 /* How many entries there are. */
 size_t gm_allocs_count(void);
 

@@ -5,6 +5,7 @@
  */
 #include "shim/drain.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,6 +37,9 @@ static struct gm_drain_question gm_drain_open;
 static bool gm_drain_is_open;
 static uint64_t gm_drain_query_open;
 static bool gm_drain_has_query;
+static pthread_cond_t gm_drain_synced = PTHREAD_COND_INITIALIZER;
+static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
+static CUresult gm_drain_sync_result;
 static _Atomic uint64_t gm_drain_stamp;    /* changes with the above: a query is left off then */
 static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the drainer waits for */
 
@@ -132,6 +136,19 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_link_quiet(&quiet);
 }
 
+/* For gm_drain_synchronize: all requests up to `asked`. */
+static void gm_drain_sync(uint64_t asked)
+{
+    CUdevice devices[GM_GPUS_MAX];
+    uint32_t n_devices = gm_drain_devices(devices);
+    CUresult result = gm_contexts_synchronize(devices, n_devices);
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_sync_done = asked;
+    gm_drain_sync_result = result;
+    pthread_cond_broadcast(&gm_drain_synced);
+    pthread_mutex_unlock(&gm_drain_lock);
+}
+
 static void *gm_drain_main(void *unused)
 {
     (void)unused;
@@ -142,13 +159,20 @@ static void *gm_drain_main(void *unused)
     uint64_t done = UINT64_MAX;
     for (;;) {
         pthread_mutex_lock(&gm_drain_lock);
-        while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query)
+        while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
+               gm_drain_sync_asked == gm_drain_sync_done)
             pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
+        uint64_t asked = gm_drain_sync_asked;
+        bool is_sync = asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
         struct gm_drain_question question = gm_drain_open;
         uint64_t query = gm_drain_query_open;
         uint64_t stamp = atomic_load(&gm_drain_stamp);
         pthread_mutex_unlock(&gm_drain_lock);
+        if (is_sync) { /* first: a CLOSE waits for who asked */
+            gm_drain_sync(asked);
+            continue;
+        }
         if (!is_close) {
             gm_drain_ask(query, stamp);
             continue;
@@ -207,6 +231,27 @@ void gm_drain_query(uint64_t query)
     gm_drain_changed();
     pthread_mutex_unlock(&gm_drain_lock);
     gm_contexts_wake();
+}
+
+CUresult gm_drain_synchronize(uint64_t patience_ns)
+{
+    struct timespec until;
+    CUresult result = CUDA_ERROR_NOT_READY;
+    int error = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)(patience_ns / GM_S);
+    pthread_mutex_lock(&gm_drain_lock);
+    uint64_t mine = ++gm_drain_sync_asked;
+    gm_drain_changed();
+    pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
+    pthread_mutex_lock(&gm_drain_lock);
+    while (gm_drain_sync_done < mine && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&gm_drain_synced, &gm_drain_lock, &until);
+    if (gm_drain_sync_done >= mine)
+        result = gm_drain_sync_result;
+    pthread_mutex_unlock(&gm_drain_lock);
+    return result;
 }
 
 uint64_t gm_drain_expire(uint64_t now)

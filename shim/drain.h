@@ -16,6 +16,7 @@
 #ifndef GM_SHIM_DRAIN_H
 #define GM_SHIM_DRAIN_H
 
+#include <cuda.h>
 #include <stdint.h>
 
 /* Boot only: start the thread. 0 or -errno. */
@@ -35,5 +36,12 @@ void gm_drain_query(uint64_t query);
 
 /* Link thread: the daemon is lost; nobody waits for an answer. */
 void gm_drain_cancel(void);
+
+/*
+ * A thread that holds the others (gm_gate_hold): wait until all work of the program has ended.
+ * CUDA_ERROR_NOT_READY: not within `patience_ns`. While the drainer is at a CLOSE, which cannot end
+ * before this thread leaves, it takes until that one's deadline.
+ */
+CUresult gm_drain_synchronize(uint64_t patience_ns);
 
 #endif

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "shim/boot.h"
 #include "shim/link.h"
 
@@ -27,6 +28,10 @@ __thread struct gm_gate_thread gm_gate_self __attribute__((tls_model("initial-ex
 static const struct gm_ctl gm_page_cold = {.gate = GM_GATE_COLD};
 static const struct gm_ctl gm_page_open = {.gate = GM_GATE_OPEN};
 static const struct gm_ctl gm_page_refused = {.gate = GM_GATE_CLOSED};
+/* While a thread holds the others. Its word is never OPEN: a caller that got this page and was late
+ * must look at the page again (COLD), or a drain might miss it. */
+static struct gm_ctl gm_page_held = {.gate = GM_GATE_COLD};
+static const struct gm_ctl *gm_page_before; /* the holder's: what is in place otherwise */
 const struct gm_ctl *_Atomic gm_gate_page = &gm_page_cold;
 
 static struct gm_stat gm_stat_own; /* slots of a program that runs without a daemon */
@@ -187,6 +192,10 @@ struct gm_slot *gm_gate_enter_slow(void)
         uint32_t word = atomic_load(&page->gate);
         if (word == GM_GATE_OPEN)
             break;
+        if (page == &gm_page_held && word == GM_GATE_COLD) {
+            gm_gate_step_out(self);
+            continue;
+        }
         if (page == &gm_page_refused) {
             gm_gate_step_out(self);
             slot = NULL;
@@ -315,22 +324,61 @@ void gm_gate_fence(void)
  * shows it. A caller that begins a capture is inside when it counts it: either its slot shows it,
  * or we see the count.
  */
-enum gm_drain_reason gm_gate_scan(void)
+static enum gm_drain_reason gm_gate_scan_but(const struct gm_gate_thread *self)
 {
     struct gm_stat *stat = gm_gate_stat();
     uint32_t begun = atomic_load(&gm_capture_begun);
+    const struct gm_slot *own = self != NULL ? self->own : NULL;
 
     if (atomic_load(&stat->captures) > 0)
         return GM_DRAIN_CAPTURE;
     uint32_t top = atomic_load(&gm_slots_top);
     for (uint32_t i = 0; i < top; i++)
-        if (atomic_load(&stat->slot[i].inside) != 0)
+        if (&stat->slot[i] != own && atomic_load(&stat->slot[i].inside) != 0)
             return GM_DRAIN_INSIDE;
-    if (atomic_load(&stat->slot[GM_SLOT_SHARED].inside) != 0)
+    uint32_t shared = own == &stat->slot[GM_SLOT_SHARED] ? self->inside : 0;
+    if (atomic_load(&stat->slot[GM_SLOT_SHARED].inside) != shared)
         return GM_DRAIN_INSIDE;
     if (atomic_load(&stat->captures) > 0 || atomic_load(&gm_capture_begun) != begun)
         return GM_DRAIN_CAPTURE;
     return GM_DRAIN_NONE;
+}
+
+enum gm_drain_reason gm_gate_scan(void)
+{
+    return gm_gate_scan_but(NULL);
+}
+
+bool gm_gate_hold(uint64_t patience_ns)
+{
+    const struct gm_ctl *page = atomic_load(&gm_gate_page);
+    uint64_t until = gm_now() + patience_ns;
+    long nap = 20000;
+    if (page == &gm_page_refused)
+        return false;
+    gm_page_before = page;
+    atomic_store(&gm_page_held.gate, GM_GATE_CLOSED);
+    if (!atomic_compare_exchange_strong(&gm_gate_page, &page, &gm_page_held))
+        return false; /* the daemon was just lost */
+    gm_gate_fence();
+    while (gm_gate_scan_but(&gm_gate_self) != GM_DRAIN_NONE) {
+        if (gm_now() >= until) {
+            gm_gate_unhold();
+            return false;
+        }
+        struct timespec pause = {.tv_nsec = nap};
+        nanosleep(&pause, NULL);
+        nap = nap < 1000000 ? 2 * nap : nap;
+    }
+    return true;
+}
+
+void gm_gate_unhold(void)
+{
+    const struct gm_ctl *page = &gm_page_held;
+    atomic_compare_exchange_strong(&gm_gate_page, &page, gm_page_before); /* else: lost meanwhile */
+    atomic_store(&gm_page_held.gate, GM_GATE_COLD);
+    syscall(SYS_futex, &gm_page_held.gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
 /* ---- life ---- */

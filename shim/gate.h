@@ -144,6 +144,15 @@ void gm_gate_after_fork(void);
 struct gm_stat *gm_gate_stat(void);
 
 /*
+ * Hold every other thread of this program for a moment, whatever the daemon says: for who must
+ * change what is mapped while the program may run. The caller is inside (gm_gate_enter, not
+ * nested), so the daemon takes nothing away meanwhile, and only one at a time holds. True: nobody
+ * else is inside and no capture is open, until gm_gate_unhold(). False: not within `patience_ns`.
+ */
+bool gm_gate_hold(uint64_t patience_ns);
+void gm_gate_unhold(void);
+
+/*
  * Count an open stream capture. Begin is called inside the gate, before the real call. End when the
  * capture is over, or did not begin; returns how many are still open.
  */

@@ -128,6 +128,8 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
     enum gm_alloc_find found = gm_allocs_find(dptr, &alloc);
     if (found == GM_ALLOC_INSIDE && alloc.kind != GM_ALLOC_REAL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (found == GM_ALLOC_BASE && (alloc.kind == GM_ALLOC_VIEW || alloc.kind == GM_ALLOC_HANDLE))
+        return CUDA_ERROR_INVALID_VALUE; /* a mapping is not freed this way */
     if (found != GM_ALLOC_BASE)
         return gm_real.cuMemFree_v2(dptr);
     if (gm_allocs_take(dptr, &alloc) != GM_ALLOC_BASE)
@@ -174,7 +176,7 @@ CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevi
 {
     struct gm_alloc alloc;
     if (!gm_is_live() || gm_allocs_find(dptr, &alloc) == GM_ALLOC_UNKNOWN ||
-        alloc.kind != GM_ALLOC_CHUNKS)
+        (alloc.kind != GM_ALLOC_CHUNKS && alloc.kind != GM_ALLOC_VIEW))
         return gm_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
     if (pbase != NULL)
         *pbase = alloc.va;

@@ -1,8 +1,12 @@
 /*
  * The link. See link.h for what happens when the daemon is lost.
  *
- * After the connection is lost the thread waits for ranges to unmap, so that the mapper keeps its
- * one user. The socket is shut down and never closed: another thread may be about to send on it,
+ * Other threads' work on the mapper goes through a list and a pair of sockets that wakes the
+ * thread; after the connection is lost it waits for such work alone. The sockets are a pair and no
+ * eventfd because the program may close what it does not know and get the number for a file of its
+ * own: nothing but a socket can be sent to.
+ *
+ * The connection's socket is shut down and never closed: another thread may be about to send on it,
  * and its number must not become somebody else's file.
  */
 #include "shim/link.h"
@@ -35,6 +39,7 @@
 #define GM_LINK_PATIENCE (2 * GM_S) /* for WELCOME */
 #define GM_LINK_LOOK_MS 5000        /* look at the socket even if it is silent: it may be closed */
 #define GM_LINK_USES_NS GM_S        /* between reports of uses */
+#define GM_LINK_WORKS 16            /* of other threads, between two messages */
 #define GM_LINK_FD_MIN 500          /* programs close and reuse low numbers */
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
@@ -45,13 +50,14 @@ struct gm_request {
     enum gm_msg_type answer; /* the message that answers it */
     enum gm_request_state state;
     int32_t result;
-    uint64_t va; /* of a range to release, for the lost link's own work */
-    uint64_t bytes;
+    CUresult (*work)(void *argument); /* or this does, in the link thread */
+    void *argument;
     pthread_cond_t is_done;
     struct gm_request *next;
 };
 
 static int gm_link_fd = -1;
+static int gm_link_wake[2] = {-1, -1}; /* the link thread reads the first */
 static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
 static uint32_t gm_link_gpus;
@@ -60,9 +66,10 @@ static _Atomic bool gm_link_is_connected;
 
 /* Guards what follows; a leaf in the order of locks. */
 static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gm_link_has_work = PTHREAD_COND_INITIALIZER; /* gm_link_ranges, when lost */
+static pthread_cond_t gm_link_has_work = PTHREAD_COND_INITIALIZER; /* when lost */
 static struct gm_request *gm_link_requests;
-static struct gm_request *gm_link_ranges;
+static struct gm_request *gm_link_works; /* for the link thread itself, in order */
+static struct gm_request **gm_link_works_end = &gm_link_works;
 static uint64_t gm_link_cookie;
 static bool gm_link_is_lost;
 
@@ -330,20 +337,32 @@ int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
     return gm_request_end(&request, gm_link_send(GM_MSG_ALLOC, &alloc));
 }
 
-/* The link is lost: have its thread release the range. */
-static int gm_link_release(uint64_t va, uint64_t bytes)
+CUresult gm_link_run(CUresult (*work)(void *argument), void *argument)
 {
-    struct gm_request request = {.va = va, .bytes = bytes, .state = GM_REQUEST_WAITING};
+    struct gm_request request = {.work = work, .argument = argument, .state = GM_REQUEST_WAITING};
     pthread_cond_init(&request.is_done, NULL);
     pthread_mutex_lock(&gm_link_lock);
-    request.next = gm_link_ranges;
-    gm_link_ranges = &request;
+    *gm_link_works_end = &request;
+    gm_link_works_end = &request.next;
     pthread_cond_signal(&gm_link_has_work);
+    /* If there is no room, it has been woken often enough. */
+    send(gm_link_wake[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (request.state == GM_REQUEST_WAITING)
         pthread_cond_wait(&request.is_done, &gm_link_lock);
     pthread_mutex_unlock(&gm_link_lock);
     pthread_cond_destroy(&request.is_done);
-    return request.result;
+    return (CUresult)request.result;
+}
+
+struct gm_link_range {
+    uint64_t va;
+    uint64_t bytes;
+};
+
+static CUresult gm_link_release(void *argument)
+{
+    const struct gm_link_range *range = argument;
+    return gm_mapper_release(range->va, range->bytes);
 }
 
 int gm_link_free(uint64_t va, uint64_t bytes)
@@ -355,7 +374,8 @@ int gm_link_free(uint64_t va, uint64_t bytes)
         if (result != -ENOTCONN)
             return result;
     }
-    return gm_link_release(va, bytes);
+    struct gm_link_range range = {.va = va, .bytes = bytes};
+    return (int)gm_link_run(gm_link_release, &range); /* it is lost */
 }
 
 uint64_t gm_link_budget(uint32_t gpu)
@@ -462,7 +482,8 @@ static void gm_link_lose(void)
      * the ctl page first. */
     bool has_moved = gm_link_has_moved ||
                      atomic_load(&gm_link_ctl->moved) == atomic_load(&gm_link_ctl->epoch) + 1;
-    bool is_whole = is_open || (!has_moved && gm_allocs_all(GM_ALLOC_CHUNKS, gm_link_is_whole));
+    bool is_whole = is_open || (!has_moved && gm_allocs_all(GM_ALLOC_CHUNKS, gm_link_is_whole) &&
+                                gm_allocs_all(GM_ALLOC_HANDLE, gm_link_is_whole));
     gm_gate_lost(is_whole);
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
            is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
@@ -478,22 +499,45 @@ static void gm_link_lose(void)
     pthread_mutex_unlock(&gm_link_lock);
 }
 
-/* What is left to do without a daemon: release what the program frees. */
-static void gm_link_serve_lost(void)
+/* Do what other threads want, `most` things. The lock is held, but not meanwhile. */
+static void gm_link_work(unsigned most)
 {
-    pthread_mutex_lock(&gm_link_lock);
-    for (;;) {
-        while (gm_link_ranges == NULL)
-            pthread_cond_wait(&gm_link_has_work, &gm_link_lock);
-        struct gm_request *request = gm_link_ranges;
-        gm_link_ranges = request->next;
+    for (; gm_link_works != NULL && most > 0; most--) {
+        struct gm_request *request = gm_link_works;
+        gm_link_works = request->next;
+        if (gm_link_works == NULL)
+            gm_link_works_end = &gm_link_works;
         pthread_mutex_unlock(&gm_link_lock);
-        CUresult result = gm_mapper_release(request->va, request->bytes);
+        CUresult result = request->work(request->argument);
         pthread_mutex_lock(&gm_link_lock);
         request->result = (int32_t)result;
         request->state = GM_REQUEST_ANSWERED;
         pthread_cond_signal(&request->is_done);
     }
+}
+
+/* What is left to do without a daemon. */
+static void gm_link_serve_lost(void)
+{
+    pthread_mutex_lock(&gm_link_lock);
+    for (;;) {
+        while (gm_link_works == NULL)
+            pthread_cond_wait(&gm_link_has_work, &gm_link_lock);
+        gm_link_work(UINT32_MAX);
+    }
+}
+
+/* Another thread woke this one. The daemon's messages do not wait for all that threads want. */
+static void gm_link_wake_up(void)
+{
+    char bytes[64];
+    while (recv(gm_link_wake[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        continue;
+    pthread_mutex_lock(&gm_link_lock);
+    gm_link_work(GM_LINK_WORKS);
+    if (gm_link_works != NULL)
+        send(gm_link_wake[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    pthread_mutex_unlock(&gm_link_lock);
 }
 
 /* Whether the daemon wants uses counted: it says so before it sends something (memory for what does
@@ -527,11 +571,16 @@ static void *gm_link_main(void *unused)
         if (due < deadline)
             deadline = due;
         uint64_t ms = deadline == UINT64_MAX ? GM_LINK_LOOK_MS : (deadline - now) / GM_MS + 1;
-        struct pollfd wait = {.fd = gm_link_fd, .events = POLLIN};
-        int ready = poll(&wait, 1, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
+        struct pollfd wait[2] = {{.fd = gm_link_fd, .events = POLLIN},
+                                 {.fd = gm_link_wake[0], .events = POLLIN}};
+        int ready = poll(wait, 2, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
-        if (ready < 0 || !gm_link_receive())
+        if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed what wakes it */
+            break;
+        if (wait[1].revents != 0)
+            gm_link_wake_up();
+        if (wait[0].revents != 0 && !gm_link_receive())
             break;
     }
     gm_link_lose();
@@ -544,6 +593,10 @@ int gm_link_start(void)
     pthread_t thread;
     sigset_t all, before;
 
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gm_link_wake) != 0)
+        return -errno;
+    gm_link_wake[0] = gm_link_lift(gm_link_wake[0]);
+    gm_link_wake[1] = gm_link_lift(gm_link_wake[1]);
     /* The program's signals are not for this thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -566,4 +619,9 @@ void gm_link_close(void)
     if (gm_link_fd >= 0)
         close(gm_link_fd);
     gm_link_fd = -1;
+    for (int i = 0; i < 2; i++) {
+        if (gm_link_wake[i] >= 0)
+            close(gm_link_wake[i]);
+        gm_link_wake[i] = -1;
+    }
 }

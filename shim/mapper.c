@@ -9,7 +9,10 @@
 
 #include "common/chunk.h"
 #include "common/shm.h"
+#include "shim/mapper_borrow.h"
 #include "shim/real.h"
+#include "shim/views.h"
+#include "shim/vmm.h"
 
 #define GM_IMPORT_NONE UINT32_MAX
 
@@ -17,7 +20,7 @@ struct gm_import {
     uint32_t frame;
     uint32_t gpu;
     uint64_t bytes;
-    uint64_t va; /* where it is mapped; 0: nowhere */
+    uint64_t va; /* where it is mapped; in a home (vmm.h): at the views; 0: nowhere */
     CUmemGenericAllocationHandle handle;
     uint32_t next_frame; /* chains of the two indices; next_frame also chains the free ones */
     uint32_t next_va;
@@ -165,16 +168,7 @@ static void gm_import_set_unmapped(struct gm_import *import)
 
 /* ---- a context, where the driver wants one ---- */
 
-/*
- * These calls need no current context, but some driver may say so, or the program may have
- * destroyed its last one. Then the device's primary context is borrowed for the rest of the batch.
- */
-struct gm_borrowed {
-    bool is_on;
-    CUdevice device;
-};
-
-static bool gm_borrow(struct gm_borrowed *borrowed, uint32_t gpu)
+bool gm_borrow(struct gm_borrowed *borrowed, uint32_t gpu)
 {
     CUcontext context;
     CUdevice device = gpu < gm_map_devices ? gm_map_device[gpu] : -1;
@@ -191,7 +185,7 @@ static bool gm_borrow(struct gm_borrowed *borrowed, uint32_t gpu)
     return true;
 }
 
-static void gm_give_back(struct gm_borrowed *borrowed)
+void gm_give_back(struct gm_borrowed *borrowed)
 {
     CUcontext context;
     if (!borrowed->is_on)
@@ -201,21 +195,14 @@ static void gm_give_back(struct gm_borrowed *borrowed)
     borrowed->is_on = false;
 }
 
-/* `call`, and once more with a context if it asks for one. */
-#define GM_WITH_CONTEXT(borrowed, gpu, call)                                                       \
-    ({                                                                                             \
-        CUresult gm_result = (call);                                                               \
-        if (gm_result == CUDA_ERROR_INVALID_CONTEXT && gm_borrow((borrowed), (gpu)))               \
-            gm_result = (call);                                                                    \
-        gm_result;                                                                                 \
-    })
-
 /* ---- pieces of a batch ---- */
 
 static CUresult gm_unmap_one(struct gm_import *import, struct gm_borrowed *borrowed)
 {
-    CUresult result =
-        GM_WITH_CONTEXT(borrowed, import->gpu, gm_real.cuMemUnmap(import->va, import->bytes));
+    const struct gm_vmm_handle *home = gm_vmm_home(import->va);
+    CUresult result = home != NULL ? gm_views_unmap(home, import->va, import->bytes, borrowed)
+                                   : GM_WITH_CONTEXT(borrowed, import->gpu,
+                                                     gm_real.cuMemUnmap(import->va, import->bytes));
     if (result == CUDA_ERROR_DEINITIALIZED)
         result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
@@ -275,22 +262,34 @@ static CUresult gm_map_one(const struct gm_map_entry *entry, struct gm_borrowed 
         return CUDA_ERROR_INVALID_HANDLE;
     if (import->va != 0 || import->bytes != entry->bytes || gm_import_at(entry->va) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = GM_WITH_CONTEXT(
-        borrowed, entry->gpu, gm_real.cuMemMap(entry->va, entry->bytes, 0, import->handle, 0));
+    const struct gm_vmm_handle *home = gm_vmm_home(entry->va);
+    CUresult result =
+        home != NULL
+            ? gm_views_map(home, entry->va, entry->bytes, import->handle, borrowed)
+            : GM_WITH_CONTEXT(borrowed, entry->gpu,
+                              gm_real.cuMemMap(entry->va, entry->bytes, 0, import->handle, 0));
     if (result == CUDA_SUCCESS)
         gm_import_set_mapped(import, entry->va);
     return result;
 }
 
-/* One set-access for every run of entries that follow each other: it is what the calls cost. */
+/* One set-access for every run of entries that follow each other: it is what the calls cost. Where
+ * the program mapped a handle itself, each of its places gets what it set there. */
 static CUresult gm_set_access(const struct gm_map_entry *entry, uint32_t count,
                               struct gm_borrowed *borrowed)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t first = 0, next; first < count && result == CUDA_SUCCESS; first = next) {
         uint64_t end = entry[first].va + entry[first].bytes;
-        for (next = first + 1;
-             next < count && entry[next].va == end && entry[next].gpu == entry[first].gpu; next++)
+        const struct gm_vmm_handle *home = gm_vmm_home(entry[first].va);
+        next = first + 1;
+        if (home != NULL) {
+            result = gm_views_allow(home, entry[first].va, entry[first].bytes, borrowed);
+            continue;
+        }
+        for (; next < count && entry[next].va == end && entry[next].gpu == entry[first].gpu &&
+               gm_vmm_home(end) == NULL;
+             next++)
             end += entry[next].bytes;
         CUmemAccessDesc access = {
             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
@@ -400,6 +399,14 @@ bool gm_mapper_covers(uint64_t va, uint64_t bytes)
         bytes -= chunk;
     }
     return true;
+}
+
+bool gm_mapper_frame_at(uint64_t va, CUmemGenericAllocationHandle *frame)
+{
+    const struct gm_import *import = gm_import_at(va);
+    if (import != NULL)
+        *frame = import->handle;
+    return import != NULL;
 }
 
 CUresult gm_mapper_release(uint64_t va, uint64_t bytes)

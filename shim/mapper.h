@@ -3,7 +3,8 @@
  * which is why it needs no lock and why the daemon's order is the order.
  *
  * A frame is imported once, from the fd that comes with it, and stays cached under its id until the
- * daemon drops it. At most one mapping per frame, whole, at offset 0.
+ * daemon drops it. A frame has one address that the daemon gave it, where it is mapped, whole; or,
+ * if that is in the home of one of the program's own handles (vmm.h), every view of that handle.
  *
  * A result is 0 or the CUresult that failed. CUDA_ERROR_DEINITIALIZED, which other threads get
  * while a process exits, counts as success when giving back: the driver has given everything back
@@ -35,6 +36,9 @@ CUresult gm_mapper_unmap(const struct gm_span_entry *entry, uint32_t count);
 /* Release cached frames. One that is not cached is fine; one that is mapped is kept: INVALID_VALUE.
  */
 CUresult gm_mapper_drop(const struct gm_frame_entry *entry, uint32_t count);
+
+/* The frame of the chunk at `va`, if it is at hand: mapped, or in the home of a handle (vmm.h). */
+bool gm_mapper_frame_at(uint64_t va, CUmemGenericAllocationHandle *frame);
 
 /* Whether every chunk of [va, va + bytes) is mapped. */
 bool gm_mapper_covers(uint64_t va, uint64_t bytes);

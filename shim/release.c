@@ -74,6 +74,30 @@ void gm_free_deferred(void)
     }
 }
 
+CUresult gm_release_handles(struct gm_vmm_handle *handle)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (struct gm_vmm_handle *next; handle != NULL; handle = next) {
+        const uint64_t home = handle->home, bytes = handle->bytes;
+        struct gm_alloc alloc;
+        CUresult one;
+        next = handle->next;
+        if (handle->real != 0) {
+            gm_charge_real(handle->gpu, bytes, false);
+            one = gm_real.cuMemRelease(handle->real);
+        } else {
+            gm_allocs_take(home, &alloc);
+            one = (CUresult)gm_link_free(home, bytes);
+        }
+        result = result == CUDA_SUCCESS ? one : result;
+        if (one != CUDA_SUCCESS)
+            continue; /* something of it is still mapped: the home cannot be used again */
+        gm_vmm_bury(handle);
+        gm_real.cuMemAddressFree(home, bytes);
+    }
+    return result;
+}
+
 void gm_release_all_of(CUcontext context, CUdevice device)
 {
     struct gm_alloc alloc;

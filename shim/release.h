@@ -10,6 +10,7 @@
 
 #include "shim/allocs.h"
 #include "shim/real.h"
+#include "shim/vmm.h"
 
 /* Wait for the work of `context`. False: not now, a capture is open. *result: what the context
  * says. */
@@ -23,6 +24,10 @@ bool gm_defer(const struct gm_alloc *alloc);
 
 /* Free what was put off, if that is possible now. A quick look if nothing was. */
 void gm_free_deferred(void);
+
+/* Nothing keeps the virtual handles of this list any more (vmm.h): give back what they had. Returns
+ * the first failure. */
+CUresult gm_release_handles(struct gm_vmm_handle *handle);
 
 /* All that was made in `context`, or, when it is NULL, in the primary context of `device`, which
  * was just destroyed. */

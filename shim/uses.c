@@ -12,6 +12,7 @@
 
 #include "common/chunk.h"
 #include "shim/allocs.h"
+#include "shim/vmm.h"
 
 #define GM_PROBES 8u
 #define GM_PARAM_BYTES 32768u /* a kernel cannot have more of them */
@@ -191,8 +192,14 @@ uint32_t gm_uses_take(struct gm_use_entry *entries)
         uint32_t count = atomic_exchange_explicit(&use->count, 0, memory_order_relaxed);
         bool is_chunk =
             gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && alloc.kind == GM_ALLOC_CHUNKS;
+        struct gm_vmm_place place;
+        uint64_t at = va; /* as the daemon knows it: a handle's memory by its home */
+        if (!is_chunk && gm_vmm_find(va, &place) && !place.is_pinned) {
+            is_chunk = true;
+            at = place.home;
+        }
         if (count > 0 && is_chunk)
-            n = gm_uses_insert(entries, n, va, count);
+            n = gm_uses_insert(entries, n, at, count);
         else
             atomic_store_explicit(&use->page, 0, memory_order_relaxed);
     }

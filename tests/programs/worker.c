@@ -44,6 +44,11 @@ static const struct {
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
     {"devices", gm_mode_devices, false, false, "contexts on two devices, and copies between them"},
+    {"vmm", gm_mode_vmm, false, false, "ranges of the program's own handles, moved about"},
+    {"mappers", gm_mode_mappers, false, false,
+     "threads that map such handles, and one that only maps"},
+    {"sharers", gm_mode_mappers, false, false, "mappers that export handles, too"},
+    {"vmmoom", gm_mode_vmmoom, false, false, "create such handles until memory is out, then go on"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };

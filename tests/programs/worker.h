@@ -11,6 +11,7 @@
  *   worker.c          options, the table of modes, the end
  *   buffers.c         patterned buffers
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
+ *   modes_vmm.c       modes about the program's own virtual memory management: vmm, mappers, vmmoom
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  *                     ahead
  *   modes_hot.c       modes about use: hot, turns, guests
@@ -162,6 +163,9 @@ void gm_mode_spin(struct gm_worker *worker);
 void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_devices(struct gm_worker *worker);
+void gm_mode_vmm(struct gm_worker *worker);
+void gm_mode_mappers(struct gm_worker *worker);
+void gm_mode_vmmoom(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 

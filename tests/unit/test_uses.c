@@ -12,13 +12,21 @@
 #include <pthread.h>
 
 #include "common/chunk.h"
+#include "shim/accounts.h"
 #include "shim/allocs.h"
 #include "shim/uses.h"
+#include "shim/vmm.h"
 
 #define MIB (1ull << 20)
 #define BASE (0x7f00ull << 32)
 
 struct gm_real gm_real;
+
+void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
+{
+    (void)gpu, (void)bytes, (void)is_on;
+    fail(); /* no handles of the real driver here */
+}
 
 /* A kernel of this driver. A CUkernel is one that cuFuncGetParamInfo does not know. */
 struct kernel {
@@ -259,6 +267,37 @@ static void test_not_ours(void **state)
 }
 
 /* More places than the table holds: some are dropped, none is wrong, and it recovers. */
+/* Where the program mapped a handle of its own, twice: the daemon knows it by its home. */
+static void test_views(void **state)
+{
+    static const uint64_t home = BASE + (1ull << 40), range = BASE + (2ull << 40);
+    struct gm_vmm_handle made = {.home = home, .bytes = 8 * MIB};
+    struct gm_vmm_view *view;
+    struct args args;
+    (void)state;
+    struct gm_vmm_handle *handle = gm_vmm_create(&made);
+    assert_non_null(handle);
+    gm_vmm_reserve(range, 64 * MIB);
+    for (uint64_t i = 0; i < 2; i++) {
+        struct gm_alloc alloc = {
+            .va = range + i * 16 * MIB, .bytes = 8 * MIB, .span = 8 * MIB, .kind = GM_ALLOC_VIEW};
+        assert_int_equal(gm_vmm_add_view(handle->value, alloc.va, 8 * MIB, 0, &view), CUDA_SUCCESS);
+        assert_int_equal(gm_allocs_insert(&alloc), 0);
+    }
+    fill(&args);
+    args.pointer = range + 3 * MIB;
+    args.part.first = range + 16 * MIB + 2 * MIB; /* the same page of the handle */
+    args.part.second = range + 16 * MIB + 7 * MIB;
+    args.nothing = range + 9 * MIB;
+    gm_uses_of_cuLaunchKernel((CUfunction)(uintptr_t)&plain, 1, 1, 1, 1, 1, 1, 0, NULL, args.params,
+                              NULL);
+    assert_int_equal(take(), 2);
+    assert_int_equal(got[0].va, home + 2 * MIB);
+    assert_int_equal(got[0].count, 2);
+    assert_int_equal(got[1].va, home + 6 * MIB);
+    assert_int_equal(got[1].count, 1);
+}
+
 static void test_full(void **state)
 {
     struct gm_alloc alloc;
@@ -325,6 +364,7 @@ int main(void)
         cmocka_unit_test_setup(test_unaligned_param, setup),
         cmocka_unit_test_setup(test_nothing, setup),
         cmocka_unit_test_setup(test_not_ours, setup),
+        cmocka_unit_test_setup(test_views, setup),
         cmocka_unit_test_setup(test_full, setup),
         cmocka_unit_test_setup(test_threads, setup),
         cmocka_unit_test_setup(test_switch, setup),

@@ -1,0 +1,31 @@
+/* A context for the mapper's calls, where the driver wants one. Link thread; mapper.c and views.c.
+ */
+#ifndef GM_SHIM_MAPPER_BORROW_H
+#define GM_SHIM_MAPPER_BORROW_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * These calls need no current context, but some driver may say so, or the program may have
+ * destroyed its last one. Then the device's primary context is borrowed for the rest of the batch.
+ */
+struct gm_borrowed {
+    bool is_on;
+    CUdevice device;
+};
+
+bool gm_borrow(struct gm_borrowed *borrowed, uint32_t gpu);
+void gm_give_back(struct gm_borrowed *borrowed);
+
+/* `call`, and once more with a context if it asks for one. */
+#define GM_WITH_CONTEXT(borrowed, gpu, call)                                                       \
+    ({                                                                                             \
+        CUresult gm_result = (call);                                                               \
+        if (gm_result == CUDA_ERROR_INVALID_CONTEXT && gm_borrow((borrowed), (gpu)))               \
+            gm_result = (call);                                                                    \
+        gm_result;                                                                                 \
+    })
+
+#endif

@@ -1,0 +1,36 @@
+#!/bin/sh
+# What a GPU answered about virtual memory management (tests/simcuda/facts.txt), under gpumux.
+. "$(dirname "$0")/lib.sh"
+[ "${GM_LINKED:-}" != 1 ] || skip "the program of the facts cannot be preloaded with a sanitized shim"
+here=$(cd "$(dirname "$0")/.." && pwd)
+
+# sections FILE NAME...
+sections() {
+    sections_file=$1
+    shift
+    for sections_name; do
+        sed -n "/^== $sections_name\$/,/^== /p" "$sections_file" | sed '1d; /^== /d; /^#/d'
+    done
+}
+
+# compare NAME SECTION...: the output of NAME has these as the GPU had them.
+compare() {
+    compare_name=$1
+    shift
+    sections "$here/simcuda/facts.txt" "$@" > "$dir/expected"
+    sections "$dir/$compare_name.out" "$@" > "$dir/got"
+    [ -s "$dir/expected" ] || fail "no such facts: $*"
+    diff "$dir/expected" "$dir/got" > "$dir/diff.out" || fail "$compare_name: other answers than a GPU's"
+    say "$compare_name: $(wc -l < "$dir/got") answers are a GPU's"
+}
+
+# The handle that is exported is virtual until then, and the driver's afterwards; or the driver's from the start.
+start_daemon
+spawn virtual env LD_PRELOAD="$shim" "$BUILD/tests/simcuda/facts"
+await virtual
+compare virtual "no context" create reserve map sharing handles
+spawn theirs env LD_PRELOAD="$shim" GPUMUX_VMM_EXPORT=real "$BUILD/tests/simcuda/facts"
+await theirs
+compare theirs "no context" create reserve map sharing handles
+expect_empty
+stop_daemon

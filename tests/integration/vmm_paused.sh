@@ -1,0 +1,39 @@
+#!/bin/sh
+# A program maps, unmaps and asks about its own handles while it is paused and its memory is out: nothing waits, and what
+# it did is in place when it runs again.
+. "$(dirname "$0")/lib.sh"
+
+rounds() {
+    n=$(cat "$dir/rounds" 2> /dev/null)
+    echo "${n:-0}"
+}
+
+goes_on() {
+    [ "$(rounds)" -ge "$1" ]
+}
+
+is_evicted() {
+    is_up && evicted=$(app_number "$(pid_of one)" resident_bytes) &&
+        [ "$evicted" -lt $((40 * 1048576 / shrink)) ]
+}
+
+has_state() {
+    is_up && app_has "$(pid_of one)" "\"state\":\"$1\""
+}
+
+start_daemon
+app one linked --mode mappers --threads 2 --bytes 96M --iterations 10 --seconds 3 --seed 1 --signal "$dir/rounds"
+app two linked --bytes 128M --allocs 4 --iterations 10 --seconds 5 --seed 2
+await_ready one
+await_ready two
+"$ctl" pause "$(pid_of one)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
+within 60 has_state paused || fail "it is not paused: $(app_of "$(pid_of one)")"
+within 60 is_evicted || fail "it keeps its memory: $(app_of "$(pid_of one)")"
+from=$(rounds)
+within 60 goes_on $((from + 20)) || fail "it did $(rounds) rounds, $from of them before it was paused"
+has_state paused || fail "it is not paused any more"
+say "$(($(rounds) - from)) rounds while paused"
+"$ctl" resume "$(pid_of one)" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
+expect_pass one two
+expect_empty
+stop_daemon
