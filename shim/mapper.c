@@ -10,6 +10,7 @@
 #include "common/chunk.h"
 #include "common/shm.h"
 #include "shim/mapper_borrow.h"
+#include "shim/peers.h"
 #include "shim/real.h"
 #include "shim/views.h"
 #include "shim/vmm.h"
@@ -291,14 +292,15 @@ static CUresult gm_set_access(const struct gm_map_entry *entry, uint32_t count,
                gm_vmm_home(end) == NULL;
              next++)
             end += entry[next].bytes;
-        CUmemAccessDesc access = {
+        CUmemAccessDesc access[1 + GM_PEERS_MAX] = {{
             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
                          .id = gm_map_device[entry[first].gpu]},
             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
+        }};
+        size_t n = gm_peers_add(entry[first].gpu, access, 1);
         result = GM_WITH_CONTEXT(
             borrowed, entry[first].gpu,
-            gm_real.cuMemSetAccess(entry[first].va, end - entry[first].va, &access, 1));
+            gm_real.cuMemSetAccess(entry[first].va, end - entry[first].va, access, n));
     }
     return result;
 }
@@ -384,6 +386,28 @@ CUresult gm_mapper_drop(const struct gm_frame_entry *entry, uint32_t count)
         struct gm_import *import = gm_import_find(entry[i].frame);
         CUresult one = import == NULL ? CUDA_SUCCESS : gm_drop_one(import, &borrowed);
         result = result == CUDA_SUCCESS ? one : result;
+    }
+    gm_give_back(&borrowed);
+    return result;
+}
+
+CUresult gm_mapper_allow(uint32_t gpu, CUdevice device, bool is_open)
+{
+    struct gm_borrowed borrowed = {.is_on = false};
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+        .flags = is_open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+    };
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t bucket = 0; bucket < gm_import_room; bucket++) {
+        for (uint32_t i = gm_by_va[bucket]; i != GM_IMPORT_NONE; i = gm_imports[i].next_va) {
+            const struct gm_import *import = &gm_imports[i];
+            if (import->gpu != gpu || gm_vmm_home(import->va) != NULL)
+                continue;
+            CUresult one = GM_WITH_CONTEXT(
+                &borrowed, gpu, gm_real.cuMemSetAccess(import->va, import->bytes, &access, 1));
+            result = result == CUDA_SUCCESS ? one : result;
+        }
     }
     gm_give_back(&borrowed);
     return result;

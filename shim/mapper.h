@@ -40,6 +40,10 @@ CUresult gm_mapper_drop(const struct gm_frame_entry *entry, uint32_t count);
 /* The frame of the chunk at `va`, if it is at hand: mapped, or in the home of a handle (vmm.h). */
 bool gm_mapper_frame_at(uint64_t va, CUmemGenericAllocationHandle *frame);
 
+/* Open what is mapped of `gpu`, but the program's own mappings, to another device, or close it.
+ * Goes on after a failure and returns the first. */
+CUresult gm_mapper_allow(uint32_t gpu, CUdevice device, bool is_open);
+
 /* Whether every chunk of [va, va + bytes) is mapped. */
 bool gm_mapper_covers(uint64_t va, uint64_t bytes);
 

@@ -47,10 +47,25 @@ static void *turn(void *argument)
     return NULL;
 }
 
+/* Look at each other's memory, from one device to the other and back; closed again every other
+ * time. */
+static void look_across(struct gm_worker *worker, struct gm_place *a, struct gm_place *b)
+{
+    const struct gm_worker *from = &a->worker;
+    GM_CU(worker, cuCtxSetCurrent, from->context);
+    GM_CU(worker, cuCtxEnablePeerAccess, b->worker.context, 0);
+    for (int i = 0; i < 3; i++)
+        gm_buffer_verify(from, &b->buffer, &a->counter, NULL);
+    worker->mismatches += gm_counter_read(from, &a->counter, NULL);
+    if (worker->done % 2 == 0)
+        GM_CU(worker, cuCtxDisablePeerAccess, b->worker.context);
+}
+
 /*
  * Three contexts besides the first: two on device 0, one on device 1. Each has a thread that works
  * in it; between their turns the content of each goes on to the next, also from one device to the
- * other. Contexts come and go with each iteration, with what they hold.
+ * other, and at the end kernels on each device look at the memory of the other. Contexts come and
+ * go with each iteration, with what they hold.
  */
 void gm_mode_devices(struct gm_worker *worker)
 {
@@ -92,6 +107,8 @@ void gm_mode_devices(struct gm_worker *worker)
                 places[i].buffer.seed = places[i - 1].buffer.seed;
             }
         }
+        look_across(worker, &places[1], &places[0]);
+        look_across(worker, &places[0], &places[1]);
         for (int i = 0; i < PLACES; i++)
             close_place(&places[i]);
         free(places);

@@ -62,6 +62,7 @@ static CUresult launch(CUfunction function, struct shape shape, CUstream handle,
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_op *op = sim_op_new(SIM_OP_KERNEL);
     op->u.launch.kernel = kernel;
+    op->u.launch.ctx = stream->ctx;
     if (extra != NULL)
         result = unpack_extra(op->u.launch.params, extra);
     else if (params != NULL)

@@ -157,6 +157,7 @@ struct sim_ctx {
     _Atomic bool is_alive;
     uint64_t generation; /* counts the lives of a primary context */
     size_t limit[CU_LIMIT_MAX];
+    struct sim_ctx *_Atomic peer[SIM_DEVICES_MAX]; /* whose memory it may reach, by device */
 
     pthread_mutex_t lock;
     struct sim_stream *streams; /* all, the default ones included */
@@ -170,6 +171,12 @@ CUresult sim_ctx_check(CUcontext handle, struct sim_ctx **ctx);
 /* Wait for everything submitted so far to all streams of a context. */
 void sim_ctx_wait(struct sim_ctx *ctx);
 CUresult sim_device_check(CUdevice device);
+
+/* ---- peer.c ---- */
+
+/* Whether a kernel of the context may touch `address`; what is not known memory is for the page
+ * tables to judge. */
+bool sim_peer_may_touch(const struct sim_ctx *ctx, uint64_t address);
 
 /* ---- stream.c ---- */
 
@@ -244,6 +251,7 @@ struct sim_op {
     union {
         struct {
             const struct sim_kernel *kernel;
+            const struct sim_ctx *ctx;
             _Alignas(16) uint8_t params[SIM_PARAMS_MAX];
         } launch;
         struct sim_copy copy;

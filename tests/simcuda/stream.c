@@ -154,8 +154,24 @@ static void run_set(const struct sim_op *op)
     }
 }
 
+/* A kernel that is given memory which its device may not reach ends as on a GPU: this process dies
+ * of it. */
+static void check_reach(const struct sim_op *op)
+{
+    const struct sim_kernel *kernel = op->u.launch.kernel;
+    for (uint32_t i = 0; i < kernel->n_params; i++) {
+        uint64_t value;
+        if (kernel->param[i].size != sizeof value)
+            continue;
+        memcpy(&value, op->u.launch.params + kernel->param[i].offset, sizeof value);
+        if (!sim_peer_may_touch(op->u.launch.ctx, value))
+            raise(SIGSEGV);
+    }
+}
+
 static void run_kernel(const struct sim_op *op)
 {
+    check_reach(op);
     const uint64_t start = sim_options.launch_ns > 0 ? sim_now() : 0;
     op->u.launch.kernel->run(op->u.launch.params);
     if (sim_options.launch_ns > 0)

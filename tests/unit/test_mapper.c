@@ -16,6 +16,7 @@
 #include "common/chunk.h"
 #include "shim/accounts.h"
 #include "shim/mapper.h"
+#include "shim/peers.h"
 #include "shim/real.h"
 
 struct gm_real gm_real;
@@ -27,6 +28,19 @@ void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
     fail();
 }
 
+/* What peers.c tells: whether device 7 may reach what is mapped. */
+static bool has_peer;
+size_t gm_peers_add(uint32_t gpu, CUmemAccessDesc *desc, size_t n)
+{
+    assert_int_equal(gpu, 0);
+    if (has_peer)
+        desc[n++] = (CUmemAccessDesc){
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 7},
+            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+    return n;
+}
+
 #define HANDLES_MAX 4096
 #define BASE 0x700000000000ull
 
@@ -36,7 +50,7 @@ static struct {
     bool is_alive;
     uint64_t va; /* 0: not mapped */
     uint64_t bytes;
-    bool has_access;
+    bool has_access, is_open; /* to its own device, 5, and to its peer */
 } handles[HANDLES_MAX];
 static unsigned next_handle = 1;
 static int calls;        /* that may fail */
@@ -94,7 +108,7 @@ static CUresult fake_map(CUdeviceptr va, size_t bytes, size_t offset,
                      handles[i].va < va + bytes);
     handles[handle].va = va;
     handles[handle].bytes = bytes;
-    handles[handle].has_access = false;
+    handles[handle].has_access = handles[handle].is_open = false;
     return CUDA_SUCCESS;
 }
 
@@ -105,14 +119,20 @@ static CUresult fake_set_access(CUdeviceptr va, size_t bytes, const CUmemAccessD
     accesses++;
     if (result != CUDA_SUCCESS)
         return result;
-    assert_int_equal(count, 1);
-    assert_int_equal(desc->location.type, CU_MEM_LOCATION_TYPE_DEVICE);
-    assert_int_equal(desc->flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     uint64_t covered = 0;
     for (unsigned i = 1; i < next_handle; i++) {
         if (handles[i].va < va || handles[i].va >= va + bytes)
             continue;
-        handles[i].has_access = true;
+        for (size_t k = 0; k < count; k++) {
+            bool is_on = desc[k].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            assert_int_equal(desc[k].location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+            assert_true(is_on || desc[k].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+            assert_true(desc[k].location.id == 5 || desc[k].location.id == 7);
+            if (desc[k].location.id == 5)
+                handles[i].has_access = is_on;
+            else
+                handles[i].is_open = is_on;
+        }
         covered += handles[i].bytes;
     }
     assert_int_equal(covered, bytes);
@@ -208,7 +228,7 @@ static int setup(void **state)
     calls = accesses = 0;
     fail_at = -1;
     failure = CUDA_ERROR_UNKNOWN;
-    wants_context = false;
+    wants_context = has_peer = false;
     gm_mapper_init(devices, 2);
     return 0;
 }
@@ -480,10 +500,57 @@ static void test_many_frames(void **state)
     is_empty();
 }
 
+/* What is mapped is opened to a peer at once, what comes later when it is mapped, and closed again.
+ */
+static void test_peers(void **state)
+{
+    struct gm_map_entry entry[32];
+    struct gm_span_entry span[32];
+    int fds[32];
+    (void)state;
+    uint32_t n = cut(entry, 100, fds);
+    assert_int_equal(gm_mapper_map(entry, n, fds, (int)n), CUDA_SUCCESS);
+    for (unsigned i = 1; i <= n; i++)
+        assert_true(handles[i].has_access && !handles[i].is_open);
+    wants_context = true;
+    assert_int_equal(gm_mapper_allow(0, 7, true), CUDA_SUCCESS);
+    wants_context = false;
+    for (unsigned i = 1; i <= n; i++)
+        assert_true(handles[i].has_access && handles[i].is_open);
+
+    /* gone and back */
+    has_peer = true;
+    spans(span, entry, n);
+    assert_int_equal(gm_mapper_unmap(span, n), CUDA_SUCCESS);
+    cut(entry, 100, NULL);
+    accesses = 0;
+    assert_int_equal(gm_mapper_map(entry, n, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(accesses, 1);
+    for (unsigned i = 1; i <= n; i++)
+        assert_true(handles[i].has_access && handles[i].is_open);
+
+    assert_int_equal(gm_mapper_allow(1, 7, false), CUDA_SUCCESS); /* another GPU's memory */
+    for (unsigned i = 1; i <= n; i++)
+        assert_true(handles[i].is_open);
+    has_peer = false;
+    fail_at = calls + 1; /* one that fails holds up none of the others */
+    assert_int_equal(gm_mapper_allow(0, 7, false), CUDA_ERROR_UNKNOWN);
+    fail_at = -1;
+    unsigned open = 0;
+    for (unsigned i = 1; i <= n; i++)
+        open += handles[i].is_open;
+    assert_int_equal(open, 1);
+
+    assert_int_equal(gm_mapper_unmap(span, n), CUDA_SUCCESS);
+    drop_all(100, n);
+    is_empty();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_life_of_frames, setup),
+        cmocka_unit_test_setup(test_peers, setup),
         cmocka_unit_test_setup(test_every_failure_is_undone, setup),
         cmocka_unit_test_setup(test_nonsense_is_refused, setup),
         cmocka_unit_test_setup(test_context_is_borrowed, setup),

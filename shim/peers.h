@@ -1,0 +1,25 @@
+/*
+ * Peer access: which other devices may reach what gpumux backs on a GPU.
+ *
+ * On a device, cuCtxEnablePeerAccess opens all memory of a context to another device. A mapping of
+ * the daemon's frames is open to the devices that its set-access names, so the mapper asks here
+ * when it maps, and what is mapped already is opened when the first context of a device asks. The
+ * program's own mappings are its own affair: it sets their access itself (vmm.h).
+ *
+ * Counted by pairs of devices. A context that is destroyed with its peer access on stays counted:
+ * then memory is open to a device that does not look at it, which costs a set-access.
+ */
+#ifndef GM_SHIM_PEERS_H
+#define GM_SHIM_PEERS_H
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GM_PEERS_MAX 63 /* devices beside the GPU's own */
+
+/* Add to the `n` descriptions of access of memory on `gpu` those of its peers, GM_PEERS_MAX at
+ * most. Returns how many there are then. Any thread. */
+size_t gm_peers_add(uint32_t gpu, CUmemAccessDesc *desc, size_t n);
+
+#endif
