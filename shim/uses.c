@@ -191,7 +191,7 @@ uint32_t gm_uses_take(struct gm_use_entry *entries)
             continue;
         uint32_t count = atomic_exchange_explicit(&use->count, 0, memory_order_relaxed);
         bool is_chunk =
-            gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && alloc.kind == GM_ALLOC_CHUNKS;
+            gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && gm_alloc_is_backed(alloc.kind);
         struct gm_vmm_place place;
         uint64_t at = va; /* as the daemon knows it: a handle's memory by its home */
         if (!is_chunk && gm_vmm_find(va, &place) && !place.is_pinned) {

@@ -223,6 +223,7 @@ static const struct section {
     {"contexts", facts_of_contexts, CURRENT},
     {"events of a context", facts_of_context_events, CURRENT},
     {"handles", facts_of_handles, CURRENT},
+    {"pools", facts_of_pools, CURRENT},
 };
 
 static void run_section(const struct section *section)
