@@ -111,10 +111,12 @@ enum sim_range_kind {
     SIM_RANGE_LINEAR,     /* cuMemAlloc */
     SIM_RANGE_HOST,       /* cuMemHostAlloc */
     SIM_RANGE_REGISTERED, /* cuMemHostRegister */
-    SIM_RANGE_MAPPED      /* cuMemMap */
+    SIM_RANGE_MAPPED,     /* cuMemMap */
+    SIM_RANGE_MANAGED     /* cuMemAllocManaged */
 };
 
-struct sim_handle; /* vmm.c */
+struct sim_handle;  /* vmm.c */
+struct sim_managed; /* managed.c */
 
 struct sim_range {
     uint64_t start, size;
@@ -126,6 +128,8 @@ struct sim_range {
     uint64_t id;                         /* buffer id */
     struct sim_ctx *ctx;                 /* NULL for MAPPED */
     struct sim_handle *handle;           /* MAPPED */
+    struct sim_managed *managed;         /* MANAGED */
+    bool is_sync_memops;                 /* as it was set */
     uint8_t access[SIM_DEVICES_MAX + 1]; /* MAPPED: CUmemAccess_flags by device; the last: host */
 };
 
@@ -139,6 +143,9 @@ bool sim_range_insert(const struct sim_range *range); /* false: overlaps another
 void sim_range_remove(size_t index, size_t count);
 uint64_t sim_range_number(void);                   /* a fresh buffer id */
 void sim_memory_free_context(struct sim_ctx *ctx); /* free its linear and host memory */
+/* managed.c and array.c */
+void sim_managed_free(const struct sim_range *range); /* it is out of the table */
+void sim_array_free_context(const struct sim_ctx *ctx);
 /* The reservation around an address; unchanged if there is none. Takes the va lock. */
 void sim_reservation(uint64_t address, uint64_t *start, uint64_t *size);
 unsigned sim_handle_types(const struct sim_handle *handle);
@@ -217,7 +224,9 @@ enum sim_op_kind {
     SIM_OP_MARK,
     SIM_OP_WRITE,
     SIM_OP_WAIT,
-    SIM_OP_GRAPH
+    SIM_OP_GRAPH,
+    SIM_OP_GRAPH_ALLOC,
+    SIM_OP_GRAPH_FREE
 };
 
 /* When a recorded event was passed. */
@@ -268,7 +277,8 @@ struct sim_op {
             unsigned flags;
             bool is_64;
         } value;
-        struct sim_exec *exec; /* holds a reference */
+        struct sim_exec *exec;   /* holds a reference */
+        struct sim_block *block; /* graph_memory.c */
     } u;
 };
 
@@ -334,6 +344,9 @@ bool sim_is_capturing(struct sim_stream *stream);
 void sim_exec_run(struct sim_exec *exec);
 void sim_exec_ref(struct sim_exec *exec);
 void sim_exec_unref(struct sim_exec *exec);
+/* graph_memory.c: a launch uses a block from now on; a node freed it. */
+CUresult sim_block_use(struct sim_block *block);
+void sim_block_unuse(struct sim_block *block);
 
 /* ---- copy.c ---- */
 

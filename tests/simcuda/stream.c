@@ -198,6 +198,11 @@ void sim_op_run(const struct sim_op *op)
     case SIM_OP_GRAPH:
         sim_exec_run(op->u.exec);
         break;
+    case SIM_OP_GRAPH_ALLOC: /* its launch did it */
+        break;
+    case SIM_OP_GRAPH_FREE:
+        sim_block_unuse(op->u.block);
+        break;
     }
 }
 
