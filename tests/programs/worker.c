@@ -43,6 +43,10 @@ static const struct {
     {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
+    {"pointers", gm_mode_pointers, false, false, "ask all about pointers, then verify"},
+    {"nvml", gm_mode_nvml, true, false, "print what NVML and CUDA say of memory"},
+    {"unswappable", gm_mode_unswappable, false, false, "memory that stays the driver's"},
+    {"managed", gm_mode_managed, false, false, "verify, with managed memory"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };

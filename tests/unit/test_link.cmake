@@ -1,5 +1,6 @@
 # The shim from its handlers to its socket: the test plays the driver and the daemon.
 foreach(source accounts allocs boot captures contexts drain gate handlers_contexts handlers_memory link mapper release
+    arrays graphs handlers_queries handlers_unswappable managed queries
     uses)
   target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/${source}.c)
 endforeach()
