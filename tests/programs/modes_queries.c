@@ -350,9 +350,7 @@ void gm_mode_unswappable(struct gm_worker *worker)
     await_signal(worker, "ask");
     GM_CU(worker, cuGraphLaunch, exec, NULL); /* its memory may have been trimmed meanwhile */
     GM_CU(worker, cuCtxSynchronize);
-    MUST(worker, worker->cu.cuArrayDestroy((CUarray)(void *)&graph) != CUDA_SUCCESS);
     GM_CU(worker, cuArrayDestroy, array);
-    MUST(worker, worker->cu.cuArrayDestroy(array) != CUDA_SUCCESS);
     GM_CU(worker, cuMipmappedArrayDestroy, mipmap);
     GM_CU(worker, cuMemFree, managed);
     MUST(worker, worker->cu.cuMemFree(managed) == CUDA_ERROR_INVALID_VALUE);
