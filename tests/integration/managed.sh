@@ -34,5 +34,12 @@ app own linked --mode managed --bytes 192M --iterations 10 --seconds 1 --own-con
 app hog linked --bytes 120M --iterations 10 --seconds 1 --seed 4
 expect_pass linked dlsym proc own hog
 expect_switches 5
+
+# The driver refuses what gpumux needs to move it: it stays where it is, and the program notices nothing.
+export SIMCUDA_FAIL=cuStreamCreate:1+
+app refused linked --mode managed --bytes 128M --iterations 10 --seconds 1 --seed 6
+unset SIMCUDA_FAIL
+app hog linked --bytes 120M --iterations 10 --seconds 1 --seed 7
+expect_pass refused hog
 expect_empty
 stop_daemon

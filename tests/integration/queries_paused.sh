@@ -34,6 +34,12 @@ for way in linked dlsym proc; do
 done
 expect_empty
 
+# Threads that ask on and on while it takes turns with others.
+app asking linked --mode pointers --bytes 96M --allocs 3 --iterations 10 --seconds 2 --threads 3 --seed 3
+app hog linked --bytes 120M --iterations 10 --seconds 2 --seed 4
+expect_pass asking hog
+expect_empty
+
 # The daemon dies while the program is paused and swapped out: it still gets its answers.
 app lost linked --mode pointers --bytes 96M --allocs 3 --iterations 1 --seed 1 --signal "$dir/lost.signal"
 await_ready lost

@@ -6,7 +6,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,11 +145,34 @@ static void check_sync_memops(const struct gm_worker *worker, CUdeviceptr at, un
                      CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Asks on and on about the buffers while the program works on them. */
+struct asker {
+    const struct gm_worker *worker;
+    const struct gm_buffer *buffers;
+    _Atomic bool is_over;
+    pthread_t thread;
+};
+
+static void *keep_asking(void *argument)
+{
+    struct asker *asker = argument;
+    const struct timespec pause = {.tv_nsec = (long)GM_MS};
+    GM_CU(asker->worker, cuCtxSetCurrent, asker->worker->context);
+    while (!atomic_load(&asker->is_over)) {
+        for (uint32_t i = 0; i < asker->worker->allocs; i++) {
+            const struct gm_buffer *buffer = &asker->buffers[i];
+            check_linear(asker->worker, buffer->at, buffer->bytes, buffer->at + buffer->bytes / 3);
+        }
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
 /*
  * Ask all there is about device memory: large and small, from its first to its last byte, host
  * memory and nothing at all. Once at the start; once when --signal.ask comes, between which the
  * test pauses the program and has its memory swapped out; then it says --signal.asked, and works
- * on.
+ * on, beside --threads threads that keep asking.
  */
 void gm_mode_pointers(struct gm_worker *worker)
 {
@@ -190,13 +214,25 @@ void gm_mode_pointers(struct gm_worker *worker)
             give_signal(worker, "asked");
         }
     }
+    struct asker *askers = calloc(worker->threads, sizeof(*askers));
+    MUST(worker, askers != NULL || worker->threads == 0);
+    for (uint32_t i = 0; i < worker->threads; i++) {
+        askers[i].worker = worker;
+        askers[i].buffers = buffers;
+        MUST(worker, pthread_create(&askers[i].thread, NULL, keep_asking, &askers[i]) == 0);
+    }
     for (; gm_is_more(worker, worker->done); worker->done++) {
         for (uint32_t i = 0; i < worker->allocs; i++)
             gm_buffer_turn(worker, &buffers[i], &counter, NULL);
         worker->mismatches = gm_counter_read(worker, &counter, NULL);
         if (worker->mismatches != 0)
-            return;
+            gm_fail(worker, "wrong data");
     }
+    for (uint32_t i = 0; i < worker->threads; i++) {
+        atomic_store(&askers[i].is_over, true);
+        pthread_join(askers[i].thread, NULL);
+    }
+    free(askers);
     CUdeviceptr gone = buffers[0].at;
     GM_CU(worker, cuMemFreeHost, host);
     GM_CU(worker, cuMemFree, small);

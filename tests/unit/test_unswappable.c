@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "shim/accounts.h"
+#include "shim/arrays.h"
 #include "shim/managed.h"
 #include "shim/queries.h"
 #include "tests/unit/link_world.h"
@@ -523,6 +524,97 @@ static void pointers_while_away(void)
     CHECK(atomic_load(&driver_questions) == 5 && bytes == 5 * MIB + 3);
 }
 
+/* The child of a fork has nothing to do with any of it. */
+static void forks(void)
+{
+    CUarray array;
+    CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 1000, .Height = 1000, .Format = CU_AD_FORMAT_HALF, .NumChannels = 2};
+    boot_more();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true), managed = make_managed(4 * MIB);
+    set_gate(GM_GATE_CLOSED);
+    pid_t child = fork();
+    if (child == 0) {
+        unsigned long long value;
+        size_t bytes, total;
+        CHECK(gm_on_cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_RANGE_SIZE, va) ==
+              CUDA_ERROR_INVALID_VALUE);
+        CHECK(atomic_load(&driver_questions) == 1);
+        CHECK(gm_on_cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS && total == 222);
+        CHECK(gm_on_cuArrayCreate_v2(&array, &flat) == CUDA_SUCCESS);
+        CHECK(gm_on_cuArrayDestroy(array) == CUDA_SUCCESS);
+        make_managed(4 * MIB);
+        advise(managed, CU_MEM_ADVISE_SET_READ_MOSTLY, CU_MEM_LOCATION_TYPE_DEVICE);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(atomic_load(&stat_area->managed_bytes) == 4 * MIB);
+    CHECK(atomic_load(&stat_area->array_bytes) == 0);
+}
+
+/* What a descriptor comes to. */
+static void array_sizes(void)
+{
+    static const struct {
+        CUDA_ARRAY3D_DESCRIPTOR descriptor;
+        unsigned levels;
+        uint64_t bytes;
+    } rows[] = {
+        {{.Width = 7, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1}, 1, 7},
+        {{.Width = 7, .Height = 3, .Format = CU_AD_FORMAT_SIGNED_INT16, .NumChannels = 2}, 1, 84},
+        {{.Width = 4, .Height = 4, .Depth = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4},
+         1,
+         1024},
+        {{.Width = 8, .Height = 4, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1},
+         9, /* 8x4, 4x2, 2x1, 1x1 */
+         4 * (32 + 8 + 2 + 1)},
+        {{.Width = 4,
+          .Height = 4,
+          .Depth = 6,
+          .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+          .NumChannels = 1,
+          .Flags = CUDA_ARRAY3D_CUBEMAP},
+         3, /* layers do not shrink */
+         6 * (16 + 4 + 1)},
+        {{.Width = 4,
+          .Height = 4,
+          .Depth = 4,
+          .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+          .NumChannels = 1},
+         3,
+         64 + 8 + 1},
+        {{.Width = 6, .Height = 6, .Format = CU_AD_FORMAT_BC1_UNORM, .NumChannels = 4}, 1, 32},
+        {{.Width = 8, .Height = 8, .Format = CU_AD_FORMAT_BC7_UNORM, .NumChannels = 4}, 1, 64},
+        {{.Width = 8, .Height = 4, .Format = CU_AD_FORMAT_NV12, .NumChannels = 3}, 1, 48},
+        {{.Width = 8,
+          .Height = 8,
+          .Format = CU_AD_FORMAT_FLOAT,
+          .NumChannels = 1,
+          .Flags = CUDA_ARRAY3D_DEFERRED_MAPPING},
+         1,
+         0},
+        {{.Width = 8,
+          .Height = 8,
+          .Format = CU_AD_FORMAT_FLOAT,
+          .NumChannels = 1,
+          .Flags = CUDA_ARRAY3D_SPARSE},
+         1,
+         0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        CHECK(gm_array_bytes(&rows[i].descriptor, rows[i].levels) == rows[i].bytes);
+    /* Sizes that no driver would make stay numbers. */
+    CUDA_ARRAY3D_DESCRIPTOR huge = {.Width = SIZE_MAX,
+                                    .Height = SIZE_MAX,
+                                    .Depth = SIZE_MAX,
+                                    .Format = CU_AD_FORMAT_FLOAT,
+                                    .NumChannels = 4};
+    CHECK(gm_array_bytes(&huge, 64) >= 1ull << 62);
+}
+
+SCENARIO(forks)
+SCENARIO(array_sizes)
 SCENARIO(managed_moves)
 SCENARIO(managed_has_no_room)
 SCENARIO(managed_is_slow)
@@ -543,6 +635,8 @@ int main(void)
         cmocka_unit_test(test_arrays_are_counted),
         cmocka_unit_test(test_graphs_are_sampled),
         cmocka_unit_test(test_pointers_while_away),
+        cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_array_sizes),
     };
     return cmocka_run_group_tests_name("unswappable", tests, NULL, NULL);
 }
