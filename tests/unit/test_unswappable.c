@@ -35,6 +35,8 @@ static _Atomic int driver_array_error;
 static _Atomic uint64_t driver_next_array;
 static _Atomic int driver_questions; /* about pointers */
 
+static enum { HAS_PREFETCH, HAS_OLD_PREFETCH, HAS_NO_PREFETCH } driver_has; /* before the start */
+
 static CUresult drv_managed(CUdeviceptr *va, size_t bytes, unsigned flags)
 {
     return flags == CU_MEM_ATTACH_GLOBAL ? drv_alloc(va, bytes) : CUDA_ERROR_INVALID_VALUE;
@@ -172,7 +174,10 @@ static void boot_more(void)
     gm_real.cuStreamCreate = drv_stream;
     gm_real.cuStreamDestroy_v2 = drv_stream_end;
     gm_real.cuStreamQuery = drv_stream_query;
-    gm_real.cuMemPrefetchAsync_v2 = drv_prefetch;
+    if (driver_has == HAS_PREFETCH)
+        gm_real.cuMemPrefetchAsync_v2 = drv_prefetch;
+    else if (driver_has == HAS_OLD_PREFETCH)
+        gm_real.cuMemPrefetchAsync = drv_prefetch_1;
     gm_real.cuMemRangeGetAttribute = drv_range_attribute;
     gm_real.cuDeviceGetAttribute = drv_attribute;
     gm_real.cuMemAdvise_v2 = drv_advise;
@@ -316,13 +321,29 @@ static void managed_is_slow(void)
     close_quietly();
     set_gate(GM_GATE_OPEN);
     CHECK(atomic_load(&driver_out) == 1 && atomic_load(&driver_streams) == 0);
-    atomic_store(&driver_is_concurrent, 1);
-    gm_real.cuMemPrefetchAsync_v2 = NULL; /* a driver before CUDA 12.2 */
-    gm_real.cuMemPrefetchAsync = drv_prefetch_1;
+}
+
+/* With a driver before CUDA 12.2, and one without any of the calls. */
+static void managed_of_an_old_driver(void)
+{
+    driver_has = HAS_OLD_PREFETCH;
+    boot_more();
+    make_managed(4 * PIECE);
     close_quietly();
-    CHECK(atomic_load(&driver_out) == 5);
+    CHECK(atomic_load(&driver_out) == 4);
     set_gate(GM_GATE_OPEN);
-    CHECK(reaches(&driver_in, 2) && atomic_load(&driver_in_bytes) == 5 * PIECE);
+    CHECK(reaches(&driver_in, 1) && atomic_load(&driver_in_bytes) == 4 * PIECE);
+}
+
+static void managed_without_prefetch(void)
+{
+    driver_has = HAS_NO_PREFETCH;
+    boot_more();
+    make_managed(4 * PIECE);
+    close_quietly();
+    CHECK(!gm_managed_is_out() && atomic_load(&driver_streams) == 0);
+    set_gate(GM_GATE_OPEN);
+    CHECK(submit() == CUDA_SUCCESS);
 }
 
 /* The daemon dies while it is out: the program, from which nothing else was taken, goes on. */
@@ -618,6 +639,8 @@ SCENARIO(array_sizes)
 SCENARIO(managed_moves)
 SCENARIO(managed_has_no_room)
 SCENARIO(managed_is_slow)
+SCENARIO(managed_of_an_old_driver)
+SCENARIO(managed_without_prefetch)
 SCENARIO(managed_is_out_when_the_daemon_dies)
 SCENARIO(managed_comes_and_goes)
 SCENARIO(arrays_are_counted)
@@ -630,6 +653,8 @@ int main(void)
         cmocka_unit_test(test_managed_moves),
         cmocka_unit_test(test_managed_has_no_room),
         cmocka_unit_test(test_managed_is_slow),
+        cmocka_unit_test(test_managed_of_an_old_driver),
+        cmocka_unit_test(test_managed_without_prefetch),
         cmocka_unit_test(test_managed_is_out_when_the_daemon_dies),
         cmocka_unit_test(test_managed_comes_and_goes),
         cmocka_unit_test(test_arrays_are_counted),
