@@ -189,6 +189,15 @@ enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc)
     return found;
 }
 
+bool gm_allocs_spans(uint64_t va)
+{
+    pthread_mutex_lock(&gm_allocs_lock);
+    const struct gm_alloc_node *node = gm_treap_floor(va);
+    bool is_in = gm_alloc_reaches(node, va) && node->alloc.kind != GM_ALLOC_REAL;
+    pthread_mutex_unlock(&gm_allocs_lock);
+    return is_in;
+}
+
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on)
 {
     struct gm_alloc_node *node;

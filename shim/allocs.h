@@ -74,6 +74,10 @@ static inline bool gm_allocs_may_hold(uint64_t va)
            va < atomic_load_explicit(&gm_allocs_high, memory_order_relaxed);
 }
 
+/* Whether `va` lies in the span of an entry that is not real: the rest of its last chunk, which the
+ * program did not ask for, included. */
+bool gm_allocs_spans(uint64_t va);
+
 /* Remember what cuPointerSetAttribute said of the entry that has id `id` and holds `va`. False: it
  * is gone. */
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on);

@@ -34,11 +34,23 @@ CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+/*
+ * `ptr` as the driver is asked about it, when it is in no allocation that gpumux backs. What lies
+ * behind one, in the rest of its last chunk, is nothing that the program has; the driver would find
+ * the chunk there, or not, as it is mapped at the moment. So it is asked about NULL.
+ */
+static CUdeviceptr gm_foreign(CUdeviceptr ptr)
+{
+    return gm_allocs_may_hold(ptr) && gm_allocs_spans(ptr) ? 0 : ptr;
+}
+
 CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     struct gm_place place;
-    if (!gm_is_live() || !gm_place_find(dptr, &place))
+    if (!gm_is_live())
         return gm_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (!gm_place_find(dptr, &place))
+        return gm_real.cuMemGetAddressRange_v2(pbase, psize, gm_foreign(dptr));
     if (pbase != NULL)
         *pbase = place.base;
     if (psize != NULL)
@@ -66,8 +78,10 @@ static CUresult gm_ask_mapped(void *data, CUpointer_attribute attribute, CUdevic
 CUresult gm_on_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct gm_place place;
-    if (data == NULL || !gm_is_live() || !gm_place_find(ptr, &place))
+    if (data == NULL || !gm_is_live())
         return gm_real.cuPointerGetAttribute(data, attribute, ptr);
+    if (!gm_place_find(ptr, &place))
+        return gm_real.cuPointerGetAttribute(data, attribute, gm_foreign(ptr));
     if (!gm_place_knows(attribute))
         return gm_ask_mapped(data, attribute, ptr);
     return gm_place_attribute(&place, attribute, ptr, gm_current_device(), data);
@@ -78,9 +92,10 @@ CUresult gm_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attr
                                       void **data, CUdeviceptr ptr)
 {
     struct gm_place place;
-    if (numAttributes == 0 || attributes == NULL || data == NULL || !gm_is_live() ||
-        !gm_place_find(ptr, &place))
+    if (numAttributes == 0 || attributes == NULL || data == NULL || !gm_is_live())
         return gm_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    if (!gm_place_find(ptr, &place))
+        return gm_real.cuPointerGetAttributes(numAttributes, attributes, data, gm_foreign(ptr));
 
     bool are_known = true;
     for (unsigned int i = 0; i < numAttributes; i++) {
@@ -110,8 +125,10 @@ CUresult gm_on_cuPointerSetAttribute(const void *value, CUpointer_attribute attr
 {
     struct gm_place place;
     uint32_t number;
-    if (!gm_is_live() || !gm_place_find(ptr, &place))
+    if (!gm_is_live())
         return gm_real.cuPointerSetAttribute(value, attribute, ptr);
+    if (!gm_place_find(ptr, &place))
+        return gm_real.cuPointerSetAttribute(value, attribute, gm_foreign(ptr));
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&number, value, sizeof(number));

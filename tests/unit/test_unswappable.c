@@ -33,6 +33,7 @@ static _Atomic uint64_t driver_graph_bytes;
 static _Atomic int driver_trims;
 static _Atomic int driver_array_error;
 static _Atomic uint64_t driver_next_array;
+static _Atomic uint64_t driver_asked_about;
 static _Atomic int driver_questions; /* about pointers */
 
 static enum { HAS_PREFETCH, HAS_OLD_PREFETCH, HAS_NO_PREFETCH } driver_has; /* before the start */
@@ -151,7 +152,7 @@ static CUresult drv_instantiate(CUgraphExec *exec, CUgraph graph, unsigned long 
 static CUresult drv_pointer(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     (void)data;
-    (void)ptr;
+    atomic_store(&driver_asked_about, ptr);
     atomic_fetch_add(&driver_questions, 1);
     return attribute == 99 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -517,6 +518,7 @@ static void pointers_while_away(void)
     CHECK(gm_on_cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, va + 5 * MIB + 3) ==
           CUDA_ERROR_INVALID_VALUE);
     CHECK(atomic_load(&driver_questions) == 3);
+    CHECK(atomic_load(&driver_asked_about) == 0); /* a chunk is there, but nothing of the program */
 
     /* Several, with one that does not apply; none may be missing. */
     CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
