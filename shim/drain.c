@@ -134,8 +134,9 @@ static void gm_drain_after(uint64_t stamp)
         gm_graphs_trim();
     if (!gm_managed_is_out())
         return;
-    /* Nothing is asked of a program whose gate is closed; should that ever be, it comes first. */
-    while (!gm_gate_await_open(GM_S / 10) && atomic_load(&gm_drain_stamp) == stamp)
+    /* The opening wakes this. Nothing is asked of a program whose gate is closed; should that ever
+     * be, it is seen at the next look, and comes first. */
+    while (!gm_gate_await_open(GM_S) && atomic_load(&gm_drain_stamp) == stamp)
         continue;
     gm_contexts_visit(devices, gm_drain_devices(devices), gm_drain_move_in, 0);
 }

@@ -41,6 +41,7 @@ static void ask_places(void)
     fact("set of anything",
          cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr)1 << 40));
     ask_attribute("HW decompress capable", CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, p);
+    ask_attribute("P2P tokens", CU_POINTER_ATTRIBUTE_P2P_TOKENS, p);
     fact("get to NULL", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
     NEED(cuMemFree(p));
 

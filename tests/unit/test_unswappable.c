@@ -361,6 +361,40 @@ static void managed_is_out_when_the_daemon_dies(void)
     CHECK(atomic_load(&driver_in) == 0); /* nobody knows of a budget: it comes when it is touched */
 }
 
+static void *program_destroys(void *context)
+{
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    return NULL;
+}
+
+/* A context is destroyed while its memory goes out: not before the drainer came out of it. */
+static void managed_dies_on_the_way(void)
+{
+    CUcontext context;
+    boot_more();
+    CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+    make_managed(4 * PIECE);
+    current = (CUcontext)0x100;
+    make_managed(2 * PIECE);
+    atomic_store(&driver_is_slow, 1);
+    struct gm_msg_close closing = {.epoch = ++epoch, .deadline_ns = 4 * GM_S};
+    atomic_store(&ctl->epoch, epoch);
+    set_gate(GM_GATE_CLOSED);
+    send_to_app(GM_MSG_CLOSE, &closing);
+    CHECK(reaches(&driver_out, 1) && atomic_load(&driver_streams) == 1);
+    pthread_t thread = start(program_destroys, context);
+    atomic_store(&driver_is_slow, 0);
+    CHECK(receive() == GM_MSG_DRAINED);
+    CHECK(((const struct gm_msg_drained *)got.body)->status == GM_DRAIN_QUIET);
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&stat_area->managed_bytes) == 2 * PIECE);
+    set_gate(GM_GATE_OPEN); /* what is left comes in, and nothing of what is gone */
+    for (int i = 0; i < 60000 && gm_managed_is_out(); i++)
+        nap(1000);
+    CHECK(!gm_managed_is_out() && atomic_load(&driver_in_bytes) == 2 * PIECE);
+    CHECK(atomic_load(&driver_streams) == 0);
+}
+
 static void *program_frees_managed(void *argument)
 {
     const CUdeviceptr *va = argument;
@@ -644,6 +678,7 @@ SCENARIO(managed_is_slow)
 SCENARIO(managed_of_an_old_driver)
 SCENARIO(managed_without_prefetch)
 SCENARIO(managed_is_out_when_the_daemon_dies)
+SCENARIO(managed_dies_on_the_way)
 SCENARIO(managed_comes_and_goes)
 SCENARIO(arrays_are_counted)
 SCENARIO(graphs_are_sampled)
@@ -658,6 +693,7 @@ int main(void)
         cmocka_unit_test(test_managed_of_an_old_driver),
         cmocka_unit_test(test_managed_without_prefetch),
         cmocka_unit_test(test_managed_is_out_when_the_daemon_dies),
+        cmocka_unit_test(test_managed_dies_on_the_way),
         cmocka_unit_test(test_managed_comes_and_goes),
         cmocka_unit_test(test_arrays_are_counted),
         cmocka_unit_test(test_graphs_are_sampled),
