@@ -5,7 +5,8 @@
  *
  *   out   when a program was found quiet for a CLOSE: its managed memory is prefetched to the host,
  *         piece by piece, for at most half of the time that is left to the drain. What did not get
- *         through stays where it is. It never makes a drain fail.
+ *         through stays where it is, and a piece that is under way goes on: it touches nothing
+ *         that gpumux maps. It never makes a drain fail.
  *   in    when the gate opens again: what went out is prefetched to its GPU, in the order of its
  *         addresses, as far as the budget has room beside the program's other memory.
  *
