@@ -31,7 +31,7 @@ CUresult gm_on_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned in
             return gm_gate_refusal();                                                              \
         CUresult result = gm_real.symbol args;                                                     \
         gm_gate_leave(slot);                                                                       \
-        if (result == CUDA_SUCCESS && gm_is_live() && gm_managed_exists())                                         \
+        if (result == CUDA_SUCCESS && gm_is_live() && gm_managed_exists())                         \
             gm_managed_advise(devPtr, count, advice, is_device);                                   \
         return result;                                                                             \
     }

@@ -11,8 +11,7 @@
 #include "shim/boot.h"
 #include "shim/gate.h"
 
-#define GM_MANAGED_PIECE (64ull << 20) /* moved out between two looks at the clock: 5 ms measured  \
-                                        */
+#define GM_MANAGED_PIECE (64ull << 20) /* out between two looks at the clock: 5 ms at 14 GB/s */
 #define GM_MANAGED_NAP 200000          /* ns between looks at the stream */
 
 struct gm_managed {
