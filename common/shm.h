@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 1u
+#define GM_SHM_VERSION 2u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* threads with a slot of their own; the last slot is shared by the rest */
 
@@ -62,7 +62,13 @@ struct gm_stat {
     _Atomic uint64_t small_bytes; /* live allocations under GM_SMALL_MAX, in the real driver */
     _Atomic uint64_t real_bytes;  /* live allocations that gpumux could not back: unswappable */
     _Atomic uint32_t contexts;    /* CUDA contexts alive */
-    uint8_t reserved[4096 - 36];
+    uint32_t pad;
+    /* More that is unswappable, by kind. */
+    _Atomic uint64_t managed_bytes; /* live managed allocations, wherever their pages are */
+    _Atomic uint64_t array_bytes;   /* arrays, mipmapped ones too */
+    _Atomic uint64_t pool_bytes;    /* held by the driver's own memory pools */
+    _Atomic uint64_t graph_bytes;   /* held by the driver for allocations inside graphs */
+    uint8_t reserved[4096 - 72];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + 64 * GM_SLOTS, "gm_stat layout");

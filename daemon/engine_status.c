@@ -98,6 +98,30 @@ static void add_account(cJSON *object, const struct gm_sched_account *account, u
     cJSON_AddStringToObject(object, "reason", gm_sched_reason_name(account->reason));
 }
 
+/*
+ * Memory that is not gpumux's to move, by kind. small_bytes are all plain allocations, of which
+ * real_bytes are large ones. The app's own words: shown, never trusted.
+ */
+static void add_unswappable(cJSON *object, const struct gm_stat *stat)
+{
+    static const struct gm_stat none;
+    if (!stat)
+        stat = &none;
+    double real = (double)atomic_load(&stat->real_bytes);
+    double small = (double)atomic_load(&stat->small_bytes) + real;
+    double managed = (double)atomic_load(&stat->managed_bytes);
+    double arrays = (double)atomic_load(&stat->array_bytes);
+    double pools = (double)atomic_load(&stat->pool_bytes);
+    double graphs = (double)atomic_load(&stat->graph_bytes);
+    cJSON_AddNumberToObject(object, "unswappable_bytes", small + managed + arrays + pools + graphs);
+    cJSON_AddNumberToObject(object, "small_bytes", small);
+    cJSON_AddNumberToObject(object, "real_bytes", real);
+    cJSON_AddNumberToObject(object, "managed_bytes", managed);
+    cJSON_AddNumberToObject(object, "array_bytes", arrays);
+    cJSON_AddNumberToObject(object, "pool_bytes", pools);
+    cJSON_AddNumberToObject(object, "graph_bytes", graphs);
+}
+
 static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
@@ -121,10 +145,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
     add_bytes(object, "hosted_bytes", entry->hosted);
     add_bytes(object, "traded_bytes", app->traded);
-    /* The app's own words: shown, never trusted. */
-    add_bytes(object, "small_bytes",
-              app->stat ? atomic_load(&app->stat->small_bytes) + atomic_load(&app->stat->real_bytes)
-                        : 0);
+    add_unswappable(object, app->stat);
     add_account(object, &account, engine->now);
     cJSON_AddNumberToObject(object, "waiting_threads",
                             app->stat ? atomic_load(&app->stat->waiting) : 0);

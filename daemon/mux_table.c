@@ -15,8 +15,9 @@
 #include "common/text.h"
 
 #define CELL 256
-#define LINE 100   /* columns */
-#define WRAPPED 20 /* text is not wrapped to less */
+#define LINE 100                /* columns */
+#define WRAPPED 20              /* text is not wrapped to less */
+#define WORTH_TELLING (1 << 20) /* bytes that cannot be moved: every program has a few */
 
 enum column {
     COLUMN_APP,
@@ -110,17 +111,23 @@ static void why(const cJSON *app, char text[CELL])
 {
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
-    char weighs[48] = "", shares[48] = "";
+    char weighs[48] = "", shares[48] = "", stays[48] = "", bytes[CELL];
     const char *reason = word(app, "why");
 
     if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
         snprintf(weighs, sizeof weighs, "weight %g", weight->valuedouble);
     if (cJSON_IsNumber(share) && share->valuedouble != 100)
         snprintf(shares, sizeof shares, "share %g%%", share->valuedouble);
-    if (strcmp(reason, "-") == 0 && (weighs[0] || shares[0]))
-        reason = "";
-    snprintf(text, CELL, "%.190s%s%s%s%s", reason, weighs[0] && reason[0] ? "; " : "", weighs,
-             shares[0] && (weighs[0] || reason[0]) ? "; " : "", shares);
+    if (number(app, "unswappable_bytes") >= WORTH_TELLING)
+        snprintf(stays, sizeof stays, "%.20s unswappable", size(app, "unswappable_bytes", bytes));
+    const char *const parts[] = {reason, weighs, shares, stays};
+    bool has_more = weighs[0] || shares[0] || stays[0];
+    int at = 0;
+    text[0] = '\0';
+    for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i][0] && at < CELL)
+            at +=
+                snprintf(text + at, (size_t)(CELL - at), "%s%.190s", at > 0 ? "; " : "", parts[i]);
 }
 
 static void cell(const cJSON *app, enum column column, char text[CELL])

@@ -21,6 +21,7 @@ static pthread_mutex_t gm_allocs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gm_alloc_node *gm_allocs_root;
 static size_t gm_allocs_entries;
 static uint64_t gm_allocs_bytes[GM_GPUS_MAX];
+static uint64_t gm_allocs_newest = GM_ALLOC_ID_MIN;          /* id */
 _Atomic uint64_t gm_allocs_low = UINT64_MAX, gm_allocs_high; /* written with the lock */
 
 static uint64_t gm_alloc_priority(uint64_t va)
@@ -100,6 +101,8 @@ static void gm_allocs_widen(const struct gm_alloc *alloc)
 static void gm_allocs_put(struct gm_alloc_node *node)
 {
     struct gm_alloc_node **place = &gm_allocs_root;
+    if (node->alloc.id == 0)
+        node->alloc.id = gm_allocs_newest++;
     while (*place != NULL && (*place)->priority >= node->priority)
         place = node->alloc.va < (*place)->alloc.va ? &(*place)->left : &(*place)->right;
     gm_treap_split(*place, node->alloc.va, &node->left, &node->right);
@@ -184,6 +187,26 @@ enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc)
         *alloc = node->alloc;
     pthread_mutex_unlock(&gm_allocs_lock);
     return found;
+}
+
+bool gm_allocs_spans(uint64_t va)
+{
+    pthread_mutex_lock(&gm_allocs_lock);
+    const struct gm_alloc_node *node = gm_treap_floor(va);
+    bool is_in = gm_alloc_reaches(node, va) && node->alloc.kind != GM_ALLOC_REAL;
+    pthread_mutex_unlock(&gm_allocs_lock);
+    return is_in;
+}
+
+bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on)
+{
+    struct gm_alloc_node *node;
+    pthread_mutex_lock(&gm_allocs_lock);
+    bool is_there = gm_allocs_look(va, &node) != GM_ALLOC_UNKNOWN && node->alloc.id == id;
+    if (is_there)
+        node->alloc.is_sync_memops = is_on;
+    pthread_mutex_unlock(&gm_allocs_lock);
+    return is_there;
 }
 
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc)

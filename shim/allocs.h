@@ -47,8 +47,13 @@ struct gm_alloc {
     int32_t device; /* CUDA device */
     int32_t gpu;    /* gpumux index, -1: not managed */
     enum gm_alloc_kind kind;
-    bool is_primary; /* made in the device's primary context, or one derived from it */
+    bool is_primary;     /* made in the device's primary context, or one derived from it */
+    bool is_sync_memops; /* what cuPointerSetAttribute was told of it */
+    uint64_t id; /* this allocation's alone for the life of the process; 0: the map gives it one */
 };
+
+/* Ids begin here, above those that the real driver numbers its own allocations with. */
+#define GM_ALLOC_ID_MIN (1ull << 48)
 
 enum gm_alloc_find {
     GM_ALLOC_UNKNOWN, /* no allocation has this address */
@@ -75,6 +80,14 @@ static inline bool gm_allocs_may_hold(uint64_t va)
     return va >= atomic_load_explicit(&gm_allocs_low, memory_order_relaxed) &&
            va < atomic_load_explicit(&gm_allocs_high, memory_order_relaxed);
 }
+
+/* Whether `va` lies in the span of an entry that is not real: the rest of its last chunk, which the
+ * program did not ask for, included. */
+bool gm_allocs_spans(uint64_t va);
+
+/* Remember what cuPointerSetAttribute said of the entry that has id `id` and holds `va`. False: it
+ * is gone. */
+bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on);
 
 /* Take out the allocation that starts at `va`. Of several threads only one gets GM_ALLOC_BASE. */
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc);

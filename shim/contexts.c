@@ -38,10 +38,12 @@ static unsigned gm_primary_locks[GM_DEVICES_MAX]; /* releases and resets under w
 static CUcontext gm_drained_context;
 static CUdevice gm_drained_device = -1;
 
-/* When the drainer stops waiting for an event. */
+/* When the drainer stops waiting for an event; or what it does in the contexts instead. */
 struct gm_contexts_asker {
     const _Atomic uint64_t *stamp;
     uint64_t seen;
+    void (*visit)(CUcontext context, uint64_t argument);
+    uint64_t argument;
 };
 /* Counts what may make it stop; it naps on this futex, whose time no clock step changes. */
 static _Atomic uint32_t gm_contexts_bell;
@@ -258,8 +260,12 @@ static CUresult gm_contexts_wait_for(CUcontext context, const struct gm_contexts
     CUcontext popped;
     CUresult result = gm_real.cuCtxPushCurrent_v2(context);
     if (result == CUDA_SUCCESS) {
-        result = asker == NULL ? gm_contexts_synchronize_current()
-                               : gm_contexts_finish_current(context, asker);
+        if (asker == NULL)
+            result = gm_contexts_synchronize_current();
+        else if (asker->visit != NULL)
+            asker->visit(context, asker->argument);
+        else
+            result = gm_contexts_finish_current(context, asker);
         gm_real.cuCtxPopCurrent_v2(&popped);
     }
     return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
@@ -348,4 +354,11 @@ CUresult gm_contexts_finish(const CUdevice *devices, uint32_t n_devices,
 {
     const struct gm_contexts_asker asker = {.stamp = stamp, .seen = seen};
     return gm_contexts_walk(devices, n_devices, &asker);
+}
+
+void gm_contexts_visit(const CUdevice *devices, uint32_t n_devices,
+                       void (*visit)(CUcontext context, uint64_t argument), uint64_t argument)
+{
+    const struct gm_contexts_asker asker = {.visit = visit, .argument = argument};
+    gm_contexts_walk(devices, n_devices, &asker);
 }

@@ -68,6 +68,13 @@ CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices);
 CUresult gm_contexts_finish(const CUdevice *devices, uint32_t n_devices,
                             const _Atomic uint64_t *stamp, uint64_t seen);
 
+/*
+ * Drainer only: call `visit` in every context, which is current then and is not destroyed
+ * meanwhile: who wants to destroy it waits for it to return.
+ */
+void gm_contexts_visit(const CUdevice *devices, uint32_t n_devices,
+                       void (*visit)(CUcontext context, uint64_t argument), uint64_t argument);
+
 /* Any thread: the stamp was changed. */
 void gm_contexts_wake(void);
 

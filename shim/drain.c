@@ -17,12 +17,15 @@
 #include "shim/boot.h"
 #include "shim/contexts.h"
 #include "shim/gate.h"
+#include "shim/graphs.h"
 #include "shim/link.h"
+#include "shim/managed.h"
 #include "shim/real.h"
 
 #define GM_DRAIN_YIELDS 200     /* looks that cost a sched_yield; most calls return within those */
 #define GM_DRAIN_NAP_MIN 50000u /* ns; then naps that double */
 #define GM_DRAIN_NAP_MAX 1000000u /* ns: what an answer may be late */
+#define GM_DRAIN_SAMPLE_S 1       /* between looks at the memory of graphs */
 
 struct gm_drain_question {
     uint64_t epoch;
@@ -101,6 +104,46 @@ static uint32_t gm_drain_devices(CUdevice devices[GM_GPUS_MAX])
     return n_devices;
 }
 
+static void gm_drain_move_out(CUcontext context, uint64_t until)
+{
+    if (gm_gate_sync_begin()) {
+        gm_managed_out(context, until);
+        gm_gate_sync_end();
+    }
+}
+
+static void gm_drain_move_in(CUcontext context, uint64_t unused)
+{
+    (void)unused;
+    gm_managed_in(context);
+}
+
+/* The program is quiet: get its managed memory out of the way of others, in half of what is left of
+ * the time. */
+static void gm_drain_clear(const struct gm_drain_question *question, const CUdevice *devices,
+                           uint32_t n_devices)
+{
+    uint64_t now = gm_now();
+    if (gm_managed_exists() && now < question->deadline)
+        gm_contexts_visit(devices, n_devices, gm_drain_move_out,
+                          now + (question->deadline - now) / 2);
+}
+
+/* What is left to do after the answer, while the program is paused, and once it goes on. */
+static void gm_drain_after(uint64_t stamp)
+{
+    CUdevice devices[GM_GPUS_MAX];
+    if (gm_graphs_exist() && !gm_gate_await_open(0))
+        gm_graphs_trim();
+    if (!gm_managed_is_out())
+        return;
+    /* The opening wakes this. Nothing is asked of a program whose gate is closed; should that ever
+     * be, it is seen at the next look, and comes first. */
+    while (!gm_gate_await_open(GM_S) && atomic_load(&gm_drain_stamp) == stamp)
+        continue;
+    gm_contexts_visit(devices, gm_drain_devices(devices), gm_drain_move_in, 0);
+}
+
 static void gm_drain_once(const struct gm_drain_question *question)
 {
     enum gm_drain_reason reason = gm_drain_wait_outside(question);
@@ -113,6 +156,8 @@ static void gm_drain_once(const struct gm_drain_question *question)
             reason = GM_DRAIN_CAPTURE; /* perhaps one that nobody counted */
         else if (result != CUDA_SUCCESS)
             reason = GM_DRAIN_WORK;
+        else
+            gm_drain_clear(question, devices, n_devices);
     }
     gm_drain_answer(question->epoch, reason, gm_now());
 }
@@ -149,6 +194,23 @@ static void gm_drain_sync(uint64_t asked)
     pthread_mutex_unlock(&gm_drain_lock);
 }
 
+/* With the lock: wait for a question; meanwhile look at the memory of graphs from time to time. */
+static void gm_drain_idle(void)
+{
+    struct timespec until;
+    if (!gm_graphs_exist()) {
+        pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += GM_DRAIN_SAMPLE_S;
+    if (pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &until) == ETIMEDOUT) {
+        pthread_mutex_unlock(&gm_drain_lock);
+        gm_graphs_sample();
+        pthread_mutex_lock(&gm_drain_lock);
+    }
+}
+
 static void *gm_drain_main(void *unused)
 {
     (void)unused;
@@ -161,7 +223,7 @@ static void *gm_drain_main(void *unused)
         pthread_mutex_lock(&gm_drain_lock);
         while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
                gm_drain_sync_asked == gm_drain_sync_done)
-            pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
+            gm_drain_idle();
         uint64_t asked = gm_drain_sync_asked;
         bool is_sync = asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
@@ -179,6 +241,7 @@ static void *gm_drain_main(void *unused)
         }
         gm_drain_once(&question);
         done = question.epoch;
+        gm_drain_after(stamp);
     }
     return NULL;
 }

@@ -311,6 +311,18 @@ bool gm_gate_membarrier_register(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
+bool gm_gate_await_open(uint64_t most_ns)
+{
+    const struct gm_ctl *page = atomic_load(&gm_gate_page);
+    struct timespec most = {.tv_sec = (time_t)(most_ns / 1000000000u),
+                            .tv_nsec = (long)(most_ns % 1000000000u)};
+    uint32_t word = atomic_load(&page->gate);
+    if (word == GM_GATE_CLOSED && page != &gm_page_refused)
+        syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
+    page = atomic_load(&gm_gate_page);
+    return page == &gm_page_refused || atomic_load(&page->gate) != GM_GATE_CLOSED;
+}
+
 void gm_gate_fence(void)
 {
     if (gm_gate_is_asymmetric)

@@ -173,6 +173,9 @@ uint32_t gm_gate_captures(void);
 bool gm_gate_sync_begin(void);
 void gm_gate_sync_end(void);
 
+/* Drainer only: wait until the gate is not closed, at most `most_ns`. Returns whether it is not. */
+bool gm_gate_await_open(uint64_t most_ns);
+
 /* The closer, after the gate word was stored: makes every thread's `inside` visible, or its view
  * new. */
 void gm_gate_fence(void);

@@ -1,5 +1,5 @@
 /*
- * The handlers of linear allocation and of what programs ask about memory.
+ * The handlers of linear allocation. What programs ask about memory is in handlers_queries.c.
  *
  * Allocations of GM_SMALL_MAX bytes or more on a managed GPU are chunks behind a reserved range;
  * the rest is the real driver's and is counted, so that cuMemGetInfo and the daemon know of it.
@@ -123,42 +123,4 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
     CUresult released = gm_release(&alloc);
     /* Like the driver's, this free reports the error of earlier work; the memory is gone anyway. */
     return result != CUDA_SUCCESS ? result : released;
-}
-
-CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
-{
-    struct gm_alloc where;
-    if (!gm_is_live() || !gm_link_is_up() || !gm_where(&where) || where.gpu < 0)
-        return gm_real.cuMemGetInfo_v2(free, total);
-    uint64_t budget = gm_link_budget((uint32_t)where.gpu);
-    uint64_t used = gm_allocs_used((uint32_t)where.gpu);
-    if (free != NULL)
-        *free = used < budget ? budget - used : 0;
-    if (total != NULL)
-        *total = budget;
-    return CUDA_SUCCESS;
-}
-
-CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
-{
-    struct gm_alloc alloc;
-    if (!gm_is_live() || gm_allocs_find(dptr, &alloc) == GM_ALLOC_UNKNOWN ||
-        (alloc.kind != GM_ALLOC_CHUNKS && alloc.kind != GM_ALLOC_VIEW &&
-         alloc.kind != GM_ALLOC_ARENA))
-        return gm_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
-    if (alloc.kind == GM_ALLOC_ARENA && !gm_pools_find(dptr, &alloc.va, &alloc.bytes, NULL))
-        return CUDA_ERROR_NOT_FOUND;
-    if (pbase != NULL)
-        *pbase = alloc.va;
-    if (psize != NULL)
-        *psize = alloc.bytes;
-    return CUDA_SUCCESS;
-}
-
-CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
-{
-    if (bytes == NULL || !gm_is_live() || !gm_link_is_up() || gm_boot_gpu(dev) < 0)
-        return gm_real.cuDeviceTotalMem_v2(bytes, dev);
-    *bytes = gm_link_budget((uint32_t)gm_boot_gpu(dev));
-    return CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "shim/accounts.h"
+#include "shim/arrays.h"
 #include "shim/contexts.h"
 #include "shim/gate.h"
 #include "shim/link.h"
@@ -101,6 +102,7 @@ CUresult gm_release_handles(struct gm_vmm_handle *handle)
 void gm_release_all_of(CUcontext context, CUdevice device)
 {
     struct gm_alloc alloc;
+    gm_arrays_forget(context, device);
     while (gm_allocs_take_of(context, device, &alloc)) {
         if (alloc.kind == GM_ALLOC_REAL)
             gm_forget_real(&alloc);

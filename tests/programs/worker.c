@@ -53,6 +53,10 @@ static const struct {
     {"aptds", gm_mode_async, false, true, "the same; the NULL stream is the thread's own"},
     {"pools", gm_mode_pools, false, false, "what memory pools promise, one by one"},
     {"short", gm_mode_short, false, false, "memory pools when there is no more memory"},
+    {"pointers", gm_mode_pointers, false, false, "ask all about pointers, then verify"},
+    {"nvml", gm_mode_nvml, true, false, "print what NVML and CUDA say of memory"},
+    {"unswappable", gm_mode_unswappable, false, false, "memory that stays the driver's"},
+    {"managed", gm_mode_managed, false, false, "verify, with managed memory"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };

@@ -22,6 +22,7 @@
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
  *   modes_pools.c     mode pools: what memory pools promise, one by one
  *   modes_short.c     mode short: pools when there is no more memory
+ *   modes_queries.c   modes about questions: pointers, nvml, unswappable, managed
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -59,7 +60,7 @@ struct gm_worker {
     bool own_context;   /* cuCtxCreate instead of the primary context */
     const char *ready;  /* file to make once the memory is filled, or NULL */
     const char *go;     /* file to wait for before the first iteration, or NULL */
-    const char *signal; /* mode ahead: what its files' names begin with */
+    const char *signal; /* what the names of a mode's files begin with, or NULL */
     char **argv;
 
     /* state */
@@ -176,6 +177,10 @@ void gm_mode_devices(struct gm_worker *worker);
 void gm_mode_vmm(struct gm_worker *worker);
 void gm_mode_mappers(struct gm_worker *worker);
 void gm_mode_vmmoom(struct gm_worker *worker);
+void gm_mode_pointers(struct gm_worker *worker);
+void gm_mode_nvml(struct gm_worker *worker);
+void gm_mode_unswappable(struct gm_worker *worker);
+void gm_mode_managed(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 void gm_mode_async(struct gm_worker *worker);

@@ -1,4 +1,5 @@
 /* Questions about devices. What they answer is a modest GPU of compute capability 9.0. */
+#include "tests/simcuda/device_file.h"
 #include "tests/simcuda/sim.h"
 
 #include <stdio.h>
@@ -45,11 +46,7 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice device)
     const CUresult result = sim_device_check(device);
     if (result != CUDA_SUCCESS)
         return result;
-    const uint64_t words[2] = {
-        sim_hash(&device, sizeof device, sim_options.dir_hash),
-        sim_hash(&device, sizeof device, ~sim_options.dir_hash),
-    };
-    memcpy(uuid->bytes, words, sizeof uuid->bytes);
+    sim_device_uuid(device, sim_options.dir_hash, uuid->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -126,6 +123,8 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},

@@ -224,6 +224,7 @@ static const struct section {
     {"events of a context", facts_of_context_events, CURRENT},
     {"handles", facts_of_handles, CURRENT},
     {"pools", facts_of_pools, CURRENT},
+    {"what stays the driver's", facts_of_unswappable, CURRENT},
 };
 
 static void run_section(const struct section *section)

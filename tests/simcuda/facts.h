@@ -57,5 +57,6 @@ void facts_of_contexts(void);
 void facts_of_context_events(void);
 void facts_of_handles(void);
 void facts_of_pools(void);
+void facts_of_unswappable(void);
 
 #endif

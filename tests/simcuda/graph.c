@@ -141,6 +141,12 @@ SIM_API CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
     case SIM_OP_WAIT:
         *type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
         break;
+    case SIM_OP_GRAPH_ALLOC:
+        *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+        break;
+    case SIM_OP_GRAPH_FREE:
+        *type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+        break;
     case SIM_OP_MARK:
     case SIM_OP_EMPTY:
     case SIM_OP_FREE:
@@ -292,6 +298,13 @@ static CUresult launch_graph(CUgraphExec handle, CUstream stream, enum sim_mode 
     struct sim_exec *exec = exec_of(handle);
     if (exec == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < exec->n; i++) {
+        if (exec->ops[i]->kind != SIM_OP_GRAPH_ALLOC)
+            continue;
+        result = sim_block_use(exec->ops[i]->u.block);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
     struct sim_op *op = sim_op_new(SIM_OP_GRAPH);
     sim_exec_ref(exec);
     op->u.exec = exec;

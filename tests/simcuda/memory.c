@@ -156,6 +156,8 @@ static void release_range(const struct sim_range *r)
     if (r->kind == SIM_RANGE_LINEAR || r->kind == SIM_RANGE_POOL) {
         retire(p, r->counted + GUARD);
         sim_memory_give(r->counted_device, r->counted);
+    } else if (r->kind == SIM_RANGE_MANAGED) {
+        sim_managed_free(r);
     } else if (r->kind == SIM_RANGE_HOST) {
         retire(p, (r->size + PAGE - 1) & ~(PAGE - 1));
     }
@@ -248,6 +250,7 @@ SIM_ENTRY(cuMemFree_v2);
 
 void sim_memory_free_context(struct sim_ctx *ctx)
 {
+    sim_array_free_context(ctx);
     for (;;) {
         struct sim_range range;
         bool is_found = false;
@@ -528,12 +531,17 @@ static CUresult put_attribute(void *data, CUpointer_attribute attribute, CUdevic
         PUT(CUdeviceptr, ptr);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (r->device >= 0 || (is_mapped && r->access[SIM_DEVICES_MAX] == 0))
+        if ((r->device >= 0 && r->kind != SIM_RANGE_MANAGED) ||
+            (is_mapped && r->access[SIM_DEVICES_MAX] == 0))
             return CUDA_ERROR_INVALID_VALUE;
         PUT(void *, (void *)(uintptr_t)ptr);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        PUT(unsigned, r->is_sync_memops);
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        PUT(unsigned, r->kind == SIM_RANGE_MANAGED);
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         PUT(unsigned, 0);
@@ -635,9 +643,15 @@ SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute at
                                        CUdeviceptr ptr)
 {
     SIM_ENTER(cuPointerSetAttribute);
-    struct sim_range range;
-    if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !find_range(ptr, &range))
+    unsigned is_on;
+    if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
+    memcpy(&is_on, value, sizeof is_on);
+    pthread_mutex_lock(&sim_va_lock);
+    struct sim_range *found = sim_range_find(ptr);
+    if (found != NULL)
+        found->is_sync_memops = is_on != 0;
+    pthread_mutex_unlock(&sim_va_lock);
+    return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_ENTRY(cuPointerSetAttribute);

@@ -444,7 +444,8 @@ bool sim_pool_begin_free(CUdeviceptr dptr, struct sim_range *range)
     pthread_mutex_lock(&sim_va_lock);
     struct sim_range *found = sim_range_find(dptr);
     const bool is_good = found != NULL && found->start == dptr && !found->is_leaving &&
-                         (found->kind == SIM_RANGE_POOL || found->kind == SIM_RANGE_LINEAR);
+                         (found->kind == SIM_RANGE_POOL || found->kind == SIM_RANGE_LINEAR ||
+                          found->kind == SIM_RANGE_MANAGED);
     if (is_good) {
         found->is_leaving = true;
         *range = *found;

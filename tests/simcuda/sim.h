@@ -112,11 +112,13 @@ enum sim_range_kind {
     SIM_RANGE_HOST,       /* cuMemHostAlloc */
     SIM_RANGE_REGISTERED, /* cuMemHostRegister */
     SIM_RANGE_POOL,       /* cuMemAllocAsync */
-    SIM_RANGE_MAPPED      /* cuMemMap */
+    SIM_RANGE_MAPPED,     /* cuMemMap */
+    SIM_RANGE_MANAGED     /* cuMemAllocManaged */
 };
 
-struct sim_handle; /* vmm.c */
-struct sim_pool;   /* pools.c */
+struct sim_handle;  /* vmm.c */
+struct sim_pool;    /* pools.c */
+struct sim_managed; /* managed.c */
 
 struct sim_range {
     uint64_t start, size;
@@ -131,6 +133,8 @@ struct sim_range {
     uint64_t id;                         /* buffer id */
     struct sim_ctx *ctx;                 /* NULL for MAPPED */
     struct sim_handle *handle;           /* MAPPED */
+    struct sim_managed *managed;         /* MANAGED */
+    bool is_sync_memops;                 /* as it was set */
     uint8_t access[SIM_DEVICES_MAX + 1]; /* MAPPED: CUmemAccess_flags by device; the last: host */
 };
 
@@ -148,6 +152,9 @@ void sim_memory_free_context(struct sim_ctx *ctx); /* free its linear and host m
 CUresult sim_pool_memory_new(struct sim_range *range, int device, size_t bytes);
 /* Take the POOL or LINEAR range that starts at `start` out of the table, and its memory. */
 bool sim_pool_memory_take(uint64_t start, struct sim_range *range);
+/* managed.c and array.c */
+void sim_managed_free(const struct sim_range *range); /* it is out of the table */
+void sim_array_free_context(const struct sim_ctx *ctx);
 /* The reservation around an address; unchanged if there is none. Takes the va lock. */
 void sim_reservation(uint64_t address, uint64_t *start, uint64_t *size);
 unsigned sim_handle_types(const struct sim_handle *handle);
@@ -234,7 +241,9 @@ enum sim_op_kind {
     SIM_OP_WRITE,
     SIM_OP_WAIT,
     SIM_OP_GRAPH,
-    SIM_OP_FREE
+    SIM_OP_FREE,
+    SIM_OP_GRAPH_ALLOC,
+    SIM_OP_GRAPH_FREE
 };
 
 /* When a recorded event was passed. */
@@ -286,8 +295,9 @@ struct sim_op {
             unsigned flags;
             bool is_64;
         } value;
-        struct sim_exec *exec; /* holds a reference */
-        uint64_t freed;        /* address of a pool's memory */
+        struct sim_exec *exec;   /* holds a reference */
+        uint64_t freed;          /* address of a pool's memory */
+        struct sim_block *block; /* graph_memory.c */
     } u;
 };
 
@@ -354,6 +364,9 @@ bool sim_is_capturing(struct sim_stream *stream);
 void sim_exec_run(struct sim_exec *exec);
 void sim_exec_ref(struct sim_exec *exec);
 void sim_exec_unref(struct sim_exec *exec);
+/* graph_memory.c: a launch uses a block from now on; a node freed it. */
+CUresult sim_block_use(struct sim_block *block);
+void sim_block_unuse(struct sim_block *block);
 
 /* ---- copy.c ---- */
 

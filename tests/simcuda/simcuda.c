@@ -52,6 +52,7 @@
  *
  * This file: options, the state of the process, faults, error names.
  */
+#include "tests/simcuda/device_file.h"
 #include "tests/simcuda/sim.h"
 
 #include <errno.h>
@@ -100,12 +101,7 @@ void sim_sleep_until(uint64_t ns)
 
 uint64_t sim_hash(const void *bytes, size_t n, uint64_t seed)
 {
-    const uint8_t *p = bytes;
-    uint64_t h = 0xcbf29ce484222325ull ^ seed;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3ull;
-    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ull;
-    return h ^ (h >> 31);
+    return sim_hash_of(bytes, n, seed);
 }
 
 static void *check_memory(void *p)

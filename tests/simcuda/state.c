@@ -12,6 +12,7 @@
  * exported, the fd may still be open elsewhere (a keeper without CUDA): the frame becomes an
  * orphan, and is counted until a look through /proc finds its memfd nowhere.
  */
+#include "tests/simcuda/device_file.h"
 #include "tests/simcuda/sim.h"
 
 #include <ctype.h>
@@ -24,7 +25,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STATE_MAGIC 0x73696d6375646131ull
+#define STATE_MAGIC SIM_STATE_MAGIC
 #define SLOTS 256u
 #define FRAMES 32768u
 #define INDEX_BITS 16u
@@ -54,6 +55,10 @@ struct state {
     struct state_slot slot[SLOTS];
     struct state_frame frame[FRAMES];
 };
+
+_Static_assert(offsetof(struct state, used) == offsetof(struct sim_state_head, used) &&
+                   offsetof(struct state, magic) == offsetof(struct sim_state_head, magic),
+               "device_file.h");
 
 struct sim_device_state {
     int fd;
@@ -271,7 +276,7 @@ static CUresult open_device(int device)
 {
     struct sim_device_state *d = &devices[device];
     char path[sizeof sim_options.dir + 32];
-    snprintf(path, sizeof path, "%s/device%d", sim_options.dir, device);
+    snprintf(path, sizeof path, SIM_DEVICE_FILE, sim_options.dir, device);
     d->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (d->fd < 0)
         goto no_file;

@@ -217,6 +217,11 @@ void sim_op_run(const struct sim_op *op)
     case SIM_OP_FREE:
         sim_pool_run_free(op->u.freed);
         break;
+    case SIM_OP_GRAPH_ALLOC: /* its launch did it */
+        break;
+    case SIM_OP_GRAPH_FREE:
+        sim_block_unuse(op->u.block);
+        break;
     }
 }
 

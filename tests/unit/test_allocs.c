@@ -259,9 +259,33 @@ static void test_threads(void **state)
     assert_int_equal(gm_allocs_used(1), 0);
 }
 
+/* An id is an allocation's alone, also when its address comes back, and stays when it is put back.
+ */
+static void test_ids(void **state)
+{
+    struct gm_alloc alloc = {.va = PAGE, .bytes = PAGE, .span = PAGE, .gpu = -1}, found, taken;
+    (void)state;
+    assert_int_equal(gm_allocs_insert(&alloc), 0);
+    assert_int_equal(gm_allocs_find(PAGE + 5, &found), GM_ALLOC_INSIDE);
+    assert_true(found.id >= GM_ALLOC_ID_MIN);
+    assert_true(gm_allocs_set_sync_memops(PAGE + 5, found.id, true));
+    assert_false(gm_allocs_set_sync_memops(PAGE + 5, found.id + 1, true));
+    assert_false(gm_allocs_set_sync_memops(2 * PAGE, found.id, true));
+    assert_int_equal(gm_allocs_take(PAGE, &taken), GM_ALLOC_BASE);
+    assert_true(taken.id == found.id && taken.is_sync_memops);
+    assert_false(gm_allocs_set_sync_memops(PAGE, found.id, true));
+    assert_int_equal(gm_allocs_insert(&taken), 0); /* a free that failed */
+    assert_int_equal(gm_allocs_take(PAGE, &taken), GM_ALLOC_BASE);
+    assert_true(taken.id == found.id && taken.is_sync_memops);
+    assert_int_equal(gm_allocs_insert(&alloc), 0); /* another one at the same address */
+    assert_int_equal(gm_allocs_take(PAGE, &taken), GM_ALLOC_BASE);
+    assert_true(taken.id > found.id && !taken.is_sync_memops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ids),
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_random_against_model),
         cmocka_unit_test(test_many_in_order),

@@ -56,6 +56,13 @@ static const struct row {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+static const char *const nvml[] = {
+#define GM_NVML(symbol, params) #symbol,
+#include "shim/nvml.def"
+#undef GM_NVML
+};
+#define NVML (sizeof(nvml) / sizeof(nvml[0]))
+
 static const char *const own[] = {
 #define GM_OWN(api, symbol, since) #symbol,
 #include "shim/own.def"
@@ -271,7 +278,7 @@ static int close_library(void **state)
     return 0;
 }
 
-/* hooks.def, dlsym and the symbol of include/gpumux.h are exported, and nothing else. */
+/* hooks.def, nvml.def, dlsym and the symbol of include/gpumux.h are exported, and nothing else. */
 static void test_exports(void **state)
 {
     const Elf64_Shdr *table = find_section(SHT_DYNSYM);
@@ -289,13 +296,15 @@ static void test_exports(void **state)
         n_exports++;
         for (size_t j = 0; j < ROWS; j++)
             is_expected |= rows[j].is_hook && strcmp(rows[j].symbol, name) == 0;
+        for (size_t j = 0; j < NVML; j++)
+            is_expected |= strcmp(nvml[j], name) == 0;
         if (!is_expected)
             fail_msg("%s is exported", name);
         assert_int_equal(ELF64_ST_TYPE(symbol[i].st_info), STT_FUNC);
     }
     for (size_t i = 0; i < ROWS; i++)
         n_hooks += rows[i].is_hook;
-    assert_int_equal(n_exports, n_hooks + 2);
+    assert_int_equal(n_exports, n_hooks + NVML + 2);
     /* Unversioned, so that dlsym satisfies references of every version. */
     assert_null(find_section(SHT_GNU_verdef));
 }

@@ -227,6 +227,19 @@ static void test_account(void **state)
     expect("  2  auto   3.1s/16.0s  -\n");
     expect("  4  batch       1m10s  weight 2\n");
     cJSON_Delete(status);
+
+    /* what cannot be moved, where it is worth a word */
+    status = parse("{\"apps\":[{\"id\":1,\"pid\":2,\"weight\":2,\"why\":\"paused\","
+                   "\"unswappable_bytes\":25165824},"
+                   "{\"id\":2,\"pid\":3,\"why\":\"\",\"unswappable_bytes\":1048575},"
+                   "{\"id\":3,\"pid\":4,\"why\":\"\",\"unswappable_bytes\":1048576},"
+                   "{\"id\":4,\"pid\":5,\"why\":\"x\",\"unswappable_bytes\":\"much\"}]}");
+    show_to_file(status);
+    expect("  paused; weight 2; 24 MiB unswappable\n");
+    expect("-\n  3    4 "); /* nothing below the second */
+    expect("  1 MiB unswappable\n");
+    expect("  x\n");
+    cJSON_Delete(status);
 }
 
 /* Short enough for a column of its own. */

@@ -430,7 +430,7 @@ static void test_device_questions(void **state)
     assert_memory_equal(&uuid, &again, sizeof uuid);
     ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
     assert_int_equal(value, 1);
-    ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0));
+    ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0));
     assert_int_equal(value, 0);
     const char *name = NULL;
     ok(cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &name));

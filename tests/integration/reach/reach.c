@@ -7,7 +7,9 @@
 #include <cuda.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "driver.h"
 
@@ -101,16 +103,61 @@ static void test_handle(void)
 /* Names that only look like the driver's, in a library that is not the driver. */
 static void test_foreign(void)
 {
-    static const char *const names[] = {"cudnnReach", "cuReach", "custom", "cu", "cuMemAlloc_v2"};
+    static const char *const names[] = {
+        "cudnnReach",    "cuReach",   "custom", "cu",
+        "cuMemAlloc_v2", "nvmlReach", "nvml",   "nvmlDeviceGetMemoryInfo"};
     void *library = dlopen("libreach_foreign.so", RTLD_NOW | RTLD_LOCAL);
 
     CHECK(library, "%s", dlerror());
     for (int round = 0; library && round < 2; round++) {
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
             int (*function)(void) = (int (*)(void))dlsym(library, names[i]);
             CHECK(function && function() == i + 1, "%s", names[i]);
         }
+        driver(); /* once before the driver and NVML are there, once after */
+        dlopen(GM_REACH_NVML, RTLD_NOW | RTLD_LOCAL);
+    }
+}
+
+/* The handled calls of NVML, and nothing else of it; with and without a libcuda.so.1. */
+static void test_nvml(void)
+{
+    static const char *const hooked[] = {
+#define GM_NVML(symbol, params) #symbol,
+#include "shim/nvml.def"
+#undef GM_NVML
+    };
+    static const char *const others[] = {"nvmlInit_v2", "nvmlDeviceGetUUID", "nvmlShutdown"};
+    long page = sysconf(_SC_PAGESIZE);
+    char *pages =
+        mmap(NULL, 2 * (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(!dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD), "nobody loaded it");
+    int (*linked)(void *, void *) = (int (*)(void *, void *))dlsym(RTLD_DEFAULT, hooked[0]);
+    CHECK(gm_in_shim((void *)linked) && linked(NULL, NULL) == 12, "as the linker would find it");
+    CHECK(!dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD), "the shim loaded it");
+    void *library = dlopen(GM_REACH_NVML, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library, "%s", dlerror());
+    for (int round = 0; library && round < 2; round++) {
+        for (size_t i = 0; i < sizeof(hooked) / sizeof(hooked[0]); i++)
+            CHECK(gm_is_wrapper(dlsym(library, hooked[i]), hooked[i]), "%s from %s", hooked[i],
+                  gm_owner(dlsym(library, hooked[i])));
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+            CHECK(strncmp(gm_owner(dlsym(library, others[i])), "libnvidia-ml.so", 15) == 0, "%s",
+                  others[i]);
+        CHECK(!dlsym(library, "nvmlNoSuchFunction"), "there is none");
+        const char *text = dlerror();
+        CHECK(text && strstr(text, "nvmlNoSuchFunction"), "%s", text ? text : "no text");
+        CHECK(linked(NULL, NULL) == 1, "NVML's own word: not initialized");
         driver(); /* once before the driver is there, once after */
+    }
+    /* Names that end with a page are read no further. */
+    CHECK(pages != MAP_FAILED && munmap(pages + page, (size_t)page) == 0, "memory");
+    static const char *const ends[] = {"", "n", "nv", "nvm", "nvml", "c", "cu", "nvmlI", "cuI"};
+    for (size_t i = 0; library && i < sizeof(ends) / sizeof(ends[0]); i++) {
+        char *name = pages + page - strlen(ends[i]) - 1;
+        strcpy(name, ends[i]);
+        CHECK(!dlsym(library, name), "\"%s\": there is none", ends[i]);
     }
 }
 
@@ -370,7 +417,8 @@ int main(int argc, char **argv)
         {"next", test_next},           {"handle", test_handle},
         {"foreign", test_foreign},     {"dlerror", test_dlerror},
         {"version", test_version},     {"threads", test_threads},
-        {"disabled", test_disabled},   {"no_driver", test_no_driver},
+        {"nvml", test_nvml},           {"disabled", test_disabled},
+        {"no_driver", test_no_driver},
 #endif
     };
 

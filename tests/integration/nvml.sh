@@ -1,0 +1,47 @@
+#!/bin/sh
+# NVML and CUDA tell a program the same about memory, from the moment that it initialized CUDA; a program that only
+# reads NVML, one without gpumux, and one whose daemon is not there see the device as it is.
+. "$(dirname "$0")/lib.sh"
+mib=$((1024 * 1024))
+real=$(((1024 + 16) * mib)) # the device, and what the simulated system keeps for itself
+
+# told NAME WHEN KEY
+told() {
+    sed -n "s/^$2: \(.*\)/ \1/p" "$dir/$1.out" | grep -o " $3=[0-9]*" | cut -d= -f2
+}
+
+native plain linked --mode nvml --bytes 96M
+expect_pass plain
+for when in before initialized context allocated freed; do
+    [ "$(told plain $when nvml_total)" = $real ] || fail "natively $when: $(cat "$dir/plain.out")"
+done
+[ "$(told plain allocated nvml_free)" -lt "$(told plain context nvml_free)" ] || fail "natively nothing is taken"
+
+app none linked --mode nvml --bytes 96M # no daemon
+expect_pass none
+[ "$(told none allocated nvml_total)" = $real ] || fail "without a daemon: $(cat "$dir/none.out")"
+
+start_daemon
+budget=$((160 * 1024 / shrink * 1024))
+need=$((96 * 1024 / shrink * 1024))
+for way in linked dlsym proc; do
+    app "$way" "$way" --mode nvml --bytes 96M --allocs 3
+    expect_pass "$way"
+    [ "$(told "$way" before nvml_total)" = $real ] || fail "before CUDA it is not the device: $(cat "$dir/$way.out")"
+    for when in initialized context allocated freed; do
+        [ "$(told "$way" $when nvml_total)" = $budget ] &&
+            [ "$(told "$way" $when device_total)" = $budget ] || fail "$when: $(cat "$dir/$way.out")"
+    done
+    for when in context allocated freed; do
+        [ "$(told "$way" $when nvml_total)" = "$(told "$way" $when total)" ] &&
+            [ "$(told "$way" $when nvml_free)" = "$(told "$way" $when free)" ] ||
+            fail "$when NVML and CUDA differ: $(cat "$dir/$way.out")"
+    done
+    used=$(($(told "$way" context nvml_free) - $(told "$way" allocated nvml_free)))
+    [ $used -ge $need ] && [ $used -le $((need + 6 * mib)) ] || fail "$need bytes were taken, $used are counted"
+    [ "$(told "$way" freed nvml_free)" = "$(told "$way" context nvml_free)" ] || fail "not all came back"
+done
+app off linked --mode info --bytes 8M
+expect_pass off
+expect_empty
+stop_daemon

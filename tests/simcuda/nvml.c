@@ -1,0 +1,192 @@
+/*
+ * A libnvidia-ml.so.1 for machines without one: the few calls by which a program learns how much
+ * memory its GPUs have. It tells the truth about simcuda's devices, with what all processes have
+ * taken, and knows nothing of gpumux. It needs no libcuda. Devices are those of SIMCUDA_DIR,
+ * SIMCUDA_MEMORY and SIMCUDA_DEVICES, as simcuda.c says.
+ *
+ * Written for its users: what the real one does beyond that (units of other structures,
+ * permissions) is not imitated. Results are NVML's numbers.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/size.h"
+#include "tests/simcuda/device_file.h"
+
+#define NVML_API __attribute__((visibility("default")))
+#define DEVICES_MAX 8
+#define RESERVED                                                                                   \
+    (16ull << 20) /* what the system keeps for itself: part of `used` in the old form */
+#define VERSION_2 (40u | 2u << 24)
+
+enum {
+    SUCCESS = 0,
+    UNINITIALIZED = 1,
+    INVALID_ARGUMENT = 2,
+    NOT_FOUND = 6,
+    TOO_SMALL = 7,
+    UNKNOWN = 999,
+    VERSION_MISMATCH = 25
+};
+
+struct device {
+    int ordinal;
+};
+static struct device devices[DEVICES_MAX];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned inits;
+static unsigned n_devices;
+static uint64_t memory;
+static uint64_t dir_hash;
+static char dir[PATH_MAX];
+
+struct memory {
+    unsigned long long total, free, used;
+};
+
+struct memory_v2 {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+};
+
+int nvmlInit_v2(void);
+int nvmlShutdown(void);
+int nvmlDeviceGetCount_v2(unsigned int *count);
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **device);
+int nvmlDeviceGetUUID(struct device *device, char *uuid, unsigned int length);
+int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *info);
+int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *info);
+
+static bool read_options(void)
+{
+    const char *where = getenv("SIMCUDA_DIR");
+    const char *size = getenv("SIMCUDA_MEMORY"), *count = getenv("SIMCUDA_DEVICES");
+    char own[64];
+    snprintf(own, sizeof own, "%s/simcuda-%u", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
+             (unsigned)getuid());
+    memory = 1ull << 30;
+    n_devices = count != NULL ? (unsigned)strtoul(count, NULL, 10) : 1;
+    if ((size != NULL && gm_parse_size(size, &memory) != 0) || n_devices < 1 ||
+        n_devices > DEVICES_MAX || realpath(where != NULL && *where ? where : own, dir) == NULL)
+        return false;
+    dir_hash = sim_hash_of(dir, strlen(dir), 0);
+    for (int i = 0; i < DEVICES_MAX; i++)
+        devices[i].ordinal = i;
+    return true;
+}
+
+NVML_API int nvmlInit_v2(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool is_on = inits > 0 || read_options();
+    inits += is_on;
+    pthread_mutex_unlock(&lock);
+    return is_on ? SUCCESS : UNKNOWN;
+}
+
+NVML_API int nvmlShutdown(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool was_on = inits > 0;
+    inits -= was_on;
+    pthread_mutex_unlock(&lock);
+    return was_on ? SUCCESS : UNINITIALIZED;
+}
+
+static bool is_on(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool is = inits > 0;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+static int check(const struct device *device, const void *out)
+{
+    if (!is_on())
+        return UNINITIALIZED;
+    return out != NULL && device >= devices && device < devices + n_devices ? SUCCESS
+                                                                            : INVALID_ARGUMENT;
+}
+
+NVML_API int nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    if (!is_on())
+        return UNINITIALIZED;
+    if (count == NULL)
+        return INVALID_ARGUMENT;
+    *count = n_devices;
+    return SUCCESS;
+}
+
+NVML_API int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **device)
+{
+    if (!is_on())
+        return UNINITIALIZED;
+    if (device == NULL || index >= n_devices)
+        return INVALID_ARGUMENT;
+    *device = &devices[index];
+    return SUCCESS;
+}
+
+NVML_API int nvmlDeviceGetUUID(struct device *device, char *text, unsigned int length)
+{
+    unsigned char uuid[16];
+    const int result = check(device, text);
+    if (result != SUCCESS)
+        return result;
+    if (length < 41)
+        return TOO_SMALL;
+    sim_device_uuid(device->ordinal, dir_hash, uuid);
+    text += sprintf(text, "GPU");
+    for (int i = 0; i < 16; i++)
+        text += sprintf(text, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        uuid[i]);
+    return SUCCESS;
+}
+
+/* What all processes have taken; 0 while nobody used the device yet. */
+static uint64_t taken(const struct device *device)
+{
+    char path[PATH_MAX + 32];
+    struct sim_state_head head = {0};
+    snprintf(path, sizeof path, SIM_DEVICE_FILE, dir, device->ordinal);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool is_read = fd >= 0 && pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head;
+    if (fd >= 0)
+        close(fd);
+    return is_read && head.magic == SIM_STATE_MAGIC ? head.used : 0;
+}
+
+NVML_API int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *info)
+{
+    const int result = check(device, info);
+    if (result != SUCCESS)
+        return result;
+    const uint64_t used = taken(device);
+    info->total = memory + RESERVED;
+    info->used = used + RESERVED;
+    info->free = memory - used;
+    return SUCCESS;
+}
+
+NVML_API int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *info)
+{
+    const int result = check(device, info);
+    if (result != SUCCESS)
+        return result;
+    if (info->version != VERSION_2)
+        return VERSION_MISMATCH;
+    const uint64_t used = taken(device);
+    info->total = memory + RESERVED;
+    info->reserved = RESERVED;
+    info->used = used;
+    info->free = memory - used;
+    return SUCCESS;
+}

@@ -1,0 +1,35 @@
+/* NVIDIA's own header against what shim/nvml.h declares. The two name the same functions, so that
+ * this one's are renamed. */
+#ifndef GM_TEST_NVML_LAYOUT_H
+#define GM_TEST_NVML_LAYOUT_H
+
+#include <stddef.h>
+
+#define nvmlDeviceGetMemoryInfo nvml_of_nvidia_1
+#define nvmlDeviceGetMemoryInfo_v2 nvml_of_nvidia_2
+#include <nvml.h>
+#undef nvmlDeviceGetMemoryInfo
+#undef nvmlDeviceGetMemoryInfo_v2
+
+#include "shim/nvml.h"
+
+#define GM_SAME(ours, theirs, field)                                                               \
+    _Static_assert(offsetof(struct ours, field) == offsetof(theirs, field), #theirs "." #field);
+_Static_assert(sizeof(struct gm_nvml_memory) == sizeof(nvmlMemory_t), "nvmlMemory_t");
+GM_SAME(gm_nvml_memory, nvmlMemory_t, total)
+GM_SAME(gm_nvml_memory, nvmlMemory_t, free)
+GM_SAME(gm_nvml_memory, nvmlMemory_t, used)
+_Static_assert(sizeof(struct gm_nvml_memory_v2) == sizeof(nvmlMemory_v2_t), "nvmlMemory_v2_t");
+GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, version)
+GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, total)
+GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, reserved)
+GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, free)
+GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, used)
+_Static_assert(nvmlMemory_v2 == (sizeof(struct gm_nvml_memory_v2) | 2u << 24), "its version");
+_Static_assert((int)NVML_SUCCESS == (int)GM_NVML_SUCCESS &&
+                   (int)NVML_ERROR_LIBRARY_NOT_FOUND == (int)GM_NVML_LIBRARY_NOT_FOUND &&
+                   (int)NVML_ERROR_FUNCTION_NOT_FOUND == (int)GM_NVML_FUNCTION_NOT_FOUND,
+               "results");
+_Static_assert(GM_NVML_UUID_MAX >= NVML_DEVICE_UUID_V2_BUFFER_SIZE, "the longest uuid");
+
+#endif
