@@ -196,10 +196,12 @@ enum gm_boot_state gm_boot(void)
             syscall(SYS_futex, &gm_boot_state, FUTEX_WAIT_PRIVATE, GM_BOOT_BOOT, NULL, NULL, 0);
             continue;
         }
-        if (!atomic_compare_exchange_strong(&gm_boot_state, &state, GM_BOOT_BOOT))
+        gm_boot_is_mine = true; /* first: a signal handler must not wait for the thread it is in */
+        if (!atomic_compare_exchange_strong(&gm_boot_state, &state, GM_BOOT_BOOT)) {
+            gm_boot_is_mine = false;
             continue;
+        }
         int saved = errno;
-        gm_boot_is_mine = true;
         enum gm_boot_state next = gm_boot_run();
         gm_boot_is_mine = false;
         gm_boot_set(next);
