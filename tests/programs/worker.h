@@ -12,8 +12,11 @@
  *   buffers.c         patterned buffers
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
- * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
- * processes: fork, exec
+ *                     ahead
+ *   modes_hot.c       modes about use: hot, turns, guests
+ *   modes_process.c   modes about processes: fork, exec
+ *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, files
+ *   modes_threads.c   modes about where calls come from: pool, signals, cancel, children, exits
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -158,5 +161,13 @@ void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
+void gm_mode_waits(struct gm_worker *worker);
+void gm_mode_abandon(struct gm_worker *worker);
+void gm_mode_files(struct gm_worker *worker);
+void gm_mode_pool(struct gm_worker *worker);
+void gm_mode_signals(struct gm_worker *worker);
+void gm_mode_cancel(struct gm_worker *worker);
+void gm_mode_children(struct gm_worker *worker);
+void gm_mode_exits(struct gm_worker *worker);
 
 #endif
