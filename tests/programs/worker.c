@@ -55,6 +55,9 @@ static const struct {
     {"cancel", gm_mode_cancel, false, false, "threads that are cancelled"},
     {"children", gm_mode_children, false, false,
      "children of every kind while threads are in calls"},
+    {"deepbind", gm_mode_deepbind, false, false, "through library --signal, RTLD_DEEPBIND"},
+    {"lazybind", gm_mode_lazybind, false, false, "the same with RTLD_LAZY"},
+    {"namespace", gm_mode_namespace, true, false, "through library --signal, by dlmopen"},
     {"exits", gm_mode_exits, true, false, "calls after main() has returned"},
 };
 #define GM_MODES (sizeof(gm_modes) / sizeof(gm_modes[0]))

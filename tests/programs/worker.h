@@ -16,6 +16,7 @@
  *   modes_hot.c       modes about use: hot, turns, guests
  *   modes_process.c   modes about processes: fork, exec
  *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, files
+ *   modes_library.c   modes about libraries that use CUDA: deepbind, lazybind, namespace
  *   modes_threads.c   modes about where calls come from: pool, signals, cancel, children, exits
  */
 #ifndef GM_TESTS_WORKER_H
@@ -169,5 +170,8 @@ void gm_mode_signals(struct gm_worker *worker);
 void gm_mode_cancel(struct gm_worker *worker);
 void gm_mode_children(struct gm_worker *worker);
 void gm_mode_exits(struct gm_worker *worker);
+void gm_mode_deepbind(struct gm_worker *worker);
+void gm_mode_lazybind(struct gm_worker *worker);
+void gm_mode_namespace(struct gm_worker *worker);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The tables of the shim are complete and agree with what is built: every typed pointer of NVIDIA's
  * headers has exactly one row in hooks.def or pass.def, and libgpumux.so exports the symbols of
- * hooks.def and dlsym, and nothing else. (That types agree is the compiler's work, in shim/wrap.c.)
+ * hooks.def, dlsym and dlopen, and nothing else. (That types agree is the compiler's work, in shim/wrap.c.)
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -271,7 +271,7 @@ static int close_library(void **state)
     return 0;
 }
 
-/* hooks.def, dlsym and the symbol of include/gpumux.h are exported, and nothing else. */
+/* hooks.def, dlsym, dlopen and the symbol of include/gpumux.h are exported, and nothing else. */
 static void test_exports(void **state)
 {
     const Elf64_Shdr *table = find_section(SHT_DYNSYM);
@@ -283,7 +283,8 @@ static void test_exports(void **state)
     const char *names = library.bytes + library.section[table->sh_link].sh_offset;
     for (size_t i = 0; i < table->sh_size / sizeof(*symbol); i++) {
         const char *name = names + symbol[i].st_name;
-        bool is_expected = strcmp(name, "dlsym") == 0 || strcmp(name, "gpumux_state_") == 0;
+        bool is_expected = strcmp(name, "dlsym") == 0 || strcmp(name, "dlopen") == 0 ||
+                           strcmp(name, "gpumux_state_") == 0;
         if (symbol[i].st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol[i].st_info) == STB_LOCAL)
             continue;
         n_exports++;
