@@ -132,6 +132,8 @@ struct sim_range {
 extern pthread_mutex_t sim_va_lock; /* guards the table of ranges */
 /* The range that holds `address`, or NULL. The table is valid while the va lock is held. */
 struct sim_range *sim_range_find(uint64_t address);
+/* Every byte is in some range, which may follow each other. Takes the va lock. */
+bool sim_range_covers(uint64_t address, uint64_t bytes);
 /* First range that ends above `address`; index into the table. */
 size_t sim_range_index(uint64_t address);
 struct sim_range *sim_range_at(size_t index);         /* NULL past the end */

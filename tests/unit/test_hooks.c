@@ -296,7 +296,7 @@ static void test_exports(void **state)
     }
     for (size_t i = 0; i < ROWS; i++)
         n_hooks += rows[i].is_hook;
-    assert_int_equal(n_exports, n_hooks + 2);
+    assert_int_equal(n_exports, n_hooks + 3);
     /* Unversioned, so that dlsym satisfies references of every version. */
     assert_null(find_section(SHT_GNU_verdef));
 }
