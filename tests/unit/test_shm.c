@@ -47,7 +47,8 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, small_bytes, 16, 8);
     LAYOUT(gm_stat, real_bytes, 24, 8);
     LAYOUT(gm_stat, contexts, 32, 4);
-    LAYOUT(gm_stat, reserved, 36, 4096 - 36);
+    LAYOUT(gm_stat, features_off, 36, 4);
+    LAYOUT(gm_stat, reserved, 40, 4096 - 40);
     LAYOUT(gm_stat, slot, 4096, 64 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 64 * 1024);
 
