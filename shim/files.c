@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 
+#define GM_FILES_PROBED 4096 /* limits above this are not looked at before fds were lost */
 #define GM_FILES_ROOM                                                                              \
     (2 * GM_WIRE_FDS) /* a message's, and what the driver may open to import them */
 
@@ -13,15 +14,20 @@ static bool gm_files_are_short; /* fds were lost once */
 static bool gm_files_are_wide;
 static struct rlimit gm_files_before, gm_files_now;
 
-/* Whether the lowest free number says that there may not be room below `limit`. It says nothing of
- * what is above it, so it may be wrong; then fds are lost, once. */
+/*
+ * Whether the numbers right below `limit` are taken: those go last. Low numbers are not tried,
+ * since the program may be about to open a file that must get one, nor very high ones, for which
+ * the kernel would make a large table. So it may be wrong; then fds are lost, once.
+ */
 static bool gm_files_look_short(int any_fd, rlim_t limit)
 {
-    int lowest = fcntl(any_fd, F_DUPFD_CLOEXEC, 0);
-    if (lowest < 0)
-        return true;
-    close(lowest);
-    return (rlim_t)lowest + GM_FILES_ROOM > limit;
+    if (limit > GM_FILES_PROBED)
+        return false;
+    int least = limit > GM_FILES_ROOM ? (int)(limit - GM_FILES_ROOM) : 0;
+    int taken = fcntl(any_fd, F_DUPFD_CLOEXEC, least);
+    if (taken >= 0)
+        close(taken);
+    return taken != least;
 }
 
 void gm_files_widen(int any_fd)
