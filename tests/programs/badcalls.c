@@ -5,7 +5,6 @@
  *
  * Nothing here makes the GPU touch what it must not: that ends the context, on any driver.
  */
-#define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>

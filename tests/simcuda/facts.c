@@ -223,6 +223,7 @@ static const struct section {
     {"contexts", facts_of_contexts, CURRENT},
     {"events of a context", facts_of_context_events, CURRENT},
     {"ranges of copies", facts_of_ranges, CURRENT},
+    {"captures that are lost", facts_of_lost_captures, CURRENT},
 };
 
 static void run_section(const struct section *section)

@@ -56,5 +56,6 @@ void facts_of_capture(void);
 void facts_of_contexts(void);
 void facts_of_context_events(void);
 void facts_of_ranges(void);
+void facts_of_lost_captures(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Facts: copies and sets that reach beyond an allocation, and what is no allocation at all. */
+/* Facts: copies and sets that reach beyond an allocation, what is no allocation at all, and
+ * captures that lose their stream or context. */
 #include "tests/simcuda/facts.h"
 
 #include <stdlib.h>
@@ -25,5 +26,31 @@ void facts_of_ranges(void)
     fact("copy after all of that", cuMemcpyDtoH(&word, large, 4));
     NEED(cuMemFree(to));
     NEED(cuMemFree(large));
+    NEED(cuMemAlloc(&large, 5 * MIB + 4096));
+    fact("copy of one byte more than was asked for", cuMemcpyDtoH(host, large, 5 * MIB + 4097));
+    fact("copy of 1 MiB from the last byte on", cuMemcpyDtoH(host, large + 5 * MIB + 4095, MIB));
+    fact("set of one byte more", cuMemsetD8(large, 0, 5 * MIB + 4097));
+    NEED(cuMemFree(large));
     free(host);
+}
+
+/* A stream that is destroyed while it captures, and what is left of the capture. */
+void facts_of_lost_captures(void)
+{
+    CUstream stream, other;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUcontext own;
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    fact("destroy a stream that captures", cuStreamDestroy(stream));
+    fact("synchronize the context then", cuCtxSynchronize());
+    NEED(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    NEED(cuStreamIsCapturing(other, &status));
+    fact_number("another stream captures", status);
+    NEED(cuCtxCreate(&own, NULL, 0, device));
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    fact("destroy a context in which a stream captures", cuCtxDestroy(own));
+    NEED(cuStreamDestroy(other));
 }
