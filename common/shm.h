@@ -62,7 +62,7 @@ struct gm_stat {
     _Atomic uint64_t small_bytes; /* live allocations under GM_SMALL_MAX, in the real driver */
     _Atomic uint64_t real_bytes;  /* live allocations that gpumux could not back: unswappable */
     _Atomic uint32_t contexts;    /* CUDA contexts alive */
-    uint32_t pad;
+    _Atomic uint32_t features_off; /* enum gm_feature: what it does without; written at its start */
     /* More that is unswappable, by kind. */
     _Atomic uint64_t managed_bytes; /* live managed allocations, wherever their pages are */
     _Atomic uint64_t array_bytes;   /* arrays, mipmapped ones too */

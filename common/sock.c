@@ -155,7 +155,8 @@ static int gm_sock_take_fds(struct msghdr *message, int *fds, int room, int *n_f
     return lost;
 }
 
-ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
+ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n_fds,
+                             bool *has_lost)
 {
     union gm_sock_control control;
     struct iovec piece = {.iov_base = buffer, .iov_len = size};
@@ -163,6 +164,7 @@ ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
     ssize_t length;
 
     *n_fds = 0;
+    *has_lost = false;
     do {
         message = (struct msghdr){.msg_iov = &piece,
                                   .msg_iovlen = 1,
@@ -173,15 +175,23 @@ ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
     if (length < 0)
         return -errno;
 
-    int lost = gm_sock_take_fds(&message, fds, GM_WIRE_FDS, n_fds);
-    if (lost || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    *has_lost = gm_sock_take_fds(&message, fds, GM_WIRE_FDS, n_fds) ||
+                (message.msg_flags & MSG_CTRUNC) != 0;
+    if ((message.msg_flags & MSG_TRUNC) != 0)
         length = -EMSGSIZE;
-    if (length <= 0) {
+    if (length <= 0 || *has_lost) {
         /* The end of the connection carries no fds, but an empty datagram may. */
         while (*n_fds > 0)
             close(fds[--*n_fds]);
     }
     return length;
+}
+
+ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
+{
+    bool has_lost;
+    ssize_t length = gm_sock_receive_part(fd, buffer, size, fds, n_fds, &has_lost);
+    return length > 0 && has_lost ? -EMSGSIZE : length;
 }
 
 int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,

@@ -6,6 +6,7 @@
 #ifndef GM_COMMON_SOCK_H
 #define GM_COMMON_SOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -15,9 +16,9 @@
 #define GM_SOCKET_USER "gpumux/gpumux.sock" /* below $XDG_RUNTIME_DIR */
 
 /*
- * The `n`-th place to look for the daemon's socket, n from 0: $GPUMUX_SOCKET alone if it is set, else
- * the system's, then the user's. Writes a path of at most `size` bytes and returns 0; -ENOENT when
- * there is no n-th place, -ENAMETOOLONG when it does not fit.
+ * The `n`-th place to look for the daemon's socket, n from 0: $GPUMUX_SOCKET alone if it is set,
+ * else the system's, then the user's. Writes a path of at most `size` bytes and returns 0; -ENOENT
+ * when there is no n-th place, -ENAMETOOLONG when it does not fit.
  */
 int gm_sock_path(unsigned n, char *path, size_t size);
 
@@ -25,8 +26,8 @@ int gm_sock_path(unsigned n, char *path, size_t size);
  * does not accept leaves it at -EAGAIN. */
 int gm_sock_connect(const char *path);
 
-/* Connect to the first place that answers. Returns an fd, or the -errno of the last place. If `path`
- * is not NULL the place is written there. */
+/* Connect to the first place that answers. Returns an fd, or the -errno of the last place. If
+ * `path` is not NULL the place is written there. */
 int gm_sock_connect_any(char *path, size_t size);
 
 /*
@@ -37,10 +38,18 @@ int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n
 
 /*
  * Receive one message into `buffer`. Returns its length, 0 at the end of the connection, -errno
- * otherwise; -EMSGSIZE if it was longer than `size` or its fds were cut off (the fds that did come are
- * closed). `fds` has room for GM_WIRE_FDS; *n_fds says how many came, which are then the caller's.
+ * otherwise; -EMSGSIZE if it was longer than `size` or its fds were cut off (the fds that did come
+ * are closed). `fds` has room for GM_WIRE_FDS; *n_fds says how many came, which are then the
+ * caller's.
  */
 ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds);
+
+/*
+ * The same for who can do without the fds: when they were cut off, because this process is at its
+ * limit of open files, that is *has_lost and no error; *n_fds is 0 then.
+ */
+ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n_fds,
+                             bool *has_lost);
 
 /* Encode and send in one step, with gm_wire_encode's arguments. Returns 0 or -errno. */
 int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,

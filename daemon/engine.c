@@ -312,7 +312,7 @@ static void on_grown(void *arg)
 static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {
     const struct gm_cuda *cuda = &engine->cuda;
-    int count = 0, has_vmm = 0;
+    int count = 0, has_vmm = 0, has_fds = 0, has_host = 1;
     size_t free_bytes = 0, total = 0;
     CUresult result = cuda->cuInit(0);
 
@@ -331,14 +331,30 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
     cuda->cuDeviceGet(&engine->device, engine->config.gpu);
     cuda->cuDeviceGetName(engine->gpu_name, sizeof engine->gpu_name, engine->device);
     cuda->cuDeviceGetUuid_v2(&engine->uuid, engine->device);
+    cuda->cuDeviceGetAttribute(&has_vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                               engine->device);
     cuda->cuDeviceGetAttribute(
-        &has_vmm, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, engine->device);
-    if (!has_vmm) {
+        &has_fds, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, engine->device);
+    if (!has_vmm || !has_fds) {
         snprintf(why, why_size,
-                 "GPU %d (%s) cannot share memory handles between processes, which "
-                 "gpumux needs",
-                 engine->config.gpu, engine->gpu_name);
+                 "GPU %d (%s) cannot %s, which gpumux needs: programs run on it as without gpumux",
+                 engine->config.gpu, engine->gpu_name,
+                 has_vmm ? "share memory handles between processes" : "map memory by handles");
         return -ENOTSUP;
+    }
+    cuda->cuDeviceGetAttribute(&has_host,
+                               CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                               engine->device);
+    if (!has_host) {
+        gm_log(GM_LOG_WARN,
+               "GPU %d (%s) has no memory handles on the host: pinned memory is registered instead"
+               "%s",
+               engine->config.gpu, engine->gpu_name,
+               engine->config.is_oversize_hosted
+                   ? ", which programs cannot map, so --oversize host is off: what is beyond the "
+                     "budget is out of memory"
+                   : "");
+        engine->config.is_oversize_hosted = false;
     }
     result = cuda->cuDevicePrimaryCtxRetain(&engine->context, engine->device);
     if (result == CUDA_SUCCESS)

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "common/features.h"
 #include "daemon/engine_state.h"
 
 static void add_bytes(cJSON *object, const char *name, uint64_t bytes)
@@ -122,6 +123,18 @@ static void add_unswappable(cJSON *object, const struct gm_stat *stat)
     cJSON_AddNumberToObject(object, "graph_bytes", graphs);
 }
 
+/* What the app says that it does without, by name. */
+static void add_features_off(cJSON *object, const struct gm_app *app)
+{
+    cJSON *names = cJSON_AddArrayToObject(object, "features_off");
+    uint32_t off = app->stat ? atomic_load(&app->stat->features_off) : 0;
+#define GM_FEATURE(bit, NAME, name, text)                                                          \
+    if ((off & GM_FEATURE_##NAME) != 0)                                                            \
+        cJSON_AddItemToArray(names, cJSON_CreateString(name));
+#include "common/features.def"
+#undef GM_FEATURE
+}
+
 static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
@@ -152,6 +165,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "switches", (double)app->switches);
     cJSON_AddNumberToObject(object, "allocs", (double)app->allocs);
     cJSON_AddNumberToObject(object, "frees", (double)app->frees);
+    add_features_off(object, app);
     cJSON_AddStringToObject(object, "why", why);
     return object;
 }
@@ -186,6 +200,7 @@ static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
     add_bytes(tiers, "disk_used_bytes", gm_stores_used(engine->stores, GM_TIER_DISK));
     add_bytes(tiers, "disk_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_DISK));
     add_bytes(tiers, "hosted_bytes", engine->table->hosted);
+    cJSON_AddBoolToObject(tiers, "pinned_is_registered", engine->pool.is_registered);
     return tiers;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "common/chunk.h"
 #include "daemon/core/table.h"
@@ -11,11 +12,56 @@
 
 /* ---- the worker ---- */
 
+/* The address range of all slabs, without memory behind it. 0: refused. */
+static CUdeviceptr reserve_plain(uint64_t bytes)
+{
+    void *base = mmap(NULL, bytes + SLAB_BYTES, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return 0;
+    /* What is cut off stays: it is nothing but addresses. */
+    return ((CUdeviceptr)(uintptr_t)base + SLAB_BYTES - 1) & ~(SLAB_BYTES - 1);
+}
+
+/* Of is_registered slabs: is_held says that there is memory, is_mapped that it is registered. */
+static CUresult release_registered(struct gm_hostpool *pool, struct gm_pinned_slab *slab, void *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (slab->is_mapped)
+        result = pool->cuda->cuMemHostUnregister(at);
+    if (result != CUDA_SUCCESS)
+        return result;
+    slab->is_mapped = false;
+    if (slab->is_held &&
+        mmap(at, SLAB_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) == MAP_FAILED)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    slab->is_held = false;
+    return CUDA_SUCCESS;
+}
+
+static CUresult make_registered(struct gm_hostpool *pool, struct gm_pinned_slab *slab, void *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!slab->is_held && mmap(at, SLAB_BYTES, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    slab->is_held = true;
+    if (!slab->is_mapped)
+        result = pool->cuda->cuMemHostRegister_v2(at, SLAB_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
+    slab->is_mapped = result == CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        release_registered(pool, slab, at);
+    return result;
+}
+
 /* Release a slab, as far as the driver lets it: what is left of it, the slab says. */
 static CUresult release_slab(struct gm_hostpool *pool, uint32_t index)
 {
     struct gm_pinned_slab *slab = &pool->slabs[index];
     CUresult result = CUDA_SUCCESS;
+    if (pool->is_registered)
+        return release_registered(pool, slab, (void *)(pool->base + index * SLAB_BYTES));
     if (slab->is_mapped)
         result = pool->cuda->cuMemUnmap(pool->base + index * SLAB_BYTES, SLAB_BYTES);
     if (result != CUDA_SUCCESS)
@@ -46,6 +92,8 @@ static CUresult make_slab(struct gm_hostpool *pool, uint32_t index)
     };
     CUresult result = CUDA_SUCCESS;
 
+    if (pool->is_registered)
+        return make_registered(pool, slab, (void *)at);
     if (!slab->is_held)
         result = cuda->cuMemCreate(&slab->handle, SLAB_BYTES, &prop, 0);
     if (result != CUDA_SUCCESS)
@@ -199,6 +247,11 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
         node < 0)
         node = 0;
     pool->node = node;
+    int has_handles = 1; /* a driver that does not know the question has them, or refuses each */
+    if (cuda->cuDeviceGetAttribute(
+            &has_handles, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+            device) == CUDA_SUCCESS)
+        pool->is_registered = has_handles == 0;
     pool->count[GM_SLAB_ABSENT] = pool->all_slabs;
     if (pool->max_slabs == 0)
         return 0;
@@ -207,8 +260,14 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
         snprintf(why, why_size, "out of memory for the pinned tier's tables");
         goto fail;
     }
-    CUresult result =
-        cuda->cuMemAddressReserve(&pool->base, pool->max_slabs * SLAB_BYTES, SLAB_BYTES, 0, 0);
+    CUresult result = CUDA_SUCCESS;
+    if (pool->is_registered) {
+        pool->base = reserve_plain(pool->max_slabs * SLAB_BYTES);
+        result = pool->base != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        result =
+            cuda->cuMemAddressReserve(&pool->base, pool->max_slabs * SLAB_BYTES, SLAB_BYTES, 0, 0);
+    }
     if (result != CUDA_SUCCESS) {
         snprintf(why, why_size, "cannot reserve addresses for the pinned tier (%s): lower --pinned",
                  gm_cuda_text(cuda, result));
@@ -230,7 +289,9 @@ void gm_hostpool_close(struct gm_hostpool *pool)
         uv_run(pool->loop, UV_RUN_ONCE);
     for (uint32_t i = 0; i < pool->all_slabs; i++)
         release_slab(pool, i);
-    if (pool->base)
+    if (pool->base && pool->is_registered)
+        munmap((void *)pool->base, pool->all_slabs * SLAB_BYTES);
+    else if (pool->base)
         pool->cuda->cuMemAddressFree(pool->base, pool->all_slabs * SLAB_BYTES);
     free(pool->slabs);
     gm_pages_close(&pool->pages);

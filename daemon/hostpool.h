@@ -12,6 +12,9 @@
  * slabs and what is pinned on loans. Slabs leave from the end and are made again from the start, so
  * there may be holes.
  *
+ * A device without memory handles on the host gets slabs of ordinary memory that is registered with
+ * the driver. Copies are as fast; what is lost is that programs map it (hosted chunks).
+ *
  * Everything but the worker runs on the loop thread.
  */
 #ifndef GM_DAEMON_HOSTPOOL_H
@@ -51,6 +54,7 @@ struct gm_hostpool {
     CUcontext context;
     CUdevice device;
     int node;           /* NUMA node of the slabs */
+    bool is_registered; /* the device has no handles for host memory: slabs are registered */
     uint32_t max_slabs; /* the cap, without what is lent: no more are THERE */
     uint32_t all_slabs; /* the cap: the address range */
     uint64_t lent;      /* bytes pinned elsewhere, or soon to be, under the same cap */

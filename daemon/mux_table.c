@@ -286,6 +286,9 @@ static void print_other_tiers(const cJSON *gpu)
     const cJSON *moved = cJSON_GetObjectItemCaseSensitive(gpu, "moved");
     char used[CELL], cap[CELL], held[CELL], out[CELL], back[CELL];
 
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tiers, "pinned_is_registered")))
+        puts(
+            "          pinned memory is registered: no memory handles on the host, so none hosted");
     if (number(tiers, "hosted_bytes") > 0)
         printf("          hosted %s: pinned too, and read over the link\n",
                size(tiers, "hosted_bytes", used));
@@ -321,6 +324,32 @@ static void print_gpu(const cJSON *gpu)
     print_last_switch(gpu);
 }
 
+/* What apps do without, and what that costs. */
+static void print_features_off(const cJSON *apps)
+{
+    const cJSON *app, *feature;
+    cJSON_ArrayForEach(app, apps)
+    {
+        cJSON_ArrayForEach(feature, cJSON_GetObjectItemCaseSensitive(app, "features_off"))
+        {
+            const char *what = "";
+            char name[CELL], text[4 * CELL];
+            if (!cJSON_IsString(feature))
+                continue;
+#define GM_FEATURE(bit, NAME, word, explanation)                                                   \
+    if (strcmp(feature->valuestring, word) == 0)                                                   \
+        what = explanation;
+#include "common/features.def"
+#undef GM_FEATURE
+            snprintf(name, sizeof name, "%.40s", feature->valuestring);
+            gm_text_clean(name, sizeof name);
+            snprintf(text, sizeof text, "app %.0f without %s%s%s", number(app, "id"), name,
+                     *what ? ": " : "", what);
+            print_wrapped(text, 0, line_width());
+        }
+    }
+}
+
 void mux_table(const cJSON *status)
 {
     const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
@@ -342,4 +371,5 @@ void mux_table(const cJSON *status)
         puts("no apps");
     else
         print_apps(apps);
+    print_features_off(apps);
 }

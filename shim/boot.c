@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/features.h"
 #include "common/log.h"
 #include "shim/drain.h"
 #include "shim/gate.h"
@@ -80,6 +81,18 @@ static bool gm_boot_driver_is_complete(void)
            gm_real.cuMemUnmap != NULL && gm_real.cuMemRelease != NULL;
 }
 
+/* What this program does without (features.def). Whoever uses such a call looks for itself. */
+static uint32_t gm_boot_features_off(bool has_membarrier)
+{
+    uint32_t off = has_membarrier ? 0 : GM_FEATURE_FAST_GATE;
+    if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
+        gm_real.cuEventDestroy_v2 == NULL || gm_real.cuEventQuery == NULL)
+        off |= GM_FEATURE_CONTEXT_EVENTS;
+    if (gm_real.cuFuncGetParamInfo == NULL)
+        off |= GM_FEATURE_LAUNCH_ARGUMENTS;
+    return off;
+}
+
 /* Which of the daemon's GPUs this program sees, by UUID. Returns how many. */
 static unsigned gm_boot_match(const struct gm_link_welcome *welcome, int n_devices)
 {
@@ -128,7 +141,9 @@ static enum gm_boot_state gm_boot_connect(int n_devices)
         gm_log(GM_LOG_WARN, "running without gpumux: cannot start a thread");
         goto shut;
     }
-    if (gm_gate_attach(welcome.ctl, welcome.stat, gm_gate_membarrier_register()) != 0) {
+    bool has_membarrier = gm_gate_membarrier_register();
+    atomic_store(&welcome.stat->features_off, gm_boot_features_off(has_membarrier));
+    if (gm_gate_attach(welcome.ctl, welcome.stat, has_membarrier) != 0) {
         gm_log(GM_LOG_WARN, "running without gpumux: no thread-specific key left");
         goto shut;
     }
@@ -196,10 +211,12 @@ enum gm_boot_state gm_boot(void)
             syscall(SYS_futex, &gm_boot_state, FUTEX_WAIT_PRIVATE, GM_BOOT_BOOT, NULL, NULL, 0);
             continue;
         }
-        if (!atomic_compare_exchange_strong(&gm_boot_state, &state, GM_BOOT_BOOT))
+        gm_boot_is_mine = true; /* first: a signal handler must not wait for the thread it is in */
+        if (!atomic_compare_exchange_strong(&gm_boot_state, &state, GM_BOOT_BOOT)) {
+            gm_boot_is_mine = false;
             continue;
+        }
         int saved = errno;
-        gm_boot_is_mine = true;
         enum gm_boot_state next = gm_boot_run();
         gm_boot_is_mine = false;
         gm_boot_set(next);

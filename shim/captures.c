@@ -1,61 +1,62 @@
-/* The handlers of stream capture. See captures.h. */
+/* The handlers of stream capture, and of what ends one by the way. See captures.h. */
 #include "shim/captures.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "shim/boot.h"
+#include "shim/contexts.h"
 #include "shim/gate.h"
 #include "shim/handlers.h"
 #include "shim/release.h"
 
-#define GM_CAPTURE_LIST 64 /* open captures that are known by their stream */
-
+/* An open capture. The per-thread default stream has one handle and is another stream in each
+ * thread, so there the thread is part of its name. */
 struct gm_capture {
     CUstream stream;
+    const void *thread; /* for CU_STREAM_PER_THREAD; else NULL */
     CUcontext context;
+    CUdevice device;
+    bool is_primary; /* in a primary context, or one derived from it */
 };
 static pthread_mutex_t gm_capture_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static struct gm_capture gm_capture_list[GM_CAPTURE_LIST];
-static unsigned gm_capture_count;
-static unsigned gm_capture_unlisted;
+static struct gm_capture *gm_capture_list;
+static size_t gm_capture_count;
+static size_t gm_capture_room;
+static size_t gm_capture_unlisted; /* that there was no host memory to list */
 
-static void gm_note_capture(CUstream stream)
+static pthread_key_t gm_capture_key; /* its destructor ends captures of the thread's own stream */
+static bool gm_capture_has_key;
+
+static const void *gm_capture_thread(CUstream stream)
 {
-    CUcontext context = NULL;
-    gm_real.cuCtxGetCurrent(&context);
-    pthread_mutex_lock(&gm_capture_lock);
-    if (gm_capture_count < GM_CAPTURE_LIST)
-        gm_capture_list[gm_capture_count++] =
-            (struct gm_capture){.stream = stream, .context = context};
-    else
-        gm_capture_unlisted++;
-    pthread_mutex_unlock(&gm_capture_lock);
+    return stream == CU_STREAM_PER_THREAD ? &gm_gate_self : NULL;
 }
 
-static bool gm_forget_capture(CUstream stream)
+static bool gm_capture_is_on(const struct gm_capture *capture, CUstream stream)
 {
-    bool is_known = false;
-    pthread_mutex_lock(&gm_capture_lock);
-    for (unsigned i = 0; i < gm_capture_count && !is_known; i++) {
-        if (gm_capture_list[i].stream != stream)
-            continue;
-        gm_capture_list[i] = gm_capture_list[--gm_capture_count];
-        is_known = true;
-    }
-    if (!is_known && gm_capture_unlisted > 0) {
-        gm_capture_unlisted--;
-        is_known = true;
-    }
-    pthread_mutex_unlock(&gm_capture_lock);
-    return is_known;
+    return capture->stream == stream && capture->thread == gm_capture_thread(stream);
 }
 
-void gm_captures_forget(CUcontext context)
+/* Captures ended, of which each was counted. Returns how many are still open. */
+static uint32_t gm_captures_ended(size_t ended)
 {
-    unsigned ended = 0;
+    uint32_t open = gm_gate_captures();
+    while (ended-- > 0)
+        open = gm_gate_capture_end();
+    return open;
+}
+
+/* A thread ends, and with it its default stream: nobody can end a capture there any more. */
+static void gm_capture_thread_exit(void *unused)
+{
+    size_t ended = 0;
+    (void)unused;
+    if (!gm_is_live())
+        return; /* a forked child: the lock may be another thread's of its parent */
     pthread_mutex_lock(&gm_capture_lock);
-    for (unsigned i = 0; i < gm_capture_count;) {
-        if (gm_capture_list[i].context != context) {
+    for (size_t i = 0; i < gm_capture_count;) {
+        if (!gm_capture_is_on(&gm_capture_list[i], CU_STREAM_PER_THREAD)) {
             i++;
             continue;
         }
@@ -63,8 +64,94 @@ void gm_captures_forget(CUcontext context)
         ended++;
     }
     pthread_mutex_unlock(&gm_capture_lock);
-    while (ended-- > 0)
-        gm_gate_capture_end();
+    gm_captures_ended(ended);
+}
+
+static void gm_note_capture(CUstream stream)
+{
+    struct gm_capture capture = {.stream = stream, .thread = gm_capture_thread(stream)};
+    capture.device = -1;
+    gm_real.cuCtxGetCurrent(&capture.context);
+    gm_real.cuCtxGetDevice(&capture.device);
+    capture.is_primary = !gm_contexts_has(capture.context);
+
+    pthread_mutex_lock(&gm_capture_lock);
+    if (capture.thread != NULL && !gm_capture_has_key)
+        gm_capture_has_key = pthread_key_create(&gm_capture_key, gm_capture_thread_exit) == 0;
+    if (capture.thread != NULL && gm_capture_has_key)
+        pthread_setspecific(gm_capture_key, &gm_gate_self);
+    if (gm_capture_count == gm_capture_room) {
+        size_t room = gm_capture_room == 0 ? 16 : 2 * gm_capture_room;
+        struct gm_capture *list = realloc(gm_capture_list, room * sizeof(*list));
+        if (list != NULL) {
+            gm_capture_list = list;
+            gm_capture_room = room;
+        }
+    }
+    if (gm_capture_count < gm_capture_room)
+        gm_capture_list[gm_capture_count++] = capture;
+    else
+        gm_capture_unlisted++;
+    pthread_mutex_unlock(&gm_capture_lock);
+}
+
+/* Take one out; *capture gets it. False: none is known in this stream. */
+static bool gm_take_capture(CUstream stream, struct gm_capture *capture)
+{
+    bool is_known = false;
+    pthread_mutex_lock(&gm_capture_lock);
+    for (size_t i = 0; i < gm_capture_count && !is_known; i++) {
+        if (!gm_capture_is_on(&gm_capture_list[i], stream))
+            continue;
+        *capture = gm_capture_list[i];
+        gm_capture_list[i] = gm_capture_list[--gm_capture_count];
+        is_known = true;
+    }
+    pthread_mutex_unlock(&gm_capture_lock);
+    return is_known;
+}
+
+/* Put back what gm_take_capture took: there is room, unless others came in between. */
+static void gm_put_capture(const struct gm_capture *capture)
+{
+    pthread_mutex_lock(&gm_capture_lock);
+    if (gm_capture_count < gm_capture_room)
+        gm_capture_list[gm_capture_count++] = *capture;
+    else
+        gm_capture_unlisted++;
+    pthread_mutex_unlock(&gm_capture_lock);
+}
+
+/* The capture in `stream` has ended. Whether it was counted. */
+static bool gm_forget_capture(CUstream stream)
+{
+    struct gm_capture capture;
+    if (gm_take_capture(stream, &capture))
+        return true;
+    pthread_mutex_lock(&gm_capture_lock);
+    bool is_unlisted = gm_capture_unlisted > 0;
+    gm_capture_unlisted -= is_unlisted;
+    pthread_mutex_unlock(&gm_capture_lock);
+    return is_unlisted;
+}
+
+void gm_captures_forget(CUcontext context, CUdevice device)
+{
+    size_t ended = 0;
+    pthread_mutex_lock(&gm_capture_lock);
+    for (size_t i = 0; i < gm_capture_count;) {
+        const struct gm_capture *capture = &gm_capture_list[i];
+        bool is_of = context != NULL ? capture->context == context
+                                     : capture->is_primary && capture->device == device;
+        if (!is_of) {
+            i++;
+            continue;
+        }
+        gm_capture_list[i] = gm_capture_list[--gm_capture_count];
+        ended++;
+    }
+    pthread_mutex_unlock(&gm_capture_lock);
+    gm_captures_ended(ended);
 }
 
 /* A capture is counted before it begins, inside the gate: see gm_gate_scan. */
@@ -101,6 +188,36 @@ static CUresult gm_capture_ended(CUstream stream, CUresult result)
     if (gm_forget_capture(stream) && gm_gate_capture_end() == 0)
         gm_free_deferred();
     return result;
+}
+
+/*
+ * A stream that is destroyed takes the capture that began in it along. It is taken off the list
+ * before, because the handle may be another stream's right after; the count goes last.
+ */
+static CUresult gm_destroy_stream(CUstream stream, CUresult (*destroy)(CUstream))
+{
+    struct gm_capture capture;
+    if (!gm_is_live() || gm_gate_captures() == 0)
+        return destroy(stream);
+    bool is_capturing = gm_take_capture(stream, &capture);
+    CUresult result = destroy(stream);
+    if (!is_capturing)
+        return result;
+    if (result != CUDA_SUCCESS)
+        gm_put_capture(&capture);
+    else if (gm_gate_capture_end() == 0)
+        gm_free_deferred();
+    return result;
+}
+
+CUresult gm_on_cuStreamDestroy(CUstream hStream)
+{
+    return gm_destroy_stream(hStream, gm_real.cuStreamDestroy);
+}
+
+CUresult gm_on_cuStreamDestroy_v2(CUstream hStream)
+{
+    return gm_destroy_stream(hStream, gm_real.cuStreamDestroy_v2);
 }
 
 /* The NULL stream of the per-thread variants, as the other variants call it. */

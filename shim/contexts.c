@@ -56,7 +56,7 @@ static void gm_contexts_counted(int change)
 static struct timespec gm_contexts_patience(void)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += GM_CONTEXT_PATIENCE_S;
     return until;
 }
@@ -114,7 +114,8 @@ bool gm_contexts_remove(CUcontext context)
     if (gm_drained_context == context)
         gm_contexts_wake();
     while (gm_drained_context == context && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&gm_contexts_left, &gm_contexts_lock, &until);
+        error =
+            pthread_cond_clockwait(&gm_contexts_left, &gm_contexts_lock, CLOCK_MONOTONIC, &until);
     pthread_mutex_unlock(&gm_contexts_lock);
     return has;
 }
@@ -130,7 +131,8 @@ void gm_contexts_lock_primary(CUdevice device)
     if (gm_drained_device == device)
         gm_contexts_wake();
     while (gm_drained_device == device && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&gm_contexts_left, &gm_contexts_lock, &until);
+        error =
+            pthread_cond_clockwait(&gm_contexts_left, &gm_contexts_lock, CLOCK_MONOTONIC, &until);
     pthread_mutex_unlock(&gm_contexts_lock);
 }
 

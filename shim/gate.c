@@ -49,6 +49,8 @@ static _Atomic uint64_t gm_want_sent; /* one more than the epoch of the newest W
 
 /* What a nested call gets: the outer call's slot speaks for it. */
 static struct gm_slot gm_slot_nested;
+/* What a signal handler gets that interrupted a caller on its way in: it leaves to TRYING. */
+static struct gm_slot gm_slot_interrupted;
 
 static bool gm_slot_is_shared(const struct gm_slot *slot)
 {
@@ -73,8 +75,11 @@ static void gm_gate_thread_exit(void *unused)
     self->own = NULL;
     if (slot == NULL)
         return;
+    if (self->is_waiting != 0)
+        atomic_fetch_sub(&stat->waiting, 1); /* it left the wait by a longjmp */
+    self->is_waiting = 0;
     if (gm_slot_is_shared(slot)) {
-        atomic_fetch_sub(&slot->inside, self->inside);
+        atomic_fetch_sub(&slot->inside, self->inside != 0);
         atomic_fetch_sub(&slot->blocked, self->blocked);
         self->inside = 0;
         self->blocked = 0;
@@ -123,34 +128,33 @@ static void gm_gate_settle(struct gm_gate_thread *self)
 
 /* ---- enter and leave ---- */
 
-static bool gm_gate_is_inside(const struct gm_gate_thread *self)
+/* GM_SLOT_OUT, TRYING or IN. */
+static uint32_t gm_gate_place(const struct gm_gate_thread *self)
 {
     if (self->own == NULL)
-        return false;
+        return GM_SLOT_OUT;
     if (gm_slot_is_shared(self->own))
-        return self->inside != 0;
-    return atomic_load_explicit(&self->own->inside, memory_order_relaxed) != 0;
+        return self->inside;
+    return atomic_load_explicit(&self->own->inside, memory_order_relaxed);
 }
 
-/* Sequentially consistent: the slow way needs no membarrier and closes races with captures. */
-static void gm_gate_step_in(struct gm_gate_thread *self)
+/*
+ * Sequentially consistent: the slow way needs no membarrier and closes races with captures. In the
+ * shared slot a handler may come between the count and the note of it: then it counts for itself.
+ */
+static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
 {
-    if (gm_slot_is_shared(self->own)) {
+    if (!gm_slot_is_shared(self->own)) {
+        atomic_exchange(&self->own->inside, place);
+        return;
+    }
+    uint32_t old = self->inside;
+    if (old == GM_SLOT_OUT && place != GM_SLOT_OUT)
         atomic_fetch_add(&self->own->inside, 1);
-        self->inside = 1;
-    } else {
-        atomic_exchange(&self->own->inside, 1);
-    }
-}
-
-static void gm_gate_step_out(struct gm_gate_thread *self)
-{
-    if (gm_slot_is_shared(self->own)) {
-        self->inside = 0;
+    self->inside = place;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (old != GM_SLOT_OUT && place == GM_SLOT_OUT)
         atomic_fetch_sub(&self->own->inside, 1);
-    } else {
-        atomic_store(&self->own->inside, 0);
-    }
 }
 
 /*
@@ -172,64 +176,78 @@ static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first
 struct gm_slot *gm_gate_enter_slow(void)
 {
     struct gm_gate_thread *self = &gm_gate_self;
-    if (gm_gate_is_inside(self))
+    const uint32_t before = gm_gate_place(self);
+    if (before == GM_SLOT_IN)
         return &gm_slot_nested;
 
-    int saved = errno;
+    int saved = errno, cancel;
+    /* Telling the daemon is a cancellation point, and neither it nor the start can be left half
+     * done. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (gm_boot() == GM_BOOT_COLD) {
+        pthread_setcancelstate(cancel, NULL);
         errno = saved;
         return &gm_slot_nested; /* before cuInit, or from within the start-up: nothing to guard */
     }
     gm_gate_settle(self);
 
     struct gm_stat *stat = gm_gate_stat();
-    struct gm_slot *slot = self->own;
+    struct gm_slot *slot = before == GM_SLOT_TRYING ? &gm_slot_interrupted : self->own;
     bool is_waiting = false;
     bool is_late = false;
     for (;;) {
-        gm_gate_step_in(self);
+        gm_gate_step(self, GM_SLOT_TRYING);
         const struct gm_ctl *page = atomic_load(&gm_gate_page);
         uint32_t word = atomic_load(&page->gate);
         if (word == GM_GATE_OPEN)
             break;
         if (page == &gm_page_held && word == GM_GATE_COLD) {
-            gm_gate_step_out(self);
+            gm_gate_step(self, GM_SLOT_OUT);
             continue;
         }
         if (page == &gm_page_refused) {
-            gm_gate_step_out(self);
             slot = NULL;
             break;
         }
         if (atomic_load(&stat->captures) > 0)
             break;
-        gm_gate_step_out(self);
+        gm_gate_step(self, GM_SLOT_OUT);
         bool is_first = false;
-        if (!is_waiting) {
+        if (self->is_waiting == 0) { /* else this is a handler in the middle of the wait */
             is_waiting = true;
+            self->is_waiting = 1;
             is_first = atomic_fetch_add(&stat->waiting, 1) == 0;
         }
         gm_gate_wait(page, word, is_first, &is_late);
     }
-    if (is_waiting)
+    gm_gate_step(self, slot != NULL ? GM_SLOT_IN : before);
+    if (is_waiting) {
+        self->is_waiting = 0;
         atomic_fetch_sub(&stat->waiting, 1);
+    }
+    pthread_setcancelstate(cancel, NULL);
     errno = saved;
     return slot;
 }
 
 struct gm_slot *gm_gate_enter_closed(struct gm_slot *slot)
 {
-    atomic_store_explicit(&slot->inside, 0, memory_order_release);
+    atomic_store_explicit(&slot->inside, GM_SLOT_OUT, memory_order_release);
     return gm_gate_enter_slow();
 }
 
 void gm_gate_leave_slow(struct gm_slot *slot)
 {
     struct gm_gate_thread *self = &gm_gate_self;
+    if (slot == &gm_slot_interrupted && self->own != NULL) {
+        atomic_fetch_add(&self->own->calls, 1);
+        gm_gate_step(self, GM_SLOT_TRYING);
+        return;
+    }
     if (slot == &gm_slot_nested || slot != self->own)
         return; /* nested, or a call that began in the parent of a fork */
     atomic_fetch_add(&slot->calls, 1);
-    gm_gate_step_out(self);
+    gm_gate_step(self, GM_SLOT_OUT);
 }
 
 struct gm_slot *gm_sync_enter_slow(void)
@@ -421,6 +439,7 @@ void gm_gate_after_fork(void)
     self->own = NULL;
     self->inside = 0;
     self->blocked = 0;
+    self->is_waiting = 0;
     for (uint32_t word = 0; word < GM_SLOT_WORDS; word++)
         atomic_store(&gm_slots_taken[word], 0);
     atomic_store(&gm_slots_top, 0);

@@ -8,25 +8,30 @@
  *
  * The model, which is Dekker's with the dear half on the closer's side:
  *
- *   a caller   inside = 1; (compiler barrier) load the gate word; call; calls++; inside = 0
+ *   a caller   inside = TRYING; (compiler barrier) load the gate word; inside = IN; call; calls++;
+ *              inside = 0
  *   the closer gate = CLOSED; membarrier; wait until no capture is open and every inside is 0
  *
  * membarrier puts a full fence into every thread of the program. A caller that saw OPEN before it
- * has its inside = 1 visible after it; a caller that comes later sees CLOSED. Without membarrier no
+ * has its inside visible after it; a caller that comes later sees CLOSED. Without membarrier no
  * thread gets a fast slot, and all go the slow way, which has its own fences.
  *
  * A thread has no slot until it came the slow way once, and the slow way starts by booting
  * (boot.h). So no call passes before the start-up is over, slots never change their place, and
  * there is no moment when a caller is inside a slot that a closer does not look at.
  *
- * Nested calls (the driver calling an exported symbol, a callback in the middle of a call) pass:
- * the outer call's slot speaks for them. While a capture is open the closed gate lets callers pass:
- * the closer waits for captures first, and a capture begins only inside the open gate, so an open
- * capture means that this program was not found quiet and nothing of it was taken away.
+ * Nested calls (the driver calling an exported symbol, a callback or a signal handler in the middle
+ * of a call) pass: the outer call's slot, which is IN, speaks for them. A signal handler that comes
+ * while the slot is TRYING looks at the gate itself, and waits there if it must: the call that it
+ * interrupted may yet be turned away. Afterwards that one goes on as if nothing had been. While a
+ * capture is open the closed gate lets callers pass: the closer waits for captures first, and a
+ * capture begins only inside the open gate, so an open capture means that this program was not
+ * found quiet and nothing of it was taken away.
  *
- * Anybody may call enter and leave, from any thread. A signal handler must not call CUDA, says the
- * driver; one that does comes through as a nested call, unguarded only in the few instructions
- * between inside = 1 and the load. boot attaches; link says that the daemon is lost; drain scans.
+ * Anybody may call enter and leave, from any thread and from any signal handler. No thread is
+ * cancelled while it waits at the gate. One that leaves a call by longjmp stays inside for ever:
+ * its program is never paused again, and status says that a call did not return. boot attaches;
+ * link says that the daemon is lost; drain scans.
  */
 #ifndef GM_SHIM_GATE_H
 #define GM_SHIM_GATE_H
@@ -42,12 +47,17 @@
 
 #define GM_HIDDEN __attribute__((visibility("hidden")))
 
+/* What gm_slot.inside of a thread's own slot says; the daemon and the closer only tell 0 from the
+ * rest. */
+enum { GM_SLOT_OUT = 0, GM_SLOT_TRYING = 1, GM_SLOT_IN = 2 };
+
 /* What a thread knows of itself. Private to gate.h and gate.c. */
 struct gm_gate_thread {
     struct gm_slot *fast; /* its slot, if the fast path may use it; else NULL */
     struct gm_slot *own;  /* its slot, or the shared one; NULL before its first call */
-    uint32_t inside;      /* in the shared slot: 1 while it is inside */
+    uint32_t inside;      /* in the shared slot: as gm_slot.inside in its own; counted unless 0 */
     uint32_t blocked;     /* in the shared slot: 1 while it is in a synchronizing call */
+    uint32_t is_waiting;  /* at the gate, and counted in gm_stat.waiting */
 };
 
 /* initial-exec: a preloaded library has its thread-local words in every thread's static block. */
@@ -73,12 +83,13 @@ static inline struct gm_slot *gm_gate_enter(void)
     if (__builtin_expect(
             slot == NULL || atomic_load_explicit(&slot->inside, memory_order_relaxed) != 0, 0))
         return gm_gate_enter_slow();
-    atomic_store_explicit(&slot->inside, 1, memory_order_relaxed);
+    atomic_store_explicit(&slot->inside, GM_SLOT_TRYING, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst); /* the closer's membarrier does the rest */
     const struct gm_ctl *page = atomic_load_explicit(&gm_gate_page, memory_order_acquire);
     if (__builtin_expect(atomic_load_explicit(&page->gate, memory_order_acquire) != GM_GATE_OPEN,
                          0))
         return gm_gate_enter_closed(slot);
+    atomic_store_explicit(&slot->inside, GM_SLOT_IN, memory_order_relaxed);
     return slot;
 }
 

@@ -53,7 +53,7 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
             gm_contexts_add(context);
         return result;
     }
-    gm_captures_forget(context);
+    gm_captures_forget(context, -1);
     if (was_known)
         gm_release_all_of(context, -1);
     return result;
@@ -102,8 +102,10 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
         return result;
     if (is_active == 0)
         gm_contexts_note_primary(device, false);
-    if (is_active == 0 || is_reset)
+    if (is_active == 0 || is_reset) {
+        gm_captures_forget(NULL, device);
         gm_release_all_of(NULL, device);
+    }
     return result;
 }
 

@@ -31,6 +31,7 @@
 #include "common/sock.h"
 #include "shim/allocs.h"
 #include "shim/drain.h"
+#include "shim/files.h"
 #include "shim/gate.h"
 #include "shim/mapper.h"
 #include "shim/real.h"
@@ -449,10 +450,16 @@ static bool gm_link_receive(void)
     struct gm_wire_message message;
     int fds[GM_WIRE_FDS];
     int n_fds = 0;
-    ssize_t length =
-        gm_sock_receive(gm_link_fd, gm_link_buffer, sizeof(gm_link_buffer), fds, &n_fds);
+    bool has_lost;
+    uint64_t batch;
+    ssize_t length = gm_sock_receive_part(gm_link_fd, gm_link_buffer, sizeof(gm_link_buffer), fds,
+                                          &n_fds, &has_lost);
     if (length <= 0)
         return false;
+    if (has_lost && gm_files_lost(gm_link_buffer, (size_t)length, &batch)) {
+        gm_link_done(batch, CUDA_ERROR_OPERATING_SYSTEM); /* the daemon tries again */
+        return true;
+    }
     enum gm_wire_fault fault =
         gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_APP, &message);
     if (fault != GM_WIRE_OK) {
@@ -580,7 +587,12 @@ static void *gm_link_main(void *unused)
             break;
         if (wait[1].revents != 0)
             gm_link_wake_up();
-        if (wait[0].revents != 0 && !gm_link_receive())
+        if (wait[0].revents == 0)
+            continue;
+        gm_files_widen(gm_link_fd);
+        bool is_obeyed = gm_link_receive();
+        gm_files_restore();
+        if (!is_obeyed)
             break;
     }
     gm_link_lose();

@@ -27,6 +27,13 @@ struct gm_import {
     uint32_t next_va;
 };
 
+/*
+ * The driver shuts down, because the program ends: nothing can run any more, and every mapping and
+ * handle is as good as gone. So each batch is done; the daemon, which then finds the program whole,
+ * opens the gate for what it still calls, and the driver answers that.
+ */
+static bool gm_map_is_over;
+
 static CUdevice gm_map_device[GM_GPUS_MAX];
 static uint32_t gm_map_devices;
 
@@ -198,14 +205,21 @@ void gm_give_back(struct gm_borrowed *borrowed)
 
 /* ---- pieces of a batch ---- */
 
+/* `result`, or CUDA_SUCCESS once the driver shuts down. */
+static CUresult gm_map_unless_over(CUresult result)
+{
+    if (result == CUDA_ERROR_DEINITIALIZED)
+        gm_map_is_over = true;
+    return gm_map_is_over ? CUDA_SUCCESS : result;
+}
+
 static CUresult gm_unmap_one(struct gm_import *import, struct gm_borrowed *borrowed)
 {
     const struct gm_vmm_handle *home = gm_vmm_home(import->va);
     CUresult result = home != NULL ? gm_views_unmap(home, import->va, import->bytes, borrowed)
                                    : GM_WITH_CONTEXT(borrowed, import->gpu,
                                                      gm_real.cuMemUnmap(import->va, import->bytes));
-    if (result == CUDA_ERROR_DEINITIALIZED)
-        result = CUDA_SUCCESS;
+    result = gm_map_unless_over(result);
     if (result == CUDA_SUCCESS)
         gm_import_set_unmapped(import);
     return result;
@@ -216,8 +230,7 @@ static CUresult gm_drop_one(struct gm_import *import, struct gm_borrowed *borrow
     if (import->va != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = GM_WITH_CONTEXT(borrowed, import->gpu, gm_real.cuMemRelease(import->handle));
-    if (result == CUDA_ERROR_DEINITIALIZED)
-        result = CUDA_SUCCESS;
+    result = gm_map_unless_over(result);
     if (result == CUDA_SUCCESS)
         gm_import_remove(import);
     return result;
@@ -360,7 +373,7 @@ drop_imported:
             gm_drop_one(import, &borrowed);
     }
     gm_give_back(&borrowed);
-    return result;
+    return gm_map_unless_over(result);
 }
 
 CUresult gm_mapper_unmap(const struct gm_span_entry *entry, uint32_t count)
@@ -370,7 +383,7 @@ CUresult gm_mapper_unmap(const struct gm_span_entry *entry, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         struct gm_import *import = entry[i].va == 0 ? NULL : gm_import_at(entry[i].va);
         CUresult one = import == NULL || import->bytes != entry[i].bytes
-                           ? CUDA_ERROR_INVALID_VALUE
+                           ? gm_map_unless_over(CUDA_ERROR_INVALID_VALUE)
                            : gm_unmap_one(import, &borrowed);
         result = result == CUDA_SUCCESS ? one : result;
     }

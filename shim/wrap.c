@@ -15,6 +15,7 @@
 #include "shim/uses.h"
 
 #include <cudaProfilerTypedefs.h>
+#include <pthread.h>
 
 /*
  * Declares gm_real_call, the real function of `symbol`. The first call of the process finds it NULL
@@ -57,13 +58,19 @@
         return gm_result;                                                                          \
     }
 
-/* A handler makes several driver calls, so all of gm_real must be there, not only its own member.
+/*
+ * A handler makes several driver calls, so all of gm_real must be there, not only its own member.
+ * It takes locks and waits for the daemon's answers: a thread is not cancelled in the middle.
  */
 #define GM_WRAP_HANDLE(symbol, handler, args)                                                      \
     {                                                                                              \
+        int gm_cancel;                                                                             \
         if (!gm_real_load() || !gm_real.symbol)                                                    \
             return gm_real_missing();                                                              \
-        return handler args;                                                                       \
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &gm_cancel);                                \
+        CUresult gm_result = handler args;                                                         \
+        pthread_setcancelstate(gm_cancel, NULL);                                                   \
+        return gm_result;                                                                          \
     }
 
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \

@@ -245,7 +245,7 @@ take_status() {
 
 # apps: how many the daemon knows.
 apps() {
-    tr -d ' \n\t' < "$dir/status.json" | sed 's/.*"apps":\[//; s/\].*//' | grep -o '"pid":' | wc -l
+    tr -d ' \n\t' < "$dir/status.json" | sed 's/.*"apps":\[//; s/"totals".*//' | grep -o '"pid":' | wc -l
 }
 
 # app_of PID: the app's part of the status, without blanks.

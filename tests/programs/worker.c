@@ -59,6 +59,20 @@ static const struct {
     {"managed", gm_mode_managed, false, false, "verify, with managed memory"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
+    {"values", gm_mode_waits, false, false, "a stream waits for a value from another thread"},
+    {"hostfuncs", gm_mode_waits, false, false, "a host function waits for another thread"},
+    {"abandon", gm_mode_abandon, false, false, "captures that nobody ends; see --signal"},
+    {"files", gm_mode_files, false, false, "at the soft limit of open files"},
+    {"nofiles", gm_mode_files, false, false, "at the hard limit of open files"},
+    {"pool", gm_mode_pool, false, false, "threads that come and go"},
+    {"signals", gm_mode_signals, false, false, "a signal handler that calls CUDA"},
+    {"cancel", gm_mode_cancel, false, false, "threads that are cancelled"},
+    {"children", gm_mode_children, false, false,
+     "children of every kind while threads are in calls"},
+    {"deepbind", gm_mode_deepbind, false, false, "through library --signal, RTLD_DEEPBIND"},
+    {"lazybind", gm_mode_lazybind, false, false, "the same with RTLD_LAZY"},
+    {"namespace", gm_mode_namespace, true, false, "through library --signal, by dlmopen"},
+    {"exits", gm_mode_exits, true, false, "calls after main() has returned"},
 };
 #define GM_MODES (sizeof(gm_modes) / sizeof(gm_modes[0]))
 
@@ -234,8 +248,8 @@ static size_t parse(struct gm_worker *worker, int argc, char **argv)
         else
             usage("unknown option");
     }
-    if (worker->allocs == 0 || worker->threads == 0 || worker->threads > 64)
-        usage("--allocs is 1 or more, --threads 1 to 64");
+    if (worker->allocs == 0 || worker->threads == 0 || worker->threads > 2000)
+        usage("--allocs is 1 or more, --threads 1 to 2000");
     if (strcmp(worker->mode, "ahead") == 0 && worker->signal == NULL)
         usage("mode ahead needs --signal FILE");
     if (worker->iterations == 0 && worker->run_ns == 0)

@@ -23,6 +23,10 @@
  *   modes_pools.c     mode pools: what memory pools promise, one by one
  *   modes_short.c     mode short: pools when there is no more memory
  *   modes_queries.c   modes about questions: pointers, nvml, unswappable, managed
+ *   modes_process.c   modes about processes: fork, exec
+ *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, files
+ *   modes_library.c   modes about libraries that use CUDA: deepbind, lazybind, namespace
+ *   modes_threads.c   modes about where calls come from: pool, signals, cancel, children, exits
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -186,5 +190,16 @@ void gm_mode_exec(struct gm_worker *worker);
 void gm_mode_async(struct gm_worker *worker);
 void gm_mode_pools(struct gm_worker *worker);
 void gm_mode_short(struct gm_worker *worker);
+void gm_mode_waits(struct gm_worker *worker);
+void gm_mode_abandon(struct gm_worker *worker);
+void gm_mode_files(struct gm_worker *worker);
+void gm_mode_pool(struct gm_worker *worker);
+void gm_mode_signals(struct gm_worker *worker);
+void gm_mode_cancel(struct gm_worker *worker);
+void gm_mode_children(struct gm_worker *worker);
+void gm_mode_exits(struct gm_worker *worker);
+void gm_mode_deepbind(struct gm_worker *worker);
+void gm_mode_lazybind(struct gm_worker *worker);
+void gm_mode_namespace(struct gm_worker *worker);
 
 #endif

@@ -101,10 +101,16 @@ static CUresult submit_copy(const struct sim_copy *copy, CUstream handle, enum s
     return must_wait ? sim_submit_wait(s, op) : sim_submit(s, op, NULL);
 }
 
+/* Which sides of a line are said to be memory that the driver knows. */
+enum { KNOWN_NONE = 0, KNOWN_TO = 1, KNOWN_FROM = 2 };
+
 static CUresult submit_line(uint64_t dst, uint64_t src, size_t bytes, CUstream stream,
-                            enum sim_mode mode, enum copy_form form)
+                            enum sim_mode mode, enum copy_form form, int known)
 {
     if (bytes > 0 && (dst == 0 || src == 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (((known & KNOWN_TO) != 0 && !sim_range_covers(dst, bytes)) ||
+        ((known & KNOWN_FROM) != 0 && !sim_range_covers(src, bytes)))
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_copy copy = {
         .dst = dst, .src = src, .width = bytes, .height = bytes > 0, .depth = 1};
@@ -116,47 +122,52 @@ static CUresult submit_line(uint64_t dst, uint64_t src, size_t bytes, CUstream s
 #define AS_ADDRESS(p) ((uint64_t)(uintptr_t)(p))
 
 /* A copy of one line: the API, its symbols with and without stream, and what it is given. */
-#define LINE_SYNC(api, symbol, params, dst, src, bytes)                                            \
+#define LINE_SYNC(api, symbol, params, dst, src, bytes, known)                                     \
     static CUresult call_##api(uint64_t to, uint64_t from, size_t n, enum sim_mode mode)           \
     {                                                                                              \
         SIM_ENTER(api);                                                                            \
-        return submit_line(to, from, n, NULL, mode, COPY_SYNC);                                    \
+        return submit_line(to, from, n, NULL, mode, COPY_SYNC, known);                             \
     }                                                                                              \
     SIM_TWO(symbol, symbol##_ptds, params,                                                         \
             call_##api(AS_ADDRESS(dst), AS_ADDRESS(src), bytes, mode))
-#define LINE_ASYNC(api, symbol, params, dst, src, bytes)                                           \
+#define LINE_ASYNC(api, symbol, params, dst, src, bytes, known)                                    \
     static CUresult call_##api(uint64_t to, uint64_t from, size_t n, CUstream stream,              \
                                enum sim_mode mode)                                                 \
     {                                                                                              \
         SIM_ENTER(api);                                                                            \
-        return submit_line(to, from, n, stream, mode, COPY_ASYNC);                                 \
+        return submit_line(to, from, n, stream, mode, COPY_ASYNC, known);                          \
     }                                                                                              \
     SIM_TWO(symbol, symbol##_ptsz, params,                                                         \
             call_##api(AS_ADDRESS(dst), AS_ADDRESS(src), bytes, stream, mode))
 
-LINE_SYNC(cuMemcpy, cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), dst, src, bytes);
+LINE_SYNC(cuMemcpy, cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), dst, src, bytes,
+          KNOWN_NONE);
 LINE_SYNC(cuMemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr dst, const void *src, size_t bytes), dst, src,
-          bytes);
+          bytes, KNOWN_TO);
 LINE_SYNC(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *dst, CUdeviceptr src, size_t bytes), dst, src,
-          bytes);
+          bytes, KNOWN_FROM);
 LINE_SYNC(cuMemcpyDtoD, cuMemcpyDtoD_v2, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), dst, src,
-          bytes);
+          bytes, KNOWN_TO | KNOWN_FROM);
 LINE_SYNC(cuMemcpyPeer, cuMemcpyPeer,
           (CUdeviceptr dst, CUcontext dst_ctx __attribute__((unused)), CUdeviceptr src,
            CUcontext src_ctx __attribute__((unused)), size_t bytes),
-          dst, src, bytes);
+          dst, src, bytes, KNOWN_NONE);
 LINE_ASYNC(cuMemcpyAsync, cuMemcpyAsync,
-           (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), dst, src, bytes);
+           (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), dst, src, bytes,
+           KNOWN_NONE);
 LINE_ASYNC(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2,
-           (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream), dst, src, bytes);
+           (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream), dst, src, bytes,
+           KNOWN_TO);
 LINE_ASYNC(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,
-           (void *dst, CUdeviceptr src, size_t bytes, CUstream stream), dst, src, bytes);
+           (void *dst, CUdeviceptr src, size_t bytes, CUstream stream), dst, src, bytes,
+           KNOWN_FROM);
 LINE_ASYNC(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2,
-           (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), dst, src, bytes);
+           (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), dst, src, bytes,
+           KNOWN_TO | KNOWN_FROM);
 LINE_ASYNC(cuMemcpyPeerAsync, cuMemcpyPeerAsync,
            (CUdeviceptr dst, CUcontext dst_ctx __attribute__((unused)), CUdeviceptr src,
             CUcontext src_ctx __attribute__((unused)), size_t bytes, CUstream stream),
-           dst, src, bytes);
+           dst, src, bytes, KNOWN_NONE);
 
 /* ---- rectangles and boxes of pitched memory ---- */
 
@@ -281,6 +292,9 @@ static CUresult submit_set(CUdeviceptr dst, size_t pitch, uint32_t value, uint32
         return result;
     if (width == 0 || height == 0)
         return CUDA_SUCCESS;
+    if (height == 1 &&
+        !sim_range_covers(dst, width <= UINT64_MAX / element ? width * element : UINT64_MAX))
+        return CUDA_ERROR_INVALID_VALUE;
     if (dst == 0 || dst % element != 0 ||
         (height > 1 && (pitch % element != 0 || pitch < width * element)))
         return CUDA_ERROR_INVALID_VALUE;

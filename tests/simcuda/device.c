@@ -156,6 +156,14 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
         if (attributes[i].attribute == attribute)
             *value = attributes[i].value;
     }
+    const bool is_vmm = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    const bool is_fds =
+        attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+    const bool is_host =
+        attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    if (((is_vmm || is_fds || is_host) && sim_options.has_no_vmm) ||
+        (is_fds && sim_options.has_no_fds) || (is_host && sim_options.has_no_host_numa))
+        *value = 0;
     return CUDA_SUCCESS;
 }
 SIM_ENTRY(cuDeviceGetAttribute);

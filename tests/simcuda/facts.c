@@ -225,6 +225,8 @@ static const struct section {
     {"handles", facts_of_handles, CURRENT},
     {"pools", facts_of_pools, CURRENT},
     {"what stays the driver's", facts_of_unswappable, CURRENT},
+    {"ranges of copies", facts_of_ranges, CURRENT},
+    {"captures that are lost", facts_of_lost_captures, CURRENT},
 };
 
 static void run_section(const struct section *section)

@@ -58,5 +58,7 @@ void facts_of_context_events(void);
 void facts_of_handles(void);
 void facts_of_pools(void);
 void facts_of_unswappable(void);
+void facts_of_ranges(void);
+void facts_of_lost_captures(void);
 
 #endif

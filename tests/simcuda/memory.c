@@ -49,6 +49,28 @@ struct sim_range *sim_range_find(uint64_t address)
     return r != NULL && r->start <= address ? r : NULL;
 }
 
+bool sim_range_covers(uint64_t address, uint64_t bytes)
+{
+    bool is_covered = address + bytes >= address;
+    uint64_t start = 0, size = 0;
+    if (is_covered)
+        sim_reservation(address, &start, &size);
+    if (size > 0 && bytes <= start + size - address)
+        return true; /* mapped or not: who uses it when it is not dies */
+    pthread_mutex_lock(&sim_va_lock);
+    for (size_t i = sim_range_index(address); is_covered && bytes > 0; i++) {
+        const struct sim_range *r = sim_range_at(i);
+        is_covered = r != NULL && r->start <= address;
+        if (!is_covered)
+            break;
+        const uint64_t here = r->start + r->size - address;
+        bytes -= bytes < here ? bytes : here;
+        address += here;
+    }
+    pthread_mutex_unlock(&sim_va_lock);
+    return is_covered;
+}
+
 bool sim_range_insert(const struct sim_range *range)
 {
     const size_t index = sim_range_index(range->start);

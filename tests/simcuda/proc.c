@@ -22,13 +22,15 @@ enum proc_mode { MODE_ANY, MODE_LEGACY, MODE_PTDS, MODE_PTSZ };
 struct proc_row {
     const char *api;
     const char *entry;
+    const char *symbol;
     int since;
     enum proc_mode mode;
 };
 
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
-    {#api, sim_entry_##symbol, since, MODE_##mode},
-#define GM_PASS(api, symbol, since, mode, reason) {#api, sim_entry_##symbol, since, MODE_##mode},
+    {#api, sim_entry_##symbol, #symbol, since, MODE_##mode},
+#define GM_PASS(api, symbol, since, mode, reason)                                                  \
+    {#api, sim_entry_##symbol, #symbol, since, MODE_##mode},
 static const struct proc_row rows[] = {
 #include "shim/hooks.def"
 #include "shim/pass.def"
@@ -58,7 +60,7 @@ static const struct proc_row *find_row(const char *api, int version, cuuint64_t 
     bool is_known = false;
     for (size_t i = 0; i < N_ROWS; i++) {
         const struct proc_row *row = &rows[i];
-        if (row->entry == NULL || strcmp(row->api, api) != 0)
+        if (row->entry == NULL || strcmp(row->api, api) != 0 || sim_is_without(row->symbol))
             continue;
         const bool has_mode = row->mode == MODE_ANY || (row->mode == MODE_LEGACY) != is_per_thread;
         if (!has_mode)

@@ -251,8 +251,7 @@ static void role_touch_freed(void)
     CUdeviceptr p;
     NEED_OK(cuMemAlloc(&p, 4096));
     NEED_OK(cuMemFree(p));
-    cuMemsetD8(p, 0, 4096);
-    cuCtxSynchronize();
+    role_fill(p, 1, 0);
 }
 
 static void role_touch_behind(void)
@@ -261,8 +260,7 @@ static void role_touch_behind(void)
     die_by_signal();
     CUdeviceptr p;
     NEED_OK(cuMemAlloc(&p, 4096));
-    cuMemsetD8(p, 0, 4097);
-    cuCtxSynchronize();
+    role_fill(p, 4096 / 8 + 1, 0);
 }
 
 /* Ends while a kernel runs that never would. */

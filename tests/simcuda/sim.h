@@ -61,6 +61,7 @@ struct sim_options {
     uint64_t copy_rate;      /* bytes a second of each copy engine; 0: unthrottled */
     uint64_t launch_ns;      /* least time of a kernel */
     int devices;
+    bool has_no_vmm, has_no_fds, has_no_host_numa; /* what the devices cannot do */
     char dir[512];     /* of the shared device state, as an absolute path */
     uint64_t dir_hash; /* of that path: part of uuids and of the names of memfds */
 };
@@ -141,6 +142,9 @@ struct sim_range {
 extern pthread_mutex_t sim_va_lock; /* guards the table of ranges */
 /* The range that holds `address`, or NULL. The table is valid while the va lock is held. */
 struct sim_range *sim_range_find(uint64_t address);
+/* Every byte is in some range, which may follow each other, or in one reservation. Takes the va
+ * lock. */
+bool sim_range_covers(uint64_t address, uint64_t bytes);
 /* First range that ends above `address`; index into the table. */
 size_t sim_range_index(uint64_t address);
 struct sim_range *sim_range_at(size_t index);         /* NULL past the end */
@@ -399,6 +403,7 @@ CUresult sim_function_kernel(CUfunction handle, const struct sim_kernel **kernel
 /* ---- proc.c ---- */
 
 bool sim_proc_knows(const char *api);
+bool sim_is_without(const char *symbol); /* without.c: SIMCUDA_WITHOUT names it */
 /*
  * The symbol for (API, version, flags): NULL, with the reason in *status, when there is none, which
  * is no error.

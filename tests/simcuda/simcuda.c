@@ -34,16 +34,19 @@
  * Where it differs: a kernel that touches host memory which is not registered works here, and so
  * does a program that touches memory of the device; cuMemMap beyond a reservation is refused.
  *
- * Environment, read by the first cuInit; a malformed value makes cuInit print a line and fail.
- * SIZE is a number of bytes, or one with K, M or G behind it (powers of 1024).
- *   SIMCUDA_MEMORY=SIZE          of each device (1G)
- *   SIMCUDA_DEVICES=N            1 to 8 (1)
- *   SIMCUDA_DIR=PATH             where processes meet that see the same devices
+ * Environment, read by the first cuInit (SIMCUDA_WITHOUT when the library is loaded); a malformed
+ * value makes cuInit print a line and fail. SIZE is a number of bytes, or one with K, M or G behind
+ * it (powers of 1024). SIMCUDA_MEMORY=SIZE          of each device (1G) SIMCUDA_DEVICES=N 1 to 8
+ * (1) SIMCUDA_DIR=PATH             where processes meet that see the same devices
  *                                (/dev/shm/simcuda-UID); the uuid of a device follows from the path
  *                                and the ordinal
  *   SIMCUDA_COPY_RATE=SIZE       a second, of each copy engine; 0 is unthrottled (0)
  *   SIMCUDA_CONTEXT_MEMORY=SIZE  that each context takes (0)
  *   SIMCUDA_LAUNCH_NS=N          least time of a kernel (0)
+ *   SIMCUDA_WITHOUT=NAME,...     a driver that lacks these: symbols, or APIs in all forms
+ *   SIMCUDA_NO=vmm,fd-handles,host-numa
+ *                                devices that cannot do this: their attributes say so, and
+ *                                cuMemCreate refuses it with NOT_SUPPORTED
  *   SIMCUDA_FAIL=API:N[+][=CODE],...
  *                                the Nth call (+: and all later) of API in this process returns
  *                                CODE, a CUresult. All forms of an API count together: cuMemAlloc
@@ -244,6 +247,33 @@ static bool read_dir(void)
     return true;
 }
 
+static bool read_lacks(void)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } lacks[] = {{"vmm", offsetof(struct sim_options, has_no_vmm)},
+                 {"fd-handles", offsetof(struct sim_options, has_no_fds)},
+                 {"host-numa", offsetof(struct sim_options, has_no_host_numa)}};
+    const char *text = getenv("SIMCUDA_NO");
+    while (text != NULL && *text != '\0') {
+        const size_t length = strcspn(text, ",");
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof lacks / sizeof lacks[0]; i++) {
+            if (strlen(lacks[i].name) != length || strncmp(lacks[i].name, text, length) != 0)
+                continue;
+            *((bool *)&sim_options + lacks[i].offset) = true;
+            is_known = true;
+        }
+        if (!is_known) {
+            fprintf(stderr, "simcuda: SIMCUDA_NO=%s: not vmm, fd-handles or host-numa\n", text);
+            return false;
+        }
+        text += length + (text[length] == ',');
+    }
+    return true;
+}
+
 static bool read_options(void)
 {
     sim_options.memory = 1ull << 30;
@@ -260,7 +290,7 @@ static bool read_options(void)
         return false;
     }
     sim_options.devices = (int)devices;
-    return read_faults() && read_dir();
+    return read_lacks() && read_faults() && read_dir();
 }
 
 /* ---- the state of the process ---- */

@@ -224,7 +224,10 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
         prop->win32HandleMetaData != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const unsigned types = (unsigned)prop->requestedHandleTypes;
-    if ((types & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
+    const bool is_on_node = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    if ((types & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0 ||
+        sim_options.has_no_vmm || (types != 0 && sim_options.has_no_fds) ||
+        (is_on_node && sim_options.has_no_host_numa))
         return CUDA_ERROR_NOT_SUPPORTED;
     switch (prop->location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:

@@ -181,8 +181,8 @@ static inline CUresult fake_current(CUcontext context)
 
 static inline CUresult fake_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    (void)attribute, (void)device;
-    *value = 0;
+    (void)device;
+    *value = attribute != CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID; /* node 0, and it can everything */
     return CUDA_SUCCESS;
 }
 

@@ -47,6 +47,7 @@ bool gm_boot_is_over(void)
 void gm_link_want(void)
 {
     atomic_fetch_add(&wants, 1);
+    pthread_testcancel(); /* as sending is */
 }
 
 static void nap(long us)
@@ -406,6 +407,177 @@ static void test_hammer_captures(void **state)
     assert_int_equal(gm_gate_captures(), 0);
 }
 
+/* ---- signals and cancellation ---- */
+
+#define STRUCK 4
+static _Atomic uint64_t struck_calls; /* made by the handler */
+
+/* A handler that submits, wherever it comes: before, in, or after a call of the thread, or in its
+ * wait at the gate. */
+static void on_strike(int signal)
+{
+    (void)signal;
+    struct gm_slot *slot = gm_gate_enter();
+    if (slot == NULL || !may_be_inside)
+        atomic_fetch_add(&hammer_bad, 1);
+    if (slot != NULL)
+        gm_gate_leave(slot);
+    atomic_fetch_add(&struck_calls, 1);
+}
+
+/* Strikes the thread that it is given until the hammers stop. */
+static void *striker(void *argument)
+{
+    unsigned n = 0;
+    while (!atomic_load_explicit(&hammer_stop, memory_order_relaxed)) {
+        pthread_kill(((pthread_t *)argument)[n++ % STRUCK], SIGUSR1);
+        if (n % 16 == 0)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void strike_hammers(bool is_asymmetric)
+{
+    pthread_t thread[STRUCK], other;
+    struct sigaction action = {.sa_handler = on_strike, .sa_flags = SA_RESTART}, before;
+    attach(is_asymmetric);
+    sigaction(SIGUSR1, &action, &before);
+    atomic_store(&hammer_stop, 0);
+    atomic_store(&hammer_bad, 0);
+    atomic_store(&struck_calls, 0);
+    may_be_inside = 1;
+    for (int i = 0; i < STRUCK; i++)
+        pthread_create(&thread[i], NULL, hammer, (void *)(uintptr_t)(i + 1));
+    pthread_create(&other, NULL, striker, thread);
+    uint64_t until = gm_now() + 3 * GM_S;
+    bool is_quiet = true;
+    int closings = 0;
+    while (is_quiet && closings < 100000 && (closings <= 10 || gm_now() < until)) {
+        is_quiet = close_gate();
+        may_be_inside = 0;
+        for (int spin = closings % 1024; spin > 0; spin--)
+            atomic_signal_fence(memory_order_seq_cst);
+        if (closings % 4 == 0)
+            sched_yield();
+        may_be_inside = 1;
+        store_gate(GM_GATE_OPEN);
+        closings++;
+    }
+    atomic_store(&hammer_stop, 1);
+    store_gate(GM_GATE_OPEN);
+    pthread_join(other, NULL); /* first: what it strikes must be there */
+    for (int i = 0; i < STRUCK; i++)
+        pthread_join(thread[i], NULL);
+    sigaction(SIGUSR1, &before, NULL);
+    print_message("%d closings, %llu calls of handlers\n", closings,
+                  (unsigned long long)atomic_load(&struck_calls));
+    assert_true(is_quiet);
+    assert_int_equal(atomic_load(&hammer_bad), 0);
+    assert_int_equal(atomic_load(&stat_area.waiting), 0);
+    assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
+    assert_true(atomic_load(&struck_calls) > 0);
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    if (gm_gate_membarrier_register())
+        strike_hammers(true);
+    strike_hammers(false);
+}
+
+/* The handler comes when the thread has claimed its slot and not looked at the gate yet. */
+static void *strike_while_trying(void *out)
+{
+    struct gm_slot *slot = gm_gate_enter();
+    gm_gate_leave(slot);
+    atomic_store(&slot->inside, GM_SLOT_TRYING);
+    struct gm_slot *inner = gm_gate_enter();
+    assert_non_null(inner);
+    assert_int_equal(atomic_load(&slot->inside), GM_SLOT_IN);
+    gm_gate_leave(inner);
+    assert_int_equal(atomic_load(&slot->inside), GM_SLOT_TRYING);
+    atomic_store(&slot->inside, GM_SLOT_OUT);
+    *(bool *)out = true;
+    return NULL;
+}
+
+static void *open_when_waited_for(void *unused)
+{
+    (void)unused;
+    if (becomes(&stat_area.waiting, 1) && gm_gate_scan() == GM_DRAIN_NONE) {
+        may_be_inside = 1;
+        store_gate(GM_GATE_OPEN);
+    }
+    return NULL;
+}
+
+static void *claim_and_wait(void *out)
+{
+    pthread_t opener;
+    gm_gate_leave(gm_gate_enter());
+    may_be_inside = 0;
+    store_gate(GM_GATE_CLOSED);
+    pthread_create(&opener, NULL, open_when_waited_for, NULL);
+    atomic_store(&gm_gate_self.own->inside, GM_SLOT_TRYING);
+    struct gm_slot *inner = gm_gate_enter();
+    pthread_join(opener, NULL);
+    assert_int_equal(may_be_inside, 1);
+    assert_int_equal(atomic_load(&gm_gate_self.own->inside), GM_SLOT_IN);
+    gm_gate_leave(inner);
+    assert_int_equal(atomic_load(&gm_gate_self.own->inside), GM_SLOT_TRYING);
+    atomic_store(&gm_gate_self.own->inside, GM_SLOT_OUT);
+    *(bool *)out = true;
+    return NULL;
+}
+
+static void test_handler_of_a_claim(void **state)
+{
+    bool is_done = false;
+    (void)state;
+    attach(gm_gate_membarrier_register());
+    run(strike_while_trying, &is_done);
+    assert_true(is_done);
+    is_done = false;
+    run(claim_and_wait, &is_done);
+    assert_true(is_done);
+    assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
+}
+
+/* A thread is cancelled while it waits at the gate: it waits on, and ends at the next place that
+ * the program itself chose. */
+static void *be_cancelled(void *out)
+{
+    struct gm_slot *slot = gm_gate_enter();
+    *(_Atomic int *)out = 1;
+    gm_gate_leave(slot);
+    pthread_testcancel();
+    *(_Atomic int *)out = 2;
+    return NULL;
+}
+
+static void test_cancelled_at_the_gate(void **state)
+{
+    pthread_t thread;
+    _Atomic int got = 0;
+    void *end;
+    (void)state;
+    attach(gm_gate_membarrier_register());
+    store_gate(GM_GATE_CLOSED);
+    pthread_create(&thread, NULL, be_cancelled, &got);
+    assert_true(becomes(&stat_area.waiting, 1));
+    pthread_cancel(thread);
+    nap(100000);
+    assert_int_equal(atomic_load(&stat_area.waiting), 1);
+    store_gate(GM_GATE_OPEN);
+    pthread_join(thread, &end);
+    assert_ptr_equal(end, PTHREAD_CANCELED);
+    assert_int_equal(atomic_load(&got), 1);
+    assert_int_equal(atomic_load(&stat_area.waiting), 0);
+    assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
+}
+
 /* ---- nesting ---- */
 
 static void *nest(void *unused)
@@ -429,7 +601,7 @@ static void *nest(void *unused)
     struct gm_slot *sync = gm_sync_enter();
     assert_ptr_equal(sync, gm_sync_enter() == NULL ? outer : NULL);
     outer = gm_gate_enter();
-    assert_int_equal(atomic_load(&outer->inside), 1);
+    assert_int_equal(atomic_load(&outer->inside), GM_SLOT_IN);
     assert_int_equal(atomic_load(&outer->blocked), 1);
     gm_sync_leave(NULL);
     assert_int_equal(atomic_load(&outer->blocked), 1);
@@ -629,7 +801,7 @@ static void test_overflow_shares_a_slot(void **state)
     assert_int_equal(atomic_load(&shared->inside), CROWD - (GM_SLOTS - 1));
     assert_int_equal(atomic_load(&shared->blocked), CROWD - (GM_SLOTS - 1));
     for (unsigned i = 0; i < GM_SLOTS - 1; i++)
-        assert_int_equal(atomic_load(&stat_area.slot[i].inside), 1);
+        assert_int_equal(atomic_load(&stat_area.slot[i].inside), GM_SLOT_IN);
     assert_int_equal(gm_gate_scan(), GM_DRAIN_INSIDE);
     pthread_barrier_wait(&crowd_barrier);
     for (unsigned i = 0; i < CROWD; i++)
@@ -719,7 +891,7 @@ static void *fork_inside(void *unused)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(atomic_load(&slot->inside), 1);
+    assert_int_equal(atomic_load(&slot->inside), GM_SLOT_IN);
     gm_gate_leave(slot);
     return NULL;
 }
@@ -760,6 +932,9 @@ int main(void)
         cmocka_unit_test(test_litmus),
         cmocka_unit_test(test_litmus_capture),
         cmocka_unit_test(test_hammer_captures),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_handler_of_a_claim),
+        cmocka_unit_test(test_cancelled_at_the_gate),
         cmocka_unit_test(test_without_daemon),
     };
     sched_getaffinity(0, sizeof(processors), &processors);

@@ -1,7 +1,8 @@
 /*
  * The tables of the shim are complete and agree with what is built: every typed pointer of NVIDIA's
- * headers has exactly one row in hooks.def or pass.def, and libgpumux.so exports the symbols of
- * hooks.def and dlsym, and nothing else. (That types agree is the compiler's work, in shim/wrap.c.)
+ * headers has exactly one row in hooks.def, pass.def or interop.def, and libgpumux.so exports the
+ * symbols of hooks.def, dlsym and dlopen, and nothing else. (That types agree is the compiler's
+ * work, in shim/wrap.c.)
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -30,6 +31,8 @@ enum reason {
 #define GM_REASON(name, text) WHY_##name,
 #define GM_PASS(api, symbol, since, mode, reason)
 #include "shim/pass.def"
+#define GM_REASON(name, text) WHY_##name,
+#include "shim/interop.def"
 #undef GM_PASS
     N_REASONS
 };
@@ -37,6 +40,8 @@ static const char *const reasons[] = {
 #define GM_REASON(name, text) [WHY_##name] = (text),
 #define GM_PASS(api, symbol, since, mode, reason)
 #include "shim/pass.def"
+#define GM_REASON(name, text) [WHY_##name] = (text),
+#include "shim/interop.def"
 #undef GM_PASS
 };
 
@@ -52,6 +57,7 @@ static const struct row {
 #undef GM_HOOK
 #define GM_PASS(api, symbol, since, mode, reason) {#api, #symbol, since, mode, false, WHY_##reason},
 #include "shim/pass.def"
+#include "shim/interop.def"
 #undef GM_PASS
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -145,6 +151,9 @@ static void test_every_pointer_has_a_row(void **state)
     size_t n = check_header("cudaTypedefs.h");
     assert_true(n > 600);
     assert_true(check_header("cudaProfilerTypedefs.h") >= 3);
+    assert_true(check_header("cudaGLTypedefs.h") >= 10);
+    assert_true(check_header("cudaEGLTypedefs.h") >= 10);
+    assert_true(check_header("cudaVDPAUTypedefs.h") >= 4);
     for (size_t i = 0; i < ROWS; i++)
         if (n_seen[i] != 1)
             fail_msg("row %s is %zu typed pointers", rows[i].symbol, n_seen[i]);
@@ -278,7 +287,7 @@ static int close_library(void **state)
     return 0;
 }
 
-/* hooks.def, nvml.def, dlsym and the symbol of include/gpumux.h are exported, and nothing else. */
+/* hooks.def, nvml.def, dlsym, dlopen and the symbol of include/gpumux.h are exported, and nothing else. */
 static void test_exports(void **state)
 {
     const Elf64_Shdr *table = find_section(SHT_DYNSYM);
@@ -290,7 +299,8 @@ static void test_exports(void **state)
     const char *names = library.bytes + library.section[table->sh_link].sh_offset;
     for (size_t i = 0; i < table->sh_size / sizeof(*symbol); i++) {
         const char *name = names + symbol[i].st_name;
-        bool is_expected = strcmp(name, "dlsym") == 0 || strcmp(name, "gpumux_state_") == 0;
+        bool is_expected = strcmp(name, "dlsym") == 0 || strcmp(name, "dlopen") == 0 ||
+                           strcmp(name, "gpumux_state_") == 0;
         if (symbol[i].st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol[i].st_info) == STB_LOCAL)
             continue;
         n_exports++;
@@ -304,7 +314,7 @@ static void test_exports(void **state)
     }
     for (size_t i = 0; i < ROWS; i++)
         n_hooks += rows[i].is_hook;
-    assert_int_equal(n_exports, n_hooks + NVML + 2);
+    assert_int_equal(n_exports, n_hooks + NVML + 3);
     /* Unversioned, so that dlsym satisfies references of every version. */
     assert_null(find_section(SHT_GNU_verdef));
 }

@@ -204,6 +204,25 @@ static void test_no_line_is_too_wide(void **state)
     cJSON_Delete(status);
 }
 
+/* What an app does without stands below the table, known here or not; a number is no name. */
+static void test_features_off(void **state)
+{
+    (void)state;
+    cJSON *status =
+        parse("{\"gpus\":[{\"index\":0,\"name\":\"g\",\"tiers\":{\"pinned_is_registered\":true}}],"
+              "\"apps\":[{\"id\":3,\"name\":\"a\",\"features_off\":[]},{\"id\":4,\"name\":\"b\","
+              "\"features_off\":[\"context-events\",\"some\\u001b-new-one\",5]}]}");
+    show_to_file(status);
+    assert_true(widest() <= 100);
+    expect("pinned memory is registered");
+    expect("app 4 without context-events: the driver has no cuCtxRecordEvent");
+    expect("app 4 without some");
+    expect_not("app 3 without");
+    expect_not("\033");
+    expect_not("without 5");
+    cJSON_Delete(status);
+}
+
 /* What does not fit into the row stands below it, and all of it is there in any case. */
 static void test_account(void **state)
 {
@@ -310,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_everything_is_shown), cmocka_unit_test(test_no_line_is_too_wide),
         cmocka_unit_test(test_reason_beside),       cmocka_unit_test(test_terminals),
         cmocka_unit_test(test_odd_documents),       cmocka_unit_test(test_account),
+        cmocka_unit_test(test_features_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

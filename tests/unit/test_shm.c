@@ -47,7 +47,7 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, small_bytes, 16, 8);
     LAYOUT(gm_stat, real_bytes, 24, 8);
     LAYOUT(gm_stat, contexts, 32, 4);
-    LAYOUT(gm_stat, pad, 36, 4);
+    LAYOUT(gm_stat, features_off, 36, 4);
     LAYOUT(gm_stat, managed_bytes, 40, 8);
     LAYOUT(gm_stat, array_bytes, 48, 8);
     LAYOUT(gm_stat, pool_bytes, 56, 8);

@@ -1,0 +1,11 @@
+/* What a program may have to do without: features.def as an enum, for both ends. */
+#ifndef GM_COMMON_FEATURES_H
+#define GM_COMMON_FEATURES_H
+
+enum gm_feature {
+#define GM_FEATURE(bit, NAME, name, text) GM_FEATURE_##NAME = 1 << (bit),
+#include "common/features.def"
+#undef GM_FEATURE
+};
+
+#endif

@@ -1,0 +1,14 @@
+#!/bin/sh
+# More threads at once than the gate has places, and thousands that come and go, each of which submits work even from
+# the destructor of a thread-specific value; threads that are cancelled, most of them while they wait at the gate.
+. "$(dirname "$0")/lib.sh"
+start_daemon
+threads=1100
+[ "$shrink" = 1 ] || threads=200 # the thread sanitizer
+app pool linked --mode pool --threads $threads --bytes 64M --iterations 2 --seed 1
+app cancel dlsym --mode cancel --bytes 64M --iterations 30 --seed 2
+app other linked --bytes 64M --iterations 10 --seconds 3 --seed 3
+expect_pass pool cancel other
+expect_switches 3
+expect_empty
+stop_daemon

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Streams that wait for another thread, which has to cross the gate itself before it can let them go on: stream wait
+# values, host functions and callbacks. Draining such a program never ends by itself: at the deadline it keeps its
+# turn, the status says why, and it goes on; between two such waits it yields. Nobody hangs, all data is right.
+. "$(dirname "$0")/lib.sh"
+
+# Whether the status says of NAME that it could not be paused for TEXT, a pattern.
+says() {
+    is_up || return 1
+    ! has_ended "$1" || return 0
+    app_has "$(pid_of "$1")" "\"why\":\"couldnotbepaused:$2"
+}
+
+for mode in values hostfuncs; do
+    for way in linked proc; do
+        start_daemon --drain-deadline 50ms
+        app other dlsym --bytes 96M --iterations 100000 --seed 2
+        await_ready other
+        app "$mode-$way" "$way" --mode "$mode" --bytes 80M --allocs 4 --hold 120 --iterations 12 --seed 1
+        await_ready "$mode-$way"
+        within 60 says "$mode-$way" "\(itsGPUworkdidnotend\|acallintothedriverdidnotreturn\)" ||
+            fail "the status does not say why $mode cannot be paused"
+        ! has_ended "$mode-$way" || fail "it ended before the status said why it could not be paused"
+        expect_pass "$mode-$way"
+        take_status
+        [ "$(json_after totals drain_busy "$dir/status.json")" -ge 1 ] || fail "no drain was given up"
+        kill -KILL "$(pid_of other)"
+        await other
+        expect_empty
+        stop_daemon
+    done
+done
