@@ -14,29 +14,6 @@ app four linked --mode vmm --bytes 80M --iterations 20 --seconds 2 --seed 4
 expect_pass three four
 expect_empty
 
-# At bad moments: beside a kernel that waits for the host, beside a capture. It is told, and nothing is lost.
-app moments linked --mode exports --bytes 64M --seed 7
-app other linked --bytes 128M --iterations 20 --seconds 2 --seed 8
-expect_pass moments other
-grep -q '^beside a spinning kernel: 600, beside a capture: 900$' "$dir/moments.out" ||
-    fail "it was told: $(head -n 1 "$dir/moments.out")"
-expect_empty
-
-# The driver has no memory for it, and then refuses one step after the other: an error, and everything as it was.
-export GPUMUX_LOG="$dir/shim.log"
-for fault in cuMemCreate:1 cuMemAddressReserve:7 cuMemcpyDtoD:1; do
-    export SIMCUDA_FAIL="$fault"
-    app short linked --mode sharers --threads 1 --bytes 32M --iterations 30 --seed 9
-    unset SIMCUDA_FAIL
-    await short
-    case $code,$line in
-    "0,PASS "*" mismatches=0 "* | "3,FAIL "*" mismatches=0 "*": error 2 CUDA_ERROR_OUT_OF_MEMORY" | \
-        "3,FAIL "*" mismatches=0 "*": error 999 CUDA_ERROR_UNKNOWN") say "$fault: $line" ;;
-    *) fail "$fault: ended with $code: $line" ;;
-    esac
-    expect_empty
-done
-
 # The daemon goes while handles are exported.
 app five linked --mode sharers --threads 2 --bytes 64M --iterations 20 --seconds 2 --seed 5
 await_ready five

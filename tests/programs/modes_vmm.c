@@ -76,8 +76,10 @@ static void grow(const struct gm_worker *worker, struct gm_segment *segment, uin
 {
     CUmemAllocationProp prop = properties(worker);
     uint32_t i = segment->n++;
-    if (segment->is_shared)
+    if (segment->is_shared) { /* as PyTorch's expandable segments ask for it */
         prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        prop.allocFlags.gpuDirectRDMACapable = 1;
+    }
     CUdeviceptr at = segment->base + segment->buffer.bytes;
     segment->bytes[i] = bytes;
     GM_CU(worker, cuMemCreate, &segment->handle[i], bytes, &prop, 0);
@@ -605,6 +607,8 @@ void gm_mode_exports(struct gm_worker *worker)
     if (segment == NULL)
         gm_fail(worker, "no host memory");
     segment_make(worker, segment, worker->bytes, worker->seed);
+    grow(worker, segment, GM_PAGE); /* two handles at least */
+    fill(worker, segment);
     GM_CU(worker, cuStreamSynchronize, segment->stream);
     gm_say_ready(worker);
     CUresult spun = export_beside_spin(worker, segment);
@@ -637,4 +641,42 @@ void gm_mode_exports(struct gm_worker *worker)
     worker->mismatches = segment_end(worker, segment);
     free(segment);
     printf("beside a spinning kernel: %d, beside a capture: %d\n", (int)spun, (int)captured);
+}
+
+/* Mode vmminfo: what is free as handles come, are mapped, are exported and go. */
+void gm_mode_vmminfo(struct gm_worker *worker)
+{
+    CUmemAllocationProp prop = properties(worker);
+    CUmemGenericAllocationHandle plain, shared;
+    const uint64_t bytes = worker->bytes / GM_PAGE * GM_PAGE;
+    CUdeviceptr at;
+    size_t now, total;
+    const struct gm_driver *cu = &worker->cu;
+#define GM_FREE(when)                                                                              \
+    GM_CU(worker, cuMemGetInfo, &now, &total);                                                     \
+    printf(when "=%zu\n", now)
+    GM_FREE("start");
+    GM_CU(worker, cuMemCreate, &plain, bytes, &prop, 0);
+    GM_FREE("created");
+    GM_CU(worker, cuMemAddressReserve, &at, 3 * bytes, 0, 0, 0);
+    for (uint64_t i = 0; i < 3; i++)
+        GM_CU(worker, cuMemMap, at + i * bytes, bytes, 0, plain, 0);
+    GM_FREE("mapped");
+    GM_CU(worker, cuMemUnmap, at + bytes, 2 * bytes);
+    GM_CU(worker, cuMemRelease, plain);
+    GM_FREE("released");
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    GM_CU(worker, cuMemCreate, &shared, bytes, &prop, 0);
+    GM_CU(worker, cuMemMap, at + bytes, bytes, 0, shared, 0);
+    GM_FREE("both");
+    expect(worker, try_export(worker, shared), CUDA_SUCCESS, "export");
+    GM_FREE("exported");
+    gm_say_ready(worker);
+    expect(worker, cu->cuMemRelease(shared), CUDA_SUCCESS, "release");
+    GM_CU(worker, cuMemUnmap, at, bytes);
+    GM_FREE("one");
+    GM_CU(worker, cuMemUnmap, at + bytes, bytes);
+    GM_CU(worker, cuMemAddressFree, at, 3 * bytes);
+    GM_FREE("end");
+#undef GM_FREE
 }

@@ -48,6 +48,7 @@ static const struct {
      "threads that map such handles, and one that only maps"},
     {"sharers", gm_mode_mappers, false, false, "mappers that export handles, too"},
     {"exports", gm_mode_exports, false, false, "export handles at bad moments"},
+    {"vmminfo", gm_mode_vmminfo, false, false, "print free memory as such handles come and go"},
     {"vmmoom", gm_mode_vmmoom, false, false, "create such handles until memory is out, then go on"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},

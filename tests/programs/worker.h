@@ -160,6 +160,7 @@ void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_vmm(struct gm_worker *worker);
 void gm_mode_mappers(struct gm_worker *worker);
 void gm_mode_exports(struct gm_worker *worker);
+void gm_mode_vmminfo(struct gm_worker *worker);
 void gm_mode_vmmoom(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
