@@ -54,8 +54,11 @@ static CUresult gm_pin_copy(const struct gm_pin_job *job)
     }
     if (result == CUDA_SUCCESS)
         result = gm_real.cuMemSetAccess(handle->home, handle->bytes, &access, 1);
-    if (result == CUDA_SUCCESS)
-        result = gm_real.cuMemcpyDtoD_v2(job->at, handle->home, handle->bytes);
+    /* Chunk by chunk: some may be in host memory, and a copy is from one kind. */
+    for (uint64_t done = 0, chunk; done < handle->bytes && result == CUDA_SUCCESS; done += chunk) {
+        chunk = gm_class_bytes(gm_chunk_next(handle->bytes - done));
+        result = gm_real.cuMemcpyDtoD_v2(job->at + done, handle->home + done, chunk);
+    }
     if (result == CUDA_SUCCESS)
         result = gm_real.cuCtxSynchronize();
     gm_real.cuMemUnmap(handle->home, handle->bytes);

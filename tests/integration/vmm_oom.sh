@@ -1,6 +1,6 @@
 #!/bin/sh
 # cuMemCreate beyond the budget answers CUDA_ERROR_OUT_OF_MEMORY and the program goes on, alone, beside another, and
-# when host memory is what runs out. cuMemGetInfo and the daemon count a handle once, however often it is mapped.
+# when host memory is what runs out.
 . "$(dirname "$0")/lib.sh"
 start_daemon
 app alone linked --mode vmmoom --bytes 160M --allocs 10 --iterations 5

@@ -1,9 +1,10 @@
 /*
- * gm_worker's modes about the program's own virtual memory management: vmm, mappers, vmmoom. See
- * worker.h. They do what PyTorch's expandable segments, memory pools that put vLLM to sleep, and
- * kvcached do: grow a range by one handle after the other, map one handle at many addresses, take
- * everything out of one range and put it into another, release handles that stay mapped. Data must
- * stay with its handle, and wrong calls must be answered as the driver answers them.
+ * gm_worker's modes about the program's own virtual memory management: vmm, mappers, sharers,
+ * exports, vmmoom. See worker.h. They do what PyTorch's expandable segments, memory pools that put
+ * vLLM to sleep, and kvcached do: grow a range by one handle after the other, map one handle at
+ * many addresses, take everything out of one range and put it into another, release handles that
+ * stay mapped. Data must stay with its handle, and wrong calls must be answered as the driver
+ * answers them.
  */
 #include "tests/programs/worker.h"
 
@@ -75,8 +76,10 @@ static void grow(const struct gm_worker *worker, struct gm_segment *segment, uin
 {
     CUmemAllocationProp prop = properties(worker);
     uint32_t i = segment->n++;
-    if (segment->is_shared)
+    if (segment->is_shared) { /* as PyTorch's expandable segments ask for it */
         prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        prop.allocFlags.gpuDirectRDMACapable = 1;
+    }
     CUdeviceptr at = segment->base + segment->buffer.bytes;
     segment->bytes[i] = bytes;
     GM_CU(worker, cuMemCreate, &segment->handle[i], bytes, &prop, 0);
@@ -98,7 +101,8 @@ static void segment_make(const struct gm_worker *worker, struct gm_segment *segm
 {
     *segment = (struct gm_segment){.room = 2 * (bytes / GM_PAGE) * GM_PAGE,
                                    .random = seed,
-                                   .is_shared = strcmp(worker->mode, "sharers") == 0};
+                                   .is_shared = strcmp(worker->mode, "sharers") == 0 ||
+                                                strcmp(worker->mode, "exports") == 0};
     GM_CU(worker, cuStreamCreate, &segment->stream, 0);
     gm_counter_make(worker, &segment->counter);
     GM_CU(worker, cuMemAddressReserve, &segment->base, segment->room, 0, 0, 0);
@@ -562,4 +566,117 @@ void gm_mode_vmmoom(struct gm_worker *worker)
     }
     worker->mismatches += segment_end(worker, segment);
     free(segment);
+}
+
+static CUresult try_export(const struct gm_worker *worker, CUmemGenericAllocationHandle handle)
+{
+    int fd = -1;
+    CUresult result = worker->cu.cuMemExportToShareableHandle(
+        &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS)
+        close(fd);
+    return result;
+}
+
+/* A kernel that waits for the host works on, or beside, what is exported. */
+static CUresult export_beside_spin(const struct gm_worker *worker, const struct gm_segment *segment)
+{
+    uint32_t *flag = NULL;
+    CUdeviceptr flag_at;
+    CUstream stream;
+    GM_CU(worker, cuMemHostAlloc, (void **)&flag, sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &flag_at, flag, 0);
+    GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    __atomic_store_n(flag, 0, __ATOMIC_SEQ_CST);
+    void *args[] = {&flag_at};
+    gm_launch(worker, GM_KERNEL_SPIN_UNTIL, stream, args);
+    CUresult result = try_export(worker, segment->handle[0]);
+    __atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
+    GM_CU(worker, cuStreamSynchronize, stream);
+    GM_CU(worker, cuStreamDestroy, stream);
+    GM_CU(worker, cuMemFreeHost, flag);
+    return result;
+}
+
+/* Mode exports: at bad moments. Either it is done, or the program is told so and has lost nothing;
+ * a driver of its own exports at any time. */
+void gm_mode_exports(struct gm_worker *worker)
+{
+    struct gm_segment *segment = calloc(1, sizeof(*segment));
+    CUgraph graph;
+    if (segment == NULL)
+        gm_fail(worker, "no host memory");
+    segment_make(worker, segment, worker->bytes, worker->seed);
+    grow(worker, segment, GM_PAGE); /* two handles at least */
+    fill(worker, segment);
+    GM_CU(worker, cuStreamSynchronize, segment->stream);
+    gm_say_ready(worker);
+    CUresult spun = export_beside_spin(worker, segment);
+    if (spun != CUDA_SUCCESS && spun != CUDA_ERROR_NOT_READY)
+        gm_fail(worker, "export beside a kernel that does not end: %d", (int)spun);
+    segment_turn(worker, segment);
+    segment_share(worker, segment);
+
+    /* The last handle is not exported yet. */
+    CUmemGenericAllocationHandle last = segment->handle[segment->n - 1];
+    GM_CU(worker, cuStreamSynchronize, segment->stream);
+    GM_CU(worker, cuStreamBeginCapture, segment->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    segment_turn(worker, segment);
+    CUresult captured = try_export(worker, last);
+    GM_CU(worker, cuStreamEndCapture, segment->stream, &graph); /* it was not spoiled */
+    CUgraphExec replay;
+    GM_CU(worker, cuGraphInstantiateWithFlags, &replay, graph, 0);
+    GM_CU(worker, cuGraphLaunch, replay, segment->stream);
+    if (captured != CUDA_SUCCESS && captured != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        gm_fail(worker, "export beside a capture: %d", (int)captured);
+    expect(worker, try_export(worker, last), CUDA_SUCCESS, "export after a capture");
+    for (uint32_t i = 0; i < 20; i++) {
+        segment_turn(worker, segment);
+        segment_shake(worker, segment);
+    }
+    GM_CU(worker, cuStreamSynchronize, segment->stream);
+    GM_CU(worker, cuGraphDestroy, graph);
+    GM_CU(worker, cuGraphExecDestroy, replay);
+    worker->done = 1;
+    worker->mismatches = segment_end(worker, segment);
+    free(segment);
+    printf("beside a spinning kernel: %d, beside a capture: %d\n", (int)spun, (int)captured);
+}
+
+/* Mode vmminfo: what is free as handles come, are mapped, are exported and go. */
+void gm_mode_vmminfo(struct gm_worker *worker)
+{
+    CUmemAllocationProp prop = properties(worker);
+    CUmemGenericAllocationHandle plain, shared;
+    const uint64_t bytes = worker->bytes / GM_PAGE * GM_PAGE;
+    CUdeviceptr at;
+    size_t now, total;
+    const struct gm_driver *cu = &worker->cu;
+#define GM_FREE(when)                                                                              \
+    GM_CU(worker, cuMemGetInfo, &now, &total);                                                     \
+    printf(when "=%zu\n", now)
+    GM_FREE("start");
+    GM_CU(worker, cuMemCreate, &plain, bytes, &prop, 0);
+    GM_FREE("created");
+    GM_CU(worker, cuMemAddressReserve, &at, 3 * bytes, 0, 0, 0);
+    for (uint64_t i = 0; i < 3; i++)
+        GM_CU(worker, cuMemMap, at + i * bytes, bytes, 0, plain, 0);
+    GM_FREE("mapped");
+    GM_CU(worker, cuMemUnmap, at + bytes, 2 * bytes);
+    GM_CU(worker, cuMemRelease, plain);
+    GM_FREE("released");
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    GM_CU(worker, cuMemCreate, &shared, bytes, &prop, 0);
+    GM_CU(worker, cuMemMap, at + bytes, bytes, 0, shared, 0);
+    GM_FREE("both");
+    expect(worker, try_export(worker, shared), CUDA_SUCCESS, "export");
+    GM_FREE("exported");
+    gm_say_ready(worker);
+    expect(worker, cu->cuMemRelease(shared), CUDA_SUCCESS, "release");
+    GM_CU(worker, cuMemUnmap, at, bytes);
+    GM_FREE("one");
+    GM_CU(worker, cuMemUnmap, at + bytes, bytes);
+    GM_CU(worker, cuMemAddressFree, at, 3 * bytes);
+    GM_FREE("end");
+#undef GM_FREE
 }

@@ -48,6 +48,8 @@ static const struct {
     {"mappers", gm_mode_mappers, false, false,
      "threads that map such handles, and one that only maps"},
     {"sharers", gm_mode_mappers, false, false, "mappers that export handles, too"},
+    {"exports", gm_mode_exports, false, false, "export handles at bad moments"},
+    {"vmminfo", gm_mode_vmminfo, false, false, "print free memory as such handles come and go"},
     {"vmmoom", gm_mode_vmmoom, false, false, "create such handles until memory is out, then go on"},
     {"async", gm_mode_async, false, false, "threads that allocate and free in streams"},
     {"aptds", gm_mode_async, false, true, "the same; the NULL stream is the thread's own"},

@@ -180,6 +180,8 @@ void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_devices(struct gm_worker *worker);
 void gm_mode_vmm(struct gm_worker *worker);
 void gm_mode_mappers(struct gm_worker *worker);
+void gm_mode_exports(struct gm_worker *worker);
+void gm_mode_vmminfo(struct gm_worker *worker);
 void gm_mode_vmmoom(struct gm_worker *worker);
 void gm_mode_pointers(struct gm_worker *worker);
 void gm_mode_nvml(struct gm_worker *worker);

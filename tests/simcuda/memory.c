@@ -88,6 +88,8 @@ bool sim_range_insert(const struct sim_range *range)
 
 void sim_range_remove(size_t index, size_t count)
 {
+    if (count == 0) /* of a table that may not be there yet */
+        return;
     memmove(&ranges[index], &ranges[index + count], (n_ranges - index - count) * sizeof *ranges);
     n_ranges -= count;
 }
