@@ -97,6 +97,8 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (found == GM_ALLOC_BASE && (alloc.kind == GM_ALLOC_VIEW || alloc.kind == GM_ALLOC_HANDLE))
         return CUDA_ERROR_INVALID_VALUE; /* a mapping is not freed this way */
+    if (found != GM_ALLOC_UNKNOWN && alloc.kind == GM_ALLOC_ARENA)
+        return CUDA_ERROR_INVALID_VALUE; /* a region that is on its way back */
     if (found != GM_ALLOC_BASE)
         return gm_real.cuMemFree_v2(dptr);
     if (gm_allocs_take(dptr, &alloc) != GM_ALLOC_BASE)

@@ -17,8 +17,6 @@
  *   modes_hot.c       modes about use: hot, turns, guests
  *   modes_devices.c   several devices and contexts: devices
  *   modes_process.c   modes about processes: fork, exec
- * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
- * processes: fork, exec
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
  *   modes_pools.c     mode pools: what memory pools promise, one by one
  *   modes_short.c     mode short: pools when there is no more memory
