@@ -143,6 +143,7 @@ SIM_API CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
         break;
     case SIM_OP_MARK:
     case SIM_OP_EMPTY:
+    case SIM_OP_FREE:
         *type = CU_GRAPH_NODE_TYPE_EMPTY;
         break;
     }

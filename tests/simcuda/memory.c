@@ -77,14 +77,15 @@ uint64_t sim_range_number(void)
 
 /* ---- linear memory ---- */
 
-static CUresult alloc_linear(struct sim_ctx *ctx, CUdeviceptr *dptr, size_t bytes)
+/* Memory of a device, with a range for it that has only its kind and its owner yet. */
+static CUresult make_linear(struct sim_range *range, int device, size_t bytes)
 {
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes > SIZE_LIMIT)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t size = (bytes + PAGE - 1) & ~(PAGE - 1);
-    const CUresult result = sim_memory_take(ctx->device, size);
+    const CUresult result = sim_memory_take(device, size);
     if (result != CUDA_SUCCESS)
         return result;
     char *p =
@@ -92,22 +93,34 @@ static CUresult alloc_linear(struct sim_ctx *ctx, CUdeviceptr *dptr, size_t byte
     if (p == MAP_FAILED || mprotect(p, size, PROT_READ | PROT_WRITE) != 0) {
         if (p != MAP_FAILED)
             munmap(p, size + GUARD);
-        sim_memory_give(ctx->device, size);
+        sim_memory_give(device, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    const struct sim_range range = {.start = (uint64_t)(uintptr_t)p,
-                                    .size = bytes,
-                                    .kind = SIM_RANGE_LINEAR,
-                                    .device = ctx->device,
-                                    .counted_device = ctx->device,
-                                    .counted = size,
-                                    .id = sim_range_number(),
-                                    .ctx = ctx};
+    range->start = (uint64_t)(uintptr_t)p;
+    range->size = bytes;
+    range->device = device;
+    range->counted_device = device;
+    range->counted = size;
+    range->id = sim_range_number();
     pthread_mutex_lock(&sim_va_lock);
-    sim_range_insert(&range);
+    sim_range_insert(range);
     pthread_mutex_unlock(&sim_va_lock);
-    *dptr = range.start;
     return CUDA_SUCCESS;
+}
+
+static CUresult alloc_linear(struct sim_ctx *ctx, CUdeviceptr *dptr, size_t bytes)
+{
+    struct sim_range range = {.kind = SIM_RANGE_LINEAR, .ctx = ctx};
+    const CUresult result = make_linear(&range, ctx->device, bytes);
+    if (result == CUDA_SUCCESS)
+        *dptr = range.start;
+    return result;
+}
+
+CUresult sim_pool_memory_new(struct sim_range *range, int device, size_t bytes)
+{
+    range->kind = SIM_RANGE_POOL;
+    return make_linear(range, device, bytes);
 }
 
 /*
@@ -140,7 +153,7 @@ static void retire(void *p, size_t size)
 static void release_range(const struct sim_range *r)
 {
     void *p = (void *)(uintptr_t)r->start;
-    if (r->kind == SIM_RANGE_LINEAR) {
+    if (r->kind == SIM_RANGE_LINEAR || r->kind == SIM_RANGE_POOL) {
         retire(p, r->counted + GUARD);
         sim_memory_give(r->counted_device, r->counted);
     } else if (r->kind == SIM_RANGE_HOST) {
@@ -219,14 +232,16 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr dptr)
     result = sim_ctx_current(&ctx);
     if (result != CUDA_SUCCESS)
         return result;
-    struct sim_ctx *owner = owner_of(dptr, SIM_RANGE_LINEAR);
-    if (owner == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_ctx_wait(owner);
     struct sim_range range;
-    if (!take_range(dptr, SIM_RANGE_LINEAR, &range))
+    if (!sim_pool_begin_free(dptr, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    release_range(&range);
+    if (range.kind == SIM_RANGE_POOL) { /* waits for nothing */
+        sim_pool_note_free(&range);
+        sim_pool_run_free(dptr);
+        return CUDA_SUCCESS;
+    }
+    sim_ctx_wait(range.ctx);
+    sim_pool_run_free(dptr);
     return CUDA_SUCCESS;
 }
 SIM_ENTRY(cuMemFree_v2);
@@ -342,6 +357,14 @@ SIM_API CUresult cuMemFreeHost(void *p)
     return CUDA_SUCCESS;
 }
 SIM_ENTRY(cuMemFreeHost);
+
+bool sim_pool_memory_take(uint64_t start, struct sim_range *range)
+{
+    if (!take_range(start, SIM_RANGE_POOL, range) && !take_range(start, SIM_RANGE_LINEAR, range))
+        return false;
+    release_range(range);
+    return true;
+}
 
 /* A copy of the host range that holds `p`. */
 static bool find_host(const void *p, struct sim_range *range)
@@ -550,7 +573,7 @@ static CUresult put_attribute(void *data, CUpointer_attribute attribute, CUdevic
                                 : (unsigned)CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        PUT(CUmemoryPool, NULL);
+        PUT(CUmemoryPool, r->kind == SIM_RANGE_POOL ? sim_pool_handle(r->pool) : NULL);
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;

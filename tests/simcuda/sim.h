@@ -111,10 +111,12 @@ enum sim_range_kind {
     SIM_RANGE_LINEAR,     /* cuMemAlloc */
     SIM_RANGE_HOST,       /* cuMemHostAlloc */
     SIM_RANGE_REGISTERED, /* cuMemHostRegister */
+    SIM_RANGE_POOL,       /* cuMemAllocAsync */
     SIM_RANGE_MAPPED      /* cuMemMap */
 };
 
 struct sim_handle; /* vmm.c */
+struct sim_pool;   /* pools.c */
 
 struct sim_range {
     uint64_t start, size;
@@ -123,6 +125,9 @@ struct sim_range {
     int device;                          /* where it is; -1: host */
     int counted_device;                  /* LINEAR: whose memory it is counted in */
     uint64_t counted;                    /* LINEAR: bytes counted */
+    struct sim_pool *pool;               /* POOL: as LINEAR, but of a pool, not of a context */
+    bool is_graph;                       /* POOL: allocated by a graph */
+    bool is_leaving;                     /* POOL, LINEAR: a free of it is on its way */
     uint64_t id;                         /* buffer id */
     struct sim_ctx *ctx;                 /* NULL for MAPPED */
     struct sim_handle *handle;           /* MAPPED */
@@ -139,6 +144,10 @@ bool sim_range_insert(const struct sim_range *range); /* false: overlaps another
 void sim_range_remove(size_t index, size_t count);
 uint64_t sim_range_number(void);                   /* a fresh buffer id */
 void sim_memory_free_context(struct sim_ctx *ctx); /* free its linear and host memory */
+/* Memory of a pool: `pool` and `is_graph` of *range say whose; the rest is filled in. */
+CUresult sim_pool_memory_new(struct sim_range *range, int device, size_t bytes);
+/* Take the POOL or LINEAR range that starts at `start` out of the table, and its memory. */
+bool sim_pool_memory_take(uint64_t start, struct sim_range *range);
 /* The reservation around an address; unchanged if there is none. Takes the va lock. */
 void sim_reservation(uint64_t address, uint64_t *start, uint64_t *size);
 unsigned sim_handle_types(const struct sim_handle *handle);
@@ -217,7 +226,8 @@ enum sim_op_kind {
     SIM_OP_MARK,
     SIM_OP_WRITE,
     SIM_OP_WAIT,
-    SIM_OP_GRAPH
+    SIM_OP_GRAPH,
+    SIM_OP_FREE
 };
 
 /* When a recorded event was passed. */
@@ -269,6 +279,7 @@ struct sim_op {
             bool is_64;
         } value;
         struct sim_exec *exec; /* holds a reference */
+        uint64_t freed;        /* address of a pool's memory */
     } u;
 };
 
@@ -338,6 +349,16 @@ void sim_exec_unref(struct sim_exec *exec);
 /* ---- copy.c ---- */
 
 void sim_copy_run(const struct sim_copy *copy);
+
+/* ---- pools.c ---- */
+
+CUmemoryPool sim_pool_handle(struct sim_pool *pool);
+/* Begin to free a POOL or LINEAR range; *range is a copy. False: there is none, or it is on its way.
+ */
+bool sim_pool_begin_free(CUdeviceptr dptr, struct sim_range *range);
+/* A POOL range is the program's no more; its memory goes when sim_pool_run_free says so. */
+void sim_pool_note_free(const struct sim_range *range);
+void sim_pool_run_free(uint64_t address);
 
 /* ---- kernels.c and module.c ---- */
 

@@ -198,6 +198,9 @@ void sim_op_run(const struct sim_op *op)
     case SIM_OP_GRAPH:
         sim_exec_run(op->u.exec);
         break;
+    case SIM_OP_FREE:
+        sim_pool_run_free(op->u.freed);
+        break;
     }
 }
 

@@ -134,10 +134,10 @@ static void test_lookup_modes_and_versions(void **state)
     ok(cuGetProcAddress("cuCtxSynchronize", &q, 13000, 0, NULL));
     assert_ptr_equal(p, dlsym(RTLD_DEFAULT, "cuCtxSynchronize"));
     assert_ptr_equal(q, dlsym(RTLD_DEFAULT, "cuCtxSynchronize_v2"));
-    ok(cuGetProcAddress("cuMemAllocAsync", &p, 13000, 0, &status));
+    ok(cuGetProcAddress("cuTexRefGetFilterMode", &p, 13000, 0, &status));
     assert_null(p);
     assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    assert_null(dlsym(RTLD_DEFAULT, "cuMemAllocAsync"));
+    assert_null(dlsym(RTLD_DEFAULT, "cuTexRefGetFilterMode"));
     const void *table = &table;
     const CUuuid id = {{0}};
     assert_int_equal(cuGetExportTable(&table, &id), CUDA_ERROR_NOT_FOUND);
@@ -470,7 +470,7 @@ static void test_faults(void **state)
     run_role("fail");
     static const char *const bad[] = {
         "cuMemCreate",    "cuMemCreate:0",      "cuMemCreate:x",  ":3",
-        "cuMemCreate:1=", "cuMemCreate:1=5000", "cuNoSuchCall:1", "cuMemAllocAsync:1"};
+        "cuMemCreate:1=", "cuMemCreate:1=5000", "cuNoSuchCall:1", "cuTexRefGetFilterMode:1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         setenv("SIMCUDA_FAIL", bad[i], 1);
         run_role("bad-environment");
