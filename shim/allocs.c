@@ -243,6 +243,15 @@ bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_allo
     return are_all;
 }
 
+bool gm_allocs_all_backed(bool (*is_good)(const struct gm_alloc *alloc))
+{
+    for (int kind = 0; kind < GM_ALLOC_KINDS; kind++)
+        if (gm_alloc_is_backed((enum gm_alloc_kind)kind) &&
+            !gm_allocs_all((enum gm_alloc_kind)kind, is_good))
+            return false;
+    return true;
+}
+
 uint64_t gm_allocs_used(uint32_t gpu)
 {
     pthread_mutex_lock(&gm_allocs_lock);

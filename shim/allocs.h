@@ -23,7 +23,14 @@ enum gm_alloc_kind {
                         the shim reserved and where nothing is mapped; its views are */
     GM_ALLOC_VIEW,   /* where the program mapped such a handle, in a range of its own */
     GM_ALLOC_IMPORT, /* another program's chunks, opened by IPC */
+    GM_ALLOC_KINDS
 };
+
+/* Whether its range is backed by the daemon's frames at the allocation's own address. */
+static inline bool gm_alloc_is_backed(enum gm_alloc_kind kind)
+{
+    return kind == GM_ALLOC_CHUNKS || kind == GM_ALLOC_ARENA;
+}
 
 /* Whether it counts as memory that this program took: a view's is counted with its handle, an
  * import's with its owner. */
@@ -81,6 +88,9 @@ bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *all
 /* Call `is_good` for every entry of `kind` until it says false; it must not call back. True: all
  * were. */
 bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_alloc *alloc));
+
+/* The same for every entry whose kind is backed. */
+bool gm_allocs_all_backed(bool (*is_good)(const struct gm_alloc *alloc));
 
 /* Bytes (spans) of all charged entries on `gpu`, below GM_GPUS_MAX. */
 uint64_t gm_allocs_used(uint32_t gpu);

@@ -4,6 +4,7 @@
 #include "shim/captures.h"
 #include "shim/contexts.h"
 #include "shim/handlers.h"
+#include "shim/marks.h"
 #include "shim/release.h"
 
 static CUresult gm_note_context(CUresult result, const CUcontext *context)
@@ -44,7 +45,9 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
     if (!gm_is_live())
         return destroy(context);
     bool was_known = gm_contexts_remove(context);
+    gm_marks_leave_context(context, -1);
     CUresult result = destroy(context);
+    gm_marks_left_context(context, -1, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS) {
         if (was_known)
             gm_contexts_add(context);
@@ -88,11 +91,13 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
     if (!gm_is_live())
         return leave(device);
     gm_contexts_lock_primary(device);
+    gm_marks_leave_context(NULL, device);
     CUresult result = leave(device);
     if (result == CUDA_SUCCESS &&
         gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS)
         is_active = 1;
     gm_contexts_unlock_primary(device);
+    gm_marks_left_context(NULL, device, result == CUDA_SUCCESS && (is_active == 0 || is_reset));
     if (result != CUDA_SUCCESS)
         return result;
     if (is_active == 0)

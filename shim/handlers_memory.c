@@ -4,8 +4,6 @@
  * Allocations of GM_SMALL_MAX bytes or more on a managed GPU are chunks behind a reserved range;
  * the rest is the real driver's and is counted, so that cuMemGetInfo and the daemon know of it.
  */
-#include <errno.h>
-
 #include "common/chunk.h"
 #include "shim/accounts.h"
 #include "shim/allocs.h"
@@ -13,53 +11,20 @@
 #include "shim/contexts.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
+#include "shim/obtain.h"
+#include "shim/pools.h"
 #include "shim/release.h"
 
 #define GM_PITCH 512ull /* what the driver rounds the rows of cuMemAllocPitch to */
 
-/*
- * Back `bytes` with chunks. CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY and other errors are the answer;
- * CUDA_ERROR_NOT_SUPPORTED means that the real driver shall try.
- *
- * During a capture of this thread the real cuMemAlloc fails, unless the thread is in relaxed mode;
- * this one succeeds, because reserving and mapping are not stream operations. Nothing here
- * synchronizes.
+/* Back `bytes` with chunks: see gm_obtain. What pools hold free is given back before memory is out.
  */
 static CUresult gm_allocate(struct gm_alloc alloc, uint64_t bytes, CUdeviceptr *va)
 {
-    if (bytes > UINT64_MAX - GM_CHUNK_MIN)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    alloc.bytes = bytes;
-    alloc.span = gm_chunk_round(bytes);
-    alloc.kind = GM_ALLOC_CHUNKS;
-
-    CUdeviceptr range;
-    if (gm_real.cuMemAddressReserve(&range, alloc.span, GM_CHUNK_MIN, 0, 0) != CUDA_SUCCESS)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    alloc.va = range;
-    int result = gm_link_alloc(alloc.va, alloc.span, (uint32_t)alloc.gpu);
-    if (result == -ENOTCONN)
-        goto lost;
-    if (result != 0) {
-        gm_real.cuMemAddressFree(alloc.va, alloc.span);
-        return (CUresult)result;
-    }
-    if (gm_allocs_insert(&alloc) != 0) {
-        gm_release(&alloc);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    /*
-     * The link thread decides from the map whether the program is whole when the daemon is lost. If
-     * that came before the insertion, this memory was not asked about: do without it.
-     */
-    if (!gm_link_is_up() && gm_allocs_take(alloc.va, &alloc) == GM_ALLOC_BASE)
-        goto lost;
-    *va = alloc.va;
-    return CUDA_SUCCESS;
-
-lost:
-    gm_release(&alloc);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = gm_obtain(alloc, GM_ALLOC_CHUNKS, bytes, va);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && gm_pools_give_back(alloc.gpu))
+        result = gm_obtain(alloc, GM_ALLOC_CHUNKS, bytes, va);
+    return result;
 }
 
 /* Whether `bytes` at `where` are gpumux's to back. */
@@ -124,6 +89,8 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
     if (!gm_is_live())
         return gm_real.cuMemFree_v2(dptr);
     gm_free_deferred();
+    if (gm_pools_free(dptr, &result))
+        return result;
 
     enum gm_alloc_find found = gm_allocs_find(dptr, &alloc);
     if (found == GM_ALLOC_INSIDE && alloc.kind != GM_ALLOC_REAL)
@@ -174,8 +141,10 @@ CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevi
 {
     struct gm_alloc alloc;
     if (!gm_is_live() || gm_allocs_find(dptr, &alloc) == GM_ALLOC_UNKNOWN ||
-        alloc.kind != GM_ALLOC_CHUNKS)
+        (alloc.kind != GM_ALLOC_CHUNKS && alloc.kind != GM_ALLOC_ARENA))
         return gm_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (alloc.kind == GM_ALLOC_ARENA && !gm_pools_find(dptr, &alloc.va, &alloc.bytes, NULL))
+        return CUDA_ERROR_NOT_FOUND;
     if (pbase != NULL)
         *pbase = alloc.va;
     if (psize != NULL)

@@ -462,7 +462,7 @@ static void gm_link_lose(void)
      * the ctl page first. */
     bool has_moved = gm_link_has_moved ||
                      atomic_load(&gm_link_ctl->moved) == atomic_load(&gm_link_ctl->epoch) + 1;
-    bool is_whole = is_open || (!has_moved && gm_allocs_all(GM_ALLOC_CHUNKS, gm_link_is_whole));
+    bool is_whole = is_open || (!has_moved && gm_allocs_all_backed(gm_link_is_whole));
     gm_gate_lost(is_whole);
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
            is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");

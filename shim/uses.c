@@ -190,7 +190,7 @@ uint32_t gm_uses_take(struct gm_use_entry *entries)
             continue;
         uint32_t count = atomic_exchange_explicit(&use->count, 0, memory_order_relaxed);
         bool is_chunk =
-            gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && alloc.kind == GM_ALLOC_CHUNKS;
+            gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && gm_alloc_is_backed(alloc.kind);
         if (count > 0 && is_chunk)
             n = gm_uses_insert(entries, n, va, count);
         else

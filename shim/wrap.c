@@ -10,6 +10,7 @@
  */
 #include "shim/gate.h"
 #include "shim/handlers.h"
+#include "shim/pools.h"
 #include "shim/real.h"
 #include "shim/uses.h"
 
@@ -51,6 +52,8 @@
         struct gm_slot *gm_blocked = gm_sync_enter();                                              \
         CUresult gm_result = gm_real_call args;                                                    \
         gm_sync_leave(gm_blocked);                                                                 \
+        if (__builtin_strstr(#symbol, "Synchronize") != NULL)                                      \
+            gm_pools_synchronized();                                                               \
         return gm_result;                                                                          \
     }
 
