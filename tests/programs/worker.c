@@ -43,6 +43,9 @@ static const struct {
     {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
+    {"async", gm_mode_async, false, false, "threads that allocate and free in streams"},
+    {"aptds", gm_mode_async, false, true, "the same; the NULL stream is the thread's own"},
+    {"pools", gm_mode_pools, false, false, "what memory pools promise, one by one"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };

@@ -14,6 +14,7 @@
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
  * processes: fork, exec
+ *   modes_pools.c     modes about memory pools: async, aptds, pools
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -158,5 +159,7 @@ void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
+void gm_mode_async(struct gm_worker *worker);
+void gm_mode_pools(struct gm_worker *worker);
 
 #endif

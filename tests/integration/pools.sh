@@ -1,0 +1,19 @@
+#!/bin/sh
+# What memory pools promise, one by one, with and without gpumux: the same answers, and memory that is given back.
+. "$(dirname "$0")/lib.sh"
+native bare linked --mode pools --iterations 2
+expect_pass bare
+start_daemon
+app alone linked --mode pools --iterations 4
+expect_pass alone
+# with a threshold above it the pool holds what was freed
+kept=$(sed -n 's/^kept=\([0-9]*\) .*/\1/p' "$dir/alone.out" | head -n 1)
+[ "${kept:-0}" -ge $((8 << 20)) ] || fail "the pool kept ${kept:-nothing}"
+app proc proc --mode pools --iterations 2
+expect_pass proc
+# beside another that takes the GPU from it
+app pools dlsym --mode pools --iterations 4 --seconds 2
+app other linked --bytes 128M --allocs 3 --seconds 2 --iterations 4 --seed 2
+expect_pass pools other
+expect_empty
+stop_daemon

@@ -1,0 +1,529 @@
+/* gm_worker's modes about memory pools: async and aptds (random work), pools (the rules, one by
+ * one). See worker.h. */
+#include "tests/programs/worker.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define KIB (1ull << 10)
+#define MIB (1ull << 20)
+
+enum { SLOTS = 12, STREAMS = 3, STEPS = 10 };
+
+struct gm_slot_of {
+    struct gm_buffer buffer;
+    int stream;
+};
+
+struct gm_async {
+    struct gm_worker *worker;
+    pthread_t thread;
+    uint32_t index;
+    uint64_t done, skipped, live, random;
+    CUstream stream[STREAMS]; /* the first is NULL */
+    CUevent event;
+    struct gm_counter counter;
+    struct gm_slot_of slot[SLOTS];
+};
+
+static uint64_t gm_random(struct gm_async *self)
+{
+    return self->random = gm_next_seed(self->random);
+}
+
+static void fill(const struct gm_worker *worker, struct gm_buffer *buffer, CUdeviceptr at,
+                 uint64_t bytes, uint64_t seed, CUstream stream)
+{
+    *buffer = (struct gm_buffer){.at = at, .bytes = bytes & ~7ull, .seed = seed};
+    uint64_t words = buffer->bytes / 8;
+    void *args[] = {&buffer->at, &words, &buffer->seed};
+    gm_launch(worker, GM_KERNEL_FILL, stream, args);
+}
+
+static void make(struct gm_async *self, struct gm_slot_of *slot, CUmemoryPool pool)
+{
+    struct gm_worker *worker = self->worker;
+    uint64_t random = gm_random(self), bytes = 256ull << random % 15;
+    CUdeviceptr at = 0;
+    bytes += ((random >> 8) % bytes) & ~7ull; /* 256 bytes to 8 MiB, and odd */
+    slot->stream = (int)((random >> 40) % STREAMS);
+    CUstream stream = self->stream[slot->stream];
+    if (self->live + bytes > worker->bytes / worker->threads)
+        return;
+    CUresult result = (random >> 50) % 2
+                          ? worker->cu.cuMemAllocAsync(&at, bytes, stream)
+                          : worker->cu.cuMemAllocFromPoolAsync(&at, bytes, pool, stream);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        self->skipped++;
+        return;
+    }
+    gm_check(worker, result, "cuMemAllocAsync");
+    if (at % 256 != 0)
+        gm_fail(worker, "an address that is not aligned");
+    fill(worker, &slot->buffer, at, bytes, random, stream);
+    self->live += slot->buffer.bytes;
+}
+
+/* Free in one of the ways that there are, and what is allowed before it. */
+static void unmake(struct gm_async *self, struct gm_slot_of *slot)
+{
+    struct gm_worker *worker = self->worker;
+    uint64_t random = gm_random(self) % 8;
+    CUstream stream = self->stream[slot->stream], other = self->stream[random % STREAMS];
+    gm_buffer_verify(worker, &slot->buffer, &self->counter, stream);
+    if (random == 0) {
+        GM_CU(worker, cuStreamSynchronize, stream);
+        GM_CU(worker, cuMemFree, slot->buffer.at);
+    } else if (random < 4) {
+        GM_CU(worker, cuEventRecord, self->event, stream);
+        GM_CU(worker, cuStreamWaitEvent, other, self->event, 0);
+        gm_buffer_turn(worker, &slot->buffer, &self->counter, other);
+        GM_CU(worker, cuMemFreeAsync, slot->buffer.at, other);
+    } else {
+        GM_CU(worker, cuMemFreeAsync, slot->buffer.at, stream);
+    }
+    self->live -= slot->buffer.bytes;
+    slot->buffer.at = 0;
+}
+
+static CUmemoryPool make_pool(const struct gm_worker *worker)
+{
+    CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device}};
+    CUmemoryPool pool = NULL;
+    GM_CU(worker, cuMemPoolCreate, &pool, &props);
+    return pool;
+}
+
+static void *run_async(void *argument)
+{
+    struct gm_async *self = argument;
+    struct gm_worker *worker = self->worker;
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    for (int s = 1; s < STREAMS; s++)
+        GM_CU(worker, cuStreamCreate, &self->stream[s], s % 2 ? CU_STREAM_NON_BLOCKING : 0);
+    GM_CU(worker, cuEventCreate, &self->event, CU_EVENT_DISABLE_TIMING);
+    gm_counter_make(worker, &self->counter);
+    CUmemoryPool pool = make_pool(worker);
+    uint64_t wrong = 0;
+    for (; gm_is_more(worker, self->done) && wrong == 0; self->done++) {
+        for (int step = 0; step < STEPS; step++) {
+            struct gm_slot_of *slot = &self->slot[gm_random(self) % SLOTS];
+            if (slot->buffer.at == 0)
+                make(self, slot, pool);
+            else
+                unmake(self, slot);
+        }
+        for (int i = 0; i < SLOTS; i++)
+            if (self->slot[i].buffer.at != 0)
+                gm_buffer_turn(worker, &self->slot[i].buffer, &self->counter,
+                               self->stream[self->slot[i].stream]);
+        for (int s = 0; s < STREAMS; s++)
+            wrong = gm_counter_read(worker, &self->counter, self->stream[s]);
+        if (gm_random(self) % 4 == 0) {
+            GM_CU(worker, cuMemPoolTrimTo, pool, 0);
+        } else if (gm_random(self) % 8 == 0) {
+            /* its memory outlives it */
+            GM_CU(worker, cuMemPoolDestroy, pool);
+            pool = make_pool(worker);
+        } else if (gm_random(self) % 8 == 0) {
+            /* a stream may be gone before what was freed in it */
+            int s = 1 + (int)(gm_random(self) % (STREAMS - 1));
+            for (int i = 0; i < SLOTS; i++)
+                if (self->slot[i].buffer.at != 0 && self->slot[i].stream == s)
+                    unmake(self, &self->slot[i]);
+            GM_CU(worker, cuStreamDestroy, self->stream[s]);
+            GM_CU(worker, cuStreamCreate, &self->stream[s], CU_STREAM_NON_BLOCKING);
+        }
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (self->slot[i].buffer.at != 0)
+            unmake(self, &self->slot[i]);
+    for (int s = 0; s < STREAMS; s++)
+        wrong = gm_counter_read(worker, &self->counter, self->stream[s]);
+    worker->mismatches += wrong;
+    GM_CU(worker, cuMemPoolDestroy, pool);
+    gm_counter_free(worker, &self->counter);
+    GM_CU(worker, cuEventDestroy, self->event);
+    for (int s = 1; s < STREAMS; s++)
+        GM_CU(worker, cuStreamDestroy, self->stream[s]);
+    return NULL;
+}
+
+/* Threads that allocate and free in streams of their own and in the NULL stream. */
+void gm_mode_async(struct gm_worker *worker)
+{
+    struct gm_async *threads = calloc(worker->threads, sizeof(*threads));
+    uint64_t skipped = 0;
+    if (threads == NULL)
+        gm_fail(worker, "no host memory");
+    gm_say_ready(worker);
+    for (uint32_t i = 0; i < worker->threads; i++) {
+        threads[i].worker = worker;
+        threads[i].index = i;
+        threads[i].random = gm_mix(worker->seed, 77 + i);
+        if (pthread_create(&threads[i].thread, NULL, run_async, &threads[i]) != 0)
+            gm_fail(worker, "cannot start a thread");
+    }
+    for (uint32_t i = 0; i < worker->threads; i++) {
+        pthread_join(threads[i].thread, NULL);
+        worker->done += threads[i].done;
+        skipped += threads[i].skipped;
+    }
+    printf("skipped=%" PRIu64 "\n", skipped);
+    free(threads);
+}
+
+/* ---- the rules ---- */
+
+struct gm_rules {
+    struct gm_worker *worker;
+    CUmemoryPool pool;
+    CUstream a, b;
+    uint32_t *flag;
+    CUdeviceptr flag_at;
+    struct gm_counter counter;
+};
+
+static void expect(const struct gm_worker *worker, const char *what, CUresult result,
+                   CUresult wanted)
+{
+    if (result != wanted)
+        gm_fail(worker, "%s: %d, not %d", what, (int)result, (int)wanted);
+}
+
+static uint64_t number(const struct gm_rules *rules, CUmemPool_attribute attribute)
+{
+    cuuint64_t value = UINT64_MAX;
+    GM_CU(rules->worker, cuMemPoolGetAttribute, rules->pool, attribute, &value);
+    return value;
+}
+
+static CUdeviceptr take(const struct gm_rules *rules, uint64_t bytes, CUstream stream)
+{
+    CUdeviceptr at = 0;
+    GM_CU(rules->worker, cuMemAllocFromPoolAsync, &at, bytes, rules->pool, stream);
+    return at;
+}
+
+/* Keep stream `a` busy until release. */
+static void block(const struct gm_rules *rules)
+{
+    void *args[] = {(void *)(uintptr_t)&rules->flag_at};
+    __atomic_store_n(rules->flag, 0, __ATOMIC_SEQ_CST);
+    gm_launch(rules->worker, GM_KERNEL_SPIN_UNTIL, rules->a, args);
+}
+
+static void release(const struct gm_rules *rules)
+{
+    __atomic_store_n(rules->flag, 1, __ATOMIC_SEQ_CST);
+}
+
+static void check_errors(const struct gm_rules *rules)
+{
+    const struct gm_worker *worker = rules->worker;
+    const struct gm_driver *cu = &worker->cu;
+    CUdeviceptr at = 0, base = 0;
+    size_t size = 0;
+    expect(worker, "no bytes", cu->cuMemAllocAsync(&at, 0, rules->a), CUDA_ERROR_INVALID_VALUE);
+    expect(worker, "no pointer", cu->cuMemAllocAsync(NULL, 512, rules->a),
+           CUDA_ERROR_INVALID_VALUE);
+    expect(worker, "no pool", cu->cuMemAllocFromPoolAsync(&at, 512, NULL, rules->a),
+           CUDA_ERROR_INVALID_VALUE);
+    expect(worker, "more than there is", cu->cuMemAllocAsync(&at, 1ull << 40, rules->a),
+           CUDA_ERROR_OUT_OF_MEMORY);
+    at = take(rules, 3 * MIB + 8, rules->a);
+    GM_CU(worker, cuMemGetAddressRange, &base, &size, at + 5);
+    if (base != at || size != 3 * MIB + 8)
+        gm_fail(worker, "a range of %zu bytes", size);
+    expect(worker, "free inside", cu->cuMemFreeAsync(at + 512, rules->a), CUDA_ERROR_INVALID_VALUE);
+    expect(worker, "free inside, at once", cu->cuMemFree(at + 512), CUDA_ERROR_INVALID_VALUE);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    expect(worker, "free twice", cu->cuMemFreeAsync(at, rules->a), CUDA_ERROR_INVALID_VALUE);
+    expect(worker, "free again, at once", cu->cuMemFree(at), CUDA_ERROR_INVALID_VALUE);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    at = take(rules, MIB, rules->a);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    GM_CU(worker, cuMemFree, at);
+    expect(worker, "free twice, at once", cu->cuMemFree(at), CUDA_ERROR_INVALID_VALUE);
+    expect(worker, "a range of nothing", cu->cuMemGetAddressRange(&base, &size, at),
+           CUDA_ERROR_NOT_FOUND);
+    /* what cuMemAlloc made */
+    GM_CU(worker, cuMemAlloc, &at, 5 * MIB);
+    expect(worker, "free chunks inside", cu->cuMemFreeAsync(at + 512, rules->a),
+           CUDA_ERROR_INVALID_VALUE);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    expect(worker, "free chunks twice", cu->cuMemFreeAsync(at, rules->a), CUDA_ERROR_INVALID_VALUE);
+    GM_CU(worker, cuMemAlloc, &at, 512);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    expect(worker, "free a small one twice", cu->cuMemFreeAsync(at, rules->a),
+           CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Memory that is freed behind running work is nobody's but its own stream's. */
+static void check_order(const struct gm_rules *rules)
+{
+    const struct gm_worker *worker = rules->worker;
+    struct gm_buffer in_a, in_b;
+    block(rules);
+    CUdeviceptr first = take(rules, MIB, rules->a);
+    fill(worker, &in_a, first, MIB, 5, rules->a); /* runs when `a` is released */
+    GM_CU(worker, cuMemFreeAsync, first, rules->a);
+    CUdeviceptr second = take(rules, MIB, rules->b);
+    fill(worker, &in_b, second, MIB, 6, rules->b);
+    GM_CU(worker, cuStreamSynchronize, rules->b); /* it does not wait for `a` */
+    release(rules);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    gm_buffer_verify(worker, &in_b, &rules->counter, rules->b);
+    GM_CU(worker, cuMemFreeAsync, second, rules->b);
+    if (gm_counter_read(worker, &rules->counter, rules->b) != 0)
+        gm_fail(worker, "memory of one stream was given to another");
+    GM_CU(worker, cuMemFreeAsync, take(rules, 64, rules->a), rules->a);
+}
+
+/* Freed without a stream after it was reused in one: what ran before is still running. */
+static void check_inherited(const struct gm_rules *rules)
+{
+    const struct gm_worker *worker = rules->worker;
+    struct gm_buffer in_a, in_b;
+    block(rules);
+    CUdeviceptr first = take(rules, MIB, rules->a);
+    fill(worker, &in_a, first, MIB, 5, rules->a);
+    GM_CU(worker, cuMemFreeAsync, first, rules->a);
+    CUdeviceptr again = take(rules, MIB, rules->a);
+    GM_CU(worker, cuMemFree, again); /* never touched */
+    CUdeviceptr second = take(rules, MIB, rules->b);
+    fill(worker, &in_b, second, MIB, 7, rules->b);
+    GM_CU(worker, cuStreamSynchronize, rules->b);
+    release(rules);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    gm_buffer_verify(worker, &in_b, &rules->counter, rules->b);
+    GM_CU(worker, cuMemFreeAsync, second, rules->b);
+    if (gm_counter_read(worker, &rules->counter, rules->b) != 0)
+        gm_fail(worker, "memory that is still written was given away");
+}
+
+static void check_numbers(const struct gm_rules *rules)
+{
+    const struct gm_worker *worker = rules->worker;
+    cuuint64_t value = 0, big = UINT64_MAX;
+    uint64_t used = number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    if (used != 0)
+        gm_fail(worker, "%" PRIu64 " bytes are used, and all is free", used);
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &big);
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value);
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &value);
+    CUdeviceptr a = take(rules, 2 * MIB, rules->a), b = take(rules, 1000, rules->a);
+    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != 2 * MIB + 1024 ||
+        number(rules, CU_MEMPOOL_ATTR_USED_MEM_HIGH) != 2 * MIB + 1024 ||
+        number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) < 2 * MIB + 1024 ||
+        number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) < 2 * MIB + 1024)
+        gm_fail(worker, "%" PRIu64 " bytes are used", number(rules, 7));
+    GM_CU(worker, cuMemFreeAsync, a, rules->a);
+    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != 1024)
+        gm_fail(worker, "%" PRIu64 " bytes are used, not 1024", number(rules, 7));
+    value = 1;
+    expect(worker, "a high mark that is not zero",
+           worker->cu.cuMemPoolSetAttribute(rules->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value),
+           CUDA_ERROR_INVALID_VALUE);
+    value = 0;
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value);
+    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_HIGH) != 1024)
+        gm_fail(worker, "the high mark was not reset");
+    GM_CU(worker, cuMemFreeAsync, b, rules->a);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+}
+
+/* Print how much the pool holds: `kept` with a threshold above it, then trimmed, then without. */
+static void check_giving_back(const struct gm_rules *rules)
+{
+    const struct gm_worker *worker = rules->worker;
+    cuuint64_t threshold = UINT64_MAX;
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+          &threshold);
+    CUdeviceptr at = take(rules, 8 * MIB, rules->a);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    uint64_t kept = number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    CUdeviceptr small = take(rules, 8 * MIB, rules->a);
+    GM_CU(worker, cuMemPoolTrimTo, rules->pool, 0);
+    if (number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) < 8 * MIB)
+        gm_fail(worker, "memory in use was trimmed");
+    GM_CU(worker, cuMemFreeAsync, small, rules->a);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    GM_CU(worker, cuMemPoolTrimTo, rules->pool, 0);
+    uint64_t trimmed = number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    threshold = 0;
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+          &threshold);
+    at = take(rules, 8 * MIB, rules->a);
+    uint64_t during = number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    uint64_t after = number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    printf("kept=%" PRIu64 " trimmed=%" PRIu64 " during=%" PRIu64 " after=%" PRIu64 "\n", kept,
+           trimmed, during, after);
+    if (trimmed != 0 || during < 8 * MIB || after != 0)
+        gm_fail(worker, "the pool does not give back");
+}
+
+/* A pool that goes before its memory, and one that is current. */
+static void check_objects(struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    CUmemoryPool own = make_pool(worker), current = NULL, standard = NULL;
+    struct gm_buffer buffer;
+    CUdeviceptr at = 0;
+    GM_CU(worker, cuDeviceGetDefaultMemPool, &standard, worker->device);
+    expect(worker, "destroy the default pool", worker->cu.cuMemPoolDestroy(standard),
+           CUDA_ERROR_INVALID_VALUE);
+    GM_CU(worker, cuDeviceSetMemPool, worker->device, own);
+    GM_CU(worker, cuMemAllocAsync, &at, MIB, rules->a);
+    fill(worker, &buffer, at, MIB, 9, rules->a);
+    CUmemoryPool before = rules->pool;
+    rules->pool = own;
+    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != MIB)
+        gm_fail(worker, "not from the current pool");
+    rules->pool = before;
+    GM_CU(worker, cuMemPoolDestroy, own);
+    GM_CU(worker, cuDeviceGetMemPool, &current, worker->device);
+    if (current != standard)
+        gm_fail(worker, "the default pool is not current again");
+    expect(worker, "destroy it twice", worker->cu.cuMemPoolDestroy(own), CUDA_ERROR_INVALID_VALUE);
+    gm_buffer_verify(worker, &buffer, &rules->counter, rules->a);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    if (gm_counter_read(worker, &rules->counter, rules->a) != 0)
+        gm_fail(worker, "the memory of a destroyed pool is wrong");
+}
+
+/* Memory of pools outlives the context that it was made in. */
+static void check_contexts(const struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    CUcontext other = NULL;
+    CUstream stream = NULL;
+    CUdeviceptr kept = 0, freed = 0;
+    struct gm_buffer buffer;
+    GM_CU(worker, cuCtxCreate, &other, NULL, 0, worker->device);
+    GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    kept = take(rules, 2 * MIB, stream);
+    freed = take(rules, 2 * MIB, stream);
+    GM_CU(worker, cuMemsetD32Async, kept, 0x01020304u, 2 * MIB / 4, stream);
+    GM_CU(worker, cuMemFreeAsync, freed, stream);
+    GM_CU(worker, cuCtxDestroy, other);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    uint32_t word = 0;
+    GM_CU(worker, cuMemcpyDtoH, &word, kept + MIB, sizeof(word));
+    if (word != 0x01020304u)
+        gm_fail(worker, "the memory of a destroyed context is wrong");
+    CUdeviceptr again = take(rules, 2 * MIB, rules->b);
+    fill(worker, &buffer, again, 2 * MIB, 11, rules->b);
+    gm_buffer_verify(worker, &buffer, &rules->counter, rules->b);
+    GM_CU(worker, cuMemFreeAsync, again, rules->b);
+    GM_CU(worker, cuMemFreeAsync, kept, rules->b);
+    if (gm_counter_read(worker, &rules->counter, rules->b) != 0)
+        gm_fail(worker, "memory is wrong after a context was destroyed");
+}
+
+/* Memory of a graph, and memory that is not. */
+static void check_capture(const struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    CUdeviceptr ours = take(rules, MIB, rules->a), its = 0, beside = 0;
+    struct gm_buffer buffer, in_graph;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    GM_CU(worker, cuStreamBeginCapture, rules->a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    GM_CU(worker, cuMemAllocFromPoolAsync, &its, MIB, rules->pool, rules->a);
+    fill(worker, &in_graph, its, MIB, 3, rules->a);
+    fill(worker, &buffer, ours, MIB, 4, rules->a);
+    beside = take(rules, MIB, rules->b); /* a stream that is not captured */
+    GM_CU(worker, cuMemFreeAsync, beside, rules->b);
+    GM_CU(worker, cuMemFreeAsync, its, rules->a);
+    GM_CU(worker, cuStreamEndCapture, rules->a, &graph);
+    GM_CU(worker, cuGraphInstantiateWithFlags, &exec, graph, 0);
+    for (int i = 0; i < 3; i++)
+        GM_CU(worker, cuGraphLaunch, exec, rules->a);
+    gm_buffer_verify(worker, &buffer, &rules->counter, rules->a);
+    if (gm_counter_read(worker, &rules->counter, rules->a) != 0)
+        gm_fail(worker, "a graph's work is wrong");
+    GM_CU(worker, cuGraphExecDestroy, exec);
+    GM_CU(worker, cuGraphDestroy, graph);
+
+    /* no graph may free what is not its own: the block stays */
+    GM_CU(worker, cuStreamBeginCapture, rules->a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    expect(worker, "free what is no graph's", worker->cu.cuMemFreeAsync(ours, rules->a),
+           CUDA_ERROR_INVALID_VALUE);
+    if (worker->cu.cuStreamEndCapture(rules->a, &graph) == CUDA_SUCCESS)
+        GM_CU(worker, cuGraphDestroy, graph);
+    gm_buffer_verify(worker, &buffer, &rules->counter, rules->a);
+    if (gm_counter_read(worker, &rules->counter, rules->a) != 0)
+        gm_fail(worker, "it did not stay");
+    GM_CU(worker, cuMemFreeAsync, ours, rules->a);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+}
+
+/* Many blocks at once, of many sizes. */
+static void check_many(const struct gm_rules *rules)
+{
+    enum { MANY = 4000 };
+    struct gm_worker *worker = rules->worker;
+    CUdeviceptr *blocks = calloc(MANY, sizeof(*blocks));
+    if (blocks == NULL)
+        gm_fail(worker, "no host memory");
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++)
+            if (blocks[i] == 0)
+                blocks[i] =
+                    take(rules, 1 + (uint64_t)(i * 7919 % 4096), i % 2 ? rules->a : rules->b);
+        for (int i = 0; i < MANY; i++) {
+            if ((i + round) % 3 == 0)
+                continue;
+            GM_CU(worker, cuMemFreeAsync, blocks[i], i % 2 ? rules->a : rules->b);
+            blocks[i] = 0;
+        }
+    }
+    for (int i = 0; i < MANY; i++)
+        if (blocks[i] != 0)
+            GM_CU(worker, cuMemFreeAsync, blocks[i], rules->a);
+    GM_CU(worker, cuCtxSynchronize);
+    free(blocks);
+}
+
+void gm_mode_pools(struct gm_worker *worker)
+{
+    struct gm_rules rules = {.worker = worker};
+    GM_CU(worker, cuMemHostAlloc, (void **)&rules.flag, sizeof(*rules.flag),
+          CU_MEMHOSTALLOC_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &rules.flag_at, rules.flag, 0);
+    GM_CU(worker, cuStreamCreate, &rules.a, CU_STREAM_NON_BLOCKING);
+    GM_CU(worker, cuStreamCreate, &rules.b, CU_STREAM_NON_BLOCKING);
+    gm_counter_make(worker, &rules.counter);
+    gm_say_ready(worker);
+    for (; gm_is_more(worker, worker->done); worker->done++) {
+        if (worker->done % 2 == 0)
+            GM_CU(worker, cuDeviceGetDefaultMemPool, &rules.pool, worker->device);
+        else
+            rules.pool = make_pool(worker);
+        check_errors(&rules);
+        check_order(&rules);
+        check_inherited(&rules);
+        GM_CU(worker, cuCtxSynchronize);
+        check_numbers(&rules);
+        check_giving_back(&rules);
+        check_objects(&rules);
+        check_contexts(&rules);
+        check_capture(&rules);
+        check_many(&rules);
+        if (worker->done % 2 != 0)
+            GM_CU(worker, cuMemPoolDestroy, rules.pool);
+    }
+    gm_counter_free(worker, &rules.counter);
+    GM_CU(worker, cuStreamDestroy, rules.a);
+    GM_CU(worker, cuStreamDestroy, rules.b);
+    GM_CU(worker, cuMemFreeHost, rules.flag);
+}
