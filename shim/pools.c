@@ -26,8 +26,8 @@ struct gm_pool {
     uint64_t most;      /* bytes that it may reserve; 0: any */
     uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
     uint64_t reserved_high, used_high;
-    bool is_opportunistic, has_dependencies; /* the attributes */
-    bool is_the_drivers;                     /* allocates no more here */
+    _Atomic bool is_opportunistic, has_dependencies; /* the attributes */
+    _Atomic bool is_the_drivers; /* which allocates; here it is only known where */
     struct gm_pool *next;
 };
 
@@ -60,7 +60,7 @@ static bool gm_pool_flag(CUmemoryPool handle, CUmemPool_attribute attribute)
     return gm_real.cuMemPoolGetAttribute(handle, attribute, &flag) != CUDA_SUCCESS || flag != 0;
 }
 
-static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most)
+static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most, bool is_the_drivers)
 {
     struct gm_pool *pool = calloc(1, sizeof(*pool));
     cuuint64_t threshold = 0;
@@ -73,6 +73,7 @@ static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most)
     pool->device = device;
     pool->gpu = gm_boot_gpu(device);
     pool->most = most;
+    pool->is_the_drivers = is_the_drivers;
     pool->threshold = threshold;
     pool->is_opportunistic = gm_pool_flag(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC);
     pool->has_dependencies =
@@ -90,10 +91,10 @@ static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most)
 
 void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props)
 {
+    bool is_shared = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->usage != 0;
     if (props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-        props->handleTypes == CU_MEM_HANDLE_TYPE_NONE && props->usage == 0 &&
         props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && gm_boot_gpu(props->location.id) >= 0)
-        gm_pool_new(handle, props->location.id, props->maxSize);
+        gm_pool_new(handle, props->location.id, props->maxSize, is_shared);
 }
 
 /* The default pools are not made by the program. */
@@ -104,7 +105,7 @@ static void gm_pool_learn(CUmemoryPool handle)
         CUdevice device = gm_boot_device(gpu);
         if (device >= 0 && gm_real.cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS &&
             known == handle)
-            gm_pool_new(handle, device, 0);
+            gm_pool_new(handle, device, 0, false);
     }
 }
 
@@ -439,9 +440,9 @@ bool gm_pools_alloc(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstre
         (handle == NULL && gm_real.cuDeviceGetMemPool(&handle, look.device) != CUDA_SUCCESS))
         return false;
     struct gm_pool *pool = gm_pool_enter(handle);
-    *place = (struct gm_alloc){.device = look.device, .gpu = gm_boot_gpu(look.device)};
     if (pool == NULL)
         return false;
+    *place = (struct gm_alloc){.device = pool->device, .gpu = pool->gpu};
     struct gm_want want = {
         .pool = pool, .stream = &look, .asked = bytes, .bytes = gm_block_round(bytes)};
     *result = pool->is_the_drivers ? CUDA_ERROR_NOT_SUPPORTED : gm_want_serve(&want);

@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
@@ -467,6 +469,22 @@ static void check_capture(const struct gm_rules *rules)
     GM_CU(worker, cuStreamSynchronize, rules->a);
 }
 
+/* A forked child has no CUDA, and its parent's memory is none of its business. */
+static void check_fork(const struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    CUdeviceptr at = take(rules, MIB, rules->a), own = 0;
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(worker->cu.cuMemAllocAsync(&own, MIB, rules->a) == CUDA_SUCCESS ||
+              worker->cu.cuMemFreeAsync(at, rules->a) == CUDA_SUCCESS ||
+              worker->cu.cuMemFree(at) == CUDA_SUCCESS);
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        gm_fail(worker, "the forked child: status %d", status);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+}
+
 /* Many blocks at once, of many sizes. */
 static void check_many(const struct gm_rules *rules)
 {
@@ -518,6 +536,7 @@ void gm_mode_pools(struct gm_worker *worker)
         check_objects(&rules);
         check_contexts(&rules);
         check_capture(&rules);
+        check_fork(&rules);
         check_many(&rules);
         if (worker->done % 2 != 0)
             GM_CU(worker, cuMemPoolDestroy, rules.pool);

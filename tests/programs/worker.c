@@ -46,6 +46,7 @@ static const struct {
     {"async", gm_mode_async, false, false, "threads that allocate and free in streams"},
     {"aptds", gm_mode_async, false, true, "the same; the NULL stream is the thread's own"},
     {"pools", gm_mode_pools, false, false, "what memory pools promise, one by one"},
+    {"short", gm_mode_short, false, false, "memory pools when there is no more memory"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };

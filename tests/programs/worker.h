@@ -15,6 +15,7 @@
  * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
  * processes: fork, exec
  *   modes_pools.c     modes about memory pools: async, aptds, pools
+ *   modes_short.c     mode short: pools when there is no more memory
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -161,5 +162,6 @@ void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 void gm_mode_async(struct gm_worker *worker);
 void gm_mode_pools(struct gm_worker *worker);
+void gm_mode_short(struct gm_worker *worker);
 
 #endif

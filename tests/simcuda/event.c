@@ -9,6 +9,28 @@
 
 #define EVENT_MAGIC 0x45565453u
 
+static pthread_mutex_t events_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct sim_event *events;
+
+static void link_event(struct sim_event *event)
+{
+    pthread_mutex_lock(&events_lock);
+    event->next = events;
+    if (events != NULL)
+        events->prev = event;
+    events = event;
+    pthread_mutex_unlock(&events_lock);
+}
+
+static void unlink_event(struct sim_event *event)
+{
+    pthread_mutex_lock(&events_lock);
+    *(event->prev != NULL ? &event->prev->next : &events) = event->next;
+    if (event->next != NULL)
+        event->next->prev = event->prev;
+    pthread_mutex_unlock(&events_lock);
+}
+
 static CUresult find_event(CUevent handle, struct sim_event **event)
 {
     struct sim_event *e = (struct sim_event *)(void *)handle;
@@ -50,6 +72,7 @@ SIM_API CUresult cuEventCreate(CUevent *handle, unsigned int flags)
     event->flags = flags;
     event->ctx = ctx;
     pthread_mutex_init(&event->lock, NULL);
+    link_event(event);
     *handle = (CUevent)(void *)event;
     return CUDA_SUCCESS;
 }
@@ -62,6 +85,7 @@ static CUresult destroy_event(CUevent handle)
     const CUresult result = find_event(handle, &event);
     if (result != CUDA_SUCCESS)
         return result;
+    unlink_event(event);
     if (event->point.stream != NULL)
         sim_stream_unref(event->point.stream);
     drop_mark(event->mark);

@@ -323,6 +323,7 @@ struct sim_event {
     uint64_t capture_id; /* 0: not */
     struct sim_node **frontier;
     size_t n_frontier;
+    struct sim_event *prev, *next; /* all that were not destroyed, also of contexts that ended */
 };
 
 /* ---- graph.c: capture and replay ---- */

@@ -444,6 +444,32 @@ static void setup_one(void)
     assert_int_equal(gm_arena_add(&heap, &arenas[0], 64 * MIB, 32 * MIB), 0);
 }
 
+/* Everything goes, whatever it is. */
+static void cleanup(void)
+{
+    uint64_t va, bytes;
+    for (struct gm_region *region = arenas[0].regions; region != NULL; region = region->next) {
+        struct gm_block *block = region->first;
+        while (block != NULL && block->state != GM_BLOCK_LIVE)
+            block = block->next;
+        while (block != NULL) {
+            gm_heap_free(&heap, block, NULL);
+            for (block = region->first; block != NULL && block->state != GM_BLOCK_LIVE;)
+                block = block->next;
+        }
+    }
+    while (heap.queues != NULL) {
+        struct gm_mark *mark = heap.queues->head;
+        gm_mark_ref(mark);
+        gm_heap_pass(&heap, mark);
+        gm_mark_unref(&heap, mark);
+    }
+    while (gm_arena_remove(&heap, &arenas[0], UINT64_MAX, &va, &bytes))
+        continue;
+    assert_null(heap.by_va);
+    assert_int_equal(n_dropped, n_places);
+}
+
 static void test_same_stream(void **state)
 {
     (void)state;
@@ -462,6 +488,7 @@ static void test_same_stream(void **state)
     assert_non_null(block);
     gm_heap_free(&heap, block, NULL);
     assert_non_null(take(32 * MIB, 3));
+    cleanup();
 }
 
 static void test_later_covers(void **state)
@@ -479,6 +506,7 @@ static void test_later_covers(void **state)
     assert_null(take(MIB, 2));
     told(last);
     assert_non_null(take(32 * MIB, 2));
+    cleanup();
 }
 
 /* Spans that overlap say nothing: no mark stands for the other. */
@@ -498,6 +526,9 @@ static void test_overlap(void **state)
     assert_null(take(MIB, 2));
     told(x);
     assert_non_null(take(16 * MIB, 2));
+    gm_mark_unref(&heap, &x->mark);
+    gm_mark_unref(&heap, &y->mark);
+    cleanup();
 }
 
 /* A run over what three streams freed. */
@@ -524,6 +555,7 @@ static void test_run(void **state)
     gm_mark_unref(&heap, marks[0]);
     gm_mark_unref(&heap, marks[1]);
     gm_mark_unref(&heap, &over->mark);
+    cleanup();
 }
 
 static void test_best_fit(void **state)
@@ -543,6 +575,7 @@ static void test_best_fit(void **state)
     assert_int_equal(gm_block_round(512), 512);
     assert_int_equal(gm_block_round(513), 1024);
     assert_int_equal(gm_block_round(UINT64_MAX), 0);
+    cleanup();
 }
 
 /* Many blocks: trees, not lists. A list would take minutes here. */
@@ -567,9 +600,7 @@ static void test_many(void **state)
         gm_heap_free(&heap, blocks[i], NULL);
     assert_int_equal(arenas[0].idle, MANY * GRAIN);
     free(blocks);
-    uint64_t va, bytes;
-    assert_true(gm_arena_remove(&heap, &arenas[0], UINT64_MAX, &va, &bytes));
-    assert_null(heap.by_va);
+    cleanup();
 }
 
 int main(void)
