@@ -15,5 +15,9 @@ expect_pass proc
 app pools dlsym --mode pools --iterations 4 --seconds 2
 app other linked --bytes 128M --allocs 3 --seconds 2 --iterations 4 --seed 2
 expect_pass pools other
+# with a second device, which may have access: the driver serves such pools
+export SIMCUDA_DEVICES=2
+app peers linked --mode pools --iterations 2
+expect_pass peers
 expect_empty
 stop_daemon

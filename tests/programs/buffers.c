@@ -24,6 +24,11 @@ void gm_buffer_make(const struct gm_worker *worker, struct gm_buffer *buffer, ui
     buffer->bytes = bytes & ~7ull;
     buffer->seed = seed;
     GM_CU(worker, cuMemAlloc, &buffer->at, buffer->bytes);
+    gm_buffer_fill(worker, buffer, stream);
+}
+
+void gm_buffer_fill(const struct gm_worker *worker, struct gm_buffer *buffer, CUstream stream)
+{
     uint64_t words = buffer->bytes / 8;
     void *args[] = {&buffer->at, &words, &buffer->seed};
     gm_launch(worker, GM_KERNEL_FILL, stream, args);

@@ -1,5 +1,4 @@
-/* gm_worker's modes about memory pools: async and aptds (random work), pools (the rules, one by
- * one). See worker.h. */
+/* gm_worker's mode pools: what memory pools promise, one by one. See worker.h. */
 #include "tests/programs/worker.h"
 
 #include <inttypes.h>
@@ -12,85 +11,7 @@
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
 
-enum { SLOTS = 12, STREAMS = 3, STEPS = 10 };
-
-struct gm_slot_of {
-    struct gm_buffer buffer;
-    int stream;
-};
-
-struct gm_async {
-    struct gm_worker *worker;
-    pthread_t thread;
-    uint32_t index;
-    uint64_t done, skipped, live, random;
-    CUstream stream[STREAMS]; /* the first is NULL */
-    CUevent event;
-    struct gm_counter counter;
-    struct gm_slot_of slot[SLOTS];
-};
-
-static uint64_t gm_random(struct gm_async *self)
-{
-    return self->random = gm_next_seed(self->random);
-}
-
-static void fill(const struct gm_worker *worker, struct gm_buffer *buffer, CUdeviceptr at,
-                 uint64_t bytes, uint64_t seed, CUstream stream)
-{
-    *buffer = (struct gm_buffer){.at = at, .bytes = bytes & ~7ull, .seed = seed};
-    uint64_t words = buffer->bytes / 8;
-    void *args[] = {&buffer->at, &words, &buffer->seed};
-    gm_launch(worker, GM_KERNEL_FILL, stream, args);
-}
-
-static void make(struct gm_async *self, struct gm_slot_of *slot, CUmemoryPool pool)
-{
-    struct gm_worker *worker = self->worker;
-    uint64_t random = gm_random(self), bytes = 256ull << random % 15;
-    CUdeviceptr at = 0;
-    bytes += ((random >> 8) % bytes) & ~7ull; /* 256 bytes to 8 MiB, and odd */
-    slot->stream = (int)((random >> 40) % STREAMS);
-    CUstream stream = self->stream[slot->stream];
-    if (self->live + bytes > worker->bytes / worker->threads)
-        return;
-    CUresult result = (random >> 50) % 2
-                          ? worker->cu.cuMemAllocAsync(&at, bytes, stream)
-                          : worker->cu.cuMemAllocFromPoolAsync(&at, bytes, pool, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        self->skipped++;
-        return;
-    }
-    gm_check(worker, result, "cuMemAllocAsync");
-    if (at % 256 != 0)
-        gm_fail(worker, "an address that is not aligned");
-    fill(worker, &slot->buffer, at, bytes, random, stream);
-    self->live += slot->buffer.bytes;
-}
-
-/* Free in one of the ways that there are, and what is allowed before it. */
-static void unmake(struct gm_async *self, struct gm_slot_of *slot)
-{
-    struct gm_worker *worker = self->worker;
-    uint64_t random = gm_random(self) % 8;
-    CUstream stream = self->stream[slot->stream], other = self->stream[random % STREAMS];
-    gm_buffer_verify(worker, &slot->buffer, &self->counter, stream);
-    if (random == 0) {
-        GM_CU(worker, cuStreamSynchronize, stream);
-        GM_CU(worker, cuMemFree, slot->buffer.at);
-    } else if (random < 4) {
-        GM_CU(worker, cuEventRecord, self->event, stream);
-        GM_CU(worker, cuStreamWaitEvent, other, self->event, 0);
-        gm_buffer_turn(worker, &slot->buffer, &self->counter, other);
-        GM_CU(worker, cuMemFreeAsync, slot->buffer.at, other);
-    } else {
-        GM_CU(worker, cuMemFreeAsync, slot->buffer.at, stream);
-    }
-    self->live -= slot->buffer.bytes;
-    slot->buffer.at = 0;
-}
-
-static CUmemoryPool make_pool(const struct gm_worker *worker)
+CUmemoryPool gm_pool_make(const struct gm_worker *worker)
 {
     CUmemPoolProps props = {
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -100,86 +21,12 @@ static CUmemoryPool make_pool(const struct gm_worker *worker)
     return pool;
 }
 
-static void *run_async(void *argument)
+static void fill(const struct gm_worker *worker, struct gm_buffer *buffer, CUdeviceptr at,
+                 uint64_t bytes, uint64_t seed, CUstream stream)
 {
-    struct gm_async *self = argument;
-    struct gm_worker *worker = self->worker;
-    GM_CU(worker, cuCtxSetCurrent, worker->context);
-    for (int s = 1; s < STREAMS; s++)
-        GM_CU(worker, cuStreamCreate, &self->stream[s], s % 2 ? CU_STREAM_NON_BLOCKING : 0);
-    GM_CU(worker, cuEventCreate, &self->event, CU_EVENT_DISABLE_TIMING);
-    gm_counter_make(worker, &self->counter);
-    CUmemoryPool pool = make_pool(worker);
-    uint64_t wrong = 0;
-    for (; gm_is_more(worker, self->done) && wrong == 0; self->done++) {
-        for (int step = 0; step < STEPS; step++) {
-            struct gm_slot_of *slot = &self->slot[gm_random(self) % SLOTS];
-            if (slot->buffer.at == 0)
-                make(self, slot, pool);
-            else
-                unmake(self, slot);
-        }
-        for (int i = 0; i < SLOTS; i++)
-            if (self->slot[i].buffer.at != 0)
-                gm_buffer_turn(worker, &self->slot[i].buffer, &self->counter,
-                               self->stream[self->slot[i].stream]);
-        for (int s = 0; s < STREAMS; s++)
-            wrong = gm_counter_read(worker, &self->counter, self->stream[s]);
-        if (gm_random(self) % 4 == 0) {
-            GM_CU(worker, cuMemPoolTrimTo, pool, 0);
-        } else if (gm_random(self) % 8 == 0) {
-            /* its memory outlives it */
-            GM_CU(worker, cuMemPoolDestroy, pool);
-            pool = make_pool(worker);
-        } else if (gm_random(self) % 8 == 0) {
-            /* a stream may be gone before what was freed in it */
-            int s = 1 + (int)(gm_random(self) % (STREAMS - 1));
-            for (int i = 0; i < SLOTS; i++)
-                if (self->slot[i].buffer.at != 0 && self->slot[i].stream == s)
-                    unmake(self, &self->slot[i]);
-            GM_CU(worker, cuStreamDestroy, self->stream[s]);
-            GM_CU(worker, cuStreamCreate, &self->stream[s], CU_STREAM_NON_BLOCKING);
-        }
-    }
-    for (int i = 0; i < SLOTS; i++)
-        if (self->slot[i].buffer.at != 0)
-            unmake(self, &self->slot[i]);
-    for (int s = 0; s < STREAMS; s++)
-        wrong = gm_counter_read(worker, &self->counter, self->stream[s]);
-    worker->mismatches += wrong;
-    GM_CU(worker, cuMemPoolDestroy, pool);
-    gm_counter_free(worker, &self->counter);
-    GM_CU(worker, cuEventDestroy, self->event);
-    for (int s = 1; s < STREAMS; s++)
-        GM_CU(worker, cuStreamDestroy, self->stream[s]);
-    return NULL;
+    *buffer = (struct gm_buffer){.at = at, .bytes = bytes, .seed = seed};
+    gm_buffer_fill(worker, buffer, stream);
 }
-
-/* Threads that allocate and free in streams of their own and in the NULL stream. */
-void gm_mode_async(struct gm_worker *worker)
-{
-    struct gm_async *threads = calloc(worker->threads, sizeof(*threads));
-    uint64_t skipped = 0;
-    if (threads == NULL)
-        gm_fail(worker, "no host memory");
-    gm_say_ready(worker);
-    for (uint32_t i = 0; i < worker->threads; i++) {
-        threads[i].worker = worker;
-        threads[i].index = i;
-        threads[i].random = gm_mix(worker->seed, 77 + i);
-        if (pthread_create(&threads[i].thread, NULL, run_async, &threads[i]) != 0)
-            gm_fail(worker, "cannot start a thread");
-    }
-    for (uint32_t i = 0; i < worker->threads; i++) {
-        pthread_join(threads[i].thread, NULL);
-        worker->done += threads[i].done;
-        skipped += threads[i].skipped;
-    }
-    printf("skipped=%" PRIu64 "\n", skipped);
-    free(threads);
-}
-
-/* ---- the rules ---- */
 
 struct gm_rules {
     struct gm_worker *worker;
@@ -376,7 +223,7 @@ static void check_giving_back(const struct gm_rules *rules)
 static void check_objects(struct gm_rules *rules)
 {
     struct gm_worker *worker = rules->worker;
-    CUmemoryPool own = make_pool(worker), current = NULL, standard = NULL;
+    CUmemoryPool own = gm_pool_make(worker), current = NULL, standard = NULL;
     struct gm_buffer buffer;
     CUdeviceptr at = 0;
     GM_CU(worker, cuDeviceGetDefaultMemPool, &standard, worker->device);
@@ -428,6 +275,124 @@ static void check_contexts(const struct gm_rules *rules)
     GM_CU(worker, cuMemFreeAsync, kept, rules->b);
     if (gm_counter_read(worker, &rules->counter, rules->b) != 0)
         gm_fail(worker, "memory is wrong after a context was destroyed");
+}
+
+/* A stream of a context that is not current, and one that is gone. */
+static void check_foreign(const struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    CUcontext other = NULL;
+    CUstream stream = NULL;
+    struct gm_buffer buffer;
+    GM_CU(worker, cuCtxCreate, &other, NULL, 0, worker->device);
+    GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    CUdeviceptr at = take(rules, 2 * MIB, stream);
+    GM_CU(worker, cuMemsetD32Async, at, 0x0a0b0c0du, 2 * MIB / 4, stream);
+    GM_CU(worker, cuMemFreeAsync, at, stream);
+    at = take(rules, 2 * MIB, rules->b);
+    fill(worker, &buffer, at, 2 * MIB, 13, rules->b);
+    GM_CU(worker, cuCtxSetCurrent, other);
+    GM_CU(worker, cuCtxSynchronize);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    gm_buffer_verify(worker, &buffer, &rules->counter, rules->b);
+    if (gm_counter_read(worker, &rules->counter, rules->b) != 0)
+        gm_fail(worker, "memory that another context still wrote was given away");
+    GM_CU(worker, cuCtxDestroy, other);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    GM_CU(worker, cuMemFreeAsync, at, rules->b);
+}
+
+/* A pool with a limit, and one that another device may use, if there is another. */
+static void check_kinds(const struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
+                            .maxSize = 8 * MIB};
+    CUmemoryPool pool = NULL;
+    struct gm_buffer buffer;
+    CUdeviceptr at = 0, more = 0;
+    int count = 0;
+    GM_CU(worker, cuMemPoolCreate, &pool, &props);
+    GM_CU(worker, cuMemAllocFromPoolAsync, &at, 6 * MIB, pool, rules->a);
+    expect(worker, "more than a pool may have",
+           worker->cu.cuMemAllocFromPoolAsync(&more, 6 * MIB, pool, rules->a),
+           CUDA_ERROR_OUT_OF_MEMORY);
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    GM_CU(worker, cuMemPoolDestroy, pool);
+
+    for (int kind = 0; kind < 2; kind++) {
+        props.maxSize = 0;
+        props.handleTypes =
+            kind == 0 ? CU_MEM_HANDLE_TYPE_NONE : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        GM_CU(worker, cuMemPoolCreate, &pool, &props);
+        GM_CU(worker, cuDeviceGetCount, &count);
+        CUmemAccessDesc access = {
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                         .id = count > 1 ? worker->device + 1 : worker->device},
+            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        GM_CU(worker, cuMemPoolSetAccess, pool, &access, 1);
+        GM_CU(worker, cuMemAllocFromPoolAsync, &at, 6 * MIB, pool, rules->a);
+        fill(worker, &buffer, at, 6 * MIB, 17, rules->a);
+        gm_buffer_verify(worker, &buffer, &rules->counter, rules->a);
+        if (gm_counter_read(worker, &rules->counter, rules->a) != 0)
+            gm_fail(worker, "memory of a shared pool is wrong");
+        GM_CU(worker, cuMemFreeAsync, at, rules->a);
+        expect(worker, "free it twice", worker->cu.cuMemFreeAsync(at, rules->a),
+               CUDA_ERROR_INVALID_VALUE);
+        GM_CU(worker, cuMemPoolDestroy, pool);
+    }
+}
+
+/* Two threads free the same: one is told so. */
+struct gm_race {
+    const struct gm_rules *rules;
+    pthread_barrier_t *barrier;
+    CUdeviceptr *at;
+    int rounds, freed;
+};
+
+static void *run_race(void *argument)
+{
+    struct gm_race *race = argument;
+    const struct gm_worker *worker = race->rules->worker;
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    for (int i = 0; i < race->rounds; i++) {
+        pthread_barrier_wait(race->barrier);
+        CUresult result = i % 2 ? worker->cu.cuMemFree(race->at[i])
+                                : worker->cu.cuMemFreeAsync(race->at[i], race->rules->a);
+        if (result != CUDA_ERROR_INVALID_VALUE)
+            gm_check(worker, result, "cuMemFreeAsync");
+        race->freed += result == CUDA_SUCCESS;
+    }
+    return NULL;
+}
+
+static void check_races(const struct gm_rules *rules)
+{
+    enum { ROUNDS = 120 };
+    const struct gm_worker *worker = rules->worker;
+    CUdeviceptr at[ROUNDS];
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    struct gm_race one = {rules, &barrier, at, ROUNDS, 0}, two = one;
+    for (int i = 0; i < ROUNDS; i++) { /* of a pool, and of cuMemAlloc; all are there at once */
+        if (i % 8 == 0)
+            GM_CU(worker, cuMemAlloc, &at[i], MIB);
+        else
+            at[i] = take(rules, 4 * KIB, rules->a);
+    }
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    pthread_barrier_init(&barrier, NULL, 2);
+    if (pthread_create(&thread, NULL, run_race, &two) != 0)
+        gm_fail(worker, "cannot start a thread");
+    run_race(&one);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&barrier);
+    if (one.freed + two.freed != ROUNDS)
+        gm_fail(worker, "%d frees of %d allocations", one.freed + two.freed, ROUNDS);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
 }
 
 /* Memory of a graph, and memory that is not. */
@@ -526,7 +491,7 @@ void gm_mode_pools(struct gm_worker *worker)
         if (worker->done % 2 == 0)
             GM_CU(worker, cuDeviceGetDefaultMemPool, &rules.pool, worker->device);
         else
-            rules.pool = make_pool(worker);
+            rules.pool = gm_pool_make(worker);
         check_errors(&rules);
         check_order(&rules);
         check_inherited(&rules);
@@ -535,6 +500,9 @@ void gm_mode_pools(struct gm_worker *worker)
         check_giving_back(&rules);
         check_objects(&rules);
         check_contexts(&rules);
+        check_foreign(&rules);
+        check_kinds(&rules);
+        check_races(&rules);
         check_capture(&rules);
         check_fork(&rules);
         check_many(&rules);

@@ -14,7 +14,8 @@
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
  * processes: fork, exec
- *   modes_pools.c     modes about memory pools: async, aptds, pools
+ *   modes_async.c     modes async and aptds: stream-ordered allocation at random
+ *   modes_pools.c     mode pools: what memory pools promise, one by one
  *   modes_short.c     mode short: pools when there is no more memory
  */
 #ifndef GM_TESTS_WORKER_H
@@ -116,6 +117,8 @@ uint64_t gm_next_seed(uint64_t seed);
 /* Allocate and fill; `bytes` is rounded down to words. */
 void gm_buffer_make(const struct gm_worker *worker, struct gm_buffer *buffer, uint64_t bytes,
                     uint64_t seed, CUstream stream);
+/* Fill what is at `at` with the content of its seed. Asynchronous. */
+void gm_buffer_fill(const struct gm_worker *worker, struct gm_buffer *buffer, CUstream stream);
 void gm_buffer_free(const struct gm_worker *worker, struct gm_buffer *buffer);
 
 /* Check the content against its seed. Asynchronous; wrong words are added to the counter. */
@@ -140,6 +143,9 @@ void gm_counter_free(const struct gm_worker *worker, struct gm_counter *counter)
  * gm_buffers_free. */
 struct gm_buffer *gm_buffers_make(const struct gm_worker *worker, CUstream stream);
 void gm_buffers_free(const struct gm_worker *worker, struct gm_buffer *buffers);
+
+/* A pool of the device's memory, with no properties beside. */
+CUmemoryPool gm_pool_make(const struct gm_worker *worker);
 
 /* --- modes --- */
 

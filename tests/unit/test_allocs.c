@@ -160,6 +160,7 @@ static void test_random_against_model(void **state)
             for (size_t i = 0; i < model_count; i++)
                 are_all &= model[i].kind != GM_ALLOC_CHUNKS || model[i].context != (void *)3;
             assert_int_equal(gm_allocs_all(GM_ALLOC_CHUNKS, has_context_3), are_all);
+            assert_int_equal(gm_allocs_all_backed(has_context_3), are_all);
         }
     }
     while (model_count > 0) {
