@@ -1,0 +1,145 @@
+/* Facts of memory pools and of stream-ordered allocation. */
+#include "tests/simcuda/facts.h"
+
+static unsigned *flag; /* a kernel runs until it is set */
+static CUstream stream;
+static CUmemoryPool pool;
+
+static void begin_spin(void)
+{
+    void *params[] = {&flag};
+    __atomic_store_n(flag, 0, __ATOMIC_RELEASE);
+    NEED(cuLaunchKernel(spin_until, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+static void end_spin(void)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    NEED(cuStreamSynchronize(stream));
+}
+
+static long long number_of(CUmemPool_attribute attribute)
+{
+    cuuint64_t value = 0;
+    NEED(cuMemPoolGetAttribute(pool, attribute, &value));
+    return (long long)value;
+}
+
+static long long flag_of(CUmemPool_attribute attribute)
+{
+    int value = 9;
+    NEED(cuMemPoolGetAttribute(pool, attribute, &value));
+    return value;
+}
+
+static void ask_defaults(void)
+{
+    CUmemoryPool current = NULL;
+    NEED(cuDeviceGetMemPool(&current, device));
+    fact_number("the default pool is current", current == pool);
+    fact_number("its release threshold", number_of(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
+    fact_number("it follows events", flag_of(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES));
+    fact_number("it is opportunistic", flag_of(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC));
+    fact_number("it makes dependencies",
+                flag_of(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES));
+    fact("destroy it", cuMemPoolDestroy(pool));
+    cuuint64_t value = 1;
+    fact("set the high mark of used memory to 1",
+         cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value));
+    fact("set used memory", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value));
+}
+
+static void ask_allocation(void)
+{
+    CUdeviceptr p = 0, base = 0;
+    size_t size = 0;
+    fact("allocate no bytes", cuMemAllocAsync(&p, 0, stream));
+    fact("allocate to no pointer", cuMemAllocAsync(NULL, 512, stream));
+    fact("allocate 2^46 bytes", cuMemAllocAsync(&p, 1ull << 46, stream));
+    fact("allocate from no pool", cuMemAllocFromPoolAsync(&p, 512, NULL, stream));
+    fact("allocate 1000 bytes", cuMemAllocAsync(&p, 1000, stream));
+    fact_number("its address modulo 512", (long long)(p % 512));
+    fact_number("used then", number_of(CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    NEED(cuMemGetAddressRange(&base, &size, p + 5));
+    fact_number("its range begins there", base == p);
+    fact_number("its range has bytes", (long long)size);
+    fact("free inside", cuMemFreeAsync(p + 512, stream));
+    fact("cuMemFree inside", cuMemFree(p + 512));
+    fact("free it", cuMemFreeAsync(p, stream));
+    fact("free it twice", cuMemFreeAsync(p, stream));
+    fact("then cuMemFree it", cuMemFree(p));
+    fact_number("used then", number_of(CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    NEED(cuStreamSynchronize(stream));
+    NEED(cuMemAllocAsync(&p, 3 * MIB, stream));
+    begin_spin();
+    fact("cuMemFree while its stream is busy", cuMemFree(p));
+    fact("  the stream then", cuStreamQuery(stream));
+    end_spin();
+    NEED(cuMemAlloc(&p, 3 * MIB));
+    begin_spin();
+    fact("free in a stream what cuMemAlloc made", cuMemFreeAsync(p, stream));
+    fact("  the stream then", cuStreamQuery(stream));
+    fact("  free it twice", cuMemFreeAsync(p, stream));
+    end_spin();
+    fact("free 0 in a stream", cuMemFreeAsync(0, stream));
+}
+
+static void ask_captures(void)
+{
+    CUdeviceptr outside = 0, inside = 0;
+    CUgraph graph = NULL;
+    CUstreamCaptureStatus status = 9;
+    NEED(cuMemAllocAsync(&outside, MIB, stream));
+    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    fact("captured: allocate", cuMemAllocAsync(&inside, MIB, stream));
+    fact("captured: free it", cuMemFreeAsync(inside, stream));
+    fact("captured: free what is no graph's", cuMemFreeAsync(outside, stream));
+    NEED(cuStreamIsCapturing(stream, &status));
+    fact_number("  status", status);
+    fact("  end", cuStreamEndCapture(stream, &graph));
+    fact("  then free it", cuMemFreeAsync(outside, stream));
+    if (graph != NULL)
+        NEED(cuGraphDestroy(graph));
+    NEED(cuStreamSynchronize(stream));
+}
+
+/* Memory of pools is of no context. */
+static void ask_contexts(void)
+{
+    CUcontext own;
+    CUstream its;
+    CUdeviceptr p = 0;
+    unsigned char byte = 0;
+    NEED(cuCtxCreate(&own, NULL, 0, device));
+    NEED(cuStreamCreate(&its, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAllocAsync(&p, MIB, its));
+    NEED(cuMemsetD8Async(p, 7, MIB, its));
+    NEED(cuCtxDestroy(own));
+    NEED(cuCtxSetCurrent(context));
+    fact("read memory whose context was destroyed", cuMemcpyDtoH(&byte, p, 1));
+    fact_number("  it is", byte);
+    fact("  free it", cuMemFreeAsync(p, stream));
+    NEED(cuStreamSynchronize(stream));
+    NEED(cuMemAllocAsync(&p, MIB, stream));
+    NEED(cuMemsetD8Async(p, 9, MIB, stream));
+    NEED(cuStreamSynchronize(stream));
+    NEED(cuDevicePrimaryCtxReset(device));
+    NEED(cuDevicePrimaryCtxRetain(&own, device));
+    NEED(cuCtxSetCurrent(own));
+    byte = 0;
+    fact("read memory after the primary context was reset", cuMemcpyDtoH(&byte, p, 1));
+    fact_number("  it is", byte);
+    fact("  free it", cuMemFreeAsync(p, NULL));
+    NEED(cuCtxSynchronize());
+}
+
+void facts_of_pools(void)
+{
+    NEED(cuMemHostAlloc((void **)&flag, 4096, CU_MEMHOSTALLOC_PORTABLE));
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(cuDeviceGetDefaultMemPool(&pool, device));
+    ask_defaults();
+    ask_allocation();
+    ask_captures();
+    ask_contexts();
+}
