@@ -95,6 +95,8 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
     enum gm_alloc_find found = gm_allocs_find(dptr, &alloc);
     if (found == GM_ALLOC_INSIDE && alloc.kind != GM_ALLOC_REAL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (found != GM_ALLOC_UNKNOWN && alloc.kind == GM_ALLOC_ARENA)
+        return CUDA_ERROR_INVALID_VALUE; /* a region that is on its way back */
     if (found != GM_ALLOC_BASE)
         return gm_real.cuMemFree_v2(dptr);
     if (gm_allocs_take(dptr, &alloc) != GM_ALLOC_BASE)

@@ -264,7 +264,7 @@ static void test_full(void **state)
     struct gm_alloc alloc;
     uint64_t big = BASE + (1ull << 40), sum = 0;
     (void)state;
-    make(big, 8192 * MIB, GM_ALLOC_CHUNKS);
+    make(big, 8192 * MIB, GM_ALLOC_ARENA);
     for (uint64_t i = 0; i < 4096; i++)
         use(big + i * GM_CHUNK_MIN);
     uint32_t n = take();
