@@ -4,13 +4,14 @@
  *
  *   heap     all blocks of the program by address, and what is awaited
  *   arena    the regions of one pool, and their free blocks by size
- *   block    a piece of a region, and every piece is one:
- *              CLEAN    free; anybody may have it
- *              PENDING  freed in a stream that may not have come to the free yet: whoever allocates
- *                       in that stream may have it, because the stream's order protects it; others
- *                       when the block's mark is passed, or after they made their stream wait for
- * it LIVE     the program's mark     a place in a stream's order, behind a free. pools.c has an
- * event for it stream   a number that never stands for another stream later; 0 is none
+ *   block    a piece of a region, and every piece is one: CLEAN, PENDING or LIVE
+ *   mark     a place in a stream's order, behind a free; marks.c has an event for it
+ *   stream   a number that never stands for another stream later; 0 is none
+ *
+ * CLEAN is free, and anybody may have it. PENDING was freed in a stream that may not have come to
+ * the free yet: whoever allocates in that stream may have it, because the stream's order protects
+ * it; others when the block's mark is passed, or after they made their stream wait for it. LIVE is
+ * the program's.
  *
  * Marks. Two threads may free in one stream at once, so the order in which they come here is not
  * the order of their events in the stream. A mark therefore has a span on the heap's clock: begun

@@ -12,12 +12,20 @@
  * How an allocation is served; each step only if those before it had nothing:
  *
  *   1 a block that is clean, or was freed in the same stream
- *   2 the same, after asking which frees in other streams are over (REUSE_ALLOW_OPPORTUNISTIC;
- * asked anyway before memory is out) 3 a new region of GM_POOL_REGION bytes, less if the budget is
- * small, more if the block is larger 4 the same, once free regions of all pools on that GPU went
- * back to the daemon 5 blocks freed in other streams, which the allocating stream is made to wait
- * for (REUSE_ALLOW_INTERNAL_DEPENDENCIES; as the driver does, only when there is no more memory) 6
- * 2 to 4 again for up to GM_POOL_PATIENCE, while frees are under way 7 CUDA_ERROR_OUT_OF_MEMORY
+ *
+ *   2 the same, after asking which frees in other streams are over (REUSE_ALLOW_OPPORTUNISTIC; they
+ *     are asked about anyway before memory is out)
+ *
+ *   3 a new region: GM_POOL_REGION bytes, fewer if the budget is small, more for a large block
+ *
+ *   4 the same, once free regions of all pools on that GPU went back to the daemon
+ *
+ *   5 blocks freed in other streams, which the allocating stream is made to wait for
+ *     (REUSE_ALLOW_INTERNAL_DEPENDENCIES; as the driver does, only when there is no more memory)
+ *
+ *   6 2 to 4 again for up to GM_POOL_PATIENCE_MS, while frees are under way
+ *
+ *   7 CUDA_ERROR_OUT_OF_MEMORY
  *
  * REUSE_FOLLOW_EVENT_DEPENDENCIES allows what needs knowledge of the program's events: not used.
  *

@@ -11,9 +11,10 @@
  *   worker.c          options, the table of modes, the end
  *   buffers.c         patterned buffers
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
- *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
- * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
- * processes: fork, exec
+ *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, ptds,
+ *                     spin, ahead
+ *   modes_hot.c       modes about use: hot, turns, guests
+ *   modes_process.c   modes about processes: fork, exec
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
  *   modes_pools.c     mode pools: what memory pools promise, one by one
  *   modes_short.c     mode short: pools when there is no more memory
