@@ -116,11 +116,13 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "uid", app->uid);
     cJSON_AddStringToObject(object, "name", app->name);
     cJSON_AddStringToObject(object, "state", state_text(app, &account));
-    add_bytes(object, "resident_bytes", entry->resident);
+    add_bytes(object, "resident_bytes", entry->resident + entry->fixed);
     add_bytes(object, "total_bytes", entry->committed);
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
     add_bytes(object, "hosted_bytes", entry->hosted);
     add_bytes(object, "traded_bytes", app->traded);
+    add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
+    add_bytes(object, "opened_bytes", gm_engine_opened_bytes(engine, id));
     /* The app's own words: shown, never trusted. */
     add_bytes(object, "small_bytes",
               app->stat ? atomic_load(&app->stat->small_bytes) + atomic_load(&app->stat->real_bytes)
@@ -198,7 +200,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     for (uint32_t i = 0; i < table->max_apps; i++) {
         frames += table->pools[i].frames;
         if (table->apps[i].is_used)
-            resident += table->apps[i].resident;
+            resident += table->apps[i].resident + table->apps[i].fixed;
     }
     engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
     cJSON_AddNumberToObject(object, "index", engine->config.gpu);
@@ -209,6 +211,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "used_bytes", table->allocated);
     add_bytes(object, "free_bytes", table->budget - table->allocated);
     add_bytes(object, "committed_bytes", table->committed);
+    add_bytes(object, "shared_bytes", table->fixed);
     add_bytes(object, "device_total_bytes", total);
     add_bytes(object, "device_free_bytes", free_bytes);
     cJSON_AddItemToObject(object, "tiers", describe_tiers(engine, resident));

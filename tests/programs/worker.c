@@ -43,6 +43,11 @@ static const struct {
     {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
+    {"share", gm_mode_share, false, false, "share with --threads openers, met in --signal"},
+    {"share-free", gm_mode_share, false, false, "the same, freed while it is open"},
+    {"share-stay", gm_mode_share, false, false, "the same, and stay; --go is made then"},
+    {"open", gm_mode_open, false, false, "open what is shared; close it when --go is there"},
+    {"misuse", gm_mode_misuse, false, false, "what sharing must refuse"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
 };

@@ -14,6 +14,7 @@
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
  * processes: fork, exec
+ *   modes_share.c     memory of several processes: share, open, misuse
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -51,7 +52,7 @@ struct gm_worker {
     bool own_context;   /* cuCtxCreate instead of the primary context */
     const char *ready;  /* file to make once the memory is filled, or NULL */
     const char *go;     /* file to wait for before the first iteration, or NULL */
-    const char *signal; /* mode ahead: what its files' names begin with */
+    const char *signal; /* mode ahead: what its files' names begin with; share, open: a file */
     char **argv;
 
     /* state */
@@ -156,6 +157,9 @@ void gm_mode_threads(struct gm_worker *worker);
 void gm_mode_spin(struct gm_worker *worker);
 void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
+void gm_mode_share(struct gm_worker *worker);
+void gm_mode_open(struct gm_worker *worker);
+void gm_mode_misuse(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 

@@ -222,6 +222,7 @@ static const struct section {
     {"capture", facts_of_capture, CURRENT},
     {"contexts", facts_of_contexts, CURRENT},
     {"events of a context", facts_of_context_events, CURRENT},
+    {"memory of another process", facts_of_ipc, NOTHING},
 };
 
 static void run_section(const struct section *section)

@@ -55,5 +55,6 @@ void facts_of_graphs(void);
 void facts_of_capture(void);
 void facts_of_contexts(void);
 void facts_of_context_events(void);
+void facts_of_ipc(void);
 
 #endif

@@ -111,7 +111,8 @@ enum sim_range_kind {
     SIM_RANGE_LINEAR,     /* cuMemAlloc */
     SIM_RANGE_HOST,       /* cuMemHostAlloc */
     SIM_RANGE_REGISTERED, /* cuMemHostRegister */
-    SIM_RANGE_MAPPED      /* cuMemMap */
+    SIM_RANGE_MAPPED,     /* cuMemMap */
+    SIM_RANGE_OPENED      /* cuIpcOpenMemHandle */
 };
 
 struct sim_handle; /* vmm.c */
@@ -119,12 +120,16 @@ struct sim_handle; /* vmm.c */
 struct sim_range {
     uint64_t start, size;
     enum sim_range_kind kind;
-    unsigned flags;                      /* of host memory */
-    int device;                          /* where it is; -1: host */
-    int counted_device;                  /* LINEAR: whose memory it is counted in */
-    uint64_t counted;                    /* LINEAR: bytes counted */
-    uint64_t id;                         /* buffer id */
-    struct sim_ctx *ctx;                 /* NULL for MAPPED */
+    unsigned flags;      /* of host memory */
+    int device;          /* where it is; -1: host */
+    int counted_device;  /* LINEAR: whose memory it is counted in */
+    uint64_t counted;    /* LINEAR: bytes counted */
+    uint64_t id;         /* buffer id */
+    struct sim_ctx *ctx; /* NULL for MAPPED */
+    bool is_exported;    /* LINEAR: in a file (ipc.c) */
+    uint64_t peer_id;    /* OPENED: buffer id in process `peer_pid` */
+    int32_t peer_pid;
+    uint32_t opens;                      /* OPENED: how often */
     struct sim_handle *handle;           /* MAPPED */
     uint8_t access[SIM_DEVICES_MAX + 1]; /* MAPPED: CUmemAccess_flags by device; the last: host */
 };
@@ -143,6 +148,11 @@ void sim_memory_free_context(struct sim_ctx *ctx); /* free its linear and host m
 void sim_reservation(uint64_t address, uint64_t *start, uint64_t *size);
 unsigned sim_handle_types(const struct sim_handle *handle);
 uint64_t sim_handle_id(const struct sim_handle *handle);
+
+/* ---- ipc.c ---- */
+
+/* A range that is exported goes: so does its file. */
+void sim_ipc_forget(const struct sim_range *range);
 
 /* ---- context.c ---- */
 
