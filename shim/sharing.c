@@ -11,7 +11,12 @@
 #include "shim/link.h"
 #include "shim/release.h"
 
-enum gm_opened_state { GM_OPENED_OPENING, GM_OPENED_OPEN, GM_OPENED_SHUTTING };
+enum gm_opened_state {
+    GM_OPENED_OPENING,
+    GM_OPENED_OPEN,
+    GM_OPENED_SHUTTING,
+    GM_OPENED_DEFERRED,
+};
 
 struct gm_opened {
     struct gm_opened *next;
@@ -19,6 +24,8 @@ struct gm_opened {
     uint64_t va; /* 0 while OPENING */
     uint32_t count;
     enum gm_opened_state state;
+    bool is_deferred;      /* release.c has it on its list, also if it was opened again meanwhile */
+    struct gm_alloc alloc; /* DEFERRED: what goes back into the map if it is */
 };
 
 static pthread_mutex_t gm_opened_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -53,7 +60,8 @@ static struct gm_opened *gm_opened_settled(const struct gm_share_name *name)
         while (opened != NULL &&
                (opened->nonce[0] != name->nonce[0] || opened->nonce[1] != name->nonce[1]))
             opened = opened->next;
-        if (opened == NULL || opened->state == GM_OPENED_OPEN)
+        if (opened == NULL || opened->state == GM_OPENED_OPEN ||
+            opened->state == GM_OPENED_DEFERRED)
             return opened;
         pthread_cond_wait(&gm_opened_changed, &gm_opened_lock);
     }
@@ -128,16 +136,27 @@ static CUresult gm_opened_map(const struct gm_share_name *name, struct gm_alloc 
     return result;
 }
 
+/* With the lock held: it is open, or about to be closed; now it is open once more. */
+static CUresult gm_opened_again(struct gm_opened *opened, CUdeviceptr *va)
+{
+    if (opened->state == GM_OPENED_DEFERRED && gm_allocs_insert(&opened->alloc) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    opened->state = GM_OPENED_OPEN;
+    opened->count++;
+    *va = opened->va;
+    return CUDA_SUCCESS;
+}
+
 CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where, CUdeviceptr *va)
 {
     struct gm_opened *fresh = calloc(1, sizeof(*fresh));
+    CUresult result = CUDA_SUCCESS;
     if (fresh == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_settled(name);
     if (opened != NULL) {
-        opened->count++;
-        *va = opened->va;
+        result = gm_opened_again(opened, va);
     } else {
         fresh->nonce[0] = name->nonce[0];
         fresh->nonce[1] = name->nonce[1];
@@ -148,10 +167,10 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
     pthread_mutex_unlock(&gm_opened_lock);
     if (opened != NULL) {
         free(fresh);
-        return CUDA_SUCCESS;
+        return result;
     }
 
-    CUresult result = gm_opened_map(name, &where);
+    result = gm_opened_map(name, &where);
     pthread_mutex_lock(&gm_opened_lock);
     /* Its context may have been destroyed meanwhile, and all that was opened in it closed. */
     if (result == CUDA_SUCCESS && gm_allocs_find(where.va, &where) != GM_ALLOC_BASE)
@@ -197,6 +216,38 @@ static void gm_opened_reopen(const struct gm_alloc *alloc)
     pthread_mutex_unlock(&gm_opened_lock);
 }
 
+/* A capture is open: it is closed when the last one ends, unless it is opened again before. */
+static bool gm_opened_defer(const struct gm_alloc *alloc)
+{
+    pthread_mutex_lock(&gm_opened_lock);
+    struct gm_opened *opened = gm_opened_at(alloc->va);
+    const bool is_deferred = opened->is_deferred || gm_defer(alloc);
+    if (is_deferred) {
+        opened->is_deferred = true;
+        opened->alloc = *alloc;
+        opened->state = GM_OPENED_DEFERRED;
+        pthread_cond_broadcast(&gm_opened_changed);
+    }
+    pthread_mutex_unlock(&gm_opened_lock);
+    return is_deferred;
+}
+
+/*
+ * With the lock held: whether what is at `va` is to be released now. Not if it was put off and then
+ * opened again; what is OPEN and yet out of the map went with its context.
+ */
+static bool gm_opened_begin_release(struct gm_opened *opened, uint64_t va)
+{
+    struct gm_alloc alloc;
+    if (opened == NULL)
+        return false;
+    opened->is_deferred = false;
+    if (opened->state == GM_OPENED_OPEN && gm_allocs_find(va, &alloc) == GM_ALLOC_BASE)
+        return false;
+    opened->state = GM_OPENED_SHUTTING;
+    return true;
+}
+
 CUresult gm_sharing_close(CUdeviceptr va)
 {
     struct gm_alloc alloc;
@@ -209,7 +260,7 @@ CUresult gm_sharing_close(CUdeviceptr va)
     if (gm_allocs_take(va, &alloc) != GM_ALLOC_BASE)
         return CUDA_SUCCESS; /* its context is being destroyed, and it with that */
     if (!gm_synchronize(alloc.context, &result)) {
-        if (gm_defer(&alloc))
+        if (gm_opened_defer(&alloc))
             return CUDA_SUCCESS;
         gm_opened_reopen(&alloc);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -227,13 +278,13 @@ CUresult gm_sharing_release(const struct gm_alloc *alloc)
 {
     pthread_mutex_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_at(alloc->va);
-    if (opened != NULL)
-        opened->state = GM_OPENED_SHUTTING;
+    const bool is_due = gm_opened_begin_release(opened, alloc->va);
     pthread_mutex_unlock(&gm_opened_lock);
+    if (!is_due)
+        return CUDA_SUCCESS;
     const CUresult result = gm_opened_unmap(alloc->va, alloc->span);
     pthread_mutex_lock(&gm_opened_lock);
-    if (opened != NULL)
-        gm_opened_remove(opened); /* also if it failed: then the range stays taken */
+    gm_opened_remove(opened); /* also if it failed: then the range stays taken */
     pthread_mutex_unlock(&gm_opened_lock);
     return result;
 }

@@ -5,8 +5,10 @@
  *   (absent) --begin--> OPENING --end--> OPEN --close, the last--> SHUTTING --gm_sharing_release-->
  * (absent)
  *
- * Who meets one that is OPENING or SHUTTING waits until that is over. The list's lock is
- * never held across a driver call or a request to the daemon; the allocation map's comes after it.
+ * What cannot be closed yet because a capture is open is DEFERRED until that ends (release.h), and
+ * OPEN again if it is opened before. Who meets one that is OPENING or SHUTTING waits until that is
+ * over. The list's lock is never held across a driver call or a request to the daemon; the
+ * allocation map's comes after it.
  *
  * Environment, read once at boot:
  *   GPUMUX_SHARING=broker   the default: the daemon passes memory on between programs

@@ -8,12 +8,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -93,9 +96,10 @@ static void take_turn(struct gm_worker *worker, struct gm_meeting *meeting,
  *
  *   share       wait until all have closed them, then free them
  *   share-free  free them while they are open, and wait until all have closed them
+ *   share-only  the same as share, without turns
  *   share-stay  say so (the file --go), and do nothing any more until killed
  */
-static void share(struct gm_worker *worker, bool is_freeing, bool is_staying)
+static void share(struct gm_worker *worker, bool is_freeing, bool is_staying, bool has_turns)
 {
     struct gm_meeting *meeting = meet(worker);
     const char *ready = worker->ready, *go = worker->go;
@@ -118,7 +122,7 @@ static void share(struct gm_worker *worker, bool is_freeing, bool is_staying)
     worker->ready = ready;
     gm_say_ready(worker);
 
-    while (gm_is_more(worker, worker->done) && wait_for_turn(meeting, 0))
+    while (has_turns && gm_is_more(worker, worker->done) && wait_for_turn(meeting, 0))
         take_turn(worker, meeting, buffers, &counter);
     /* The last turn is an opener's: none of them is in the middle of one after it. */
     while (atomic_load(&meeting->turn) % meeting->members != 0)
@@ -142,7 +146,9 @@ static void share(struct gm_worker *worker, bool is_freeing, bool is_staying)
 
 void gm_mode_share(struct gm_worker *worker)
 {
-    share(worker, strcmp(worker->mode, "share-free") == 0, strcmp(worker->mode, "share-stay") == 0);
+    const char *mode = worker->mode;
+    share(worker, strcmp(mode, "share-free") == 0, strcmp(mode, "share-stay") == 0,
+          strcmp(mode, "share-only") != 0);
 }
 
 static void expect(const struct gm_worker *worker, CUresult result, CUresult expected,
@@ -183,6 +189,42 @@ static void close_all(struct gm_worker *worker, const struct gm_meeting *meeting
     free(buffers);
 }
 
+/* A forked child has nothing open, and disturbs nothing by ending. */
+static void fork_beside(const struct gm_worker *worker, const struct gm_buffer *buffer)
+{
+    int status = -1;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(worker->cu.cuIpcCloseMemHandle(buffer->at) == CUDA_SUCCESS);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+        gm_fail(worker, "the forked child ended with %d", status);
+}
+
+/* Close and open again while a capture is open, when nothing can be waited for. */
+static void close_in_capture(const struct gm_worker *worker, const struct gm_meeting *meeting,
+                             const struct gm_buffer *buffers)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr again = 0;
+    GM_CU(worker, cuStreamCreate, &stream, 1);
+    GM_CU(worker, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (uint32_t i = 0; i < meeting->n; i++) {
+        GM_CU(worker, cuIpcCloseMemHandle, buffers[i].at);
+        GM_CU(worker, cuIpcCloseMemHandle, buffers[i].at);
+        GM_CU(worker, cuIpcOpenMemHandle, &again, meeting->handle[i], LAZY);
+        if (again != buffers[i].at)
+            gm_fail(worker, "closed and opened in a capture it is elsewhere");
+        GM_CU(worker, cuIpcCloseMemHandle, again);
+        GM_CU(worker, cuIpcOpenMemHandle, &again, meeting->handle[i], LAZY);
+        GM_CU(worker, cuIpcOpenMemHandle, &again, meeting->handle[i], LAZY);
+    }
+    GM_CU(worker, cuStreamEndCapture, stream, &graph);
+    GM_CU(worker, cuGraphDestroy, graph);
+    GM_CU(worker, cuStreamDestroy, stream);
+}
+
 /*
  * Open what is shared and take turns, until there are no more or the owner is gone. Then verify it
  * all, at least once and until --go is there, and close it.
@@ -198,6 +240,10 @@ void gm_mode_open(struct gm_worker *worker)
     const uint32_t me = 1 + atomic_fetch_add(&meeting->openers, 1);
     struct gm_buffer *buffers = open_all(worker, meeting);
     worker->go = NULL;
+    if (strcmp(worker->mode, "open-fork") == 0)
+        fork_beside(worker, &buffers[0]);
+    if (strcmp(worker->mode, "open-capture") == 0)
+        close_in_capture(worker, meeting, buffers);
     gm_say_ready(worker);
     while (wait_for_turn(meeting, me))
         take_turn(worker, meeting, buffers, &counter);
@@ -215,6 +261,54 @@ void gm_mode_open(struct gm_worker *worker)
     close_all(worker, meeting, buffers);
     atomic_fetch_add(&meeting->closed, 1);
     gm_counter_free(worker, &counter);
+    munmap(meeting, sizeof(*meeting));
+}
+
+struct racer {
+    struct gm_worker *worker;
+    const struct gm_meeting *meeting;
+    uint32_t number;
+};
+
+static void *race(void *argument)
+{
+    const struct racer *racer = argument;
+    const struct gm_meeting *meeting = racer->meeting;
+    struct gm_worker *worker = racer->worker;
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    for (uint64_t round = 0; round < worker->iterations; round++) {
+        uint32_t i = (uint32_t)((round + racer->number) % meeting->n);
+        uint64_t word = 0, at = gm_mix(round, racer->number) % (meeting->bytes / 8);
+        CUdeviceptr base = 0;
+        GM_CU(worker, cuIpcOpenMemHandle, &base, meeting->handle[i], LAZY);
+        GM_CU(worker, cuMemcpyDtoH, &word, base + 8 * at, 8);
+        if (word != gm_mix(meeting->seed[i], at))
+            atomic_fetch_add(&worker->mismatches, 1);
+        GM_CU(worker, cuIpcCloseMemHandle, base);
+    }
+    return NULL;
+}
+
+/* --threads threads open and close what is shared, each --iterations times, all at once. */
+void gm_mode_open_race(struct gm_worker *worker)
+{
+    struct gm_meeting *meeting = meet(worker);
+    struct racer racers[64];
+    pthread_t threads[64];
+    while (!atomic_load(&meeting->is_made))
+        rest();
+    if (worker->threads > 64)
+        gm_fail(worker, "too many threads");
+    gm_say_ready(worker);
+    for (uint32_t i = 0; i < worker->threads; i++) {
+        racers[i] = (struct racer){worker, meeting, i};
+        if (pthread_create(&threads[i], NULL, race, &racers[i]) != 0)
+            gm_fail(worker, "no thread");
+    }
+    for (uint32_t i = 0; i < worker->threads; i++)
+        pthread_join(threads[i], NULL);
+    worker->done = worker->iterations;
+    atomic_fetch_add(&meeting->closed, 1);
     munmap(meeting, sizeof(*meeting));
 }
 

@@ -159,6 +159,7 @@ void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_share(struct gm_worker *worker);
 void gm_mode_open(struct gm_worker *worker);
+void gm_mode_open_race(struct gm_worker *worker);
 void gm_mode_misuse(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
