@@ -22,8 +22,8 @@ struct gm_share_name {
     uint64_t va;    /* the owner's */
     uint64_t bytes; /* whole chunks: what an opener reserves */
     uint64_t nonce[2];
-    uint32_t gpu; /* gpumux index */
-    uint32_t reserved;
+    uint32_t gpu;   /* gpumux index */
+    uint32_t slack; /* of `bytes`, those at the end that the owner did not ask for */
     uint64_t check; /* of what stands before it */
 };
 _Static_assert(sizeof(struct gm_share_name) == 64, "as large as a CUipcMemHandle");
@@ -41,7 +41,6 @@ static inline uint64_t gm_share_check(const struct gm_share_name *name)
 static inline void gm_share_seal(struct gm_share_name *name)
 {
     name->magic = GM_SHARE_MAGIC;
-    name->reserved = 0;
     name->check = gm_share_check(name);
 }
 
@@ -49,8 +48,7 @@ static inline void gm_share_seal(struct gm_share_name *name)
 static inline bool gm_share_read(const void *bytes, struct gm_share_name *name)
 {
     memcpy(name, bytes, sizeof(*name));
-    return name->magic == GM_SHARE_MAGIC && name->reserved == 0 &&
-           name->check == gm_share_check(name);
+    return name->magic == GM_SHARE_MAGIC && name->check == gm_share_check(name);
 }
 
 #endif

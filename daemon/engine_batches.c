@@ -157,7 +157,7 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
 
     batch->open = open;
     for (uint32_t i = 0; i < n; i++) {
-        const struct gm_place *place = &open->share->places[places[i]];
+        const struct gm_share_place *place = &open->share->places[places[i]];
         batch->items[batch->n++] = places[i];
         if (kind == GM_BATCH_SHUT) {
             entries.unmap[i] =

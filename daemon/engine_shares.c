@@ -80,7 +80,7 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
     share->bytes = allocation->bytes;
     for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
         const struct gm_chunk *chunk = &table->chunks[c];
-        share->places[share->n++] = (struct gm_place){
+        share->places[share->n++] = (struct gm_share_place){
             .offset = chunk->va - share->va, .bytes = gm_chunk_bytes(chunk), .frame = chunk->frame};
         engine->frame_more[chunk->frame].share = share;
     }
@@ -153,7 +153,7 @@ static uint32_t not_exited(const struct gm_engine *engine, uint32_t id, pid_t pi
 }
 
 /* Nobody maps the frame any more but, possibly, the process of `exit_of`, which ends. */
-static void end_place(struct gm_engine *engine, struct gm_place *place, uint32_t exit_of)
+static void end_place(struct gm_engine *engine, struct gm_share_place *place, uint32_t exit_of)
 {
     engine->frame_more[place->frame].share = NULL;
     gm_engine_condemn(engine, place->frame, exit_of);

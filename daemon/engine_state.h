@@ -267,7 +267,7 @@ struct gm_frame_state_more {
 };
 
 /* A chunk of it, by address. */
-struct gm_place {
+struct gm_share_place {
     uint64_t offset, bytes;
     uint32_t frame; /* GM_NONE: condemned, once nobody has it open */
 };
@@ -286,7 +286,7 @@ struct gm_share {
     uint32_t opens;
     uint32_t left; /* frames that the owner still holds */
     uint32_t n;
-    struct gm_place places[];
+    struct gm_share_place places[];
 };
 
 enum gm_open_stage {

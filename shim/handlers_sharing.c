@@ -50,7 +50,8 @@ CUresult gm_on_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
                                  .va = alloc.va,
                                  .bytes = alloc.span,
                                  .nonce = {shared.nonce[0], shared.nonce[1]},
-                                 .gpu = (uint32_t)alloc.gpu};
+                                 .gpu = (uint32_t)alloc.gpu,
+                                 .slack = (uint32_t)(alloc.span - alloc.bytes)};
     gm_share_seal(&name);
     memcpy(pHandle, &name, sizeof(name));
     return CUDA_SUCCESS;
@@ -67,7 +68,8 @@ static CUresult gm_open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle,
         return CUDA_SUCCESS;
     gm_free_deferred();
     if (pdptr == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
-        name.gpu >= gm_boot_gpus() || name.bytes == 0 || name.bytes % GM_CHUNK_MIN != 0)
+        name.gpu >= gm_boot_gpus() || name.bytes == 0 || name.bytes % GM_CHUNK_MIN != 0 ||
+        name.slack >= GM_CHUNK_MIN)
         return CUDA_ERROR_INVALID_VALUE;
     if (!gm_where(&where))
         return CUDA_ERROR_INVALID_CONTEXT;

@@ -117,7 +117,8 @@ static CUresult gm_opened_map(const struct gm_share_name *name, struct gm_alloc 
     if (result != CUDA_SUCCESS)
         return result;
     alloc->va = range;
-    alloc->bytes = alloc->span = name->bytes;
+    alloc->bytes = name->bytes - name->slack;
+    alloc->span = name->bytes;
     alloc->kind = GM_ALLOC_IMPORT;
     const int answer = gm_link_open_share(range, name);
     if (answer == -ENOTCONN) {

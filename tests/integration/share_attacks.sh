@@ -13,6 +13,21 @@ app two linked --mode open-capture --signal "$dir/beside"
 expect_pass owner one two
 expect_empty
 
+# an opener that cannot map all of it: it is told, and nothing of it stays
+app owner linked --mode share-stay --bytes 24M --allocs 1 --iterations 1 --signal "$dir/unmapped" --threads 1
+await_ready owner
+for fault in cuMemMap:1=2 cuMemSetAccess:1=2 cuMemImportFromShareableHandle:1=2 cuMemAddressReserve:1=2; do
+    SIMCUDA_FAIL=$fault app one linked --mode open --signal "$dir/unmapped"
+    await one
+    case $code,$line in
+    3,*"cuIpcOpenMemHandle: error 2 "*) say "$fault: $line" ;;
+    *) fail "$fault: code $code: $line" ;;
+    esac
+done
+kill -KILL "$(pid_of owner)"
+await owner
+expect_empty
+
 # 96 MiB of 160 are shared: who has 96 MiB himself comes too late, or was first
 app owner linked --mode share-stay --bytes 96M --allocs 3 --iterations 1 --signal "$dir/large" --threads 1
 await_ready owner

@@ -465,7 +465,8 @@ static void test_many_batches(void **state)
     many->left = 200;
     many->bytes = 400 * MIB;
     for (uint32_t i = 0; i < 200; i++)
-        many->places[i] = (struct gm_place){.offset = i * 2 * MIB, .bytes = 2 * MIB, .frame = 0};
+        many->places[i] =
+            (struct gm_share_place){.offset = i * 2 * MIB, .bytes = 2 * MIB, .frame = 0};
     engine->shares = many;
     free(one);
 

@@ -12,6 +12,7 @@
 #include "tests/unit/link_world.h"
 
 #include "common/share.h"
+#include "shim/allocs.h"
 
 #define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 #define BYTES (36 * MIB) /* 32 + 4 */
@@ -99,8 +100,12 @@ static void *program_ends_capture(void *argument)
 
 static CUipcMemHandle name_of(uint64_t nonce, uint64_t bytes)
 {
-    struct gm_share_name name = {
-        .share = 5, .app = 1, .va = 0x4000000, .bytes = bytes, .nonce = {nonce, ~nonce}};
+    struct gm_share_name name = {.share = 5,
+                                 .app = 1,
+                                 .va = 0x4000000,
+                                 .bytes = bytes,
+                                 .nonce = {nonce, ~nonce},
+                                 .slack = 5000};
     CUipcMemHandle handle;
     gm_share_seal(&name);
     memcpy(&handle, &name, sizeof(handle));
@@ -151,7 +156,7 @@ static void shares(void)
 {
     struct gm_share_name name;
     begin();
-    CUdeviceptr va = allocate(BYTES, NULL, true);
+    CUdeviceptr va = allocate(BYTES - 5000, NULL, true);
     struct ipc_call call = {.va = va + 12345};
     pthread_t thread = start(program_shares, &call);
     CHECK(receive() == GM_MSG_SHARE);
@@ -164,7 +169,7 @@ static void shares(void)
     CHECK(call.result == CUDA_SUCCESS);
     CHECK(gm_share_read(&call.handle, &name));
     CHECK(name.share == 33 && name.nonce[0] == 11 && name.nonce[1] == 22 && name.va == va);
-    CHECK(name.bytes == BYTES && name.app == ctl->app && name.gpu == 0);
+    CHECK(name.bytes == BYTES && name.slack == 5000 && name.app == ctl->app && name.gpu == 0);
     CHECK(gm_gate_scan() == GM_DRAIN_NONE);
 
     /* it says no */
@@ -238,6 +243,9 @@ static void counts(void)
     CHECK(gm_on_cuMemGetInfo_v2(&free_before, &total) == CUDA_SUCCESS);
     CUdeviceptr va = open_one(7);
     CHECK(atomic_load(&driver_mapped) == 2);
+    struct gm_alloc opened;
+    CHECK(gm_allocs_find(va, &opened) == GM_ALLOC_BASE && opened.kind == GM_ALLOC_IMPORT);
+    CHECK(opened.bytes == BYTES - 5000 && opened.span == BYTES); /* as the owner asked for it */
     CHECK(gm_on_cuIpcOpenMemHandle(&again, name_of(7, BYTES), LAZY) == CUDA_SUCCESS);
     CHECK(again == va && atomic_load(&driver_mapped) == 2);
     CHECK(gm_on_cuMemGetInfo_v2(&free_after, &total) == CUDA_SUCCESS && free_after == free_before);
