@@ -269,9 +269,10 @@ void gm_link_quiet(const struct gm_msg_quiet *quiet)
 }
 
 /* Link it where the link thread finds it. False: lost. */
-static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer)
+static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer,
+                             struct gm_msg_shared *shared)
 {
-    *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING};
+    *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING, .shared = shared};
     pthread_cond_init(&request->is_done, NULL);
     pthread_mutex_lock(&gm_link_lock);
     bool is_on = gm_link_is_up() && !gm_link_is_lost;
@@ -328,7 +329,7 @@ static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t 
 int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
 {
     struct gm_request request;
-    if (!gm_request_begin(&request, GM_MSG_ALLOCATED))
+    if (!gm_request_begin(&request, GM_MSG_ALLOCATED, NULL))
         return -ENOTCONN;
     struct gm_msg_alloc alloc = {.cookie = request.cookie, .va = va, .bytes = bytes, .gpu = gpu};
     return gm_request_end(&request, gm_link_send(GM_MSG_ALLOC, &alloc));
@@ -353,7 +354,7 @@ static int gm_link_release(uint64_t va, uint64_t bytes)
 int gm_link_free(uint64_t va, uint64_t bytes)
 {
     struct gm_request request;
-    if (gm_request_begin(&request, GM_MSG_FREED)) {
+    if (gm_request_begin(&request, GM_MSG_FREED, NULL)) {
         struct gm_msg_free message = {.cookie = request.cookie, .va = va};
         int result = gm_request_end(&request, gm_link_send(GM_MSG_FREE, &message));
         if (result != -ENOTCONN)
@@ -365,9 +366,8 @@ int gm_link_free(uint64_t va, uint64_t bytes)
 int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
 {
     struct gm_request request;
-    if (!gm_request_begin(&request, GM_MSG_SHARED))
+    if (!gm_request_begin(&request, GM_MSG_SHARED, shared))
         return -ENOTCONN;
-    request.shared = shared; /* nobody answers before it is sent */
     struct gm_msg_share share = {.cookie = request.cookie, .va = va};
     return gm_request_end(&request, gm_link_send(GM_MSG_SHARE, &share));
 }
@@ -375,7 +375,7 @@ int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
 int gm_link_open_share(uint64_t va, const struct gm_share_name *name)
 {
     struct gm_request request;
-    if (!gm_request_begin(&request, GM_MSG_OPENED))
+    if (!gm_request_begin(&request, GM_MSG_OPENED, NULL))
         return -ENOTCONN;
     struct gm_msg_open open = {.cookie = request.cookie,
                                .va = va,
@@ -389,7 +389,7 @@ int gm_link_open_share(uint64_t va, const struct gm_share_name *name)
 int gm_link_shut_share(uint64_t va, uint64_t bytes)
 {
     struct gm_request request;
-    if (gm_request_begin(&request, GM_MSG_SHUT_IS)) {
+    if (gm_request_begin(&request, GM_MSG_SHUT_IS, NULL)) {
         struct gm_msg_shut message = {.cookie = request.cookie, .va = va};
         int result = gm_request_end(&request, gm_link_send(GM_MSG_SHUT, &message));
         if (result != -ENOTCONN)

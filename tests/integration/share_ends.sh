@@ -58,7 +58,7 @@ kill -KILL "$(pid_of first)"
 await first
 is_closed() {
     take_status
-    [ "$(app_number "$(pid_of owner)" shared_bytes)" = "$((32 * 1048576 / shrink))" ] && [ "$(apps)" = 2 ]
+    [ "$(app_number "$(pid_of owner)" shared_bytes)" = "$((32 * 1048576 / shrink))" ] && ! app_has "$(pid_of first)" .
 }
 within 60 is_closed || fail "the opener's end changed what is shared"
 kill -KILL "$(pid_of owner)"
