@@ -133,6 +133,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         return;
     }
     gm_table_fix(engine->table, index);
+    gm_engine_call_off_trades(engine, id); /* some may have been chosen for what is fixed now */
     engine->plan_is_stale = true;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
            (int)engine->apps[id].pid, engine->apps[id].name,
