@@ -189,9 +189,11 @@ void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame)
 {
     struct gm_share *share = engine->frame_more[frame].share;
     share->left--;
-    for (uint32_t i = 0; i < share->n; i++) {
+    for (uint32_t k = 0; k < share->n; k++) {
+        uint32_t i = (share->left_at + k) % share->n;
         if (share->places[i].frame != frame)
             continue;
+        share->left_at = i + 1;
         if (share->opens > 0)
             gm_table_orphan_frame(engine->table, frame);
         else

@@ -284,7 +284,8 @@ struct gm_share {
     pid_t pid;
     uid_t uid;
     uint32_t opens;
-    uint32_t left; /* frames that the owner still holds */
+    uint32_t left;    /* frames that the owner still holds */
+    uint32_t left_at; /* where the next one that it gives up is likely to be */
     uint32_t n;
     struct gm_share_place places[];
 };
