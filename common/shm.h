@@ -57,18 +57,17 @@ _Static_assert(sizeof(struct gm_slot) == 64, "one cache line a thread");
 struct gm_stat {
     uint32_t magic;
     uint32_t version;
-    _Atomic uint32_t waiting;     /* threads waiting at the gate now */
-    _Atomic uint32_t captures;    /* stream captures open now */
-    _Atomic uint64_t small_bytes; /* live allocations under GM_SMALL_MAX, in the real driver */
-    _Atomic uint64_t real_bytes;  /* live allocations that gpumux could not back: unswappable */
-    _Atomic uint32_t contexts;    /* CUDA contexts alive */
+    _Atomic uint32_t waiting;      /* threads waiting at the gate now */
+    _Atomic uint32_t captures;     /* stream captures open now */
+    _Atomic uint64_t small_bytes;  /* live allocations under GM_SMALL_MAX, in the real driver */
+    _Atomic uint64_t real_bytes;   /* live allocations that gpumux could not back: unswappable */
+    _Atomic uint32_t contexts;     /* CUDA contexts alive */
     _Atomic uint32_t features_off; /* enum gm_feature: what it does without; written at its start */
     /* More that is unswappable, by kind. */
     _Atomic uint64_t managed_bytes; /* live managed allocations, wherever their pages are */
     _Atomic uint64_t array_bytes;   /* arrays, mipmapped ones too */
-    _Atomic uint64_t pool_bytes;    /* held by the driver's own memory pools */
     _Atomic uint64_t graph_bytes;   /* held by the driver for allocations inside graphs */
-    uint8_t reserved[4096 - 72];
+    uint8_t reserved[4096 - 64];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + 64 * GM_SLOTS, "gm_stat layout");

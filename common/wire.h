@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 2u
+#define GM_WIRE_VERSION 3u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 #define GM_WIRE_FDS 32     /* fds of the largest message */
 
@@ -24,10 +24,10 @@
 #pragma GCC diagnostic error "-Wpadded"
 
 struct gm_wire_header {
-    uint32_t length;  /* of the whole message, this header included */
-    uint16_t version; /* GM_WIRE_VERSION; at this place in every version there will be */
-    uint16_t type;    /* enum gm_msg_type */
-    uint32_t count;   /* entries in the tail */
+    uint32_t length;   /* of the whole message, this header included */
+    uint16_t version;  /* GM_WIRE_VERSION; at this place in every version there will be */
+    uint16_t type;     /* enum gm_msg_type */
+    uint32_t count;    /* entries in the tail */
     uint32_t reserved; /* 0 */
 };
 
@@ -35,11 +35,12 @@ enum gm_role { GM_ROLE_APP = 1, GM_ROLE_CONTROL = 2 };
 
 #define GM_HELLO_CLASS_UNKNOWN 255u
 
-/* First message of every connection. The daemon takes pid and uid from SO_PEERCRED, not from here. */
+/* First message of every connection. The daemon takes pid and uid from SO_PEERCRED, not from here.
+ */
 struct gm_msg_hello {
     uint32_t role;  /* enum gm_role */
     uint32_t class; /* GPUMUX_CLASS: 0 not said, 1 + an index of GM_CLASS_WORDS, or CLASS_UNKNOWN */
-    char name[64]; /* the program's short name, NUL-terminated */
+    char name[64];  /* the program's short name, NUL-terminated */
 };
 
 /* Back `bytes` at `va` with chunks. Answered by ALLOCATED, after MAP if the gate is open. */
@@ -99,6 +100,34 @@ struct gm_msg_quiet {
     uint32_t reserved;
 };
 
+/*
+ * Sharing with other programs of the same user (shim/sharing.h, daemon/engine_shares.c).
+ *
+ * SHARE: the allocation at `va` is to be opened by others; from now on it stays where it is. Sent
+ * from inside the gate, where all of it is in place. Answered by SHARED.
+ */
+struct gm_msg_share {
+    uint64_t cookie;
+    uint64_t va;
+};
+
+/* OPEN: map what another program shared into the range of `bytes` at `va` that was reserved for it.
+ * Answered by OPENED, after the MAPs. */
+struct gm_msg_open {
+    uint64_t cookie;
+    uint64_t va;
+    uint64_t bytes;    /* as the owner's SHARE was told of: all of the allocation */
+    uint64_t nonce[2]; /* from SHARED */
+    uint32_t share;
+    uint32_t gpu;
+};
+
+/* SHUT: what was opened at `va` is not used any more. Answered by SHUT_IS, after the UNMAPs. */
+struct gm_msg_shut {
+    uint64_t cookie;
+    uint64_t va;
+};
+
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
 struct gm_msg_welcome {
     uint32_t app;
@@ -148,12 +177,31 @@ struct gm_msg_drop {
     uint64_t batch;
 };
 /*
- * The gate is open and the program calls nothing: answer QUIET when all GPU work that it submitted so
- * far has ended. It goes on as it likes meanwhile. A newer QUERY takes the place of one that is not
- * answered, and so does a CLOSE: neither of those gets an answer any more.
+ * The gate is open and the program calls nothing: answer QUIET when all GPU work that it submitted
+ * so far has ended. It goes on as it likes meanwhile. A newer QUERY takes the place of one that is
+ * not answered, and so does a CLOSE: neither of those gets an answer any more.
  */
 struct gm_msg_query {
     uint64_t query;
+};
+/* What others need to open it. The same for every SHARE of one allocation. */
+struct gm_msg_shared {
+    uint64_t cookie;
+    uint64_t nonce[2];
+    int32_t result; /* 0, or a CUresult: INVALID_VALUE (1), OUT_OF_MEMORY (2), NOT_READY (600) */
+    uint32_t share;
+};
+struct gm_msg_opened {
+    uint64_t cookie;
+    int32_t result; /* 0, or a CUresult: INVALID_VALUE (1): nothing of this user is shared by that
+                       name any more; INVALID_CONTEXT (201): it is the program's own;
+                       ALREADY_MAPPED (208); or what mapping failed with */
+    uint32_t reserved;
+};
+struct gm_msg_shut_is {
+    uint64_t cookie;
+    int32_t result; /* 0, or a CUresult: INVALID_VALUE (1) */
+    uint32_t reserved;
 };
 struct gm_msg_status {
     uint64_t reserved;
@@ -202,7 +250,10 @@ struct gm_gpu_entry {
     uint8_t uuid[16];
     uint64_t budget; /* bytes */
 };
-enum gm_map_flags { GM_MAP_HAS_FD = 1 }; /* the frame's fd is the next one of the message */
+enum gm_map_flags {
+    GM_MAP_HAS_FD = 1,    /* the frame's fd is the next one of the message */
+    GM_MAP_IS_SHARED = 2, /* another program's frame: it is none of what moves with this one */
+};
 struct gm_map_entry {
     uint64_t va;
     uint64_t bytes; /* of the frame, which the chunk fills */
@@ -239,6 +290,9 @@ _Static_assert(sizeof(struct gm_msg_drained) == 24, "gm_msg_drained");
 _Static_assert(sizeof(struct gm_msg_done) == 16, "gm_msg_done");
 _Static_assert(sizeof(struct gm_msg_uses) == 8, "gm_msg_uses");
 _Static_assert(sizeof(struct gm_msg_quiet) == 16, "gm_msg_quiet");
+_Static_assert(sizeof(struct gm_msg_share) == 16, "gm_msg_share");
+_Static_assert(sizeof(struct gm_msg_open) == 48, "gm_msg_open");
+_Static_assert(sizeof(struct gm_msg_shut) == 16, "gm_msg_shut");
 _Static_assert(sizeof(struct gm_msg_welcome) == 8, "gm_msg_welcome");
 _Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");
 _Static_assert(sizeof(struct gm_msg_allocated) == 16, "gm_msg_allocated");
@@ -248,6 +302,9 @@ _Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
 _Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");
 _Static_assert(sizeof(struct gm_msg_drop) == 8, "gm_msg_drop");
 _Static_assert(sizeof(struct gm_msg_query) == 8, "gm_msg_query");
+_Static_assert(sizeof(struct gm_msg_shared) == 32, "gm_msg_shared");
+_Static_assert(sizeof(struct gm_msg_opened) == 16, "gm_msg_opened");
+_Static_assert(sizeof(struct gm_msg_shut_is) == 16, "gm_msg_shut_is");
 _Static_assert(sizeof(struct gm_msg_status) == 8, "gm_msg_status");
 _Static_assert(sizeof(struct gm_msg_status_is) == 8, "gm_msg_status_is");
 _Static_assert(sizeof(struct gm_msg_set) == 96, "gm_msg_set");
@@ -279,10 +336,11 @@ struct gm_wire_message {
     int n_fds; /* how many came with it; the fds themselves stay with the caller */
 };
 
-/* Why a buffer is not a message. Positive: the caller ends the session and logs gm_wire_fault_text. */
+/* Why a buffer is not a message. Positive: the caller ends the session and logs gm_wire_fault_text.
+ */
 enum gm_wire_fault {
     GM_WIRE_OK = 0,
-    GM_WIRE_SHORT,     /* shorter than a header, or than the header says */
+    GM_WIRE_SHORT, /* shorter than a header, or than the header says */
     GM_WIRE_BAD_VERSION,
     GM_WIRE_BAD_TYPE,
     GM_WIRE_BAD_DIRECTION,
@@ -290,15 +348,15 @@ enum gm_wire_fault {
     GM_WIRE_BAD_LENGTH,
     GM_WIRE_BAD_COUNT,
     GM_WIRE_BAD_FDS, /* more than the row allows; for MAP, another number than GM_MAP_HAS_FD says */
-    GM_WIRE_BAD_STRING, /* a text that does not end, or holds more than printable UTF-8 */
+    GM_WIRE_BAD_STRING,   /* a text that does not end, or holds more than printable UTF-8 */
     GM_WIRE_BAD_RESERVED, /* a reserved header word is not 0 */
 };
 const char *gm_wire_fault_text(enum gm_wire_fault fault);
 
 /*
- * Decode `length` bytes at `bytes` (8-aligned) that came with `n_fds` fds, sent in `direction` while
- * the session is in `state`. On GM_WIRE_OK fills *out, else leaves it alone. Reads nothing beyond
- * `length`.
+ * Decode `length` bytes at `bytes` (8-aligned) that came with `n_fds` fds, sent in `direction`
+ * while the session is in `state`. On GM_WIRE_OK fills *out, else leaves it alone. Reads nothing
+ * beyond `length`.
  *
  * The first fault in this order is the one reported: SHORT (no version in it), BAD_VERSION, SHORT,
  * BAD_RESERVED, BAD_TYPE, BAD_DIRECTION, BAD_STATE, BAD_COUNT, BAD_LENGTH, BAD_FDS, BAD_STRING. So
@@ -310,10 +368,10 @@ enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
                                   struct gm_wire_message *out);
 
 /*
- * Encode a message of `type` into `buffer` (`capacity` bytes; GM_WIRE_MAX always suffices): `body` is
- * its payload struct, `entries` `count` entries of its row. Texts are made legal on the way: ended
- * within their field, and '?' for each byte that is not printable UTF-8. What was encoded can be
- * decoded. Returns its length, or 0 if it does not fit or the row does not allow it.
+ * Encode a message of `type` into `buffer` (`capacity` bytes; GM_WIRE_MAX always suffices): `body`
+ * is its payload struct, `entries` `count` entries of its row. Texts are made legal on the way:
+ * ended within their field, and '?' for each byte that is not printable UTF-8. What was encoded can
+ * be decoded. Returns its length, or 0 if it does not fit or the row does not allow it.
  */
 size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
                       const void *entries, uint32_t count);

@@ -573,6 +573,7 @@ void gm_engine_close(struct gm_engine *engine)
     gm_mover_close(engine->mover);
     gm_stores_close(engine->stores);
     gm_hostpool_close(&engine->pool);
+    gm_engine_close_shares(engine);
     while (engine->waiting) {
         struct gm_waiting_alloc *next = engine->waiting->next;
         free(engine->waiting);

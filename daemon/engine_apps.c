@@ -180,6 +180,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
     app->ctl->version = app->stat->version = GM_SHM_VERSION;
     app->ctl->app = id;
     app->ctl->budget[0] = engine->config.budget;
+    engine->told_fixed = UINT64_MAX; /* and soon less what others share */
     atomic_store(&app->ctl->gate, GM_GATE_CLOSED);
     memcpy(gpu.uuid, engine->uuid.bytes, sizeof gpu.uuid);
     welcome.app = id;
@@ -214,10 +215,18 @@ fail:
     return error;
 }
 
-/* What the app needs on the GPU to run. */
-static uint64_t gpu_bytes(const struct gm_engine *engine, uint32_t id)
+uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
 {
-    return engine->table->apps[id].committed - engine->table->apps[id].hosted;
+    const struct gm_table_app *app = &engine->table->apps[id];
+    return app->committed - app->hosted - app->fixed;
+}
+
+/* What of the budget it can still be given: what it has, and what others keep there for good
+ * because it is shared, is taken. */
+static uint64_t room_for(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t taken = gm_engine_movable(engine, id) + engine->table->fixed;
+    return taken < engine->config.budget ? engine->config.budget - taken : 0;
 }
 
 /*
@@ -227,7 +236,8 @@ static uint64_t gpu_bytes(const struct gm_engine *engine, uint32_t id)
  */
 void gm_engine_want_host_memory(struct gm_engine *engine)
 {
-    const uint64_t bytes = engine->table->committed - engine->table->hosted;
+    const uint64_t bytes =
+        engine->table->committed - engine->table->hosted + gm_engine_orphaned(engine);
     const uint64_t budget = engine->table->budget;
     const uint64_t below = bytes > budget ? bytes - budget : 0;
     const uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
@@ -243,6 +253,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
     struct gm_allocation *allocation = &engine->table->allocations[index];
     uint32_t app = allocation->app, chunk = allocation->first;
     allocation->is_freed = true;
+    gm_engine_unshare(engine, app, allocation->va);
     while (chunk != GM_NONE) {
         uint32_t next = engine->table->chunks[chunk].sibling;
         gm_table_free_chunk(engine->table, chunk);
@@ -252,7 +263,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
     gm_engine_want_host_memory(engine);
     engine->plan_is_stale = true;
     if (engine->apps[app].state != GM_APP_GONE)
-        gm_engine_feed(engine, GM_SCHED_SIZE, app, gpu_bytes(engine, app));
+        gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_movable(engine, app));
 }
 
 static void forget_waiting(struct gm_engine *engine, uint32_t id);
@@ -279,6 +290,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
         if (!engine->table->allocations[index].is_freed)
             free_allocation(engine, index);
     }
+    gm_engine_forget_opens(engine, id);
     app->pending_allocs = 0;
     gm_engine_run(engine);
 }
@@ -350,7 +362,7 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
-    uint64_t room = engine->config.budget - gpu_bytes(engine, id);
+    uint64_t room = room_for(engine, id);
     uint64_t hosted = gm_table_hosted_bytes(alloc->bytes, room);
     uint32_t index = GM_NONE;
 
@@ -359,7 +371,8 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
     if (hosted > 0 && !gm_engine_lend(engine, hosted))
         return false;
     /* What is lent is no room for the others' memory any more. */
-    if (table->committed - table->hosted + (alloc->bytes - hosted) <= gm_engine_capacity(engine))
+    if (table->committed - table->hosted + gm_engine_orphaned(engine) + (alloc->bytes - hosted) <=
+        gm_engine_capacity(engine))
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
     if (index == GM_NONE) {
         if (hosted > 0)
@@ -374,8 +387,8 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
         gm_engine_queue_hosted(engine, index);
     }
     gm_engine_want_host_memory(engine);
-    gm_engine_need_budget(engine, gpu_bytes(engine, id));
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gpu_bytes(engine, id));
+    gm_engine_need_budget(engine, gm_engine_movable(engine, id) + table->fixed);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
     return true;
 }
 
@@ -407,7 +420,7 @@ static bool wait_for_room(struct gm_engine *engine, uint32_t id, const struct gm
  * unless the option says otherwise. */
 static bool can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
-    uint64_t room = engine->config.budget - gpu_bytes(engine, id);
+    uint64_t room = room_for(engine, id);
     if (!engine->config.is_oversize_hosted)
         return bytes <= room;
     return gm_table_hosted_bytes(bytes, room) + engine->table->apps[id].hosted <=
@@ -537,6 +550,15 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
         break;
     case GM_MSG_QUIET:
         gm_engine_quiet(engine, id, message->body);
+        break;
+    case GM_MSG_SHARE:
+        gm_engine_share(engine, id, message->body);
+        break;
+    case GM_MSG_OPEN:
+        gm_engine_open_share(engine, id, message->body);
+        break;
+    case GM_MSG_SHUT:
+        gm_engine_shut(engine, id, message->body);
         break;
     default:
         gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "a message out of place");

@@ -12,6 +12,33 @@
 /* After a shim failed to map, load its app again this much later. */
 #define MAP_RETRY_NS (1000 * GM_MS)
 
+/* It was asked. Answers come in this order. */
+static void await_answer(struct gm_app *app, struct gm_batch *batch)
+{
+    batch->sent_at = gm_now();
+    *app->sent_tail = batch;
+    app->sent_tail = &batch->next;
+}
+
+/* Whether `frame` must be sent along with its fd: the app has not imported it yet. */
+static bool take_import(struct gm_app *app, struct gm_batch *batch, uint32_t i, uint32_t frame)
+{
+    uint8_t bit = (uint8_t)(1u << (frame % 8));
+    if (app->imports[frame / 8] & bit)
+        return false;
+    app->imports[frame / 8] |= bit;
+    batch->had_fd[i / 8] |= (uint8_t)(1u << (i % 8));
+    return true;
+}
+
+/* The app undid the batch, imports and all: the next MAP sends those fds again. */
+static void undo_import(struct gm_app *app, const struct gm_batch *batch, uint32_t i,
+                        uint32_t frame)
+{
+    if (batch->had_fd[i / 8] & (1u << (i % 8)))
+        app->imports[frame / 8] &= (uint8_t) ~(1u << (frame % 8));
+}
+
 static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
     union {
@@ -28,13 +55,10 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
         const struct gm_chunk *chunk = &engine->table->chunks[item];
         if (batch->kind == GM_BATCH_MAP) {
             const struct gm_frame_handle *frame = &engine->frames.handles[chunk->frame];
-            uint8_t bit = (uint8_t)(1u << (chunk->frame % 8));
             entries.map[i] = (struct gm_map_entry){
                 .va = chunk->va, .bytes = gm_chunk_bytes(chunk), .frame = frame->id};
-            if (!(app->imports[chunk->frame / 8] & bit)) {
-                app->imports[chunk->frame / 8] |= bit;
+            if (take_import(app, batch, i, chunk->frame)) {
                 entries.map[i].flags = GM_MAP_HAS_FD;
-                batch->had_fd[i / 8] |= (uint8_t)(1u << (i % 8));
                 fds[n_fds++] = frame->fd;
             }
             type = GM_MSG_MAP;
@@ -46,10 +70,8 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
             entries.drop[i] = (struct gm_frame_entry){engine->frames.handles[item].id};
         }
     }
-    batch->sent_at = gm_now();
     app->unanswered_maps += batch->kind == GM_BATCH_MAP;
-    *app->sent_tail = batch;
-    app->sent_tail = &batch->next;
+    await_answer(app, batch);
     gm_session_send(app->session, type, &body, &entries, batch->n, fds, n_fds);
 }
 
@@ -119,6 +141,42 @@ void gm_engine_ping(struct gm_engine *engine, uint32_t id)
     send_batch(engine, app, batch);
 }
 
+void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
+                           const uint32_t *places, uint32_t n)
+{
+    union {
+        struct gm_map_entry map[32];
+        struct gm_span_entry unmap[128];
+    } entries;
+    struct gm_app *app = &engine->apps[open->app];
+    struct gm_batch *batch = new_batch(engine, kind);
+    struct gm_msg_map body = {.batch = batch->id};
+    int fds[GM_WIRE_FDS], n_fds = 0;
+
+    batch->open = open;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct gm_share_place *place = &open->share->places[places[i]];
+        batch->items[batch->n++] = places[i];
+        if (kind == GM_BATCH_SHUT) {
+            entries.unmap[i] =
+                (struct gm_span_entry){.va = open->va + place->offset, .bytes = place->bytes};
+            continue;
+        }
+        entries.map[i] = (struct gm_map_entry){.va = open->va + place->offset,
+                                               .bytes = place->bytes,
+                                               .frame = engine->frames.handles[place->frame].id,
+                                               .flags = GM_MAP_IS_SHARED};
+        if (take_import(app, batch, i, place->frame)) {
+            entries.map[i].flags |= GM_MAP_HAS_FD;
+            fds[n_fds++] = engine->frames.handles[place->frame].fd;
+        }
+    }
+    open->unanswered++;
+    await_answer(app, batch);
+    gm_session_send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP, &body,
+                    &entries, n, fds, n_fds);
+}
+
 static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, bool is_silent)
 {
     if (!batch || batch->kind != GM_BATCH_DROP)
@@ -152,9 +210,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
     for (uint32_t i = 0; i < batch->n; i++) {
         struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
         uint32_t at = chunk->allocation;
-        /* The shim undid the batch, imports and all: the next MAP sends those fds again. */
-        if (batch->had_fd[i / 8] & (1u << (i % 8)))
-            app->imports[chunk->frame / 8] &= (uint8_t) ~(1u << (chunk->frame % 8));
+        undo_import(app, batch, i, chunk->frame);
         chunk->map_failed = true;
         if ((app->state == GM_APP_RUNNING || chunk->is_hosted) &&
             engine->table->allocations[at].is_pending)
@@ -171,7 +227,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an answer to a batch that was not sent");
         return;
     }
-    if (result != 0 && batch->kind != GM_BATCH_MAP) {
+    if (result != 0 && batch->kind != GM_BATCH_MAP && batch->kind != GM_BATCH_OPEN) {
         /* A shim cannot unmap or drop when its driver is shutting down: the process is on its way
          * out. Its frames stay where they are until its connection ends. */
         gm_log(GM_LOG_INFO, "app %u (pid %d) cannot unmap (CUDA error %d): taken for exiting", id,
@@ -189,6 +245,13 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         engine->plan_is_stale = true;
     }
     app->unanswered_maps -= batch->kind == GM_BATCH_MAP;
+    if (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT) {
+        for (uint32_t i = 0; result != 0 && i < batch->n; i++)
+            undo_import(app, batch, i, batch->open->share->places[batch->items[i]].frame);
+        gm_engine_places_done(engine, batch, result);
+        free(batch);
+        return;
+    }
     if (batch->kind == GM_BATCH_MAP && result != 0)
         map_failed(engine, id, batch, result);
     for (uint32_t i = 0; i < batch->n; i++) {
@@ -218,7 +281,8 @@ static void owe_to_exit(struct gm_engine *engine, uint32_t id, uint32_t frame)
 
 static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
 {
-    for (uint32_t i = 0; batch && i < batch->n; i++) {
+    bool is_of_places = batch && (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT);
+    for (uint32_t i = 0; batch && !is_of_places && i < batch->n; i++) {
         uint32_t item = batch->items[i];
         if (batch->kind == GM_BATCH_DROP) {
             gm_engine_drop_done(engine, id, item);

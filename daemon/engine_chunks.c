@@ -33,7 +33,9 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
     struct gm_chunk *chunk = &engine->table->chunks[index];
     uint32_t frame = chunk->frame;
     chunk->frame = GM_NONE;
-    if (engine->apps[chunk->app].state == GM_APP_GONE)
+    if (engine->frame_more[frame].share)
+        gm_engine_leave_share(engine, frame);
+    else if (engine->apps[chunk->app].state == GM_APP_GONE)
         gm_engine_condemn(engine, frame, engine->apps[chunk->app].exit_poll ? chunk->app : GM_NONE);
     else if (chunk->is_hosted)
         gm_engine_condemn(engine, frame, GM_NONE);
@@ -143,7 +145,7 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
         if (chunk->frame != GM_NONE && !is_gone) {
             chunk->flight = GM_FLIGHT_OFF;
             chunk->map_pending = true;
-            if (!chunk->is_hosted)
+            if (!chunk->is_hosted && !chunk->is_fixed)
                 gm_table_leave_frame(engine->table, chunk->frame);
             gm_engine_unmap(engine, chunk->app, index, GM_NONE);
             return;

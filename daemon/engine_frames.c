@@ -145,7 +145,8 @@ static uint64_t kept_bytes(const struct gm_engine *engine, uint32_t id)
 
 void gm_engine_update_room(struct gm_engine *engine)
 {
-    uint64_t room = engine->table->budget;
+    const uint64_t fixed = engine->table->fixed;
+    uint64_t room = engine->table->budget > fixed ? engine->table->budget - fixed : 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (engine->apps[id].state != GM_APP_PAUSED || !engine->table->apps[id].is_silent)
             continue; /* of those that run the scheduler knows */
@@ -161,6 +162,7 @@ void gm_engine_update_room(struct gm_engine *engine)
         uint64_t bytes = gm_class_bytes(entry->class);
         room -= bytes < room ? bytes : room;
     }
+    gm_engine_tell_budgets(engine);
     if (room == engine->room)
         return;
     engine->room = room;
@@ -174,8 +176,9 @@ static void lower_budget(struct gm_engine *engine)
     uint64_t bytes = engine->table->allocated;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_table_app *app = &engine->table->apps[id];
-        if (app->is_used && app->committed - app->hosted > bytes)
-            bytes = app->committed - app->hosted;
+        const uint64_t needed =
+            app->is_used ? gm_engine_movable(engine, id) + engine->table->fixed : 0;
+        bytes = needed > bytes ? needed : bytes;
     }
     engine->budget_retry_at = engine->now + BUDGET_RETRY_NS;
     if (bytes < engine->table->budget)

@@ -161,8 +161,8 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
                   const struct gm_move *move)
 {
     struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
-    if (chunk->is_freed || chunk->flight != GM_FLIGHT_NONE || chunk->frame != move->frame ||
-        !can_lose(engine, chunk->app))
+    if (chunk->is_freed || chunk->is_fixed || chunk->flight != GM_FLIGHT_NONE ||
+        chunk->frame != move->frame || !can_lose(engine, chunk->app))
         return true;
     if (engine->apps[chunk->app].state != GM_APP_PAUSED ||
         !gm_mover_has_room(engine->mover, GM_WAY_OUT) || !is_there(engine, chunk->app))

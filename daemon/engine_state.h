@@ -10,6 +10,7 @@
  *   engine_batches.c    MAP, UNMAP and DROP messages and their answers
  *   engine_hosted.c     programs larger than the budget
  *   engine_trades.c     ... the most used parts of which belong on the GPU
+ *   engine_shares.c     memory that several programs map: SHARE, OPEN, SHUT
  *   engine_deadlines.c  what time alone brings about
  *   engine_policy.c     what the scheduler is told: events, and what is said of programs
  *   engine_switches.c   how long switches took
@@ -66,7 +67,15 @@ enum gm_app_event {
     GM_APP_EV_END,     /* nothing of it is left */
 };
 
-enum gm_batch_kind { GM_BATCH_MAP, GM_BATCH_UNMAP, GM_BATCH_DROP, GM_BATCH_KINDS };
+/* OPEN and SHUT: MAP and UNMAP of what another program shares; never built up, sent at once. */
+enum gm_batch_kind {
+    GM_BATCH_MAP,
+    GM_BATCH_UNMAP,
+    GM_BATCH_DROP,
+    GM_BATCH_KINDS,
+    GM_BATCH_OPEN = GM_BATCH_KINDS,
+    GM_BATCH_SHUT,
+};
 #define GM_BATCH_MAX 256u
 
 /* One MAP, UNMAP or DROP message: being filled, or sent and not yet answered. */
@@ -76,8 +85,9 @@ struct gm_batch {
     uint64_t sent_at;
     enum gm_batch_kind kind;
     uint32_t n;
-    uint32_t items[GM_BATCH_MAX];     /* chunks (MAP, UNMAP) or frames (DROP) */
-    uint32_t frames[GM_BATCH_MAX];    /* UNMAP: the frame given up with the chunk, or GM_NONE */
+    uint32_t items[GM_BATCH_MAX];  /* chunks (MAP, UNMAP), frames (DROP) or places (OPEN, SHUT) */
+    struct gm_open *open;          /* OPEN, SHUT: whose places; void once its app is gone */
+    uint32_t frames[GM_BATCH_MAX]; /* UNMAP: the frame given up with the chunk, or GM_NONE */
     uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
 };
 
@@ -253,6 +263,49 @@ struct gm_frame_state_more {
     bool is_owed;     /* an app that gave it up has not yet confirmed that it is unmapped there */
     uint32_t owed_by; /* ... GM_NONE: it answers; else GONE, and its process must have exited */
     uint32_t exit_of; /* app whose process must have exited first; GM_NONE: none */
+    struct gm_share *share; /* that it is part of, NULL: none */
+};
+
+/* A chunk of it, by address. */
+struct gm_share_place {
+    uint64_t offset, bytes;
+    uint32_t frame; /* GM_NONE: condemned, once nobody has it open */
+};
+
+/* An allocation that others may open (engine_shares.c). It lives until its owner freed it, or
+ * ended, and nobody has it open. */
+struct gm_share {
+    struct gm_share *next;
+    uint64_t nonce[2];
+    uint64_t va, bytes; /* of the owner */
+    uint32_t id;
+    uint32_t owner; /* app; GM_NONE: it freed the memory, or is gone: nobody can open it any more */
+    uint32_t maker; /* app and process that the owner is, or was */
+    pid_t pid;
+    uid_t uid;
+    uint32_t opens;
+    uint32_t left;    /* frames that the owner still holds */
+    uint32_t left_at; /* where the next one that it gives up is likely to be */
+    uint32_t n;
+    struct gm_share_place places[];
+};
+
+enum gm_open_stage {
+    GM_OPEN_OPENING, /* the MAPs are sent, one after the other */
+    GM_OPEN_OPEN,
+    GM_OPEN_FAILING, /* a MAP failed: what others mapped is unmapped again */
+    GM_OPEN_SHUTTING,
+};
+struct gm_open {
+    struct gm_open *next;
+    struct gm_share *share;
+    uint64_t va, cookie;
+    uint32_t app;
+    uint32_t asked;      /* places below it were asked for, to be mapped or unmapped */
+    uint32_t unanswered; /* batches */
+    int32_t result;
+    enum gm_open_stage stage;
+    uint8_t is_mapped[]; /* a bit a place */
 };
 
 struct gm_engine {
@@ -327,6 +380,10 @@ struct gm_engine {
     struct gm_trade trades[GM_HOSTING_PAIRS];
     uint32_t n_trades; /* of them in use */
     struct gm_trade_work trade_work;
+    struct gm_share *shares;
+    struct gm_open *opens;
+    uint32_t next_share;
+    uint64_t told_fixed; /* the table's `fixed` as the budgets on the ctl pages count it */
     struct gm_moment sums;
     uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
     struct gm_switch history[GM_HISTORY];
@@ -368,6 +425,8 @@ void gm_engine_die(struct gm_engine *engine, const char *what, CUresult error)
     __attribute__((noreturn));
 
 /* engine_apps.c */
+/* Bytes that the app needs on the GPU to run, beside those that stay there whoever runs. */
+uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t app);
 /* Have host memory made for what the GPU cannot hold; after any change of either. */
 void gm_engine_want_host_memory(struct gm_engine *engine);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
@@ -443,11 +502,36 @@ void gm_engine_flush(struct gm_engine *engine);
 /* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.
  */
 void gm_engine_ping(struct gm_engine *engine, uint32_t app);
+/* Have `app` map (OPEN) or unmap (SHUT) `n` places of what it opens. */
+void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
+                           const uint32_t *places, uint32_t n);
 void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
 /* The connection of `app` ended: its unanswered batches are void. */
 void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
 /* Frames for whose DROP `app` owes an answer will not end while it is silent. */
 void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
+
+/* engine_shares.c */
+/* What a program asks. */
+void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_share *share);
+void gm_engine_open_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_open *open);
+void gm_engine_shut(struct gm_engine *engine, uint32_t app, const struct gm_msg_shut *shut);
+/* A batch of places is answered. */
+void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batch, int32_t result);
+/* The owner frees the allocation at `va`, or is gone: nobody can open it any more. */
+void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va);
+/* The owner's chunk has given `frame` up, which is part of a share. */
+void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame);
+/* `app` is gone, with all that it had opened. */
+void gm_engine_forget_opens(struct gm_engine *engine, uint32_t app);
+/* Bytes on the GPU that are nobody's any more, but that others have open. */
+uint64_t gm_engine_orphaned(const struct gm_engine *engine);
+/* Bytes that the app shares, and that it has open of others'. */
+uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t app);
+uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);
+/* Put on the ctl pages what each program may take, if what is shared has changed. */
+void gm_engine_tell_budgets(struct gm_engine *engine);
+void gm_engine_close_shares(struct gm_engine *engine);
 
 /* engine_deadlines.c */
 void gm_engine_check_deadlines(struct gm_engine *engine);

@@ -112,14 +112,12 @@ static void add_unswappable(cJSON *object, const struct gm_stat *stat)
     double small = (double)atomic_load(&stat->small_bytes) + real;
     double managed = (double)atomic_load(&stat->managed_bytes);
     double arrays = (double)atomic_load(&stat->array_bytes);
-    double pools = (double)atomic_load(&stat->pool_bytes);
     double graphs = (double)atomic_load(&stat->graph_bytes);
-    cJSON_AddNumberToObject(object, "unswappable_bytes", small + managed + arrays + pools + graphs);
+    cJSON_AddNumberToObject(object, "unswappable_bytes", small + managed + arrays + graphs);
     cJSON_AddNumberToObject(object, "small_bytes", small);
     cJSON_AddNumberToObject(object, "real_bytes", real);
     cJSON_AddNumberToObject(object, "managed_bytes", managed);
     cJSON_AddNumberToObject(object, "array_bytes", arrays);
-    cJSON_AddNumberToObject(object, "pool_bytes", pools);
     cJSON_AddNumberToObject(object, "graph_bytes", graphs);
 }
 
@@ -153,11 +151,13 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "uid", app->uid);
     cJSON_AddStringToObject(object, "name", app->name);
     cJSON_AddStringToObject(object, "state", state_text(app, &account));
-    add_bytes(object, "resident_bytes", entry->resident);
+    add_bytes(object, "resident_bytes", entry->resident + entry->fixed);
     add_bytes(object, "total_bytes", entry->committed);
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
     add_bytes(object, "hosted_bytes", entry->hosted);
     add_bytes(object, "traded_bytes", app->traded);
+    add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
+    add_bytes(object, "opened_bytes", gm_engine_opened_bytes(engine, id));
     add_unswappable(object, app->stat);
     add_account(object, &account, engine->now);
     cJSON_AddNumberToObject(object, "waiting_threads",
@@ -234,7 +234,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     for (uint32_t i = 0; i < table->max_apps; i++) {
         frames += table->pools[i].frames;
         if (table->apps[i].is_used)
-            resident += table->apps[i].resident;
+            resident += table->apps[i].resident + table->apps[i].fixed;
     }
     engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
     cJSON_AddNumberToObject(object, "index", engine->config.gpu);
@@ -245,6 +245,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "used_bytes", table->allocated);
     add_bytes(object, "free_bytes", table->budget - table->allocated);
     add_bytes(object, "committed_bytes", table->committed);
+    add_bytes(object, "shared_bytes", table->fixed);
     add_bytes(object, "device_total_bytes", total);
     add_bytes(object, "device_free_bytes", free_bytes);
     cJSON_AddItemToObject(object, "tiers", describe_tiers(engine, resident));

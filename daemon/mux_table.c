@@ -111,17 +111,19 @@ static void why(const cJSON *app, char text[CELL])
 {
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
-    char weighs[48] = "", shares[48] = "", stays[48] = "", bytes[CELL];
+    char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", bytes[CELL];
     const char *reason = word(app, "why");
 
     if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
         snprintf(weighs, sizeof weighs, "weight %g", weight->valuedouble);
     if (cJSON_IsNumber(share) && share->valuedouble != 100)
         snprintf(shares, sizeof shares, "share %g%%", share->valuedouble);
+    if (number(app, "shared_bytes") > 0)
+        snprintf(holds, sizeof holds, "shares %.30s", size(app, "shared_bytes", bytes));
     if (number(app, "unswappable_bytes") >= WORTH_TELLING)
         snprintf(stays, sizeof stays, "%.20s unswappable", size(app, "unswappable_bytes", bytes));
-    const char *const parts[] = {reason, weighs, shares, stays};
-    bool has_more = weighs[0] || shares[0] || stays[0];
+    const char *const parts[] = {reason, weighs, shares, holds, stays};
+    bool has_more = weighs[0] || shares[0] || holds[0] || stays[0];
     int at = 0;
     text[0] = '\0';
     for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)
@@ -319,6 +321,9 @@ static void print_gpu(const cJSON *gpu)
     printf("pinned %s in use (%s pinned, at most %s)\n", size(tiers, "pinned_used_bytes", a),
            size(tiers, "pinned_bytes", b), size(tiers, "pinned_cap_bytes", c));
     print_other_tiers(gpu);
+    if (number(gpu, "shared_bytes") > 0)
+        printf("  shared  %s between programs: it stays on the GPU\n",
+               size(gpu, "shared_bytes", a));
     printf("  moved   %s in, %s out, %.0f switches\n", size(gpu, "bytes_in", a),
            size(gpu, "bytes_out", b), number(gpu, "switches"));
     print_last_switch(gpu);

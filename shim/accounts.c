@@ -86,9 +86,7 @@ void gm_note_managed(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes)
 static _Atomic uint64_t *gm_account_word(enum gm_account kind)
 {
     struct gm_stat *stat = gm_gate_stat();
-    return kind == GM_ACCOUNT_ARRAYS  ? &stat->array_bytes
-           : kind == GM_ACCOUNT_POOLS ? &stat->pool_bytes
-                                      : &stat->graph_bytes;
+    return kind == GM_ACCOUNT_ARRAYS ? &stat->array_bytes : &stat->graph_bytes;
 }
 
 static _Atomic uint64_t *gm_account_at(enum gm_account kind, int gpu)

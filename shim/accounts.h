@@ -35,7 +35,7 @@ void gm_forget_real(const struct gm_alloc *alloc);
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on);
 
 /* What is not in the allocation map. */
-enum gm_account { GM_ACCOUNT_ARRAYS, GM_ACCOUNT_POOLS, GM_ACCOUNT_GRAPHS, GM_ACCOUNTS };
+enum gm_account { GM_ACCOUNT_ARRAYS, GM_ACCOUNT_GRAPHS, GM_ACCOUNTS };
 
 /* Count bytes of `kind` on `gpu` (-1: not managed, so that they are counted but not taken from
  * anybody's free memory): more of them, less, or so many. */

@@ -23,6 +23,7 @@
 #include "shim/link.h"
 #include "shim/mapper.h"
 #include "shim/real.h"
+#include "shim/sharing.h"
 
 #define GM_BOOT_DEVICES 64
 #define GM_BOOT_LOG_FD 500 /* the log's fd is at least this, as the link's */
@@ -154,6 +155,7 @@ static enum gm_boot_state gm_boot_connect(int n_devices)
         return GM_BOOT_DEAD;
     }
     gm_log(GM_LOG_INFO, "connected as app %u", welcome.app);
+    gm_sharing_init();
     return GM_BOOT_LIVE;
 
 shut:

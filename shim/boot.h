@@ -14,6 +14,7 @@
  * Environment, read once at boot:
  *   GPUMUX_DISABLE=1   run untouched (procaddr.h asks it too)
  *   GPUMUX_SOCKET=path where the daemon is (common/sock.h)
+ *   GPUMUX_SHARING=... how memory is shared with other processes (sharing.h)
  *   GPUMUX_LOG=file    append what happens, one line each: connected, no daemon, lost, refused
  */
 #ifndef GM_SHIM_BOOT_H

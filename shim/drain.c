@@ -35,7 +35,7 @@ struct gm_drain_question {
 
 /* A leaf in the order of locks. */
 static pthread_mutex_t gm_drain_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gm_drain_asked = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t gm_drain_asked; /* by the monotonic clock; made by gm_drain_start */
 static struct gm_drain_question gm_drain_open;
 static bool gm_drain_is_open;
 static uint64_t gm_drain_query_open;
@@ -202,7 +202,7 @@ static void gm_drain_idle(void)
         pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += GM_DRAIN_SAMPLE_S;
     if (pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &until) == ETIMEDOUT) {
         pthread_mutex_unlock(&gm_drain_lock);
@@ -250,6 +250,12 @@ int gm_drain_start(void)
 {
     pthread_t thread;
     sigset_t all, before;
+
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&gm_drain_asked, &attributes);
+    pthread_condattr_destroy(&attributes);
 
     /* The program's signals are not for this thread. */
     sigfillset(&all);

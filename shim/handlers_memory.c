@@ -14,6 +14,7 @@
 #include "shim/obtain.h"
 #include "shim/pools.h"
 #include "shim/release.h"
+#include "shim/sharing.h"
 
 #define GM_PITCH 512ull /* what the driver rounds the rows of cuMemAllocPitch to */
 
@@ -30,7 +31,7 @@ static CUresult gm_allocate(struct gm_alloc alloc, uint64_t bytes, CUdeviceptr *
 /* Whether `bytes` at `where` are gpumux's to back. */
 static bool gm_is_ours(const struct gm_alloc *where, uint64_t bytes)
 {
-    return bytes >= GM_SMALL_MAX && where->gpu >= 0 && gm_link_is_up();
+    return bytes >= GM_SMALL_MAX && where->gpu >= 0 && gm_link_is_up() && !gm_sharing_is_real();
 }
 
 CUresult gm_on_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -101,6 +102,8 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE; /* a region that is on its way back */
     if (found != GM_ALLOC_BASE)
         return gm_real.cuMemFree_v2(dptr);
+    if (alloc.kind == GM_ALLOC_IMPORT)
+        return CUDA_ERROR_INVALID_VALUE; /* another program's: it is closed, not freed */
     if (gm_allocs_take(dptr, &alloc) != GM_ALLOC_BASE)
         return CUDA_ERROR_INVALID_VALUE; /* two threads free it; the other was first */
 

@@ -79,8 +79,13 @@ static CUresult gm_free_real(CUdeviceptr dptr, CUstream stream)
 
 static CUresult gm_free_async(CUdeviceptr dptr, CUstream stream)
 {
+    struct gm_alloc alloc;
     CUresult result;
-    return gm_pools_free_async(dptr, stream, &result) ? result : gm_free_real(dptr, stream);
+    if (gm_pools_free_async(dptr, stream, &result))
+        return result;
+    if (gm_allocs_find(dptr, &alloc) != GM_ALLOC_UNKNOWN && alloc.kind != GM_ALLOC_REAL)
+        return CUDA_ERROR_INVALID_VALUE; /* a mapping, or another program's */
+    return gm_free_real(dptr, stream);
 }
 
 CUresult gm_on_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)

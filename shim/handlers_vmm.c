@@ -28,6 +28,7 @@
 #include "shim/link.h"
 #include "shim/pin.h"
 #include "shim/release.h"
+#include "shim/sharing.h"
 #include "shim/views.h"
 #include "shim/vmm.h"
 
@@ -79,7 +80,8 @@ static bool gm_is_export_real(void)
 
 static bool gm_can_be_virtual(size_t bytes, const CUmemAllocationProp *prop)
 {
-    return bytes > 0 && bytes % GM_CHUNK_MIN == 0 && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+    return !gm_sharing_is_real() && bytes > 0 && bytes % GM_CHUNK_MIN == 0 &&
+           prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
            prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
            prop->win32HandleMetaData == NULL &&
            prop->allocFlags.compressionType == CU_MEM_ALLOCATION_COMP_NONE &&

@@ -53,6 +53,7 @@ struct gm_request {
     int32_t result;
     CUresult (*work)(void *argument); /* or this does, in the link thread */
     void *argument;
+    struct gm_msg_shared *shared; /* where SHARED goes; NULL: another answer is expected */
     pthread_cond_t is_done;
     struct gm_request *next;
 };
@@ -276,9 +277,10 @@ void gm_link_quiet(const struct gm_msg_quiet *quiet)
 }
 
 /* Link it where the link thread finds it. False: lost. */
-static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer)
+static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer,
+                             struct gm_msg_shared *shared)
 {
-    *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING};
+    *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING, .shared = shared};
     pthread_cond_init(&request->is_done, NULL);
     pthread_mutex_lock(&gm_link_lock);
     bool is_on = gm_link_is_up() && !gm_link_is_lost;
@@ -310,7 +312,8 @@ static int gm_request_end(struct gm_request *request, int error)
 }
 
 /* Link thread: the answer to a request came. False: nobody asked. */
-static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t result)
+static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t result,
+                              const struct gm_msg_shared *shared)
 {
     bool is_known = false;
     pthread_mutex_lock(&gm_link_lock);
@@ -320,6 +323,8 @@ static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t 
             continue;
         *place = request->next;
         request->result = result;
+        if (request->shared != NULL && shared != NULL)
+            *request->shared = *shared;
         request->state = GM_REQUEST_ANSWERED;
         pthread_cond_signal(&request->is_done); /* with the lock: it is gone right after */
         is_known = true;
@@ -332,7 +337,7 @@ static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t 
 int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
 {
     struct gm_request request;
-    if (!gm_request_begin(&request, GM_MSG_ALLOCATED))
+    if (!gm_request_begin(&request, GM_MSG_ALLOCATED, NULL))
         return -ENOTCONN;
     struct gm_msg_alloc alloc = {.cookie = request.cookie, .va = va, .bytes = bytes, .gpu = gpu};
     return gm_request_end(&request, gm_link_send(GM_MSG_ALLOC, &alloc));
@@ -369,7 +374,7 @@ static CUresult gm_link_release(void *argument)
 int gm_link_free(uint64_t va, uint64_t bytes)
 {
     struct gm_request request;
-    if (gm_request_begin(&request, GM_MSG_FREED)) {
+    if (gm_request_begin(&request, GM_MSG_FREED, NULL)) {
         struct gm_msg_free message = {.cookie = request.cookie, .va = va};
         int result = gm_request_end(&request, gm_link_send(GM_MSG_FREE, &message));
         if (result != -ENOTCONN)
@@ -377,6 +382,47 @@ int gm_link_free(uint64_t va, uint64_t bytes)
     }
     struct gm_link_range range = {.va = va, .bytes = bytes};
     return (int)gm_link_run(gm_link_release, &range); /* it is lost */
+}
+
+int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
+{
+    struct gm_request request;
+    if (!gm_request_begin(&request, GM_MSG_SHARED, shared))
+        return -ENOTCONN;
+    struct gm_msg_share share = {.cookie = request.cookie, .va = va};
+    return gm_request_end(&request, gm_link_send(GM_MSG_SHARE, &share));
+}
+
+int gm_link_open_share(uint64_t va, const struct gm_share_name *name)
+{
+    struct gm_request request;
+    if (!gm_request_begin(&request, GM_MSG_OPENED, NULL))
+        return -ENOTCONN;
+    struct gm_msg_open open = {.cookie = request.cookie,
+                               .va = va,
+                               .bytes = name->bytes,
+                               .nonce = {name->nonce[0], name->nonce[1]},
+                               .share = name->share,
+                               .gpu = name->gpu};
+    return gm_request_end(&request, gm_link_send(GM_MSG_OPEN, &open));
+}
+
+int gm_link_shut_share(uint64_t va, uint64_t bytes)
+{
+    struct gm_request request;
+    if (gm_request_begin(&request, GM_MSG_SHUT_IS, NULL)) {
+        struct gm_msg_shut message = {.cookie = request.cookie, .va = va};
+        int result = gm_request_end(&request, gm_link_send(GM_MSG_SHUT, &message));
+        if (result != -ENOTCONN)
+            return result;
+    }
+    struct gm_link_range range = {.va = va, .bytes = bytes};
+    return (int)gm_link_run(gm_link_release, &range); /* it is lost */
+}
+
+uint32_t gm_link_app(void)
+{
+    return gm_link_ctl->app;
 }
 
 uint64_t gm_link_budget(uint32_t gpu)
@@ -398,6 +444,13 @@ static void gm_link_done(uint64_t batch, CUresult result)
     gm_link_send(GM_MSG_DONE, &done);
 }
 
+/* Whether a MAP is of what other programs share: nothing is copied into that. */
+static bool gm_link_is_of_others(const struct gm_wire_message *message)
+{
+    const struct gm_map_entry *entry = message->entries;
+    return message->count > 0 && (entry[0].flags & GM_MAP_IS_SHARED) != 0;
+}
+
 /* Do what one message says. `fds` are used up. False: it makes no sense here. */
 static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
 {
@@ -405,11 +458,23 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     switch (message->type) {
     case GM_MSG_ALLOCATED: {
         const struct gm_msg_allocated *allocated = body;
-        return gm_request_answer(GM_MSG_ALLOCATED, allocated->cookie, allocated->result);
+        return gm_request_answer(GM_MSG_ALLOCATED, allocated->cookie, allocated->result, NULL);
     }
     case GM_MSG_FREED: {
         const struct gm_msg_freed *freed = body;
-        return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result);
+        return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result, NULL);
+    }
+    case GM_MSG_SHARED: {
+        const struct gm_msg_shared *shared = body;
+        return gm_request_answer(GM_MSG_SHARED, shared->cookie, shared->result, shared);
+    }
+    case GM_MSG_OPENED: {
+        const struct gm_msg_opened *opened = body;
+        return gm_request_answer(GM_MSG_OPENED, opened->cookie, opened->result, NULL);
+    }
+    case GM_MSG_SHUT_IS: {
+        const struct gm_msg_shut_is *shut = body;
+        return gm_request_answer(GM_MSG_SHUT_IS, shut->cookie, shut->result, NULL);
     }
     case GM_MSG_CLOSE: {
         const struct gm_msg_close *closing = body;
@@ -421,7 +486,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         gm_drain_query(((const struct gm_msg_query *)body)->query);
         return true;
     case GM_MSG_MAP:
-        if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN)
+        if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN && !gm_link_is_of_others(message))
             gm_link_has_moved = true;
         gm_link_done(((const struct gm_msg_map *)body)->batch,
                      gm_mapper_map(message->entries, message->count, fds, message->n_fds));

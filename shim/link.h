@@ -1,7 +1,7 @@
 /*
  * The link: the connection to the daemon. One thread ("gpumux-link") receives and does what is
- * asked; any thread sends. Requests (ALLOC, FREE) wait on their own condition for the answer with
- * their cookie.
+ * asked; any thread sends. Requests (ALLOC, FREE, SHARE, OPEN, SHUT) wait on their own condition
+ * for the answer with their cookie.
  *
  * The daemon is trusted with this program's memory, not with its life: a message that does not
  * decode or makes no sense counts as a lost connection.
@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/share.h"
 #include "common/shm.h"
 #include "common/wire.h"
 
@@ -72,6 +73,25 @@ int gm_link_free(uint64_t va, uint64_t bytes);
  * that itself waits for the link.
  */
 CUresult gm_link_run(CUresult (*work)(void *argument), void *argument);
+
+/*
+ * Have the allocation at `va` shared; from inside the gate. Returns 0 with *shared, a CUresult from
+ * the daemon, or -ENOTCONN.
+ */
+int gm_link_share(uint64_t va, struct gm_msg_shared *shared);
+
+/*
+ * Have what `name` names mapped into a range of its bytes at `va`, reserved by the caller. Returns
+ * 0, a CUresult with nothing of it mapped, or -ENOTCONN: call gm_link_shut_share before the range
+ * is used otherwise.
+ */
+int gm_link_open_share(uint64_t va, const struct gm_share_name *name);
+
+/* Have that unmapped: by the daemon, or here when it is lost. Returns 0 or a CUresult. */
+int gm_link_shut_share(uint64_t va, uint64_t bytes);
+
+/* This program's id with the daemon. */
+uint32_t gm_link_app(void);
 
 /* What this program may take of `gpu` for its own, in bytes. */
 uint64_t gm_link_budget(uint32_t gpu);

@@ -9,6 +9,7 @@
 #include "shim/link.h"
 #include "shim/obtain.h"
 #include "shim/pool.h"
+#include "shim/sharing.h"
 
 #define GM_POOL_MARKS 16 /* streams that one allocation is made to wait for, at most */
 
@@ -178,7 +179,8 @@ bool gm_pools_alloc(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstre
     *place = (struct gm_alloc){.device = pool->device, .gpu = pool->gpu};
     struct gm_want want = {
         .pool = pool, .stream = &look, .asked = bytes, .bytes = gm_block_round(bytes)};
-    *result = pool->is_the_drivers ? CUDA_ERROR_NOT_SUPPORTED : gm_want_serve(&want);
+    *result = pool->is_the_drivers || gm_sharing_is_real() ? CUDA_ERROR_NOT_SUPPORTED
+                                                           : gm_want_serve(&want);
     if (*result == CUDA_SUCCESS)
         *dptr = want.at;
     gm_pool_leave(pool);

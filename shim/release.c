@@ -8,6 +8,7 @@
 #include "shim/contexts.h"
 #include "shim/gate.h"
 #include "shim/link.h"
+#include "shim/sharing.h"
 
 struct gm_deferred {
     struct gm_alloc alloc;
@@ -37,6 +38,8 @@ bool gm_synchronize(CUcontext context, CUresult *result)
 
 CUresult gm_release(const struct gm_alloc *alloc)
 {
+    if (alloc->kind == GM_ALLOC_IMPORT)
+        return gm_sharing_release(alloc);
     int result = gm_link_free(alloc->va, alloc->span);
     if (result != 0)
         return (CUresult)result; /* something of it is still mapped: the range cannot be reused */

@@ -83,14 +83,14 @@ bool gm_hosting_pays(const struct gm_table *table, const struct gm_hosting_pair 
 
 static bool can_come(const struct gm_chunk *chunk)
 {
-    return chunk->is_hosted && !chunk->is_freed && chunk->flight == GM_FLIGHT_NONE &&
-           chunk->frame != GM_NONE;
+    return chunk->is_hosted && !chunk->is_fixed && !chunk->is_freed &&
+           chunk->flight == GM_FLIGHT_NONE && chunk->frame != GM_NONE;
 }
 
 static bool can_go(const struct gm_chunk *chunk)
 {
-    return !chunk->is_hosted && !chunk->is_freed && chunk->flight == GM_FLIGHT_NONE &&
-           chunk->tier == GM_TIER_GPU;
+    return !chunk->is_hosted && !chunk->is_fixed && !chunk->is_freed &&
+           chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_GPU;
 }
 
 bool gm_hosting_is_pair(const struct gm_table *table, uint32_t app,

@@ -141,7 +141,7 @@ static bool is_settled(const struct gm_chunk *chunk)
 }
 
 /* Sums count a chunk by the state it was listed under; unlist before, list after a change. A hosted
- * chunk is in no list, since it never moves; it counts all the same. */
+ * or fixed chunk is in no list, since it never moves; it counts all the same. */
 static void unlist(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = &table->chunks[index];
@@ -149,7 +149,7 @@ static void unlist(struct gm_table *table, uint32_t index)
     if (!chunk->is_listed)
         return;
     if (chunk->is_resident) {
-        if (!chunk->is_hosted) {
+        if (!chunk->is_hosted && !chunk->is_fixed) {
             list_remove(table, &app->by_class[chunk->class], index);
             app->resident -= gm_class_bytes(chunk->class);
         }
@@ -193,7 +193,7 @@ void gm_table_place(struct gm_table *table, uint32_t index)
         return;
     unlist(table, index);
     if (is_settled(chunk)) {
-        if (!chunk->is_hosted) {
+        if (!chunk->is_hosted && !chunk->is_fixed) {
             list_add(table, &app->by_class[chunk->class], index);
             app->resident += gm_class_bytes(chunk->class);
         }
@@ -240,10 +240,43 @@ void gm_table_host_chunks(struct gm_table *table, uint32_t index, uint64_t bytes
     }
 }
 
+bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
+{
+    const struct gm_allocation *allocation = &table->allocations[index];
+    return !allocation->is_freed && !allocation->is_pending && allocation->missing == 0;
+}
+
+void gm_table_fix(struct gm_table *table, uint32_t index)
+{
+    const struct gm_allocation *allocation = &table->allocations[index];
+    assert(gm_table_can_fix(table, index));
+    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
+        struct gm_chunk *chunk = &table->chunks[c];
+        struct gm_frame *frame = &table->frames[chunk->frame];
+        assert(is_settled(chunk) && !chunk->is_fixed);
+        unlist(table, c);
+        chunk->is_fixed = frame->is_fixed = true;
+        if (!chunk->is_hosted) {
+            table->apps[chunk->app].fixed += gm_class_bytes(chunk->class);
+            table->fixed += gm_class_bytes(chunk->class);
+        }
+        gm_table_place(table, c);
+    }
+}
+
+/* The frame can be had again. */
+static void unfix(struct gm_table *table, struct gm_frame *frame)
+{
+    if (frame->is_fixed && !frame->is_host)
+        table->fixed -= gm_class_bytes(frame->class);
+    frame->is_fixed = false;
+}
+
 void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold)
 {
     struct gm_chunk *in = &table->chunks[hot], *out = &table->chunks[cold];
     assert(in->is_hosted && !out->is_hosted && in->app == out->app && in->class == out->class);
+    assert(!in->is_fixed && !out->is_fixed);
     unlist(table, hot);
     unlist(table, cold);
     in->flight = out->flight = GM_FLIGHT_TRADE;
@@ -321,6 +354,8 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
     if (chunk->is_hosted) {
         app->hosted -= gm_class_bytes(chunk->class);
         table->hosted -= gm_class_bytes(chunk->class);
+    } else if (chunk->is_fixed) {
+        app->fixed -= gm_class_bytes(chunk->class);
     }
     table->committed -= gm_class_bytes(chunk->class);
 }
@@ -429,6 +464,7 @@ void gm_table_end_frame(struct gm_table *table, uint32_t index)
 {
     struct gm_frame *frame = &table->frames[index];
     assert(frame->state == GM_FRAME_CONDEMNED || frame->state == GM_FRAME_USED);
+    unfix(table, frame);
     if (!frame->is_host)
         table->allocated -= gm_class_bytes(frame->class);
     table->pools[frame->pool].frames--;
@@ -447,8 +483,15 @@ void gm_table_free_frame(struct gm_table *table, uint32_t index)
 {
     assert(table->frames[index].state == GM_FRAME_USED ||
            table->frames[index].state == GM_FRAME_LEAVING);
+    assert(!table->frames[index].is_fixed);
     table->frames[index].chunk = GM_NONE;
     set_frame(table, index, GM_FRAME_FREE);
+}
+
+void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
+{
+    assert(table->frames[index].state == GM_FRAME_USED && table->frames[index].is_fixed);
+    table->frames[index].chunk = GM_NONE;
 }
 
 void gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
@@ -460,19 +503,24 @@ void gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
 
 void gm_table_condemn_frame(struct gm_table *table, uint32_t index)
 {
+    unfix(table, &table->frames[index]);
     table->frames[index].chunk = GM_NONE;
     set_frame(table, index, GM_FRAME_CONDEMNED);
 }
 
 const char *gm_table_check(const struct gm_table *table)
 {
-    uint64_t allocated = 0, committed = 0;
+    uint64_t allocated = 0, committed = 0, all_fixed = 0;
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
         if (frame->state == GM_FRAME_UNUSED)
             continue;
         if (!frame->is_host)
             allocated += gm_class_bytes(frame->class);
+        if (frame->is_fixed && frame->state != GM_FRAME_USED)
+            return "a fixed frame is not in use";
+        if (frame->is_fixed && !frame->is_host)
+            all_fixed += gm_class_bytes(frame->class);
         if ((frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING) &&
             frame->chunk != GM_NONE) {
             const struct gm_chunk *chunk = &table->chunks[frame->chunk];
@@ -486,11 +534,13 @@ const char *gm_table_check(const struct gm_table *table)
     }
     if (allocated != table->allocated)
         return "allocated bytes are not those of the frames";
+    if (all_fixed != table->fixed)
+        return "fixed bytes are not those of the frames";
     if (allocated > table->budget)
         return "the frames exceed the budget";
     for (uint32_t a = 0; a < table->max_apps; a++) {
         const struct gm_table_app *app = &table->apps[a];
-        uint64_t bytes = 0, resident = 0, hosted = 0;
+        uint64_t bytes = 0, resident = 0, hosted = 0, fixed = 0;
         uint32_t missing = 0;
         if (!app->is_used)
             continue;
@@ -502,8 +552,13 @@ const char *gm_table_check(const struct gm_table *table)
                 const struct gm_chunk *chunk = &table->chunks[c];
                 bytes += gm_class_bytes(chunk->class);
                 hosted += chunk->is_hosted ? gm_class_bytes(chunk->class) : 0;
+                fixed += chunk->is_fixed && !chunk->is_hosted ? gm_class_bytes(chunk->class) : 0;
+                if (chunk->is_fixed &&
+                    (!is_settled(chunk) || !table->frames[chunk->frame].is_fixed))
+                    return "a fixed chunk is not in a fixed frame";
                 if (is_settled(chunk)) {
-                    resident += chunk->is_hosted ? 0 : gm_class_bytes(chunk->class);
+                    resident +=
+                        chunk->is_hosted || chunk->is_fixed ? 0 : gm_class_bytes(chunk->class);
                     if (chunk->frame == GM_NONE || table->frames[chunk->frame].chunk != c)
                         return "a chunk on the GPU has no frame";
                     if (table->frames[chunk->frame].is_host != chunk->is_hosted)
@@ -520,6 +575,8 @@ const char *gm_table_check(const struct gm_table *table)
             return "an app's committed bytes are not those of its chunks";
         if (hosted != app->hosted)
             return "an app's hosted bytes are not those of its chunks";
+        if (fixed != app->fixed)
+            return "an app's fixed bytes are not those of its chunks";
         if (resident != app->resident)
             return "an app's resident bytes are not those of its chunks";
         if (missing != app->missing)

@@ -11,6 +11,8 @@
  * Invariants, checked by gm_table_check:
  *   - the bytes of all frames that exist (free, used or condemned) never exceed the budget;
  *   - a frame in use and its chunk point at each other;
+ *   - a fixed chunk (others have it mapped too) is settled in a fixed frame, in no list of what can
+ *     be taken, from when it is fixed until its allocation is freed;
  *   - a chunk in the gpu tier has a frame, or is in flight out of one;
  *   - each app's committed bytes and missing chunks are those of its chunks.
  */
@@ -56,6 +58,7 @@ struct gm_chunk {
     bool is_resident; /* ... in the resident list, else in the away list of `listed_tier` */
     bool is_freed;    /* its allocation was given back: it ends when nothing touches it any more */
     bool is_hosted;   /* in a host frame, which the GPU reads over the link; moves only by trades */
+    bool is_fixed;    /* stays in its frame: other programs have that mapped */
     bool map_failed;  /* the app could not map it: the flight in ends where it began */
     bool copy_pending; /* part of the flight: a copy (or the fence before it) has not ended */
     bool map_pending;  /* part of the flight: the app has not confirmed a map or unmap */
@@ -92,6 +95,8 @@ struct gm_frame {
     uint8_t class;
     uint8_t state; /* enum gm_frame_state */
     bool is_host;  /* host memory: no part of the budget */
+    bool
+        is_fixed; /* cannot be had by moving its chunk; after that was freed, while others map it */
 };
 
 struct gm_pool {
@@ -112,7 +117,8 @@ struct gm_table_app {
     uint32_t pool;      /* of its uid */
     uint64_t committed; /* bytes of its live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
-    uint64_t resident;  /* bytes of its chunks whose frame is theirs and settled */
+    uint64_t fixed;     /* ... of those on the GPU that are fixed */
+    uint64_t resident;  /* bytes of its chunks whose frame is theirs and settled, and not fixed */
     uint32_t missing;   /* live chunks that are not settled on the GPU */
     struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
     struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
@@ -125,6 +131,7 @@ struct gm_table {
     uint64_t budget;    /* bytes of frames that may exist */
     uint64_t allocated; /* bytes of frames that exist */
     uint64_t ending; /* ... of those condemned whose end depends on nobody but us: room to come */
+    uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t committed; /* bytes of all live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
     uint32_t max_apps, max_chunks, max_frames, max_allocations;
@@ -165,6 +172,11 @@ void gm_table_host_chunks(struct gm_table *table, uint32_t allocation, uint64_t 
 /* How many bytes of an allocation of `bytes` that would host, with `room` on the GPU. */
 uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room);
 
+/* All chunks of an allocation, each of them settled, are fixed from now on, and their frames. */
+void gm_table_fix(struct gm_table *table, uint32_t allocation);
+/* Whether they can be: the allocation is live and whole. */
+bool gm_table_can_fix(const struct gm_table *table, uint32_t allocation);
+
 /*
  * Two settled chunks of one app and size begin to change places: `hot`, which is hosted, and
  * `cold`, which is on the GPU. From now on `hot` counts as one of the GPU's and `cold` as hosted,
@@ -197,6 +209,8 @@ void gm_table_end_frame(struct gm_table *table, uint32_t frame);
 void gm_table_leave_frame(struct gm_table *table, uint32_t frame);
 /* Nobody's now: into its pool's free list. The fence stays. */
 void gm_table_free_frame(struct gm_table *table, uint32_t frame);
+/* The chunk of a fixed frame is no more; others still map the frame. It stays in use, of nobody. */
+void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
 /* From the free list to `chunk`, or to the condemned. */
 void gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
 void gm_table_condemn_frame(struct gm_table *table, uint32_t frame);

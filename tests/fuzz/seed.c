@@ -125,6 +125,29 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_QUERY:
         body.query.query = 5;
         break;
+    case GM_MSG_SHARE:
+        body.share = (struct gm_msg_share){.cookie = 6, .va = 0x7f0000000000};
+        break;
+    case GM_MSG_OPEN:
+        body.open = (struct gm_msg_open){.cookie = 7,
+                                         .va = 0x7f1000000000,
+                                         .bytes = 86u << 20,
+                                         .nonce = {0x123456789abcdef, 0xfedcba9876543210},
+                                         .share = 1};
+        break;
+    case GM_MSG_SHUT:
+        body.shut = (struct gm_msg_shut){.cookie = 8, .va = 0x7f1000000000};
+        break;
+    case GM_MSG_SHARED:
+        body.shared = (struct gm_msg_shared){
+            .cookie = 6, .nonce = {0x123456789abcdef, 0xfedcba9876543210}, .share = 1};
+        break;
+    case GM_MSG_OPENED:
+        body.opened = (struct gm_msg_opened){.cookie = 7, .result = 1};
+        break;
+    case GM_MSG_SHUT_IS:
+        body.shut_is = (struct gm_msg_shut_is){.cookie = 8};
+        break;
     case GM_MSG_MAP:
     case GM_MSG_UNMAP:
     case GM_MSG_DROP:
@@ -265,7 +288,7 @@ static void emit_faults(void)
     emit_broken(GM_WIRE_BAD_VERSION, "another-layout");
 
     make(GM_MSG_WANT, 0);
-    put16(type_at, 9);
+    put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
     put16(type_at, 38);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");

@@ -246,6 +246,55 @@ class Suite:
         daemon.stop()
         return f"8 killed, {Moved.text(result)}, 0 mismatches"
 
+    def test_share(self):
+        """Memory shared between processes (cuIpc*), written by all of them in turn, beside a hog."""
+        daemon = self.small("daemon-share", "6G", "16G", "100ms")
+        moved = Moved(daemon)
+        meeting = os.path.join(self.place.work, "share.meeting")
+        hog = self.worker("share-hog", "linked", "--bytes", "3G", "--seconds", 20, "--seed", 1)
+        owner = self.worker("share-owner", "proc", "--mode", "share", "--bytes", "2G", "--allocs", 3, "--iterations",
+                            60, "--threads", 2, "--signal", meeting)
+        openers = [self.worker(f"share-opener-{way}", way, "--mode", "open", "--signal", meeting)
+                   for way in ("linked", "dlsym")]
+        other = self.worker("share-other", "linked", "--bytes", "3G", "--seconds", 15, "--seed", 2)
+        most = 0
+        while owner.is_running():
+            most = max(most, daemon.gpu()["shared_bytes"])
+            time.sleep(.05)
+        for program in (owner, *openers, other, hog):
+            program.passed()
+        misuse = self.worker("share-misuse", "proc", "--mode", "misuse", "--bytes", "64M", "--allocs", 2)
+        misuse.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        if daemon.gpu()["shared_bytes"] != 0 or most < 2 << 30:
+            raise Failure(f"{most} bytes were shared, {daemon.gpu()['shared_bytes']} are left")
+        daemon.stop()
+        if result["switches"] < 10:
+            raise Failure(f"only {result['switches']} switches")
+        return f"2 GiB of three programs, {Moved.text(result)}, 0 mismatches"
+
+    def test_share_torch(self):
+        """torch.multiprocessing hands tensors to another process, beside a hog; as natively."""
+        native = self.python("share-torch-native", "shared.py").result()
+        daemon = self.small("daemon-share-torch", "12G", "24G", "200ms")
+        moved = Moved(daemon)
+        hog = self.worker("share-torch-hog", "linked", "--bytes", "8G", "--seconds", 30, "--seed", 1)
+        program = self.python("share-torch", "shared.py", under_gpumux=True)
+        most = 0
+        while program.is_running():
+            most = max(most, daemon.gpu()["shared_bytes"])
+            time.sleep(.05)
+        result = program.result()
+        hog.passed()
+        same("tensors of torch.multiprocessing", native, result)
+        if result["wrong"] or result["other"] != 0 or most == 0:
+            raise Failure(f"{result}, {most} bytes shared at most")
+        daemon.expect_empty()
+        text = Moved.text(moved.since())
+        daemon.stop()
+        return f"{most / 2**30:.1f} GiB shared at most, {text}, equal to native"
+
     def test_tiers(self):
         """Programs whose memory fills the GPU and all tiers below it, the disk too."""
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
@@ -522,7 +571,7 @@ class Suite:
 
     # --- running them ---
 
-    NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "killed", "tiers",
+    NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "killed", "share", "share_torch", "tiers",
              "oversize", "programs", "idle_inflight", "demo", "pingpong",
              "pingpong_third", "llm", "resnet", "graphs", "fits")
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}

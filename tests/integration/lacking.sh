@@ -41,7 +41,7 @@ expect_switches 2
 # Without what chunks are made of the program is not managed, and runs.
 GPUMUX_LOG="$dir/none.log"
 export GPUMUX_LOG
-for call in cuMemSetAccess cuMemImportFromShareableHandle cuThreadExchangeStreamCaptureMode; do
+for call in cuStreamIsCapturing cuDevicePrimaryCtxGetState cuThreadExchangeStreamCaptureMode; do
     SIMCUDA_WITHOUT=$call
     export SIMCUDA_WITHOUT
     app "without-$call" dlsym --bytes 64M --iterations 3 --seed 2

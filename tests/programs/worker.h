@@ -25,6 +25,9 @@
  *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, files
  *   modes_library.c   modes about libraries that use CUDA: deepbind, lazybind, namespace
  *   modes_threads.c   modes about where calls come from: pool, signals, cancel, children, exits
+ * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
+ * processes: fork, exec
+ *   modes_share.c     memory of several processes: share, open, misuse
  */
 #ifndef GM_TESTS_WORKER_H
 #define GM_TESTS_WORKER_H
@@ -62,7 +65,7 @@ struct gm_worker {
     bool own_context;   /* cuCtxCreate instead of the primary context */
     const char *ready;  /* file to make once the memory is filled, or NULL */
     const char *go;     /* file to wait for before the first iteration, or NULL */
-    const char *signal; /* what the names of a mode's files begin with, or NULL */
+    const char *signal; /* what the names of a mode's files begin with, or a file; or NULL */
     char **argv;
 
     /* state */
@@ -185,6 +188,10 @@ void gm_mode_pointers(struct gm_worker *worker);
 void gm_mode_nvml(struct gm_worker *worker);
 void gm_mode_unswappable(struct gm_worker *worker);
 void gm_mode_managed(struct gm_worker *worker);
+void gm_mode_share(struct gm_worker *worker);
+void gm_mode_open(struct gm_worker *worker);
+void gm_mode_open_race(struct gm_worker *worker);
+void gm_mode_misuse(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 void gm_mode_async(struct gm_worker *worker);

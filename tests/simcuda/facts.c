@@ -227,6 +227,7 @@ static const struct section {
     {"what stays the driver's", facts_of_unswappable, CURRENT},
     {"ranges of copies", facts_of_ranges, CURRENT},
     {"captures that are lost", facts_of_lost_captures, CURRENT},
+    {"memory of another process", facts_of_ipc, NOTHING},
 };
 
 static void run_section(const struct section *section)

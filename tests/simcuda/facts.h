@@ -60,5 +60,6 @@ void facts_of_pools(void);
 void facts_of_unswappable(void);
 void facts_of_ranges(void);
 void facts_of_lost_captures(void);
+void facts_of_ipc(void);
 
 #endif

@@ -178,12 +178,16 @@ static void release_range(const struct sim_range *r)
 {
     void *p = (void *)(uintptr_t)r->start;
     if (r->kind == SIM_RANGE_LINEAR || r->kind == SIM_RANGE_POOL) {
+        if (r->is_exported)
+            sim_ipc_forget(r);
         retire(p, r->counted + GUARD);
         sim_memory_give(r->counted_device, r->counted);
     } else if (r->kind == SIM_RANGE_MANAGED) {
         sim_managed_free(r);
     } else if (r->kind == SIM_RANGE_HOST) {
         retire(p, (r->size + PAGE - 1) & ~(PAGE - 1));
+    } else if (r->kind == SIM_RANGE_OPENED) {
+        munmap(p, (r->size + PAGE - 1) & ~(PAGE - 1));
     }
 }
 

@@ -114,7 +114,8 @@ enum sim_range_kind {
     SIM_RANGE_REGISTERED, /* cuMemHostRegister */
     SIM_RANGE_POOL,       /* cuMemAllocAsync */
     SIM_RANGE_MAPPED,     /* cuMemMap */
-    SIM_RANGE_MANAGED     /* cuMemAllocManaged */
+    SIM_RANGE_MANAGED,    /* cuMemAllocManaged */
+    SIM_RANGE_OPENED      /* cuIpcOpenMemHandle */
 };
 
 struct sim_handle;  /* vmm.c */
@@ -124,15 +125,19 @@ struct sim_managed; /* managed.c */
 struct sim_range {
     uint64_t start, size;
     enum sim_range_kind kind;
-    unsigned flags;                      /* of host memory */
-    int device;                          /* where it is; -1: host */
-    int counted_device;                  /* LINEAR: whose memory it is counted in */
-    uint64_t counted;                    /* LINEAR: bytes counted */
-    struct sim_pool *pool;               /* POOL: as LINEAR, but of a pool, not of a context */
-    bool is_graph;                       /* POOL: allocated by a graph */
-    bool is_leaving;                     /* POOL, LINEAR: a free of it is on its way */
-    uint64_t id;                         /* buffer id */
-    struct sim_ctx *ctx;                 /* NULL for MAPPED */
+    unsigned flags;        /* of host memory */
+    int device;            /* where it is; -1: host */
+    int counted_device;    /* LINEAR: whose memory it is counted in */
+    uint64_t counted;      /* LINEAR: bytes counted */
+    struct sim_pool *pool; /* POOL: as LINEAR, but of a pool, not of a context */
+    bool is_graph;         /* POOL: allocated by a graph */
+    bool is_leaving;       /* POOL, LINEAR: a free of it is on its way */
+    uint64_t id;           /* buffer id */
+    struct sim_ctx *ctx;   /* NULL for MAPPED */
+    bool is_exported;      /* LINEAR: in a file (ipc.c) */
+    uint64_t peer_id;      /* OPENED: buffer id in process `peer_pid` */
+    int32_t peer_pid;
+    uint32_t opens;                      /* OPENED: how often */
     struct sim_handle *handle;           /* MAPPED */
     struct sim_managed *managed;         /* MANAGED */
     bool is_sync_memops;                 /* as it was set */
@@ -163,6 +168,11 @@ void sim_array_free_context(const struct sim_ctx *ctx);
 void sim_reservation(uint64_t address, uint64_t *start, uint64_t *size);
 unsigned sim_handle_types(const struct sim_handle *handle);
 uint64_t sim_handle_id(const struct sim_handle *handle);
+
+/* ---- ipc.c ---- */
+
+/* A range that is exported goes: so does its file. */
+void sim_ipc_forget(const struct sim_range *range);
 
 /* ---- context.c ---- */
 
@@ -379,7 +389,8 @@ void sim_copy_run(const struct sim_copy *copy);
 /* ---- pools.c ---- */
 
 CUmemoryPool sim_pool_handle(struct sim_pool *pool);
-/* Begin to free a POOL or LINEAR range; *range is a copy. False: there is none, or it is on its way.
+/* Begin to free a POOL or LINEAR range; *range is a copy. False: there is none, or it is on its
+ * way.
  */
 bool sim_pool_begin_free(CUdeviceptr dptr, struct sim_range *range);
 /* A POOL range is the program's no more; its memory goes when sim_pool_run_free says so. */

@@ -25,6 +25,7 @@
  * - As on a real driver, an asynchronous copy from pageable host memory has read it when it returns
  *   (to pageable memory: written it); cuMemsetD* and device to device copies return at once;
  *   cuMemFree waits for the context.
+ * - Linear memory that is shared (cuIpc*) is a file of SIMCUDA_DIR from then on.
  * - Kernels are host functions (kernels.c). PTX text only says which of them a module has: the
  *   names behind `.entry`.
  * - A graph is replayed in the order of its recording, one node after the other.

@@ -448,8 +448,8 @@ static void welcome_app(int uuid)
     close(fds[1]);
 }
 
-/* Map `bytes` at `va` with new frames, as the daemon does. */
-static void map_to_app(uint64_t va, uint64_t bytes)
+/* Map `bytes` at `va` with new frames, as the daemon does. `flags`: what else is said of them. */
+static void map_flagged_to_app(uint64_t va, uint64_t bytes, uint16_t flags)
 {
     struct gm_map_entry entry[GM_WIRE_FDS] = {0};
     int fds[GM_WIRE_FDS] = {0};
@@ -458,7 +458,7 @@ static void map_to_app(uint64_t va, uint64_t bytes)
         CHECK(n < GM_WIRE_FDS);
         uint64_t chunk = gm_class_bytes(gm_chunk_next(bytes));
         entry[n] = (struct gm_map_entry){
-            .va = va, .bytes = chunk, .frame = next_frame++, .flags = GM_MAP_HAS_FD};
+            .va = va, .bytes = chunk, .frame = next_frame++, .flags = GM_MAP_HAS_FD | flags};
         fds[n] = open("/dev/null", O_RDONLY | O_CLOEXEC);
         va += chunk;
         bytes -= chunk;
@@ -470,6 +470,11 @@ static void map_to_app(uint64_t va, uint64_t bytes)
     CHECK(receive() == GM_MSG_DONE);
     const struct gm_msg_done *done = got.body;
     CHECK(done->batch == map.batch && done->result == 0);
+}
+
+static void map_to_app(uint64_t va, uint64_t bytes)
+{
+    map_flagged_to_app(va, bytes, 0);
 }
 
 static void unmap_from_app(uint64_t va, uint64_t bytes)

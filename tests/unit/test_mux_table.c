@@ -261,6 +261,27 @@ static void test_account(void **state)
     cJSON_Delete(status);
 }
 
+/* What is shared is said for the GPU, and beside each program that shares. */
+static void test_shared(void **state)
+{
+    cJSON *status =
+        parse("{\"gpus\":[{\"index\":0,\"shared_bytes\":100663296}],\"apps\":[{\"id\":1,"
+              "\"pid\":2,\"why\":\"its turn\",\"weight\":2,\"shared_bytes\":67108864},"
+              "{\"id\":2,\"pid\":3,\"why\":\"\",\"shared_bytes\":33554432},"
+              "{\"id\":3,\"pid\":4,\"why\":\"\",\"shared_bytes\":0}]}");
+    (void)state;
+    show_to_file(status);
+    expect("  shared  96 MiB between programs: it stays on the GPU\n");
+    expect("its turn; weight 2; shares 64 MiB\n");
+    expect("  shares 32 MiB\n");
+    assert_null(strstr(shown, "shares 0"));
+    cJSON_Delete(status);
+    status = make_status("its turn comes");
+    show_to_file(status);
+    expect_not("shared");
+    cJSON_Delete(status);
+}
+
 /* Short enough for a column of its own. */
 static void test_reason_beside(void **state)
 {
@@ -329,7 +350,7 @@ int main(void)
         cmocka_unit_test(test_everything_is_shown), cmocka_unit_test(test_no_line_is_too_wide),
         cmocka_unit_test(test_reason_beside),       cmocka_unit_test(test_terminals),
         cmocka_unit_test(test_odd_documents),       cmocka_unit_test(test_account),
-        cmocka_unit_test(test_features_off),
+        cmocka_unit_test(test_features_off),        cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -290,7 +290,7 @@ static void managed_has_no_room(void)
     atomic_store(&driver_last_place, CU_DEVICE_CPU);
     close_quietly();
     CHECK(atomic_load(&driver_out) == 3);
-    gm_account_add(GM_ACCOUNT_POOLS, 0, 6 * MIB); /* now there is no room at all */
+    gm_account_add(GM_ACCOUNT_ARRAYS, 0, 6 * MIB); /* now there is no room at all */
     CHECK(free_now() == 0);
     set_gate(GM_GATE_OPEN);
     for (int i = 0; i < 60000 && gm_managed_is_out(); i++)

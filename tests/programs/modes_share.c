@@ -1,0 +1,387 @@
+/*
+ * gm_worker's modes about memory that several processes have: one shares it, the others open it.
+ * See worker.h. They meet in the file --signal, which every one of them maps, and write the memory
+ * in turn: whose turn it is verifies what the one before wrote.
+ */
+#include "tests/programs/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/share.h"
+
+#define MEMBERS_MAX 8u
+#define BUFFERS_MAX 64u
+#define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+
+struct gm_meeting {
+    _Atomic uint32_t is_made; /* by the owner: all below is there */
+    _Atomic uint32_t openers; /* that have come */
+    _Atomic uint32_t closed;  /* ... and have closed everything */
+    _Atomic uint32_t turn;    /* turns taken; the owner's first */
+    _Atomic uint32_t is_over; /* no more turns */
+    uint32_t members;         /* the owner and --threads openers */
+    int32_t owner;            /* pid */
+    uint32_t n;
+    uint64_t bytes; /* of each buffer */
+    uint64_t seed[BUFFERS_MAX];
+    CUipcMemHandle handle[BUFFERS_MAX];
+};
+
+static void rest(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 2 * (long)GM_MS}, NULL);
+}
+
+static struct gm_meeting *meet(const struct gm_worker *worker)
+{
+    struct gm_meeting *meeting = MAP_FAILED;
+    if (worker->signal == NULL)
+        gm_fail(worker, "--signal is missing");
+    int fd = open(worker->signal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0 && ftruncate(fd, sizeof(*meeting)) == 0)
+        meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd < 0 || meeting == MAP_FAILED)
+        gm_fail(worker, "%s: %s", worker->signal, strerror(errno));
+    close(fd);
+    return meeting;
+}
+
+static bool is_alive(const struct gm_meeting *meeting)
+{
+    return kill(meeting->owner, 0) == 0 || errno == EPERM;
+}
+
+/* Wait for the turn of member `me`. False: there are no more, or the owner is gone. */
+static bool wait_for_turn(const struct gm_meeting *meeting, uint32_t me)
+{
+    while (atomic_load(&meeting->turn) % meeting->members != me) {
+        if (atomic_load(&meeting->is_over) || !is_alive(meeting))
+            return false;
+        rest();
+    }
+    return !atomic_load(&meeting->is_over);
+}
+
+static void take_turn(struct gm_worker *worker, struct gm_meeting *meeting,
+                      struct gm_buffer *buffers, const struct gm_counter *counter)
+{
+    for (uint32_t i = 0; i < meeting->n; i++) {
+        buffers[i].seed = meeting->seed[i];
+        gm_buffer_turn(worker, &buffers[i], counter, NULL);
+    }
+    worker->mismatches += gm_counter_read(worker, counter, NULL);
+    for (uint32_t i = 0; i < meeting->n; i++)
+        meeting->seed[i] = buffers[i].seed;
+    worker->done++;
+    atomic_fetch_add(&meeting->turn, 1);
+}
+
+/*
+ * Share --allocs buffers of --bytes together with --threads openers, and take turns with them for
+ * --iterations turns. Then:
+ *
+ *   share       wait until all have closed them, then free them
+ *   share-free  free them while they are open, and wait until all have closed them
+ *   share-only  the same as share, without turns
+ *   share-stay  say so (the file --go), and do nothing any more until killed
+ */
+static void share(struct gm_worker *worker, bool is_freeing, bool is_staying, bool has_turns)
+{
+    struct gm_meeting *meeting = meet(worker);
+    const char *ready = worker->ready, *go = worker->go;
+    struct gm_counter counter;
+    worker->ready = worker->go = NULL; /* it is ready when it has shared, and waits for nobody */
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    gm_counter_make(worker, &counter);
+    if (worker->allocs > BUFFERS_MAX || worker->threads + 1 > MEMBERS_MAX)
+        gm_fail(worker, "too many");
+    GM_CU(worker, cuStreamSynchronize, NULL);
+    meeting->members = worker->threads + 1;
+    meeting->owner = (int32_t)getpid();
+    meeting->n = worker->allocs;
+    meeting->bytes = buffers[0].bytes;
+    for (uint32_t i = 0; i < worker->allocs; i++) {
+        meeting->seed[i] = buffers[i].seed;
+        GM_CU(worker, cuIpcGetMemHandle, &meeting->handle[i], buffers[i].at);
+    }
+    atomic_store(&meeting->is_made, 1);
+    worker->ready = ready;
+    gm_say_ready(worker);
+
+    while (has_turns && gm_is_more(worker, worker->done) && wait_for_turn(meeting, 0))
+        take_turn(worker, meeting, buffers, &counter);
+    /* The last turn is an opener's: none of them is in the middle of one after it. */
+    while (atomic_load(&meeting->turn) % meeting->members != 0)
+        rest();
+    while (is_staying) {
+        int fd = go == NULL ? -1 : open(go, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            close(fd);
+        pause();
+    }
+    atomic_store(&meeting->is_over, 1);
+    if (is_freeing)
+        gm_buffers_free(worker, buffers);
+    while (atomic_load(&meeting->closed) < worker->threads)
+        rest();
+    if (!is_freeing)
+        gm_buffers_free(worker, buffers);
+    gm_counter_free(worker, &counter);
+    munmap(meeting, sizeof(*meeting));
+}
+
+void gm_mode_share(struct gm_worker *worker)
+{
+    const char *mode = worker->mode;
+    share(worker, strcmp(mode, "share-free") == 0, strcmp(mode, "share-stay") == 0,
+          strcmp(mode, "share-only") != 0);
+}
+
+static void expect(const struct gm_worker *worker, CUresult result, CUresult expected,
+                   const char *what)
+{
+    if (result != expected)
+        gm_fail(worker, "%s: error %d, expected %d", what, (int)result, (int)expected);
+}
+
+static struct gm_buffer *open_all(struct gm_worker *worker, const struct gm_meeting *meeting)
+{
+    struct gm_buffer *buffers = calloc(meeting->n, sizeof(*buffers));
+    if (buffers == NULL)
+        gm_fail(worker, "no host memory");
+    worker->bytes = meeting->n * meeting->bytes;
+    for (uint32_t i = 0; i < meeting->n; i++) {
+        CUdeviceptr again = 0;
+        buffers[i].bytes = meeting->bytes;
+        GM_CU(worker, cuIpcOpenMemHandle, &buffers[i].at, meeting->handle[i], LAZY);
+        GM_CU(worker, cuIpcOpenMemHandle, &again, meeting->handle[i], LAZY);
+        if (again != buffers[i].at)
+            gm_fail(worker, "opened again it is elsewhere");
+        expect(worker, worker->cu.cuMemFree(again), CUDA_ERROR_INVALID_VALUE,
+               "free what is opened");
+    }
+    return buffers;
+}
+
+static void close_all(struct gm_worker *worker, const struct gm_meeting *meeting,
+                      struct gm_buffer *buffers)
+{
+    for (uint32_t i = 0; i < meeting->n; i++) {
+        GM_CU(worker, cuIpcCloseMemHandle, buffers[i].at);
+        GM_CU(worker, cuIpcCloseMemHandle, buffers[i].at);
+        expect(worker, worker->cu.cuIpcCloseMemHandle(buffers[i].at), CUDA_ERROR_INVALID_VALUE,
+               "close it once too often");
+    }
+    free(buffers);
+}
+
+/* A forked child has nothing open, and disturbs nothing by ending. */
+static void fork_beside(const struct gm_worker *worker, const struct gm_buffer *buffer)
+{
+    int status = -1;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(worker->cu.cuIpcCloseMemHandle(buffer->at) == CUDA_SUCCESS);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+        gm_fail(worker, "the forked child ended with %d", status);
+}
+
+/* Close and open again while a capture is open, when nothing can be waited for. */
+static void close_in_capture(const struct gm_worker *worker, const struct gm_meeting *meeting,
+                             const struct gm_buffer *buffers)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr again = 0;
+    GM_CU(worker, cuStreamCreate, &stream, 1);
+    GM_CU(worker, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (uint32_t i = 0; i < meeting->n; i++) {
+        GM_CU(worker, cuIpcCloseMemHandle, buffers[i].at);
+        GM_CU(worker, cuIpcCloseMemHandle, buffers[i].at);
+        GM_CU(worker, cuIpcOpenMemHandle, &again, meeting->handle[i], LAZY);
+        if (again != buffers[i].at)
+            gm_fail(worker, "closed and opened in a capture it is elsewhere");
+        GM_CU(worker, cuIpcCloseMemHandle, again);
+        GM_CU(worker, cuIpcOpenMemHandle, &again, meeting->handle[i], LAZY);
+        GM_CU(worker, cuIpcOpenMemHandle, &again, meeting->handle[i], LAZY);
+    }
+    GM_CU(worker, cuStreamEndCapture, stream, &graph);
+    GM_CU(worker, cuGraphDestroy, graph);
+    GM_CU(worker, cuStreamDestroy, stream);
+}
+
+/*
+ * Open what is shared and take turns, until there are no more or the owner is gone. Then verify it
+ * all, at least once and until --go is there, and close it.
+ */
+void gm_mode_open(struct gm_worker *worker)
+{
+    struct gm_meeting *meeting = meet(worker);
+    struct gm_counter counter;
+    const char *go = worker->go;
+    while (!atomic_load(&meeting->is_made))
+        rest();
+    gm_counter_make(worker, &counter);
+    const uint32_t me = 1 + atomic_fetch_add(&meeting->openers, 1);
+    struct gm_buffer *buffers = open_all(worker, meeting);
+    worker->go = NULL;
+    if (strcmp(worker->mode, "open-fork") == 0)
+        fork_beside(worker, &buffers[0]);
+    if (strcmp(worker->mode, "open-capture") == 0)
+        close_in_capture(worker, meeting, buffers);
+    gm_say_ready(worker);
+    while (wait_for_turn(meeting, me))
+        take_turn(worker, meeting, buffers, &counter);
+    bool is_last;
+    do {
+        is_last = go == NULL || access(go, F_OK) == 0;
+        for (uint32_t i = 0; i < meeting->n; i++) {
+            buffers[i].seed = meeting->seed[i];
+            gm_buffer_verify(worker, &buffers[i], &counter, NULL);
+        }
+        worker->mismatches += gm_counter_read(worker, &counter, NULL);
+        worker->done++;
+        rest();
+    } while (!is_last);
+    close_all(worker, meeting, buffers);
+    atomic_fetch_add(&meeting->closed, 1);
+    gm_counter_free(worker, &counter);
+    munmap(meeting, sizeof(*meeting));
+}
+
+struct racer {
+    struct gm_worker *worker;
+    const struct gm_meeting *meeting;
+    uint32_t number;
+};
+
+static void *race(void *argument)
+{
+    const struct racer *racer = argument;
+    const struct gm_meeting *meeting = racer->meeting;
+    struct gm_worker *worker = racer->worker;
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    for (uint64_t round = 0; round < worker->iterations; round++) {
+        uint32_t i = (uint32_t)((round + racer->number) % meeting->n);
+        uint64_t word = 0, at = gm_mix(round, racer->number) % (meeting->bytes / 8);
+        CUdeviceptr base = 0;
+        GM_CU(worker, cuIpcOpenMemHandle, &base, meeting->handle[i], LAZY);
+        GM_CU(worker, cuMemcpyDtoH, &word, base + 8 * at, 8);
+        if (word != gm_mix(meeting->seed[i], at))
+            atomic_fetch_add(&worker->mismatches, 1);
+        GM_CU(worker, cuIpcCloseMemHandle, base);
+    }
+    return NULL;
+}
+
+/* --threads threads open and close what is shared, each --iterations times, all at once. */
+void gm_mode_open_race(struct gm_worker *worker)
+{
+    struct gm_meeting *meeting = meet(worker);
+    struct racer racers[64];
+    pthread_t threads[64];
+    while (!atomic_load(&meeting->is_made))
+        rest();
+    if (worker->threads > 64)
+        gm_fail(worker, "too many threads");
+    gm_say_ready(worker);
+    for (uint32_t i = 0; i < worker->threads; i++) {
+        racers[i] = (struct racer){worker, meeting, i};
+        if (pthread_create(&threads[i], NULL, race, &racers[i]) != 0)
+            gm_fail(worker, "no thread");
+    }
+    for (uint32_t i = 0; i < worker->threads; i++)
+        pthread_join(threads[i], NULL);
+    worker->done = worker->iterations;
+    atomic_fetch_add(&meeting->closed, 1);
+    munmap(meeting, sizeof(*meeting));
+}
+
+/* A name that gpumux made, with something else in it. */
+static CUipcMemHandle forged(const CUipcMemHandle *handle, uint64_t nonce, uint64_t bytes,
+                             uint32_t by)
+{
+    struct gm_share_name name;
+    CUipcMemHandle result = *handle;
+    memcpy(&name, handle, sizeof(name));
+    name.nonce[0] ^= nonce;
+    name.bytes += bytes;
+    name.share += by;
+    gm_share_seal(&name);
+    memcpy(&result, &name, sizeof(name));
+    return result;
+}
+
+static void misuse_handles(const struct gm_worker *worker, const struct gm_buffer *buffer,
+                           CUdeviceptr small)
+{
+    CUipcMemHandle handle, again, garbage;
+    CUdeviceptr at = 0;
+    const struct gm_driver *cu = &worker->cu;
+    GM_CU(worker, cuIpcGetMemHandle, &handle, buffer->at);
+    GM_CU(worker, cuIpcGetMemHandle, &again, buffer->at + 4096);
+    if (memcmp(&handle, &again, sizeof(handle)) != 0)
+        gm_fail(worker, "an address inside has another handle");
+    memset(&garbage, 0xa5, sizeof(garbage));
+    expect(worker, cu->cuIpcOpenMemHandle(&at, handle, LAZY), CUDA_ERROR_INVALID_CONTEXT,
+           "open its own");
+    expect(worker, cu->cuIpcOpenMemHandle(&at, handle, 0), CUDA_ERROR_INVALID_VALUE, "flags 0");
+    expect(worker, cu->cuIpcOpenMemHandle(NULL, handle, LAZY), CUDA_ERROR_INVALID_VALUE, "NULL");
+    expect(worker, cu->cuIpcOpenMemHandle(&at, garbage, LAZY), CUDA_ERROR_INVALID_VALUE, "garbage");
+    expect(worker, cu->cuIpcOpenMemHandle(&at, forged(&handle, 1, 0, 0), LAZY),
+           CUDA_ERROR_INVALID_VALUE, "a wrong nonce");
+    expect(worker, cu->cuIpcOpenMemHandle(&at, forged(&handle, 0, 2u << 20, 0), LAZY),
+           CUDA_ERROR_INVALID_VALUE, "a wrong size");
+    expect(worker, cu->cuIpcOpenMemHandle(&at, forged(&handle, 0, 0, 99), LAZY),
+           CUDA_ERROR_INVALID_VALUE, "a wrong number");
+    expect(worker, cu->cuIpcCloseMemHandle(buffer->at), CUDA_ERROR_INVALID_VALUE, "close its own");
+    expect(worker, cu->cuIpcCloseMemHandle(4096), CUDA_ERROR_INVALID_VALUE, "close nothing");
+    expect(worker, cu->cuIpcGetMemHandle(&handle, 4096), CUDA_ERROR_INVALID_VALUE, "share nothing");
+    expect(worker, cu->cuIpcGetMemHandle(NULL, buffer->at), CUDA_ERROR_INVALID_VALUE, "into NULL");
+    /* the driver's own memory is the driver's to share */
+    GM_CU(worker, cuIpcGetMemHandle, &again, small);
+    if (memcmp(&handle, &again, sizeof(uint64_t)) == 0)
+        gm_fail(worker, "small memory got a name of gpumux");
+    expect(worker, cu->cuIpcOpenMemHandle(&at, again, LAZY), CUDA_ERROR_INVALID_CONTEXT,
+           "open small memory in its own process");
+}
+
+/* What must be refused, and as the driver does; the last of it is memory that will move. */
+void gm_mode_misuse(struct gm_worker *worker)
+{
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    CUdeviceptr small;
+    int fd = -1;
+    GM_CU(worker, cuMemAlloc, &small, 64 << 10);
+    GM_CU(worker, cuStreamSynchronize, NULL);
+    gm_say_ready(worker);
+    misuse_handles(worker, &buffers[0], small);
+    for (uint32_t i = 0; i < worker->allocs; i++)
+        expect(worker,
+               worker->cu.cuMemGetHandleForAddressRange(&fd, buffers[i].at, 4096,
+                                                        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+               CUDA_ERROR_NOT_SUPPORTED, "a dma-buf");
+    GM_CU(worker, cuMemGetHandleForAddressRange, &fd, small, 4096,
+          CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    close(fd);
+    for (uint32_t i = 0; i < worker->allocs; i++)
+        worker->mismatches += gm_buffer_check_host(worker, &buffers[i], 0);
+    GM_CU(worker, cuMemFree, small);
+    gm_buffers_free(worker, buffers);
+    worker->done = 1;
+}

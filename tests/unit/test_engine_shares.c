@@ -1,0 +1,529 @@
+/*
+ * daemon/engine_shares: who may open what, and when what was shared ends. The engine around it is
+ * this test: a real chunk table, and a note of what the apps were told to map and unmap, which it
+ * answers as it likes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/engine_state.h"
+
+#define APPS 4u
+#define CHUNKS 512u
+#define MIB (1ull << 20)
+#define VA (1ull << 40)
+#define AT (1ull << 41) /* where openers want it */
+
+static struct gm_engine *engine;
+static struct gm_batch sent[64]; /* not answered yet, oldest first */
+static uint32_t n_sent;
+static struct gm_msg_shared shared[APPS]; /* the newest answers, by app */
+static struct gm_msg_opened opened[APPS];
+static struct gm_msg_shut_is shut[APPS];
+static unsigned n_shared[APPS], n_opened[APPS], n_shut[APPS], n_condemned, n_ended;
+static uint32_t last_exit_of;
+
+/* ---- what is around it ---- */
+
+void gm_engine_feed(struct gm_engine *e, enum gm_sched_event_kind kind, uint32_t id, uint64_t bytes)
+{
+    assert_int_equal(kind, GM_SCHED_SIZE);
+    assert_int_equal(bytes, gm_engine_movable(e, id));
+}
+
+void gm_engine_update_room(struct gm_engine *e)
+{
+    gm_engine_tell_budgets(e);
+}
+
+void gm_engine_call_off_trades(struct gm_engine *e, uint32_t id)
+{
+    assert_true(e->table->apps[id].fixed > 0 || e->table->apps[id].hosted > 0);
+}
+
+void gm_engine_need_budget(struct gm_engine *e, uint64_t bytes)
+{
+    assert_true(bytes <= e->config.budget);
+}
+
+uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
+{
+    const struct gm_table_app *app = &e->table->apps[id];
+    return app->committed - app->hosted - app->fixed;
+}
+
+void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
+{
+    gm_table_condemn_frame(e->table, frame);
+    gm_table_end_frame(e->table, frame);
+    n_condemned++;
+    last_exit_of = exit_of;
+}
+
+void gm_engine_send_places(struct gm_engine *e, enum gm_batch_kind kind, struct gm_open *open,
+                           const uint32_t *places, uint32_t n)
+{
+    assert_ptr_equal(e, engine);
+    assert_true(n > 0 && n <= (kind == GM_BATCH_OPEN ? 32 : 128));
+    assert_true(n_sent < 64);
+    struct gm_batch *batch = &sent[n_sent++];
+    *batch = (struct gm_batch){.kind = kind, .open = open, .n = n};
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_not_equal(open->share->places[places[i]].frame, GM_NONE);
+        batch->items[i] = places[i];
+    }
+    open->unanswered++;
+}
+
+int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
+                    const void *entries, uint32_t count, const int *fds, int n_fds)
+{
+    uint32_t id = (uint32_t)(uintptr_t)session - 1;
+    assert_in_range(id, 0, APPS - 1);
+    assert_true(entries == NULL && count == 0 && fds == NULL && n_fds == 0);
+    if (type == GM_MSG_SHARED) {
+        shared[id] = *(const struct gm_msg_shared *)body;
+        n_shared[id]++;
+    } else if (type == GM_MSG_OPENED) {
+        opened[id] = *(const struct gm_msg_opened *)body;
+        n_opened[id]++;
+    } else {
+        assert_int_equal(type, GM_MSG_SHUT_IS);
+        shut[id] = *(const struct gm_msg_shut_is *)body;
+        n_shut[id]++;
+    }
+    return 0;
+}
+
+void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text)
+{
+    assert_int_equal(reason, GM_REFUSE_PROTOCOL);
+    assert_true(session != NULL && text != NULL);
+    n_ended++;
+}
+
+/* The oldest batch is answered. */
+static void answer(int32_t result)
+{
+    struct gm_batch batch = sent[0];
+    assert_true(n_sent > 0);
+    memmove(&sent[0], &sent[1], --n_sent * sizeof *sent);
+    gm_engine_places_done(engine, &batch, result);
+    assert_null(gm_table_check(engine->table));
+}
+
+static void answer_all(void)
+{
+    while (n_sent > 0)
+        answer(0);
+}
+
+/* `bytes` of `app`, all of it on the GPU. Returns its address. */
+static uint64_t give(uint32_t app, uint64_t bytes)
+{
+    static uint64_t next = VA;
+    struct gm_table *table = engine->table;
+    uint64_t va = next;
+    next += bytes;
+    uint32_t index = gm_table_add_allocation(table, app, va, bytes);
+    assert_int_not_equal(index, GM_NONE);
+    for (uint32_t c = table->allocations[index].first; c != GM_NONE; c = table->chunks[c].sibling) {
+        uint32_t frame = gm_table_add_frame(table, table->apps[app].pool, table->chunks[c].class);
+        assert_int_not_equal(frame, GM_NONE);
+        gm_table_take_frame(table, frame, c);
+        table->chunks[c].tier = GM_TIER_GPU;
+        gm_table_place(table, c);
+    }
+    return va;
+}
+
+/* As engine_apps and engine_chunks do; the owner has unmapped it, or is gone. */
+static void free_it(uint32_t app, uint64_t va)
+{
+    struct gm_table *table = engine->table;
+    uint32_t index = gm_table_find_allocation(table, app, va);
+    assert_int_not_equal(index, GM_NONE);
+    table->allocations[index].is_freed = true;
+    gm_engine_unshare(engine, app, va);
+    for (uint32_t c = table->allocations[index].first, next; c != GM_NONE; c = next) {
+        uint32_t frame = table->chunks[c].frame;
+        next = table->chunks[c].sibling;
+        gm_table_free_chunk(table, c);
+        table->chunks[c].frame = GM_NONE;
+        if (engine->frame_more[frame].share)
+            gm_engine_leave_share(engine, frame);
+        else
+            gm_table_free_frame(table, frame);
+        if (gm_table_end_chunk(table, c))
+            gm_table_end_allocation(table, index);
+    }
+    assert_null(gm_table_check(table));
+}
+
+static void share(uint32_t app, uint64_t va)
+{
+    gm_engine_share(engine, app, &(struct gm_msg_share){.cookie = 7, .va = va});
+    assert_int_equal(shared[app].cookie, 7);
+    assert_null(gm_table_check(engine->table));
+}
+
+static struct gm_msg_open ask_for(uint32_t owner, uint64_t bytes)
+{
+    return (struct gm_msg_open){.cookie = 8,
+                                .va = AT,
+                                .bytes = bytes,
+                                .share = shared[owner].share,
+                                .nonce = {shared[owner].nonce[0], shared[owner].nonce[1]}};
+}
+
+static int32_t open_as(uint32_t app, const struct gm_msg_open *ask)
+{
+    unsigned before = n_opened[app];
+    gm_engine_open_share(engine, app, ask);
+    answer_all();
+    assert_int_equal(n_opened[app], before + 1);
+    assert_int_equal(opened[app].cookie, ask->cookie);
+    return opened[app].result;
+}
+
+static int32_t shut_as(uint32_t app, uint64_t va)
+{
+    unsigned before = n_shut[app];
+    gm_engine_shut(engine, app, &(struct gm_msg_shut){.cookie = 9, .va = va});
+    answer_all();
+    assert_int_equal(n_shut[app], before + 1);
+    return shut[app].result;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    gm_log_open(-1, GM_LOG_ERROR, "test");
+    engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return -1;
+    engine->config = (struct gm_engine_config){.max_apps = APPS, .budget = 512 * MIB};
+    engine->apps = calloc(APPS, sizeof *engine->apps);
+    engine->frame_more = calloc(CHUNKS, sizeof *engine->frame_more);
+    engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
+    if (!engine->apps || !engine->frame_more || !engine->table_memory)
+        return -1;
+    engine->table = gm_table_init(engine->table_memory, APPS, CHUNKS, CHUNKS, 512 * MIB);
+    for (uint32_t id = 0; id < APPS; id++) {
+        struct gm_app *app = &engine->apps[id];
+        app->state = GM_APP_RUNNING;
+        app->session = (struct gm_session *)(uintptr_t)(id + 1);
+        app->uid = id == 3 ? 1001 : 1000;
+        app->pid = (pid_t)(100 + id);
+        app->ctl = calloc(1, sizeof *app->ctl);
+        if (!app->ctl || !gm_table_add_app(engine->table, id, (uint32_t)app->uid))
+            return -1;
+    }
+    n_sent = n_condemned = n_ended = 0;
+    memset(n_opened, 0, sizeof n_opened);
+    memset(n_shared, 0, sizeof n_shared);
+    memset(n_shut, 0, sizeof n_shut);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gm_engine_close_shares(engine);
+    for (uint32_t id = 0; id < APPS; id++)
+        free(engine->apps[id].ctl);
+    free(engine->table_memory);
+    free(engine->frame_more);
+    free(engine->apps);
+    free(engine);
+    return 0;
+}
+
+/* ---- tests ---- */
+
+static void test_share_open_shut(void **state)
+{
+    (void)state;
+    uint64_t va = give(0, 86 * MIB); /* 32 + 32 + 16 + 4 + 2 */
+    share(0, va);
+    assert_int_equal(shared[0].result, 0);
+    assert_int_equal(engine->table->fixed, 86 * MIB);
+    assert_int_equal(gm_engine_shared_bytes(engine, 0), 86 * MIB);
+    /* the others may take less, the owner as much as before */
+    assert_int_equal(engine->apps[0].ctl->budget[0], 512 * MIB);
+    assert_int_equal(engine->apps[1].ctl->budget[0], (512 - 86) * MIB);
+
+    struct gm_msg_shared first = shared[0];
+    share(0, va); /* the same name again */
+    assert_memory_equal(&first, &shared[0], sizeof first);
+
+    struct gm_msg_open ask = ask_for(0, 86 * MIB);
+    assert_int_equal(open_as(1, &ask), 0);
+    assert_int_equal(gm_engine_opened_bytes(engine, 1), 86 * MIB);
+    ask.va += 128 * MIB;
+    assert_int_equal(open_as(1, &ask), CUDA_ERROR_ALREADY_MAPPED);
+    assert_int_equal(open_as(2, &ask), 0);
+    assert_int_equal(shut_as(1, AT + 2 * MIB), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(shut_as(1, AT), 0);
+    assert_int_equal(shut_as(1, AT), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(shut_as(2, ask.va), 0);
+    assert_int_equal(n_condemned, 0); /* it is the owner's still, and stays where it is */
+    assert_int_equal(engine->table->fixed, 86 * MIB);
+    free_it(0, va);
+    assert_int_equal(n_condemned, 5);
+    assert_int_equal(engine->table->fixed, 0);
+    assert_null(engine->shares);
+    gm_engine_tell_budgets(engine);
+    assert_int_equal(engine->apps[1].ctl->budget[0], 512 * MIB);
+}
+
+/* Who does not know the name, is somebody else, or is the owner. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    uint64_t va = give(0, 64 * MIB);
+    share(0, va);
+    struct gm_msg_open good = ask_for(0, 64 * MIB), bad = good;
+    bad.nonce[0] ^= 1;
+    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
+    bad = good;
+    bad.nonce[1] ^= 1ull << 63;
+    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
+    bad = good;
+    bad.share++;
+    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
+    bad = good;
+    bad.bytes -= 2 * MIB;
+    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
+    bad = good;
+    bad.gpu = 1;
+    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(open_as(3, &good), CUDA_ERROR_INVALID_VALUE); /* another user */
+    assert_int_equal(open_as(0, &good), CUDA_ERROR_INVALID_CONTEXT);
+    assert_null(engine->opens);
+    share(0, va + 2 * MIB); /* no allocation begins there */
+    assert_int_equal(shared[0].result, CUDA_ERROR_INVALID_VALUE);
+    share(1, va);
+    assert_int_equal(shared[1].result, CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(shared[1].nonce[0] | shared[1].nonce[1], 0);
+    assert_int_equal(n_ended, 0);
+
+    /* what no shim says */
+    uint64_t own = give(1, 2 * MIB);
+    const struct gm_msg_open broken[] = {
+        {.va = 0, .bytes = 64 * MIB},    {.va = AT + 4096, .bytes = 64 * MIB},
+        {.va = AT, .bytes = 0},          {.va = AT, .bytes = 4096},
+        {.va = AT, .bytes = -(2 * MIB)}, {.va = own, .bytes = 64 * MIB},
+    };
+    for (unsigned i = 0; i < sizeof broken / sizeof *broken; i++) {
+        gm_engine_open_share(engine, 1, &broken[i]);
+        assert_int_equal(n_ended, i + 1);
+    }
+    assert_int_equal(open_as(1, &good), 0);
+    gm_engine_open_share(engine, 1, &good); /* the same place twice */
+    assert_int_equal(n_ended, sizeof broken / sizeof *broken + 1);
+}
+
+/* What is not in place cannot be fixed; the shim asks from inside the gate, where it is. */
+static void test_not_in_place(void **state)
+{
+    (void)state;
+    uint32_t index = gm_table_add_allocation(engine->table, 0, VA / 2, 64 * MIB);
+    assert_int_not_equal(index, GM_NONE);
+    share(0, VA / 2);
+    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
+    assert_null(engine->shares);
+    assert_int_equal(engine->table->fixed, 0);
+}
+
+/* Nothing is shared that would leave another program too little to run. */
+static void test_room_for_others(void **state)
+{
+    (void)state;
+    gm_table_add_allocation(engine->table, 1, VA / 2, 320 * MIB); /* swapped out */
+    uint64_t small = give(0, 128 * MIB), large = give(0, 128 * MIB);
+    share(0, small);
+    assert_int_equal(shared[0].result, 0);
+    share(0, large); /* 320 + 256 > 512 */
+    assert_int_equal(shared[0].result, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(engine->table->fixed, 128 * MIB);
+    /* what is freed while open is as much in the way */
+    share(0, small);
+    struct gm_msg_open ask = ask_for(0, 128 * MIB);
+    assert_int_equal(open_as(2, &ask), 0);
+    free_it(0, small);
+    assert_int_equal(gm_engine_orphaned(engine), 128 * MIB);
+    share(0, large);
+    assert_int_equal(shared[0].result, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(shut_as(2, AT), 0);
+    share(0, large);
+    assert_int_equal(shared[0].result, 0);
+    assert_int_equal(gm_engine_orphaned(engine), 0);
+}
+
+/* Freed while open: nobody opens it any more, who has it keeps it, and with the last it ends. */
+static void test_freed_while_open(void **state)
+{
+    (void)state;
+    uint64_t va = give(0, 64 * MIB);
+    share(0, va);
+    struct gm_msg_open ask = ask_for(0, 64 * MIB);
+    assert_int_equal(open_as(1, &ask), 0);
+    assert_int_equal(open_as(2, &ask), 0);
+    free_it(0, va);
+    assert_int_equal(n_condemned, 0);
+    assert_int_equal(gm_engine_shared_bytes(engine, 0), 0);
+    assert_int_equal(gm_engine_orphaned(engine), 64 * MIB);
+    ask.va += 64 * MIB;
+    assert_int_equal(open_as(1, &ask), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(shut_as(2, AT), 0);
+    assert_int_equal(n_condemned, 0);
+    assert_int_equal(shut_as(1, AT), 0);
+    assert_int_equal(n_condemned, 2);
+    assert_null(engine->shares);
+    assert_int_equal(engine->table->fixed, 0);
+    assert_int_equal(engine->table->allocated, 0);
+}
+
+static void leave(uint32_t id, uv_poll_t *poll)
+{
+    engine->apps[id].session = NULL;
+    engine->apps[id].state = GM_APP_GONE;
+    engine->apps[id].exit_poll = poll;
+}
+
+/* Both ends die, in either order. Its memory waits for the process that may still be running on it.
+ */
+static void test_deaths(void **state)
+{
+    (void)state;
+    uv_poll_t poll;
+    for (int owner_first = 0; owner_first < 2; owner_first++) {
+        uint64_t va = give(0, 64 * MIB);
+        n_condemned = 0;
+        share(0, va);
+        struct gm_msg_open ask = ask_for(0, 64 * MIB);
+        assert_int_equal(open_as(1, &ask), 0);
+        if (owner_first) {
+            leave(0, &poll);
+            free_it(0, va);
+            assert_int_equal(n_condemned, 0);
+            leave(1, NULL); /* its process has ended already; the owner's has not */
+            gm_engine_forget_opens(engine, 1);
+            assert_int_equal(last_exit_of, 0);
+        } else {
+            leave(1, &poll);
+            gm_engine_forget_opens(engine, 1);
+            assert_int_equal(n_condemned, 0); /* the owner has it */
+            leave(0, NULL);
+            free_it(0, va);
+            assert_int_equal(last_exit_of, GM_NONE);
+        }
+        assert_int_equal(n_condemned, 2);
+        assert_null(engine->shares);
+        assert_null(engine->opens);
+        for (uint32_t id = 0; id < 2; id++) {
+            engine->apps[id].state = GM_APP_RUNNING;
+            engine->apps[id].exit_poll = NULL;
+            engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
+        }
+    }
+}
+
+/* An opener that dies in the middle of opening, while the owner frees. */
+static void test_dies_while_opening(void **state)
+{
+    (void)state;
+    uint64_t va = give(0, 64 * MIB);
+    share(0, va);
+    struct gm_msg_open ask = ask_for(0, 64 * MIB);
+    gm_engine_open_share(engine, 1, &ask);
+    assert_int_equal(n_sent, 1);
+    free_it(0, va);
+    leave(1, NULL);
+    n_sent = 0; /* its batches are void */
+    gm_engine_forget_opens(engine, 1);
+    assert_int_equal(n_condemned, 2);
+    assert_null(engine->shares);
+}
+
+/* Many chunks go out a few batches at a time; what fails in the middle is taken back. */
+static void test_many_batches(void **state)
+{
+    (void)state;
+    uint32_t frames = 0;
+    uint64_t va = 0;
+    /* an allocation of 200 chunks of 2 MiB: made by hand, as the table cuts greedily */
+    va = give(0, 62 * MIB);
+    share(0, va);
+    struct gm_share *one = engine->shares,
+                    *many = calloc(1, sizeof *one + 200 * sizeof *one->places);
+    assert_non_null(many);
+    *many = *one;
+    many->n = 200;
+    many->left = 200;
+    many->bytes = 400 * MIB;
+    for (uint32_t i = 0; i < 200; i++)
+        many->places[i] =
+            (struct gm_share_place){.offset = i * 2 * MIB, .bytes = 2 * MIB, .frame = 0};
+    engine->shares = many;
+    free(one);
+
+    struct gm_msg_open ask = ask_for(0, 400 * MIB);
+    gm_engine_open_share(engine, 1, &ask);
+    assert_int_equal(n_sent, 4); /* the rest waits for answers */
+    for (uint32_t i = 0; i < n_sent; i++)
+        frames += sent[i].n;
+    assert_int_equal(frames, 128);
+    answer(0);
+    assert_int_equal(n_sent, 4);
+    answer(0);
+    answer(CUDA_ERROR_OUT_OF_MEMORY);
+    while (n_sent > 0 && sent[0].kind == GM_BATCH_OPEN)
+        answer(0);
+    assert_int_equal(n_opened[1], 0); /* first what was mapped is unmapped */
+    frames = 0;
+    while (n_sent > 0) {
+        assert_int_equal(sent[0].kind, GM_BATCH_SHUT);
+        for (uint32_t i = 0; i < sent[0].n; i++) /* not what failed: places 64 to 95 */
+            assert_true(sent[0].items[i] < 64 || sent[0].items[i] >= 96);
+        frames += sent[0].n;
+        answer(0);
+    }
+    assert_true(frames >= 96 && frames < 200);
+    assert_int_equal(n_opened[1], 1);
+    assert_int_equal(opened[1].result, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_null(engine->opens);
+    assert_int_equal(many->opens, 0);
+
+    /* and as a whole */
+    assert_int_equal(open_as(1, &ask), 0);
+    gm_engine_shut(engine, 1, &(struct gm_msg_shut){.cookie = 9, .va = AT});
+    assert_int_equal(n_sent, 2); /* 128 and 72 */
+    gm_engine_shut(engine, 1, &(struct gm_msg_shut){.cookie = 10, .va = AT});
+    assert_int_equal(shut[1].result, CUDA_ERROR_INVALID_VALUE); /* it is being shut */
+    answer_all();
+    assert_int_equal(shut[1].cookie, 9);
+    assert_int_equal(shut[1].result, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_share_open_shut, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_not_in_place, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_room_for_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_freed_while_open, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deaths, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dies_while_opening, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_batches, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
