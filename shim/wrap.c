@@ -54,13 +54,20 @@
         return gm_result;                                                                          \
     }
 
+/* 1 while this thread is in a handler. Nobody here reads it: tests/gpu/crosscheck does, by its name. */
+static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("initial-exec")));
+
 /* A handler makes several driver calls, so all of gm_real must be there, not only its own member.
  */
 #define GM_WRAP_HANDLE(symbol, handler, args)                                                      \
     {                                                                                              \
         if (!gm_real_load() || !gm_real.symbol)                                                    \
             return gm_real_missing();                                                              \
-        return handler args;                                                                       \
+        const uint32_t gm_before = gm_handling;                                                    \
+        gm_handling = 1;                                                                           \
+        CUresult gm_result = handler args;                                                         \
+        gm_handling = gm_before;                                                                   \
+        return gm_result;                                                                          \
     }
 
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \

@@ -1,0 +1,85 @@
+/*
+ * The part of CUPTI that tests/gpu/crosscheck needs, on simcuda: one subscriber, called at every
+ * call into the driver before it does anything. The number of a call is its place among the APIs of
+ * the shim's tables, without the suffixes that tell its forms apart: simcuda does not tell those.
+ */
+#include "tests/simcuda/watch.h"
+
+#include <cuda.h>
+#include <cupti_callbacks.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#define SIM_VISIBLE __attribute__((visibility("default")))
+
+static const char *const names[] = {
+    "",
+#define GM_HOOK(api, symbol, since, mode, kind, params, args) #api,
+#include "shim/hooks.def"
+#undef GM_HOOK
+#define GM_OWN(api, symbol, since) #api,
+#include "shim/own.def"
+#undef GM_OWN
+#define GM_PASS(api, symbol, since, mode, reason) #api,
+#include "shim/pass.def"
+#undef GM_PASS
+};
+#define NAMES (sizeof(names) / sizeof(names[0]))
+
+static CUpti_CallbackFunc subscriber;
+static void *subscriber_data;
+
+/* The first of its name. */
+static CUpti_CallbackId number_of(const char *api)
+{
+    for (CUpti_CallbackId i = 1; i < NAMES; i++)
+        if (strcmp(names[i], api) == 0)
+            return i;
+    return 0;
+}
+
+static void on_call(const char *api)
+{
+    CUpti_CallbackData data;
+    CUpti_CallbackId id = number_of(api);
+    if (id == 0)
+        return;
+    memset(&data, 0, sizeof(data));
+    data.callbackSite = CUPTI_API_ENTER;
+    data.functionName = api;
+    subscriber(subscriber_data, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+}
+
+SIM_VISIBLE CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle *handle,
+                                                CUpti_CallbackFunc callback, void *data)
+{
+    if (handle == NULL || callback == NULL)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    if (subscriber != NULL)
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    subscriber = callback;
+    subscriber_data = data;
+    *handle = (CUpti_SubscriberHandle)&subscriber;
+    return CUPTI_SUCCESS;
+}
+
+SIM_VISIBLE CUptiResult CUPTIAPI cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle handle,
+                                                   CUpti_CallbackDomain domain)
+{
+    if (handle != (CUpti_SubscriberHandle)&subscriber || domain != CUPTI_CB_DOMAIN_DRIVER_API)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    simcuda_watch(enable ? on_call : NULL);
+    return CUPTI_SUCCESS;
+}
+
+SIM_VISIBLE CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
+                                                      const char **name)
+{
+    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || id == 0 || id >= NAMES || name == NULL)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    *name = names[id];
+    return CUPTI_SUCCESS;
+}
