@@ -17,7 +17,8 @@ class Failure(Exception):
 class Place:
     """Where things are: the build, the logs, the socket."""
 
-    def __init__(self, build):
+    def __init__(self, build, name="gpu-tests"):
+        self.name = name
         self.build = os.path.abspath(build)
         self.here = os.path.dirname(os.path.abspath(__file__))
         self.root = os.path.dirname(os.path.dirname(self.here))
@@ -39,7 +40,7 @@ class Place:
         out = os.environ.get("OUT")
         if not out:
             return self.logs
-        path = shutil.make_archive(os.path.join(out, "gpu-tests"), "gztar", self.logs)
+        path = shutil.make_archive(os.path.join(out, self.name), "gztar", self.logs)
         shutil.rmtree(self.logs, ignore_errors=True)
         return path
 
@@ -134,6 +135,14 @@ class Program:
 def fields(line):
     """The name=value parts of a line."""
     return dict(part.split("=", 1) for part in line.split() if "=" in part)
+
+
+def use_simcuda(place):
+    """From here on what is started runs on the simulated GPU of the build."""
+    folder = os.path.join(place.work, "sim")
+    os.mkdir(folder)
+    libraries = [place.at("tests/simcuda"), os.environ.get("LD_LIBRARY_PATH", "")]
+    os.environ.update(SIMCUDA_DIR=folder, SIMCUDA_MEMORY="1G", LD_LIBRARY_PATH=":".join(filter(None, libraries)))
 
 
 def wait_until(what, seconds, condition):

@@ -1,7 +1,7 @@
 /*
  * The part of CUPTI that tests/gpu/crosscheck needs, on simcuda: one subscriber, called at every
- * call into the driver before it does anything. The number of a call is its place among the APIs of
- * the shim's tables, without the suffixes that tell its forms apart: simcuda does not tell those.
+ * call into the driver before it does anything. The number of a call is its place in the shim's
+ * tables. Which form of an API it is simcuda does not tell: it is taken for the newest hooked one.
  */
 #include "tests/simcuda/watch.h"
 
@@ -15,30 +15,35 @@
 
 #define SIM_VISIBLE __attribute__((visibility("default")))
 
-static const char *const names[] = {
-    "",
-#define GM_HOOK(api, symbol, since, mode, kind, params, args) #api,
-#include "shim/hooks.def"
-#undef GM_HOOK
-#define GM_OWN(api, symbol, since) #api,
-#include "shim/own.def"
-#undef GM_OWN
-#define GM_PASS(api, symbol, since, mode, reason) #api,
+struct sim_name {
+    const char *api, *symbol;
+};
+
+/* From what is looked for last to what is looked for first. */
+static const struct sim_name names[] = {
+    {"", ""},
+#define GM_PASS(api, symbol, since, mode, reason) {#api, #symbol},
 #include "shim/pass.def"
 #undef GM_PASS
+#define GM_OWN(api, symbol, since) {#api, #symbol},
+#include "shim/own.def"
+#undef GM_OWN
+#define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, #symbol},
+#include "shim/hooks.def"
+#undef GM_HOOK
 };
 #define NAMES (sizeof(names) / sizeof(names[0]))
 
 static CUpti_CallbackFunc subscriber;
 static void *subscriber_data;
 
-/* The first of its name. */
+/* The newest hooked form of the API, or of one that is not hooked. */
 static CUpti_CallbackId number_of(const char *api)
 {
-    for (CUpti_CallbackId i = 1; i < NAMES; i++)
-        if (strcmp(names[i], api) == 0)
-            return i;
-    return 0;
+    CUpti_CallbackId i = NAMES - 1;
+    while (i > 0 && strcmp(names[i].api, api) != 0)
+        i--;
+    return i;
 }
 
 static void on_call(const char *api)
@@ -80,6 +85,6 @@ SIM_VISIBLE CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domai
 {
     if (domain != CUPTI_CB_DOMAIN_DRIVER_API || id == 0 || id >= NAMES || name == NULL)
         return CUPTI_ERROR_INVALID_PARAMETER;
-    *name = names[id];
+    *name = names[id].symbol;
     return CUPTI_SUCCESS;
 }

@@ -6,11 +6,11 @@ A file has several cases by name, each a function that prepares and returns a ro
 same state every time, and returns what it computed as numbers that are equal in two runs if every bit is. run()
 repeats the round until S seconds have passed, N rounds at least, and prints one line of JSON:
 
-    {"case", "rounds", "sums": [...], "values": [...], "extra": {...}}
+    {"case", "rounds", "sums": [...], "values": [...], "spread": X, "extra": {...}}
 
 `sums` are the different results that rounds had, in order of their appearance: one, if the program agrees with itself.
 `values` are a few of the first round's results as floating-point numbers, to tell how far results are apart that are
-not equal. --gib is memory that the case holds beside what it needs, by its own framework's allocator, all of which
+not equal; `spread` is how far those of the other rounds were from them, at most and relatively. --gib is memory that the case holds beside what it needs, by its own framework's allocator, all of which
 takes part in the sum. A case whose package is not installed prints {"skip": why} and ends with code 77.
 
 They know nothing of gpumux. --go: import, then wait for the file (tests/gpu/run.py's way to begin together).
@@ -53,6 +53,14 @@ def skip(why):
     sys.exit(77)
 
 
+def apart(ones, others):
+    """How far values are apart, at most and relatively to the largest."""
+    scale = max((abs(value) for value in ones), default=0) or 1
+    if len(ones) != len(others):
+        return float("inf")
+    return max((abs(one - other) for one, other in zip(ones, others)), default=0) / scale
+
+
 def run(cases, imports=lambda: None, arguments=None):
     """cases: name to prepare(arguments), which returns round() or (round, extra); round() gives (sum, values)."""
     arguments = arguments or parse(cases)
@@ -61,10 +69,11 @@ def run(cases, imports=lambda: None, arguments=None):
         wait_for_go(arguments.go)
         prepared = cases[arguments.name](arguments)
         one_round, extra = prepared if isinstance(prepared, tuple) else (prepared, dict)
-        begun, rounds, sums, values = time.monotonic(), 0, [], None
+        begun, rounds, sums, values, spread = time.monotonic(), 0, [], None, 0
         while rounds < arguments.rounds or time.monotonic() - begun < arguments.seconds:
             result, floats = one_round()
             values = floats if values is None else values
+            spread = max(spread, apart(values, floats))
             if result not in sums:
                 sums.append(result)
             rounds += 1
@@ -73,4 +82,4 @@ def run(cases, imports=lambda: None, arguments=None):
     except ImportError as error:
         skip(f"not installed: {error}")
     print(json.dumps({"case": arguments.name, "rounds": rounds, "sums": sums[:20],
-                      "values": [float(value) for value in values], "extra": extra()}), flush=True)
+                      "values": [float(value) for value in values], "spread": spread, "extra": extra()}), flush=True)
