@@ -7,7 +7,7 @@ becomes of it follows from --seed; when, does not.
 It fails if a program does not end within its deadline, or ends with a wrong result or otherwise than it should; if
 the daemon does not answer or ends; if, in a break in which no program is left, a byte of one is left in any tier; and
 if the daemon has grown from the first break after the warm-up to the last: its own memory, its open files, its
-threads. Breaks come after every sixth of the time.
+threads. There are six breaks, in less than a minute three.
 
 Run by tests/gpu/run.sh --set soak, and with --simcuda by tests/integration/soak.sh.
 """
@@ -25,7 +25,7 @@ import time
 
 from harness import Daemon, Failure, Place, Program, use_simcuda, wait_until
 
-BREAKS = 6
+BREAKS, FEW_BREAKS = 6, 3 # and in less than a minute
 GROWTH = {"anon_kib": 8192, "fds": 8, "threads": 0} # from the first break to the last, at most; and
 FDS_A_FRAME = 2 # for each frame that it keeps for the next program
 DEADLINE = 240
@@ -232,7 +232,7 @@ class Soak:
         except Failure:
             status = self.daemon.status()
             self.fail(f"no program runs, and yet there are {len(status['apps'])} apps and {status['gpus'][0]['tiers']}")
-        time.sleep(1)
+        time.sleep(.3) # what is put off until nothing happens
         self.samples.append(self.sample())
 
     def look_at_all(self):
@@ -246,8 +246,10 @@ class Soak:
         self.take_references()
         self.begun = self.next_status = time.monotonic()
         seconds = max(1, self.arguments.seconds - 3)
-        for turn in range(BREAKS):
-            until = self.begun + seconds * (turn + 1) / BREAKS - .5
+        breaks = BREAKS if seconds >= 60 else FEW_BREAKS
+        for turn in range(breaks):
+            left = max(breaks - turn, self.begun + seconds - time.monotonic())
+            until = time.monotonic() + left / (breaks - turn) - .3
             while time.monotonic() < until and not self.failures:
                 pause = time.monotonic() + self.chance.expovariate(self.arguments.rate)
                 kind = self.pick()
