@@ -14,6 +14,14 @@ class Failure(Exception):
     """A test failed; the text says how, on one line."""
 
 
+def end_well(number, frame):
+    """On SIGTERM, as by a time limit: what is in a `finally` is done, and nothing that was started is left."""
+    del frame
+    signal.signal(number, signal.SIG_IGN)
+    print("FAIL: stopped by a signal, as by a time limit", flush=True)
+    sys.exit(1)
+
+
 class Place:
     """Where things are: the build, the logs, the socket."""
 
@@ -28,6 +36,7 @@ class Place:
         self.shim = self.at("shim/libgpumux.so")
         self.ctl = self.at("daemon/mux-ctl")
         self.started = []
+        signal.signal(signal.SIGTERM, end_well)
 
     def at(self, path):
         return os.path.join(self.build, path)
