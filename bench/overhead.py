@@ -49,7 +49,8 @@ def add_options(parser):
     parser.add_argument("--alloc", type=names, default=list(SIZES), metavar="SIZE,...",
                         help=f"sizes that are allocated ({','.join(SIZES)})")
     parser.add_argument("--generations", type=int, default=2, metavar="N", help="starts of the processes (2)")
-    parser.add_argument("--rounds", type=int, default=30, metavar="N", help="of each case in a generation, at most (30)")
+    parser.add_argument("--rounds", type=int, default=30, metavar="N",
+                        help="of each case in a generation, at most (30)")
     parser.add_argument("--turn", type=r.milliseconds, default=60, metavar="TIME", help="of a call (60ms)")
     parser.add_argument("--model-turn", type=r.milliseconds, default=250, metavar="TIME", help="of a model (250ms)")
     parser.add_argument("--budget", type=r.size, default=40 * 2**30, metavar="SIZE", help="of the daemon (40G)")
@@ -69,8 +70,11 @@ class Calls:
     def await_ready(self):
         self.process.await_line("ready", 60)
 
-    def load(self, name):
-        del name
+    def begin_load(self, name):
+        pass
+
+    def end_load(self):
+        return None
 
     def turn(self, name, rig):
         kind, what = name.split("-")
@@ -97,9 +101,15 @@ class Models:
     def await_ready(self):
         self.answer(180)
 
-    def load(self, name):
+    def begin_load(self, name):
         self.process.send(f"load {name}")
-        return self.answer(180)
+
+    def end_load(self):
+        """Absent, when all have answered: else the next answer would be taken for another."""
+        try:
+            return self.answer(180)
+        except r.Absent as absent:
+            return absent
 
     def turn(self, name, rig):
         del name
@@ -109,7 +119,12 @@ class Models:
 
 def measure(rig, case, lanes, until, generation):
     """Rounds of a case until then, at least two in all of a generation: each by lane."""
-    loaded = [lane.load(case["case"]) for lane in lanes]
+    for lane in lanes:
+        lane.begin_load(case["case"])
+    loaded = [lane.end_load() for lane in lanes]
+    for one in loaded:
+        if isinstance(one, r.Absent):
+            raise one
     if loaded[0] and len({one["sum"] for one in loaded}) != 1:
         raise r.Failure(f"{case['case']}: results differ: {[one['sum'] for one in loaded]}")
     for lane in lanes:
@@ -151,7 +166,8 @@ def run(rig):
     rig.result.update(cases=list(cases.values()), absent={})
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=2**27, idle="100ms", policy=None, quantum=None)
     # A turn of a model is longer, and making one takes time too.
-    shares = {name: (args.model_turn + 1000 if kind.models else args.turn + 300) for kind, group in kinds for name in group}
+    shares = {name: args.model_turn + 1000 if kind.models else args.turn + 300
+              for kind, group in kinds for name in group}
     left = sum(shares.values()) * args.generations
     start = rig.left() if math.isfinite(rig.left()) else 0
     spendable = .92 * start

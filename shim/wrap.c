@@ -54,7 +54,7 @@
         return gm_result;                                                                          \
     }
 
-/* 1 while this thread is in a handler. Nobody here reads it: tests/gpu/crosscheck does, by its name. */
+/* 1 while this thread is in a handler. Nobody here reads it: tests/gpu/crosscheck does, by name. */
 static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("initial-exec")));
 
 /* A handler makes several driver calls, so all of gm_real must be there, not only its own member.

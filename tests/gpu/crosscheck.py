@@ -240,7 +240,7 @@ class Check:
 
     def run(self):
         daemon = Daemon(self.place, "daemon", "512M" if self.arguments.simcuda else "24G",
-                        "256M" if self.arguments.simcuda else "2G")
+                        "256M" if self.arguments.simcuda else "40G")
         try:
             self.note("self-test", "ok", self.prove())
         except NotRun as why:

@@ -73,11 +73,14 @@ passed=0
 child=
 trap 'trap "" INT TERM; [ -z "$child" ] || kill -TERM "$child" 2> /dev/null; wait; exit 1' INT TERM
 
-# command SET SECONDS: runs it.
+# command_of SET SECONDS: runs it.
 command_of() {
     case $1 in
     tests) set -- timeout -k 20 "$2" python3 -B -u "$here/run.py" "$build" ;;
-    overhead) set -- timeout -k 20 "$(($2 + 5))" sh "$here/../../bench/run-gpu.sh" "$build" --set overhead --budget "$(($2 > 30 ? $2 : 30))" $simcuda ;;
+    overhead)
+        set -- timeout -k 20 "$(($2 + 5))" sh "$here/../../bench/run-gpu.sh" "$build" --set overhead \
+            --budget "$(($2 > 30 ? $2 : 30))" $simcuda
+        ;;
     *) set -- timeout -k 20 "$(($2 + 15))" python3 -B -u "$here/$1.py" "$build" --seconds "$2" $simcuda ;;
     esac
     "$@"
@@ -121,7 +124,9 @@ for one in $sets; do
     overhead) # the table, and the goals that were missed
         sed -n '/^overhead: /,/^-- /p' "$work/$one.out" | grep -v ': met$' ;;
     matrix | crosscheck) # behind the blank line
-        awk '/^$/ { text = ""; next } { text = text $0 "\n" } END { printf "%s", text }' "$work/$one.out" | grep -v '^FAIL' ;;
+        awk '/^$/ { text = ""; next } { text = text $0 "\n" } END { printf "%s", text }' "$work/$one.out" |
+            grep -v '^FAIL'
+        ;;
     *) tail -n 14 "$work/$one.out" | grep -v '^FAIL' ;;
     esac
 done

@@ -221,19 +221,25 @@ class Soak:
         while self.running and time.monotonic() < end:
             self.look_at_all()
             time.sleep(.05)
+
         def is_clean():
             status = self.daemon.status()
             tiers = status["gpus"][0]["tiers"]
             return not status["apps"] and not any(tiers[key] for key in ("gpu_bytes", "pinned_used_bytes",
                                                                          "paged_used_bytes", "disk_used_bytes",
                                                                          "hosted_bytes"))
+
         try:
             wait_until("nothing is left", 30, is_clean)
         except Failure:
             status = self.daemon.status()
-            self.fail(f"no program runs, and yet there are {len(status['apps'])} apps and {status['gpus'][0]['tiers']}")
+            tiers = status["gpus"][0]["tiers"]
+            self.fail(f"no program runs, and yet there are {len(status['apps'])} apps and {tiers}")
         time.sleep(.3) # what is put off until nothing happens
-        self.samples.append(self.sample())
+        one = self.sample()
+        self.samples.append(one)
+        print(f"break at {one['at_s']:.0f} s: {one['switches']} switches so far; daemon: {one['anon_kib']} KiB of its "
+              f"own, {one['fds']} files, {one['threads']} threads, {one['frames']} frames", flush=True)
 
     def look_at_all(self):
         for program in list(self.running):
@@ -292,14 +298,11 @@ class Soak:
             print(f"{kind}: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count))
             for what, count in counts.items():
                 total[what] = total.get(what, 0) + count
-        for one in self.samples:
-            print(f"break at {one['at_s']:.0f} s: {one['switches']} switches so far; daemon: {one['anon_kib']} KiB of its "
-                  f"own, {one['fds']} files, {one['threads']} threads, {one['frames']} frames")
         moved = self.result["totals"]
         print(f"soak: seed {self.arguments.seed}, {self.result['seconds']:.0f} s, {self.number} programs: "
               f"{total.get('passed', 0)} passed, {total.get('ended by a signal', 0)} ended by a signal, "
-              f"{total.get('failed', 0)} failed; {moved['switches']} switches, {moved['bytes_out'] / 2**30:.1f} GiB out, "
-              f"{moved['bytes_in'] / 2**30:.1f} in")
+              f"{total.get('failed', 0)} failed; {moved['switches']} switches, {moved['bytes_out'] / 2**30:.1f} GiB "
+              f"out, {moved['bytes_in'] / 2**30:.1f} in")
 
 
 def size(text):

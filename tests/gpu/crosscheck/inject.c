@@ -43,7 +43,7 @@
 static struct gm_seen *gm_seen;
 
 /* Distances from the thread pointer; 0: not found. */
-static ptrdiff_t gm_gate_at, gm_handling_at;
+static ptrdiff_t gm_gate_at, gm_handling_at, gm_booting_at;
 static int (*gm_state)(void);
 
 /* ---- the shim's thread-local words ---- */
@@ -66,10 +66,13 @@ static int gm_find_module(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* The places of both words in the thread-local block of the ELF file. False: not both are there. */
-static bool gm_find_words(const char *file, Elf64_Addr *gate, Elf64_Addr *handling)
+enum word { GM_WORD_GATE, GM_WORD_HANDLING, GM_WORD_BOOTING, GM_WORDS };
+
+/* The places of the words in the thread-local block of the ELF file. False: not all are there. */
+static bool gm_find_words(const char *file, Elf64_Addr at[GM_WORDS])
 {
-    bool has_gate = false, has_handling = false;
+    static const char *const wanted[GM_WORDS] = {"gm_gate_self", "gm_handling", "gm_boot_is_mine"};
+    unsigned found = 0;
     struct stat stat;
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -91,23 +94,22 @@ static bool gm_find_words(const char *file, Elf64_Addr *gate, Elf64_Addr *handli
             const char *name = names + symbols[j].st_name;
             if (ELF64_ST_TYPE(symbols[j].st_info) != STT_TLS)
                 continue;
-            if (strcmp(name, "gm_gate_self") == 0) {
-                has_gate = true;
-                *gate = symbols[j].st_value;
-            } else if (strcmp(name, "gm_handling") == 0) {
-                has_handling = true;
-                *handling = symbols[j].st_value;
+            for (unsigned k = 0; k < GM_WORDS; k++) {
+                if (strcmp(name, wanted[k]) != 0)
+                    continue;
+                found |= 1u << k;
+                at[k] = symbols[j].st_value;
             }
         }
     }
     munmap((void *)bytes, (size_t)stat.st_size);
-    return has_gate && has_handling;
+    return found == (1u << GM_WORDS) - 1;
 }
 
 /* Why the shim cannot be looked into; NULL if it can. */
 static const char *gm_find_shim(void)
 {
-    Elf64_Addr gate = 0, handling = 0;
+    Elf64_Addr at[GM_WORDS];
     struct gm_tls tls = {.name = "libgpumux.so"};
     *(void **)&gm_state = dlsym(RTLD_DEFAULT, "gpumux_state_");
     if (gm_state == NULL)
@@ -117,10 +119,12 @@ static const char *gm_find_shim(void)
         if (dl_iterate_phdr(gm_find_module, &tls) == 0)
             return "libgpumux.so has no thread-local words";
     }
-    if (!gm_find_words(tls.name, &gate, &handling))
+    if (!gm_find_words(tls.name, at))
         return "libgpumux.so has no symbol table (stripped), or not the words in it";
-    gm_gate_at = tls.block + gate - (const char *)__builtin_thread_pointer();
-    gm_handling_at = tls.block + handling - (const char *)__builtin_thread_pointer();
+    const char *self = __builtin_thread_pointer();
+    gm_gate_at = tls.block + at[GM_WORD_GATE] - self;
+    gm_handling_at = tls.block + at[GM_WORD_HANDLING] - self;
+    gm_booting_at = tls.block + at[GM_WORD_BOOTING] - self;
     return NULL;
 }
 
@@ -130,7 +134,8 @@ static enum gm_seen_where gm_where(void)
     const struct gm_gate_thread *gate = (const void *)(self + gm_gate_at);
     if (gate->own != NULL && (gate->inside != 0 || atomic_load(&gate->own->inside) != 0))
         return GM_SEEN_GATE;
-    if (*(const volatile uint32_t *)(self + gm_handling_at) != 0)
+    if (*(const volatile uint32_t *)(self + gm_handling_at) != 0 ||
+        *(const volatile bool *)(self + gm_booting_at))
         return GM_SEEN_HANDLER;
     char name[16] = "";
     prctl(PR_GET_NAME, name);

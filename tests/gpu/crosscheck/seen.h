@@ -16,7 +16,7 @@
 /* Where a call into the driver came from. */
 enum gm_seen_where {
     GM_SEEN_GATE,    /* the thread is inside the gate: a hooked submission */
-    GM_SEEN_HANDLER, /* not that, but in one of the shim's handlers */
+    GM_SEEN_HANDLER, /* not that, but in one of the shim's handlers, or in its start */
     GM_SEEN_OWN,     /* one of the shim's own threads */
     GM_SEEN_OUTSIDE, /* the shim knows nothing of it */
     GM_SEEN_WHERES

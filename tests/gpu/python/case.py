@@ -8,9 +8,10 @@ repeats the round until S seconds have passed, N rounds at least, and prints one
 
     {"case", "rounds", "sums": [...], "values": [...], "spread": X, "extra": {...}}
 
-`sums` are the different results that rounds had, in order of their appearance: one, if the program agrees with itself.
-`values` are a few of the first round's results as floating-point numbers, to tell how far results are apart that are
-not equal; `spread` is how far those of the other rounds were from them, at most and relatively. --gib is memory that the case holds beside what it needs, by its own framework's allocator, all of which
+`sums` are the different results that rounds had, in order of their appearance: one, if the program agrees with
+itself. `values` are a few of the first round's results as floating-point numbers, to tell how far results are apart
+that are not equal; `spread` is how far those of the other rounds were from them, at most and relatively.
+--gib is memory that the case holds beside what it needs, by its own framework's allocator, all of which
 takes part in the sum. A case whose package is not installed prints {"skip": why} and ends with code 77.
 
 They know nothing of gpumux. --go: import, then wait for the file (tests/gpu/run.py's way to begin together).

@@ -154,7 +154,7 @@ def allocator(arguments):
 def compiled(arguments):
     ready(arguments)
     try:
-        import triton  # noqa: F401
+        __import__("triton")
     except ImportError:
         raise case.Skip("torch.compile needs Triton, which is not installed") from None
     held, model = Held(arguments), make_net(arguments).eval()
