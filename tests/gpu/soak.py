@@ -71,7 +71,8 @@ class Soak:
             folder = place.at("tests/gpu/programs")
             if os.path.isdir(folder):
                 self.cu_programs = sorted(name for name in os.listdir(folder) if name != "hog" and "." not in name)
-        pinned = 3 * self.budget if arguments.simcuda else max(64 * 2**30, self.budget)
+        # All that may run at once, also of programs that were killed a moment ago: out of memory is no outcome here.
+        pinned = max(2**29, 4 * self.budget) if arguments.simcuda else max(2**36, 2 * self.budget)
         self.daemon = Daemon(place, "daemon", str(self.budget), str(pinned), arguments.quantum)
 
     # --- what there is ---

@@ -81,6 +81,8 @@ int main(int argc, char **argv)
     GET(cuCtxSynchronize);
     GET(cuModuleLoadData);
     GET(cuModuleGetFunction);
+    GET(cuModuleUnload);
+    GET(cuDevicePrimaryCtxRelease_v2);
     GET(cuMemAlloc_v2);
     GET(cuMemFree_v2);
     GET(cuMemsetD32_v2);
@@ -114,6 +116,8 @@ int main(int argc, char **argv)
     }
     CALL(cuCtxSynchronize);
     CALL(cuMemFree_v2, at);
+    CALL(cuModuleUnload, module);
+    CALL(cuDevicePrimaryCtxRelease_v2, device);
     printf("PASS mismatches=0\n");
     return 0;
 }

@@ -34,9 +34,9 @@ struct gm_seen_call {
 struct gm_seen {
     char magic[8];
     uint32_t pid;
-    uint32_t state;    /* include/gpumux.h, at the last submission or allocation */
-    char why[256];     /* not empty: nothing was watched, because of this */
-    char command[256]; /* of the process */
+    _Atomic uint32_t state; /* include/gpumux.h, at the last submission or allocation */
+    char why[256];          /* not empty: nothing was watched, because of this */
+    char command[256];      /* of the process */
     _Atomic uint32_t traces;
     uint32_t reserved;
     char trace[GM_SEEN_TRACES][GM_SEEN_TEXT]; /* the first calls from outside that should not be */
