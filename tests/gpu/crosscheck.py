@@ -325,8 +325,8 @@ def main():
         shutil.rmtree(folder)
     print()
     check.show()
-    where = place.pack()
     verdicts = [outcome[1] for outcome in check.outcomes]
+    where = place.pack(is_kept="FAIL" in verdicts)
     if "FAIL" in verdicts:
         print(f"logs: {where}")
     print(f"{verdicts.count('ok')} passed, {verdicts.count('FAIL')} failed, {verdicts.count('not run')} not run, "

@@ -44,10 +44,13 @@ class Place:
     def log(self, name):
         return os.path.join(self.logs, name + ".log")
 
-    def pack(self):
-        """All logs into one file under $OUT, if that is set. Returns where they are."""
+    def pack(self, is_kept=True):
+        """All logs into one file under $OUT, if that is set; else they go unless they are to be kept. Returns where they
+        are."""
         out = os.environ.get("OUT")
         if not out:
+            if not is_kept:
+                shutil.rmtree(self.logs, ignore_errors=True)
             return self.logs
         path = shutil.make_archive(os.path.join(out, self.name), "gztar", self.logs)
         shutil.rmtree(self.logs, ignore_errors=True)

@@ -315,7 +315,7 @@ def main():
                 json.dump(matrix.report(), file, indent=1)
     print()
     matrix.show()
-    where = place.pack()
+    where = place.pack(is_kept="FAIL" in outcomes)
     if "FAIL" in outcomes:
         print(f"logs: {where}")
     print(f"{outcomes.count('ok')} passed, {outcomes.count('FAIL')} failed, {outcomes.count('skipped')} skipped")

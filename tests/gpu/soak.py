@@ -41,6 +41,7 @@ WORKERS = [
     ("guests", "--iterations 6 --allocs 3 --hold 200", .3), ("fork", "--iterations 2", .1),
     ("exec", "--iterations 2", .1), ("info", "", .1),
 ]
+GUEST = 2**25 # bytes that mode guests takes for a while, beside its own: GM_GUEST_BYTES
 WAYS = ("", "_dlsym", "_proc")
 # Cases of the framework matrix: their memory in bytes beside --gib.
 CASES = [("case_torch.py", "eager", 2**30), ("case_torch.py", "threads", 2**30), ("case_torch.py", "graphs", 2**30),
@@ -79,13 +80,14 @@ class Soak:
 
     def worker(self):
         mode, options, share = self.chance.choice(WORKERS)
+        if mode == "guests" and self.budget < 4 * GUEST:
+            mode = "turns" # a program has no more than the budget, guests included
         way = "" if mode == "ptds" and self.chance.random() < .5 else self.chance.choice(WAYS)
         count = int(self.budget * min(.9, self.chance.uniform(share / 3, 2 * share))) // 2**16 * 2**16 + 2**21
         binary = self.place.at("tests/programs/gm_worker" + way + ("_linked" if self.is_linked else ""))
         command = [binary, "--mode", mode, "--bytes", count, "--seed", self.chance.randrange(1, 10**6),
                    *options.split()]
-        # churn and guests take more than they are told, for a while
-        return Kind(f"worker{way}-{mode}", command, count + 2**27 * (mode in ("churn", "guests")), self.judge_worker)
+        return Kind(f"worker{way}-{mode}", command, count + GUEST * (mode == "guests"), self.judge_worker)
 
     @staticmethod
     def judge_worker(program):
@@ -356,7 +358,7 @@ def main():
         soak.show()
     is_good = failure is None and soak is not None and not soak.failures and any(
         counts["passed"] for counts in soak.counts.values())
-    where = place.pack()
+    where = place.pack(is_kept=not is_good)
     if not is_good:
         print(f"logs: {where}")
     print("1 passed, 0 failed" if is_good else "0 passed, 1 failed")
