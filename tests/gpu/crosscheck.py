@@ -35,7 +35,7 @@ TRACES, TEXT, CALLS = 8, 1024, 2048
 GATE, HANDLER, OWN, OUTSIDE = range(4)
 KINDS = {1: "submissions", 2: "allocations"}
 SHARED = 2  # include/gpumux.h
-TOGETHER = 3
+TOGETHER = 4
 
 
 class NotRun(Exception):

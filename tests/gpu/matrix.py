@@ -286,7 +286,7 @@ def main():
     names = [case.name for case in all_cases()]
     parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=names)
     parser.add_argument("--seconds", type=float, default=400, metavar="S", help="for all of it (400)")
-    parser.add_argument("--case-seconds", type=float, default=3, metavar="S", help="of a case under gpumux (3)")
+    parser.add_argument("--case-seconds", type=float, default=2.5, metavar="S", help="of a case under gpumux (2.5)")
     parser.add_argument("--native-seconds", type=float, default=1, metavar="S", help="of a case natively (1)")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--simcuda", action="store_true", help="on the simulated GPU: only the case driver can run")

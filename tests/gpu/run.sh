@@ -50,9 +50,9 @@ done
 
 weight() {
     case $1 in
-    crosscheck) echo 20 ;;
-    matrix) echo 36 ;;
-    overhead) echo 32 ;;
+    crosscheck) echo 18 ;;
+    matrix) echo 40 ;;
+    overhead) echo 30 ;;
     soak) echo 12 ;;
     tests) echo 95 ;;
     *) echo 0 ;;
