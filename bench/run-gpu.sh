@@ -10,13 +10,14 @@
 #
 #   sh bench/run-gpu.sh build-portable --set sched --budget 600
 #
-# runs those of the scheduler: interactive, batch and pipeline, with models in PyTorch. One that does not end by itself
+# runs those of the scheduler: interactive, batch and pipeline, with models in PyTorch; --set overhead runs overhead,
+# what gpumux costs when everything fits (400 s or more are good for it). One that does not end by itself
 # is stopped, writes what it has measured, counts as failed, and takes no time from the others. Needs the CUDA driver
 # and a python3, no compiler and no package but PyTorch for the second set; 16 processors, 100 GiB of memory, 70 GiB on
 # the GPU (60 for the first set) and 40 GiB on the disk. BUILD-DIR is a build of this tree, made anywhere
 # (tests/setup.sh --portable makes one that moves).
 #
-#   --set SET     memory or sched (memory)
+#   --set SET     memory, sched or overhead (memory)
 #   --budget S    all of it ends within so many seconds (380)
 #   --only NAME   this one of either set, or idle, or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
@@ -57,7 +58,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$budget" -ge 30 ] 2> /dev/null || usage
 case $set in
-memory | sched) ;;
+memory | sched | overhead) ;;
 *) usage ;;
 esac
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
@@ -117,6 +118,7 @@ weight() {
     interactive) echo 50 ;;
     batch) echo 30 ;;
     pipeline) echo 12 ;;
+    overhead) echo 92 ;;
     gate | disk | plan | sched | idle) echo 10 ;;
     *) echo 0 ;;
     esac
@@ -144,6 +146,7 @@ is_wanted() {
     case $1 in
     copy | link | tiers | prefetch | switch | oversize) [ "$set" = memory ] ;;
     interactive | batch | pipeline) [ "$set" = sched ] ;;
+    overhead) [ "$set" = overhead ] ;;
     *) return 1 ;;
     esac
 }
@@ -242,6 +245,8 @@ else
     script batch
     script pipeline
 fi
+# shellcheck disable=SC2086
+script overhead ${simcuda:+--programs calls --turn 5ms --alloc 4K,1M,32M --budget 512M --rounds 10}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 bench sched "$build/bench/sched"

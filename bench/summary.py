@@ -141,6 +141,18 @@ def about_pipeline(result):
     yield from about_goals(result)
 
 
+def about_overhead(result):
+    for line in result["lines"]:
+        metric = {"alloc_ns": " alloc", "free_ns": " free"}.get(line["metric"], "")
+        ratio = line["ratio"]
+        yield (f"{line['case']}{metric}: {ratio['median']:.4f} of native ({ratio['low']:.4f} to {ratio['high']:.4f}; "
+               f"noise {100 * (line['noise'] - 1):.2f} %: {'within' if line['is_within_noise'] else 'beyond'}"
+               f"{', above 1.005' if line['is_above'] else ''})")
+    for name, why in result["absent"].items():
+        yield f"not measured: {name}: {why}"
+    yield from about_goals(result)
+
+
 def main():
     for file in sys.argv[1:]:
         with open(file, encoding="utf-8") as text:

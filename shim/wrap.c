@@ -58,6 +58,9 @@
         return gm_result;                                                                          \
     }
 
+/* 1 while this thread is in a handler. Nobody here reads it: tests/gpu/crosscheck does, by name. */
+static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("initial-exec")));
+
 /*
  * A handler makes several driver calls, so all of gm_real must be there, not only its own member.
  * It takes locks and waits for the daemon's answers: a thread is not cancelled in the middle.
@@ -68,7 +71,10 @@
         if (!gm_real_load() || !gm_real.symbol)                                                    \
             return gm_real_missing();                                                              \
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &gm_cancel);                                \
+        const uint32_t gm_before = gm_handling;                                                    \
+        gm_handling = 1;                                                                           \
         CUresult gm_result = handler args;                                                         \
+        gm_handling = gm_before;                                                                   \
         pthread_setcancelstate(gm_cancel, NULL);                                                   \
         return gm_result;                                                                          \
     }

@@ -4,6 +4,7 @@
 #
 #   . tests/setup.sh            with $root set: defines gm_install, gm_configure, gm_build
 #   sh tests/setup.sh           install and build into build/
+#   sh tests/setup.sh --cupti   fetch CUPTI's headers as well (tests/gpu/crosscheck is built if they are there)
 #   sh tests/setup.sh --portable [DIR]
 #                               build into DIR (build-portable) with libuv and cJSON linked statically and
 #                               without libsystemd: a folder that runs on another distribution
@@ -75,6 +76,20 @@ gm_fetch_cuda() {
         --only-binary=:all: --upgrade --target "$root/build/cuda" 'cuda-toolkit[cudart,profiler]==13.0.*' ||
         gm_die "pip could not fetch cuda-toolkit[cudart,profiler] 13.0: install the CUDA 13 toolkit by hand"
     gm_find_cuda || gm_die "the wheels of cuda-toolkit 13.0 hold no cudaTypedefs.h"
+}
+
+# CUPTI's headers likewise. Nobody but tests/gpu/crosscheck needs them.
+gm_fetch_cupti() {
+    for gm_folder in "$gm_cuda" "$gm_cuda/../extras/CUPTI/include" /usr/local/cuda/extras/CUPTI/include; do
+        [ ! -f "$gm_folder/cupti_callbacks.h" ] || return 0
+    done
+    gm_has python3 && python3 -m pip --version > /dev/null 2>&1 || gm_apt python3 python3-pip ca-certificates
+    echo "setup: fetching the CUPTI 13.0 headers from PyPI into build/cuda"
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile --no-deps \
+        --only-binary=:all: --upgrade --target "$root/build/cuda" 'nvidia-cuda-cupti==13.0.*' ||
+        gm_die "pip could not fetch nvidia-cuda-cupti 13.0"
+    [ -f "$root/build/cuda/nvidia/cu13/include/cupti_callbacks.h" ] ||
+        gm_die "the wheel of nvidia-cuda-cupti 13.0 holds no cupti_callbacks.h"
 }
 
 # Everything that a build and its tests need.
@@ -165,9 +180,10 @@ case $0 in
     set -u
     root=$(cd "$(dirname "$0")/.." && pwd)
     case ${1:-} in
+    --cupti) gm_install && gm_fetch_cupti && echo "setup: CUPTI's headers are there" ;;
     '') gm_install && gm_configure "$root/build" && gm_build "$root/build" && echo "setup: build/ is ready" ;;
     --portable) gm_install && gm_portable "${2:-$root/build-portable}" ;;
-    *) gm_die "usage: sh tests/setup.sh [--portable [DIR]]" ;;
+    *) gm_die "usage: sh tests/setup.sh [--cupti | --portable [DIR]]" ;;
     esac
     ;;
 esac

@@ -14,10 +14,19 @@ class Failure(Exception):
     """A test failed; the text says how, on one line."""
 
 
+def end_well(number, frame):
+    """On SIGTERM, as by a time limit: what is in a `finally` is done, and nothing that was started is left."""
+    del frame
+    signal.signal(number, signal.SIG_IGN)
+    print("FAIL: stopped by a signal, as by a time limit", flush=True)
+    sys.exit(1)
+
+
 class Place:
     """Where things are: the build, the logs, the socket."""
 
-    def __init__(self, build):
+    def __init__(self, build, name="gpu-tests"):
+        self.name = name
         self.build = os.path.abspath(build)
         self.here = os.path.dirname(os.path.abspath(__file__))
         self.root = os.path.dirname(os.path.dirname(self.here))
@@ -27,6 +36,7 @@ class Place:
         self.shim = self.at("shim/libgpumux.so")
         self.ctl = self.at("daemon/mux-ctl")
         self.started = []
+        signal.signal(signal.SIGTERM, end_well)
 
     def at(self, path):
         return os.path.join(self.build, path)
@@ -34,12 +44,15 @@ class Place:
     def log(self, name):
         return os.path.join(self.logs, name + ".log")
 
-    def pack(self):
-        """All logs into one file under $OUT, if that is set. Returns where they are."""
+    def pack(self, is_kept=True):
+        """All logs into one file under $OUT, if that is set; else they go unless they are to be kept. Returns where they
+        are."""
         out = os.environ.get("OUT")
         if not out:
+            if not is_kept:
+                shutil.rmtree(self.logs, ignore_errors=True)
             return self.logs
-        path = shutil.make_archive(os.path.join(out, "gpu-tests"), "gztar", self.logs)
+        path = shutil.make_archive(os.path.join(out, self.name), "gztar", self.logs)
         shutil.rmtree(self.logs, ignore_errors=True)
         return path
 
@@ -134,6 +147,14 @@ class Program:
 def fields(line):
     """The name=value parts of a line."""
     return dict(part.split("=", 1) for part in line.split() if "=" in part)
+
+
+def use_simcuda(place):
+    """From here on what is started runs on the simulated GPU of the build."""
+    folder = os.path.join(place.work, "sim")
+    os.mkdir(folder)
+    libraries = [place.at("tests/simcuda"), os.environ.get("LD_LIBRARY_PATH", "")]
+    os.environ.update(SIMCUDA_DIR=folder, SIMCUDA_MEMORY="1G", LD_LIBRARY_PATH=":".join(filter(None, libraries)))
 
 
 def wait_until(what, seconds, condition):

@@ -51,10 +51,13 @@ small="--programs app --piece $(size 24M) --option allotment=300ms --option slic
         --together 4s --more 6s --alone 500ms
     script pipeline $small --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --trips 2 --blocks 1
 }
+script overhead --programs calls --turn 2ms --alloc 4K,1M,8M --budget "$(size 512M)" --rounds 2 --generations 2
 # Their models in PyTorch, where there is one, tiny and on the processor; where not, that is said.
 if python3 -c 'import torch' 2> /dev/null; then
     result models python3 -B "$benches/pipeline.py" --build "$BUILD" --programs cpu --link-bytes 32M \
         --link-rounds 1 --sizes 3M,3M,3M --budget 5M --tokens 8 --steps 8 --trips 1 --blocks 1
+    result overhead-models python3 -B "$benches/overhead.py" --build "$BUILD" --programs cpu --turn 2ms \
+        --model-turn 10ms --only resnet18,decode --budget 512M --rounds 2 --generations 1
 elif [ "${GM_LINKED:-}" != 1 ]; then
     python3 -B "$benches/pipeline.py" --build "$BUILD" --programs torch --link-bytes 32M --link-rounds 1 \
         --sizes 3M,3M,3M --budget 5M > "$dir/models.out" 2>&1
@@ -152,11 +155,23 @@ for one in pipeline["pipelines"]:
     assert one["trips"] == 2 and one["bytes_in"] > 0 and one["link_ms"] > 0 and one["of_reference"] > 0, one
     assert all(stage["first_ms"]["min"] > 0 and stage["alone_ms"] > 0 for stage in one["stages"]), one
 
+overhead = load("overhead")
+assert not any(overhead["moved"].values()) and not overhead["absent"], overhead["absent"]
+lines = [(line["case"], line["metric"]) for line in overhead["lines"]]
+assert lines == [("launch-1", "unit_ns"), ("launch-8", "unit_ns"), ("graph-20", "unit_ns")] + [
+    ("alloc-" + size, metric) for size in ("4K", "1M", "8M") for metric in ("alloc_ns", "free_ns")], lines
+for line in overhead["lines"]:
+    assert line["rounds"] == 4 and line["noise"] >= 1 and line["ratio"]["low"] <= line["ratio"]["median"], line
+    assert line["ratio"]["median"] <= line["ratio"]["high"] and all(ns > 0 for ns in line["ns"].values()), line
+for case in overhead["cases"]:
+    assert [one["first"] for one in case["rounds"]] == ["native A", "native B"] * 2, case["case"]
+assert len(overhead["goals"]) == 5
+
 with open(os.path.join(sys.argv[1], "stopped.json"), encoding="utf-8") as file:
     stopped = json.load(file)
 assert stopped["is_verified"] is False and "stopped" in stopped["outcome"], stopped.get("outcome")
 END
-for result_name in link copy disk switch oversize tiers prefetch interactive batch pipeline stopped; do
+for result_name in link copy disk switch oversize tiers prefetch interactive batch pipeline overhead stopped; do
     set -- "$@" "$dir/$result_name.json"
 done
 shift

@@ -76,6 +76,11 @@ CUresult sim_enter(const char *api);
             return entered_;                                                                       \
     } while (0)
 
+/* watch.c: tell whoever watches of a call of `api`; load the library that the environment injects.
+ */
+void sim_watch(const char *api);
+void sim_inject(void);
+
 /* Mark this thread as being in a host callback, where CUDA calls are not permitted. */
 void sim_set_callback(bool is_inside);
 

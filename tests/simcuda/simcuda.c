@@ -54,6 +54,8 @@
  *                                and cuMemAlloc_v2 are one. Default code: 2 (OUT_OF_MEMORY) for
  *                                cuMem* other than copies and sets, else 999 (UNKNOWN).
  *
+ *   CUDA_INJECTION64_PATH=FILE   a library whose InitializeInjection() the first cuInit calls
+ *
  * This file: options, the state of the process, faults, error names.
  */
 #include "tests/simcuda/device_file.h"
@@ -336,6 +338,7 @@ CUresult sim_enter(const char *api)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (is_in_callback && strcmp(api, "cuStreamQuery") != 0)
         return CUDA_ERROR_NOT_PERMITTED;
+    sim_watch(api);
     if (atomic_load_explicit(&n_faults, memory_order_relaxed) == 0)
         return CUDA_SUCCESS;
     return count_fault(api);
@@ -369,6 +372,8 @@ SIM_API CUresult cuInit(unsigned int flags)
         }
     }
     pthread_mutex_unlock(&init_lock);
+    if (result == CUDA_SUCCESS)
+        sim_inject();
     return result;
 }
 SIM_ENTRY(cuInit);

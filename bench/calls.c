@@ -1,0 +1,247 @@
+/*
+ * bench_calls: the program of bench/overhead that makes single driver calls and times them. It
+ * knows nothing of gpumux, holds no memory between requests, and does what it is told, line by
+ * line:
+ *
+ *   launch THREADS MS      empty kernels, each thread on a stream of its own
+ *   graph NODES MS         replays of a graph of so many empty kernels
+ *   alloc SIZE MS          allocations of that size, each freed before the next
+ *
+ * Each goes on until MS milliseconds have passed, and is answered by one line, name=value each:
+ *
+ *   launch: unit_ns    time over launches, to the end of the last kernel, of all threads together
+ *           submit_ns  of it until the last launch had returned; the slowest thread's
+ *   graph:  unit_ns    time over replays, to the end of the last
+ *   alloc:  alloc_ns and free_ns, the medians; alloc_mean_ns, free_mean_ns
+ *   all:    count      launches, replays or allocations
+ *
+ * A launch or replay is submitted in bursts of GM_BURST and waited for, so that the queue of the
+ * driver is never full: a full one would measure the GPU. The end of the input ends the program.
+ *
+ * Exit codes: 0 done, 2 wrong use, 3 a CUDA call failed (named in the last line: "FAIL call: ...").
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "tests/programs/driver.h"
+#include "tests/programs/kernels_ptx.h"
+
+#define GM_THREADS_MAX 64
+#define GM_BURST 256
+#define GM_GRAPH_BURST 32
+#define GM_TIMES_MAX 100000
+
+struct calls {
+    struct gm_driver cu;
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    CUfunction empty;
+    uint64_t alloc_ns[GM_TIMES_MAX], free_ns[GM_TIMES_MAX]; /* the first ones */
+};
+
+/* One thread of a launch request. */
+struct launcher {
+    struct calls *calls;
+    pthread_t thread;
+    pthread_barrier_t *start;
+    uint64_t least_ns;
+    uint64_t count, submit_ns, begin, end;
+};
+
+static void check(const struct calls *calls, CUresult result, const char *call)
+{
+    const char *name = NULL;
+    if (result == CUDA_SUCCESS)
+        return;
+    if (calls->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
+        name = "?";
+    printf("FAIL %s: error %d %s\n", call, (int)result, name);
+    fflush(stdout);
+    _Exit(3); /* other threads may be in the driver */
+}
+#define GM_CU(calls, call, ...) check(calls, (calls)->cu.call(__VA_ARGS__), #call)
+
+static void open_cuda(struct calls *calls)
+{
+    const char *why = NULL;
+    if (gm_driver_open(&calls->cu, false, &why) != 0) {
+        printf("FAIL no CUDA driver: %s not found\n", why);
+        exit(3);
+    }
+    GM_CU(calls, cuInit, 0);
+    GM_CU(calls, cuDeviceGet, &calls->device, 0);
+    GM_CU(calls, cuDevicePrimaryCtxRetain, &calls->context, calls->device);
+    GM_CU(calls, cuCtxSetCurrent, calls->context);
+    GM_CU(calls, cuModuleLoadData, &calls->module, gm_kernels_ptx);
+    GM_CU(calls, cuModuleGetFunction, &calls->empty, calls->module, "gm_empty");
+}
+
+static void launch(const struct calls *calls, CUstream stream)
+{
+    GM_CU(calls, cuLaunchKernel, calls->empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
+}
+
+static void *launch_for(void *argument)
+{
+    struct launcher *self = argument;
+    struct calls *calls = self->calls;
+    CUstream stream;
+    GM_CU(calls, cuCtxSetCurrent, calls->context);
+    GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < GM_BURST; i++) /* the driver prepares a stream at its first launches */
+        launch(calls, stream);
+    GM_CU(calls, cuStreamSynchronize, stream);
+    pthread_barrier_wait(self->start);
+    self->begin = gm_now();
+    do {
+        uint64_t from = gm_now();
+        for (int i = 0; i < GM_BURST; i++)
+            launch(calls, stream);
+        self->submit_ns += gm_now() - from;
+        GM_CU(calls, cuStreamSynchronize, stream);
+        self->count += GM_BURST;
+        self->end = gm_now();
+    } while (self->end - self->begin < self->least_ns);
+    GM_CU(calls, cuStreamDestroy, stream);
+    return NULL;
+}
+
+static void serve_launch(struct calls *calls, uint64_t threads, uint64_t least_ns)
+{
+    struct launcher launchers[GM_THREADS_MAX];
+    pthread_barrier_t start;
+    uint64_t begin = UINT64_MAX, end = 0, count = 0;
+    double submit = 0;
+    pthread_barrier_init(&start, NULL, (unsigned)threads);
+    for (uint64_t i = 0; i < threads; i++) {
+        launchers[i] = (struct launcher){.calls = calls, .start = &start, .least_ns = least_ns};
+        if (pthread_create(&launchers[i].thread, NULL, launch_for, &launchers[i]) != 0) {
+            printf("FAIL no thread\n");
+            exit(2);
+        }
+    }
+    for (uint64_t i = 0; i < threads; i++) {
+        struct launcher *one = &launchers[i];
+        pthread_join(one->thread, NULL);
+        begin = one->begin < begin ? one->begin : begin;
+        end = one->end > end ? one->end : end;
+        count += one->count;
+        double mine = (double)one->submit_ns / (double)one->count;
+        submit = mine > submit ? mine : submit;
+    }
+    pthread_barrier_destroy(&start);
+    printf("unit_ns=%.3f submit_ns=%.3f count=%" PRIu64 "\n", (double)(end - begin) / (double)count,
+           submit, count);
+}
+
+static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    GM_CU(calls, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    for (uint64_t i = 0; i < nodes; i++)
+        launch(calls, stream);
+    GM_CU(calls, cuStreamEndCapture, stream, &graph);
+    GM_CU(calls, cuGraphInstantiateWithFlags, &exec, graph, 0);
+    for (int i = 0; i < GM_GRAPH_BURST; i++)
+        GM_CU(calls, cuGraphLaunch, exec, stream);
+    GM_CU(calls, cuStreamSynchronize, stream);
+    uint64_t begin = gm_now(), end, count = 0;
+    do {
+        for (int i = 0; i < GM_GRAPH_BURST; i++)
+            GM_CU(calls, cuGraphLaunch, exec, stream);
+        GM_CU(calls, cuStreamSynchronize, stream);
+        count += GM_GRAPH_BURST;
+        end = gm_now();
+    } while (end - begin < least_ns);
+    GM_CU(calls, cuGraphExecDestroy, exec);
+    GM_CU(calls, cuGraphDestroy, graph);
+    GM_CU(calls, cuStreamDestroy, stream);
+    printf("unit_ns=%.3f count=%" PRIu64 "\n", (double)(end - begin) / (double)count, count);
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
+{
+    uint64_t begin = gm_now(), end, count = 0, allocs = 0, frees = 0;
+    do {
+        CUdeviceptr at;
+        uint64_t from = gm_now();
+        GM_CU(calls, cuMemAlloc, &at, bytes);
+        uint64_t middle = gm_now();
+        GM_CU(calls, cuMemFree, at);
+        end = gm_now();
+        if (count < GM_TIMES_MAX) {
+            calls->alloc_ns[count] = middle - from;
+            calls->free_ns[count] = end - middle;
+        }
+        allocs += middle - from;
+        frees += end - middle;
+        count++;
+    } while (end - begin < least_ns);
+    size_t kept = count < GM_TIMES_MAX ? count : GM_TIMES_MAX;
+    qsort(calls->alloc_ns, kept, sizeof(calls->alloc_ns[0]), compare);
+    qsort(calls->free_ns, kept, sizeof(calls->free_ns[0]), compare);
+    printf("alloc_ns=%.1f free_ns=%.1f alloc_mean_ns=%.1f free_mean_ns=%.1f count=%" PRIu64 "\n",
+           (double)calls->alloc_ns[kept / 2], (double)calls->free_ns[kept / 2],
+           (double)allocs / (double)count, (double)frees / (double)count, count);
+}
+
+/* False: there is no such request. */
+static bool serve(struct calls *calls, const char *line)
+{
+    char verb[16], what[32];
+    double ms;
+    uint64_t number = 0;
+    if (sscanf(line, "%15s %31s %lf", verb, what, &ms) != 3 || gm_parse_size(what, &number) != 0 ||
+        number == 0 || !(ms >= 0 && ms < 1e6))
+        return false;
+    uint64_t least_ns = (uint64_t)(ms * (double)GM_MS);
+    if (strcmp(verb, "launch") == 0 && number <= GM_THREADS_MAX)
+        serve_launch(calls, number, least_ns);
+    else if (strcmp(verb, "graph") == 0 && number <= 100000)
+        serve_graph(calls, number, least_ns);
+    else if (strcmp(verb, "alloc") == 0)
+        serve_alloc(calls, number, least_ns);
+    else
+        return false;
+    fflush(stdout);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    static struct calls calls;
+    char line[128];
+    if (argc != 1) {
+        fprintf(stderr, "usage: %s, and requests on standard input\n", argv[0]);
+        return 2;
+    }
+    open_cuda(&calls);
+    printf("ready\n");
+    fflush(stdout);
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        if (!serve(&calls, line)) {
+            printf("FAIL no such request: %s", line);
+            return 2;
+        }
+    }
+    GM_CU(&calls, cuModuleUnload, calls.module);
+    GM_CU(&calls, cuDevicePrimaryCtxRelease, calls.device);
+    return 0;
+}

@@ -1,0 +1,281 @@
+"""The models of bench/overhead in PyTorch, which know nothing of gpumux. Asked by lines, it answers by lines.
+
+    python3 units.py [--device cpu]
+
+It imports PyTorch and prints "imported". After that a request is one of
+
+    load NAME     make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
+    run MS        unit after unit until MS have passed: "unit_ns=... count=... sum=..."
+
+A unit is an inference of one image (resnet18 to resnet152), one decoded token (decode: each kernel launched by itself,
+decode-graphs: one CUDA graph) or one step of training (training), each waited for. `sum` is a checksum of what was
+computed: of the same units at every load, and of the last inference or of the first tokens in every run; a training
+has none in a run. Models whose package is missing are answered by "absent why".
+
+--device cpu computes tiny models on the processor, to try this out. The end of the input ends the program.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import time
+
+# Before torch: what makes two runs of the same program agree to the bit.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+try:
+    import torch
+    from torch.nn import functional as F
+
+    import models
+except ImportError as error:
+    print(f"absent no PyTorch: {error}", flush=True)
+    sys.exit(0)
+
+
+class Absent(Exception):
+    """What a model needs is not installed."""
+
+
+def make_resnet(name):
+    """A ResNet with random weights, made on the processor, so that it is the same everywhere."""
+    torch.manual_seed(1)
+    try:
+        import torchvision
+
+        return getattr(torchvision.models, name)(weights=None)
+    except ImportError:
+        pass
+    try:
+        import timm
+
+        return timm.create_model(name, pretrained=False)
+    except ImportError:
+        raise Absent("neither torchvision nor timm") from None
+
+
+class Inference:
+    """One image after the other in fp16 (tiny: fp32)."""
+
+    def __init__(self, place, name):
+        side, dtype = (32, torch.float32) if place.is_tiny else (224, torch.float16)
+        self.place = place
+        self.model = make_resnet(name).eval().to(device=place.device, dtype=dtype)
+        generator = torch.Generator("cpu").manual_seed(2)
+        self.image = torch.randn(1, 3, side, side, generator=generator).to(device=place.device, dtype=dtype)
+        self.last = None
+
+    def begin(self):
+        pass
+
+    def unit(self):
+        with torch.inference_mode():
+            self.last = self.model(self.image)
+        self.place.synchronize()
+
+    def sum(self):
+        return models.to_int(models.checksum(self.last))
+
+
+class Decode:
+    """Greedy decoding by a Llama-shaped model (that of 1.1 billion weights, fp16) whose shapes never change."""
+
+    ROUND = 64  # tokens from the same state; as many as there is a cache for
+
+    def __init__(self, place, is_graph):
+        hidden, ffn, layers, self.heads, vocab = (64, 128, 2, 4, 256) if place.is_tiny else (2048, 5632, 22, 32, 32000)
+        self.place, self.size = place, hidden // self.heads
+        dtype, device = (torch.float32 if place.is_tiny else torch.float16), place.device
+        generator = torch.Generator(device).manual_seed(3)
+
+        def weight(rows, columns):
+            tensor = torch.empty(rows, columns, dtype=dtype, device=device)
+            return tensor.normal_(0, columns**-.5, generator=generator)
+
+        self.embedding, self.head = weight(vocab, hidden), weight(vocab, hidden)
+        self.layers = [(weight(3 * hidden, hidden), weight(hidden, hidden), weight(2 * ffn, hidden),
+                        weight(hidden, ffn)) for _ in range(layers)]
+        self.cache = torch.zeros(layers, 2, self.heads, self.ROUND, self.size, dtype=dtype, device=device)
+        self.places = torch.arange(self.ROUND, device=device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=device)
+        self.ids = torch.zeros(1, dtype=torch.int64, device=device)
+        self.number, self.tokens, self.first, self.graph = 0, [], [], None
+        if is_graph:
+            self.capture()
+
+    def step(self):
+        """From the token in ids at `position` to the next in both; every call launches the same kernels."""
+        x = F.embedding(self.ids, self.embedding)
+        width = (x.shape[1],)
+        mask = self.places[None, None, :] <= self.position[:, None, None]
+        for number, (attention, mixed, gate_up, down) in enumerate(self.layers):
+            q, k, v = F.linear(F.rms_norm(x, width), attention).view(1, 3, self.heads, self.size).permute(1, 2, 0, 3)
+            keys, values = self.cache[number]
+            keys.index_copy_(1, self.position, k)
+            values.index_copy_(1, self.position, v)
+            scores = (q @ keys.transpose(1, 2)) * self.size**-.5
+            found = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1) @ values
+            x = x + F.linear(found.transpose(0, 1).reshape(x.shape), mixed)
+            gate, up = F.linear(F.rms_norm(x, width), gate_up).chunk(2, dim=-1)
+            x = x + F.linear(F.silu(gate) * up, down)
+        logits = F.linear(F.rms_norm(x, width), self.head)
+        self.ids.copy_(logits.argmax(dim=-1))
+        self.position.add_(1)
+
+    def capture(self):
+        if self.place.is_tiny:
+            raise Absent("no CUDA graphs on the processor")
+        with torch.inference_mode():
+            warm = torch.cuda.Stream()
+            warm.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(warm):
+                for _ in range(2):
+                    self.step()
+            torch.cuda.current_stream().wait_stream(warm)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.step()
+        self.graph = graph
+
+    def begin(self):
+        self.number, self.tokens = 0, []
+        self.position.zero_()
+        self.ids.fill_(1)
+        self.cache.zero_()
+
+    def unit(self):
+        if self.number == self.ROUND:
+            self.begin()
+        with torch.inference_mode():
+            if self.graph is not None:
+                self.graph.replay()
+            else:
+                self.step()
+        self.tokens.append(int(self.ids))  # waits for it
+        self.number += 1
+        if self.number == self.ROUND:
+            self.first = self.tokens
+
+    def sum(self):
+        """Of a whole round."""
+        while self.number < self.ROUND:
+            self.unit()
+        value = 0
+        for token in self.first:
+            value = (value * 1000003 + token + 1) % 2**61
+        return value
+
+
+class Training:
+    """Steps of training a ResNet-50 in fp32, SGD with momentum, on made-up images."""
+
+    def __init__(self, place):
+        batch, side = (2, 32) if place.is_tiny else (32, 224)
+        self.place = place
+        self.model = make_resnet("resnet50").train().to(place.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=.001, momentum=.9)
+        generator = torch.Generator("cpu").manual_seed(4)
+        self.images = torch.randn(batch, 3, side, side, generator=generator).to(place.device)
+        self.labels = torch.randint(0, 1000, (batch,), generator=generator).to(place.device)
+        self.losses = []
+
+    def begin(self):
+        pass
+
+    def unit(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(self.model(self.images), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        value = loss.detach().item()
+        if value != value:
+            raise RuntimeError("the loss is not a number")
+        if len(self.losses) < 3:
+            self.losses.append(value)
+
+    def sum(self):
+        """Of the first losses, which every load computes anew."""
+        return int.from_bytes("".join(loss.hex() for loss in self.losses).encode(), "big") % (2**61 - 1)
+
+
+class Place:
+    """Where models compute."""
+
+    def __init__(self, device):
+        self.device, self.is_tiny = device, device == "cpu"
+
+    def synchronize(self):
+        if not self.is_tiny:
+            torch.cuda.synchronize()
+
+    def used_bytes(self):
+        return 0 if self.is_tiny else torch.cuda.memory_reserved()
+
+    def make(self, name):
+        if name.startswith("resnet"):
+            return Inference(self, name)
+        if name in ("decode", "decode-graphs"):
+            return Decode(self, name == "decode-graphs")
+        if name == "training":
+            return Training(self)
+        raise Absent(f"there is no model {name}")
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def load(place, name):
+    model = place.make(name)
+    model.begin()
+    for _ in range(3):
+        model.unit()
+    say(f"loaded bytes={place.used_bytes()} sum={model.sum()}")
+    return model
+
+
+def run(model, least_ns):
+    model.begin()
+    model.unit()  # what was idle gets going again
+    count, begun = 0, time.monotonic_ns()
+    while True:
+        model.unit()
+        count += 1
+        took = time.monotonic_ns() - begun
+        if took >= least_ns:
+            break
+    say(f"unit_ns={took / count:.1f} count={count} sum={model.sum()}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    place = Place(parser.parse_args().device)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    if place.is_tiny:
+        torch.set_num_threads(1)
+    elif not torch.cuda.is_available():
+        say("absent PyTorch sees no GPU")
+        return
+    say("imported")
+    model = None
+    for line in iter(sys.stdin.readline, ""):
+        verb, what = line.split()
+        if verb == "run":
+            run(model, float(what) * 1e6)
+            continue
+        model = None
+        gc.collect()
+        if not place.is_tiny:
+            torch.cuda.empty_cache()
+        try:
+            model = load(place, what)
+        except Absent as absent:
+            say(f"absent {absent}")
+
+
+main()
