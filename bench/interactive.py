@@ -125,7 +125,7 @@ def measure_floors(rig, setting, count, warm=2):
     """
     rest = rig.args.rest / 1000
     number = tries = 0
-    while number < warm + count and tries < 2 * (warm + count):
+    while number < warm + count and tries < 4 * (warm + count):
         if number > warm and rig.left() < 30:
             break
         tries += 1

@@ -46,7 +46,7 @@ small="--programs app --piece $(size 24M) --option allotment=300ms --option slic
 # shellcheck disable=SC2086 # a list of options
 {
     script interactive $small --sizes "$(size 48M),$(size 64M)" --budget "$(size 80M)" --intervals 300ms,600ms \
-        --windows 1500ms,2s --round-robin 300ms,1s --warm 1s --level-within 4s --floors 2 --new 3
+        --windows 1500ms,2s --round-robin 300ms,1s --warm 1s --level-within 4s --floors 2 --rest 500ms --new 3
     script batch $small --gap 150ms --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" \
         --together 4s --more 6s --alone 500ms
     script pipeline $small --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --trips 2 --blocks 1

@@ -33,6 +33,7 @@ static void open_place(const struct gm_worker *worker, struct gm_place *place, i
 static void close_place(struct gm_place *place)
 {
     GM_CU(&place->worker, cuCtxSetCurrent, place->worker.context);
+    GM_CU(&place->worker, cuModuleUnload, place->worker.module);
     GM_CU(&place->worker, cuCtxDestroy, place->worker.context);
 }
 
