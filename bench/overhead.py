@@ -19,6 +19,7 @@ image, decoding, eager and with CUDA graphs, and training. The results of the mo
 processes, and nothing may be switched or moved.
 """
 
+import argparse
 import math
 import random
 import sys
@@ -40,6 +41,12 @@ def names(text):
     return [part for part in text.split(",") if part]
 
 
+def count(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+    return int(text)
+
+
 def add_options(parser):
     parser.add_argument("--programs", choices=("all", "calls", "cpu"), default="all",
                         help="all: calls and the models in PyTorch on the GPU; calls: no PyTorch; cpu: tiny models on "
@@ -48,9 +55,9 @@ def add_options(parser):
                         help="of " + ", ".join(LAUNCHES + GRAPHS + ("alloc-SIZE",) + MODELS))
     parser.add_argument("--alloc", type=names, default=list(SIZES), metavar="SIZE,...",
                         help=f"sizes that are allocated ({','.join(SIZES)})")
-    parser.add_argument("--generations", type=int, default=2, metavar="N", help="starts of the processes (2)")
-    parser.add_argument("--rounds", type=int, default=30, metavar="N",
-                        help="of each case in a generation, at most (30)")
+    parser.add_argument("--generations", type=count, default=2, metavar="N", help="starts of the processes (2)")
+    parser.add_argument("--rounds", type=count, default=30, metavar="N",
+                        help="of each case in a generation, at most, and at least 2 (30)")
     parser.add_argument("--turn", type=r.milliseconds, default=60, metavar="TIME", help="of a call (60ms)")
     parser.add_argument("--model-turn", type=r.milliseconds, default=250, metavar="TIME", help="of a model (250ms)")
     parser.add_argument("--budget", type=r.size, default=40 * 2**30, metavar="SIZE", help="of the daemon (40G)")
@@ -152,6 +159,8 @@ def wanted(rig):
         for name in rig.args.only:
             if name not in known and not name.startswith("alloc-"):
                 raise r.Failure(f"there is no case {name}")
+            if name in MODELS and not models:
+                raise r.Failure(f"case {name} is a model, which --programs {rig.args.programs} leaves out")
         calls = [name for name in rig.args.only if name in calls or name.startswith("alloc-")]
         models = [name for name in rig.args.only if name in models]
     return [(Calls, calls), (Models, models)]

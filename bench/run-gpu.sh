@@ -13,13 +13,13 @@
 # runs those of the scheduler: interactive, batch and pipeline, with models in PyTorch; --set overhead runs overhead,
 # what gpumux costs when everything fits (400 s or more are good for it). One that does not end by itself
 # is stopped, writes what it has measured, counts as failed, and takes no time from the others. Needs the CUDA driver
-# and a python3, no compiler and no package but PyTorch for the second set; 16 processors, 100 GiB of memory, 70 GiB on
+# and a python3, no compiler and no package but PyTorch for the sets sched and overhead; 16 processors, 100 GiB of memory, 70 GiB on
 # the GPU (60 for the first set) and 40 GiB on the disk. BUILD-DIR is a build of this tree, made anywhere
 # (tests/setup.sh --portable makes one that moves).
 #
 #   --set SET     memory, sched or overhead (memory)
 #   --budget S    all of it ends within so many seconds (380)
-#   --only NAME   this one of either set, or idle, or gate, disk, plan or sched, which need no GPU; may be given several
+#   --only NAME   this one of any set, or idle, or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
 #   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)

@@ -251,6 +251,8 @@ class Check:
             self.note("self-test", "FAIL", failure)
         waiting = [command for command in self.commands()
                    if not self.arguments.only or command[0] in self.arguments.only]
+        for name in sorted(set(self.arguments.only) - {command[0] for command in waiting}):
+            self.note(name, "FAIL", "there is no such case")
         running = []
         while waiting or running:
             while waiting and len(running) < TOGETHER and self.left() > 0:
@@ -300,6 +302,7 @@ def main():
     parser.add_argument("--simcuda", action="store_true", help="on the simulated GPU, which has a CUPTI of its own")
     arguments = parser.parse_args()
     place = Place(arguments.build, "crosscheck")
+    place.check_build()
     if arguments.simcuda:
         use_simcuda(place)
     check = None

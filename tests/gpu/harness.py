@@ -41,6 +41,14 @@ class Place:
     def at(self, path):
         return os.path.join(self.build, path)
 
+    def check_build(self):
+        """Ends with a line if what every test needs was not built."""
+        for path in (self.shim, self.ctl, self.at("daemon/gpumuxd"), self.at("tests/programs/gm_worker")):
+            if not os.path.exists(path):
+                for folder in (self.logs, self.work):
+                    shutil.rmtree(folder, ignore_errors=True)
+                die(f"{path} is missing: give a build folder with tests")
+
     def log(self, name):
         return os.path.join(self.logs, name + ".log")
 

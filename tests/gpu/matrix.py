@@ -298,6 +298,7 @@ def main():
     if arguments.simcuda:
         arguments.only = ["driver"]
     place = Place(arguments.build, "matrix")
+    place.check_build()
     if arguments.simcuda:
         use_simcuda(place)
     matrix = Matrix(place, arguments)

@@ -630,9 +630,7 @@ def main():
         print("\n".join(Suite.NAMES))
         return 0
     place = Place(arguments.build)
-    for path in (place.shim, place.ctl, place.at("daemon/gpumuxd"), place.at("tests/programs/gm_worker")):
-        if not os.path.exists(path):
-            die(f"{path} is missing: give a build folder with tests")
+    place.check_build()
     seen = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
                           capture_output=True, text=True, check=False) if shutil.which("nvidia-smi") else None
     print("GPU:", seen.stdout.strip() if seen and seen.returncode == 0 else "nvidia-smi says nothing", flush=True)

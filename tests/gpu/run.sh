@@ -14,7 +14,7 @@
 #
 # Needs the CUDA driver and a python3 with PyTorch and transformers (torchvision or timm for ResNet-152); no compiler
 # and no package beyond; of the frameworks in the matrix those that are there. BUILD-DIR is a build of this tree, made
-# anywhere (tests/setup.sh --portable makes one that moves). --simcuda: on the simulated GPU, to try this out.
+# anywhere (tests/setup.sh --portable makes one that moves). --simcuda: on the simulated GPU, to try this out (not `tests`).
 #
 # Each test or case prints one line, "ok NAME (...)" or "FAIL NAME (...)", or "skipped NAME (...)". Last come the
 # tables of the sets, and "N passed, N failed". The logs go into a file for each set under $OUT, with all output in
@@ -38,13 +38,14 @@ seconds=580
 simcuda=
 while [ $# -gt 0 ]; do
     case $1 in
-    --set) sets=$(echo "${2:?--set SET,...}" | tr , ' ') && shift ;;
+    --set) sets=${2:?--set SET,...} && shift ;;
     --seconds) seconds=${2:?--seconds S} && shift ;;
     --simcuda) simcuda=--simcuda ;;
     *) usage ;;
     esac
     shift
 done
+sets=$(echo "$sets" | tr , ' ')
 [ "$sets" != all ] || sets="crosscheck matrix overhead soak"
 [ "$seconds" -ge 20 ] 2> /dev/null || usage
 
@@ -64,6 +65,7 @@ for one in $sets; do
     weights=$((weights + $(weight "$one")))
 done
 [ "$weights" -gt 0 ] || usage
+case $simcuda," $sets " in --simcuda,*" tests "*) usage ;; esac
 
 begun=$(date +%s)
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpumux-run.XXXXXX") || exit 1

@@ -336,6 +336,7 @@ def main():
         if getattr(arguments, name) is None:
             setattr(arguments, name, simulated if sim else real)
     place = Place(arguments.build, "soak")
+    place.check_build()
     if sim:
         use_simcuda(place)
     soak, failure = None, None

@@ -19,10 +19,9 @@ counted() {
     cat "$dir/interposer" 2> /dev/null | tr ' ' '\n' | sed -n "s/^$1=//p" | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# is_managed NAME: the daemon knows of its memory.
+# is_managed NAME: the daemon knows of its memory. NAME waits for $dir/go meanwhile.
 is_managed() {
     is_up || return 1
-    has_ended "$1" && return 0
     managed=$(app_number "$(pid_of "$1")" total_bytes)
     [ "${managed:-0}" -ge $((64 * 1024 / shrink * 1024)) ]
 }
@@ -34,9 +33,12 @@ for order in before behind; do
     behind) preload="$shim:$programs/libgm_interposer.so" ;;
     esac
     for way in linked dlsym; do
-        app_with "$order-$way" "$preload" "$way" --bytes 96M --iterations 10 --seconds 1 --seed 1
+        rm -f "$dir/go"
+        app_with "$order-$way" "$preload" "$way" --bytes 96M --iterations 10 --seconds 1 --seed 1 --go "$dir/go"
         app_with "$order-$way-2" "$preload" "$way" --bytes 96M --iterations 10 --seconds 1 --seed 2
+        await_ready "$order-$way"
         within 60 is_managed "$order-$way" || fail "$order-$way: the daemon does not know of its memory"
+        touch "$dir/go"
         expect_pass "$order-$way" "$order-$way-2"
         say "$order, $way: it saw $(counted allocs) allocations and $(counted launches) launches"
         case $order,$way in
@@ -64,9 +66,12 @@ app other linked --bytes 96M --iterations 100000 --seed 9
 await_ready other
 for way in linked dlsym proc; do
     for mode in deepbind lazybind; do
+        rm -f "$dir/go"
         app "$mode-$way" linked --mode $mode --signal "$programs/libgm_library_$way.so" --bytes 96M --iterations 10 \
-            --seed 5
+            --seed 5 --go "$dir/go"
+        await_ready "$mode-$way"
         within 60 is_managed "$mode-$way" || fail "$mode-$way: its calls passed gpumux by"
+        touch "$dir/go"
         expect_pass "$mode-$way"
     done
     app "namespace-$way" linked --mode namespace --signal "$programs/libgm_library_$way.so" --bytes 96M --iterations 10 \

@@ -1,3 +1,4 @@
+#!/bin/sh
 # Two programs open what a third shares, and all three write it in turn, under switches with a fourth: what is shared
 # stays on the GPU whoever runs, is counted, and nothing of it is left in the end.
 . "$(dirname "$0")/lib.sh"

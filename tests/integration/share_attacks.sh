@@ -1,3 +1,4 @@
+#!/bin/sh
 # Sharing where it is hard: many threads that open and close at once, a forked child, a capture that is open, chunks
 # in host memory, too little room beside what is shared, and a daemon that is killed.
 . "$(dirname "$0")/lib.sh"
@@ -17,7 +18,9 @@ expect_empty
 app owner linked --mode share-stay --bytes 24M --allocs 1 --iterations 1 --signal "$dir/unmapped" --threads 1
 await_ready owner
 for fault in cuMemMap:1=2 cuMemSetAccess:1=2 cuMemImportFromShareableHandle:1=2 cuMemAddressReserve:1=2; do
-    SIMCUDA_FAIL=$fault app one linked --mode open --signal "$dir/unmapped"
+    export SIMCUDA_FAIL="$fault"
+    app one linked --mode open --signal "$dir/unmapped"
+    unset SIMCUDA_FAIL
     await one
     case $code,$line in
     3,*"cuIpcOpenMemHandle: error 2 "*) say "$fault: $line" ;;

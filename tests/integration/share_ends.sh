@@ -1,3 +1,4 @@
+#!/bin/sh
 # However sharing ends: freed while it is open, the owner killed, an opener killed, one closing before the other, all of
 # it beside a program that switches with them. Who has it open keeps what is in it; nothing of it is used for others
 # before all have let go; then all of it is free.

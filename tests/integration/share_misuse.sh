@@ -1,3 +1,4 @@
+#!/bin/sh
 # What sharing refuses, and that memory of the driver is the driver's to share, by option all of it.
 . "$(dirname "$0")/lib.sh"
 

@@ -14,7 +14,7 @@ import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     result = json.load(file)
 assert len(result["samples"]) == 3 and not result["failures"]
-assert sum(counts["passed"] for counts in result["programs"].values()) >= 5
+assert sum(counts["passed"] for counts in result["programs"].values()) >= 3
 assert all(one["tiers"]["gpu_bytes"] == 0 and one["fds"] > 0 for one in result["samples"])
 END
 timeout -k 5 100 python3 -B "$soak" "$BUILD" --simcuda --seconds 4 --deadline 0 --no-python > "$dir/hang.out" 2>&1

@@ -22,12 +22,14 @@ has_state() {
 }
 
 start_daemon
-app one linked --mode mappers --threads 2 --bytes 96M --iterations 10 --seconds 3 --seed 1 --signal "$dir/rounds"
-app two linked --bytes 128M --allocs 4 --iterations 10 --seconds 5 --seed 2
-await_ready one
+# The other one goes on when the first is paused: then it needs the room.
+app two linked --bytes 128M --allocs 4 --iterations 10 --seed 2 --go "$dir/go"
 await_ready two
+app one linked --mode mappers --threads 2 --bytes 96M --iterations 10 --seconds 3 --seed 1 --signal "$dir/rounds"
+await_ready one
 "$ctl" pause "$(pid_of one)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
 within 60 has_state paused || fail "it is not paused: $(app_of "$(pid_of one)")"
+touch "$dir/go"
 within 60 is_evicted || fail "it keeps its memory: $(app_of "$(pid_of one)")"
 from=$(rounds)
 within 60 goes_on $((from + 20)) || fail "it did $(rounds) rounds, $from of them before it was paused"
