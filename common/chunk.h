@@ -1,5 +1,5 @@
 /*
- * Chunk geometry: how an allocation is cut into chunks (DESIGN section 1).
+ * Chunk geometry: how an allocation is cut into chunks.
  *
  * A chunk is backed by exactly one physical handle: a power of two from 2 to 32 MiB, cut greedily
  * from the start of the allocation. 32 MiB is the largest size that costs a kernel nothing, and VMM

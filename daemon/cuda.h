@@ -1,5 +1,5 @@
 /*
- * The daemon's only view of the CUDA driver: a struct of function pointers (STYLE 10), filled from
+ * The daemon's only view of the CUDA driver: a struct of function pointers, filled from
  * libcuda.so.1 at start, so that the daemon builds and starts (to say why it cannot serve)
  * anywhere.
  */

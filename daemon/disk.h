@@ -8,7 +8,7 @@
  * the source is freed and never shows up later as lost data.
  *
  * Reading and writing: any thread. The calls that can fail for the machine's reasons are pointers
- * (STYLE 10), so that tests can make them fail.
+ *, so that tests can make them fail.
  */
 #ifndef GM_DAEMON_DISK_H
 #define GM_DAEMON_DISK_H

@@ -1,7 +1,7 @@
 /*
  * mux-ctl run: start a program with the shim preloaded.
  *
- * The daemon need not be there: then the program runs as if not preloaded (DESIGN section 8).
+ * The daemon need not be there: then the program runs as if not preloaded.
  */
 #include "daemon/mux_ctl.h"
 

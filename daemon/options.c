@@ -376,8 +376,8 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
     char shown[64];
 
     gm_options_init(options);
-    /* argp's own --help and messages are off: an error is one line here, not two (DESIGN: one
-     * clear line each), and help needs no error path. */
+    /* argp's own --help and messages are off: an error is one line here, not two, and help needs no
+     * error path. */
     if (argp_parse(&argp, argc > 0 ? argc : 1, argc > 0 ? argv : alone,
                    ARGP_NO_HELP | ARGP_NO_ERRS | ARGP_NO_EXIT, NULL, &line)) {
         if (!line.is_bad)

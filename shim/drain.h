@@ -1,5 +1,5 @@
 /*
- * Draining: after a CLOSE, find out whether this program is quiet (DESIGN section 2, invariant 2),
+ * Draining: after a CLOSE, find out whether this program is quiet,
  * and answer DRAINED before the deadline, once for each CLOSE. And after a QUERY, with the gate
  * open, answer QUIET when the work that was submitted so far has ended, however long that takes.
  *

@@ -1,6 +1,6 @@
 /*
  * The gate: the word in shared memory that says whether this program may submit GPU work, and the
- * slots that say who is submitting (DESIGN section 4).
+ * slots that say who is submitting.
  *
  *   SUBMIT   slot = gm_gate_enter(); if (slot == NULL) return gm_gate_refusal();
  *            result = real(...); gm_gate_leave(slot);

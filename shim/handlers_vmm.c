@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/chunk.h"
+#include "common/log.h"
 #include "shim/allocs.h"
 #include "shim/boot.h"
 #include "shim/handlers.h"
@@ -62,8 +63,13 @@ static bool gm_find_direct(void)
 
 static bool gm_find_real(void)
 {
-    const char *export = getenv("GPUMUX_VMM_EXPORT");
-    return export != NULL && strcmp(export, "real") == 0;
+    const char *word = secure_getenv("GPUMUX_VMM_EXPORT");
+    if (word == NULL || word[0] == '\0' || strcmp(word, "virtual") == 0)
+        return false;
+    if (strcmp(word, "real") == 0)
+        return true;
+    gm_log(GM_LOG_WARN, "GPUMUX_VMM_EXPORT is not virtual or real: taken for virtual");
+    return false;
 }
 
 static bool gm_has_direct(void)

@@ -2,7 +2,7 @@
  * cuGetProcAddress, both ABIs: the way in for cudart, which asks for some 440 functions before
  * cuInit.
  *
- * Rule (STYLE 4): the real resolver answers first, and its answer stands unless it succeeded and
+ * Rule: the real resolver answers first, and its answer stands unless it succeeded and
  * the function that it returned is known to be one that hooks.def has a wrapper for. That is so
  *
  *   - if its address is the one that libcuda exports under a hooked symbol of that api; or

@@ -5,7 +5,7 @@
  * driver call, and the only state is the thread's slot. What may block, allocate or talk to the
  * daemon is behind gm_gate_enter() and the handlers.
  *
- * The second half is the compiler's check of the tables (STYLE 3): every row of hooks.def, own.def
+ * The second half is the compiler's check of the tables: every row of hooks.def, own.def
  * and pass.def has the type that NVIDIA's typed pointer of that name and version has.
  */
 #include "shim/gate.h"

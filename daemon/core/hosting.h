@@ -1,6 +1,6 @@
 /*
  * Hosting: which chunks of a program that is larger than the budget are worth their place on the
- * GPU. Pure policy (STYLE 7): heat from reported uses, and pairs of chunks that should change
+ * GPU. Pure policy: heat from reported uses, and pairs of chunks that should change
  * places.
  *
  * Heat says how often a chunk's bytes were used lately, whatever its size: GM_HOSTING_USE for every

@@ -1,7 +1,7 @@
 /*
- * The planner: the ordered list of moves that makes the next slice possible. Pure (STYLE 7).
+ * The planner: the ordered list of moves that makes the next slice possible. Pure.
  *
- * Lazy and exact (DESIGN section 3): nothing is evicted but what the missing chunks need room for.
+ * Lazy and exact: nothing is evicted but what the missing chunks need room for.
  * A missing chunk takes, in this order: a free frame of its user and size; one whose eviction is
  * under way; room left in the budget, or to come from condemned frames; room made by destroying
  * free frames that nobody in this plan needs; the frame of a victim. Victims come from the app

@@ -1,5 +1,5 @@
 /*
- * The scheduler: who may use the GPU now. Pure policy (STYLE 7): no I/O, no clock, no allocation
+ * The scheduler: who may use the GPU now. Pure policy: no I/O, no clock, no allocation
  * after init; same events, same decisions. The engine feeds it events and makes its decision true.
  *
  * A multi-level feedback queue (Nixie section 6) over sets of apps: levels 1 (the best) to

@@ -1,5 +1,5 @@
 /*
- * The tables: what memory there is, whose it is and where it is. Pure data (STYLE 7): no I/O, no
+ * The tables: what memory there is, whose it is and where it is. Pure data: no I/O, no
  * CUDA, no allocation after init. The engine changes them on events; core/plan reads them.
  *
  *   app        a client; committed bytes, its chunks by place

@@ -1,6 +1,6 @@
 /*
  * simcuda: a libcuda.so.1 for machines without a GPU. It runs programs that use the driver API, the
- * shim and the daemon on any Linux machine (DESIGN section 9). It is a faithful stand-in for the
+ * shim and the daemon on any Linux machine. It is a faithful stand-in for the
  * calls that gpumux uses, not a CUDA emulator: what it does not know is absent, so dlsym does not
  * find it and cuGetProcAddress gives NULL. Its answers in corner cases are those of a real driver:
  * facts.txt, which the test simcuda_facts compares.

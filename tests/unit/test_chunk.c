@@ -30,7 +30,7 @@ static void test_round(void **state)
     assert_int_equal(gm_chunk_round((1ull << 40) + 1), (1ull << 40) + GM_CHUNK_MIN);
 }
 
-/* The example of DESIGN section 3: 86 MiB is 32 + 32 + 16 + 4 + 2. */
+/* 86 MiB is 32 + 32 + 16 + 4 + 2. */
 static void test_example(void **state)
 {
     static const uint64_t expected[] = {32, 32, 16, 4, 2};

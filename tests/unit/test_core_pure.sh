@@ -1,5 +1,5 @@
 #!/bin/sh
-# daemon/core is pure policy (STYLE 7): its archive needs memory functions and assert, nothing else,
+# daemon/core is pure policy: its archive needs memory functions and assert, nothing else,
 # and has no state outside the memory it is given. (What it may include is in test_deps.sh.) Two are
 # the compiler's own: __popcountdi2, its bit count where the machine has no instruction for it, and
 # __stack_chk_fail, where a distribution's compiler protects stacks.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The dependency direction (DESIGN section 6): which folder may include what. One way only, and a
+# The dependency direction: which folder may include what. One way only, and a
 # pure core. Prints each offending line as file:line: text: reason.
 #
 #   shim/ -> common/     daemon/ -> daemon/core/ -> the pure headers of common/
