@@ -1,6 +1,7 @@
 /* Memory pools: the objects, and what they give back. See pools.h. */
 #include "shim/pool.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "shim/boot.h"
@@ -208,10 +209,14 @@ static uint64_t gm_pool_excess(const struct gm_pool *pool, const void *unused)
                                        : pool->arena.reserved - pool->threshold;
 }
 
+/* Comes behind calls that are no handlers, so it keeps the thread from being cancelled itself: it
+ * waits for the daemon's answers. */
 void gm_pools_give_back_excess(void)
 {
+    int cancel;
     if (!gm_is_live() || gm_gate_captures() > 0)
         return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     /* what is noted from now on counts for the next time */
     atomic_store_explicit(&gm_pools_has_excess, false, memory_order_relaxed);
     gm_marks_reap();
@@ -222,6 +227,7 @@ void gm_pools_give_back_excess(void)
         for (struct gm_pool *pool = gm_pool_list; pool != NULL; pool = pool->next)
             gm_pool_note_excess(pool);
     gm_heap_unlock();
+    pthread_setcancelstate(cancel, NULL);
 }
 
 struct gm_pool_trim {
