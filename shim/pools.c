@@ -6,6 +6,7 @@
 
 #include "shim/boot.h"
 #include "shim/gate.h"
+#include "shim/peers.h"
 #include "shim/release.h"
 
 static struct gm_pool *gm_pool_list; /* with the heap's lock */
@@ -324,14 +325,26 @@ void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, 
     gm_heap_unlock();
 }
 
+/* Whether the description opens a pool to another device. */
+static bool gm_pool_is_opened(const struct gm_pool *pool, const CUmemAccessDesc *access)
+{
+    return access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+           (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            access->location.id != pool->device);
+}
+
 void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
-    gm_heap_lock();
-    struct gm_pool *pool = gm_pool_of(handle);
-    for (size_t i = 0; pool != NULL && i < count; i++)
-        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
-            (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-             map[i].location.id != pool->device))
+    for (size_t i = 0; i < count; i++) {
+        int gpu = -1;
+        gm_heap_lock();
+        struct gm_pool *pool = gm_pool_of(handle);
+        if (pool != NULL && gm_pool_is_opened(pool, &map[i])) {
             pool->is_the_drivers = true;
-    gm_heap_unlock();
+            gpu = pool->gpu;
+        }
+        gm_heap_unlock();
+        if (gpu >= 0 && map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+            gm_peers_open((uint32_t)gpu, map[i].location.id);
+    }
 }
