@@ -40,7 +40,7 @@ static struct gm_drain_question gm_drain_open;
 static bool gm_drain_is_open;
 static uint64_t gm_drain_query_open;
 static bool gm_drain_has_query;
-static pthread_cond_t gm_drain_synced = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t gm_drain_synced;                   /* likewise */
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
 static _Atomic uint64_t gm_drain_stamp;    /* changes with the above: a query is left off then */
@@ -76,7 +76,40 @@ static bool gm_drain_is_asked(uint64_t epoch)
     return is_asked;
 }
 
-/* Wait until nobody is inside, or the deadline. */
+static uint32_t gm_drain_devices(CUdevice devices[GM_GPUS_MAX])
+{
+    uint32_t n_devices = gm_boot_gpus();
+    for (uint32_t gpu = 0; gpu < n_devices; gpu++)
+        devices[gpu] = gm_boot_device(gpu);
+    return n_devices;
+}
+
+/* For gm_drain_synchronize: all requests up to `asked`. */
+static void gm_drain_sync(uint64_t asked)
+{
+    CUdevice devices[GM_GPUS_MAX];
+    uint32_t n_devices = gm_drain_devices(devices);
+    CUresult result = gm_contexts_synchronize(devices, n_devices);
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_sync_done = asked;
+    gm_drain_sync_result = result;
+    pthread_cond_broadcast(&gm_drain_synced);
+    pthread_mutex_unlock(&gm_drain_lock);
+}
+
+/* The same, if somebody asked. */
+static void gm_drain_sync_if_asked(void)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    uint64_t asked = gm_drain_sync_asked;
+    bool is_asked = asked != gm_drain_sync_done;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (is_asked)
+        gm_drain_sync(asked);
+}
+
+/* Wait until nobody is inside, or the deadline. Who is inside may wait for this thread meanwhile
+ * (gm_drain_synchronize), and leaves when it was served. */
 static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question *question)
 {
     long nap = GM_DRAIN_NAP_MIN;
@@ -86,6 +119,7 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
         atomic_store(&gm_drain_obstacle, reason);
         if (reason == GM_DRAIN_NONE || gm_now() >= question->deadline)
             return reason;
+        gm_drain_sync_if_asked();
         if (looks < GM_DRAIN_YIELDS) {
             sched_yield();
             continue;
@@ -94,14 +128,6 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
         nanosleep(&pause, NULL);
         nap = nap * 2 < (long)GM_DRAIN_NAP_MAX ? nap * 2 : (long)GM_DRAIN_NAP_MAX;
     }
-}
-
-static uint32_t gm_drain_devices(CUdevice devices[GM_GPUS_MAX])
-{
-    uint32_t n_devices = gm_boot_gpus();
-    for (uint32_t gpu = 0; gpu < n_devices; gpu++)
-        devices[gpu] = gm_boot_device(gpu);
-    return n_devices;
 }
 
 static void gm_drain_move_out(CUcontext context, uint64_t until)
@@ -181,19 +207,6 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_link_quiet(&quiet);
 }
 
-/* For gm_drain_synchronize: all requests up to `asked`. */
-static void gm_drain_sync(uint64_t asked)
-{
-    CUdevice devices[GM_GPUS_MAX];
-    uint32_t n_devices = gm_drain_devices(devices);
-    CUresult result = gm_contexts_synchronize(devices, n_devices);
-    pthread_mutex_lock(&gm_drain_lock);
-    gm_drain_sync_done = asked;
-    gm_drain_sync_result = result;
-    pthread_cond_broadcast(&gm_drain_synced);
-    pthread_mutex_unlock(&gm_drain_lock);
-}
-
 /* With the lock: wait for a question; meanwhile look at the memory of graphs from time to time. */
 static void gm_drain_idle(void)
 {
@@ -224,15 +237,14 @@ static void *gm_drain_main(void *unused)
         while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
                gm_drain_sync_asked == gm_drain_sync_done)
             gm_drain_idle();
-        uint64_t asked = gm_drain_sync_asked;
-        bool is_sync = asked != gm_drain_sync_done;
+        bool is_sync = gm_drain_sync_asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
         struct gm_drain_question question = gm_drain_open;
         uint64_t query = gm_drain_query_open;
         uint64_t stamp = atomic_load(&gm_drain_stamp);
         pthread_mutex_unlock(&gm_drain_lock);
         if (is_sync) { /* first: a CLOSE waits for who asked */
-            gm_drain_sync(asked);
+            gm_drain_sync_if_asked();
             continue;
         }
         if (!is_close) {
@@ -255,6 +267,7 @@ int gm_drain_start(void)
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&gm_drain_asked, &attributes);
+    pthread_cond_init(&gm_drain_synced, &attributes);
     pthread_condattr_destroy(&attributes);
 
     /* The program's signals are not for this thread. */
@@ -307,7 +320,7 @@ CUresult gm_drain_synchronize(uint64_t patience_ns)
     struct timespec until;
     CUresult result = CUDA_ERROR_NOT_READY;
     int error = 0;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(patience_ns / GM_S);
     pthread_mutex_lock(&gm_drain_lock);
     uint64_t mine = ++gm_drain_sync_asked;

@@ -39,8 +39,8 @@ void gm_drain_cancel(void);
 
 /*
  * A thread that holds the others (gm_gate_hold): wait until all work of the program has ended.
- * CUDA_ERROR_NOT_READY: not within `patience_ns`. While the drainer is at a CLOSE, which cannot end
- * before this thread leaves, it takes until that one's deadline.
+ * CUDA_ERROR_NOT_READY: not within `patience_ns`. The drainer does it also while it is at a CLOSE,
+ * which cannot end before this thread leaves.
  */
 CUresult gm_drain_synchronize(uint64_t patience_ns);
 

@@ -32,6 +32,8 @@ static const struct gm_ctl gm_page_refused = {.gate = GM_GATE_CLOSED};
  * must look at the page again (COLD), or a drain might miss it. */
 static struct gm_ctl gm_page_held = {.gate = GM_GATE_COLD};
 static const struct gm_ctl *gm_page_before; /* the holder's: what is in place otherwise */
+/* What gm_gate_lost put, or wants to have put, in place; NULL: it did not come yet. */
+static const struct gm_ctl *_Atomic gm_page_lost;
 const struct gm_ctl *_Atomic gm_gate_page = &gm_page_cold;
 
 static struct gm_stat gm_stat_own; /* slots of a program that runs without a daemon */
@@ -388,8 +390,10 @@ bool gm_gate_hold(uint64_t patience_ns)
         return false;
     gm_page_before = page;
     atomic_store(&gm_page_held.gate, GM_GATE_CLOSED);
-    if (!atomic_compare_exchange_strong(&gm_gate_page, &page, &gm_page_held))
+    if (!atomic_compare_exchange_strong(&gm_gate_page, &page, &gm_page_held)) {
+        atomic_store(&gm_page_held.gate, GM_GATE_COLD);
         return false; /* the daemon was just lost */
+    }
     gm_gate_fence();
     while (gm_gate_scan_but(&gm_gate_self) != GM_DRAIN_NONE) {
         if (gm_now() >= until) {
@@ -403,12 +407,24 @@ bool gm_gate_hold(uint64_t patience_ns)
     return true;
 }
 
+static void gm_page_wake(const struct gm_ctl *page)
+{
+    syscall(SYS_futex, &page->gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* The daemon may be lost at any point of this: either that sees that nobody holds any more, or this
+ * sees what that left to do. */
 void gm_gate_unhold(void)
 {
     const struct gm_ctl *page = &gm_page_held;
-    atomic_compare_exchange_strong(&gm_gate_page, &page, gm_page_before); /* else: lost meanwhile */
+    atomic_compare_exchange_strong(&gm_gate_page, &page, gm_page_before); /* else: refused */
+    const struct gm_ctl *lost = atomic_load(&gm_page_lost);
+    if (lost != NULL)
+        atomic_store(&gm_gate_page, lost);
     atomic_store(&gm_page_held.gate, GM_GATE_COLD);
-    syscall(SYS_futex, &gm_page_held.gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    gm_page_wake(&gm_page_held);
+    if (lost != NULL)
+        gm_page_wake(gm_page_before); /* who waited there before the others were held */
 }
 
 /* ---- life ---- */
@@ -420,16 +436,25 @@ int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asym
         return -error;
     gm_gate_has_key = error == 0;
     gm_gate_is_asymmetric = page == NULL || is_asymmetric;
+    atomic_store(&gm_page_lost, NULL);
     atomic_store(&gm_stat_area, page == NULL ? &gm_stat_own : stat);
     atomic_store(&gm_gate_page, page == NULL ? &gm_page_open : page);
     return 0;
 }
 
+/* The holder is in the middle of something that no submission may meet, daemon or not: so opening
+ * waits for it, and is left to gm_gate_unhold. Refusing does not. */
 void gm_gate_lost(bool is_whole)
 {
-    const struct gm_ctl *old =
-        atomic_exchange(&gm_gate_page, is_whole ? &gm_page_open : &gm_page_refused);
-    syscall(SYS_futex, &old->gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    const struct gm_ctl *page = is_whole ? &gm_page_open : &gm_page_refused;
+    const struct gm_ctl *old;
+    atomic_store(&gm_page_lost, page);
+    old = atomic_load(&gm_gate_page);
+    do {
+        if (is_whole && old == &gm_page_held)
+            return;
+    } while (!atomic_compare_exchange_weak(&gm_gate_page, &old, page));
+    gm_page_wake(old);
 }
 
 void gm_gate_after_fork(void)

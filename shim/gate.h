@@ -144,8 +144,8 @@ int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asym
 /* Ask the kernel for private expedited membarriers. False: not available. */
 bool gm_gate_membarrier_register(void);
 
-/* Link only: the daemon is gone. `is_whole`: everything is mapped, go on without a gate; else
- * refuse. */
+/* Link only: the daemon is gone. `is_whole`: everything is mapped, go on without a gate, as soon as
+ * nobody holds the others; else refuse. */
 void gm_gate_lost(bool is_whole);
 
 /* The forked child, which has one thread: forget the parent's slots and leave the gate open. */

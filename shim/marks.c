@@ -9,6 +9,7 @@
 #include "shim/gate.h"
 
 #define GM_MARKS_ASKED 128 /* streams that one look at what is pending takes in */
+#define GM_MARKS_DEVICES 64
 #define GM_MARKS_ROUNDS 32 /* marks of one stream that it takes in, if not all */
 
 struct gm_event {
@@ -29,6 +30,7 @@ static pthread_mutex_t gm_marks_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gm_marks_quiet = PTHREAD_COND_INITIALIZER; /* gm_marks_asking is 0 */
 static unsigned gm_marks_asking; /* threads in driver calls with events of others' marks */
 static struct gm_event *gm_marks_used, *gm_marks_kept;
+static unsigned gm_marks_leavers[GM_MARKS_DEVICES]; /* threads that release primary contexts */
 
 void gm_heap_lock(void)
 {
@@ -357,9 +359,20 @@ static void gm_marks_set_leaving(CUcontext context, CUdevice device, bool is_lea
             event->is_leaving = is_leaving;
 }
 
+/* Several threads may release a device's primary context at once. Where that is counted; NULL: it
+ * is one's own context, which only one can destroy. */
+static unsigned *gm_marks_leavers_of(CUcontext context, CUdevice device)
+{
+    return context == NULL && device >= 0 && device < GM_MARKS_DEVICES ? &gm_marks_leavers[device]
+                                                                       : NULL;
+}
+
 void gm_marks_leave_context(CUcontext context, CUdevice device)
 {
+    unsigned *leavers = gm_marks_leavers_of(context, device);
     gm_heap_lock();
+    if (leavers != NULL)
+        ++*leavers;
     gm_marks_set_leaving(context, device, true);
     while (gm_marks_asking > 0)
         pthread_cond_wait(&gm_marks_quiet, &gm_marks_mutex);
@@ -400,10 +413,12 @@ static void gm_marks_bury(CUcontext context, CUdevice device)
 
 void gm_marks_left_context(CUcontext context, CUdevice device, bool is_gone)
 {
+    unsigned *leavers = gm_marks_leavers_of(context, device);
     gm_heap_lock();
+    bool is_last = leavers == NULL || --*leavers == 0; /* the others may end it yet */
     if (is_gone)
         gm_marks_bury(context, device);
-    else
+    else if (is_last)
         gm_marks_set_leaving(context, device, false);
     gm_heap_unlock();
 }

@@ -75,6 +75,21 @@ static bool gm_peer_count_down(int gpu, CUdevice device)
     return count == 1;
 }
 
+void gm_peers_open(uint32_t gpu, CUdevice device)
+{
+    static _Atomic bool is_open[GM_GPUS_MAX][GM_DEVICES];
+    struct gm_peer_change change = {.gpu = gpu, .device = device};
+    if (gpu >= GM_GPUS_MAX || device < 0 || device >= GM_DEVICES ||
+        atomic_exchange(&is_open[gpu][device], true))
+        return;
+    if (!gm_peer_count_up((int)gpu, device) || gm_link_run(gm_peer_apply, &change) == CUDA_SUCCESS)
+        return;
+    /* What cannot be opened now could not be mapped like that later either. */
+    gm_peer_count_down((int)gpu, device);
+    atomic_store(&is_open[gpu][device], false);
+    gm_link_run(gm_peer_apply, &change);
+}
+
 CUresult gm_on_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     int gpu;

@@ -6,6 +6,9 @@
  * when it maps, and what is mapped already is opened when the first context of a device asks. The
  * program's own mappings are its own affair: it sets their access itself (vmm.h).
  *
+ * A pool is opened by itself (cuMemPoolSetAccess). What it takes from then on is the driver's, but
+ * what it took before is open too, so all of the GPU is opened then.
+ *
  * Counted by pairs of devices. A context that is destroyed with its peer access on stays counted:
  * then memory is open to a device that does not look at it, which costs a set-access.
  */
@@ -21,5 +24,9 @@
 /* Add to the `n` descriptions of access of memory on `gpu` those of its peers, GM_PEERS_MAX at
  * most. Returns how many there are then. Any thread. */
 size_t gm_peers_add(uint32_t gpu, CUmemAccessDesc *desc, size_t n);
+
+/* Open the memory of `gpu` to a device, for good: a pool with memory there was opened to it. Any
+ * thread. */
+void gm_peers_open(uint32_t gpu, CUdevice device);
 
 #endif

@@ -1,10 +1,12 @@
 /* Memory pools: the objects, and what they give back. See pools.h. */
 #include "shim/pool.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "shim/boot.h"
 #include "shim/gate.h"
+#include "shim/peers.h"
 #include "shim/release.h"
 
 static struct gm_pool *gm_pool_list; /* with the heap's lock */
@@ -208,10 +210,14 @@ static uint64_t gm_pool_excess(const struct gm_pool *pool, const void *unused)
                                        : pool->arena.reserved - pool->threshold;
 }
 
+/* Comes behind calls that are no handlers, so it keeps the thread from being cancelled itself: it
+ * waits for the daemon's answers. */
 void gm_pools_give_back_excess(void)
 {
+    int cancel;
     if (!gm_is_live() || gm_gate_captures() > 0)
         return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     /* what is noted from now on counts for the next time */
     atomic_store_explicit(&gm_pools_has_excess, false, memory_order_relaxed);
     gm_marks_reap();
@@ -222,6 +228,7 @@ void gm_pools_give_back_excess(void)
         for (struct gm_pool *pool = gm_pool_list; pool != NULL; pool = pool->next)
             gm_pool_note_excess(pool);
     gm_heap_unlock();
+    pthread_setcancelstate(cancel, NULL);
 }
 
 struct gm_pool_trim {
@@ -318,14 +325,26 @@ void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, 
     gm_heap_unlock();
 }
 
+/* Whether the description opens a pool to another device. */
+static bool gm_pool_is_opened(const struct gm_pool *pool, const CUmemAccessDesc *access)
+{
+    return access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+           (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            access->location.id != pool->device);
+}
+
 void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
-    gm_heap_lock();
-    struct gm_pool *pool = gm_pool_of(handle);
-    for (size_t i = 0; pool != NULL && i < count; i++)
-        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
-            (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-             map[i].location.id != pool->device))
+    for (size_t i = 0; i < count; i++) {
+        int gpu = -1;
+        gm_heap_lock();
+        struct gm_pool *pool = gm_pool_of(handle);
+        if (pool != NULL && gm_pool_is_opened(pool, &map[i])) {
             pool->is_the_drivers = true;
-    gm_heap_unlock();
+            gpu = pool->gpu;
+        }
+        gm_heap_unlock();
+        if (gpu >= 0 && map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+            gm_peers_open((uint32_t)gpu, map[i].location.id);
+    }
 }

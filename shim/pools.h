@@ -79,7 +79,8 @@ void gm_pools_trim(CUmemoryPool handle, size_t keep);
 /* The driver's value of an attribute, with what is ours added. */
 void gm_pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value);
 void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value);
-/* Others than its own device have access: from now on the driver serves it. */
+/* Others than its own device have access: from now on the driver serves it, and what it took before
+ * is opened to them. */
 void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count);
 
 /* Memory is out on that GPU: give back every region there that is all free, and chunks whose free

@@ -81,7 +81,7 @@ static bool gm_place_number(const struct gm_place *place, CUpointer_attribute at
         *number = (uint64_t)alloc->device;
         return true;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *number = !place->is_mapped && place->pool == NULL && alloc->kind != GM_ALLOC_IMPORT;
+        *number = alloc->kind == GM_ALLOC_CHUNKS;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

@@ -173,9 +173,14 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
 
     result = gm_opened_map(name, &where);
     pthread_mutex_lock(&gm_opened_lock);
-    /* Its context may have been destroyed meanwhile, and all that was opened in it closed. */
-    if (result == CUDA_SUCCESS && gm_allocs_find(where.va, &where) != GM_ALLOC_BASE)
+    /* Its context may have been destroyed meanwhile, and what was opened in it taken out of the map
+     * by somebody who found nothing to close: this one had no address yet. */
+    if (result == CUDA_SUCCESS && gm_allocs_find(where.va, &where) != GM_ALLOC_BASE) {
+        pthread_mutex_unlock(&gm_opened_lock);
+        gm_opened_unmap(where.va, where.span);
+        pthread_mutex_lock(&gm_opened_lock);
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     if (result == CUDA_SUCCESS) {
         fresh->va = *va = where.va;
         fresh->count = 1;

@@ -62,6 +62,28 @@ static void look_across(struct gm_worker *worker, struct gm_place *a, struct gm_
         GM_CU(worker, cuCtxDisablePeerAccess, b->worker.context);
 }
 
+/* The memory of a pool, which another device may look at from some time on: also what was taken out
+ * of it before. */
+static void look_into_pool(struct gm_worker *worker)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    struct gm_place place = {0};
+    struct gm_buffer buffer = {.bytes = 4 << 20, .seed = worker->seed + 1};
+    CUmemoryPool pool = gm_pool_make(worker);
+    GM_CU(worker, cuMemAllocFromPoolAsync, &buffer.at, buffer.bytes, pool, NULL);
+    gm_buffer_fill(worker, &buffer, NULL);
+    GM_CU(worker, cuCtxSynchronize);
+    GM_CU(worker, cuMemPoolSetAccess, pool, &access, 1);
+    open_place(worker, &place, 1, 4 << 20);
+    gm_buffer_verify(&place.worker, &buffer, &place.counter, NULL);
+    worker->mismatches += gm_counter_read(&place.worker, &place.counter, NULL);
+    close_place(&place);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    GM_CU(worker, cuMemFreeAsync, buffer.at, NULL);
+    GM_CU(worker, cuMemPoolDestroy, pool);
+}
+
 /*
  * Three contexts besides the first: two on device 0, one on device 1. Each has a thread that works
  * in it; between their turns the content of each goes on to the next, also from one device to the
@@ -79,6 +101,7 @@ void gm_mode_devices(struct gm_worker *worker)
                 count == 1 ? "is one" : "is none");
 
     struct gm_counter counter;
+    look_into_pool(worker);
     gm_counter_make(worker, &counter);
     struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
     uint64_t bytes = worker->bytes / worker->allocs;

@@ -241,6 +241,11 @@ static void check_objects(struct gm_rules *rules)
     GM_CU(worker, cuDeviceGetMemPool, &current, worker->device);
     if (current != standard)
         gm_fail(worker, "the default pool is not current again");
+    unsigned is_capable = 2;
+    GM_CU(worker, cuPointerGetAttribute, &is_capable,
+          CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at);
+    if (is_capable != 0)
+        gm_fail(worker, "the memory of a destroyed pool is told to be capable of IPC");
     gm_buffer_verify(worker, &buffer, &rules->counter, rules->a);
     GM_CU(worker, cuMemFreeAsync, at, rules->a);
     if (gm_counter_read(worker, &rules->counter, rules->a) != 0)

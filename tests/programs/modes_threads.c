@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -196,6 +197,7 @@ struct gm_victim {
     struct gm_counter counter;
     CUstream stream;
     bool is_reading;
+    bool has_returned; /* cancel-pools */
 };
 
 /* Works until it is cancelled, which it lets happen nowhere but between two submissions. */
@@ -213,6 +215,46 @@ static void *be_victim(void *argument)
         pthread_setcancelstate(state, NULL);
     }
     return NULL;
+}
+
+/* What is to end it is there before it calls: the call must return all the same. */
+static void *synchronize_cancelled(void *argument)
+{
+    struct gm_victim *victim = argument;
+    GM_CU(victim->worker, cuCtxSetCurrent, victim->worker->context);
+    pthread_cancel(pthread_self());
+    GM_CU(victim->worker, cuStreamSynchronize, victim->stream);
+    __atomic_store_n(&victim->has_returned, true, __ATOMIC_SEQ_CST);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* Mode cancel-pools: a synchronizing call gives back what a pool has free, in a thread that is
+ * being cancelled. Not for a driver whose own call may be cancelled. */
+void gm_mode_cancel_pools(struct gm_worker *worker)
+{
+    const struct gm_driver *cu = &worker->cu;
+    struct gm_victim victim = {.worker = worker};
+    pthread_t thread;
+    CUdeviceptr at;
+    void *end;
+    GM_CU(worker, cuStreamCreate, &victim.stream, CU_STREAM_NON_BLOCKING);
+    gm_say_ready(worker);
+    for (; gm_is_more(worker, worker->done); worker->done++) {
+        GM_CU(worker, cuMemAllocAsync, &at, worker->bytes, victim.stream);
+        GM_CU(worker, cuMemFreeAsync, at, victim.stream);
+        while (cu->cuStreamQuery(victim.stream) == CUDA_ERROR_NOT_READY)
+            sched_yield();
+        victim.has_returned = false;
+        if (pthread_create(&thread, NULL, synchronize_cancelled, &victim) != 0)
+            gm_fail(worker, "no thread");
+        pthread_join(thread, &end);
+        if (end != PTHREAD_CANCELED || !victim.has_returned)
+            gm_fail(worker, "it was cancelled in the middle of a call");
+        GM_CU(worker, cuMemAlloc, &at, worker->bytes);
+        GM_CU(worker, cuMemFree, at);
+    }
+    GM_CU(worker, cuStreamDestroy, victim.stream);
 }
 
 /* A thread an iteration, cancelled after a while, most often while it waits at the gate. */

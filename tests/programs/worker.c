@@ -78,6 +78,7 @@ static const struct {
     {"pool", gm_mode_pool, false, false, "threads that come and go"},
     {"signals", gm_mode_signals, false, false, "a signal handler that calls CUDA"},
     {"cancel", gm_mode_cancel, false, false, "threads that are cancelled"},
+    {"cancel-pools", gm_mode_cancel_pools, false, false, "the same while pools give memory back"},
     {"children", gm_mode_children, false, false,
      "children of every kind while threads are in calls"},
     {"deepbind", gm_mode_deepbind, false, false, "through library --signal, RTLD_DEEPBIND"},

@@ -203,6 +203,7 @@ void gm_mode_files(struct gm_worker *worker);
 void gm_mode_pool(struct gm_worker *worker);
 void gm_mode_signals(struct gm_worker *worker);
 void gm_mode_cancel(struct gm_worker *worker);
+void gm_mode_cancel_pools(struct gm_worker *worker);
 void gm_mode_children(struct gm_worker *worker);
 void gm_mode_exits(struct gm_worker *worker);
 void gm_mode_deepbind(struct gm_worker *worker);

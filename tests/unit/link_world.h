@@ -30,6 +30,7 @@
 #include "common/shm.h"
 #include "common/sock.h"
 #include "shim/boot.h"
+#include "shim/drain.h"
 #include "shim/gate.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
@@ -495,16 +496,26 @@ static void unmap_from_app(uint64_t va, uint64_t bytes)
 
 /* CLOSE, and what comes back. */
 static uint64_t epoch;
-static struct gm_msg_drained close_app(uint64_t deadline_ms)
+static void send_close(uint64_t deadline_ms)
 {
     struct gm_msg_close closing = {.epoch = ++epoch, .deadline_ns = deadline_ms * GM_MS};
     atomic_store(&ctl->epoch, epoch);
     set_gate(GM_GATE_CLOSED);
     send_to_app(GM_MSG_CLOSE, &closing);
+}
+
+static struct gm_msg_drained await_drained(void)
+{
     CHECK(receive() == GM_MSG_DRAINED);
     struct gm_msg_drained drained = *(const struct gm_msg_drained *)got.body;
     CHECK(drained.epoch == epoch);
     return drained;
+}
+
+static struct gm_msg_drained close_app(uint64_t deadline_ms)
+{
+    send_close(deadline_ms);
+    return await_drained();
 }
 
 static void lose_daemon(void)

@@ -274,6 +274,16 @@ static void gate_and_drain(void)
     set_gate(GM_GATE_OPEN);
     gm_gate_leave(slot);
 
+    /* Who is inside has the program synchronized: a CLOSE that waits for him does not keep it. */
+    slot = gm_gate_enter();
+    send_close(60000);
+    nap(50000); /* the drainer is at it, most likely */
+    CHECK(gm_drain_synchronize(30 * GM_S) == CUDA_SUCCESS);
+    gm_gate_leave(slot);
+    drained = await_drained();
+    CHECK(drained.status == GM_DRAIN_QUIET);
+    set_gate(GM_GATE_OPEN);
+
     /* Work that does not end: told in time, also while the drainer is still stuck; then quiet. */
     atomic_store(&driver_is_busy, 1);
     for (int i = 0; i < 2; i++) {
