@@ -16,6 +16,8 @@ bool gm_place_find(CUdeviceptr ptr, struct gm_place *place)
     place->id = alloc->id;
     place->pool = NULL;
     place->is_mapped = alloc->kind == GM_ALLOC_VIEW;
+    if (place->is_mapped)
+        return gm_vmm_find(ptr, &place->view);
     if (alloc->kind != GM_ALLOC_ARENA)
         return true;
     uint64_t base;
@@ -55,6 +57,18 @@ bool gm_place_knows(CUpointer_attribute attribute)
            attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
 }
 
+/* CUmemAccess_flags that the device, the calling thread's, has there. */
+static unsigned gm_place_access(const struct gm_place *place, CUdeviceptr ptr, CUdevice device)
+{
+    unsigned long long flags = 0;
+    const bool is_own = device < 0 || device == place->alloc.device;
+    if (!place->is_mapped)
+        return is_own ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (is_own)
+        return place->view.access;
+    return gm_vmm_get_access(ptr, device, &flags) ? (unsigned)flags : 0;
+}
+
 /* The numbers that a place has for an attribute; false: the attribute does not apply. */
 static bool gm_place_number(const struct gm_place *place, CUpointer_attribute attribute,
                             CUdeviceptr ptr, CUdevice device, uint64_t *number)
@@ -69,13 +83,15 @@ static bool gm_place_number(const struct gm_place *place, CUpointer_attribute at
         return true;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         *number = ptr;
-        return true;
+        return !place->is_mapped || gm_place_access(place, ptr, device) != 0;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         *number = alloc->is_sync_memops;
         return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *number = place->id;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *number = place->is_mapped ? place->view.value : place->id;
         return true;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *number = (uint64_t)alloc->device;
@@ -84,10 +100,14 @@ static bool gm_place_number(const struct gm_place *place, CUpointer_attribute at
         *number = alloc->kind == GM_ALLOC_CHUNKS;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *number = place->is_mapped ? place->view.range : place->base;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *number = place->is_mapped ? place->view.range_bytes : place->bytes;
+        return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *number = place->base;
         return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *number = place->bytes;
         return true;
@@ -95,15 +115,15 @@ static bool gm_place_number(const struct gm_place *place, CUpointer_attribute at
         *number = 1;
         return true;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *number = device < 0 || device == alloc->device
-                      ? (uint64_t)CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                      : (uint64_t)CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        *number = gm_place_access(place, ptr, device);
         return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *number = (uint64_t)(uintptr_t)place->pool;
         return true;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *number = place->is_mapped ? place->view.handle_types : 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *number = 0;

@@ -1,7 +1,8 @@
 /*
  * What a pointer is, answered from the allocation map, so that it does not matter whether its
  * memory is mapped: the attributes are those that the real driver gives to a cuMemAlloc of that
- * size, not those of the mappings behind it. Where the two cannot agree, the answer is the one that
+ * size, not those of the mappings behind it; and to what the program mapped itself, those of its
+ * own mapping. Where the two cannot agree, the answer is the one that
  * keeps a program right:
  *
  *   IS_GPU_DIRECT_RDMA_CAPABLE  0: other devices must not keep the place of memory that moves
@@ -17,6 +18,7 @@
 
 #include "shim/allocs.h"
 #include "shim/real.h"
+#include "shim/vmm.h"
 
 /* The allocation that a pointer is of, as the program knows it. */
 struct gm_place {
@@ -24,8 +26,9 @@ struct gm_place {
     uint64_t base;
     uint64_t bytes;
     uint64_t id;
-    CUmemoryPool pool; /* NULL: from no pool */
-    bool is_mapped;    /* by the program itself, cuMemMap */
+    CUmemoryPool pool;        /* NULL: from no pool */
+    bool is_mapped;           /* by the program itself, cuMemMap */
+    struct gm_vmm_place view; /* if it is: the reservation, access and handle */
 };
 
 /* THE place where the allocation of a pointer is looked up. False: gpumux does not back it, ask the

@@ -28,9 +28,9 @@ compare() {
 start_daemon
 spawn virtual env LD_PRELOAD="$shim" "$BUILD/tests/simcuda/facts"
 await virtual
-compare virtual "no context" create reserve map sharing handles
+compare virtual "no context" create reserve map sharing handles pointers
 spawn theirs env LD_PRELOAD="$shim" GPUMUX_VMM_EXPORT=real "$BUILD/tests/simcuda/facts"
 await theirs
-compare theirs "no context" create reserve map sharing handles
+compare theirs "no context" create reserve map sharing handles pointers
 expect_empty
 stop_daemon
