@@ -186,7 +186,8 @@ static const struct argp main_argp = {
     .options = main_options,
     .parser = parse_key,
     .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
-                "set PID|--command=NAME|--user=USER SETTING...\npause PID\nresume PID\n"
+                "set PID|--command=NAME|--user=USER SETTING...\npause "
+                "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
                 "run -- PROGRAM [ARGUMENT...]\nversion",
     .doc =
         "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
