@@ -287,7 +287,8 @@ static int close_library(void **state)
     return 0;
 }
 
-/* hooks.def, nvml.def, dlsym, dlopen and the symbol of include/gpumux.h are exported, and nothing else. */
+/* hooks.def, nvml.def, dlsym, dlopen and the symbol of include/gpumux.h are exported, and nothing
+ * else. */
 static void test_exports(void **state)
 {
     const Elf64_Shdr *table = find_section(SHT_DYNSYM);
