@@ -49,6 +49,7 @@ struct gm_alloc {
     enum gm_alloc_kind kind;
     bool is_primary;     /* made in the device's primary context, or one derived from it */
     bool is_sync_memops; /* what cuPointerSetAttribute was told of it */
+    bool is_shared;      /* other programs may open it, or may have */
     uint64_t id; /* this allocation's alone for the life of the process; 0: the map gives it one */
 };
 
@@ -88,6 +89,9 @@ bool gm_allocs_spans(uint64_t va);
 /* Remember what cuPointerSetAttribute said of the entry that has id `id` and holds `va`. False: it
  * is gone. */
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on);
+
+/* Remember that the entry that has id `id` and starts at `va` is shared. */
+void gm_allocs_set_shared(uint64_t va, uint64_t id);
 
 /* Take out the allocation that starts at `va`. Of several threads only one gets GM_ALLOC_BASE. */
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc);

@@ -21,6 +21,7 @@
 #include "shim/link.h"
 #include "shim/managed.h"
 #include "shim/real.h"
+#include "shim/spares.h"
 
 #define GM_DRAIN_YIELDS 200     /* looks that cost a sched_yield; most calls return within those */
 #define GM_DRAIN_NAP_MIN 50000u /* ns; then naps that double */
@@ -43,6 +44,7 @@ static bool gm_drain_has_query;
 static pthread_cond_t gm_drain_synced;                   /* likewise */
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
+static bool gm_drain_has_spares;           /* gm_drain_watch_spares was called */
 static _Atomic uint64_t gm_drain_stamp;    /* changes with the above: a query is left off then */
 static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the drainer waits for */
 
@@ -207,21 +209,29 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_link_quiet(&quiet);
 }
 
-/* With the lock: wait for a question; meanwhile look at the memory of graphs from time to time. */
+/* With the lock: wait for a question; meanwhile look after the spares when it is time, and at the
+ * memory of graphs from time to time. */
 static void gm_drain_idle(void)
 {
-    struct timespec until;
-    if (!gm_graphs_exist()) {
+    static uint64_t spares_at = UINT64_MAX; /* when to look after them; this thread's alone */
+    const uint64_t now = gm_now();
+    const uint64_t sample_at = gm_graphs_exist() ? now + GM_DRAIN_SAMPLE_S * GM_S : UINT64_MAX;
+    uint64_t until = spares_at < sample_at ? spares_at : sample_at;
+    if (gm_drain_has_spares)
+        until = now;
+    if (until == UINT64_MAX) {
         pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
         return;
     }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += GM_DRAIN_SAMPLE_S;
-    if (pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &until) == ETIMEDOUT) {
-        pthread_mutex_unlock(&gm_drain_lock);
-        gm_graphs_sample();
-        pthread_mutex_lock(&gm_drain_lock);
-    }
+    const struct timespec time = {.tv_sec = (time_t)(until / GM_S),
+                                  .tv_nsec = (long)(until % GM_S)};
+    if (until > now && pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
+        return;
+    gm_drain_has_spares = false;
+    pthread_mutex_unlock(&gm_drain_lock);
+    spares_at = gm_spares_watch(gm_now());
+    gm_graphs_sample();
+    pthread_mutex_lock(&gm_drain_lock);
 }
 
 static void *gm_drain_main(void *unused)
@@ -303,6 +313,14 @@ void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
     gm_drain_changed();
     pthread_mutex_unlock(&gm_drain_lock);
     gm_contexts_wake();
+}
+
+void gm_drain_watch_spares(void)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_has_spares = true;
+    pthread_cond_signal(&gm_drain_asked);
+    pthread_mutex_unlock(&gm_drain_lock);
 }
 
 void gm_drain_query(uint64_t query)

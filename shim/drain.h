@@ -37,6 +37,9 @@ void gm_drain_query(uint64_t query);
 /* Link thread: the daemon is lost; nobody waits for an answer. */
 void gm_drain_cancel(void);
 
+/* There are spares, and nobody watches them (spares.h): the drainer does, from now on. */
+void gm_drain_watch_spares(void);
+
 /*
  * A thread that holds the others (gm_gate_hold): wait until all work of the program has ended.
  * CUDA_ERROR_NOT_READY: not within `patience_ns`. The drainer does it also while it is at a CLOSE,

@@ -13,6 +13,7 @@
 
 #define GM_PROTOTYPE_HANDLE(handler, params) CUresult handler params;
 #define GM_PROTOTYPE_SUBMIT(handler, params)
+#define GM_PROTOTYPE_COPY(handler, params)
 #define GM_PROTOTYPE_LAUNCH(handler, params)
 #define GM_PROTOTYPE_SYNC(handler, params)
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
@@ -21,6 +22,7 @@
 #undef GM_HOOK
 #undef GM_PROTOTYPE_HANDLE
 #undef GM_PROTOTYPE_SUBMIT
+#undef GM_PROTOTYPE_COPY
 #undef GM_PROTOTYPE_LAUNCH
 #undef GM_PROTOTYPE_SYNC
 

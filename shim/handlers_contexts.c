@@ -6,6 +6,7 @@
 #include "shim/handlers.h"
 #include "shim/marks.h"
 #include "shim/release.h"
+#include "shim/spares.h"
 
 static CUresult gm_note_context(CUresult result, const CUcontext *context)
 {
@@ -54,8 +55,10 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
         return result;
     }
     gm_captures_forget(context, -1);
-    if (was_known)
+    if (was_known) {
         gm_release_all_of(context, -1);
+        gm_spares_release(-1, UINT64_MAX);
+    }
     return result;
 }
 
@@ -105,6 +108,7 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
     if (is_active == 0 || is_reset) {
         gm_captures_forget(NULL, device);
         gm_release_all_of(NULL, device);
+        gm_spares_release(gm_boot_gpu(device), UINT64_MAX);
     }
     return result;
 }

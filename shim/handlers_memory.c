@@ -5,16 +5,19 @@
  * the rest is the real driver's and is counted, so that cuMemGetInfo and the daemon know of it.
  */
 #include "common/chunk.h"
+#include "common/clock.h"
 #include "shim/accounts.h"
 #include "shim/allocs.h"
 #include "shim/boot.h"
 #include "shim/contexts.h"
+#include "shim/drain.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
 #include "shim/obtain.h"
 #include "shim/pools.h"
 #include "shim/release.h"
 #include "shim/sharing.h"
+#include "shim/spares.h"
 
 #define GM_PITCH 512ull /* what the driver rounds the rows of cuMemAllocPitch to */
 
@@ -83,6 +86,15 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
     return result;
 }
 
+/* The program has no more to do with it, nor the GPU. */
+static CUresult gm_let_go(const struct gm_alloc *alloc)
+{
+    const enum gm_spares_put put = gm_spares_put(alloc, gm_now());
+    if (put == GM_SPARES_KEPT_FIRST)
+        gm_drain_watch_spares();
+    return put == GM_SPARES_REFUSED ? gm_release(alloc) : CUDA_SUCCESS;
+}
+
 CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
 {
     struct gm_alloc alloc;
@@ -125,7 +137,9 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
         gm_allocs_insert(&alloc); /* work may be using it: it stays */
         return result;
     }
-    CUresult released = gm_release(&alloc);
+    if (result == CUDA_SUCCESS)
+        return gm_let_go(&alloc);
     /* Like the driver's, this free reports the error of earlier work; the memory is gone anyway. */
-    return result != CUDA_SUCCESS ? result : released;
+    gm_release(&alloc);
+    return result;
 }

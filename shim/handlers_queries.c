@@ -11,6 +11,7 @@
 #include "shim/handlers.h"
 #include "shim/link.h"
 #include "shim/queries.h"
+#include "shim/spares.h"
 
 CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
@@ -36,12 +37,16 @@ CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 
 /*
  * `ptr` as the driver is asked about it, when it is in no allocation that gpumux backs. What lies
- * behind one, in the rest of its last chunk, is nothing that the program has; the driver would find
- * the chunk there, or not, as it is mapped at the moment. So it is asked about NULL.
+ * behind one, in the rest of its last chunk, and what was freed and is kept (spares.h), is nothing
+ * that the program has; the driver would find a chunk there, or not, as it is mapped at the moment.
+ * So it is asked about NULL.
  */
 static CUdeviceptr gm_foreign(CUdeviceptr ptr)
 {
-    return gm_allocs_may_hold(ptr) && gm_allocs_spans(ptr) ? 0 : ptr;
+    const uint64_t word = ptr;
+    const bool is_none =
+        gm_allocs_may_hold(ptr) && (gm_allocs_spans(ptr) || gm_spares_hold(&word, 1));
+    return is_none ? 0 : ptr;
 }
 
 CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)

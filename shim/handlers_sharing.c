@@ -29,6 +29,7 @@ static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *sha
     struct gm_slot *slot = gm_gate_enter();
     if (slot == NULL)
         return gm_gate_refusal();
+    gm_allocs_set_shared(alloc->va, alloc->id);
     const int result = gm_link_share(alloc->va, shared);
     gm_gate_leave(slot);
     /* The daemon is lost: nobody could open it. */

@@ -27,9 +27,11 @@
 #include "shim/boot.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
+#include "shim/obtain.h"
 #include "shim/pin.h"
 #include "shim/release.h"
 #include "shim/sharing.h"
+#include "shim/spares.h"
 #include "shim/views.h"
 #include "shim/vmm.h"
 
@@ -113,7 +115,7 @@ static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     handle->next = NULL;
-    int result = gm_link_alloc(home, made.bytes, (uint32_t)made.gpu);
+    int result = gm_obtain_chunks(home, made.bytes, made.gpu);
     if (result == -ENOTCONN)
         goto lost;
     if (result != 0) {
@@ -186,8 +188,12 @@ CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)
 static bool gm_is_own_memory(CUdeviceptr va)
 {
     struct gm_alloc alloc;
-    return gm_allocs_may_hold(va) && gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN &&
-           alloc.kind != GM_ALLOC_REAL && alloc.kind != GM_ALLOC_VIEW;
+    const uint64_t word = va;
+    if (!gm_allocs_may_hold(va))
+        return false;
+    if (gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN)
+        return alloc.kind != GM_ALLOC_REAL && alloc.kind != GM_ALLOC_VIEW;
+    return gm_spares_hold(&word, 1);
 }
 
 CUresult gm_on_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)

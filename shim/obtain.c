@@ -5,6 +5,33 @@
 #include "common/chunk.h"
 #include "shim/link.h"
 #include "shim/release.h"
+#include "shim/spares.h"
+
+int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu)
+{
+    const uint64_t kept = gm_spares_bytes(gpu);
+    if (kept > 0 && gm_allocs_used((uint32_t)gpu) + kept + bytes > gm_link_budget((uint32_t)gpu))
+        gm_spares_release(gpu, UINT64_MAX);
+    int result = gm_link_alloc(va, bytes, (uint32_t)gpu);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && gm_spares_release(gpu, UINT64_MAX))
+        result = gm_link_alloc(va, bytes, (uint32_t)gpu);
+    return result;
+}
+
+/* A reserved range with chunks of alloc->span bytes. -EOPNOTSUPP: the driver reserves none. */
+static int gm_obtain_range(struct gm_alloc *alloc)
+{
+    CUdeviceptr range;
+    if (alloc->kind == GM_ALLOC_CHUNKS && gm_spares_take(alloc->gpu, alloc->span, &alloc->va))
+        return 0;
+    if (gm_real.cuMemAddressReserve(&range, alloc->span, GM_CHUNK_MIN, 0, 0) != CUDA_SUCCESS)
+        return -EOPNOTSUPP;
+    alloc->va = range;
+    int result = gm_obtain_chunks(range, alloc->span, alloc->gpu);
+    if (result > 0)
+        gm_real.cuMemAddressFree(range, alloc->span);
+    return result;
+}
 
 CUresult gm_obtain(struct gm_alloc alloc, enum gm_alloc_kind kind, uint64_t bytes, CUdeviceptr *va)
 {
@@ -14,17 +41,13 @@ CUresult gm_obtain(struct gm_alloc alloc, enum gm_alloc_kind kind, uint64_t byte
     alloc.span = gm_chunk_round(bytes);
     alloc.kind = kind;
 
-    CUdeviceptr range;
-    if (gm_real.cuMemAddressReserve(&range, alloc.span, GM_CHUNK_MIN, 0, 0) != CUDA_SUCCESS)
+    const int result = gm_obtain_range(&alloc);
+    if (result == -EOPNOTSUPP)
         return CUDA_ERROR_NOT_SUPPORTED;
-    alloc.va = range;
-    int result = gm_link_alloc(alloc.va, alloc.span, (uint32_t)alloc.gpu);
     if (result == -ENOTCONN)
         goto lost;
-    if (result != 0) {
-        gm_real.cuMemAddressFree(alloc.va, alloc.span);
+    if (result != 0)
         return (CUresult)result;
-    }
     if (gm_allocs_insert(&alloc) != 0) {
         gm_release(&alloc);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -8,6 +8,10 @@
 #include "shim/allocs.h"
 #include "shim/real.h"
 
+/* As gm_link_alloc; first, if it would not fit beside them, and again when memory is out, without
+ * the spares of this program. */
+int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu);
+
 /*
  * Back `bytes` with chunks on alloc.gpu, as an allocation of that kind; alloc says where it is made
  * and gets its address in *va. CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY and other errors are the

@@ -45,6 +45,7 @@ uint32_t gm_uses_take(struct gm_use_entry *entries);
 /* gm_uses_of_<symbol>() for every LAUNCH row of hooks.def: count what the launch uses. */
 #define GM_USES_LAUNCH(symbol, params) void gm_uses_of_##symbol params;
 #define GM_USES_SUBMIT(symbol, params)
+#define GM_USES_COPY(symbol, params)
 #define GM_USES_SYNC(symbol, params)
 #define GM_USES_HANDLE(symbol, params)
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) GM_USES_##kind(symbol, params)
@@ -52,6 +53,7 @@ uint32_t gm_uses_take(struct gm_use_entry *entries);
 #undef GM_HOOK
 #undef GM_USES_LAUNCH
 #undef GM_USES_SUBMIT
+#undef GM_USES_COPY
 #undef GM_USES_SYNC
 #undef GM_USES_HANDLE
 

@@ -12,6 +12,7 @@
 #include "shim/handlers.h"
 #include "shim/pools.h"
 #include "shim/real.h"
+#include "shim/spares.h"
 #include "shim/uses.h"
 
 #include <cudaProfilerTypedefs.h>
@@ -43,6 +44,35 @@
     }
 
 #define GM_WRAP_SUBMIT(symbol, handler, args) GM_WRAP_GATED(symbol, args, (void)0)
+
+/* The arguments as words: a, b, ... in uint64_t. */
+#define GM_WORD(a) (uint64_t)(uintptr_t)(a)
+#define GM_WORDS1(a) GM_WORD(a)
+#define GM_WORDS2(a, ...) GM_WORD(a), GM_WORDS1(__VA_ARGS__)
+#define GM_WORDS3(a, ...) GM_WORD(a), GM_WORDS2(__VA_ARGS__)
+#define GM_WORDS4(a, ...) GM_WORD(a), GM_WORDS3(__VA_ARGS__)
+#define GM_WORDS5(a, ...) GM_WORD(a), GM_WORDS4(__VA_ARGS__)
+#define GM_WORDS6(a, ...) GM_WORD(a), GM_WORDS5(__VA_ARGS__)
+#define GM_WORDS7(a, ...) GM_WORD(a), GM_WORDS6(__VA_ARGS__)
+#define GM_WORDS8(a, ...) GM_WORD(a), GM_WORDS7(__VA_ARGS__)
+#define GM_WORDS9(a, ...) GM_WORD(a), GM_WORDS8(__VA_ARGS__)
+#define GM_NINTH(a, b, c, d, e, f, g, h, i, last, ...) last
+#define GM_WORDS(...)                                                                              \
+    (const uint64_t[])                                                                             \
+    {                                                                                              \
+        GM_NINTH(__VA_ARGS__, GM_WORDS9, GM_WORDS8, GM_WORDS7, GM_WORDS6, GM_WORDS5, GM_WORDS4,    \
+                 GM_WORDS3, GM_WORDS2, GM_WORDS1)                                                  \
+        (__VA_ARGS__)                                                                              \
+    }
+
+/* Memory that was freed and is kept (spares.h) is none to the program. */
+#define GM_WRAP_COPY(symbol, handler, args)                                                        \
+    {                                                                                              \
+        if (gm_spares_exist() &&                                                                   \
+            gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)))               \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        GM_WRAP_GATED(symbol, args, (void)0)                                                       \
+    }
 
 #define GM_WRAP_LAUNCH(symbol, handler, args)                                                      \
     GM_WRAP_GATED(symbol, args, if (gm_uses_are_counted()) gm_uses_of_##symbol args)

@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { GROUP, SUBMIT, LAUNCH, SYNC, HANDLE, PASS };
+enum kind { GROUP, SUBMIT, COPY, LAUNCH, SYNC, HANDLE, PASS };
 enum mode { ANY, LEGACY, PTDS, PTSZ };
 
 static const char *const hows[] = {
-    [SUBMIT] = "gate",    [LAUNCH] = "gate, counted", [SYNC] = "marked",
-    [HANDLE] = "handled", [PASS] = "passed through",
+    [SUBMIT] = "gate", [COPY] = "gate, checked", [LAUNCH] = "gate, counted",
+    [SYNC] = "marked", [HANDLE] = "handled",     [PASS] = "passed through",
 };
 
 /* In the order of the tables. A GROUP is the title of the rows behind it. */
@@ -182,10 +182,11 @@ static void print_counts(void)
         [HANDLE] = "a handler does it: instead of the driver, or around it",
         [LAUNCH] = "crosses the gate, and which memory it uses is counted while the daemon asks",
         [SUBMIT] = "crosses the gate: waits while the program is paused",
+        [COPY] = "crosses the gate; addresses in memory that was freed and is kept are refused",
         [SYNC] = "not gated; while it lasts the program counts as busy",
         [PASS] = "goes to the driver as if gpumux were not there",
     };
-    static const enum kind order[] = {HANDLE, LAUNCH, SUBMIT, SYNC, PASS};
+    static const enum kind order[] = {HANDLE, LAUNCH, SUBMIT, COPY, SYNC, PASS};
     unsigned symbols = 0;
     puts("| how | APIs | symbols | meaning |\n| --- | --- | --- | --- |");
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {

@@ -28,6 +28,7 @@ static const struct {
     {"verify", gm_mode_verify, false, false, "verify and rewrite all memory each iteration"},
     {"sweep", gm_mode_sweep, false, false, "add one to every word each iteration"},
     {"churn", gm_mode_churn, false, false, "allocate and free 4 KiB to 64 MiB at random"},
+    {"reuse", gm_mode_reuse, false, false, "allocate and free the same size, then all"},
     {"copies", gm_mode_copies, false, false, "synchronous and asynchronous copies and sets"},
     {"oom", gm_mode_oom, false, false, "allocate until memory is out, then go on"},
     {"info", gm_mode_info, false, false, "print total and free memory before and after"},

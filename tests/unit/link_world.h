@@ -35,6 +35,7 @@
 #include "shim/handlers.h"
 #include "shim/link.h"
 #include "shim/real.h"
+#include "shim/spares.h"
 #include "shim/uses.h"
 
 #define CHECK(condition)                                                                           \
@@ -52,6 +53,51 @@ static void nap(long us)
 {
     struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     nanosleep(&pause, NULL);
+}
+
+/* ---- spares: none, so that what is freed goes back at once (test_spares.c has them) ---- */
+
+_Atomic uint32_t gm_spares_n;
+
+enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
+{
+    (void)alloc;
+    (void)now;
+    return GM_SPARES_REFUSED;
+}
+
+bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
+{
+    (void)gpu;
+    (void)span;
+    (void)va;
+    return false;
+}
+
+bool gm_spares_release(int32_t gpu, uint64_t until)
+{
+    (void)gpu;
+    (void)until;
+    return false;
+}
+
+uint64_t gm_spares_bytes(int32_t gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
+bool gm_spares_hold(const uint64_t *words, size_t n)
+{
+    (void)words;
+    (void)n;
+    return false;
+}
+
+uint64_t gm_spares_watch(uint64_t now)
+{
+    (void)now;
+    return UINT64_MAX;
 }
 
 /* ---- the driver ---- */

@@ -1,0 +1,66 @@
+/*
+ * Spares: what the program freed lately and the daemon still backs. The next allocation of the same
+ * size takes it as it is, mapped, instead of chunks that must be mapped first, at 27 us each.
+ *
+ *   free      the GPU is done with the range: put it here, if a share of the budget allows
+ *   allocate  take one of exactly that size
+ *   release   after GM_SPARES_KEEP_NS, or earlier when this program needs the memory
+ *
+ * A spare is in no allocation map: the program does not have it, cuMemGetInfo calls it free, and a
+ * second free of it is the driver's to refuse. The driver still finds memory there, so whoever asks
+ * it about addresses asks gm_spares_hold first, and copies and sets (not those that are described
+ * by structures) are refused as the driver refuses them for memory that was freed. To the daemon a
+ * spare is an allocation like any other, which moves when the program is paused.
+ *
+ * Any thread; one lock, a leaf, never held across a driver call or a request.
+ */
+#ifndef GM_SHIM_SPARES_H
+#define GM_SHIM_SPARES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/allocs.h"
+
+#define GM_SPARES_KEEP_NS 100000000ull
+#define GM_SPARES_MAX 64u  /* ranges */
+#define GM_SPARES_SHARE 4u /* they take this part of what the program may take, at most */
+
+enum gm_spares_put {
+    GM_SPARES_REFUSED, /* release it */
+    GM_SPARES_KEPT,
+    GM_SPARES_KEPT_FIRST, /* and nobody watches: gm_spares_watch must be called soon */
+};
+
+/* Keep the range of an allocation that was taken out of the map; the GPU is done with it. */
+enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now);
+
+/* A range of `span` bytes on `gpu`, the latest one; it is the caller's. False: there is none. */
+bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va);
+
+/* Release all on `gpu` (-1: everywhere) that were put at `until` or before. True: there were some.
+ */
+bool gm_spares_release(int32_t gpu, uint64_t until);
+
+/* Bytes on `gpu`. */
+uint64_t gm_spares_bytes(int32_t gpu);
+
+/* Whether there are any: one load. */
+extern __attribute__((visibility("hidden"))) _Atomic uint32_t gm_spares_n;
+static inline bool gm_spares_exist(void)
+{
+    return __builtin_expect(atomic_load_explicit(&gm_spares_n, memory_order_relaxed) > 0, 0);
+}
+
+/* Whether one of the n words is an address in a spare. */
+bool gm_spares_hold(const uint64_t *words, size_t n);
+
+/*
+ * For the one thread that watches: releases what has been kept for long enough at time `now`, and
+ * returns when to come again; UINT64_MAX: when a put says so.
+ */
+uint64_t gm_spares_watch(uint64_t now);
+
+#endif

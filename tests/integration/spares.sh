@@ -1,0 +1,40 @@
+#!/bin/sh
+# What a program frees and allocates again in the same size is not asked of the daemon each time; to the program it is
+# gone at once, to the daemon soon, and it is in nobody's way.
+. "$(dirname "$0")/lib.sh"
+
+has_only() {
+    is_up && [ "$(app_number "$(pid_of "$1")" total_bytes)" -le "$2" ]
+}
+
+start_mlfq --slice 200ms
+for way in linked dlsym proc; do
+    before=$(json_after totals allocs "$dir/status.json")
+    app "$way" "$way" --mode reuse --bytes 32M --iterations 60 --go "$dir/$way.go"
+    await_ready "$way"
+    take_status
+    asked=$(($(json_after totals allocs "$dir/status.json") - before))
+    say "$way: 60 allocations, $asked asked of the daemon"
+    # Were none kept, it would be all of them. On a machine so slow that none is taken in time this says nothing.
+    [ "$asked" -lt 60 ] || [ "$shrink" -gt 1 ] || fail "nothing was kept"
+    # It lives, does nothing, and holds nothing (but the counter, which is small).
+    within 60 has_only "$way" 0 || fail "it keeps $(app_number "$(pid_of "$way")" total_bytes) bytes"
+    touch "$dir/$way.go"
+    expect_pass "$way"
+done
+expect_empty
+
+# Two that do so, and do not fit together with a third: what is kept moves with the rest, or goes.
+app one linked --mode reuse --bytes 32M --iterations 40 --seconds 2 --seed 1 --go "$dir/now"
+app two proc --mode reuse --bytes 24M --iterations 40 --seconds 2 --seed 2 --go "$dir/now"
+app hog dlsym --bytes 140M --iterations 20 --seconds 2 --seed 3
+touch "$dir/now"
+expect_pass one two hog
+expect_switches 2
+expect_empty
+
+# The daemon is lost, with what is kept and without.
+app left linked --mode churn --bytes 96M --iterations 20 --seconds 3 --seed 4
+await_ready left
+kill -9 "$(pid_of daemon)" || fail "the daemon is not there"
+expect_pass left

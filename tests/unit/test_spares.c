@@ -1,0 +1,217 @@
+/* Spares. The test plays what releases ranges, and the link. */
+#include "shim/spares.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "shim/link.h"
+#include "shim/release.h"
+
+#define MIB (1ull << 20)
+#define BUDGET (256 * MIB)
+#define KEEP GM_SPARES_KEEP_NS
+
+static bool is_up;
+static _Atomic uint64_t n_released, released_bytes;
+static uint64_t last_released;
+
+bool gm_link_is_up(void)
+{
+    return is_up;
+}
+
+uint64_t gm_link_budget(uint32_t gpu)
+{
+    return gpu == 0 ? BUDGET : BUDGET / 2;
+}
+
+CUresult gm_release(const struct gm_alloc *alloc)
+{
+    n_released++;
+    released_bytes += alloc->span;
+    last_released = alloc->va;
+    return CUDA_SUCCESS;
+}
+
+static enum gm_spares_put put(int gpu, uint64_t va, uint64_t bytes, uint64_t now)
+{
+    const struct gm_alloc alloc = {
+        .va = va, .bytes = bytes - 100, .span = bytes, .gpu = gpu, .kind = GM_ALLOC_CHUNKS};
+    return gm_spares_put(&alloc, now);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    is_up = true;
+    gm_spares_release(-1, UINT64_MAX);
+    gm_spares_watch(UINT64_MAX); /* nobody watches from here on */
+    n_released = released_bytes = last_released = 0;
+    return 0;
+}
+
+static void test_same_size_and_gpu(void **state)
+{
+    uint64_t va = 0;
+    (void)state;
+    assert_false(gm_spares_take(0, 4 * MIB, &va));
+    assert_int_equal(put(0, 0x1000000, 4 * MIB, 1), GM_SPARES_KEPT_FIRST);
+    put(0, 0x2000000, 8 * MIB, 2);
+    put(0, 0x3000000, 4 * MIB, 3);
+    put(1, 0x4000000, 4 * MIB, 4);
+    assert_true(gm_spares_exist());
+    assert_int_equal(gm_spares_bytes(0), 16 * MIB);
+    assert_int_equal(gm_spares_bytes(1), 4 * MIB);
+    assert_false(gm_spares_take(0, 6 * MIB, &va));
+    assert_false(gm_spares_take(1, 8 * MIB, &va));
+    assert_true(gm_spares_take(0, 4 * MIB, &va));
+    assert_int_equal(va, 0x3000000); /* the latest */
+    assert_true(gm_spares_take(0, 4 * MIB, &va));
+    assert_int_equal(va, 0x1000000);
+    assert_false(gm_spares_take(0, 4 * MIB, &va));
+    assert_int_equal(n_released, 0);
+    assert_true(gm_spares_release(1, UINT64_MAX));
+    assert_int_equal(last_released, 0x4000000);
+    assert_false(gm_spares_release(1, UINT64_MAX));
+    assert_int_equal(gm_spares_bytes(0), 8 * MIB);
+}
+
+static void test_share_of_the_budget(void **state)
+{
+    (void)state;
+    assert_int_equal(put(0, 0x10000000, BUDGET / 4 + 2 * MIB, 1), GM_SPARES_REFUSED);
+    assert_int_equal(put(0, 0x10000000, BUDGET / 8, 1), GM_SPARES_KEPT_FIRST);
+    assert_int_equal(put(0, 0x20000000, BUDGET / 8 + 2 * MIB, 1), GM_SPARES_REFUSED);
+    assert_int_not_equal(put(0, 0x20000000, BUDGET / 8, 1), GM_SPARES_REFUSED);
+    assert_int_equal(put(0, 0x30000000, 2 * MIB, 1), GM_SPARES_REFUSED);
+    assert_int_not_equal(put(1, 0x30000000, BUDGET / 8, 1), GM_SPARES_REFUSED);
+    assert_int_equal(put(1, 0x40000000, 2 * MIB, 1), GM_SPARES_REFUSED);
+}
+
+static void test_number(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2 * GM_SPARES_MAX; i++)
+        if (put(0, (i + 1) << 24, MIB / 2, i) == GM_SPARES_REFUSED)
+            assert_true(i >= GM_SPARES_MAX);
+    assert_int_equal(gm_spares_n, GM_SPARES_MAX);
+}
+
+static void test_what_is_not_kept(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < GM_ALLOC_KINDS; kind++) {
+        const struct gm_alloc alloc = {.va = 0x1000000,
+                                       .bytes = 4 * MIB,
+                                       .span = 4 * MIB,
+                                       .kind = (enum gm_alloc_kind)kind,
+                                       .is_shared = kind == GM_ALLOC_CHUNKS};
+        assert_int_equal(gm_spares_put(&alloc, 1), GM_SPARES_REFUSED);
+    }
+}
+
+static void test_lost(void **state)
+{
+    uint64_t va;
+    (void)state;
+    put(0, 0x1000000, 4 * MIB, 1);
+    is_up = false;
+    assert_false(gm_spares_take(0, 4 * MIB, &va));
+    assert_int_equal(put(0, 0x2000000, 4 * MIB, 2), GM_SPARES_REFUSED);
+    gm_spares_watch(1 + KEEP);
+    assert_int_equal(n_released, 1);
+}
+
+static void test_addresses(void **state)
+{
+    const uint64_t words[] = {5, 0x1000000 + 4 * MIB - 1, 7};
+    const uint64_t others[] = {0, 0x1000000 - 1, 0x1000000 + 4 * MIB, UINT64_MAX};
+    (void)state;
+    assert_false(gm_spares_hold(words, 3));
+    put(0, 0x1000000, 4 * MIB, 1);
+    assert_true(gm_spares_hold(words, 3));
+    assert_true(gm_spares_hold(words + 1, 1));
+    assert_false(gm_spares_hold(words, 1));
+    assert_false(gm_spares_hold(others, 4));
+    assert_false(gm_spares_hold(words, 0));
+}
+
+/* Each is released in its time, and the watcher stays for a while when there is none. */
+static void test_watch(void **state)
+{
+    uint64_t va;
+    (void)state;
+    assert_int_equal(gm_spares_watch(GM_S), UINT64_MAX);
+    assert_int_equal(put(0, 0x1000000, 4 * MIB, GM_S), GM_SPARES_KEPT_FIRST);
+    assert_int_equal(put(0, 0x2000000, 4 * MIB, GM_S + 5), GM_SPARES_KEPT_FIRST);
+    assert_int_equal(gm_spares_watch(GM_S + 6), GM_S + KEEP);
+    assert_int_equal(put(0, 0x3000000, 8 * MIB, GM_S + 7), GM_SPARES_KEPT);
+    assert_int_equal(gm_spares_watch(GM_S + KEEP), GM_S + 5 + KEEP);
+    assert_int_equal(last_released, 0x1000000);
+    assert_true(gm_spares_take(0, 4 * MIB, &va));
+    assert_true(gm_spares_take(0, 8 * MIB, &va));
+    /* None is there, and the watcher comes again before it goes. */
+    assert_int_equal(gm_spares_watch(GM_S + 5 + KEEP), GM_S + 7 + KEEP);
+    assert_int_equal(put(0, 0x3000000, 8 * MIB, GM_S + 6 + KEEP), GM_SPARES_KEPT);
+    assert_true(gm_spares_take(0, 8 * MIB, &va));
+    assert_int_equal(gm_spares_watch(GM_S + 7 + KEEP), GM_S + 6 + 2 * KEEP);
+    assert_int_equal(gm_spares_watch(GM_S + 6 + 2 * KEEP), UINT64_MAX);
+    assert_int_equal(put(0, 0x3000000, 8 * MIB, 3 * GM_S), GM_SPARES_KEPT_FIRST);
+    assert_int_equal(n_released, 1);
+}
+
+/* Many put and take: no range is given to two, and every one is taken or released. */
+#define THREADS 4
+#define ROUNDS 20000
+static _Atomic uint64_t n_put, n_taken;
+
+static void *turn(void *argument)
+{
+    const uint64_t mine = (uint64_t)(uintptr_t)argument;
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        uint64_t va;
+        if (put(0, (mine * ROUNDS + i + 1) << 24, 2 * MIB, i) != GM_SPARES_REFUSED)
+            n_put++;
+        if (i % 3 != 0 && gm_spares_take(0, 2 * MIB, &va))
+            n_taken++;
+        if (i % 64 == 0)
+            gm_spares_watch(i + KEEP - 32);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    pthread_t threads[THREADS];
+    (void)state;
+    n_put = n_taken = 0;
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, turn, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    gm_spares_release(-1, UINT64_MAX);
+    assert_true(n_put > 0 && n_taken > 0);
+    assert_int_equal(n_put, n_taken + n_released);
+    assert_int_equal(released_bytes, n_released * 2 * MIB);
+    assert_int_equal(gm_spares_bytes(0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_same_size_and_gpu, begin),
+        cmocka_unit_test_setup(test_share_of_the_budget, begin),
+        cmocka_unit_test_setup(test_number, begin),
+        cmocka_unit_test_setup(test_what_is_not_kept, begin),
+        cmocka_unit_test_setup(test_lost, begin),
+        cmocka_unit_test_setup(test_addresses, begin),
+        cmocka_unit_test_setup(test_watch, begin),
+        cmocka_unit_test_setup(test_threads, begin),
+    };
+    return cmocka_run_group_tests_name("spares", tests, NULL, NULL);
+}
