@@ -12,8 +12,9 @@
  *   launch: unit_ns    time over launches, to the end of the last kernel, of all threads together
  *           submit_ns  of it until the last launch had returned; the slowest thread's
  *   graph:  unit_ns    time over replays, to the end of the last
- *   alloc:  alloc_ns and free_ns, the medians; alloc_mean_ns, free_mean_ns
- *   all:    count      launches, replays or allocations
+ *   alloc:  first_ns, the first allocation, before which nothing was freed for a while; alloc_ns
+ * and free_ns, the medians; alloc_mean_ns, free_mean_ns all:    count      launches, replays or
+ * allocations
  *
  * A launch or replay is submitted in bursts of GM_BURST and waited for, so that the queue of the
  * driver is never full: a full one would measure the GPU. The end of the input ends the program.
@@ -178,7 +179,7 @@ static int compare(const void *a, const void *b)
 
 static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
 {
-    uint64_t begin = gm_now(), end, count = 0, allocs = 0, frees = 0;
+    uint64_t begin = gm_now(), end, count = 0, allocs = 0, frees = 0, first = 0;
     do {
         CUdeviceptr at;
         uint64_t from = gm_now();
@@ -190,6 +191,8 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
             calls->alloc_ns[count] = middle - from;
             calls->free_ns[count] = end - middle;
         }
+        if (count == 0)
+            first = middle - from;
         allocs += middle - from;
         frees += end - middle;
         count++;
@@ -197,8 +200,9 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
     size_t kept = count < GM_TIMES_MAX ? count : GM_TIMES_MAX;
     qsort(calls->alloc_ns, kept, sizeof(calls->alloc_ns[0]), compare);
     qsort(calls->free_ns, kept, sizeof(calls->free_ns[0]), compare);
-    printf("alloc_ns=%.1f free_ns=%.1f alloc_mean_ns=%.1f free_mean_ns=%.1f count=%" PRIu64 "\n",
-           (double)calls->alloc_ns[kept / 2], (double)calls->free_ns[kept / 2],
+    printf("first_ns=%.1f alloc_ns=%.1f free_ns=%.1f alloc_mean_ns=%.1f free_mean_ns=%.1f "
+           "count=%" PRIu64 "\n",
+           (double)first, (double)calls->alloc_ns[kept / 2], (double)calls->free_ns[kept / 2],
            (double)allocs / (double)count, (double)frees / (double)count, count);
 }
 

@@ -14,9 +14,9 @@ bootstrap over the generations and the rounds in each. The noise is how far from
 ratio is within it if its interval meets [1/noise, noise].
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
-allocating and freeing memory of different sizes), and models in PyTorch (bench/python/units.py): inference of one
-image, decoding, eager and with CUDA graphs, and training. The results of the models have to be the same in all three
-processes, and nothing may be switched or moved.
+allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
+PyTorch (bench/python/units.py): inference of one image, decoding, eager and with CUDA graphs, and training. The results
+of the models have to be the same in all three processes, and nothing may be switched or moved.
 """
 
 import argparse
@@ -35,6 +35,8 @@ MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-gr
 AT_MOST = 1.005         # of native, of everything
 AT_MOST_LAUNCHES = 1.01 # and of launches
 RESAMPLES = 1000
+METRICS = {"unit_ns": "", "first_ns": " first alloc", "alloc_ns": " alloc", "free_ns": " free"}
+ALLOC_METRICS = ("first_ns", "alloc_ns", "free_ns")
 
 
 def names(text):
@@ -246,8 +248,10 @@ def line_of(case, metric):
 
 
 def goal_of(line):
-    """None where nothing is wanted: small allocations, which are the plain driver's."""
+    """None where nothing is wanted: small allocations, which are the plain driver's, and the first of a turn."""
     kind, _, what = line["case"].partition("-")
+    if line["metric"] == "first_ns":
+        return None
     ratio = line["ratio"]["median"]
     if kind == "alloc":
         if r.size(what) <= 2**21:
@@ -257,7 +261,7 @@ def goal_of(line):
         text, most, is_met = "of native", AT_MOST_LAUNCHES, ratio <= AT_MOST_LAUNCHES
     else:
         text, most, is_met = "of native, within noise", AT_MOST, ratio <= AT_MOST and line["is_within_noise"]
-    metric = {"alloc_ns": " alloc", "free_ns": " free"}.get(line["metric"], "")
+    metric = METRICS[line["metric"]]
     return {"goal": f"{line['case']}{metric}: {text} (noise {100 * (line['noise'] - 1):.2f} %)", "measured": ratio,
             "wanted": most, "is_share": True, "is_met": is_met}
 
@@ -273,7 +277,7 @@ def conclude(rig):
     lines = []
     for case in rig.result.get("cases", []):
         if case["rounds"]:
-            metrics = ("alloc_ns", "free_ns") if case["case"].startswith("alloc-") else ("unit_ns",)
+            metrics = ALLOC_METRICS if case["case"].startswith("alloc-") else ("unit_ns",)
             lines += [line_of(case, metric) for metric in metrics]
     rig.result["lines"] = lines
     if not lines:
@@ -282,7 +286,7 @@ def conclude(rig):
           "bootstrap")
     rows = []
     for line in lines:
-        metric = {"unit_ns": "", "alloc_ns": " alloc", "free_ns": " free"}[line["metric"]]
+        metric = METRICS[line["metric"]]
         native = math.sqrt(line["ns"]["native A"] * line["ns"]["native B"])
         ratio = line["ratio"]
         rows.append([line["case"] + metric, line["rounds"], show_ns(native), show_ns(line["ns"]["gpumux"]),

@@ -143,7 +143,7 @@ def about_pipeline(result):
 
 def about_overhead(result):
     for line in result["lines"]:
-        metric = {"alloc_ns": " alloc", "free_ns": " free"}.get(line["metric"], "")
+        metric = {"first_ns": " first alloc", "alloc_ns": " alloc", "free_ns": " free"}.get(line["metric"], "")
         ratio = line["ratio"]
         yield (f"{line['case']}{metric}: {ratio['median']:.4f} of native ({ratio['low']:.4f} to {ratio['high']:.4f}; "
                f"noise {100 * (line['noise'] - 1):.2f} %: {'within' if line['is_within_noise'] else 'beyond'}"
