@@ -67,7 +67,9 @@ struct gm_stat {
     _Atomic uint64_t managed_bytes; /* live managed allocations, wherever their pages are */
     _Atomic uint64_t array_bytes;   /* arrays, mipmapped ones too */
     _Atomic uint64_t graph_bytes;   /* held by the driver for allocations inside graphs */
-    uint8_t reserved[4096 - 64];
+    /* Of what the daemon backs: freed by the program, and given back within 100 ms. */
+    _Atomic uint64_t spare_bytes;
+    uint8_t reserved[4096 - 72];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + 64 * GM_SLOTS, "gm_stat layout");

@@ -15,6 +15,10 @@
 /* Allocations of one app that may wait for room: more threads than that in one program are a
  * mistake. */
 #define WAITING_MAX 4096u
+/* What programs freed and keep is given back within 100 ms (shim/spares.h), and the time that
+ * takes.
+ */
+#define SPARES_NS (250 * GM_MS)
 
 /* Shared memory. */
 
@@ -410,6 +414,7 @@ static bool wait_for_room(struct gm_engine *engine, uint32_t id, const struct gm
         return false;
     waiting->alloc = *alloc;
     waiting->app = id;
+    waiting->spares_until = engine->now + SPARES_NS;
     *engine->waiting_tail = waiting;
     engine->waiting_tail = &waiting->next;
     engine->apps[id].waiting_allocs++;
@@ -433,11 +438,23 @@ static void refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
     gm_session_send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
 }
 
-/* Whether an allocation without room waits: by option; or for a moment, as host frames that were
- * given back have yet to be destroyed. */
-static bool is_room_to_come(const struct gm_engine *engine)
+/* Whether a program says that it freed memory which it has yet to give back (shim/spares.h). */
+static bool has_spares(const struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && engine->apps[id].stat &&
+            atomic_load(&engine->apps[id].stat->spare_bytes) > 0)
+            return true;
+    return false;
+}
+
+/* Whether an allocation without room waits: by option; or for a moment, as others' spares and host
+ * frames that were given back have yet to go. */
+static bool is_room_to_come(const struct gm_engine *engine, uint64_t spares_until)
 {
     if (engine->config.is_waiting_when_full)
+        return true;
+    if (engine->now < spares_until && has_spares(engine))
         return true;
     for (uint32_t i = 0; i < engine->n_condemned; i++) {
         uint32_t frame = engine->condemned[i];
@@ -455,7 +472,7 @@ void gm_engine_admit_waiting(struct gm_engine *engine)
         struct gm_waiting_alloc *first = engine->waiting;
         bool can_ever = can_ever_have(engine, first->app, first->alloc.bytes);
         bool is_committed = can_ever && commit(engine, first->app, &first->alloc);
-        if (can_ever && !is_committed && is_room_to_come(engine))
+        if (can_ever && !is_committed && is_room_to_come(engine, first->spares_until))
             return;
         if (!is_committed)
             refuse_alloc(engine, first->app, first->alloc.cookie);
@@ -502,7 +519,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         bool is_first = !engine->waiting || engine->table->apps[id].committed > 0;
         if (is_first && commit(engine, id, alloc))
             return;
-        if (is_room_to_come(engine) && wait_for_room(engine, id, alloc))
+        if (is_room_to_come(engine, UINT64_MAX) && wait_for_room(engine, id, alloc))
             return;
     }
     refuse_alloc(engine, id, alloc->cookie);

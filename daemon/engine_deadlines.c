@@ -129,6 +129,8 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = earlier(at, engine->sample_at);
     if (engine->reap_more || engine->create_more)
         at = engine->now;
+    if (engine->waiting && engine->waiting->spares_until > engine->now)
+        at = earlier(at, engine->waiting->spares_until);
     if (engine->create_retry_at)
         at = earlier(at, engine->create_retry_at);
     if (engine->lower_retry_at)

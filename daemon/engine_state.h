@@ -159,6 +159,7 @@ struct gm_waiting_alloc {
     struct gm_waiting_alloc *next;
     struct gm_msg_alloc alloc;
     uint32_t app;
+    uint64_t spares_until; /* so long it may wait for what others freed and have yet to give back */
 };
 
 /* How long one switch took and where the time went: from the decision to let the app run to its

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "shim/gate.h"
 #include "shim/link.h"
 #include "shim/release.h"
 
@@ -28,6 +29,16 @@ static uint64_t gm_spares_sum(int32_t gpu)
     return bytes;
 }
 
+/* The daemon lets others wait for them, a moment. */
+static void gm_spares_note(const struct gm_alloc *alloc, bool is_put)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    if (is_put)
+        atomic_fetch_add(&stat->spare_bytes, alloc->span);
+    else
+        atomic_fetch_sub(&stat->spare_bytes, alloc->span);
+}
+
 /* With the lock held. */
 static void gm_spares_remove(uint32_t i)
 {
@@ -47,6 +58,7 @@ enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
         gm_spares_sum(alloc->gpu) <= most - alloc->span) {
         gm_spares[gm_spares_n++] = (struct gm_spare){.alloc = *alloc, .at = now};
         gm_spares_put_at = now;
+        gm_spares_note(alloc, true);
         put = gm_spares_are_watched ? GM_SPARES_KEPT : GM_SPARES_KEPT_FIRST;
     }
     pthread_mutex_unlock(&gm_spares_lock);
@@ -63,6 +75,7 @@ bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
         is_found = gm_spares[i].alloc.gpu == gpu && gm_spares[i].alloc.span == span;
         if (is_found) {
             *va = gm_spares[i].alloc.va;
+            gm_spares_note(&gm_spares[i].alloc, false);
             gm_spares_remove(i);
         }
     }
@@ -88,6 +101,7 @@ bool gm_spares_release(int32_t gpu, uint64_t until)
         if (!is_found)
             return is_any;
         gm_release(&alloc);
+        gm_spares_note(&alloc, false);
         is_any = true;
     }
 }

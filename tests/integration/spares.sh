@@ -33,6 +33,19 @@ expect_pass one two hog
 expect_switches 2
 expect_empty
 
+# There is room for another program only when what one keeps is given back: it waits for that, and is not refused.
+stop_daemon
+start_mlfq --slice 200ms --pinned 16M
+app rich linked --mode reuse --bytes 32M --iterations 1 --go "$dir/freed"
+await_ready rich
+app keeper linked --mode reuse --bytes 36M --iterations 20 --go "$dir/end"
+within 60 is_ready keeper || fail "keeper is not ready"
+touch "$dir/freed"
+expect_pass rich
+touch "$dir/end"
+expect_pass keeper
+expect_empty
+
 # The daemon is lost, with what is kept and without.
 app left linked --mode churn --bytes 96M --iterations 20 --seconds 3 --seed 4
 await_ready left

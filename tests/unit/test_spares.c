@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "shim/gate.h"
 #include "shim/link.h"
 #include "shim/release.h"
 
@@ -19,6 +20,13 @@
 static bool is_up;
 static _Atomic uint64_t n_released, released_bytes;
 static uint64_t last_released;
+
+static struct gm_stat stat_area;
+
+struct gm_stat *gm_gate_stat(void)
+{
+    return &stat_area;
+}
 
 bool gm_link_is_up(void)
 {
@@ -66,6 +74,7 @@ static void test_same_size_and_gpu(void **state)
     put(1, 0x4000000, 4 * MIB, 4);
     assert_true(gm_spares_exist());
     assert_int_equal(gm_spares_bytes(0), 16 * MIB);
+    assert_int_equal(stat_area.spare_bytes, 20 * MIB);
     assert_int_equal(gm_spares_bytes(1), 4 * MIB);
     assert_false(gm_spares_take(0, 6 * MIB, &va));
     assert_false(gm_spares_take(1, 8 * MIB, &va));
@@ -79,6 +88,7 @@ static void test_same_size_and_gpu(void **state)
     assert_int_equal(last_released, 0x4000000);
     assert_false(gm_spares_release(1, UINT64_MAX));
     assert_int_equal(gm_spares_bytes(0), 8 * MIB);
+    assert_int_equal(stat_area.spare_bytes, 8 * MIB);
 }
 
 static void test_share_of_the_budget(void **state)
@@ -199,6 +209,7 @@ static void test_threads(void **state)
     assert_int_equal(n_put, n_taken + n_released);
     assert_int_equal(released_bytes, n_released * 2 * MIB);
     assert_int_equal(gm_spares_bytes(0), 0);
+    assert_int_equal(stat_area.spare_bytes, 0);
 }
 
 int main(void)
