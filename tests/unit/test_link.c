@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "shim/contexts.h"
 #include "tests/unit/link_world.h"
 
 /* ---- scenarios ---- */
@@ -484,6 +485,37 @@ static void contexts_take_their_memory(void)
     CHECK(atomic_load(&stat_area->contexts) == 0);
 }
 
+/* What a context that has ended is asked for is the driver's affair; but it is not destroyed twice,
+ * which the driver could only guess about. */
+static void contexts_are_over(void)
+{
+    CUcontext context, again;
+    CUdeviceptr va;
+    boot_live();
+    CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_destroys) == 1);
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK(atomic_load(&driver_destroys) == 1);
+    CHECK(gm_on_cuCtxCreate_v2(&again, 0, 0) == CUDA_SUCCESS && again == context);
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_destroys) == 2);
+    uint64_t at = gm_now();
+    CHECK(gm_on_cuCtxDestroy_v2(NULL) == CUDA_SUCCESS); /* this driver's word, at once */
+    CHECK(atomic_load(&driver_destroys) == 3);
+    CHECK(gm_now() - at < GM_CONTEXT_PATIENCE_S * GM_S);
+
+    current = (CUcontext)0x100;
+    CHECK(gm_on_cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_primary) == 0);
+    CHECK(gm_on_cuMemAlloc_v2(&va, 4 * MIB) == CUDA_SUCCESS); /* nobody asks the daemon */
+    CHECK(atomic_load(&driver_real_allocs) == 1 && atomic_load(&stat_area->real_bytes) == 0);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS && atomic_load(&driver_real_allocs) == 0);
+    CHECK(gm_on_cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    allocate(4 * MIB, NULL, true);
+    CHECK(atomic_load(&driver_real_allocs) == 0);
+}
+
 /* The daemon dies while the gate is open: everything goes on, new memory is the driver's. */
 static void lost_while_open(void)
 {
@@ -725,6 +757,7 @@ SCENARIO(destroy_while_draining)
 SCENARIO(captures)
 SCENARIO(synchronizing_fails)
 SCENARIO(contexts_take_their_memory)
+SCENARIO(contexts_are_over)
 SCENARIO(lost_while_open)
 SCENARIO(lost_while_whole)
 SCENARIO(lost_while_away)
@@ -759,6 +792,7 @@ int main(void)
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_synchronizing_fails),
         cmocka_unit_test(test_contexts_take_their_memory),
+        cmocka_unit_test(test_contexts_are_over),
         cmocka_unit_test(test_lost_while_open),
         cmocka_unit_test(test_lost_while_whole),
         cmocka_unit_test(test_lost_while_away),
