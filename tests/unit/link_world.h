@@ -283,9 +283,12 @@ static CUresult drv_alloc(CUdeviceptr *va, size_t bytes)
 static CUresult drv_pitch(CUdeviceptr *va, size_t *pitch, size_t width, size_t height,
                           unsigned element)
 {
+    uint64_t bytes, row = (width + 511) & ~511ull;
     (void)element;
-    *pitch = (width + 511) & ~511ull;
-    return drv_alloc(va, *pitch * height);
+    if (row < width || __builtin_mul_overflow(row, height, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pitch = row;
+    return drv_alloc(va, bytes);
 }
 static CUresult drv_free(CUdeviceptr va)
 {

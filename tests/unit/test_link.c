@@ -231,8 +231,12 @@ static void pitch(void)
     CHECK(call.result == CUDA_SUCCESS && call.pitch == 1024);
     CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, 100, 10, 4) == CUDA_SUCCESS && width == 512);
     CHECK(atomic_load(&stat_area->small_bytes) == 5120);
+    /* More than can be counted: the driver's word. */
     CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, SIZE_MAX - 1000, SIZE_MAX, 4) ==
-          CUDA_ERROR_OUT_OF_MEMORY);
+          CUDA_ERROR_INVALID_VALUE);
+    CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, SIZE_MAX, 1, 4) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, 1ull << 40, 1ull << 40, 4) ==
+          CUDA_ERROR_INVALID_VALUE);
 }
 
 /* A deadline that is meant to pass, late enough for the drainer to have seen what is in its way. */
