@@ -166,21 +166,21 @@ static void check_numbers(const struct gm_rules *rules)
     GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value);
     GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &value);
     CUdeviceptr a = take(rules, 2 * MIB, rules->a), b = take(rules, 1000, rules->a);
-    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != 2 * MIB + 1024 ||
-        number(rules, CU_MEMPOOL_ATTR_USED_MEM_HIGH) != 2 * MIB + 1024 ||
+    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != 2 * MIB + 1000 ||
+        number(rules, CU_MEMPOOL_ATTR_USED_MEM_HIGH) != 2 * MIB + 1000 ||
         number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) < 2 * MIB + 1024 ||
         number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) < 2 * MIB + 1024)
         gm_fail(worker, "%" PRIu64 " bytes are used", number(rules, 7));
     GM_CU(worker, cuMemFreeAsync, a, rules->a);
-    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != 1024)
-        gm_fail(worker, "%" PRIu64 " bytes are used, not 1024", number(rules, 7));
+    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != 1000)
+        gm_fail(worker, "%" PRIu64 " bytes are used, not 1000", number(rules, 7));
     value = 1;
     expect(worker, "a high mark that is not zero",
            worker->cu.cuMemPoolSetAttribute(rules->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value),
            CUDA_ERROR_INVALID_VALUE);
     value = 0;
     GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value);
-    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_HIGH) != 1024)
+    if (number(rules, CU_MEMPOOL_ATTR_USED_MEM_HIGH) != 1000)
         gm_fail(worker, "the high mark was not reset");
     GM_CU(worker, cuMemFreeAsync, b, rules->a);
     GM_CU(worker, cuStreamSynchronize, rules->a);

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define POOL_MAGIC 0x4c4f4f50u
-#define GRAIN 512ull /* sizes of allocations are multiples of it */
 
 struct sim_pool {
     uint32_t magic;
@@ -341,7 +340,7 @@ SIM_ENTRY(cuMemPoolGetAccess);
 
 static uint64_t used_by(const struct sim_range *range)
 {
-    return range->is_graph ? 0 : (range->size + GRAIN - 1) & ~(GRAIN - 1);
+    return range->is_graph ? 0 : range->size;
 }
 
 /* False: the pool may not have more. */
