@@ -17,11 +17,14 @@ bool gm_where(struct gm_alloc *alloc)
     if (gm_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
         gm_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return false;
+    const bool is_primary = !gm_contexts_has(context);
+    if (is_primary && gm_contexts_primary_is_over(device))
+        return false;
     *alloc = (struct gm_alloc){
         .context = context,
         .device = device,
         .gpu = gm_boot_gpu(device),
-        .is_primary = !gm_contexts_has(context),
+        .is_primary = is_primary,
     };
     return true;
 }

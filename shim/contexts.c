@@ -32,7 +32,10 @@ static size_t gm_context_count;
 static size_t gm_context_room;
 static uint64_t gm_context_round;
 static bool gm_primary_is_active[GM_DEVICES_MAX];
-static unsigned gm_primary_locks[GM_DEVICES_MAX]; /* releases and resets under way */
+static unsigned gm_primary_locks[GM_DEVICES_MAX];         /* releases and resets under way */
+static _Atomic bool gm_primary_has_ended[GM_DEVICES_MAX]; /* ever */
+static CUcontext gm_contexts_gone[GM_CONTEXTS_GONE];
+static unsigned gm_contexts_next_gone;
 
 /* Where the drainer is: at most one of the two. */
 static CUcontext gm_drained_context;
@@ -67,9 +70,35 @@ void gm_contexts_wake(void)
     syscall(SYS_futex, &gm_contexts_bell, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* With the lock. */
+static CUcontext *gm_contexts_find_gone(CUcontext context)
+{
+    for (unsigned i = 0; context != NULL && i < GM_CONTEXTS_GONE; i++)
+        if (gm_contexts_gone[i] == context)
+            return &gm_contexts_gone[i];
+    return NULL;
+}
+
+void gm_contexts_note_gone(CUcontext context)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    gm_contexts_gone[gm_contexts_next_gone++ % GM_CONTEXTS_GONE] = context;
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+bool gm_contexts_is_gone(CUcontext context)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    bool is_gone = gm_contexts_find_gone(context) != NULL;
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return is_gone;
+}
+
 void gm_contexts_add(CUcontext context)
 {
     pthread_mutex_lock(&gm_contexts_lock);
+    for (CUcontext *gone; (gone = gm_contexts_find_gone(context)) != NULL;)
+        *gone = NULL;
     if (gm_context_count == gm_context_room) {
         size_t room = gm_context_room == 0 ? 8 : 2 * gm_context_room;
         struct gm_context *list = realloc(gm_context_list, room * sizeof(*list));
@@ -146,10 +175,23 @@ void gm_contexts_unlock_primary(CUdevice device)
     pthread_mutex_unlock(&gm_contexts_lock);
 }
 
+bool gm_contexts_primary_is_over(CUdevice device)
+{
+    unsigned flags;
+    int is_active = 1;
+    return device >= 0 && device < GM_DEVICES_MAX &&
+           __builtin_expect(
+               atomic_load_explicit(&gm_primary_has_ended[device], memory_order_acquire), 0) &&
+           gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
+           is_active == 0;
+}
+
 void gm_contexts_note_primary(CUdevice device, bool is_active)
 {
     if (device < 0 || device >= GM_DEVICES_MAX)
         return;
+    if (!is_active)
+        atomic_store_explicit(&gm_primary_has_ended[device], true, memory_order_release);
     pthread_mutex_lock(&gm_contexts_lock);
     if (gm_primary_is_active[device] != is_active) {
         gm_primary_is_active[device] = is_active;

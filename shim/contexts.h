@@ -35,6 +35,22 @@ bool gm_contexts_remove(CUcontext context);
 /* Whether it is on the list. What is not is a primary context, or one derived from it. */
 bool gm_contexts_has(CUcontext context);
 
+/*
+ * Remember that it is destroyed: before it is, for its handle may be another's at once. Whether it
+ * was, and no other was added with that handle since: of the last GM_CONTEXTS_GONE. Such a handle
+ * points to what the driver freed; it must not be asked.
+ */
+#define GM_CONTEXTS_GONE 64
+void gm_contexts_note_gone(CUcontext context);
+bool gm_contexts_is_gone(CUcontext context);
+
+/*
+ * Whether the primary context of `device` has ended, for good or for now. To the driver it is still
+ * the current one of the threads that it was current to, but whatever it is asked to do it refuses.
+ * One load unless it has ever ended.
+ */
+bool gm_contexts_primary_is_over(CUdevice device);
+
 /* Around a real release or reset of the device's primary context: keeps the drainer out of it. */
 void gm_contexts_lock_primary(CUdevice device);
 void gm_contexts_unlock_primary(CUdevice device);

@@ -39,13 +39,18 @@ GM_ON_CTX_CREATE(cuCtxCreate_v4,
 /*
  * The memory of a context dies with it. The real call comes first: it ends the context's work, and
  * chunks, which are VMM memory, outlive it (cuda.h, cuCtxDestroy), so that they can be given back
- * then.
+ * then. What the driver says of a context that is destroyed already depends on what has become of
+ * its memory, of which gpumux uses some: so it is not asked again.
  */
 static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcontext))
 {
-    if (!gm_is_live())
+    if (!gm_is_live() || context == NULL)
         return destroy(context);
+    if (gm_contexts_is_gone(context))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     bool was_known = gm_contexts_remove(context);
+    if (was_known)
+        gm_contexts_note_gone(context);
     gm_marks_leave_context(context, -1);
     CUresult result = destroy(context);
     gm_marks_left_context(context, -1, result == CUDA_SUCCESS);

@@ -68,13 +68,13 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
     if (!gm_is_live() || !is_legal || !gm_where(&where))
         return gm_real.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     gm_free_deferred();
-    if (WidthInBytes > UINT64_MAX - (GM_PITCH - 1) ||
-        __builtin_mul_overflow((WidthInBytes + GM_PITCH - 1) & ~(GM_PITCH - 1), Height, &bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
 
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    pitch = bytes / Height;
-    if (gm_is_ours(&where, bytes))
+    pitch = (WidthInBytes + GM_PITCH - 1) & ~(GM_PITCH - 1);
+    /* More bytes than can be counted are for the driver to refuse: they are not out of memory, but
+     * an invalid value. */
+    if (pitch >= WidthInBytes && !__builtin_mul_overflow(pitch, Height, &bytes) &&
+        gm_is_ours(&where, bytes))
         result = gm_allocate(where, bytes, dptr);
     if (result == CUDA_SUCCESS)
         *pPitch = pitch;

@@ -136,6 +136,8 @@ CUresult gm_on_cuPointerSetAttribute(const void *value, CUpointer_attribute attr
         return gm_real.cuPointerSetAttribute(value, attribute, gm_foreign(ptr));
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
+    if (place.is_mapped)
+        return CUDA_ERROR_NOT_SUPPORTED;
     memcpy(&number, value, sizeof(number));
     return gm_allocs_set_sync_memops(ptr, place.alloc.id, number != 0) ? CUDA_SUCCESS
                                                                        : CUDA_ERROR_INVALID_VALUE;

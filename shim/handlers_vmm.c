@@ -28,7 +28,9 @@
 #include "shim/handlers.h"
 #include "shim/link.h"
 #include "shim/obtain.h"
+#include "shim/peers.h"
 #include "shim/pin.h"
+#include "shim/queries.h"
 #include "shim/release.h"
 #include "shim/sharing.h"
 #include "shim/spares.h"
@@ -411,23 +413,42 @@ CUresult gm_on_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDes
     return gm_link_run(gm_views_on_access, &call);
 }
 
+/* The device that a question about access means. -1: the memory of the host's nodes. For the host
+ * the driver answers as for the device with that id (tests/simcuda/facts.txt). */
+static CUresult gm_accessor(const CUmemLocation *location, CUdevice *device)
+{
+    int n_devices = 0;
+    *device = -1;
+    if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        return CUDA_SUCCESS;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE &&
+        location->type != CU_MEM_LOCATION_TYPE_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->id < 0 || gm_real.cuDeviceGetCount(&n_devices) != CUDA_SUCCESS ||
+        location->id >= n_devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *device = location->id;
+    return CUDA_SUCCESS;
+}
+
+/* Memory that was not mapped by the program is its device's, and that of peers it was opened to. */
 CUresult gm_on_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                               CUdeviceptr ptr)
 {
-    unsigned long long access = 0;
-    int n_devices = 0;
+    struct gm_place place;
+    CUdevice device;
     if (!gm_is_live() || flags == NULL || location == NULL)
         return gm_real.cuMemGetAccess(flags, location, ptr);
-    if (gm_is_own_memory(ptr))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!gm_vmm_get_access(ptr, location->id, &access))
-        return gm_real.cuMemGetAccess(flags, location, ptr);
-    if (location->type == CU_MEM_LOCATION_TYPE_HOST ||
-        location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
-        access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    else if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || location->id < 0 ||
-             gm_real.cuDeviceGetCount(&n_devices) != CUDA_SUCCESS || location->id >= n_devices)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = access;
+    if (!gm_place_find(ptr, &place))
+        return gm_is_own_memory(ptr) ? CUDA_ERROR_INVALID_VALUE
+                                     : gm_real.cuMemGetAccess(flags, location, ptr);
+    CUresult result = gm_accessor(location, &device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (place.is_mapped)
+        return gm_vmm_get_access(ptr, device, flags) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    bool is_open = device == place.alloc.device ||
+                   (place.alloc.gpu >= 0 && gm_peers_has((uint32_t)place.alloc.gpu, device));
+    *flags = is_open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

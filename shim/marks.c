@@ -131,6 +131,8 @@ CUresult gm_stream_look(CUstream handle, struct gm_stream *stream)
         result = gm_real.cuStreamIsCapturing(handle, &status);
     stream->is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
     stream->is_primary = !gm_contexts_has(stream->context);
+    if (result == CUDA_SUCCESS && stream->is_primary && gm_contexts_primary_is_over(stream->device))
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return result;
 }
 

@@ -24,6 +24,12 @@ size_t gm_peers_add(uint32_t gpu, CUmemAccessDesc *desc, size_t n)
     return n;
 }
 
+bool gm_peers_has(uint32_t gpu, CUdevice device)
+{
+    return gpu < GM_GPUS_MAX && device >= 0 && device < GM_DEVICES &&
+           atomic_load_explicit(&gm_peer_count[gpu][device], memory_order_relaxed) > 0;
+}
+
 /* The device of `context`, or -1. */
 static CUdevice gm_device_of(CUcontext context)
 {

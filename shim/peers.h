@@ -16,6 +16,7 @@
 #define GM_SHIM_PEERS_H
 
 #include <cuda.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@
 /* Add to the `n` descriptions of access of memory on `gpu` those of its peers, GM_PEERS_MAX at
  * most. Returns how many there are then. Any thread. */
 size_t gm_peers_add(uint32_t gpu, CUmemAccessDesc *desc, size_t n);
+
+/* Whether memory on `gpu` is open to a device that is not its own. Any thread. */
+bool gm_peers_has(uint32_t gpu, CUdevice device);
 
 /* Open the memory of `gpu` to a device, for good: a pool with memory there was opened to it. Any
  * thread. */

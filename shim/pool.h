@@ -16,6 +16,7 @@ struct gm_pool {
     unsigned users;     /* threads that allocate from it now */
     uint64_t most;      /* bytes that it may reserve; 0: any */
     uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
+    uint64_t used;      /* bytes of live blocks, as the program asked for them */
     uint64_t reserved_high, used_high;
     _Atomic bool is_opportunistic, has_dependencies; /* the attributes */
     _Atomic bool is_the_drivers; /* which allocates; here it is only known where */

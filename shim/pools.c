@@ -295,7 +295,7 @@ void gm_pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, 
     else if (pool != NULL && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
         bytes = pool->reserved_high;
     else if (pool != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
-        bytes = pool->arena.used;
+        bytes = pool->used;
     else if (pool != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         bytes = pool->used_high;
     gm_heap_unlock();
@@ -320,7 +320,7 @@ void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, 
     else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
         pool->reserved_high = pool->arena.reserved;
     else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-        pool->used_high = pool->arena.used;
+        pool->used_high = pool->used;
     gm_pool_note_excess(pool);
     gm_heap_unlock();
 }

@@ -87,14 +87,13 @@ void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t
  * in a stream is over. True: something was. */
 bool gm_pools_give_back(int gpu);
 
-/* A synchronizing call returned: give back what pools hold above their thresholds. One load if
- * there is none. */
+/* A synchronizing call returned: is there something to give back, of what pools hold above their
+ * thresholds? One load. */
 extern __attribute__((visibility("hidden"))) _Atomic bool gm_pools_has_excess;
 void gm_pools_give_back_excess(void);
-static inline void gm_pools_synchronized(void)
+static inline bool gm_pools_have_excess(void)
 {
-    if (__builtin_expect(atomic_load_explicit(&gm_pools_has_excess, memory_order_relaxed), 0))
-        gm_pools_give_back_excess();
+    return __builtin_expect(atomic_load_explicit(&gm_pools_has_excess, memory_order_relaxed), 0);
 }
 
 #endif

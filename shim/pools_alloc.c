@@ -17,8 +17,9 @@
 static CUdeviceptr gm_pool_hand_out(struct gm_pool *pool, struct gm_block *block, uint64_t asked)
 {
     block->asked = asked;
-    if (pool->arena.used > pool->used_high)
-        pool->used_high = pool->arena.used;
+    pool->used += asked;
+    if (pool->used > pool->used_high)
+        pool->used_high = pool->used;
     return block->va;
 }
 
@@ -209,6 +210,7 @@ static void gm_block_end_free(struct gm_block *block, struct gm_mark *mark)
 {
     struct gm_pool *pool = gm_pool_of_block(block);
     gm_heap_lock();
+    pool->used -= block->asked;
     gm_heap_free(&gm_heap, block, mark);
     gm_mark_unref(&gm_heap, mark);
     gm_pool_note_excess(pool);

@@ -128,7 +128,7 @@ static bool gm_place_number(const struct gm_place *place, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *number = 0;
         return true;
-    default: /* HOST_POINTER, P2P_TOKENS */
+    default: /* HOST_POINTER */
         return false;
     }
 }
@@ -137,9 +137,14 @@ CUresult gm_place_attribute(const struct gm_place *place, CUpointer_attribute at
                             CUdeviceptr ptr, CUdevice device, void *data)
 {
     uint64_t number;
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
+        if (place->is_mapped)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
+        return CUDA_SUCCESS;
+    }
     if (!gm_place_number(place, attribute, ptr, device, &number))
-        return attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS ? CUDA_ERROR_NOT_SUPPORTED
-                                                            : CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (gm_place_attribute_size(attribute) == sizeof(uint64_t)) {
         memcpy(data, &number, sizeof(uint64_t));
     } else {

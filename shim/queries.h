@@ -6,10 +6,10 @@
  * keeps a program right:
  *
  *   IS_GPU_DIRECT_RDMA_CAPABLE  0: other devices must not keep the place of memory that moves
- *   P2P_TOKENS                  not supported, for the same reason
- *   IS_HW_DECOMPRESS_CAPABLE    0: chunks are not made for it
+ *   IS_HW_DECOMPRESS_CAPABLE    0: cuMemAlloc's memory is, chunks are not made for it
+ *   P2P_TOKENS                  0, as the driver has it: they are of the past
  *   SYNC_MEMOPS                 remembered and told; copies within device memory are not made
- *                               synchronous by it
+ *                               synchronous by it. Not supported for what the program mapped
  *
  * Any thread; no driver call but for the current device, no lock but the map's.
  */

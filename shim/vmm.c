@@ -184,14 +184,15 @@ static void gm_handle_free(struct gm_vmm_handle *handle)
     gm_vmm_free = handle;
 }
 
-/* The virtual handle that a value is, alive, or NULL. */
+/* The virtual handle that a value is, alive, or NULL. The driver also takes a handle that is only
+ * mapped any more (tests/simcuda/facts.txt). */
 static struct gm_vmm_handle *gm_handle_of(uint64_t value)
 {
     uint32_t slot = (uint32_t)value & ((1u << GM_VMM_SLOT_BITS) - 1);
     if (!gm_vmm_is_virtual(value) || slot >= gm_vmm_n_slots)
         return NULL;
     struct gm_vmm_handle *handle = gm_vmm_slots[slot];
-    return handle->value == value && handle->refs > 0 ? handle : NULL;
+    return handle->value == value && (handle->refs > 0 || handle->n_views > 0) ? handle : NULL;
 }
 
 struct gm_vmm_handle *gm_vmm_create(const struct gm_vmm_handle *made)
@@ -248,6 +249,8 @@ CUresult gm_vmm_release(uint64_t value, struct gm_vmm_handle **dead)
     *dead = NULL;
     pthread_mutex_lock(&gm_vmm_lock);
     struct gm_vmm_handle *handle = gm_handle_of(value);
+    if (handle != NULL && handle->refs == 0)
+        handle = NULL; /* only mapped any more */
     if (handle != NULL && --handle->refs == 0 && handle->n_views == 0)
         *dead = handle;
     pthread_mutex_unlock(&gm_vmm_lock);
@@ -347,7 +350,7 @@ void gm_vmm_release_real(uint64_t value)
     struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_reals, value);
     if (entry != NULL) {
         struct gm_vmm_handle *handle = entry->item;
-        handle->refs--;
+        handle->refs -= handle->refs > 0; /* else only mapped any more: the driver refuses */
         /* A mapping keeps it, and a retain may bring it back under the same value. */
         unused = gm_real_if_unused(handle);
         if (unused != NULL)

@@ -89,8 +89,8 @@ void gm_vmm_bury(struct gm_vmm_handle *handle);
 /* A copy of the virtual handle, if the program may use the value. */
 bool gm_vmm_look(uint64_t value, struct gm_vmm_handle *handle);
 
-/* Drop a reference. INVALID_VALUE: unknown. *dead gets the handle if that was the last thing that
- * kept it: free its chunks, then bury it. NULL else. */
+/* Drop a reference. INVALID_VALUE: unknown, or it has none. *dead gets the handle if that was the
+ * last thing that kept it: free its chunks, then bury it. NULL else. */
 CUresult gm_vmm_release(uint64_t value, struct gm_vmm_handle **dead);
 
 /* A reference more, for who works on it. NULL: unknown. */

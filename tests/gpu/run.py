@@ -227,6 +227,26 @@ class Suite:
             raise Failure(f"only {result['switches']} switches")
         return f"{len(rows)} programs, {Moved.text(result)}, 0 mismatches"
 
+    def test_bad_calls(self):
+        """Wrong calls get from gpumux what the driver answers, call by call."""
+        self.end_big()
+        binary = self.place.at("tests/programs/gm_badcalls")
+        texts = []
+        for name, under_gpumux in (("bad-native", False), ("bad-managed", True)):
+            if under_gpumux:
+                daemon = self.small("daemon-bad", "3G", "4G", "100ms")
+            program = Program(self.place, name, [binary], under_gpumux)
+            if program.wait(60) != 0:
+                raise Failure(f"{name} failed: {program.complaint()}")
+            shutil.copy(program.out, self.place.log(name + "-answers"))
+            texts.append(program.text().splitlines())
+        daemon.expect_empty()
+        daemon.stop()
+        differing = [f"{other!r} instead of {one!r}" for one, other in zip(*texts) if one != other]
+        if differing or len(texts[0]) != len(texts[1]):
+            raise Failure(f"{len(differing)} of {len(texts[0])} answers differ: " + "; ".join(differing[:6]))
+        return f"{sum(': ' in line for line in texts[0])} answers are those of the driver"
+
     def test_killed(self):
         """Programs killed in the middle of switches; the others verify to the end and nothing is leaked."""
         daemon = self.small("daemon-killed", "3G", "12G", "100ms")
@@ -571,9 +591,9 @@ class Suite:
 
     # --- running them ---
 
-    NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "killed", "share", "share_torch", "tiers",
-             "oversize", "programs", "idle_inflight", "demo", "pingpong",
-             "pingpong_third", "llm", "resnet", "graphs", "fits")
+    NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "bad_calls", "killed", "share",
+             "share_torch", "tiers", "oversize", "programs", "idle_inflight", "demo", "pingpong", "pingpong_third",
+             "llm", "resnet", "graphs", "fits")
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
     def wants(self, name):

@@ -3,9 +3,12 @@
 # versions: a program gets from gpumux what it gets from the driver, call by call.
 . "$(dirname "$0")/lib.sh"
 program=$BUILD/tests/programs/gm_badcalls
+gpu=$(cd "$(dirname "$0")/.." && pwd)/simcuda/badcalls.txt
 spawn native "$program"
 await native
 [ "$code" = 0 ] || fail "without gpumux: $line"
+grep -v '^#' "$gpu" > "$dir/gpu.txt" || fail "no answers of a GPU"
+diff "$dir/gpu.txt" "$dir/native.out" > "$dir/differences.out" || fail "simcuda does not answer as a GPU did"
 start_daemon
 if [ "${GM_LINKED:-}" = 1 ]; then
     spawn managed "${program}_linked"

@@ -261,8 +261,6 @@ static void old_forms(CUdevice device)
     TELL(cuGetProcAddress("cuGetProcAddress", &found, 11030, 0));
     TELL(cuGetProcAddress("cuStreamWaitValue32", &found, 8000, 0));
     TELL(cuGetProcAddress("cuStreamWaitValue32", &found, 11070, 0));
-    TELL(cuGetProcAddress(NULL, &found, 11070, 0));
-    TELL(cuGetProcAddress("cuInit", NULL, 11070, 0));
     NEED(cuCtxGetCurrent(&current));
     TELL(cuCtxCreate_v3(&context, NULL, 0, 0, device));
     TELL(cuMemAlloc_v2(&va, LARGE));

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/chunk.h"
 #include "common/clock.h"
 
 /* ---- steps that the test takes with the program ---- */
@@ -76,6 +77,20 @@ static unsigned long long number(const struct gm_worker *worker, CUpointer_attri
     return answer.value;
 }
 
+/* Who may reach linear memory. For the host the answer is that for the device of its number. */
+static void check_access(const struct gm_worker *worker, CUdeviceptr at)
+{
+    const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, worker->device},
+                        host = {CU_MEM_LOCATION_TYPE_HOST, worker->device},
+                        nobody = {CU_MEM_LOCATION_TYPE_DEVICE, 99};
+    unsigned long long allowed = 0, of_host = 0;
+    GM_CU(worker, cuMemGetAccess, &allowed, &here, at);
+    GM_CU(worker, cuMemGetAccess, &of_host, &host, at);
+    MUST(worker, allowed == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && of_host == allowed);
+    MUST(worker, worker->cu.cuMemGetAccess(&allowed, &nobody, at) == CUDA_ERROR_INVALID_DEVICE);
+    MUST(worker, worker->cu.cuMemGetAccess(NULL, &here, at) == CUDA_ERROR_INVALID_VALUE);
+}
+
 /* Everything that is asked about [base, base + bytes), which is linear memory, from `inside`. */
 static void check_linear(const struct gm_worker *worker, CUdeviceptr base, size_t bytes,
                          CUdeviceptr inside)
@@ -106,6 +121,9 @@ static void check_linear(const struct gm_worker *worker, CUdeviceptr base, size_
     MUST(worker, number(worker, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, inside) == bytes);
     MUST(worker, number(worker, CU_POINTER_ATTRIBUTE_BUFFER_ID, inside) ==
                      number(worker, CU_POINTER_ATTRIBUTE_BUFFER_ID, base));
+
+    if (bytes >= GM_SMALL_MAX)
+        check_access(worker, inside);
 
     /* several at once: what does not apply is 0, and nothing beside the values is written */
     CUpointer_attribute names[] = {

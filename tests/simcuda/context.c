@@ -33,7 +33,7 @@ CUresult sim_ctx_current(struct sim_ctx **ctx)
     if (!atomic_load(&top->is_alive))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *ctx = top;
-    return CUDA_SUCCESS;
+    return (CUresult)atomic_load(&top->error);
 }
 
 CUresult sim_ctx_check(CUcontext handle, struct sim_ctx **ctx)
@@ -67,6 +67,7 @@ static CUresult start_context(struct sim_ctx *ctx, unsigned flags, unsigned api_
     ctx->limit[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
     ctx->limit[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     ctx->limit[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    atomic_store(&ctx->error, CUDA_SUCCESS);
     atomic_store(&ctx->is_alive, true);
     ctx->legacy = sim_stream_new(ctx, CU_STREAM_DEFAULT, 0);
     ctx->legacy->is_legacy = true;
@@ -170,11 +171,16 @@ SIM_API CUresult cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *params, unsig
 }
 SIM_ENTRY(cuCtxCreate_v4);
 
+/* What is no context counts as one that was destroyed. */
 SIM_API CUresult cuCtxDestroy_v2(CUcontext handle)
 {
     SIM_ENTER(cuCtxDestroy);
     struct sim_ctx *ctx;
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_ctx_check(handle, &ctx);
+    if (result == CUDA_ERROR_INVALID_CONTEXT)
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result == CUDA_SUCCESS && ctx->is_primary)
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result != CUDA_SUCCESS)
@@ -423,12 +429,15 @@ SIM_API CUresult cuCtxSynchronize_v2(CUcontext handle)
 }
 SIM_ENTRY(cuCtxSynchronize_v2);
 
+/* A primary context that was released to nothing is still on its device. */
 SIM_API CUresult cuCtxGetDevice(CUdevice *device)
 {
     SIM_ENTER(cuCtxGetDevice);
     struct sim_ctx *ctx;
     const CUresult result = sim_ctx_current(&ctx);
-    if (result != CUDA_SUCCESS)
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED && stack[depth - 1]->is_primary)
+        ctx = stack[depth - 1];
+    else if (result != CUDA_SUCCESS)
         return result;
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;

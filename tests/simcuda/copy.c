@@ -107,6 +107,10 @@ enum { KNOWN_NONE = 0, KNOWN_TO = 1, KNOWN_FROM = 2 };
 static CUresult submit_line(uint64_t dst, uint64_t src, size_t bytes, CUstream stream,
                             enum sim_mode mode, enum copy_form form, int known)
 {
+    struct sim_stream *s;
+    const CUresult result = sim_stream_get(stream, mode, &s);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (bytes > 0 && (dst == 0 || src == 0))
         return CUDA_ERROR_INVALID_VALUE;
     if (((known & KNOWN_TO) != 0 && !sim_range_covers(dst, bytes)) ||
@@ -283,6 +287,12 @@ BOX_ASYNC(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER, submit_3
 
 /* ---- sets ---- */
 
+/* A set of so much that its end wraps around is taken, and its context dies of it. */
+static bool wraps_around(CUdeviceptr dst, size_t width, uint32_t element)
+{
+    return dst + width * element < dst && sim_range_covers(dst, 1);
+}
+
 static CUresult submit_set(CUdeviceptr dst, size_t pitch, uint32_t value, uint32_t element,
                            size_t width, size_t height, CUstream stream, enum sim_mode mode)
 {
@@ -292,6 +302,10 @@ static CUresult submit_set(CUdeviceptr dst, size_t pitch, uint32_t value, uint32
         return result;
     if (width == 0 || height == 0)
         return CUDA_SUCCESS;
+    if (height == 1 && wraps_around(dst, width, element)) {
+        atomic_store(&s->ctx->error, CUDA_ERROR_ILLEGAL_ADDRESS);
+        return CUDA_SUCCESS;
+    }
     if (height == 1 &&
         !sim_range_covers(dst, width <= UINT64_MAX / element ? width * element : UINT64_MAX))
         return CUDA_ERROR_INVALID_VALUE;

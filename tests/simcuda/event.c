@@ -218,11 +218,14 @@ SIM_API CUresult cuEventQuery(CUevent handle)
 }
 SIM_ENTRY(cuEventQuery);
 
+/* It looks for the context of what is given first, and what is no event has none. */
 SIM_API CUresult cuEventSynchronize(CUevent handle)
 {
     SIM_ENTER(cuEventSynchronize);
     struct sim_event *event;
     CUresult result = find_event(handle, &event);
+    if (result != CUDA_SUCCESS && handle != NULL)
+        result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS)
         result = sim_capture_query_event(event);
     if (result != CUDA_SUCCESS)

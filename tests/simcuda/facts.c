@@ -224,8 +224,13 @@ static const struct section {
     {"events of a context", facts_of_context_events, CURRENT},
     {"handles", facts_of_handles, CURRENT},
     {"pools", facts_of_pools, CURRENT},
+    {"pools and captures", facts_of_pools_captured, CURRENT},
+    {"pools and contexts", facts_of_pools_contexts, CURRENT},
+    {"pools and linear memory", facts_of_pools_linear, CURRENT},
     {"what stays the driver's", facts_of_unswappable, CURRENT},
     {"ranges of copies", facts_of_ranges, CURRENT},
+    {"copies within the last page", facts_of_last_pages, CURRENT},
+    {"sets that wrap around", facts_of_wrapping_sets, CURRENT},
     {"captures that are lost", facts_of_lost_captures, CURRENT},
     {"memory of another process", facts_of_ipc, NOTHING},
 };

@@ -57,8 +57,13 @@ void facts_of_contexts(void);
 void facts_of_context_events(void);
 void facts_of_handles(void);
 void facts_of_pools(void);
+void facts_of_pools_captured(void);
+void facts_of_pools_contexts(void);
+void facts_of_pools_linear(void);
 void facts_of_unswappable(void);
 void facts_of_ranges(void);
+void facts_of_last_pages(void);
+void facts_of_wrapping_sets(void);
 void facts_of_lost_captures(void);
 void facts_of_ipc(void);
 

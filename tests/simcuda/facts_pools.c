@@ -54,6 +54,10 @@ static void ask_allocation(void)
     CUdeviceptr p = 0, base = 0;
     size_t size = 0;
     fact("allocate no bytes", cuMemAllocAsync(&p, 0, stream));
+    fact_number("  at address 0", p == 0);
+    fact_number("  used then", number_of(CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    fact("  free it", cuMemFreeAsync(p, stream));
+    fact("  free it twice", cuMemFreeAsync(p, stream));
     fact("allocate to no pointer", cuMemAllocAsync(NULL, 512, stream));
     fact("allocate 2^46 bytes", cuMemAllocAsync(&p, 1ull << 46, stream));
     fact("allocate from no pool", cuMemAllocFromPoolAsync(&p, 512, NULL, stream));
@@ -79,9 +83,18 @@ static void ask_allocation(void)
     begin_spin();
     fact("free in a stream what cuMemAlloc made", cuMemFreeAsync(p, stream));
     fact("  the stream then", cuStreamQuery(stream));
-    fact("  free it twice", cuMemFreeAsync(p, stream));
     end_spin();
     fact("free 0 in a stream", cuMemFreeAsync(0, stream));
+}
+
+/* Behind work, the driver takes both frees, and the stream never ends: it is not asked here. */
+static void ask_free_of_linear_memory(void)
+{
+    CUdeviceptr p = 0;
+    NEED(cuMemAlloc(&p, 3 * MIB));
+    NEED(cuMemFreeAsync(p, stream));
+    NEED(cuStreamSynchronize(stream));
+    fact("free twice in a stream what cuMemAlloc made", cuMemFreeAsync(p, stream));
 }
 
 static void ask_captures(void)
@@ -133,13 +146,34 @@ static void ask_contexts(void)
     NEED(cuCtxSynchronize());
 }
 
-void facts_of_pools(void)
+static void begin(void)
 {
     NEED(cuMemHostAlloc((void **)&flag, 4096, CU_MEMHOSTALLOC_PORTABLE));
     NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     NEED(cuDeviceGetDefaultMemPool(&pool, device));
+}
+
+void facts_of_pools(void)
+{
+    begin();
     ask_defaults();
     ask_allocation();
+}
+
+void facts_of_pools_captured(void)
+{
+    begin();
     ask_captures();
+}
+
+void facts_of_pools_contexts(void)
+{
+    begin();
     ask_contexts();
+}
+
+void facts_of_pools_linear(void)
+{
+    begin();
+    ask_free_of_linear_memory();
 }

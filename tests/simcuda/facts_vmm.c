@@ -24,9 +24,12 @@ static void ask_references(CUdeviceptr range, const CUmemAllocationProp *prop)
     fact("release once more, while it is mapped", cuMemRelease(handle));
     fact("map it then", cuMemMap(range + 8 * MIB, 4 * MIB, 0, handle, 0));
     fact("properties then", cuMemGetAllocationPropertiesFromHandle(&got, handle));
+    fact("retain it then", cuMemRetainAllocationHandle(&again, (void *)range));
+    fact("  release that", cuMemRelease(again));
     NEED(cuMemUnmap(range, 4 * MIB));
-    fact("properties of a handle that is gone",
+    fact("properties while the other mapping is there",
          cuMemGetAllocationPropertiesFromHandle(&got, handle));
+    NEED(cuMemUnmap(range + 8 * MIB, 4 * MIB));
 }
 
 static void ask_access(CUdeviceptr range, const CUmemAllocationProp *prop)
@@ -58,6 +61,8 @@ static void ask_access(CUdeviceptr range, const CUmemAllocationProp *prop)
     fact_number("access then", (long long)access);
     access = 99;
     fact("get access of the host", cuMemGetAccess(&access, &host, range));
+    fact_number("  is", (long long)access);
+    fact("  where the device has none", cuMemGetAccess(&access, &host, range + 4 * MIB));
     fact_number("  is", (long long)access);
     fact("get access of device 99", cuMemGetAccess(&access, &nobody, range));
     NEED(cuMemUnmap(range, 8 * MIB));

@@ -204,6 +204,18 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 }
 SIM_ENTRY(cuMemAlloc_v2);
 
+/* Of the time when a device pointer had 32 bits: there is no memory below 4 GiB. */
+SIM_API CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+    SIM_ENTER(cuMemAlloc);
+    struct sim_ctx *ctx;
+    const CUresult result = sim_ctx_current(&ctx);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return dptr == NULL || bytesize == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+SIM_ENTRY(cuMemAlloc);
+
 SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                                     unsigned int element)
 {
@@ -218,10 +230,11 @@ SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wid
     result = sim_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
-    if (width > SIZE_LIMIT || height > SIZE_LIMIT / width)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     const size_t row = (width + PITCH_ALIGNMENT - 1) & ~(size_t)(PITCH_ALIGNMENT - 1);
-    result = alloc_linear(ctx, dptr, row * height);
+    size_t bytes;
+    if (row < width || __builtin_mul_overflow(row, height, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    result = alloc_linear(ctx, dptr, bytes);
     if (result == CUDA_SUCCESS)
         *pitch = row;
     return result;
@@ -252,6 +265,7 @@ static struct sim_ctx *owner_of(uint64_t start, enum sim_range_kind kind)
     return ctx;
 }
 
+/* Needs no context, but none that is lost. */
 SIM_API CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     SIM_ENTER(cuMemFree);
@@ -260,7 +274,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
     result = sim_ctx_current(&ctx);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_CONTEXT)
         return result;
     struct sim_range range;
     if (!sim_pool_begin_free(dptr, &range))
@@ -571,8 +585,15 @@ static CUresult put_attribute(void *data, CUpointer_attribute attribute, CUdevic
         PUT(unsigned, r->kind == SIM_RANGE_MANAGED);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         PUT(unsigned, 0);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        PUT(unsigned, r->kind == SIM_RANGE_LINEAR);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: /* a thing of the past */
+        if (r->kind != SIM_RANGE_LINEAR)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         PUT(unsigned long long, r->id);
@@ -612,7 +633,7 @@ static CUresult put_attribute(void *data, CUpointer_attribute attribute, CUdevic
         PUT(CUmemoryPool, r->kind == SIM_RANGE_POOL ? sim_pool_handle(r->pool) : NULL);
         return CUDA_SUCCESS;
     default:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
@@ -620,6 +641,8 @@ static CUresult put_attribute(void *data, CUpointer_attribute attribute, CUdevic
 static size_t attribute_size(CUpointer_attribute attribute)
 {
     switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -677,9 +700,12 @@ SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute at
     memcpy(&is_on, value, sizeof is_on);
     pthread_mutex_lock(&sim_va_lock);
     struct sim_range *found = sim_range_find(ptr);
-    if (found != NULL)
+    const CUresult result = found == NULL                     ? CUDA_ERROR_INVALID_VALUE
+                            : found->kind == SIM_RANGE_MAPPED ? CUDA_ERROR_NOT_SUPPORTED
+                                                              : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
         found->is_sync_memops = is_on != 0;
     pthread_mutex_unlock(&sim_va_lock);
-    return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return result;
 }
 SIM_ENTRY(cuPointerSetAttribute);

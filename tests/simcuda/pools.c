@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define POOL_MAGIC 0x4c4f4f50u
-#define GRAIN 512ull /* sizes of allocations are multiples of it */
 
 struct sim_pool {
     uint32_t magic;
@@ -341,7 +340,7 @@ SIM_ENTRY(cuMemPoolGetAccess);
 
 static uint64_t used_by(const struct sim_range *range)
 {
-    return range->is_graph ? 0 : (range->size + GRAIN - 1) & ~(GRAIN - 1);
+    return range->is_graph ? 0 : range->size;
 }
 
 /* False: the pool may not have more. */
@@ -382,6 +381,10 @@ static CUresult alloc_from(CUdeviceptr *dptr, size_t bytes, struct sim_pool *poo
     struct sim_range taken;
     if (dptr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytes == 0) { /* nothing, at address 0, which may be freed */
+        *dptr = 0;
+        return CUDA_SUCCESS;
+    }
     CUresult result = sim_pool_memory_new(&range, pool->device, bytes);
     if (result != CUDA_SUCCESS)
         return result;
@@ -470,7 +473,7 @@ static CUresult free_async(CUdeviceptr dptr, CUstream handle, enum sim_mode mode
     struct sim_stream *stream;
     struct sim_range range;
     const CUresult result = sim_stream_get(handle, mode, &stream);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS || dptr == 0)
         return result;
     if (sim_is_capturing(stream))
         return free_captured(dptr, stream);

@@ -190,6 +190,7 @@ struct sim_ctx {
     bool is_primary;
     unsigned retains; /* of a primary context; under the context lock of context.c */
     _Atomic bool is_alive;
+    _Atomic int error;   /* CUresult: what its work died of, until the context does; 0: nothing */
     uint64_t generation; /* counts the lives of a primary context */
     size_t limit[CU_LIMIT_MAX];
     struct sim_ctx *_Atomic peer[SIM_DEVICES_MAX]; /* whose memory it may reach, by device */
@@ -200,7 +201,8 @@ struct sim_ctx {
     struct sim_ctx *next; /* every context that ever was: handles stay judgeable */
 };
 
-/* The current context, alive; CUDA_ERROR_INVALID_CONTEXT or _CONTEXT_IS_DESTROYED otherwise. */
+/* The current context, alive; CUDA_ERROR_INVALID_CONTEXT, _CONTEXT_IS_DESTROYED, or what its work
+ * died of otherwise. */
 CUresult sim_ctx_current(struct sim_ctx **ctx);
 CUresult sim_ctx_check(CUcontext handle, struct sim_ctx **ctx);
 /* Wait for everything submitted so far to all streams of a context. */

@@ -485,7 +485,7 @@ CUresult sim_stream_get(CUstream handle, enum sim_mode mode, struct sim_stream *
     if (!atomic_load(&s->ctx->is_alive))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *stream = s;
-    return CUDA_SUCCESS;
+    return (CUresult)atomic_load(&s->ctx->error);
 }
 
 /* ---- public ---- */
@@ -519,6 +519,8 @@ SIM_ENTRY(cuStreamCreateWithPriority);
 
 static CUresult destroy_stream(CUstream handle)
 {
+    if (handle == NULL) /* even before cuInit */
+        return CUDA_ERROR_INVALID_HANDLE;
     SIM_ENTER(cuStreamDestroy);
     struct sim_stream *s;
     const CUresult result = sim_stream_get(handle, SIM_LEGACY, &s);
@@ -706,6 +708,7 @@ static CUresult submit_value(CUstream handle, enum sim_op_kind kind, CUdeviceptr
     return sim_submit(s, op, NULL);
 }
 
+/* The first forms are off unless the kernel module was told otherwise when it was loaded. */
 #define VALUE_API(api, bits, kind)                                                                 \
     static CUresult call_##api(CUstream stream, CUdeviceptr address, uint64_t value,               \
                                unsigned flags, enum sim_mode mode)                                 \
@@ -713,9 +716,18 @@ static CUresult submit_value(CUstream handle, enum sim_op_kind kind, CUdeviceptr
         SIM_ENTER(api);                                                                            \
         return submit_value(stream, kind, address, value, flags, bits == 64, mode);                \
     }                                                                                              \
+    static CUresult old_##api(CUstream stream, enum sim_mode mode)                                 \
+    {                                                                                              \
+        SIM_ENTER(api);                                                                            \
+        struct sim_stream *s;                                                                      \
+        const CUresult result = sim_stream_get(stream, mode, &s);                                  \
+        return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result;                         \
+    }                                                                                              \
     SIM_TWO(api, api##_ptsz,                                                                       \
-            (CUstream stream, CUdeviceptr address, cuuint##bits##_t value, unsigned int flags),    \
-            call_##api(stream, address, value, flags, mode));                                      \
+            (CUstream stream, CUdeviceptr address __attribute__((unused)),                         \
+             cuuint##bits##_t value __attribute__((unused)),                                       \
+             unsigned int flags __attribute__((unused))),                                          \
+            old_##api(stream, mode));                                                              \
     SIM_TWO(api##_v2, api##_v2_ptsz,                                                               \
             (CUstream stream, CUdeviceptr address, cuuint##bits##_t value, unsigned int flags),    \
             call_##api(stream, address, value, flags, mode))

@@ -7,7 +7,8 @@
  * and exportable keeps the fd.
  *
  * A handle dies when its last reference (create, import, retain) is released and its last mapping
- * is gone; only then is its memory given back. The va lock guards handles, reservations and ranges.
+ * is gone; only then is its memory given back. Until then its value can be used for anything but a
+ * release. The va lock guards handles, reservations and ranges.
  */
 #include "tests/simcuda/sim.h"
 
@@ -173,9 +174,7 @@ SIM_ENTRY(cuMemAddressFree);
 static struct sim_handle *find_handle(CUmemGenericAllocationHandle value)
 {
     const size_t i = value & 0xffffffull;
-    return i < n_handles && handles[i] != NULL && handles[i]->value == value && handles[i]->refs > 0
-               ? handles[i]
-               : NULL;
+    return i < n_handles && handles[i] != NULL && handles[i]->value == value ? handles[i] : NULL;
 }
 
 static void add_handle(struct sim_handle *h)
@@ -308,12 +307,13 @@ SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     SIM_ENTER(cuMemRelease);
     pthread_mutex_lock(&sim_va_lock);
     struct sim_handle *h = find_handle(handle);
-    if (h != NULL) {
+    const bool has_reference = h != NULL && h->refs > 0;
+    if (has_reference) {
         h->refs--;
         end_if_unused(h);
     }
     pthread_mutex_unlock(&sim_va_lock);
-    return h != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return has_reference ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_ENTRY(cuMemRelease);
 
@@ -597,17 +597,34 @@ SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
 }
 SIM_ENTRY(cuMemSetAccess);
 
+/*
+ * Of memory of a device the answer for the host is that for the device with the location's id.
+ * Memory that was not mapped is its own device's.
+ */
 SIM_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                                 CUdeviceptr ptr)
 {
     SIM_ENTER(cuMemGetAccess);
-    if (flags == NULL || location == NULL || access_index(location) < 0)
+    if (flags == NULL || location == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    const int plain = access_index(location);
+    if (plain < 0)
+        return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_ERROR_INVALID_DEVICE
+                                                             : CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_va_lock);
     const struct sim_range *r = sim_range_find(ptr);
-    if (r != NULL && r->kind == SIM_RANGE_MAPPED) {
-        *flags = r->access[access_index(location)];
+    const bool is_alias =
+        location->type == CU_MEM_LOCATION_TYPE_HOST && r != NULL && r->device >= 0;
+    const int index = is_alias ? location->id : plain;
+    if (is_alias && sim_device_check(location->id) != CUDA_SUCCESS) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    } else if (r != NULL && r->kind == SIM_RANGE_MAPPED) {
+        *flags = r->access[index];
+        result = CUDA_SUCCESS;
+    } else if (r != NULL && r->kind == SIM_RANGE_LINEAR) {
+        *flags =
+            index == r->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         result = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&sim_va_lock);

@@ -114,9 +114,10 @@ static _Atomic int driver_sync_error; /* what synchronizing returns */
 static _Atomic int driver_is_busy; /* a synchronization does not return, nor is an event passed */
 static _Atomic int driver_records; /* events of contexts, ever */
 static _Atomic int driver_record_error;
-static _Atomic int driver_events;  /* live */
-static _Atomic int driver_queries; /* of events, ever */
-static _Atomic int driver_primary; /* references */
+static _Atomic int driver_events;   /* live */
+static _Atomic int driver_queries;  /* of events, ever */
+static _Atomic int driver_primary;  /* references */
+static _Atomic int driver_destroys; /* of contexts, ever */
 static _Atomic int driver_capturing;
 static _Atomic uint64_t driver_next = 0x7f0000000000ull;
 static bool driver_is_cold;
@@ -225,6 +226,7 @@ static CUresult drv_create(CUcontext *context, unsigned flags, CUdevice device)
 }
 static CUresult drv_destroy(CUcontext context)
 {
+    atomic_fetch_add(&driver_destroys, 1);
     if (current == context)
         current = NULL;
     return CUDA_SUCCESS;
@@ -327,9 +329,12 @@ static CUresult drv_alloc(CUdeviceptr *va, size_t bytes)
 static CUresult drv_pitch(CUdeviceptr *va, size_t *pitch, size_t width, size_t height,
                           unsigned element)
 {
+    uint64_t bytes, row = (width + 511) & ~511ull;
     (void)element;
-    *pitch = (width + 511) & ~511ull;
-    return drv_alloc(va, *pitch * height);
+    if (row < width || __builtin_mul_overflow(row, height, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pitch = row;
+    return drv_alloc(va, bytes);
 }
 static CUresult drv_free(CUdeviceptr va)
 {

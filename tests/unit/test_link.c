@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "shim/contexts.h"
 #include "tests/unit/link_world.h"
 
 /* ---- scenarios ---- */
@@ -230,8 +231,12 @@ static void pitch(void)
     CHECK(call.result == CUDA_SUCCESS && call.pitch == 1024);
     CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, 100, 10, 4) == CUDA_SUCCESS && width == 512);
     CHECK(atomic_load(&stat_area->small_bytes) == 5120);
+    /* More than can be counted: the driver's word. */
     CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, SIZE_MAX - 1000, SIZE_MAX, 4) ==
-          CUDA_ERROR_OUT_OF_MEMORY);
+          CUDA_ERROR_INVALID_VALUE);
+    CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, SIZE_MAX, 1, 4) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(gm_on_cuMemAllocPitch_v2(&va, &width, 1ull << 40, 1ull << 40, 4) ==
+          CUDA_ERROR_INVALID_VALUE);
 }
 
 /* A deadline that is meant to pass, late enough for the drainer to have seen what is in its way. */
@@ -484,6 +489,37 @@ static void contexts_take_their_memory(void)
     CHECK(atomic_load(&stat_area->contexts) == 0);
 }
 
+/* What a context that has ended is asked for is the driver's affair; but it is not destroyed twice,
+ * which the driver could only guess about. */
+static void contexts_are_over(void)
+{
+    CUcontext context, again;
+    CUdeviceptr va;
+    boot_live();
+    CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_destroys) == 1);
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK(atomic_load(&driver_destroys) == 1);
+    CHECK(gm_on_cuCtxCreate_v2(&again, 0, 0) == CUDA_SUCCESS && again == context);
+    CHECK(gm_on_cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_destroys) == 2);
+    uint64_t at = gm_now();
+    CHECK(gm_on_cuCtxDestroy_v2(NULL) == CUDA_SUCCESS); /* this driver's word, at once */
+    CHECK(atomic_load(&driver_destroys) == 3);
+    CHECK(gm_now() - at < GM_CONTEXT_PATIENCE_S * GM_S);
+
+    current = (CUcontext)0x100;
+    CHECK(gm_on_cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_primary) == 0);
+    CHECK(gm_on_cuMemAlloc_v2(&va, 4 * MIB) == CUDA_SUCCESS); /* nobody asks the daemon */
+    CHECK(atomic_load(&driver_real_allocs) == 1 && atomic_load(&stat_area->real_bytes) == 0);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS && atomic_load(&driver_real_allocs) == 0);
+    CHECK(gm_on_cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    allocate(4 * MIB, NULL, true);
+    CHECK(atomic_load(&driver_real_allocs) == 0);
+}
+
 /* The daemon dies while the gate is open: everything goes on, new memory is the driver's. */
 static void lost_while_open(void)
 {
@@ -725,6 +761,7 @@ SCENARIO(destroy_while_draining)
 SCENARIO(captures)
 SCENARIO(synchronizing_fails)
 SCENARIO(contexts_take_their_memory)
+SCENARIO(contexts_are_over)
 SCENARIO(lost_while_open)
 SCENARIO(lost_while_whole)
 SCENARIO(lost_while_away)
@@ -759,6 +796,7 @@ int main(void)
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_synchronizing_fails),
         cmocka_unit_test(test_contexts_take_their_memory),
+        cmocka_unit_test(test_contexts_are_over),
         cmocka_unit_test(test_lost_while_open),
         cmocka_unit_test(test_lost_while_whole),
         cmocka_unit_test(test_lost_while_away),

@@ -51,7 +51,8 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, managed_bytes, 40, 8);
     LAYOUT(gm_stat, array_bytes, 48, 8);
     LAYOUT(gm_stat, graph_bytes, 56, 8);
-    LAYOUT(gm_stat, reserved, 64, 4096 - 64);
+    LAYOUT(gm_stat, spare_bytes, 64, 8);
+    LAYOUT(gm_stat, reserved, 72, 4096 - 72);
     LAYOUT(gm_stat, slot, 4096, 64 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 64 * 1024);
 

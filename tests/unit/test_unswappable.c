@@ -540,8 +540,10 @@ static void pointers_while_away(void)
     CHECK(gm_on_cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, va) ==
               CUDA_SUCCESS &&
           value == 1);
-    CHECK(gm_on_cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_P2P_TOKENS, va) ==
-          CUDA_ERROR_NOT_SUPPORTED);
+    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {.p2pToken = 7, .vaSpaceToken = 7};
+    CHECK(gm_on_cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, va) ==
+          CUDA_SUCCESS);
+    CHECK(tokens.p2pToken == 0 && tokens.vaSpaceToken == 0);
     CHECK(atomic_load(&driver_questions) == 0);
 
     /* Not ours: the driver's word, at once. */
@@ -556,13 +558,13 @@ static void pointers_while_away(void)
 
     /* Several, with one that does not apply; none may be missing. */
     CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                   CU_POINTER_ATTRIBUTE_P2P_TOKENS,
+                                   CU_POINTER_ATTRIBUTE_HOST_POINTER,
                                    CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
-    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {.p2pToken = 7, .vaSpaceToken = 7};
     int ordinal = 7;
-    void *data[] = {&ordinal, &tokens, &bytes}, *holed[] = {&ordinal, NULL, &bytes};
+    void *in_host = &ordinal, *data[] = {&ordinal, &in_host, &bytes},
+         *holed[] = {&ordinal, NULL, &bytes};
     CHECK(gm_on_cuPointerGetAttributes(3, names, data, va) == CUDA_SUCCESS);
-    CHECK(ordinal == 0 && tokens.p2pToken == 0 && tokens.vaSpaceToken == 0);
+    CHECK(ordinal == 0 && in_host == NULL);
     CHECK(bytes == 5 * MIB + 3);
     CHECK(gm_on_cuPointerGetAttributes(3, names, holed, va) == CUDA_ERROR_INVALID_VALUE);
     CHECK(atomic_load(&driver_questions) == 3);

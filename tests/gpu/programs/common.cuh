@@ -33,10 +33,10 @@
 struct run {
     const char *name;
     uint64_t mib;   /* of device memory, about */
-    double seconds; /* 0: one round */
+    double seconds; /* behind the first round; 0: one round */
     uint64_t seed;
     uint64_t rounds; /* begun */
-    std::chrono::steady_clock::time_point start;
+    std::chrono::steady_clock::time_point start; /* the first round's end */
 
     uint64_t bytes() const
     {
@@ -71,8 +71,10 @@ inline void check(cudaError_t error, const char *call, int line)
 /* Does another round begin? The first always does. */
 inline bool run::next()
 {
-    std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (rounds > 0 && elapsed.count() >= seconds)
+    const auto now = std::chrono::steady_clock::now();
+    if (rounds == 1)
+        start = now;
+    if (rounds > 0 && std::chrono::duration<double>(now - start).count() >= seconds)
         return false;
     rounds++;
     return true;
@@ -102,7 +104,7 @@ inline uint64_t parse_whole(const char *option, const char *text, uint64_t least
  * with. */
 inline run &begin(int argc, char **argv, const char *name, uint64_t mib, uint64_t least = 1)
 {
-    current = {name, mib, 0, 1, 0, std::chrono::steady_clock::now()};
+    current = {name, mib, 0, 1, 0, {}};
     for (int i = 1; i < argc; i += 2) {
         bool is_seconds = !strcmp(argv[i], "--seconds");
         if (i + 1 == argc ||
