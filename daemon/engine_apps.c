@@ -438,11 +438,12 @@ static void refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
     gm_session_send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
 }
 
-/* Whether a program says that it freed memory which it has yet to give back (shim/spares.h). */
-static bool has_spares(const struct gm_engine *engine)
+/* Whether a program other than `asker` says that it freed memory which it has yet to give back
+ * (shim/spares.h). */
+static bool has_spares(const struct gm_engine *engine, uint32_t asker)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].session && engine->apps[id].stat &&
+        if (id != asker && engine->apps[id].session && engine->apps[id].stat &&
             atomic_load(&engine->apps[id].stat->spare_bytes) > 0)
             return true;
     return false;
@@ -450,11 +451,11 @@ static bool has_spares(const struct gm_engine *engine)
 
 /* Whether an allocation without room waits: by option; or for a moment, as others' spares and host
  * frames that were given back have yet to go. */
-static bool is_room_to_come(const struct gm_engine *engine, uint64_t spares_until)
+static bool is_room_to_come(const struct gm_engine *engine, uint32_t asker, uint64_t spares_until)
 {
     if (engine->config.is_waiting_when_full)
         return true;
-    if (engine->now < spares_until && has_spares(engine))
+    if (engine->now < spares_until && has_spares(engine, asker))
         return true;
     for (uint32_t i = 0; i < engine->n_condemned; i++) {
         uint32_t frame = engine->condemned[i];
@@ -472,7 +473,7 @@ void gm_engine_admit_waiting(struct gm_engine *engine)
         struct gm_waiting_alloc *first = engine->waiting;
         bool can_ever = can_ever_have(engine, first->app, first->alloc.bytes);
         bool is_committed = can_ever && commit(engine, first->app, &first->alloc);
-        if (can_ever && !is_committed && is_room_to_come(engine, first->spares_until))
+        if (can_ever && !is_committed && is_room_to_come(engine, first->app, first->spares_until))
             return;
         if (!is_committed)
             refuse_alloc(engine, first->app, first->alloc.cookie);
@@ -519,7 +520,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         bool is_first = !engine->waiting || engine->table->apps[id].committed > 0;
         if (is_first && commit(engine, id, alloc))
             return;
-        if (is_room_to_come(engine, UINT64_MAX) && wait_for_room(engine, id, alloc))
+        if (is_room_to_come(engine, id, UINT64_MAX) && wait_for_room(engine, id, alloc))
             return;
     }
     refuse_alloc(engine, id, alloc->cookie);

@@ -195,6 +195,7 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
     CUdevice devices[GM_GPUS_MAX];
     uint32_t n_devices = gm_drain_devices(devices);
+    gm_spares_release(-1, UINT64_MAX); /* it rests; and nobody looks after them meanwhile */
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
     CUresult result = gm_contexts_finish(devices, n_devices, &gm_drain_stamp, stamp);
 
@@ -213,9 +214,10 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
  * memory of graphs from time to time. */
 static void gm_drain_idle(void)
 {
-    static uint64_t spares_at = UINT64_MAX; /* when to look after them; this thread's alone */
+    static uint64_t spares_at = UINT64_MAX, sampled_at; /* this thread's alone */
     const uint64_t now = gm_now();
-    const uint64_t sample_at = gm_graphs_exist() ? now + GM_DRAIN_SAMPLE_S * GM_S : UINT64_MAX;
+    const uint64_t sample_at =
+        gm_graphs_exist() ? sampled_at + GM_DRAIN_SAMPLE_S * GM_S : UINT64_MAX;
     uint64_t until = spares_at < sample_at ? spares_at : sample_at;
     if (gm_drain_has_spares)
         until = now;
@@ -230,7 +232,10 @@ static void gm_drain_idle(void)
     gm_drain_has_spares = false;
     pthread_mutex_unlock(&gm_drain_lock);
     spares_at = gm_spares_watch(gm_now());
-    gm_graphs_sample();
+    if (sample_at <= gm_now()) {
+        gm_graphs_sample();
+        sampled_at = gm_now();
+    }
     pthread_mutex_lock(&gm_drain_lock);
 }
 

@@ -17,6 +17,7 @@
 #include "shim/link.h"
 #include "shim/release.h"
 #include "shim/sharing.h"
+#include "shim/spares.h"
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
 
@@ -119,6 +120,9 @@ CUresult gm_on_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, siz
                                              unsigned long long flags)
 {
     struct gm_alloc alloc;
+    const uint64_t word = dptr;
+    if (gm_is_live() && gm_spares_hold(&word, 1))
+        return CUDA_ERROR_INVALID_VALUE;
     if (gm_is_live() && gm_allocs_may_hold(dptr) &&
         (gm_allocs_find(dptr, &alloc) != GM_ALLOC_UNKNOWN ||
          gm_allocs_find(dptr & ~(GM_CHUNK_MIN - 1), &alloc) != GM_ALLOC_UNKNOWN) &&

@@ -3,27 +3,38 @@
 #include <errno.h>
 
 #include "common/chunk.h"
+#include "common/clock.h"
 #include "shim/link.h"
 #include "shim/release.h"
 #include "shim/spares.h"
 
 int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu)
 {
-    const uint64_t kept = gm_spares_bytes(gpu);
-    if (kept > 0 && gm_allocs_used((uint32_t)gpu) + kept + bytes > gm_link_budget((uint32_t)gpu))
-        gm_spares_release(gpu, UINT64_MAX);
+    const uint64_t use = gm_allocs_used((uint32_t)gpu) + bytes;
+    const uint64_t budget = gm_link_budget((uint32_t)gpu);
+    uint64_t most = gm_spares_most(gpu, use, gm_now());
+    most = most < budget ? most : budget;
+    while (gm_spares_bytes(gpu) + use > most && gm_spares_shrink(gpu))
+        continue;
+    if (use + gm_spares_bytes(gpu) > budget)
+        gm_spares_gone(true);
+    const uint64_t gone = gm_spares_gone(false);
     int result = gm_link_alloc(va, bytes, (uint32_t)gpu);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && gm_spares_release(gpu, UINT64_MAX))
-        result = gm_link_alloc(va, bytes, (uint32_t)gpu);
-    return result;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    gm_spares_release(gpu, UINT64_MAX);
+    /* Also if the drainer released one meanwhile: perhaps the daemon heard of it too late. */
+    return gm_spares_gone(true) != gone ? gm_link_alloc(va, bytes, (uint32_t)gpu) : result;
 }
 
 /* A reserved range with chunks of alloc->span bytes. -EOPNOTSUPP: the driver reserves none. */
 static int gm_obtain_range(struct gm_alloc *alloc)
 {
     CUdeviceptr range;
-    if (alloc->kind == GM_ALLOC_CHUNKS && gm_spares_take(alloc->gpu, alloc->span, &alloc->va))
+    if (alloc->kind == GM_ALLOC_CHUNKS && gm_spares_take(alloc->gpu, alloc->span, &alloc->va)) {
+        gm_spares_most(alloc->gpu, gm_allocs_used((uint32_t)alloc->gpu) + alloc->span, gm_now());
         return 0;
+    }
     if (gm_real.cuMemAddressReserve(&range, alloc->span, GM_CHUNK_MIN, 0, 0) != CUDA_SUCCESS)
         return -EOPNOTSUPP;
     alloc->va = range;

@@ -15,6 +15,22 @@ static pthread_mutex_t gm_spares_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gm_spare gm_spares[GM_SPARES_MAX]; /* the oldest first */
 _Atomic uint32_t gm_spares_n;                    /* changed with the lock held */
 static uint64_t gm_spares_put_at;                /* the latest put */
+/* What is taken out and on its way to the daemon, and how much ever was. */
+static uint64_t gm_spares_leaving[GM_GPUS_MAX], gm_spares_n_leaving, gm_spares_n_gone;
+static pthread_cond_t gm_spares_went = PTHREAD_COND_INITIALIZER;
+/* What the program itself had at most, lately. */
+static struct gm_spares_use {
+    uint64_t since, latest, before;
+} gm_spares_uses[GM_GPUS_MAX];
+#define GM_SPARES_USE_NS 1000000000u
+/*
+ * Their ranges once more, for gm_spares_hold, which signal handlers and a fork's child come to and
+ * which therefore takes no lock. Odd: they are being changed.
+ */
+static _Atomic uint64_t gm_spares_va[GM_SPARES_MAX], gm_spares_span[GM_SPARES_MAX];
+static _Atomic uint32_t gm_spares_version;
+#define GM_SPARES_LOOKS 64 /* then the one who changes them is this thread itself, or is not here  \
+                            */
 /* Somebody comes to look. Also for a while when there are none: a program that frees and allocates
  * in turn has none half of the time, and shall not have to wake the watcher with every free. */
 static bool gm_spares_are_watched;
@@ -39,12 +55,26 @@ static void gm_spares_note(const struct gm_alloc *alloc, bool is_put)
         atomic_fetch_sub(&stat->spare_bytes, alloc->span);
 }
 
+/* With the lock held, after a change at `from`. */
+static void gm_spares_publish(uint32_t from, uint32_t n)
+{
+    atomic_fetch_add(&gm_spares_version, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t i = from; i < n; i++) {
+        atomic_store_explicit(&gm_spares_va[i], gm_spares[i].alloc.va, memory_order_relaxed);
+        atomic_store_explicit(&gm_spares_span[i], gm_spares[i].alloc.span, memory_order_relaxed);
+    }
+    gm_spares_n = n;
+    atomic_fetch_add(&gm_spares_version, 1);
+}
+
 /* With the lock held. */
 static void gm_spares_remove(uint32_t i)
 {
-    gm_spares_n--;
-    for (; i < gm_spares_n; i++)
-        gm_spares[i] = gm_spares[i + 1];
+    const uint32_t n = gm_spares_n - 1;
+    for (uint32_t k = i; k < n; k++)
+        gm_spares[k] = gm_spares[k + 1];
+    gm_spares_publish(i, n);
 }
 
 enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
@@ -56,7 +86,8 @@ enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
     pthread_mutex_lock(&gm_spares_lock);
     if (gm_spares_n < GM_SPARES_MAX && alloc->span <= most &&
         gm_spares_sum(alloc->gpu) <= most - alloc->span) {
-        gm_spares[gm_spares_n++] = (struct gm_spare){.alloc = *alloc, .at = now};
+        gm_spares[gm_spares_n] = (struct gm_spare){.alloc = *alloc, .at = now};
+        gm_spares_publish(gm_spares_n, gm_spares_n + 1);
         gm_spares_put_at = now;
         gm_spares_note(alloc, true);
         put = gm_spares_are_watched ? GM_SPARES_KEPT : GM_SPARES_KEPT_FIRST;
@@ -83,54 +114,106 @@ bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
     return is_found;
 }
 
+/* One of them, the oldest. False: there is none. */
+static bool gm_spares_release_one(int32_t gpu, uint64_t until)
+{
+    struct gm_alloc alloc;
+    bool is_found = false;
+    pthread_mutex_lock(&gm_spares_lock);
+    for (uint32_t i = 0; i < gm_spares_n && !is_found; i++) {
+        is_found = (gpu < 0 || gm_spares[i].alloc.gpu == gpu) && gm_spares[i].at <= until;
+        if (is_found) {
+            alloc = gm_spares[i].alloc;
+            gm_spares_remove(i);
+            gm_spares_leaving[alloc.gpu] += alloc.span;
+            gm_spares_n_leaving++;
+        }
+    }
+    pthread_mutex_unlock(&gm_spares_lock);
+    if (!is_found)
+        return false;
+    gm_release(&alloc);
+    gm_spares_note(&alloc, false);
+    pthread_mutex_lock(&gm_spares_lock);
+    gm_spares_leaving[alloc.gpu] -= alloc.span;
+    gm_spares_n_leaving--;
+    gm_spares_n_gone++;
+    pthread_cond_broadcast(&gm_spares_went);
+    pthread_mutex_unlock(&gm_spares_lock);
+    return true;
+}
+
+uint64_t gm_spares_most(int32_t gpu, uint64_t use, uint64_t now)
+{
+    pthread_mutex_lock(&gm_spares_lock);
+    struct gm_spares_use *most = &gm_spares_uses[gpu];
+    if (now - most->since >= GM_SPARES_USE_NS) {
+        most->before = now - most->since < 2 * GM_SPARES_USE_NS ? most->latest : 0;
+        most->latest = 0;
+        most->since = now;
+    }
+    most->latest = use > most->latest ? use : most->latest;
+    const uint64_t bytes = most->latest > most->before ? most->latest : most->before;
+    pthread_mutex_unlock(&gm_spares_lock);
+    return bytes;
+}
+
+bool gm_spares_shrink(int32_t gpu)
+{
+    return gm_spares_release_one(gpu, UINT64_MAX);
+}
+
 bool gm_spares_release(int32_t gpu, uint64_t until)
 {
     bool is_any = false;
-    for (;;) {
-        struct gm_alloc alloc;
-        bool is_found = false;
-        pthread_mutex_lock(&gm_spares_lock);
-        for (uint32_t i = 0; i < gm_spares_n && !is_found; i++) {
-            is_found = (gpu < 0 || gm_spares[i].alloc.gpu == gpu) && gm_spares[i].at <= until;
-            if (is_found) {
-                alloc = gm_spares[i].alloc;
-                gm_spares_remove(i);
-            }
-        }
-        pthread_mutex_unlock(&gm_spares_lock);
-        if (!is_found)
-            return is_any;
-        gm_release(&alloc);
-        gm_spares_note(&alloc, false);
+    while (gm_spares_release_one(gpu, until))
         is_any = true;
-    }
+    return is_any;
+}
+
+uint64_t gm_spares_gone(bool is_waiting)
+{
+    pthread_mutex_lock(&gm_spares_lock);
+    while (is_waiting && gm_spares_n_leaving > 0)
+        pthread_cond_wait(&gm_spares_went, &gm_spares_lock);
+    const uint64_t gone = gm_spares_n_gone;
+    pthread_mutex_unlock(&gm_spares_lock);
+    return gone;
 }
 
 uint64_t gm_spares_bytes(int32_t gpu)
 {
     pthread_mutex_lock(&gm_spares_lock);
-    const uint64_t bytes = gm_spares_sum(gpu);
+    const uint64_t bytes = gm_spares_sum(gpu) + gm_spares_leaving[gpu];
     pthread_mutex_unlock(&gm_spares_lock);
     return bytes;
 }
 
 bool gm_spares_hold(const uint64_t *words, size_t n)
 {
-    bool is_in = false;
-    if (!gm_spares_exist())
-        return false;
-    pthread_mutex_lock(&gm_spares_lock);
-    for (uint32_t i = 0; i < gm_spares_n; i++)
-        for (size_t k = 0; k < n; k++)
-            is_in = is_in || words[k] - gm_spares[i].alloc.va < gm_spares[i].alloc.span;
-    pthread_mutex_unlock(&gm_spares_lock);
-    return is_in;
+    for (unsigned looks = 0; gm_spares_exist() && looks < GM_SPARES_LOOKS; looks++) {
+        const uint32_t version = atomic_load(&gm_spares_version);
+        const uint32_t n_spares = gm_spares_n;
+        bool is_in = false;
+        if (version % 2 != 0)
+            continue;
+        for (uint32_t i = 0; i < n_spares; i++) {
+            const uint64_t va = atomic_load_explicit(&gm_spares_va[i], memory_order_relaxed);
+            const uint64_t span = atomic_load_explicit(&gm_spares_span[i], memory_order_relaxed);
+            for (size_t k = 0; k < n; k++)
+                is_in = is_in || words[k] - va < span;
+        }
+        atomic_thread_fence(memory_order_seq_cst);
+        if (atomic_load(&gm_spares_version) == version)
+            return is_in;
+    }
+    return false;
 }
 
 uint64_t gm_spares_watch(uint64_t now)
 {
     if (now >= GM_SPARES_KEEP_NS)
-        gm_spares_release(-1, now - GM_SPARES_KEEP_NS);
+        gm_spares_release_one(-1, now - GM_SPARES_KEEP_NS);
     pthread_mutex_lock(&gm_spares_lock);
     uint64_t next = UINT64_MAX;
     if (gm_spares_n > 0)

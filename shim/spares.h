@@ -44,7 +44,20 @@ bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va);
  */
 bool gm_spares_release(int32_t gpu, uint64_t until);
 
-/* Bytes on `gpu`. */
+/* Release the oldest one on `gpu`. False: there is none. */
+bool gm_spares_shrink(int32_t gpu);
+
+/*
+ * The program is about to have `use` bytes on `gpu`. Returns what it had at most in the last one or
+ * two seconds: beyond that nothing is kept, so that programs which fit together run together.
+ */
+uint64_t gm_spares_most(int32_t gpu, uint64_t use, uint64_t now);
+
+/* How many were released so far; first, if told so, wait for those that others release right now.
+ */
+uint64_t gm_spares_gone(bool is_waiting);
+
+/* Bytes on `gpu`, with those that are being released. */
 uint64_t gm_spares_bytes(int32_t gpu);
 
 /* Whether there are any: one load. */
@@ -54,12 +67,12 @@ static inline bool gm_spares_exist(void)
     return __builtin_expect(atomic_load_explicit(&gm_spares_n, memory_order_relaxed) > 0, 0);
 }
 
-/* Whether one of the n words is an address in a spare. */
+/* Whether one of the n words is an address in a spare. Takes no lock. */
 bool gm_spares_hold(const uint64_t *words, size_t n);
 
 /*
- * For the one thread that watches: releases what has been kept for long enough at time `now`, and
- * returns when to come again; UINT64_MAX: when a put says so.
+ * For the one thread that watches: releases one of those that have been kept for long enough at
+ * time `now`, and returns when to come again, which may be at once; UINT64_MAX: when a put says so.
  */
 uint64_t gm_spares_watch(uint64_t now);
 

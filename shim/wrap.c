@@ -45,30 +45,48 @@
 
 #define GM_WRAP_SUBMIT(symbol, handler, args) GM_WRAP_GATED(symbol, args, (void)0)
 
-/* The arguments as words: a, b, ... in uint64_t. */
-#define GM_WORD(a) (uint64_t)(uintptr_t)(a)
-#define GM_WORDS1(a) GM_WORD(a)
-#define GM_WORDS2(a, ...) GM_WORD(a), GM_WORDS1(__VA_ARGS__)
-#define GM_WORDS3(a, ...) GM_WORD(a), GM_WORDS2(__VA_ARGS__)
-#define GM_WORDS4(a, ...) GM_WORD(a), GM_WORDS3(__VA_ARGS__)
-#define GM_WORDS5(a, ...) GM_WORD(a), GM_WORDS4(__VA_ARGS__)
-#define GM_WORDS6(a, ...) GM_WORD(a), GM_WORDS5(__VA_ARGS__)
-#define GM_WORDS7(a, ...) GM_WORD(a), GM_WORDS6(__VA_ARGS__)
-#define GM_WORDS8(a, ...) GM_WORD(a), GM_WORDS7(__VA_ARGS__)
-#define GM_WORDS9(a, ...) GM_WORD(a), GM_WORDS8(__VA_ARGS__)
+/* m(a), m(b), ... */
+#define GM_EACH1(m, a) m(a)
+#define GM_EACH2(m, a, ...) m(a), GM_EACH1(m, __VA_ARGS__)
+#define GM_EACH3(m, a, ...) m(a), GM_EACH2(m, __VA_ARGS__)
+#define GM_EACH4(m, a, ...) m(a), GM_EACH3(m, __VA_ARGS__)
+#define GM_EACH5(m, a, ...) m(a), GM_EACH4(m, __VA_ARGS__)
+#define GM_EACH6(m, a, ...) m(a), GM_EACH5(m, __VA_ARGS__)
+#define GM_EACH7(m, a, ...) m(a), GM_EACH6(m, __VA_ARGS__)
+#define GM_EACH8(m, a, ...) m(a), GM_EACH7(m, __VA_ARGS__)
+#define GM_EACH9(m, a, ...) m(a), GM_EACH8(m, __VA_ARGS__)
 #define GM_NINTH(a, b, c, d, e, f, g, h, i, last, ...) last
+#define GM_EACH(m, ...)                                                                            \
+    GM_NINTH(__VA_ARGS__, GM_EACH9, GM_EACH8, GM_EACH7, GM_EACH6, GM_EACH5, GM_EACH4, GM_EACH3,    \
+             GM_EACH2, GM_EACH1)                                                                   \
+    (m, __VA_ARGS__)
+
+/* The arguments as words. Sizes are no addresses, though one may be as large as an address is:
+ * ranges of the driver's may start at 12 GiB. */
+#define GM_WORD(a) (uint64_t)(uintptr_t) _Generic((a), size_t : 0, default : (a))
 #define GM_WORDS(...)                                                                              \
     (const uint64_t[])                                                                             \
     {                                                                                              \
-        GM_NINTH(__VA_ARGS__, GM_WORDS9, GM_WORDS8, GM_WORDS7, GM_WORDS6, GM_WORDS5, GM_WORDS4,    \
-                 GM_WORDS3, GM_WORDS2, GM_WORDS1)                                                  \
-        (__VA_ARGS__)                                                                              \
+        GM_EACH(GM_WORD, __VA_ARGS__)                                                              \
     }
+
+/* Whether a size is 0: the address of nothing may be that of what lies behind an allocation. */
+#define GM_NONE_AT(a) _Generic((a), size_t : (uint64_t)(uintptr_t)(a) == 0, default : 0)
+#define GM_IS_EMPTY(...) (GM_ANY(GM_EACH(GM_NONE_AT, __VA_ARGS__)))
+#define GM_ANY(...) gm_any((const int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int))
+
+static inline bool gm_any(const int *are, size_t n)
+{
+    int is_any = 0;
+    for (size_t i = 0; i < n; i++)
+        is_any |= are[i];
+    return is_any != 0;
+}
 
 /* Memory that was freed and is kept (spares.h) is none to the program. */
 #define GM_WRAP_COPY(symbol, handler, args)                                                        \
     {                                                                                              \
-        if (gm_spares_exist() &&                                                                   \
+        if (gm_spares_exist() && !GM_IS_EMPTY args &&                                              \
             gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)))               \
             return CUDA_ERROR_INVALID_VALUE;                                                       \
         GM_WRAP_GATED(symbol, args, (void)0)                                                       \

@@ -81,6 +81,25 @@ bool gm_spares_release(int32_t gpu, uint64_t until)
     return false;
 }
 
+bool gm_spares_shrink(int32_t gpu)
+{
+    (void)gpu;
+    return false;
+}
+
+uint64_t gm_spares_most(int32_t gpu, uint64_t use, uint64_t now)
+{
+    (void)gpu;
+    (void)now;
+    return use;
+}
+
+uint64_t gm_spares_gone(bool is_waiting)
+{
+    (void)is_waiting;
+    return 0;
+}
+
 uint64_t gm_spares_bytes(int32_t gpu)
 {
     (void)gpu;

@@ -2,9 +2,11 @@
 #include "shim/spares.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -16,8 +18,10 @@
 #define MIB (1ull << 20)
 #define BUDGET (256 * MIB)
 #define KEEP GM_SPARES_KEEP_NS
+#define ROUNDS 20000
 
 static bool is_up;
+static _Atomic bool release_naps;
 static _Atomic uint64_t n_released, released_bytes;
 static uint64_t last_released;
 
@@ -40,6 +44,9 @@ uint64_t gm_link_budget(uint32_t gpu)
 
 CUresult gm_release(const struct gm_alloc *alloc)
 {
+    const struct timespec nap = {.tv_nsec = 20000000};
+    if (release_naps)
+        nanosleep(&nap, NULL);
     n_released++;
     released_bytes += alloc->span;
     last_released = alloc->va;
@@ -175,9 +182,82 @@ static void test_watch(void **state)
     assert_int_equal(n_released, 1);
 }
 
+/* What one thread releases, another that needs the room can wait for; and it still counts. */
+static void *shrink(void *unused)
+{
+    (void)unused;
+    assert_true(gm_spares_shrink(0));
+    return NULL;
+}
+
+static void test_wait_for_another(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    put(0, 0x1000000, 4 * MIB, 1);
+    put(0, 0x2000000, 4 * MIB, 1);
+    const uint64_t gone = gm_spares_gone(true);
+    release_naps = true;
+    assert_int_equal(pthread_create(&thread, NULL, shrink, NULL), 0);
+    while (gm_spares_n == 2)
+        sched_yield();
+    assert_int_equal(gm_spares_bytes(0), 8 * MIB);
+    assert_int_equal(gm_spares_gone(true), gone + 1);
+    assert_int_equal(n_released, 1);
+    assert_int_equal(gm_spares_bytes(0), 4 * MIB);
+    release_naps = false;
+    pthread_join(thread, NULL);
+}
+
+/* What the program had lately, and no longer than that. */
+static void test_most(void **state)
+{
+    (void)state;
+    assert_int_equal(gm_spares_most(3, 50, 100 * GM_S), 50);
+    assert_int_equal(gm_spares_most(3, 10, 100 * GM_S + 1), 50);
+    assert_int_equal(gm_spares_most(3, 20, 101 * GM_S), 50);
+    assert_int_equal(gm_spares_most(3, 10, 102 * GM_S), 20);
+    assert_int_equal(gm_spares_most(3, 60, 102 * GM_S), 60);
+    assert_int_equal(gm_spares_most(3, 1, 105 * GM_S), 1);
+}
+
+/* Who looks while others change them never finds what is not there; it may miss what is, while
+ * the one who changes them is held up. */
+static _Atomic bool is_looking, is_wrong;
+
+static void *look(void *unused)
+{
+    const uint64_t nowhere[] = {0x9000000, 0x1000000 - 1};
+    (void)unused;
+    while (is_looking)
+        if (gm_spares_hold(nowhere, 2))
+            is_wrong = true;
+    return NULL;
+}
+
+static void test_look_without_a_lock(void **state)
+{
+    pthread_t thread;
+    uint64_t va;
+    (void)state;
+    put(0, 0x1000000, 2 * MIB, 1);
+    is_looking = true;
+    assert_int_equal(pthread_create(&thread, NULL, look, NULL), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        put(0, 0x4000000, 4 * MIB, 1);
+        put(0, 0x2000000, 6 * MIB, 1);
+        assert_true(gm_spares_take(0, 4 * MIB, &va));
+        assert_true(gm_spares_take(0, 6 * MIB, &va));
+    }
+    is_looking = false;
+    pthread_join(thread, NULL);
+    assert_false(is_wrong);
+    const uint64_t there = 0x1000000 + MIB;
+    assert_true(gm_spares_hold(&there, 1));
+}
+
 /* Many put and take: no range is given to two, and every one is taken or released. */
 #define THREADS 4
-#define ROUNDS 20000
 static _Atomic uint64_t n_put, n_taken;
 
 static void *turn(void *argument)
@@ -222,6 +302,9 @@ int main(void)
         cmocka_unit_test_setup(test_lost, begin),
         cmocka_unit_test_setup(test_addresses, begin),
         cmocka_unit_test_setup(test_watch, begin),
+        cmocka_unit_test_setup(test_wait_for_another, begin),
+        cmocka_unit_test_setup(test_most, begin),
+        cmocka_unit_test_setup(test_look_without_a_lock, begin),
         cmocka_unit_test_setup(test_threads, begin),
     };
     return cmocka_run_group_tests_name("spares", tests, NULL, NULL);
