@@ -252,6 +252,20 @@ class Daemon:
         self.counted, self.taken_at = (now, lower), answered
         return moved
 
+    def take_with_leavers(self):
+        """The same; each of the switches with "left": whose place it took, and why they had yielded, as the log says."""
+        moved = self.take()
+        if moved["history"]:
+            done = subprocess.run([self.rig.ctl, "log", "--json", "-n", "256"], capture_output=True, timeout=60,
+                                  check=False, env=self.environment)
+            if done.returncode != 0:
+                raise Failure(f"mux-ctl log failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
+            entries = [json.loads(line) for line in done.stdout.splitlines()]
+            left = {entry["switch"]: entry["left"] for entry in entries if entry.get("kind") == "switch"}
+            for one in moved["history"]:
+                one["left"] = left.get(one["seq"], [])
+        return moved
+
     def is_still(self):
         """Did nothing move and no host memory come or go since the last call of this?"""
         gpu = self.gpu()

@@ -11,10 +11,15 @@ a program does in a second alone is its rate. The ideal is each alone and the ti
 each did over its rate adds up to the time that passed. `total` is that sum, of the time; a program's share is its part
 of it.
 
-Shares are judged over whole rounds: from one turn of a program to the last one of it before which all have had as
-many turns. The work together goes on for --together and until the round in progress ends, if there is time. It is
-counted from when all have come to the scheduler's last level (--settle at most): on the way there turns are of
-different lengths, and one that was idle when others were charged gets its allotments later than they.
+Beside its share of the work, which is as exact as the rates alone, each has a share of the time: how long its gate
+was open, as the daemon's history of switches has it, of the time for which any of theirs was.
+
+Shares are judged over whole rounds: the longest time in which all have had as many turns. A turn that idleness
+interrupted and its rest, which comes later, are one turn; one that goes on into the next without a switch is two. A
+round ends where no turn is interrupted or in progress, so one that the end of the measurement cuts short is in none.
+The work together goes on for --together and until the round in progress ends, if there is time. It is counted from
+when all have come to the scheduler's last level (--settle at most): on the way there turns are of different lengths,
+and one that was idle when others were charged gets its allotments later than they.
 """
 
 import time
@@ -24,6 +29,7 @@ import rig as r
 
 LEAST_TOTAL = .95
 EQUAL_WITHIN = .05
+LEAST_REST = 1 / 8 # of a slice, or what idleness left of it is forgotten: daemon/core/sched.c
 
 
 def add_options(parser):
@@ -85,21 +91,51 @@ def settle_levels(daemon, kept, until):
     return False
 
 
-def whole_rounds(slices):
+def open_s(one, following):
+    """For how long its gate was open: until the switch to the next began."""
+    return following["at_s"] - following["total_ms"] / 1000 - one["at_s"]
+
+
+def turns_of(slices, slice_s):
     """
-    The longest time in which every program has as many slices: (the first of them, the one behind the last), where that
-    is of the same program as the first. None if there is none.
+    Of each slice but the last, whose end is not known: (turns of its program that ended in it, whether any turn is
+    interrupted after it). `slice_s` is what the scheduler gives to each; "left" of a switch says who yielded and why.
     """
-    pids = {one["pid"] for one in slices}
+    used, found = {}, [] # used: time in interrupted turns, by program
+    for one, following in zip(slices, slices[1:]):
+        pid, took = one["pid"], open_s(one, following)
+        before, turns = used.pop(pid, 0), 0
+        if before and took > slice_s - before + LEAST_REST * slice_s: # the rest, and the next turn
+            turns, took, before = 1, took - (slice_s - before), 0
+        is_idle = any(left["pid"] == pid and left["why"] == "idle" for left in following["left"])
+        if is_idle and before + took <= (1 - LEAST_REST) * slice_s:
+            used[pid] = before + took
+        else:
+            turns += 1
+        found.append((turns, bool(used)))
+    return found
+
+
+def whole_rounds(slices, slice_s, first=0):
+    """
+    The longest time in which every program has as many turns, none of them cut short: (the first of its slices, the one
+    behind the last, turns of each), from slices[first] on; those before say what was interrupted then. None if there
+    is none.
+    """
+    turns = turns_of(slices, slice_s)
+    pids = {one["pid"] for one in slices[first:]}
     best = None
-    for first in range(len(slices)):
+    for begin in range(first, len(turns)):
+        if begin > 0 and turns[begin - 1][1]:
+            continue
         counts = dict.fromkeys(pids, 0)
-        for at in range(first, len(slices)):
-            if at > first and slices[at]["pid"] == slices[first]["pid"] and len(set(counts.values())) == 1:
-                took = slices[at]["at_s"] - slices[first]["at_s"]
-                if best is None or took > slices[best[1]]["at_s"] - slices[best[0]]["at_s"]:
-                    best = first, at
-            counts[slices[at]["pid"]] += 1
+        for at in range(begin, len(turns)):
+            counts[slices[at]["pid"]] += turns[at][0]
+            if turns[at][1] or len(set(counts.values())) > 1:
+                continue
+            took = slices[at + 1]["at_s"] - slices[begin]["at_s"]
+            if best is None or took > slices[best[1]]["at_s"] - slices[best[0]]["at_s"]:
+                best = begin, at + 1, counts[slices[begin]["pid"]]
     return best
 
 
@@ -114,20 +150,22 @@ def measure_together(rig, daemon, kept):
     begun = time.monotonic()
     found["is_settled"] = settle_levels(daemon, kept, begun + min(args.settle / 1000, rig.left() - after - 3))
     found["settled_s"] = time.monotonic() - begun
-    daemon.take()
+    config = daemon.status()["config"]
+    found["slice_s"] = config["slice_s"] * 2**(config["levels"] - 1)
+    slices = found["slices"] = daemon.take_with_leavers()["history"]
+    found["first"] = len(slices) # those before say which turns are interrupted
     begun = time.monotonic()
     least = begun + max(3, min(args.together / 1000, rig.left() - after))
     most = max(least, min(least + args.more / 1000, begun + rig.left() - after))
-    slices = found["slices"]
     moved = {"switches": 0, "bytes_out": 0, "bytes_in": 0}
     while time.monotonic() < most:
         p.watch(kept, min(most, time.monotonic() + 1)) # to ask the daemon takes time of theirs
-        taken = daemon.take()
+        taken = daemon.take_with_leavers()
         slices += taken["history"]
         for key in moved:
             moved[key] += taken[key]
-        if time.monotonic() > least and len({one["pid"] for one in slices}) == len(kept):
-            rounds = whole_rounds(slices)
+        if time.monotonic() > least and len({one["pid"] for one in slices[found["first"]:]}) == len(kept):
+            rounds = whole_rounds(slices, found["slice_s"], found["first"])
             if rounds and rounds[1] == len(slices) - 1 and slices[-1]["at_s"] > least:
                 break
     found.update(moved, begin_s=begun, end_s=time.monotonic())
@@ -168,13 +206,21 @@ def run(rig):
 
 # --- what it comes to ---
 
-def account(members, begin, end):
-    """What each did in that time: over its rate alone, of the time."""
+def shares_of(parts):
+    """Each part as a multiple of an equal one."""
+    total = sum(parts)
+    return [part / total * len(parts) if total else None for part in parts]
+
+
+def account(members, slices, begin, end):
+    """What each did in that time: over its rate alone, of the time; and for how long its gate was open."""
     done = [sum(begin < at <= end for at in one["ends"]) for one in members]
     parts = [count / one["rate"] / (end - begin) for count, one in zip(done, members)]
-    total = sum(parts)
-    return {"seconds": end - begin, "total": total, "done": done, "parts": parts,
-            "shares": [part / total * len(parts) if total else None for part in parts]}
+    opened = [sum(min(end, part["at_s"] + part["slice_s"]) - max(begin, part["at_s"]) for part in slices
+                  if part["pid"] == one["pid"] and "slice_s" in part and begin < part["at_s"] + part["slice_s"]
+                  and part["at_s"] < end) for one in members]
+    return {"seconds": end - begin, "total": sum(parts), "done": done, "parts": parts, "shares": shares_of(parts),
+            "open_s": opened, "time_shares": shares_of(opened)}
 
 
 def digest(rig):
@@ -184,16 +230,17 @@ def digest(rig):
         if not rates:
             raise r.Failure(f"{one['name']} did less than two units alone: give it more time (--alone)")
         one["rate"] = r.mean(rates)
-    together["all"] = account(members, together["begin_s"], together["end_s"])
-    slices = together["slices"]
-    rounds = whole_rounds(slices)
-    together["rounds"] = rounds and {
-        "count": (rounds[1] - rounds[0]) // len(members), "slices": rounds[1] - rounds[0],
-        **account(members, slices[rounds[0]]["at_s"], slices[rounds[1]]["at_s"])}
+    slices, first = together["slices"], together["first"]
     names = {one["pid"]: one["name"] for one in members}
     for one, following in zip(slices, slices[1:]):
-        one["slice_s"] = following["at_s"] - following["total_ms"] / 1000 - one["at_s"]
+        one["slice_s"] = open_s(one, following)
         one["name"] = names.get(one["pid"])
+    rounds = whole_rounds(slices, together["slice_s"], first)
+    together["all"] = account(members, slices, together["begin_s"], together["end_s"])
+    together["rounds"] = rounds and {
+        "count": rounds[2], "slices": rounds[1] - rounds[0],
+        **account(members, slices, slices[rounds[0]]["at_s"], slices[rounds[1]]["at_s"])}
+    together["slices"] = slices = slices[first:]
     together["switch_ms"] = r.spread([one["total_ms"] for one in slices])
     for one in members:
         del one["ends"]
@@ -205,11 +252,12 @@ def show(rig):
           f"{together['all']['seconds']:.1f} s; every round compared with the same one alone")
     rounds = together["rounds"]
     r.table(["program", "memory", "units/s without", "alone under it", "of it, all the time", "share",
-             "in whole rounds", "share in whole rounds", "turns", "longest s"],
+             "in whole rounds", "share in whole rounds", "gate open s", "share of the time", "slices", "longest s"],
             [[one["name"], r.show_size(one["bytes"]), *(r.number(run and run["rate"]) for run in
                                                         (one["alone"] + [None])[:2]),
               r.percent(together["all"]["parts"][index]), r.number(together["all"]["shares"][index], 3),
-              *([r.percent(rounds["parts"][index]), r.number(rounds["shares"][index], 3)] if rounds else ["-", "-"]),
+              *([r.percent(rounds["parts"][index]), r.number(rounds["shares"][index], 3),
+                 r.number(rounds["open_s"][index]), r.number(rounds["time_shares"][index], 3)] if rounds else ["-"] * 4),
               sum(part["pid"] == one["pid"] for part in together["slices"]),
               r.number(max((part.get("slice_s", 0) for part in together["slices"] if part["pid"] == one["pid"]),
                            default=None))]
@@ -231,6 +279,10 @@ def judge(rig):
     for one, share in zip(rig.result["members"], of["shares"]):
         far = abs(share - 1) if share is not None else 1
         goals.append({"goal": f"{one['name']}: its share differs from an equal one by", "measured": far,
+                      "wanted": EQUAL_WITHIN, "is_share": True, "is_met": bool(rounds) and far <= EQUAL_WITHIN})
+    for one, share in zip(rig.result["members"], of["time_shares"]):
+        far = abs(share - 1) if share is not None else 1
+        goals.append({"goal": f"{one['name']}: its share of the time differs from an equal one by", "measured": far,
                       "wanted": EQUAL_WITHIN, "is_share": True, "is_met": bool(rounds) and far <= EQUAL_WITHIN})
     rig.result["goals"] = goals
     r.show_goals(goals)

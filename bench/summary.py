@@ -130,7 +130,9 @@ def about_batch(result):
     of = together["rounds"] or together["all"]
     yield (f"total {percent(of['total'])} of ideal in {of['seconds']:.1f} s (" +
            (f"{of['count']} whole rounds" if together["rounds"] else "no whole round") + "); shares " +
-           ", ".join(f"{one['name']} {number(share, 3)}" for one, share in zip(result["members"], of["shares"])))
+           ", ".join(f"{one['name']} {number(share, 3)}" for one, share in zip(result["members"], of["shares"])) +
+           ("; of the time " + ", ".join(number(share, 3) for share in of["time_shares"])
+            if "time_shares" in of else ""))
     yield from about_goals(result)
 
 

@@ -8,7 +8,7 @@
  *   TURN     apps whose turn it is, the most senior first. An app that was chosen and is not open
  *            yet (its memory is being moved) keeps its turn.
  *   QUEUE    apps that want the GPU and wait for their turn, the longest wait first. They enter at
- *            the tail (with one exception below), so the list is sorted by the time at which their
+ *            the tail (with the exceptions below), so the list is sorted by the time at which their
  *            last slice ended, they came to this rank or first wanted; ties by the order of events.
  *
  * Beside the ranks there are RESTING, apps that want nothing and whose gate is open, the least
@@ -42,6 +42,21 @@
  * slice: who has to make room for them goes to the *head* of its QUEUE and has the rest of its
  * slice when there is room again (or to the tail, if less than a quarter is left).
  *
+ * Idleness ends a turn at once, but not the slice: what is left of it is kept. If the app wants the
+ * GPU again at that rank it stands in QUEUE before all who wait for a slice of their own (but
+ * behind those whose slices are in progress as well), gets what is left at the next change of
+ * turns, and then stands where it would stand if it had not been idle: before those whose slices,
+ * over by now, began after its own. So it has a whole slice in each round, however often it is
+ * interrupted, if only it works for as long between two changes of turns. If no slice began at its
+ * rank while it was idle, it stands behind the first that waits for one: so each goes on at most
+ * once between two slices that begin, and apps that rest all the time do not hand the GPU to each
+ * other for as long as their slices last. Forgotten is less than an eighth of a slice, which is not
+ * worth a switch; what is left when the app was idle for longer than a round with it takes, so
+ * nothing is saved up; and what is left at a change of its rank or settings, while it did not
+ * drain, when its share is used up, when it had been put first for its patience, and when all apps
+ * fit together. Where room is left for an idle app, so that its gate stays open, its slice goes on
+ * without all this.
+ *
  * An app that did not drain (BUSY) is in the set for retry_ns whatever its turn, and its bytes
  * count. Then, if somebody who waits before it could run without it, it is taken out of the set,
  * which asks it again; but its bytes count until it is closed, so that the others do not move for
@@ -58,7 +73,14 @@
  * is there again. So in any time W it runs for at most share * (W + WINDOW), and for what it takes
  * to drain each time.
  *
- * What an app can expect. In its own rank it waits for one round: a slice of each of the others.
+ * What an app can expect. In its own rank it waits for one round: a slice of each of the others,
+ * and what was left of one before that idleness interrupted. For between two slices of mine that
+ * begin, each other app begins one at most: who ends a slice stands behind all who wait and began
+ * none after it, also if it went on. An app that goes on begins none; it has the rest of one that
+ * began before mine, and less than a slice. By as much my turn came earlier, since it was idle: no
+ * slice begins later than if nobody had been interrupted, but for what the additional changes of
+ * turns take, at most one for each app and slice that begins.
+ *
  * For apps of better ranks it waits as long as those want the GPU; an app that wants it all the
  * time drops in the end below or beside it, but many that rest now and then, or one that is said to
  * be more important, may not. Therefore patience: an app that has waited for patience_ns longer
@@ -88,6 +110,7 @@
 #include <string.h>
 
 #define NIL GM_SCHED_NIL
+#define LEAST_REST 8u /* of a slice that idleness interrupted: an eighth, or it is forgotten */
 #define APPS_MAX (1u << 20) /* keeps every size below far from overflow */
 /* The longest slice doubled per level times a weight stays within 64 bits. */
 #define SLICE_MAX (1ull << 42)
@@ -169,6 +192,10 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
         a->is_patient = false;
         rank = gm_sched_rank_of(a);
     }
+    if (place == GM_HELD || a->rank != rank)
+        a->is_begun = a->is_resumed = false;
+    if (a->rank != rank)
+        a->turn = 0;
     if (a->place != place || a->rank != rank)
         gm_sched_append(s, id, place, rank);
 }
@@ -223,6 +250,7 @@ static void app_joins(struct gm_sched *s, uint32_t id)
 static void app_leaves(struct gm_sched *s, uint32_t id)
 {
     s->at_level[s->apps[id].level]--;
+    s->committed -= s->apps[id].bytes;
     list_remove(s, id);
     memset(&s->apps[id], 0, sizeof s->apps[id]);
 }
@@ -237,6 +265,42 @@ static void note_want(const struct gm_sched *s, struct gm_sched_app *a)
     a->has_wanted = true;
 }
 
+/* It was idle for longer than a round with it would have taken. */
+static bool has_missed_a_round(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    const struct gm_sched_rank *r = &s->ranks[a->rank];
+    uint64_t round = gm_sum_or_never(gm_sched_slice(s, a), r->weights > 0 ? r->round_ns : 0);
+    return s->now - a->rested_at > round;
+}
+
+/* Its slice was interrupted by idleness; there is a rest, and it is not forgotten. */
+static bool can_go_on(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return a->is_begun && !a->is_stuck && gm_sched_is_eligible(a) &&
+           a->rank == gm_sched_rank_of(a) && !has_missed_a_round(s, a) &&
+           s->committed > s->config.budget;
+}
+
+/*
+ * Into QUEUE before all who wait for a slice of their own, behind others whose slices go on; but if
+ * no slice began here since it went idle, behind the first who waits for one: those who rest again
+ * and again could else hand the GPU to each other and keep it.
+ */
+static void go_on(struct gm_sched *s, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    const struct gm_sched_rank *r = &s->ranks[a->rank];
+    bool is_next = r->newest > a->rest_turn;
+    uint32_t after = NIL;
+    for (uint32_t at = r->queue.head; at != NIL && (s->apps[at].is_begun || !is_next);
+         at = s->apps[at].next) {
+        is_next |= !s->apps[at].is_begun && gm_sched_is_left_out(s, &s->apps[at]);
+        after = at;
+    }
+    a->is_resumed = true;
+    gm_sched_insert(s, id, GM_QUEUE, a->rank, after);
+}
+
 static void app_wants(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
@@ -247,11 +311,18 @@ static void app_wants(struct gm_sched *s, uint32_t id)
     /* Back to the rest of its slice, if its gate never closed and there is a rest. */
     if (a->place == GM_RESTING && a->is_chosen && a->has_rest && gm_sched_is_eligible(a) &&
         a->used_ns < gm_sched_slice(s, a)) {
+        a->is_begun = true;
         gm_sched_append(s, id, GM_TURN, gm_sched_rank_of(a));
         return;
     }
-    a->used_ns = 0;
     a->has_rest = false;
+    if (can_go_on(s, a)) {
+        go_on(s, id);
+        return;
+    }
+    gm_sched_forget_slice(a);
+    if (has_missed_a_round(s, a))
+        a->turn = 0;
     gm_sched_stand(s, id);
 }
 
@@ -260,6 +331,7 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
     struct gm_sched_app *a = &s->apps[id];
     if (!a->is_wanting)
         return;
+    uint64_t slice = gm_sched_slice(s, a);
     gm_sched_turn_into(s, id, a->is_open, false);
     if (a->is_open) {
         uint64_t ran = s->now - a->running_at;
@@ -270,6 +342,9 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
         a->is_patient = false;
         a->has_rest = false;
     }
+    a->is_begun &= a->has_rest && a->is_open && gm_less(slice, a->used_ns) >= slice / LEAST_REST;
+    a->rested_at = s->now;
+    a->rest_turn = s->ranks[a->rank].newest;
     gm_sched_stand(s, id);
 }
 
@@ -302,6 +377,7 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
         app_rests(s, event->app, event->ago_ns);
         break;
     case GM_SCHED_SIZE:
+        s->committed = s->committed - a->bytes + event->bytes;
         a->bytes = event->bytes;
         break;
     case GM_SCHED_OPENED:
@@ -319,6 +395,18 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
     case GM_SCHED_ROOM:
         break;
     }
+}
+
+/* New settings: what is left of a slice that idleness interrupted is forgotten. */
+static void forget_rest(struct gm_sched *s, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    if (a->place == GM_QUEUE && a->is_resumed) {
+        gm_sched_forget_slice(a);
+        gm_sched_append(s, id, GM_QUEUE, a->rank);
+    }
+    a->is_begun &= a->is_wanting;
+    a->is_resumed = false;
 }
 
 /* ---- The interface ---- */
@@ -398,6 +486,7 @@ int gm_sched_set(struct gm_sched *sched, uint64_t now, uint32_t app,
     if (fault == GM_SCHED_OK) {
         advance(sched, now);
         gm_sched_apply_policy(sched, app, policy);
+        forget_rest(sched, app);
         gm_sched_stand(sched, app);
         gm_sched_decide(sched);
     }

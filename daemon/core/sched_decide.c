@@ -85,10 +85,24 @@ static void take_stuck(struct gm_sched *s)
 static void end_slice(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
-    a->used_ns = 0;
+    gm_sched_forget_slice(a);
     a->slice_at = s->now;
     a->is_patient = false;
     gm_sched_append(s, id, GM_QUEUE, gm_sched_rank_of(a));
+}
+
+/* The same, before QUEUE is passed along. Who was interrupted stands where he would have stood:
+ * before those whose slices, over by now, began after his. */
+static void end_slice_in_order(struct gm_sched *s, uint32_t id)
+{
+    const struct gm_sched_app *a = &s->apps[id];
+    bool was_resumed = a->is_resumed;
+    end_slice(s, id);
+    uint32_t after = a->prev;
+    while (was_resumed && after != NIL && s->apps[after].turn > a->turn && !s->apps[after].is_begun)
+        after = s->apps[after].prev;
+    if (after != a->prev)
+        gm_sched_insert(s, id, GM_QUEUE, a->rank, after);
 }
 
 static void end_slices(struct gm_sched *s, struct walk *w)
@@ -111,13 +125,13 @@ static void end_slices(struct gm_sched *s, struct walk *w)
         for (uint32_t next, id = r->turn.head; id != NIL; id = next) {
             next = s->apps[id].next;
             if (is_over(s, &s->apps[id]))
-                end_slice(s, id);
+                end_slice_in_order(s, id);
         }
     }
     for (uint32_t next, id = last == NIL ? NIL : first; id != last; id = next) {
         next = s->apps[id].next;
         if (s->apps[id].is_chosen && is_over(s, &s->apps[id]))
-            end_slice(s, id);
+            end_slice_in_order(s, id);
     }
     r->last = last;
 }
@@ -144,7 +158,7 @@ static void choose_turn(struct gm_sched *s, struct walk *w)
         bool has_little =
             w->number != GM_RANK_PATIENCE && (a->has_rest || a->used_ns > slice - slice / 4);
         if (has_little || gm_sched_is_too_large(s, a)) {
-            end_slice(s, id); /* met again in QUEUE */
+            end_slice_in_order(s, id); /* met again in QUEUE */
         } else {
             a->is_chosen = false;
             gm_sched_insert(s, id, GM_QUEUE, w->number, sent);
@@ -178,6 +192,10 @@ static void choose_stuck(struct gm_sched *s, uint32_t id)
 static void take_turn(struct gm_sched *s, struct walk *w, uint32_t id)
 {
     s->apps[id].has_rest = false;
+    if (!s->apps[id].is_begun) {
+        s->apps[id].is_begun = true;
+        s->apps[id].turn = w->rank->newest = ++s->turns;
+    }
     gm_sched_append(s, id, GM_TURN, w->number);
     if (w->rank->senior == NIL && s->apps[id].bytes > 0)
         w->rank->senior = id;
@@ -197,7 +215,10 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
     next_add(s, id);
     s->is_impatient |= gm_sched_is_out_of_patience(s, a);
     a->slice_in = w->ahead_ns;
-    w->ahead_ns = gm_sum_or_never(w->ahead_ns, gm_sched_slice(s, a));
+    uint64_t slice = gm_sched_slice(s, a);
+    w->ahead_ns = gm_sum_or_never(w->ahead_ns, a->used_ns < slice ? slice - a->used_ns : slice);
+    if (a->is_resumed && a->next != NIL && s->apps[a->next].turn > a->turn)
+        w->ahead_ns = gm_sum_or_never(w->ahead_ns, slice); /* its next one, in order */
     if (a->bytes <= w->spare) {
         a->why = GM_WHY_ROOM;
         a->ahead = w->borrower;

@@ -79,7 +79,8 @@ static void change_level(struct gm_sched *s, struct gm_sched_app *a,
 {
     uint32_t level = a->level;
     while (change(s, a, s->now))
-        a->used_ns = 0;
+        if (a->is_open || a->level != level) /* not what is left, as long as that is at its level */
+            gm_sched_forget_slice(a);
     s->at_level[level]--;
     s->at_level[a->level]++;
 }
@@ -285,7 +286,7 @@ static void settle_patient(struct gm_sched *s, const struct gm_sched_list *list)
         if (a->is_stuck || !(is_over || gm_sched_is_too_large(s, a)))
             continue;
         a->is_patient = false;
-        a->used_ns = 0;
+        gm_sched_forget_slice(a);
         a->slice_at = s->now;
         gm_sched_stand(s, id);
     }
@@ -346,7 +347,7 @@ static bool settle_patience(struct gm_sched *s)
                 continue;
             has_moved = true;
             s->apps[id].is_patient = true;
-            s->apps[id].used_ns = 0;
+            gm_sched_forget_slice(&s->apps[id]);
             gm_sched_append(s, id, GM_QUEUE, GM_RANK_PATIENCE);
         }
     }

@@ -32,6 +32,9 @@ struct gm_sched_app {
     uint64_t charged_at;  /* the times below are right up to here */
     uint64_t run_ns, wait_ns, idle_ns; /* since it joined */
     uint64_t used_ns;                  /* run time in its slice */
+    uint64_t turn; /* which slice of all that were begun its last one is; 0: it came anew since */
+    uint64_t rested_at; /* when it went idle, and... */
+    uint64_t rest_turn; /* the last slice that was begun at its rank by then; valid if is_begun */
 
     struct gm_sched_policy policy;
     uint32_t level;                             /* 1 .. levels */
@@ -59,6 +62,8 @@ struct gm_sched_app {
     bool is_patient; /* it waited for so long that it goes first, for one slice */
     bool is_spent;   /* its share is used up for now */
     bool has_rest;   /* RESTING, TURN: it went idle in its slice and has the rest of that only */
+    bool is_begun;   /* its slice began and is not over; idle: and there is a rest worth a switch */
+    bool is_resumed; /* ... and goes on after it was idle and out of the set */
     bool has_wanted;
 };
 
@@ -72,6 +77,7 @@ struct gm_sched_rank {
     uint32_t weight_min, weight_max; /* 0: nobody */
     uint64_t weights;                /* their sum */
     uint64_t round_ns;               /* the sum of their slices; valid if there are any */
+    uint64_t newest;                 /* the last slice that was begun here */
     uint32_t last;                   /* the last of QUEUE that waited before the decision, or NIL */
     uint32_t senior;                 /* the first of TURN that has bytes, or NIL */
     bool has_left;                   /* somebody of it is left out */
@@ -84,6 +90,8 @@ struct gm_sched {
     struct gm_sched_list resting, held;
     uint32_t at_level[GM_SCHED_LEVELS_MAX + 1]; /* apps */
     struct gm_sched_app *apps;
+    unsigned __int128 committed; /* bytes of all apps */
+    uint64_t turns;              /* slices that were begun */
     uint32_t *set;
     uint32_t *next;
     struct gm_sched_decision decision;
@@ -145,6 +153,13 @@ void gm_sched_append(struct gm_sched *s, uint32_t id, enum gm_sched_place place,
 /* Put it where it belongs by what it does and what is said of it; where it stands already it keeps
  * its place. */
 void gm_sched_stand(struct gm_sched *s, uint32_t id);
+
+/* Its slice is not to go on: what it gets next is a new one. */
+static inline void gm_sched_forget_slice(struct gm_sched_app *a)
+{
+    a->used_ns = 0;
+    a->is_begun = a->is_resumed = false;
+}
 
 /* sched_levels.c */
 uint32_t gm_sched_rank_of(const struct gm_sched_app *a);

@@ -29,6 +29,39 @@ size() {
     shrunk "$1"
 }
 
+# What bench/batch takes for a turn and a whole round, with slices of 16 s and switches of 1 s.
+python3 -B - "$benches" << 'END' || fail "whole rounds"
+import sys
+sys.path.insert(0, sys.argv[1])
+import batch
+
+def rounds(text, first=0):
+    """Of "A16 B11- ...": a slice of A for 16 s, one of B that idleness ended. Where whole rounds are, and their count."""
+    slices, at, left = [], 0, []
+    for part in text.split():
+        pid, took = ord(part[0]), float(part[1:].rstrip("-"))
+        slices.append({"pid": pid, "at_s": at, "total_ms": 1000, "left": left})
+        at += took + 1
+        left = [{"pid": pid, "why": "idle" if part.endswith("-") else "turn"}]
+    return batch.whole_rounds(slices, 16, first)
+
+def expect(text, wanted, first=0):
+    assert rounds(text, first) == wanted, (text, rounds(text, first))
+
+expect("A16 B16 C16 A16", (0, 3, 1))
+expect("A16 B16 C16 A16 B16 C16 A1", (0, 6, 2)) # the last is in progress
+expect("A16 B16 C16 A16 B16 C4", (0, 3, 1))
+expect("B16 C16 A11- B2", None) # interrupted, and not over
+expect("A16 B16 C11- A16 B16 C5 A16", (2, 6, 1)) # from the first C: before it A and B have one more
+expect("A16 B16 C11- A16 C5 B16 C16 A1", (0, 7, 2)) # a turn and its rest are one
+expect("A16 B16 C11- A16 C3- B16 C2 A16 B16 C16 A1", (2, 10, 2)) # three parts of one turn
+expect("A11- B16 A21 B1", None) # the rest and the next turn: one turn more than B
+expect("A11- B16 A21 B16 A1", (0, 4, 2))
+expect("A15- B16 A16 B16 A1", (0, 4, 2)) # too little is left to go on
+expect("A11- B16 A16 B16 A1", (0, 4, 2)) # what was left is lost: the shares of the time tell
+expect("C11- A16 B16 C5 A16 B16 C16 A1", (4, 7, 1), first=1) # a rest that began before is no turn
+END
+
 result link "$BUILD/bench/link" --bytes 32M --rounds 2 --from 4M --to 16M
 result copy "$BUILD/bench/copy" --bytes 32M --rounds 1 --workers 2
 result disk "$BUILD/bench/disk" --dir "$dir" --bytes 64M --rounds 1 --threads 2
@@ -147,7 +180,10 @@ batch = load("batch")
 assert [one["name"] for one in batch["members"]] == ["decoder", "training", "convolutions"]
 assert all(one["rate"] > 0 and one["alone"][0]["is_native"] for one in batch["members"])
 assert batch["together"]["slices"] and sum(batch["together"]["all"]["done"]) > 0
-assert 0 < batch["together"]["all"]["total"] < 2 and len(batch["goals"]) == 4
+assert 0 < batch["together"]["all"]["total"] < 2 and len(batch["goals"]) == 7
+assert abs(sum(batch["together"]["all"]["time_shares"]) - 3) < 1e-6, batch["together"]["all"]
+if batch["together"]["rounds"]:
+    assert abs(sum(batch["together"]["rounds"]["time_shares"]) - 3) < 1e-6, batch["together"]["rounds"]
 
 pipeline = load("pipeline")
 assert [one["pipeline"] for one in pipeline["pipelines"]] == ["expand", "workers"]

@@ -18,6 +18,10 @@ struct workload {
     uint64_t unit;      /* a slice */
     unsigned weights[KINDS];
     unsigned grow_percent, mortal_percent, policy_percent;
+    /* Of the batch programs, which do something else now and then. Drawn apart, so that the other
+     * seeds stand for what they stood for. */
+    struct chance pauses;
+    unsigned pausing_percent;
 };
 
 static uint64_t draw_up_to(struct chance *c, uint64_t most)
@@ -131,6 +135,10 @@ static void arrive(struct world *w)
     case BATCH:
     case KINDS:
         habit.work_ns = WORLD_FOREVER;
+        if (draw_percent(&l->pauses, l->pausing_percent)) { /* a bit longer than is idle */
+            habit.work_ns = draw_scale(&l->pauses, unit / 8, unit * 16);
+            habit.think_ns = draw_scale(&l->pauses, w->idle_ns, w->idle_ns * 4);
+        }
         break;
     case BURSTY:
         habit.work_ns = draw_scale(c, unit / 4, unit * 16);
@@ -178,6 +186,8 @@ uint64_t workload_run(uint64_t seed, enum workload_way way, FILE *trace, struct 
     draw_config(&l);
     draw_engine(&l);
     draw_mix(&l);
+    l.pauses.state = ~seed;
+    l.pausing_percent = seed % 4 == 2 ? 20 + (unsigned)draw(&l.pauses, 80) : 0;
     world_start(w);
     uint64_t crowd = 2 + draw(&w->chance, w->config.max_apps - 1);
     for (uint64_t i = 0; i < crowd; i++)

@@ -270,9 +270,9 @@ static void idle_ends_a_turn_when_another_needs_the_room(void **state)
     event(GM_SCHED_IDLE, 0);
     expect_set("1");
     expect_reason(0, GM_WHY_IDLE);
-    event(GM_SCHED_WANT, 0); /* its gate is being closed: it is behind now */
+    event(GM_SCHED_WANT, 0); /* its gate is being closed: it goes on when 1 has had its slice */
     expect_set("1");
-    expect_next("2 0");
+    expect_next("0 2");
 }
 
 /* ---- Borrowing ---- */

@@ -1,0 +1,496 @@
+/* core/sched, turns that idleness interrupts: they go on, for what is left of them. */
+#include "tests/unit/sched_fixture.h"
+
+/* ---- Programs that pause: time in steps of 1 ns ---- */
+
+struct habit {
+    uint64_t work, pause; /* it pauses after so much run time, for so long; work 0: never */
+    uint64_t left, until;
+    bool is_resting;
+};
+
+static struct habit habits[APPS];
+static uint64_t longest_wait[APPS];   /* closed and wanting */
+static uint64_t most_between[APPS];   /* run time of any one other app during one wait */
+static uint64_t waits_from[APPS];     /* 0: it does not wait */
+static uint64_t run_then[APPS][APPS]; /* run times when the wait of the first began */
+
+static void forget_habits(void)
+{
+    memset(habits, 0, sizeof habits);
+    memset(longest_wait, 0, sizeof longest_wait);
+    memset(most_between, 0, sizeof most_between);
+    memset(waits_from, 0, sizeof waits_from);
+}
+
+static void pauses(uint32_t app, uint64_t work, uint64_t pause)
+{
+    habits[app] = (struct habit){.work = work, .pause = pause, .left = work};
+}
+
+/* Tell it, and let the engine do it. Who comes into the set was the first of the timeline. */
+static void tell(enum gm_sched_event_kind kind, uint32_t app)
+{
+    uint32_t before = last.n_set > 0 ? last.set[0] : UINT32_MAX;
+    uint32_t coming = last.n_next > 0 ? last.next[0] : UINT32_MAX;
+    event(kind, app);
+    if (kind != GM_SCHED_WANT && coming != UINT32_MAX && last.n_set > 0 && last.set[0] != before)
+        assert_int_equal(last.set[0], coming);
+    engine();
+}
+
+static void watch_wait(uint32_t n, uint32_t app)
+{
+    if (is_open[app] || habits[app].is_resting) {
+        waits_from[app] = 0;
+        return;
+    }
+    if (waits_from[app] == 0) {
+        waits_from[app] = now;
+        for (uint32_t other = 0; other < n; other++)
+            run_then[app][other] = account(other).run_ns;
+    }
+    if (now - waits_from[app] > longest_wait[app])
+        longest_wait[app] = now - waits_from[app];
+    for (uint32_t other = 0; other < n; other++) {
+        uint64_t ran = account(other).run_ns - run_then[app][other];
+        if (ran > most_between[app])
+            most_between[app] = ran;
+    }
+}
+
+/* The apps below `n` work for so long; no two of them fit together. */
+static void work(uint32_t n, uint64_t ns)
+{
+    for (uint64_t end = now + ns; now < end;) {
+        for (uint32_t app = 0; app < n; app++) {
+            struct habit *h = &habits[app];
+            if (h->is_resting && now >= h->until) {
+                h->is_resting = false;
+                h->left = h->work;
+                tell(GM_SCHED_WANT, app);
+            } else if (h->work && !h->is_resting && h->left == 0) {
+                h->is_resting = true;
+                h->until = now + h->pause;
+                tell(GM_SCHED_IDLE, app);
+            }
+        }
+        if (last.wake_at <= now)
+            tell(GM_SCHED_TIMER, 0);
+        for (uint32_t app = 0; app < n; app++) {
+            habits[app].left -= is_open[app] && !habits[app].is_resting && habits[app].left > 0;
+            watch_wait(n, app);
+        }
+        now++;
+    }
+}
+
+static void arrive_all(uint32_t n)
+{
+    forget_habits();
+    for (uint32_t app = 0; app < n; app++)
+        arrive(app, 60);
+    engine();
+}
+
+/* App 0 goes idle when it has used `used` of its first slice, and wants again after `pause`. */
+static void interrupt(uint64_t used, uint64_t pause)
+{
+    pass(used);
+    event(GM_SCHED_IDLE, 0);
+    expect_set("1");
+    engine();
+    pass(pause);
+}
+
+/* ---- What goes on, and when ---- */
+
+static void interrupted_turn_goes_on_at_the_next_change(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(69, 2);
+    event(GM_SCHED_WANT, 0);
+    expect_set("1"); /* whose slice is its own */
+    expect_next("0 2");
+    assert_int_equal(gm_sched_expect(sched, now, 0), now + 98);
+    assert_int_equal(gm_sched_expect(sched, now, 2), now + 98 + 31);
+    pass(98);
+    expect_set("0");
+    expect_next("2 1");
+    expect_wake(now + 31);
+    pass(31);
+    expect_set("2");
+    expect_next("0 1"); /* as if nothing had been */
+    pass(QUANTUM);
+    expect_set("0");
+    for (uint32_t app = 0; app < 3; app++)
+        assert_int_equal(account(app).run_ns, QUANTUM); /* a slice each in this round */
+    pass(3 * QUANTUM);
+    for (uint32_t app = 0; app < 3; app++)
+        assert_int_equal(account(app).run_ns, 2 * QUANTUM); /* and in the next */
+}
+
+static void of_two_the_next_slice_follows_on_the_rest(void **state)
+{
+    (void)state;
+    arrive_all(2);
+    interrupt(69, 2);
+    event(GM_SCHED_WANT, 0);
+    pass(98);
+    expect_set("0");
+    expect_wake(now + 31);
+    pass(31); /* 1 has had its slice since: that of 0 comes before its next */
+    expect_set("0");
+    expect_next("1");
+    expect_wake(now + QUANTUM);
+    pass(QUANTUM);
+    expect_set("1");
+    assert_int_equal(account(0).run_ns, 2 * QUANTUM);
+    pass(QUANTUM);
+    assert_int_equal(account(1).run_ns, 2 * QUANTUM);
+}
+
+static void wanting_late_in_the_round_is_as_good(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(69, 150); /* 1 has had its slice, and 2 runs */
+    event(GM_SCHED_WANT, 0);
+    expect_set("2");
+    expect_next("0 1");
+    assert_int_equal(gm_sched_expect(sched, now, 0), now + 50);
+    assert_int_equal(gm_sched_expect(sched, now, 1), now + 50 + 31 + QUANTUM);
+    pass(50 + 31 + QUANTUM);
+    expect_set("1");
+    expect_next("2 0");
+    assert_int_equal(account(0).run_ns, 2 * QUANTUM);
+}
+
+static void newcomer_need_not_wait_for_the_slice_after_the_rest(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(69, 2);
+    event(GM_SCHED_WANT, 0);
+    arrive(3, 60);
+    expect_next("0 2 3");
+    pass(98 + 31);
+    expect_set("2");
+    expect_next("3 0 1");
+    pass(QUANTUM);
+    expect_set("3");
+    expect_next("0 1 2");
+}
+
+/* Its first wait, so to speak, is over with the first slice of 1: one after the other goes on. */
+static void two_that_were_interrupted_go_on_in_the_order_of_their_wants(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(50, 10);
+    event(GM_SCHED_IDLE, 1); /* after 10 of its slice */
+    expect_set("2");
+    engine();
+    pass(20);
+    event(GM_SCHED_WANT, 1);
+    event(GM_SCHED_WANT, 0);
+    expect_next("1 0");
+    pass(80);
+    expect_set("1");
+    expect_wake(now + 90);
+    pass(90);
+    expect_set("0");
+    expect_next("1 2"); /* the slices of 0, 1 and 2 began in this order */
+    expect_wake(now + 50);
+}
+
+/* ---- Shares ---- */
+
+static void expect_equal(uint32_t n, uint64_t percent)
+{
+    for (uint32_t app = 1; app < n; app++) {
+        uint64_t a = account(0).run_ns, b = account(app).run_ns;
+        assert_in_range(a * 100, b * (100 - percent), b * (100 + percent));
+    }
+}
+
+static void interrupted_in_every_slice_has_its_share(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 5; n++)
+        for (uint64_t length = QUANTUM; length <= 170; length += 10) {
+            arrive_all(n);
+            pauses(0, length, 3);
+            work(n, 400 * n * QUANTUM);
+            expect_equal(n, 3);
+            for (uint32_t app = 1; app < n; app++) /* a slice, and the rest of one before it */
+                assert_true(most_between[app] < 2 * QUANTUM);
+            for (uint32_t app = 0; app < n; app++)
+                event(GM_SCHED_LEAVE, app);
+        }
+}
+
+static void all_interrupted_have_equal_shares(void **state)
+{
+    (void)state;
+    arrive_all(4);
+    for (uint32_t app = 0; app < 4; app++)
+        pauses(app, 71 + 13 * app, 2 + app); /* one that leaves less than is worth a switch */
+    work(4, 3000 * QUANTUM);
+    expect_equal(4, 3);
+    for (uint32_t app = 0; app < 4; app++)
+        assert_true(most_between[app] < 2 * QUANTUM);
+}
+
+static void nobody_waits_longer_if_nobody_is_interrupted(void **state)
+{
+    (void)state;
+    arrive_all(4);
+    work(4, 40 * QUANTUM);
+    for (uint32_t app = 0; app < 4; app++) {
+        assert_true(longest_wait[app] <= 3 * QUANTUM);
+        assert_true(most_between[app] <= QUANTUM);
+    }
+}
+
+/* Two that rest again and again do not hand the GPU to each other for as long as their slices last:
+ * between two slices of the others each goes on once. */
+static void many_short_interruptions_starve_nobody(void **state)
+{
+    (void)state;
+    arrive_all(4);
+    for (uint32_t app = 0; app < 2; app++)
+        pauses(app, 5, 3);
+    work(4, 400 * QUANTUM);
+    for (uint32_t app = 2; app < 4; app++) {
+        assert_true(longest_wait[app] <= QUANTUM + 2 * 2 * 5 + 8);
+        assert_true(account(app).run_ns >= 400 * QUANTUM * 45 / 100);
+    }
+    assert_true(account(0).run_ns >= 400 * QUANTUM * 4 / 100);
+}
+
+static void weights_hold_with_interruptions(void **state)
+{
+    (void)state;
+    for (uint32_t heavy = 0; heavy < 2; heavy++) { /* the one that pauses, or another */
+        arrive_all(3);
+        struct gm_sched_policy policy = {.weight = 2 * GM_SCHED_WEIGHT,
+                                         .share = GM_SCHED_SHARE_ALL};
+        assert_int_equal(gm_sched_set(sched, now, heavy, &policy, &last), 0);
+        pauses(0, 103, 3);
+        work(3, 3000 * QUANTUM);
+        uint64_t two = account(heavy).run_ns;
+        for (uint32_t app = 0; app < 3; app++)
+            if (app != heavy)
+                assert_in_range(two * 100, account(app).run_ns * 196, account(app).run_ns * 204);
+        for (uint32_t app = 0; app < 3; app++)
+            event(GM_SCHED_LEAVE, app);
+    }
+}
+
+/* ---- What is forgotten ---- */
+
+static void rest_is_forgotten_after_a_round(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(40, 3 * QUANTUM - 1);
+    event(GM_SCHED_WANT, 0);
+    expect_set("1");
+    expect_next("0 2");
+    event(GM_SCHED_IDLE, 0);
+    pass(2);
+    event(GM_SCHED_WANT, 0); /* it waited and wants anew: nothing is left to go on */
+    expect_set("2");
+    expect_next("1 0");
+}
+
+/* A whole slice in its turn, and no more. */
+static void nothing_is_saved_up(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(40, 3 * QUANTUM + 1);
+    event(GM_SCHED_WANT, 0);
+    expect_set("2");
+    expect_next("1 0");
+    pass(3 * QUANTUM);
+    assert_int_equal(account(0).run_ns, 40 + QUANTUM);
+}
+
+static void little_rest_is_forgotten(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(QUANTUM - QUANTUM / 8, 2);
+    event(GM_SCHED_WANT, 0);
+    expect_next("0 2"); /* just enough */
+    for (uint32_t app = 0; app < 3; app++)
+        event(GM_SCHED_LEAVE, app);
+    memset(is_open, 0, sizeof is_open);
+    arrive_all(3);
+    interrupt(QUANTUM - QUANTUM / 8 + 1, 2);
+    event(GM_SCHED_WANT, 0);
+    expect_next("2 0");
+}
+
+static void rest_is_forgotten_with_new_settings(void **state)
+{
+    (void)state;
+    struct gm_sched_policy policy = {.weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    arrive_all(3);
+    interrupt(40, 2);
+    assert_int_equal(gm_sched_set(sched, now, 0, &policy, &last), 0); /* while it is idle */
+    event(GM_SCHED_WANT, 0);
+    expect_next("2 0");
+    pass(QUANTUM - 2 + QUANTUM + 30);
+    expect_set("0");
+    event(GM_SCHED_IDLE, 0);
+    expect_set("1");
+    engine();
+    event(GM_SCHED_WANT, 0);
+    expect_next("0 2");
+    assert_int_equal(gm_sched_set(sched, now, 0, &policy, &last), 0); /* while it waits */
+    expect_next("2 0");
+}
+
+static void rest_is_forgotten_when_it_did_not_drain(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    pass(40);
+    event(GM_SCHED_IDLE, 0);
+    event(GM_SCHED_BUSY, 0);
+    expect_set("0");
+    now += RETRY;
+    event(GM_SCHED_TIMER, 0);
+    expect_set("");
+    event(GM_SCHED_WANT, 0);
+    expect_next("1 2 0");
+}
+
+static void rest_is_forgotten_when_everything_fits(void **state)
+{
+    (void)state;
+    arrive_all(3);
+    interrupt(40, 2);
+    assert_int_equal(step(GM_SCHED_ROOM, UINT32_MAX, 180), 0);
+    event(GM_SCHED_WANT, 0);
+    expect_next("");
+    engine();
+    assert_int_equal(step(GM_SCHED_ROOM, UINT32_MAX, BUDGET), 0);
+    expect_set("1");
+    engine();
+    while (!is_open[0])
+        pass(1);
+    expect_wake(now + QUANTUM); /* a whole slice */
+}
+
+/* ---- Levels ---- */
+
+enum { LEVELS = 3, ALLOTMENT = 200, LOWEST = 4 * QUANTUM };
+
+static int setup_levels(void **state)
+{
+    (void)state;
+    struct gm_sched_config config = {.max_apps = APPS,
+                                     .budget = BUDGET,
+                                     .levels = LEVELS,
+                                     .allotment_ns = ALLOTMENT,
+                                     .slice_ns = QUANTUM,
+                                     .patience_ns = 5000,
+                                     .retry_ns = RETRY};
+    return setup_with(&config);
+}
+
+static void set_class(uint32_t app, enum gm_sched_class class)
+{
+    struct gm_sched_policy policy = {
+        .class = (uint8_t) class, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    assert_int_equal(gm_sched_set(sched, now, app, &policy, &last), 0);
+}
+
+static void better_level_comes_between_and_all_go_on(void **state)
+{
+    (void)state;
+    arrive_all(4);
+    set_class(3, GM_CLASS_INTERACTIVE);
+    event(GM_SCHED_IDLE, 3);
+    for (uint32_t app = 0; app < 3; app++)
+        set_class(app, GM_CLASS_BATCH);
+    engine();
+    interrupt(LOWEST - 100, 50);
+    event(GM_SCHED_WANT, 3);
+    expect_set("3");
+    expect_next("1 2");
+    engine();
+    event(GM_SCHED_WANT, 0);
+    expect_next("1 0 2"); /* 1 is in the middle of its slice */
+    pass(30);
+    event(GM_SCHED_IDLE, 3);
+    expect_set("1");
+    engine();
+    expect_wake(now + LOWEST - 50);
+    pass(LOWEST - 50);
+    expect_set("0");
+    expect_wake(now + 100);
+    pass(100 + LOWEST);
+    expect_set("0"); /* 2 had its slice */
+    expect_next("1 2");
+    for (uint32_t app = 0; app < 3; app++)
+        assert_int_equal(account(app).run_ns, LOWEST);
+}
+
+static void rest_is_forgotten_with_a_level(void **state)
+{
+    (void)state;
+    for (uint32_t app = 1; app < 3; app++) { /* they drop to level 2, and rest no more */
+        arrive(app, 60);
+        engine();
+        now += ALLOTMENT + 1;
+        event(GM_SCHED_TIMER, 0);
+        engine();
+        assert_int_equal(account(app).level, 2);
+    }
+    arrive(0, 60);
+    expect_set("0");
+    engine();
+    now += ALLOTMENT + 20; /* of the slice of level 2 it has used 20, as it turns out */
+    event(GM_SCHED_IDLE, 0);
+    assert_int_equal(account(0).level, 2);
+    engine();
+    uint32_t other = 3 - last.set[0];
+    now += 2;
+    event(GM_SCHED_WANT, 0);
+    assert_int_equal(last.n_next, 2);
+    assert_int_equal(last.next[0], other);
+    assert_int_equal(last.next[1], 0);
+}
+
+#define levels_rule(f) cmocka_unit_test_setup_teardown(f, setup_levels, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        rule(interrupted_turn_goes_on_at_the_next_change),
+        rule(of_two_the_next_slice_follows_on_the_rest),
+        rule(wanting_late_in_the_round_is_as_good),
+        rule(newcomer_need_not_wait_for_the_slice_after_the_rest),
+        rule(two_that_were_interrupted_go_on_in_the_order_of_their_wants),
+        rule(interrupted_in_every_slice_has_its_share),
+        rule(all_interrupted_have_equal_shares),
+        rule(nobody_waits_longer_if_nobody_is_interrupted),
+        rule(many_short_interruptions_starve_nobody),
+        rule(weights_hold_with_interruptions),
+        rule(rest_is_forgotten_after_a_round),
+        rule(nothing_is_saved_up),
+        rule(little_rest_is_forgotten),
+        rule(rest_is_forgotten_with_new_settings),
+        rule(rest_is_forgotten_when_it_did_not_drain),
+        rule(rest_is_forgotten_when_everything_fits),
+        levels_rule(better_level_comes_between_and_all_go_on),
+        levels_rule(rest_is_forgotten_with_a_level),
+    };
+    return cmocka_run_group_tests_name("sched_turns", tests, NULL, NULL);
+}
