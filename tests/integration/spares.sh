@@ -36,13 +36,13 @@ expect_empty
 # What one frees in sizes that never come again takes no room from another that fits beside it.
 take_status
 before=$(gpu switches)
-app steady linked --bytes 64M --iterations 40 --seconds 2 --seed 5
-app churn dlsym --mode churn --bytes 48M --iterations 40 --seconds 2 --seed 6
+app steady linked --bytes 80M --iterations 40 --seconds 2 --seed 5
+app churn dlsym --mode churn --bytes 64M --iterations 100 --seconds 3 --seed 6
 expect_pass steady churn
 take_status
 say "switches of two that fit: $(($(gpu switches) - before))"
-# The first one of each, when it opens; and no more than a few on a machine where it was late.
-[ "$(($(gpu switches) - before))" -le 4 ] || fail "programs that fit together took turns"
+# A few, on a machine where one was late. With smaller programs chunks are larger than what they hold.
+[ "$shrink" -gt 1 ] || [ "$(($(gpu switches) - before))" -le 4 ] || fail "programs that fit together took turns"
 expect_empty
 
 # There is room for another program only when what one keeps is given back: it waits for that, and is not refused.
