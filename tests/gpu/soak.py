@@ -7,7 +7,7 @@ becomes of it follows from --seed; when, does not.
 It fails if a program does not end within its deadline, or ends with a wrong result or otherwise than it should; if
 the daemon does not answer or ends; if, in a break in which no program is left, a byte of one is left in any tier; and
 if the daemon has grown from the first break after the warm-up to the last: its own memory, its open files, its
-threads. There are six breaks, in less than a minute three.
+threads. So it does if nothing was switched in more than 40 seconds. There are six breaks, in less than a minute three.
 
 Run by tests/gpu/run.sh --set soak, and with --simcuda by tests/integration/soak.sh.
 """
@@ -29,6 +29,7 @@ BREAKS, FEW_BREAKS = 6, 3 # and in less than a minute
 GROWTH = {"anon_kib": 8192, "fds": 8, "threads": 0} # from the first break to the last, at most; and
 FDS_A_FRAME = 2 # for each frame that it keeps for the next program
 DEADLINE = 240
+LONG = 40 # seconds, after which programs must have met
 
 # Modes of gm_worker, with their options; a size is of the budget.
 WORKERS = [
@@ -41,6 +42,7 @@ WORKERS = [
     ("guests", "--iterations 6 --allocs 3 --hold 200", .3), ("fork", "--iterations 2", .1),
     ("exec", "--iterations 2", .1), ("info", "", .1),
 ]
+NOT_TIMED = ("copies", "vector", "matmul", "fork", "exec", "info")
 GUEST = 2**25 # bytes that mode guests takes for a while, beside its own: GM_GUEST_BYTES
 WAYS = ("", "_dlsym", "_proc")
 # Cases of the framework matrix: their memory in bytes beside --gib.
@@ -87,6 +89,8 @@ class Soak:
         binary = self.place.at("tests/programs/gm_worker" + way + ("_linked" if self.is_linked else ""))
         command = [binary, "--mode", mode, "--bytes", count, "--seed", self.chance.randrange(1, 10**6),
                    *options.split()]
+        if not self.arguments.simcuda and mode not in NOT_TIMED:
+            command += ["--seconds", self.chance.choice((2, 4, 7))] # a GPU is so fast that none would meet another
         return Kind(f"worker{way}-{mode}", command, count + GUEST * (mode == "guests"), self.judge_worker)
 
     @staticmethod
@@ -278,6 +282,8 @@ class Soak:
                 break
         self.compare()
         last = self.daemon.status()
+        if last["totals"]["switches"] == 0 and seconds >= LONG:
+            self.fail("nothing was ever switched")
         self.result = {"seed": self.arguments.seed, "seconds": time.monotonic() - self.begun, "budget": self.budget,
                        "programs": self.counts, "samples": self.samples, "totals": last["totals"],
                        "failures": self.failures}

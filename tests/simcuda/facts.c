@@ -233,6 +233,7 @@ static const struct section {
     {"sets that wrap around", facts_of_wrapping_sets, CURRENT},
     {"captures that are lost", facts_of_lost_captures, CURRENT},
     {"memory of another process", facts_of_ipc, NOTHING},
+    {"pools beside a capture", facts_of_pools_captured_locally, CURRENT},
 };
 
 static void run_section(const struct section *section)

@@ -116,6 +116,55 @@ static void ask_captures(void)
     NEED(cuStreamSynchronize(stream));
 }
 
+static void fact_in_capture(const char *question, CUresult result)
+{
+    CUstreamCaptureStatus status = 9;
+    NEED(cuStreamIsCapturing(stream, &status));
+    printf("%s: %s, status %d\n", question, fact_name(result), (int)status);
+    fflush(stdout);
+}
+
+/* What the shim itself asks of a stream that is captured, and allocations there and beside it, in
+ * the mode that forbids this thread what is unsafe. */
+static void ask_local_capture(void)
+{
+    CUcontext its;
+    CUstream beside;
+    CUdevice number;
+    CUdeviceptr one = 0, other = 0;
+    CUevent event;
+    CUgraph graph = NULL;
+    unsigned long long id;
+    cuuint64_t bytes = 0;
+    unsigned flags;
+    int is_active;
+    NEED(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    NEED(cuEventRecord(event, stream));
+    NEED(cuStreamSynchronize(stream));
+    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    fact_in_capture("its context", cuStreamGetCtx(stream, &its));
+    fact_in_capture("its id", cuStreamGetId(stream, &id));
+    fact_in_capture("the device", cuCtxGetDevice(&number));
+    fact_in_capture("is the primary context active",
+                    cuDevicePrimaryCtxGetState(device, &flags, &is_active));
+    fact_in_capture("an attribute of the pool",
+                    cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+    fact_in_capture(
+        "memory of graphs",
+        cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes));
+    fact_in_capture("allocate beside it", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
+    fact_in_capture("free that", cuMemFreeAsync(other, beside));
+    fact_in_capture("record an event beside it", cuEventRecord(event, beside));
+    fact_in_capture("allocate from the default pool",
+                    cuMemAllocFromPoolAsync(&one, MIB, pool, stream));
+    fact_in_capture("free it", cuMemFreeAsync(one, stream));
+    fact("end", cuStreamEndCapture(stream, &graph));
+    if (graph != NULL)
+        NEED(cuGraphDestroy(graph));
+    NEED(cuStreamDestroy(beside));
+}
+
 /* Memory of pools is of no context. */
 static void ask_contexts(void)
 {
@@ -164,6 +213,12 @@ void facts_of_pools_captured(void)
 {
     begin();
     ask_captures();
+}
+
+void facts_of_pools_captured_locally(void)
+{
+    begin();
+    ask_local_capture();
 }
 
 void facts_of_pools_contexts(void)
