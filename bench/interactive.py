@@ -14,7 +14,9 @@ falling order. The last policy has one block only.
 
 The floors are measured in the same run, with nothing else running: `alone` is a request whose program has its memory
 on the GPU; `one switch` is a request while the other program's memory is there. The decoder's throughput is set beside
-what the other leaves it: its rate alone, times the share of time in which no request was computed.
+what the other leaves it: its rate alone, times the share of time in which no request was computed. Its rate alone is
+measured before and after each window, because the processors of a host that is not one's own are not as fast at one
+minute as at another, and a decoder waits for them. So policies are compared by the share of that rate as well.
 
 At the end the program that answers is replaced by a new one, beside the running decoder: nothing is known of it.
 
@@ -28,6 +30,7 @@ import rig as r
 
 SHARE_LEFT = .85 # of what the requests leave it, the decoder is to have so much at the longest interval
 OVER_FLOOR = 1.15
+SETTLE_S = 1     # after the last request, until the decoder has the GPU again
 NEW_REQUEST = 2  # the third of a new program is answered as fast as those of one that is known
 
 
@@ -57,6 +60,8 @@ def add_options(parser):
     parser.add_argument("--option", type=pairs, action="append", default=[], metavar="NAME=VALUE",
                         help="of the daemon that is measured; may be given several times")
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="blocks of each policy, at most (1)")
+    parser.add_argument("--beside", type=r.milliseconds, default=2500, metavar="TIME",
+                        help="the decoder alone between the windows: its rate then (2.5s)")
     parser.add_argument("--warm", type=r.milliseconds, default=4000, metavar="TIME",
                         help="the decoder alone before the windows, at least (4s)")
     parser.add_argument("--level", type=int, default=3, metavar="N", help="... and until it is at that level (3)")
@@ -86,6 +91,7 @@ class Setting:
         self.answerer, self.decoder = (p.make(rig, f"{name}-{which}", one, self.daemon)
                                        for which, one in zip(("answers", "decodes"), plans))
         self.kept = p.Kept(self.decoder)
+        self.rate_now = None # of the decoder alone, measured last
 
     def end(self):
         for program in (self.answerer, self.decoder):
@@ -196,6 +202,14 @@ def start_decoder(rig, setting):
     now = time.monotonic()
     setting.found["blocks"].append({"rate": setting.kept.rate(begun + warm / 4, now), "seconds": now - begun,
                                     "level": levels(setting)["decodes"]})
+    setting.rate_now = setting.kept.rate(max(begun + warm / 4, now - rig.args.beside / 1000), now)
+
+
+def measure_rate(rig, setting):
+    """The decoder's rate with nothing beside it, at this time: a host is not as fast at one minute as at another."""
+    begin = time.monotonic() + SETTLE_S # until it has the GPU again
+    p.watch([setting.kept], begin + rig.args.beside / 1000)
+    setting.rate_now = setting.kept.rate(begin, time.monotonic())
 
 
 def measure_block(rig, setting, number, scale, is_last):
@@ -210,7 +224,10 @@ def measure_block(rig, setting, number, scale, is_last):
         length = max(1.5 * interval, scale * window_s(rig, setting, index))
         found = {"block": number}
         setting.found["windows"].append(found)
+        found["rate_before"] = setting.rate_now
         measure_window(rig, setting, setting.answerer, interval, found, length=length)
+        measure_rate(rig, setting)
+        found["rate_after"] = setting.rate_now
     if is_last and args.new and rig.left() > new_s(rig) + rig.closing_s():
         measure_new(rig, setting)
     setting.kept.end()
@@ -274,7 +291,8 @@ def blocks(rig, settings):
     order: policies in turn, the last but once. As many rounds as there is time for with windows of half their length.
     """
     def fixed(setting):
-        return .5 + (rig.args.warm if setting.quantum_s else rig.args.level_within) / 1000
+        return .5 + (rig.args.warm if setting.quantum_s else rig.args.level_within) / 1000 + len(
+            rig.args.intervals) * (SETTLE_S + rig.args.beside / 1000)
 
     def windows(setting):
         return sum(window_s(rig, setting, index) for index in range(len(rig.args.intervals)))
@@ -307,6 +325,10 @@ def digest_window(rig, found, interval):
     result = rig.result
     seconds = sum(one["seconds"] for one in windows)
     alone, rate = result["floors"]["alone_ms"], found["rate"]
+    near = [(one["seconds"], (one["rate_before"] + one["rate_after"]) / 2) for one in windows
+            if one.get("rate_before") and one.get("rate_after")]
+    if near and len(near) == len(windows):
+        rate = sum(length * of for length, of in near) / seconds
     busy = len(requests) * alone / 1000 / seconds
     got = sum(one["units"] for one in windows) / seconds
     # With every request answered at once there are two switches a request.
@@ -318,7 +340,7 @@ def digest_window(rig, found, interval):
             "over_floor": r.mean([one["response_ms"] for one in requests]) / result["floors"]["one_switch_ms"],
             "switches": sum(one["switches"] for one in windows), "busy": busy,
             "levels": " ".join(f"{one['levels']['answers']}/{one['levels']['decodes']}" for one in windows),
-            "units_a_second": got,
+            "units_a_second": got, "rate": rate,
             "of_alone": got / rate if rate else None,
             "of_left": got / (rate * (1 - busy)) if rate and busy < 1 else None, "most_of_left": most}
 
@@ -365,15 +387,15 @@ def show(rig):
               r.number(one["one_switch_first_ms"] and one["one_switch_first_ms"]["median"]),
               *(r.number(one["switch_bytes"][way] and one["switch_bytes"][way]["median"] / 2**30, 2)
                 for way in ("bytes_out", "bytes_in")), r.number(one["rate"])] for one in result["settings"]])
-    print("responses, ms; the other's units a second, of its rate alone, of what the requests leave it, and what of "
-          "that it could have at most if each is answered at once; levels of both at the end:")
+    print("responses, ms; the other's units a second, its rate alone then, of that, of what the requests leave it, and "
+          "what of that it could have at most if each is answered at once; levels of both at the end:")
     r.table(["policy", "every", "requests", "mean", "p50", "p90", "max", "mean/floor", "since due", "switches",
-             "units/s", "of alone", "of left", "at most", "levels"],
+             "units/s", "alone then", "of alone", "of left", "at most", "levels"],
             [[found["policy"], f"{one['interval_s']:g} s", one["requests"],
               *(r.number(one["response_ms"][key]) for key in ("mean", "p50", "p90", "max")),
               r.number(one["over_floor"], 2), r.number(one["since_due_ms"]["mean"]), one["switches"],
-              r.number(one["units_a_second"]), *(r.percent(one[key]) for key in ("of_alone", "of_left",
-                                                                                "most_of_left")),
+              r.number(one["units_a_second"]), r.number(one["rate"]),
+              *(r.percent(one[key]) for key in ("of_alone", "of_left", "most_of_left")),
               one["levels"]]
              for found in result["settings"] for one in found["intervals"]])
     new = result["new"]
@@ -397,8 +419,8 @@ def judge(rig):
                       "wanted": SHARE_LEFT, "is_share": True, "is_met": share >= SHARE_LEFT})
     peer = by_policy.get("rr-" + rig.args.round_robin[0], {}) if rig.args.round_robin else {}
     for interval, one in own.items():
-        if interval in peer and peer[interval]["units_a_second"]:
-            ratio = one["units_a_second"] / peer[interval]["units_a_second"]
+        if interval in peer and peer[interval]["of_alone"] and one["of_alone"] is not None:
+            ratio = one["of_alone"] / peer[interval]["of_alone"]
             goals.append({"goal": f"every {interval:g} s: the other's throughput, of that under round robin "
                           f"{rig.args.round_robin[0]}", "measured": ratio, "wanted": 1, "is_share": True,
                           "is_met": ratio > 1})
