@@ -55,9 +55,12 @@ void gm_graphs_trim(void)
     uint64_t devices = atomic_load(&gm_graphs_devices);
     if (!gm_graphs_sample() || gm_real.cuDeviceGraphMemTrim == NULL)
         return;
+    if (!gm_gate_sync_begin())
+        return; /* a capture is open: a trim may wait for work, and would end it */
     for (CUdevice device = 0; devices != 0; device++, devices >>= 1)
         if ((devices & 1) != 0)
             gm_real.cuDeviceGraphMemTrim(device);
+    gm_gate_sync_end();
     gm_graphs_sample();
 }
 
