@@ -323,7 +323,6 @@ static struct gm_block *gm_block_carve(struct gm_heap *heap, struct gm_block *fi
     first->is_leaving = false;
     if (region->live++ == 0)
         region->arena->idle -= region->bytes;
-    region->arena->used += first->bytes;
     region->arena->n_live++;
     return first;
 }
@@ -510,7 +509,6 @@ void gm_heap_free(struct gm_heap *heap, struct gm_block *block, struct gm_mark *
     struct gm_mark *over = block->mark;
     if (--region->live == 0)
         region->arena->idle += region->bytes;
-    region->arena->used -= block->bytes;
     region->arena->n_live--;
     if (mark == NULL)
         mark = over;

@@ -86,7 +86,6 @@ struct gm_arena {
     struct gm_tree_node *by_size;
     struct gm_region *regions;
     uint64_t reserved; /* bytes of all regions */
-    uint64_t used;     /* bytes of live blocks */
     uint64_t idle;     /* bytes of regions without a live block */
     size_t n_live;     /* blocks */
 };
