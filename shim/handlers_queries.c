@@ -43,10 +43,7 @@ CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
  */
 static CUdeviceptr gm_foreign(CUdeviceptr ptr)
 {
-    const uint64_t word = ptr;
-    const bool is_none =
-        gm_allocs_may_hold(ptr) && (gm_allocs_spans(ptr) || gm_spares_hold(&word, 1));
-    return is_none ? 0 : ptr;
+    return gm_allocs_may_hold(ptr) && (gm_allocs_spans(ptr) || gm_spares_has(ptr)) ? 0 : ptr;
 }
 
 CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)

@@ -120,8 +120,7 @@ CUresult gm_on_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, siz
                                              unsigned long long flags)
 {
     struct gm_alloc alloc;
-    const uint64_t word = dptr;
-    if (gm_is_live() && gm_spares_hold(&word, 1))
+    if (gm_is_live() && gm_spares_has(dptr))
         return CUDA_ERROR_INVALID_VALUE;
     if (gm_is_live() && gm_allocs_may_hold(dptr) &&
         (gm_allocs_find(dptr, &alloc) != GM_ALLOC_UNKNOWN ||

@@ -190,12 +190,11 @@ CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)
 static bool gm_is_own_memory(CUdeviceptr va)
 {
     struct gm_alloc alloc;
-    const uint64_t word = va;
     if (!gm_allocs_may_hold(va))
         return false;
     if (gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN)
         return alloc.kind != GM_ALLOC_REAL && alloc.kind != GM_ALLOC_VIEW;
-    return gm_spares_hold(&word, 1);
+    return gm_spares_has(va);
 }
 
 CUresult gm_on_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
@@ -365,8 +364,8 @@ CUresult gm_on_cuMemUnmap(CUdeviceptr ptr, size_t size)
     return result != CUDA_SUCCESS ? result : buried;
 }
 
-/* Whether the driver takes this for memory of a device: known answers (FACTS), and for another
- * device whether it can reach this one at all. */
+/* Whether the driver takes this for memory of a device: known answers (tests/simcuda/facts.txt),
+ * and for another device whether it can reach this one at all. */
 static CUresult gm_check_access(const CUmemAccessDesc *desc, int32_t device)
 {
     int n_devices = 0, can_reach = 1;

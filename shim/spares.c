@@ -29,8 +29,8 @@ static struct gm_spares_use {
  */
 static _Atomic uint64_t gm_spares_va[GM_SPARES_MAX], gm_spares_span[GM_SPARES_MAX];
 static _Atomic uint32_t gm_spares_version;
-#define GM_SPARES_LOOKS 64 /* then the one who changes them is this thread itself, or is not here  \
-                            */
+/* After so many looks the one who changes them is this thread itself, or is not here. */
+#define GM_SPARES_LOOKS 64
 /* Somebody comes to look. Also for a while when there are none: a program that frees and allocates
  * in turn has none half of the time, and shall not have to wake the watcher with every free. */
 static bool gm_spares_are_watched;

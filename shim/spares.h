@@ -1,6 +1,7 @@
 /*
  * Spares: what the program freed lately and the daemon still backs. The next allocation of the same
- * size takes it as it is, mapped, instead of chunks that must be mapped first, at 27 us each.
+ * size takes it as it is, mapped, instead of chunks that must be imported and mapped first, at 40
+ * us each.
  *
  *   free      the GPU is done with the range: put it here, if a share of the budget allows
  *   allocate  take one of exactly that size
@@ -9,8 +10,9 @@
  * A spare is in no allocation map: the program does not have it, cuMemGetInfo calls it free, and a
  * second free of it is the driver's to refuse. The driver still finds memory there, so whoever asks
  * it about addresses asks gm_spares_hold first, and copies and sets (not those that are described
- * by structures) are refused as the driver refuses them for memory that was freed. To the daemon a
- * spare is an allocation like any other, which moves when the program is paused.
+ * by structures or come in batches) are refused as the driver refuses them for memory that was
+ * freed. To the daemon a spare is an allocation like any other, which moves when the program is
+ * paused.
  *
  * Any thread; one lock, a leaf, never held across a driver call or a request.
  */
@@ -69,6 +71,10 @@ static inline bool gm_spares_exist(void)
 
 /* Whether one of the n words is an address in a spare. Takes no lock. */
 bool gm_spares_hold(const uint64_t *words, size_t n);
+static inline bool gm_spares_has(uint64_t va)
+{
+    return gm_spares_hold(&va, 1);
+}
 
 /*
  * For the one thread that watches: releases one of those that have been kept for long enough at
