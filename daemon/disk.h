@@ -7,8 +7,8 @@
  * second copy. Where it has not, writes are synchronous (O_DSYNC), so that an error is known before
  * the source is freed and never shows up later as lost data.
  *
- * Reading and writing: any thread. The calls that can fail for the machine's reasons are pointers
- *, so that tests can make them fail.
+ * Reading and writing: any thread. The calls that can fail for the machine's reasons are pointers,
+ * so that tests can make them fail.
  */
 #ifndef GM_DAEMON_DISK_H
 #define GM_DAEMON_DISK_H

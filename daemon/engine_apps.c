@@ -15,9 +15,7 @@
 /* Allocations of one app that may wait for room: more threads than that in one program are a
  * mistake. */
 #define WAITING_MAX 4096u
-/* What programs freed and keep is given back within 100 ms (shim/spares.h), and the time that
- * takes.
- */
+/* What programs freed and keep goes after 100 ms (shim/spares.h); and the time that takes. */
 #define SPARES_NS (250 * GM_MS)
 
 /* Shared memory. */

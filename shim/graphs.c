@@ -56,7 +56,7 @@ void gm_graphs_trim(void)
     if (!gm_graphs_sample() || gm_real.cuDeviceGraphMemTrim == NULL)
         return;
     if (!gm_gate_sync_begin())
-        return; /* a capture is open: a trim may wait for work, and would end it */
+        return; /* a capture is open; what a trim does to it is not known */
     for (CUdevice device = 0; devices != 0; device++, devices >>= 1)
         if ((devices & 1) != 0)
             gm_real.cuDeviceGraphMemTrim(device);

@@ -388,7 +388,7 @@ CUresult gm_vmm_add_view(uint64_t value, uint64_t va, uint64_t bytes, uint64_t o
     pthread_mutex_lock(&gm_vmm_lock);
     struct gm_vmm_handle *handle = gm_handle_of(value);
     if (handle != NULL && (bytes != handle->bytes || offset != 0))
-        result = CUDA_ERROR_NOT_SUPPORTED; /* as on the driver (FACTS) */
+        result = CUDA_ERROR_NOT_SUPPORTED; /* as on the driver */
     else if (handle != NULL && gm_range_is_reserved(va, bytes))
         result = gm_mapping_add(handle, va, bytes, view);
     if (result == CUDA_SUCCESS) {

@@ -2,7 +2,7 @@
 # sh tests/gpu/run.sh BUILD-DIR [--only NAME]... [--list]
 # sh tests/gpu/run.sh BUILD-DIR --set SET,... [--seconds S] [--simcuda]
 #
-# What needs a real GPU. Without --set: every test of run.py, in some 9 minutes. With it, one after the other, each in
+# What needs a real GPU. Without --set: every test of run.py, in 10 to 15 minutes. With it, one after the other, each in
 # its share of the time (580 s), so that one call is enough:
 #
 #   tests       those of run.py; they take what they need
