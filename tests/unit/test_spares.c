@@ -23,7 +23,7 @@
 static bool is_up;
 static _Atomic bool release_naps;
 static _Atomic uint64_t n_released, released_bytes;
-static uint64_t last_released;
+static _Atomic uint64_t last_released;
 
 static struct gm_stat stat_area;
 
