@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """bench/batch: three batch programs that never rest share a GPU that has room for one of them at a time.
 
-A language model in fp16 that decodes token after token, the training of a ResNet-152, and convolutions in the shape
-of a model that makes images (python/models.py), all of random weights. So that no two fit together, those that need
-less than --sizes hold ballast for the rest: buffers of random words, which they read and compare in every unit of
-their work. Every round of each is compared with the same round computed without gpumux, to the bit.
+A language model in fp16 that decodes token after token, each a CUDA graph (or not: --launches), the training of a
+ResNet-152, and convolutions in the shape of a model that makes images (python/models.py), all of random weights. So
+that no two fit together, those that need less than --sizes hold ballast for the rest: buffers of random words, which
+they read and compare in every unit of their work. Every round of each is compared with the same round computed
+without gpumux, to the bit.
 
 Each is measured alone without gpumux before and, with the others idle, under it after all have worked together; what
 a program does in a second alone is its rate. The ideal is each alone and the time shared with free switches: then what
@@ -34,6 +35,7 @@ LEAST_REST = 1 / 8 # of a slice, or what idleness left of it is forgotten: daemo
 
 def add_options(parser):
     p.add_options(parser)
+    p.add_decoder_options(parser)
     parser.add_argument("--sizes", type=r.sizes, default=[14 * 2**30] * 3, metavar="SIZE,SIZE,SIZE",
                         help="of the decoder, the training and the convolutions (14G,14G,14G)")
     parser.add_argument("--budget", type=r.size, default=20 * 2**30, metavar="SIZE", help="of GPU memory (20G)")
@@ -51,7 +53,7 @@ def add_options(parser):
 
 
 def plans(args):
-    return {"decoder": p.Plan("decoder", args.sizes[0], 128, seed=31),
+    return {"decoder": p.Plan(p.decoder(args), args.sizes[0], 128, seed=31),
             "training": p.Plan("training", args.sizes[1], 8, seed=32),
             "convolutions": p.Plan("denoising", args.sizes[2], 30, seed=33)}
 

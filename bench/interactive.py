@@ -2,9 +2,10 @@
 """bench/interactive: short requests every few seconds to one program, beside another that never rests.
 
 The one is a language model in fp16 with random weights that completes a prompt (python/models.py); the other decodes
-token after token. Each is nearly as large as the budget, so that every switch moves memory both ways. Requests are
-due at fixed times; one that is due while the one before it is not done yet begins when that ends. A response is the
-time from when a request could begin to its last token, as its sender sees it; since_due counts from when it was due.
+token after token, each a CUDA graph (or not: --launches). Each is nearly as large as the budget, so that every switch
+moves memory both ways. Requests are due at fixed times; one that is due while the one before it is not done yet begins
+when that ends. A response is the time from when a request could begin to its last token, as its sender sees it;
+since_due counts from when it was due.
 
 Policies are compared in turn, each with a daemon and programs of its own: what the daemon does by default, and round
 robin with one quantum and another (--round-robin). A block is the decoder alone, until it has run for so long that it
@@ -16,7 +17,8 @@ The floors are measured in the same run, with nothing else running: `alone` is a
 on the GPU; `one switch` is a request while the other program's memory is there. The decoder's throughput is set beside
 what the other leaves it: its rate alone, times the share of time in which no request was computed. Its rate alone is
 measured before and after each window, because the processors of a host that is not one's own are not as fast at one
-minute as at another, and a decoder waits for them. So policies are compared by the share of that rate as well.
+minute as at another, and with --launches a decoder waits for them. So policies are compared by the share of that rate
+as well.
 
 At the end the program that answers is replaced by a new one, beside the running decoder: nothing is known of it.
 
@@ -45,6 +47,7 @@ def pairs(text):
 
 def add_options(parser):
     p.add_options(parser)
+    p.add_decoder_options(parser)
     parser.add_argument("--sizes", type=r.sizes, default=[14 * 2**30] * 2, metavar="SIZE,SIZE",
                         help="of the program that answers, and of the other (14G,14G)")
     parser.add_argument("--budget", type=r.size, default=18 * 2**30, metavar="SIZE", help="of GPU memory (18G)")
@@ -101,7 +104,7 @@ class Setting:
 
 def plan(args):
     return (p.Plan("decoder", args.sizes[0], args.tokens, prompt=args.prompt, seed=11),
-            p.Plan("decoder", args.sizes[1], 128, seed=12))
+            p.Plan(p.decoder(args), args.sizes[1], 128, seed=12))
 
 
 # --- measuring ---
@@ -435,7 +438,11 @@ def judge(rig):
 
 def conclude(rig):
     settings = rig.result.get("settings")
-    if not settings or not (settings[0]["alone"] and settings[0]["one_switch"]):
+    if not settings or not settings[0]["warm"]:
+        return
+    if not (settings[0]["alone"] and settings[0]["one_switch"]):
+        print("no floor was measured: no request needed one switch, and the one after it none")
+        p.measures(rig)
         return
     if rig.result.get("link"):
         rig.result["ceiling"] = rig.ceiling()

@@ -18,7 +18,7 @@ CHUNK_MS = 500 # a program that is kept at work is asked anew so often
 
 
 class Plan:
-    """What a program is: decoder, training or denoising, of so many bytes, with so many units a round."""
+    """What a program is: a model of python/models.py, of so many bytes, with so many units a round."""
 
     def __init__(self, model, count, units, prompt=16, seed=1):
         self.model, self.bytes, self.units, self.prompt, self.seed = model, count, units, prompt, seed
@@ -29,6 +29,17 @@ def add_options(parser):
                         help="torch: models in PyTorch; app: bench/app instead (what --simcuda takes); cpu: tiny "
                         "models on the processor, which do not use the daemon: to try a bench out")
     parser.add_argument("--piece", type=size, metavar="SIZE", help="allocations of bench/app (1G)")
+
+
+def add_decoder_options(parser):
+    parser.add_argument("--launches", action="store_true",
+                        help="the decoder that never rests launches each kernel by itself, and so waits for the "
+                        "processor; without this a token is one CUDA graph")
+
+
+def decoder(args):
+    """The model that never rests: what it does in a second should be the GPU's affair."""
+    return "decoder" if args.launches else "decoder-graphs"
 
 
 def make(rig, name, plan, daemon=None):

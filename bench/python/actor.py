@@ -1,6 +1,6 @@
 """A program of the benches in PyTorch, which knows nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 actor.py --model decoder|training|denoising --bytes N --units N [--prompt N] [--seed N] [--device cpu]
+    python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--device cpu]
 
 It imports PyTorch and prints "imported"; the GPU it touches only when it has read "load". Then it makes the model,
 computes one round (models.py), and prints "ready open_ms=... fill_ms=... bytes=... sum=...". After that a request is
@@ -30,7 +30,7 @@ except ImportError as error:
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model", choices=("decoder", "training", "denoising"), required=True)
+    parser.add_argument("--model", choices=tuple(models.MODELS), required=True)
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--units", type=int, required=True)
     parser.add_argument("--prompt", type=int, default=16)

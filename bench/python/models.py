@@ -122,6 +122,75 @@ class Decoder:
         return to_int(self.sums)
 
 
+class GraphDecoder(Decoder):
+    """
+    The same model, but each token after a prompt is one CUDA graph: it waits for the GPU, and hardly for the processor
+    that launches. Its shapes never change: attention covers the whole cache, and what lies behind the token is masked.
+    """
+
+    def __init__(self, place, count):
+        super().__init__(place, count)
+        context, device = self.cache.shape[3], place.device
+        self.places = torch.arange(context, device=device)
+        self.at, self.token = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
+        self.total = torch.zeros((), dtype=torch.int64, device=device)
+        self.found = torch.zeros(1, self.vocab, dtype=place.dtype, device=device)
+        self.replay = self.step if place.is_tiny else self.capture().replay
+
+    def step(self):
+        """From the token in `token` at `at` to the next in both; every call launches the same kernels."""
+        x = F.embedding(self.token, self.embedding)
+        width, size = (x.shape[1],), self.cache.shape[4]
+        cosine, sine = self.cosine.index_select(0, self.at), self.sine.index_select(0, self.at)
+        is_here, is_later = ((self.places == self.at)[None, :, None], (self.places > self.at)[None, None, :])
+
+        def rotate(x):
+            first, second = x.chunk(2, dim=-1)
+            return x * cosine + torch.cat((-second, first), dim=-1) * sine
+
+        for number, (attention, mixed, gate_up, down) in enumerate(self.layers):
+            q, k, v = F.linear(F.rms_norm(x, width), attention).view(1, 3, self.heads, size).permute(1, 2, 0, 3)
+            keys, values = self.cache[number]
+            keys.copy_(torch.where(is_here, rotate(k), keys))
+            values.copy_(torch.where(is_here, v, values))
+            scores = (rotate(q) @ keys.transpose(1, 2)) * size**-.5
+            found = scores.masked_fill(is_later, float("-inf")).softmax(dim=-1) @ values
+            x = x + F.linear(found.transpose(0, 1).reshape(x.shape), mixed)
+            gate, up = F.linear(F.rms_norm(x, width), gate_up).chunk(2, dim=-1)
+            x = x + F.linear(F.silu(gate) * up, down)
+        logits = F.linear(F.rms_norm(x, width), self.head)
+        self.total.mul_(3).add_(checksum(logits))
+        self.found.copy_(logits)
+        self.token.copy_(logits.argmax(dim=-1))
+        self.at.add_(1)
+
+    def capture(self):
+        with torch.inference_mode():
+            warm = torch.cuda.Stream()
+            warm.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(warm):
+                for _ in range(2):
+                    self.step()
+            torch.cuda.current_stream().wait_stream(warm)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.step()
+        return graph
+
+    def unit(self):
+        if self.position == 0:  # a prompt, whose shapes are its own
+            super().unit()
+            self.total.copy_(self.sums)
+            self.at.fill_(self.position)
+            self.token.copy_(self.ids)
+            self.sums, self.last = self.total, self.found
+            return
+        with torch.inference_mode():
+            self.replay()
+            int(self.token)  # waits for it
+        self.position += 1
+
+
 class Block(nn.Module):
     """A bottleneck block of a ResNet."""
 
@@ -280,4 +349,4 @@ class Denoising:
         return to_int(self.sums)
 
 
-MODELS = {"decoder": Decoder, "training": Training, "denoising": Denoising}
+MODELS = {"decoder": Decoder, "decoder-graphs": GraphDecoder, "training": Training, "denoising": Denoising}
