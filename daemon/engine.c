@@ -418,6 +418,7 @@ static int make_tables(struct gm_engine *engine)
     engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);
     engine->victims = calloc(max_apps, sizeof *engine->victims);
+    engine->givers = calloc(max_apps, sizeof *engine->givers);
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
     /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
      * what else is lowered, a window full at a time. */
@@ -427,8 +428,8 @@ static int make_tables(struct gm_engine *engine)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->chunk_number ||
         !engine->frame_more || !engine->fenced || !engine->hosted || !engine->condemned ||
-        !engine->targets || !engine->victims || !engine->in_set || !engine->plan.moves ||
-        !engine->ring[0] || !engine->ring[1])
+        !engine->targets || !engine->victims || !engine->givers || !engine->in_set ||
+        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
                                   engine->config.budget);
@@ -452,6 +453,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->condemned);
     free(engine->targets);
     free(engine->victims);
+    free(engine->givers);
     free(engine->in_set);
     free(engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)

@@ -58,6 +58,20 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
            !engine->table->apps[id].is_silent && engine->apps[id].retry_at <= engine->now;
 }
 
+/* Who gives its place on the GPU up for `target` ahead of its turn: those that wait like it, and
+ * for longer. An app that is idle keeps what it has: nobody knows as well when it comes. */
+static void list_givers(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target)
+{
+    input->givers = engine->givers;
+    if (engine->apps[target].is_idle)
+        return;
+    for (uint32_t i = 0; i < input->n_victims; i++) {
+        const struct gm_app *app = &engine->apps[engine->victims[i]];
+        if (app->state == GM_APP_PAUSED && !app->is_idle)
+            engine->givers[input->n_givers++] = engine->victims[i];
+    }
+}
+
 /* Nobody waits for memory: stage that of the app that is expected next, of those that lack any. */
 static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
 {
@@ -67,14 +81,15 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     if (n == 0 ||
         gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) == GM_TIME_NEVER)
         return;
-    engine->targets[input->n_targets++] = engine->victims[n - 1];
+    const uint32_t target = engine->victims[n - 1];
+    engine->targets[input->n_targets++] = target;
     input->n_victims = n - 1;
+    list_givers(engine, input, target);
     engine->plan_is_prefetch = true;
     gm_plan_prefetch(engine->table, input, &engine->plan);
-    const struct gm_app *app = &engine->apps[engine->targets[0]];
     if (engine->plan.n > 0)
-        gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d): %u moves", engine->targets[0],
-               (int)app->pid, engine->plan.n);
+        gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d): %u moves", target,
+               (int)engine->apps[target].pid, engine->plan.n);
 }
 
 void gm_engine_plan(struct gm_engine *engine)
@@ -91,6 +106,8 @@ void gm_engine_plan(struct gm_engine *engine)
             uint32_t id = decision->set[i];
             const struct gm_app *app = &engine->apps[id];
             enum gm_app_state wanted = pass == 0 ? GM_APP_RUNNING : GM_APP_LOADING;
+            /* whose gate opens next, too: nothing comes between */
+            is_waiting = is_waiting || app->state == GM_APP_LOADING;
             if (app->state != wanted || engine->table->apps[id].missing == 0)
                 continue;
             is_waiting = true;
@@ -170,7 +187,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     if (may_take(engine, hold, move))
         chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, gm_chunk_bytes(chunk));
     if (chunk->page == GM_NONE) {
-        engine->is_short_of_pages = true;
+        engine->is_short_of_pages = !engine->plan_is_prefetch;
         return false;
     }
     chunk->flight = GM_FLIGHT_OUT;

@@ -281,6 +281,8 @@ static void begin(struct gm_planning *p, const struct gm_table *table,
     p->has_tiers = input->tiers[GM_TIER_PINNED].cap > 0;
     p->window = (int64_t)input->window;
     p->reserve = (int64_t)gm_plan_reserve(input);
+    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
+        p->given_at[c] = GM_NONE;
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
         p->free[t] =
             (int64_t)(input->tiers[t].cap + input->tiers[t].ending) - (int64_t)input->tiers[t].used;
@@ -361,7 +363,7 @@ static void resume_pool(struct gm_planning *p, uint32_t pool)
         if (move->kind != GM_MOVE_FILL || move->frame == GM_NONE)
             continue;
         const struct gm_frame *frame = &p->table->frames[move->frame];
-        if (frame->pool == pool)
+        if (frame->pool == pool && frame->state == GM_FRAME_FREE)
             p->free_at[frame->class] = frame->next;
     }
 }
@@ -396,6 +398,41 @@ static bool raise_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t lef
     return add_raise(p, chunk);
 }
 
+/* The next chunk of a giver with a frame of this size, of the pool at hand; GM_NONE: none. */
+static uint32_t peek_given(struct gm_planning *p, unsigned class)
+{
+    while (p->given_at[class] == GM_NONE && p->giver[class] < p->input->n_givers) {
+        const struct gm_table_app *giver = &p->table->apps[p->input->givers[p->giver[class]++]];
+        if (giver->pool == p->pool && !giver->is_silent)
+            p->given_at[class] = giver->by_class[class].head;
+    }
+    return p->given_at[class];
+}
+
+/* Put `chunk`, in pinned memory, in the place of a giver's, which leaves `left` there on the way.
+ * False: there is none, or no room for it. */
+static bool take_given(struct gm_planning *p, uint32_t chunk, int64_t left)
+{
+    unsigned class = p->table->chunks[chunk].class;
+    int64_t bytes = chunk_bytes(p, chunk);
+    uint32_t given = peek_given(p, class);
+
+    if (given == GM_NONE || p->plan->n + 2 > p->plan->capacity)
+        return false;
+    while (p->has_tiers && p->free[GM_TIER_PINNED] - bytes < left) {
+        uint32_t pinned = peek_pinned(p);
+        enum gm_tier to =
+            pinned != GM_NONE ? choose_tier(p, chunk_bytes(p, pinned), true) : GM_TIER_NONE;
+        if (to == GM_TIER_NONE || p->plan->n + 3 > p->plan->capacity)
+            return false;
+        p->pinned_at = gm_plan_follow(p, pinned);
+        add_lower(p, pinned, to);
+    }
+    p->given_at[class] = gm_plan_follow(p, given);
+    return add_move(p, GM_MOVE_EVICT, given, p->table->chunks[given].frame) &&
+           add_move(p, GM_MOVE_FILL, chunk, p->table->chunks[given].frame);
+}
+
 /* What can be done for one missing chunk, leaving `left` in pinned memory on the way if it comes to
  * the GPU. False: it does not. */
 static bool fetch_chunk(struct gm_planning *p, uint32_t chunk, unsigned tier, int64_t left)
@@ -404,6 +441,8 @@ static bool fetch_chunk(struct gm_planning *p, uint32_t chunk, unsigned tier, in
     uint32_t frame = p->free_at[class];
     bool has_place = frame != GM_NONE || p->room >= gm_class_bytes(class);
 
+    if (!has_place && tier == GM_TIER_PINNED)
+        return take_given(p, chunk, left);
     if (p->has_tiers && tier > GM_TIER_PINNED &&
         !raise_or_exchange(p, chunk, has_place ? left : p->window))
         return false;
@@ -434,6 +473,10 @@ void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *
             for (; chunk != GM_NONE; chunk = gm_plan_follow(&p, chunk))
                 if (!fetch_chunk(&p, chunk, order[stage], p.window / 2))
                     plan->is_complete = false;
+        }
+        for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) { /* what they give is the first one's */
+            p.giver[c] = input->n_givers;
+            p.given_at[c] = GM_NONE;
         }
     }
 }

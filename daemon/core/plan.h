@@ -75,6 +75,9 @@ struct gm_plan_input {
     uint32_t n_targets;
     const uint32_t *victims; /* apps that may lose chunks, farthest next use first */
     uint32_t n_victims;
+    const uint32_t *givers; /* prefetch: those of the victims whose chunks may leave the GPU for the
+                               targets', farthest next use first */
+    uint32_t n_givers;
     struct gm_plan_tier tiers[GM_TIERS]; /* PINNED, PAGED and DISK are read */
     uint64_t window; /* bytes of pinned memory to leave free when the plan is done */
 };
@@ -158,8 +161,13 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
  * from those. `input->targets` are the coming apps, soonest first; `input->victims` those whose
  * data below the GPU may be lowered for them (farthest next use first, later than the targets).
  * Fills what fits into free frames and free room, and raises what fits into pinned memory beside
- * the window, lowering data of later apps for it where that brings an earlier app's data up. Evicts
- * nothing from the GPU, destroys no frame.
+ * the window, lowering data of later apps for it where that brings an earlier app's data up.
+ *
+ * What the first of them has in pinned memory also takes the frames of `input->givers`, one for
+ * one, of the same user and size: what a nearer app has on the GPU when its turn begins, its switch
+ * does not move. Of apps in turn on a GPU with room for little more than one of them, that room is
+ * always the next one's then; by Belady's rule alone, without moves ahead, it is so every other
+ * time. Nothing else is evicted, and no frame is destroyed.
  */
 void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *input,
                       struct gm_plan *plan);

@@ -77,6 +77,10 @@ struct gm_planning {
     uint32_t pinned_at;
     uint32_t evicted_at; /* and what this plan evicts: a move */
     uint32_t evicted_victim;
+
+    /* prefetching: the giver behind the one at hand, and its next chunk, for each size */
+    uint32_t giver[GM_CHUNK_CLASSES];
+    uint32_t given_at[GM_CHUNK_CLASSES];
 };
 
 static inline const struct gm_table_app *gm_plan_target(const struct gm_planning *p,

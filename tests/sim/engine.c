@@ -92,7 +92,8 @@ static void prefetch(struct world *w)
     if (i == w->decision.n_next)
         return;
     w->memory->targets[0] = w->decision.next[i];
-    memory_prefetch(w->memory, 1, list_victims(w, i + 1));
+    uint32_t n = list_victims(w, i + 1);
+    memory_prefetch(w->memory, 1, n, draw_percent(&w->chance, 50) ? n : 0);
     check_memory(w);
 }
 

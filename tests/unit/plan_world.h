@@ -329,16 +329,28 @@ static inline struct gm_plan plan_for(struct world *world, const uint32_t *targe
     return plan;
 }
 
-static inline struct gm_plan prefetch_for(struct world *world, const uint32_t *targets,
-                                          uint32_t n_targets, const uint32_t *victims,
-                                          uint32_t n_victims)
+/* The first `n_givers` of the victims give their places on the GPU up. */
+static inline struct gm_plan prefetch_taking(struct world *world, const uint32_t *targets,
+                                             uint32_t n_targets, const uint32_t *victims,
+                                             uint32_t n_victims, uint32_t n_givers)
 {
-    struct gm_plan_input input = {
-        .targets = targets, .n_targets = n_targets, .victims = victims, .n_victims = n_victims};
+    struct gm_plan_input input = {.targets = targets,
+                                  .n_targets = n_targets,
+                                  .victims = victims,
+                                  .n_victims = n_victims,
+                                  .givers = victims,
+                                  .n_givers = n_givers};
     struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
     world_input(world, &input);
     gm_plan_prefetch(world->table, &input, &plan);
     return plan;
+}
+
+static inline struct gm_plan prefetch_for(struct world *world, const uint32_t *targets,
+                                          uint32_t n_targets, const uint32_t *victims,
+                                          uint32_t n_victims)
+{
+    return prefetch_taking(world, targets, n_targets, victims, n_victims, 0);
 }
 
 #endif

@@ -528,6 +528,64 @@ static void test_prefetch_exchanges(void **state)
     end_world(&world);
 }
 
+/* Three apps in turn, with room for one and a half: when its turn comes, half of each is there. */
+static void test_prefetch_takes_what_is_given(void **state)
+{
+    struct world world;
+    uint32_t victims[2];
+    (void)state;
+    make_tiers(&world, 6, 16, 0, 0);
+    for (uint32_t app = A; app <= C; app++)
+        allocate(&world, app, 4 * CHUNK);
+    for (uint32_t turn = 0; turn < 9; turn++) {
+        uint32_t now = A + turn % 3, next = A + (turn + 1) % 3, last = A + (turn + 2) % 3;
+        victims[0] = last;
+        victims[1] = next;
+        struct gm_plan plan = plan_for(&world, &now, 1, victims, 2);
+        carry_out(&world, &plan);
+        if (turn > 3) {
+            assert_int_equal(count_moves(&plan, GM_MOVE_FILL), 2);
+            assert_int_equal(count_moves(&plan, GM_MOVE_EVICT), 2);
+        }
+        plan = prefetch_taking(&world, &next, 1, &last, 1, 1);
+        carry_out(&world, &plan);
+        if (turn > 3) {
+            assert_int_equal(world.table->apps[next].resident, 2 * CHUNK);
+            assert_int_equal(world.table->apps[last].resident, 0);
+        }
+        plan = prefetch_taking(&world, &next, 1, &last, 1, 1);
+        assert_int_equal(plan.n, 0); /* there is no more to give */
+    }
+    end_world(&world);
+}
+
+/* Frames of another user are not given. */
+static void test_prefetch_takes_from_its_user(void **state)
+{
+    struct world world;
+    const uint32_t a = A, b = B;
+    (void)state;
+    make_world(&world, 4 * CHUNK, 1);
+    gm_table_add_app(world.table, A, 1000);
+    gm_table_add_app(world.table, B, 1001);
+    gm_table_add_app(world.table, C, 1000);
+    allocate(&world, A, 2 * CHUNK);
+    allocate(&world, B, 2 * CHUNK);
+    allocate(&world, C, 2 * CHUNK);
+    run(&world, A);
+    run(&world, B);
+    run(&world, C);
+    assert_int_equal(world.table->apps[A].resident, 0);
+    struct gm_plan plan = prefetch_taking(&world, &a, 1, &b, 1, 1);
+    assert_int_equal(plan.n, 0);
+    const uint32_t c = C;
+    plan = prefetch_taking(&world, &a, 1, &c, 1, 1);
+    assert_int_equal(count_moves(&plan, GM_MOVE_EVICT), 2);
+    assert_int_equal(carry_out(&world, &plan), 2 * CHUNK);
+    assert_int_equal(world.table->apps[A].resident, 2 * CHUNK);
+    end_world(&world);
+}
+
 /* Frames of another user, and frames that leave, are not for prefetching. */
 static void test_prefetch_takes_free_frames_only(void **state)
 {
@@ -571,6 +629,8 @@ int main(void)
         cmocka_unit_test(test_prefetch_fills_and_raises),
         cmocka_unit_test(test_prefetch_exchanges),
         cmocka_unit_test(test_prefetch_takes_free_frames_only),
+        cmocka_unit_test(test_prefetch_takes_what_is_given),
+        cmocka_unit_test(test_prefetch_takes_from_its_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,10 +292,29 @@ static void test_overlapping(void **state)
 }
 
 /*
- * Prefetching in worlds like these: nothing leaves the GPU, no frame is destroyed, every move is
- * possible in its turn, and the window is as free as it was. Then the app that was fetched for
- * takes its turn, whole.
+ * Prefetching in worlds like these: nothing leaves the GPU but for what comes in its place, of
+ * those who give, no frame is destroyed, every move is possible in its turn, and the window is as
+ * free as it was. Then the app that was fetched for takes its turn, whole.
  */
+static void check_givers(const struct world *world, const struct gm_plan *plan,
+                         const struct turn *turn, uint32_t n_givers)
+{
+    for (uint32_t i = 0; i < plan->n; i++) {
+        const struct gm_move *move = &plan->moves[i];
+        assert_int_not_equal(move->kind, GM_MOVE_DESTROY);
+        if (move->kind != GM_MOVE_EVICT)
+            continue;
+        uint32_t giver = world->table->chunks[move->chunk].app, at = 0;
+        while (at < n_givers && turn->victims[at] != giver)
+            at++;
+        assert_true(at < n_givers);
+        assert_true(i + 1 < plan->n);
+        assert_int_equal(move[1].kind, GM_MOVE_FILL);
+        assert_int_equal(move[1].frame, move->frame);
+        assert_int_equal(world->table->chunks[move[1].chunk].app, turn->targets[0]);
+    }
+}
+
 static void prefetching(uint64_t seed)
 {
     struct world world;
@@ -311,11 +330,11 @@ static void prefetching(uint64_t seed)
         before = free_in(&world, GM_TIER_PINNED);
         raised = world.bytes[GM_MOVE_RAISE];
         lowered = world.bytes[GM_MOVE_LOWER];
-        struct gm_plan plan =
-            prefetch_for(&world, turn.targets, turn.n_targets, turn.victims, turn.n_victims);
-        assert_int_equal(carry_out(&world, &plan), 0);
-        for (uint32_t i = 0; i < plan.n; i++)
-            assert_int_not_equal(plan.moves[i].kind, GM_MOVE_DESTROY);
+        const uint32_t n_givers = (uint32_t)draw(&world, turn.n_victims + 1);
+        struct gm_plan plan = prefetch_taking(&world, turn.targets, turn.n_targets, turn.victims,
+                                              turn.n_victims, n_givers);
+        check_givers(&world, &plan, &turn, n_givers);
+        carry_out(&world, &plan);
         assert_true(free_in(&world, GM_TIER_PINNED) >=
                     (before < world.window ? before : world.window));
         assert_int_equal(plan.is_complete, missing_of(&world, &turn) == 0);

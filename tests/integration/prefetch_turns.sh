@@ -1,0 +1,25 @@
+#!/bin/sh
+# Three programs in turn, none of which rests, with room on the GPU for one and two thirds. While one computes, what
+# is left of that room is made the next one's: its switch then moves no more than what has no place before its turn.
+. "$(dirname "$0")/lib.sh"
+[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+
+# turns SETTING: the MiB that came in with each of eight switches, into the file SETTING.in
+turns() {
+    start_daemon --pinned 512M --quantum 700ms --prefetch "$1"
+    for i in 1 2 3; do
+        app "$1$i" linked --bytes 96M --allocs 3 --iterations 1 --seconds 16 --seed "$i"
+    done
+    expect_pass "$1"1 "$1"2 "$1"3
+    # the first ones fill, and the last ones are of fewer than three
+    sed -n 's/.*MiB out, \([0-9]*\) in).*/\1/p' "$dir/daemon.out" | sed -n 5,12p > "$dir/$1.in"
+    say "prefetch $1: switches 5 to 12 brought $(tr '\n' ' ' < "$dir/$1.in")MiB"
+    expect_empty
+    stop_daemon
+}
+
+turns off
+turns on
+# 160 MiB hold one program of 96 and two thirds of the next.
+[ "$(grep -cx 32 "$dir/on.in")" -ge 6 ] || fail "the room on the GPU was not the next one's"
+[ "$(grep -cxv 32 "$dir/off.in")" -ge 3 ] || fail "without prefetch it was as well"
