@@ -149,7 +149,7 @@ def measure(rig, name, options, until):
         weights = [500 + ms for ms in works[index:]]
         end = time.monotonic() + (until - time.monotonic()) * weights[0] / sum(weights)
         take_turns(rig, daemon, apps, found, end,
-                   warm=len(apps) * args.warm if index == 0 and not is_disk else 1,
+                   warm=1 if is_disk else len(apps) * args.warm,
                    most=len(apps) * (args.disk_rounds if is_disk else args.rounds))
     for app in apps:
         app.end()
