@@ -30,6 +30,7 @@
 #include "common/log.h"
 #include "common/sock.h"
 #include "shim/allocs.h"
+#include "shim/captures.h"
 #include "shim/drain.h"
 #include "shim/files.h"
 #include "shim/gate.h"
@@ -634,8 +635,7 @@ static void *gm_link_main(void *unused)
 {
     (void)unused;
     /* The program may have a capture open in another thread; mapping has nothing to do with it. */
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
+    gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 
     for (;;) {
         uint64_t now = gm_now();

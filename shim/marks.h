@@ -28,7 +28,8 @@ struct gm_stream {
     uint64_t number; /* that arenas know it by */
 };
 
-/* Look at it. An error is the driver's: the stream cannot be used, or not by us. */
+/* Look at it. An error is the driver's: the stream cannot be used, or not by us. Of a stream that
+ * captures no more is asked, and told, than that it does: who knows what ends a capture. */
 CUresult gm_stream_look(CUstream handle, struct gm_stream *stream);
 
 /* The NULL stream of the per-thread forms of calls, as the other forms call it. */
