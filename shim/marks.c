@@ -43,6 +43,11 @@ void gm_heap_unlock(void)
     pthread_mutex_unlock(&gm_marks_mutex);
 }
 
+void gm_heap_wait(pthread_cond_t *changed)
+{
+    pthread_cond_wait(changed, &gm_marks_mutex);
+}
+
 static struct gm_event *gm_event_of(struct gm_mark *mark)
 {
     return mark->owner;

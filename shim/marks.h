@@ -11,12 +11,15 @@
 #ifndef GM_SHIM_MARKS_H
 #define GM_SHIM_MARKS_H
 
+#include <pthread.h>
+
 #include "shim/arena.h"
 #include "shim/real.h"
 
 extern __attribute__((visibility("hidden"))) struct gm_heap gm_heap;
 void gm_heap_lock(void);
 void gm_heap_unlock(void);
+void gm_heap_wait(pthread_cond_t *changed); /* with the lock */
 
 /* A stream as an argument of a call, and what it is. */
 struct gm_stream {
