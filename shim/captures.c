@@ -161,7 +161,8 @@ void gm_captures_forget(CUcontext context, CUdevice device)
         ended++;
     }
     pthread_mutex_unlock(&gm_capture_lock);
-    gm_captures_ended(ended);
+    if (ended > 0 && gm_captures_ended(ended) == 0)
+        gm_free_deferred();
 }
 
 /* A capture is counted before it begins, inside the gate: see gm_gate_scan. */
