@@ -209,13 +209,15 @@ bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on)
     return is_there;
 }
 
-void gm_allocs_set_shared(uint64_t va, uint64_t id)
+bool gm_allocs_set_shared(uint64_t va, uint64_t id)
 {
     struct gm_alloc_node *node;
     pthread_mutex_lock(&gm_allocs_lock);
-    if (gm_allocs_look(va, &node) == GM_ALLOC_BASE && node->alloc.id == id)
+    bool is_there = gm_allocs_look(va, &node) == GM_ALLOC_BASE && node->alloc.id == id;
+    if (is_there)
         node->alloc.is_shared = true;
     pthread_mutex_unlock(&gm_allocs_lock);
+    return is_there;
 }
 
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc)
