@@ -7,20 +7,7 @@
 #ifndef GM_SHIM_CAPTURES_H
 #define GM_SHIM_CAPTURES_H
 
-#include "shim/real.h"
-
-/*
- * Exchange this thread's capture mode. In relaxed mode the driver allows what it takes for unsafe
- * in a thread that captures, and beside a capture of another thread in global mode (cuda.h,
- * cuThreadExchangeStreamCaptureMode); else it refuses, and ends the captures. So the shim's own
- * questions are asked in relaxed mode; what synchronizes a context ends its captures all the same
- * (gate.h).
- */
-static inline CUstreamCaptureMode gm_captures_mode(CUstreamCaptureMode mode)
-{
-    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
-    return mode;
-}
+#include <cuda.h>
 
 /*
  * `context` was destroyed, or, when it is NULL, the primary context of `device` was: and with it

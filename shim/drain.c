@@ -15,7 +15,6 @@
 
 #include "common/clock.h"
 #include "shim/boot.h"
-#include "shim/captures.h"
 #include "shim/contexts.h"
 #include "shim/gate.h"
 #include "shim/graphs.h"
@@ -247,7 +246,7 @@ static void *gm_drain_main(void *unused)
 {
     (void)unused;
     /* A capture in another thread must not make our calls illegal, nor they end it. */
-    gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 
     uint64_t done = UINT64_MAX;
     for (;;) {

@@ -30,7 +30,6 @@
 #include "common/log.h"
 #include "common/sock.h"
 #include "shim/allocs.h"
-#include "shim/captures.h"
 #include "shim/drain.h"
 #include "shim/files.h"
 #include "shim/gate.h"
@@ -635,7 +634,7 @@ static void *gm_link_main(void *unused)
 {
     (void)unused;
     /* The program may have a capture open in another thread; mapping has nothing to do with it. */
-    gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 
     for (;;) {
         uint64_t now = gm_now();

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "shim/captures.h"
 #include "shim/contexts.h"
 #include "shim/gate.h"
 
@@ -145,12 +144,12 @@ CUresult gm_stream_look(CUstream handle, struct gm_stream *stream)
     *stream = (struct gm_stream){.handle = handle};
     if (gm_gate_captures() == 0)
         return gm_stream_ask(stream, is_default);
-    CUstreamCaptureMode mode = gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     CUresult result = gm_real.cuStreamIsCapturing(handle, &status);
     stream->is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
     if (result == CUDA_SUCCESS && !stream->is_capturing)
         result = gm_stream_ask(stream, is_default);
-    gm_captures_mode(mode);
+    gm_real_mode(mode);
     return result;
 }
 
@@ -301,9 +300,9 @@ bool gm_mark_ask(struct gm_mark *mark)
     gm_heap_unlock();
     if (!is_asked)
         return is_passed;
-    CUstreamCaptureMode mode = gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     is_passed = gm_event_has_passed(mark);
-    gm_captures_mode(mode);
+    gm_real_mode(mode);
     gm_heap_lock();
     gm_mark_end_asking(mark, is_passed);
     gm_heap_unlock();
@@ -327,10 +326,10 @@ static int gm_marks_ask_all(bool is_last)
     gm_heap_unlock();
     if (n == 0)
         return 0;
-    CUstreamCaptureMode mode = gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (int i = 0; i < n; i++)
         passed += is_passed[i] = gm_event_has_passed(marks[i]);
-    gm_captures_mode(mode);
+    gm_real_mode(mode);
     gm_heap_lock();
     for (int i = 0; i < n; i++)
         gm_mark_end_asking(marks[i], is_passed[i]);

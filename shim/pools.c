@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "shim/boot.h"
-#include "shim/captures.h"
 #include "shim/gate.h"
 #include "shim/peers.h"
 #include "shim/release.h"
@@ -66,19 +65,19 @@ static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most, boo
 
 void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props)
 {
-    const CUstreamCaptureMode mode = gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    const CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     bool is_shared = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->usage != 0;
     if (props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
         props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && gm_boot_gpu(props->location.id) >= 0)
         gm_pool_new(handle, props->location.id, props->maxSize, is_shared);
-    gm_captures_mode(mode);
+    gm_real_mode(mode);
 }
 
 /* The default pools are not made by the program. Perhaps this is beside a capture of this thread,
  * which asking for a pool's attributes would end. */
 static void gm_pool_learn(CUmemoryPool handle)
 {
-    const CUstreamCaptureMode mode = gm_captures_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    const CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (uint32_t gpu = 0; gpu < gm_boot_gpus(); gpu++) {
         CUmemoryPool known = NULL;
         CUdevice device = gm_boot_device(gpu);
@@ -86,7 +85,7 @@ static void gm_pool_learn(CUmemoryPool handle)
             known == handle)
             gm_pool_new(handle, device, 0, false);
     }
-    gm_captures_mode(mode);
+    gm_real_mode(mode);
 }
 
 struct gm_pool *gm_pool_enter(CUmemoryPool handle)
