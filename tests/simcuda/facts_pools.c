@@ -130,6 +130,7 @@ static void ask_local_capture(void)
 {
     CUcontext its;
     CUmemoryPool one_pool;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUstream beside;
     CUdevice number;
     CUdeviceptr one = 0, other = 0;
@@ -163,6 +164,14 @@ static void ask_local_capture(void)
         NEED(cuGraphDestroy(graph));
     NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     fact_in_capture("the default pool", cuDeviceGetDefaultMemPool(&one_pool, device));
+    fact_in_capture("retain the primary context", cuDevicePrimaryCtxRetain(&its, device));
+    fact_in_capture("release it", cuDevicePrimaryCtxRelease(device));
+    fact_in_capture("push a context", cuCtxPushCurrent(context));
+    fact_in_capture("pop it", cuCtxPopCurrent(&its));
+    NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    fact_in_capture("relaxed: an attribute of the pool",
+                    cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+    NEED(cuThreadExchangeStreamCaptureMode(&mode));
     fact_in_capture("an attribute of the pool",
                     cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
     fact_in_capture("allocate then", cuMemAllocFromPoolAsync(&one, MIB, pool, stream));
