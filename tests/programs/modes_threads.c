@@ -178,8 +178,8 @@ static void be_struck_in_questions(struct gm_worker *worker)
     GM_CU(worker, cuMemHostAlloc, (void **)&flag, sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP);
     GM_CU(worker, cuMemHostGetDevicePointer, &flag_at, flag, 0);
     GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    GM_CU(worker, cuMemAllocAsync, &asked, 30u << 20, stream);
-    GM_CU(worker, cuMemAllocAsync, &freed, 30u << 20, stream); /* of another region */
+    GM_CU(worker, cuMemAllocAsync, &asked, 8u << 20, stream);
+    GM_CU(worker, cuMemAllocAsync, &freed, 8u << 20, stream); /* of another region */
     void *args[] = {&flag_at};
     *flag = 0;
     gm_launch(worker, GM_KERNEL_SPIN_UNTIL, stream, args);
