@@ -1,90 +1,36 @@
-/*
- * The allocation map: a treap keyed by address, so that finding, inserting and taking are O(log n)
- * whatever order the driver hands out addresses in. Priorities come from a hash of the address: the
- * same addresses make the same tree.
- */
+/* The allocation map: a treap by address. */
 #include "shim/allocs.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "shim/treap.h"
+
 struct gm_alloc_node {
+    struct gm_treap by_va;
     struct gm_alloc alloc;
-    uint64_t priority;
-    struct gm_alloc_node *left;
-    struct gm_alloc_node *right;
+    struct gm_alloc_node *next; /* once it is out of the map */
 };
 
 /* A leaf in the order of locks: nothing else is taken while it is held. */
 static pthread_mutex_t gm_allocs_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gm_alloc_node *gm_allocs_root;
+static struct gm_treap *gm_allocs_tree;
 static size_t gm_allocs_entries;
 static uint64_t gm_allocs_bytes[GM_GPUS_MAX];
 static uint64_t gm_allocs_newest = GM_ALLOC_ID_MIN;          /* id */
 _Atomic uint64_t gm_allocs_low = UINT64_MAX, gm_allocs_high; /* written with the lock */
 
-static uint64_t gm_alloc_priority(uint64_t va)
+static struct gm_alloc_node *gm_alloc_of(struct gm_treap *node)
 {
-    uint64_t x = va + 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
-/* Cut `tree` into what lies below `va` and the rest. */
-static void gm_treap_split(struct gm_alloc_node *tree, uint64_t va, struct gm_alloc_node **below,
-                           struct gm_alloc_node **rest)
-{
-    while (tree != NULL) {
-        if (tree->alloc.va < va) {
-            *below = tree;
-            below = &tree->right;
-            tree = tree->right;
-        } else {
-            *rest = tree;
-            rest = &tree->left;
-            tree = tree->left;
-        }
-    }
-    *below = NULL;
-    *rest = NULL;
-}
-
-/* The two joined; everything in `a` is below everything in `b`. */
-static struct gm_alloc_node *gm_treap_join(struct gm_alloc_node *a, struct gm_alloc_node *b)
-{
-    struct gm_alloc_node *tree = NULL;
-    struct gm_alloc_node **place = &tree;
-    while (a != NULL && b != NULL) {
-        if (a->priority >= b->priority) {
-            *place = a;
-            place = &a->right;
-            a = a->right;
-        } else {
-            *place = b;
-            place = &b->left;
-            b = b->left;
-        }
-    }
-    *place = a != NULL ? a : b;
-    return tree;
+    return node != NULL ? GM_OF(node, struct gm_alloc_node, by_va) : NULL;
 }
 
 /* The entry with the highest address that is not above `va`. */
-static struct gm_alloc_node *gm_treap_floor(uint64_t va)
+static struct gm_alloc_node *gm_allocs_floor(uint64_t va)
 {
-    struct gm_alloc_node *best = NULL;
-    struct gm_alloc_node *node = gm_allocs_root;
-    while (node != NULL) {
-        if (node->alloc.va <= va) {
-            best = node;
-            node = node->right;
-        } else {
-            node = node->left;
-        }
-    }
-    return best;
+    const uint64_t key[3] = {va};
+    return gm_alloc_of(gm_treap_floor(gm_allocs_tree, key));
 }
 
 static void gm_allocs_widen(const struct gm_alloc *alloc)
@@ -100,13 +46,10 @@ static void gm_allocs_widen(const struct gm_alloc *alloc)
 
 static void gm_allocs_put(struct gm_alloc_node *node)
 {
-    struct gm_alloc_node **place = &gm_allocs_root;
     if (node->alloc.id == 0)
         node->alloc.id = gm_allocs_newest++;
-    while (*place != NULL && (*place)->priority >= node->priority)
-        place = node->alloc.va < (*place)->alloc.va ? &(*place)->left : &(*place)->right;
-    gm_treap_split(*place, node->alloc.va, &node->left, &node->right);
-    *place = node;
+    node->by_va.key[0] = node->alloc.va;
+    gm_treap_insert(&gm_allocs_tree, &node->by_va);
     gm_allocs_entries++;
     gm_allocs_widen(&node->alloc);
     if (node->alloc.gpu >= 0 && gm_alloc_is_charged(node->alloc.kind))
@@ -115,10 +58,7 @@ static void gm_allocs_put(struct gm_alloc_node *node)
 
 static void gm_allocs_cut(struct gm_alloc_node *node)
 {
-    struct gm_alloc_node **place = &gm_allocs_root;
-    while (*place != node)
-        place = node->alloc.va < (*place)->alloc.va ? &(*place)->left : &(*place)->right;
-    *place = gm_treap_join(node->left, node->right);
+    gm_treap_remove(&gm_allocs_tree, &node->by_va);
     gm_allocs_entries--;
     if (node->alloc.gpu >= 0 && gm_alloc_is_charged(node->alloc.kind))
         gm_allocs_bytes[node->alloc.gpu] -= node->alloc.span;
@@ -138,20 +78,20 @@ int gm_allocs_insert(const struct gm_alloc *alloc)
     struct gm_alloc_node *node = malloc(sizeof(*node));
     if (node == NULL)
         return -ENOMEM;
-    *node = (struct gm_alloc_node){.alloc = *alloc, .priority = gm_alloc_priority(alloc->va)};
+    *node = (struct gm_alloc_node){.alloc = *alloc};
 
-    struct gm_alloc_node *stale = NULL; /* chained by `left`, freed without the lock */
+    struct gm_alloc_node *stale = NULL; /* freed without the lock */
     int error = 0;
     pthread_mutex_lock(&gm_allocs_lock);
     const uint64_t last = alloc->va + alloc->span - 1;
-    struct gm_alloc_node *other = gm_treap_floor(last);
+    struct gm_alloc_node *other = gm_allocs_floor(last);
     while (gm_alloc_reaches(other, alloc->va) && other->alloc.kind == GM_ALLOC_REAL)
-        other = other->alloc.va == 0 ? NULL : gm_treap_floor(other->alloc.va - 1);
+        other = other->alloc.va == 0 ? NULL : gm_allocs_floor(other->alloc.va - 1);
     if (gm_alloc_reaches(other, alloc->va))
         error = -EEXIST;
-    while (error == 0 && gm_alloc_reaches(other = gm_treap_floor(last), alloc->va)) {
+    while (error == 0 && gm_alloc_reaches(other = gm_allocs_floor(last), alloc->va)) {
         gm_allocs_cut(other);
-        other->left = stale;
+        other->next = stale;
         stale = other;
     }
     if (error == 0)
@@ -159,7 +99,7 @@ int gm_allocs_insert(const struct gm_alloc *alloc)
     pthread_mutex_unlock(&gm_allocs_lock);
 
     while (stale != NULL) {
-        struct gm_alloc_node *next = stale->left;
+        struct gm_alloc_node *next = stale->next;
         free(stale);
         stale = next;
     }
@@ -171,7 +111,7 @@ int gm_allocs_insert(const struct gm_alloc *alloc)
 /* What `va` is, with the lock held. */
 static enum gm_alloc_find gm_allocs_look(uint64_t va, struct gm_alloc_node **found)
 {
-    struct gm_alloc_node *node = gm_treap_floor(va);
+    struct gm_alloc_node *node = gm_allocs_floor(va);
     *found = node;
     if (node == NULL || va - node->alloc.va >= node->alloc.bytes)
         return GM_ALLOC_UNKNOWN;
@@ -192,7 +132,7 @@ enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc)
 bool gm_allocs_spans(uint64_t va)
 {
     pthread_mutex_lock(&gm_allocs_lock);
-    const struct gm_alloc_node *node = gm_treap_floor(va);
+    const struct gm_alloc_node *node = gm_allocs_floor(va);
     bool is_in = gm_alloc_reaches(node, va) && node->alloc.kind != GM_ALLOC_REAL;
     pthread_mutex_unlock(&gm_allocs_lock);
     return is_in;
@@ -209,13 +149,15 @@ bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on)
     return is_there;
 }
 
-void gm_allocs_set_shared(uint64_t va, uint64_t id)
+bool gm_allocs_set_shared(uint64_t va, uint64_t id)
 {
     struct gm_alloc_node *node;
     pthread_mutex_lock(&gm_allocs_lock);
-    if (gm_allocs_look(va, &node) == GM_ALLOC_BASE && node->alloc.id == id)
+    bool is_there = gm_allocs_look(va, &node) == GM_ALLOC_BASE && node->alloc.id == id;
+    if (is_there)
         node->alloc.is_shared = true;
     pthread_mutex_unlock(&gm_allocs_lock);
+    return is_there;
 }
 
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc)
@@ -234,22 +176,23 @@ enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc)
 }
 
 /* Depth is O(log n), so recursion is fine. */
-static struct gm_alloc_node *gm_treap_first_of(struct gm_alloc_node *tree, const void *context,
-                                               int32_t device)
+static struct gm_alloc_node *gm_allocs_first_of(struct gm_treap *tree, const void *context,
+                                                int32_t device)
 {
-    if (tree == NULL)
+    struct gm_alloc_node *node = gm_alloc_of(tree);
+    if (node == NULL)
         return NULL;
-    const struct gm_alloc *alloc = &tree->alloc;
+    const struct gm_alloc *alloc = &node->alloc;
     if (context != NULL ? alloc->context == context : alloc->is_primary && alloc->device == device)
-        return tree;
-    struct gm_alloc_node *found = gm_treap_first_of(tree->left, context, device);
-    return found != NULL ? found : gm_treap_first_of(tree->right, context, device);
+        return node;
+    struct gm_alloc_node *found = gm_allocs_first_of(tree->left, context, device);
+    return found != NULL ? found : gm_allocs_first_of(tree->right, context, device);
 }
 
 bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *alloc)
 {
     pthread_mutex_lock(&gm_allocs_lock);
-    struct gm_alloc_node *node = gm_treap_first_of(gm_allocs_root, context, device);
+    struct gm_alloc_node *node = gm_allocs_first_of(gm_allocs_tree, context, device);
     if (node != NULL) {
         *alloc = node->alloc;
         gm_allocs_cut(node);
@@ -259,18 +202,19 @@ bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *all
     return node != NULL;
 }
 
-static bool gm_treap_all(const struct gm_alloc_node *tree, enum gm_alloc_kind kind,
-                         bool (*is_good)(const struct gm_alloc *))
+static bool gm_allocs_are(struct gm_treap *tree, enum gm_alloc_kind kind,
+                          bool (*is_good)(const struct gm_alloc *))
 {
-    return tree == NULL ||
-           ((tree->alloc.kind != kind || is_good(&tree->alloc)) &&
-            gm_treap_all(tree->left, kind, is_good) && gm_treap_all(tree->right, kind, is_good));
+    const struct gm_alloc_node *node = gm_alloc_of(tree);
+    return node == NULL ||
+           ((node->alloc.kind != kind || is_good(&node->alloc)) &&
+            gm_allocs_are(tree->left, kind, is_good) && gm_allocs_are(tree->right, kind, is_good));
 }
 
 bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_alloc *alloc))
 {
     pthread_mutex_lock(&gm_allocs_lock);
-    bool are_all = gm_treap_all(gm_allocs_root, kind, is_good);
+    bool are_all = gm_allocs_are(gm_allocs_tree, kind, is_good);
     pthread_mutex_unlock(&gm_allocs_lock);
     return are_all;
 }

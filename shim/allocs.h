@@ -90,8 +90,8 @@ bool gm_allocs_spans(uint64_t va);
  * is gone. */
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on);
 
-/* Remember that the entry that has id `id` and starts at `va` is shared. */
-void gm_allocs_set_shared(uint64_t va, uint64_t id);
+/* Remember that the entry that has id `id` and starts at `va` is shared. False: it is gone. */
+bool gm_allocs_set_shared(uint64_t va, uint64_t id);
 
 /* Take out the allocation that starts at `va`. Of several threads only one gets GM_ALLOC_BASE. */
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc);

@@ -1,111 +1,15 @@
-/* Arenas. See arena.h. The trees are treaps: priorities come from a hash of the key, so that the
- * same addresses make the same trees. */
+/* Arenas. See arena.h. */
 #include "shim/arena.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-/* ---- trees ---- */
-
-#define GM_OF(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
-
-static int gm_tree_compare(const uint64_t *a, const uint64_t *b)
-{
-    for (int i = 0; i < 3; i++)
-        if (a[i] != b[i])
-            return a[i] < b[i] ? -1 : 1;
-    return 0;
-}
-
-static uint64_t gm_tree_priority(const uint64_t *key)
-{
-    uint64_t x = key[0] * 0x9e3779b97f4a7c15ull + key[1] * 0xc2b2ae3d27d4eb4full + key[2];
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
-static void gm_tree_insert(struct gm_tree_node **root, struct gm_tree_node *node)
-{
-    struct gm_tree_node **place = root;
-    node->priority = gm_tree_priority(node->key);
-    while (*place != NULL && (*place)->priority >= node->priority)
-        place = gm_tree_compare(node->key, (*place)->key) < 0 ? &(*place)->left : &(*place)->right;
-
-    /* cut what is there into what is below the node and what is above it */
-    struct gm_tree_node *tree = *place, **below = &node->left, **above = &node->right;
-    while (tree != NULL) {
-        if (gm_tree_compare(tree->key, node->key) < 0) {
-            *below = tree;
-            below = &tree->right;
-            tree = tree->right;
-        } else {
-            *above = tree;
-            above = &tree->left;
-            tree = tree->left;
-        }
-    }
-    *below = NULL;
-    *above = NULL;
-    *place = node;
-}
-
-static void gm_tree_remove(struct gm_tree_node **root, struct gm_tree_node *node)
-{
-    struct gm_tree_node **place = root;
-    while (*place != node)
-        place = gm_tree_compare(node->key, (*place)->key) < 0 ? &(*place)->left : &(*place)->right;
-
-    struct gm_tree_node *a = node->left, *b = node->right;
-    while (a != NULL && b != NULL) {
-        if (a->priority >= b->priority) {
-            *place = a;
-            place = &a->right;
-            a = a->right;
-        } else {
-            *place = b;
-            place = &b->left;
-            b = b->left;
-        }
-    }
-    *place = a != NULL ? a : b;
-}
-
-/* The least node that is not below `key`, or the greatest that is not above it. */
-static struct gm_tree_node *gm_tree_ceiling(struct gm_tree_node *node, const uint64_t *key)
-{
-    struct gm_tree_node *best = NULL;
-    while (node != NULL) {
-        if (gm_tree_compare(node->key, key) >= 0) {
-            best = node;
-            node = node->left;
-        } else {
-            node = node->right;
-        }
-    }
-    return best;
-}
-
-static struct gm_tree_node *gm_tree_floor(struct gm_tree_node *node, const uint64_t *key)
-{
-    struct gm_tree_node *best = NULL;
-    while (node != NULL) {
-        if (gm_tree_compare(node->key, key) <= 0) {
-            best = node;
-            node = node->right;
-        } else {
-            node = node->left;
-        }
-    }
-    return best;
-}
 
 /* ---- marks and their queues ---- */
 
 static struct gm_queue *gm_queue_of(const struct gm_heap *heap, uint64_t stream)
 {
     const uint64_t key[3] = {stream, 0, 0};
-    struct gm_tree_node *node = gm_tree_ceiling(heap->by_stream, key);
+    struct gm_treap *node = gm_treap_ceiling(heap->by_stream, key);
     return node != NULL && node->key[0] == stream ? GM_OF(node, struct gm_queue, by_stream) : NULL;
 }
 
@@ -150,7 +54,7 @@ static void gm_queue_join(struct gm_heap *heap, struct gm_mark *mark)
             return;
         queue->stream = mark->stream;
         queue->by_stream.key[0] = mark->stream;
-        gm_tree_insert(&heap->by_stream, &queue->by_stream);
+        gm_treap_insert(&heap->by_stream, &queue->by_stream);
         queue->next = heap->queues;
         if (heap->queues != NULL)
             heap->queues->prev = queue;
@@ -175,7 +79,7 @@ static void gm_queue_leave(struct gm_heap *heap, struct gm_mark *mark)
     mark->prev = mark->next = NULL;
     if (queue->head != NULL)
         return;
-    gm_tree_remove(&heap->by_stream, &queue->by_stream);
+    gm_treap_remove(&heap->by_stream, &queue->by_stream);
     *(queue->prev != NULL ? &queue->prev->next : &heap->queues) = queue->next;
     if (queue->next != NULL)
         queue->next->prev = queue->prev;
@@ -193,7 +97,7 @@ static void gm_block_put(struct gm_heap *heap, struct gm_block *block, enum gm_b
     block->by_size.key[0] = state == GM_BLOCK_PENDING ? mark->stream : 0;
     block->by_size.key[1] = block->bytes;
     block->by_size.key[2] = block->va;
-    gm_tree_insert(&block->region->arena->by_size, &block->by_size);
+    gm_treap_insert(&block->region->arena->by_size, &block->by_size);
     if (state != GM_BLOCK_PENDING)
         return;
     bool is_first = mark->blocks == NULL;
@@ -210,7 +114,7 @@ static void gm_block_put(struct gm_heap *heap, struct gm_block *block, enum gm_b
 static struct gm_mark *gm_block_take(struct gm_heap *heap, struct gm_block *block)
 {
     struct gm_mark *mark = block->mark;
-    gm_tree_remove(&block->region->arena->by_size, &block->by_size);
+    gm_treap_remove(&block->region->arena->by_size, &block->by_size);
     block->mark = NULL;
     if (block->state != GM_BLOCK_PENDING)
         return NULL;
@@ -229,7 +133,7 @@ static void gm_block_merge(struct gm_heap *heap, struct gm_block *into, struct g
     into->next = block->next;
     if (block->next != NULL)
         block->next->prev = into;
-    gm_tree_remove(&heap->by_va, &block->by_va);
+    gm_treap_remove(&heap->by_va, &block->by_va);
     free(block);
 }
 
@@ -281,7 +185,7 @@ static struct gm_block *gm_block_new(struct gm_heap *heap, struct gm_region *reg
             block->next->prev = block;
     }
     block->by_va.key[0] = va;
-    gm_tree_insert(&heap->by_va, &block->by_va);
+    gm_treap_insert(&heap->by_va, &block->by_va);
     return block;
 }
 
@@ -371,7 +275,7 @@ bool gm_arena_remove(struct gm_heap *heap, struct gm_arena *arena, uint64_t most
     *va = best->va;
     *bytes = best->bytes;
     gm_block_take(heap, best->first);
-    gm_tree_remove(&heap->by_va, &best->first->by_va);
+    gm_treap_remove(&heap->by_va, &best->first->by_va);
     free(best->first);
     *(best->prev != NULL ? &best->prev->next : &arena->regions) = best->next;
     if (best->next != NULL)
@@ -387,7 +291,7 @@ static struct gm_block *gm_arena_smallest(const struct gm_arena *arena, uint64_t
                                           uint64_t bytes)
 {
     const uint64_t key[3] = {tag, bytes, 0};
-    struct gm_tree_node *node = gm_tree_ceiling(arena->by_size, key);
+    struct gm_treap *node = gm_treap_ceiling(arena->by_size, key);
     return node != NULL && node->key[0] == tag ? GM_OF(node, struct gm_block, by_size) : NULL;
 }
 
@@ -498,7 +402,7 @@ struct gm_block *gm_arena_fit_run(struct gm_heap *heap, struct gm_arena *arena, 
 struct gm_block *gm_heap_find(const struct gm_heap *heap, uint64_t va)
 {
     const uint64_t key[3] = {va, 0, 0};
-    struct gm_tree_node *node = gm_tree_floor(heap->by_va, key);
+    struct gm_treap *node = gm_treap_floor(heap->by_va, key);
     struct gm_block *block = node != NULL ? GM_OF(node, struct gm_block, by_va) : NULL;
     return block != NULL && va - block->va < block->bytes ? block : NULL;
 }

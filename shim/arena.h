@@ -32,20 +32,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_BLOCK_GRAIN 512u /* sizes and addresses of blocks are multiples of it */
+#include "shim/treap.h"
 
-/* A treap node: the trees of arena.c. Keys are compared from the first word to the last. */
-struct gm_tree_node {
-    uint64_t key[3];
-    uint64_t priority;
-    struct gm_tree_node *left, *right;
-};
+#define GM_BLOCK_GRAIN 512u /* sizes and addresses of blocks are multiples of it */
 
 enum gm_block_state { GM_BLOCK_CLEAN, GM_BLOCK_PENDING, GM_BLOCK_LIVE };
 
 struct gm_block {
-    struct gm_tree_node by_va;   /* in the heap */
-    struct gm_tree_node by_size; /* in the arena, unless live: stream (0: clean), bytes, address */
+    struct gm_treap by_va;   /* in the heap */
+    struct gm_treap by_size; /* in the arena, unless live: stream (0: clean), bytes, address */
     struct gm_region *region;
     struct gm_block *prev, *next; /* neighbours in the region */
     uint64_t va, bytes;
@@ -68,7 +63,7 @@ struct gm_mark {
 
 /* The marks that blocks are pending for, of one stream, in the order in which they ended. */
 struct gm_queue {
-    struct gm_tree_node by_stream;
+    struct gm_treap by_stream;
     uint64_t stream;
     struct gm_mark *head, *tail;
     struct gm_queue *prev, *next; /* in the heap */
@@ -83,7 +78,7 @@ struct gm_region {
 };
 
 struct gm_arena {
-    struct gm_tree_node *by_size;
+    struct gm_treap *by_size;
     struct gm_region *regions;
     uint64_t reserved; /* bytes of all regions */
     uint64_t idle;     /* bytes of regions without a live block */
@@ -91,8 +86,8 @@ struct gm_arena {
 };
 
 struct gm_heap {
-    struct gm_tree_node *by_va;
-    struct gm_tree_node *by_stream;
+    struct gm_treap *by_va;
+    struct gm_treap *by_stream;
     struct gm_queue *queues;
     uint64_t clock;
     void (*drop)(struct gm_mark *mark); /* nobody refers to it any more: free it */

@@ -8,6 +8,7 @@
 #include "shim/contexts.h"
 #include "shim/gate.h"
 #include "shim/handlers.h"
+#include "shim/marks.h"
 #include "shim/release.h"
 
 /* An open capture. The per-thread default stream has one handle and is another stream in each
@@ -67,18 +68,27 @@ static void gm_capture_thread_exit(void *unused)
     gm_captures_ended(ended);
 }
 
-static void gm_note_capture(CUstream stream)
+/* A capture that is about to begin: afterwards nothing is asked about its stream, whose context
+ * need not be the current one. */
+static struct gm_capture gm_capture_of(CUstream stream)
 {
-    struct gm_capture capture = {.stream = stream, .thread = gm_capture_thread(stream)};
-    capture.device = -1;
-    gm_real.cuCtxGetCurrent(&capture.context);
-    gm_real.cuCtxGetDevice(&capture.device);
-    capture.is_primary = !gm_contexts_has(capture.context);
+    struct gm_stream look;
+    struct gm_capture capture = {
+        .stream = stream, .thread = gm_capture_thread(stream), .device = -1};
+    if (gm_stream_look(stream, &look) == CUDA_SUCCESS && !look.is_capturing) {
+        capture.context = look.context;
+        capture.device = look.device;
+        capture.is_primary = look.is_primary;
+    }
+    return capture;
+}
 
+static void gm_note_capture(const struct gm_capture *capture)
+{
     pthread_mutex_lock(&gm_capture_lock);
-    if (capture.thread != NULL && !gm_capture_has_key)
+    if (capture->thread != NULL && !gm_capture_has_key)
         gm_capture_has_key = pthread_key_create(&gm_capture_key, gm_capture_thread_exit) == 0;
-    if (capture.thread != NULL && gm_capture_has_key)
+    if (capture->thread != NULL && gm_capture_has_key)
         pthread_setspecific(gm_capture_key, &gm_gate_self);
     if (gm_capture_count == gm_capture_room) {
         size_t room = gm_capture_room == 0 ? 16 : 2 * gm_capture_room;
@@ -89,7 +99,7 @@ static void gm_note_capture(CUstream stream)
         }
     }
     if (gm_capture_count < gm_capture_room)
-        gm_capture_list[gm_capture_count++] = capture;
+        gm_capture_list[gm_capture_count++] = *capture;
     else
         gm_capture_unlisted++;
     pthread_mutex_unlock(&gm_capture_lock);
@@ -151,7 +161,8 @@ void gm_captures_forget(CUcontext context, CUdevice device)
         ended++;
     }
     pthread_mutex_unlock(&gm_capture_lock);
-    gm_captures_ended(ended);
+    if (ended > 0 && gm_captures_ended(ended) == 0)
+        gm_free_deferred();
 }
 
 /* A capture is counted before it begins, inside the gate: see gm_gate_scan. */
@@ -164,10 +175,11 @@ static struct gm_slot *gm_capture_enter(void)
     return slot;
 }
 
-static CUresult gm_capture_began(struct gm_slot *slot, CUstream stream, CUresult result)
+static CUresult gm_capture_began(struct gm_slot *slot, const struct gm_capture *capture,
+                                 CUresult result)
 {
     if (result == CUDA_SUCCESS)
-        gm_note_capture(stream);
+        gm_note_capture(capture);
     else
         gm_gate_capture_end();
     gm_gate_leave(slot);
@@ -220,34 +232,30 @@ CUresult gm_on_cuStreamDestroy_v2(CUstream hStream)
     return gm_destroy_stream(hStream, gm_real.cuStreamDestroy_v2);
 }
 
-/* The NULL stream of the per-thread variants, as the other variants call it. */
-static CUstream gm_ptsz(CUstream stream)
-{
-    return stream == NULL ? CU_STREAM_PER_THREAD : stream;
-}
-
 #define GM_ON_BEGIN_CAPTURE(symbol, stream, params, args)                                          \
     CUresult gm_on_##symbol params                                                                 \
     {                                                                                              \
         if (!gm_is_live())                                                                         \
             return gm_real.symbol args;                                                            \
+        const struct gm_capture capture = gm_capture_of(stream);                                   \
         struct gm_slot *slot = gm_capture_enter();                                                 \
         if (slot == NULL)                                                                          \
             return gm_gate_refusal();                                                              \
-        return gm_capture_began(slot, stream, gm_real.symbol args);                                \
+        return gm_capture_began(slot, &capture, gm_real.symbol args);                              \
     }
 GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture, hStream, (CUstream hStream), (hStream))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, gm_ptsz(hStream), (CUstream hStream), (hStream))
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, gm_stream_ptsz(hStream), (CUstream hStream),
+                    (hStream))
 GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_v2, hStream, (CUstream hStream, CUstreamCaptureMode mode),
                     (hStream, mode))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, gm_ptsz(hStream),
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, gm_stream_ptsz(hStream),
                     (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
 GM_ON_BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, hStream,
                     (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
                      const CUgraphEdgeData *dependencyData, size_t numDependencies,
                      CUstreamCaptureMode mode),
                     (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, gm_ptsz(hStream),
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, gm_stream_ptsz(hStream),
                     (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
                      const CUgraphEdgeData *dependencyData, size_t numDependencies,
                      CUstreamCaptureMode mode),
@@ -262,5 +270,5 @@ CUresult gm_on_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 CUresult gm_on_cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 {
     CUresult result = gm_real.cuStreamEndCapture_ptsz(hStream, phGraph);
-    return gm_is_live() ? gm_capture_ended(gm_ptsz(hStream), result) : result;
+    return gm_is_live() ? gm_capture_ended(gm_stream_ptsz(hStream), result) : result;
 }

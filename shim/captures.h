@@ -11,7 +11,7 @@
 
 /*
  * `context` was destroyed, or, when it is NULL, the primary context of `device` was: and with it
- * the captures in its streams.
+ * the captures in its streams. Frees what was put off for them (release.h).
  */
 void gm_captures_forget(CUcontext context, CUdevice device);
 

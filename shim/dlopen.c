@@ -17,6 +17,7 @@
  *
  * Not part of the object library that test programs link.
  */
+#include "shim/front.h"
 #include "shim/procaddr.h"
 #include "shim/real.h"
 
@@ -199,62 +200,10 @@ void *gm_dlopen_pick(const char *file, int mode)
 /* dlopen(file, mode): jump to the C library's, unless RTLD_DEEPBIND is in `mode`. */
 _Static_assert(RTLD_DEEPBIND == 8, "the flag");
 #if defined(__x86_64__)
-__asm__(".text\n"
-        ".p2align 4\n"
-        ".globl dlopen\n"
-        ".type dlopen, @function\n"
-        "dlopen:\n"
-        "    .cfi_startproc\n"
-        "    endbr64\n"
-        "    testl $8, %esi\n"
-        "    jne 2f\n"
-        "    movq gm_dlopen_real(%rip), %rax\n"
-        "    testq %rax, %rax\n"
-        "    je 2f\n"
-        "    jmp *%rax\n"
-        "2:  pushq %rdi\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    pushq %rsi\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    subq $8, %rsp\n" /* the stack is 16-aligned at a call */
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    call gm_dlopen_pick\n"
-        "    addq $8, %rsp\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %rsi\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %rdi\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    jmp *%rax\n"
-        "    .cfi_endproc\n"
-        ".size dlopen, . - dlopen\n");
+GM_FRONT(dlopen,
+         "    testl $8, %esi\n"
+         "    jne 2f\n",
+         "");
 #elif defined(__aarch64__)
-__asm__(".text\n"
-        ".p2align 4\n"
-        ".globl dlopen\n"
-        ".type dlopen, %function\n"
-        "dlopen:\n"
-        "    .cfi_startproc\n"
-        "    hint #34\n" /* bti c */
-        "    tbnz w1, #3, 2f\n"
-        "    adrp x16, gm_dlopen_real\n"
-        "    ldr x16, [x16, #:lo12:gm_dlopen_real]\n"
-        "    cbz x16, 2f\n"
-        "    br x16\n"
-        "2:  stp x29, x30, [sp, #-32]!\n"
-        "    .cfi_def_cfa_offset 32\n"
-        "    .cfi_offset x29, -32\n"
-        "    .cfi_offset x30, -24\n"
-        "    stp x0, x1, [sp, #16]\n"
-        "    mov x29, sp\n"
-        "    bl gm_dlopen_pick\n"
-        "    mov x16, x0\n"
-        "    ldp x0, x1, [sp, #16]\n"
-        "    ldp x29, x30, [sp], #32\n"
-        "    .cfi_restore x29\n"
-        "    .cfi_restore x30\n"
-        "    .cfi_def_cfa_offset 0\n"
-        "    br x16\n"
-        "    .cfi_endproc\n"
-        ".size dlopen, . - dlopen\n");
+GM_FRONT(dlopen, "    tbnz w1, #3, 2f\n", "");
 #endif

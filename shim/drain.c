@@ -195,7 +195,10 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
     CUdevice devices[GM_GPUS_MAX];
     uint32_t n_devices = gm_drain_devices(devices);
-    gm_spares_release(-1, UINT64_MAX); /* it rests; and nobody looks after them meanwhile */
+    /* It rests; and nobody looks after them meanwhile. But a CLOSE does not wait for that. */
+    for (unsigned n = GM_SPARES_MAX;
+         n > 0 && atomic_load(&gm_drain_stamp) == stamp && gm_spares_shrink(-1); n--)
+        continue;
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
     CUresult result = gm_contexts_finish(devices, n_devices, &gm_drain_stamp, stamp);
 
@@ -243,8 +246,7 @@ static void *gm_drain_main(void *unused)
 {
     (void)unused;
     /* A capture in another thread must not make our calls illegal, nor they end it. */
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
+    gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 
     uint64_t done = UINT64_MAX;
     for (;;) {

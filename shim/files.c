@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 
+#define GM_FILES_LOW 500     /* programs close and reuse numbers below */
 #define GM_FILES_PROBED 4096 /* limits above this are not looked at before fds were lost */
 #define GM_FILES_ROOM                                                                              \
     (2 * GM_WIRE_FDS) /* a message's, and what the driver may open to import them */
@@ -28,6 +29,18 @@ static bool gm_files_look_short(int any_fd, rlim_t limit)
     if (taken >= 0)
         close(taken);
     return taken != least;
+}
+
+int gm_files_lift(int fd)
+{
+    for (int least = GM_FILES_LOW; least > 10; least /= 2) {
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, least);
+        if (high >= 0) {
+            close(fd);
+            return high;
+        }
+    }
+    return fd;
 }
 
 void gm_files_widen(int any_fd)

@@ -7,7 +7,7 @@
  * fd on the way: then the daemon is told that the frame could not be mapped, says so in its status,
  * and sends it again later.
  *
- * The link thread alone calls these.
+ * The link thread alone calls these, but for gm_files_lift.
  */
 #ifndef GM_SHIM_FILES_H
 #define GM_SHIM_FILES_H
@@ -15,6 +15,10 @@
 #include <stdbool.h>
 
 #include "common/wire.h"
+
+/* Move `fd` up, out of the way of programs that close all low fds or count on their numbers.
+ * Returns the number that it has now. Any thread. */
+int gm_files_lift(int fd);
 
 /* Before a message is taken, and after all it brought is closed. `any_fd` is an open one. */
 void gm_files_widen(int any_fd);

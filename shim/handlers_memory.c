@@ -25,8 +25,9 @@
  */
 static CUresult gm_allocate(struct gm_alloc alloc, uint64_t bytes, CUdeviceptr *va)
 {
+    const uint64_t gone = gm_pools_gone();
     CUresult result = gm_obtain(alloc, GM_ALLOC_CHUNKS, bytes, va);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && gm_pools_give_back(alloc.gpu))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && gm_pools_give_back(alloc.gpu, gone))
         result = gm_obtain(alloc, GM_ALLOC_CHUNKS, bytes, va);
     return result;
 }

@@ -30,8 +30,9 @@ static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *sha
     struct gm_slot *slot = gm_gate_enter();
     if (slot == NULL)
         return gm_gate_refusal();
-    gm_allocs_set_shared(alloc->va, alloc->id);
-    const int result = gm_link_share(alloc->va, shared);
+    /* What was freed while this waited is not shared: it may be kept for others (spares.h). */
+    const int result = gm_allocs_set_shared(alloc->va, alloc->id) ? gm_link_share(alloc->va, shared)
+                                                                  : CUDA_ERROR_INVALID_VALUE;
     gm_gate_leave(slot);
     /* The daemon is lost: nobody could open it. */
     return result >= 0 ? (CUresult)result : CUDA_ERROR_NOT_SUPPORTED;

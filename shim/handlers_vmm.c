@@ -36,6 +36,7 @@
 #include "shim/spares.h"
 #include "shim/views.h"
 #include "shim/vmm.h"
+#include "shim/work.h"
 
 /* ---- what can be virtual ---- */
 
@@ -338,7 +339,7 @@ CUresult gm_on_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     if (!gm_is_aligned(ptr, size) || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct gm_view_call call = {.va = ptr, .bytes = size, .value = handle, .offset = offset};
-    CUresult result = gm_link_run(gm_views_on_map, &call);
+    CUresult result = gm_work_run(gm_views_on_map, &call);
     gm_release_handles(call.dead);
     return result;
 }
@@ -359,7 +360,7 @@ CUresult gm_on_cuMemUnmap(CUdeviceptr ptr, size_t size)
     if (!gm_is_aligned(ptr, size) || !gm_vmm_is_whole(ptr, size, false))
         return CUDA_ERROR_INVALID_VALUE;
     struct gm_view_call call = {.va = ptr, .bytes = size};
-    CUresult result = gm_link_run(gm_views_on_unmap, &call);
+    CUresult result = gm_work_run(gm_views_on_unmap, &call);
     CUresult buried = gm_release_handles(call.dead);
     return result != CUDA_SUCCESS ? result : buried;
 }
@@ -409,7 +410,7 @@ CUresult gm_on_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDes
         }
     }
     struct gm_view_call call = {.va = ptr, .bytes = size, .desc = desc, .n_desc = count};
-    return gm_link_run(gm_views_on_access, &call);
+    return gm_work_run(gm_views_on_access, &call);
 }
 
 /* The device that a question about access means. -1: the memory of the host's nodes. For the host

@@ -1,11 +1,6 @@
 /*
  * The link. See link.h for what happens when the daemon is lost.
  *
- * Other threads' work on the mapper goes through a list and a pair of sockets that wakes the
- * thread; after the connection is lost it waits for such work alone. The sockets are a pair and no
- * eventfd because the program may close what it does not know and get the number for a file of its
- * own: nothing but a socket can be sent to.
- *
  * The connection's socket is shut down and never closed: another thread may be about to send on it,
  * and its number must not become somebody else's file.
  */
@@ -36,12 +31,11 @@
 #include "shim/mapper.h"
 #include "shim/real.h"
 #include "shim/uses.h"
+#include "shim/work.h"
 
 #define GM_LINK_PATIENCE (2 * GM_S) /* for WELCOME */
 #define GM_LINK_LOOK_MS 5000        /* look at the socket even if it is silent: it may be closed */
 #define GM_LINK_USES_NS GM_S        /* between reports of uses */
-#define GM_LINK_WORKS 16            /* of other threads, between two messages */
-#define GM_LINK_FD_MIN 500          /* programs close and reuse low numbers */
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
 
@@ -51,15 +45,12 @@ struct gm_request {
     enum gm_msg_type answer; /* the message that answers it */
     enum gm_request_state state;
     int32_t result;
-    CUresult (*work)(void *argument); /* or this does, in the link thread */
-    void *argument;
     struct gm_msg_shared *shared; /* where SHARED goes; NULL: another answer is expected */
     pthread_cond_t is_done;
     struct gm_request *next;
 };
 
 static int gm_link_fd = -1;
-static int gm_link_wake[2] = {-1, -1}; /* the link thread reads the first */
 static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
 static uint32_t gm_link_gpus;
@@ -68,10 +59,7 @@ static _Atomic bool gm_link_is_connected;
 
 /* Guards what follows; a leaf in the order of locks. */
 static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gm_link_has_work = PTHREAD_COND_INITIALIZER; /* when lost */
 static struct gm_request *gm_link_requests;
-static struct gm_request *gm_link_works; /* for the link thread itself, in order */
-static struct gm_request **gm_link_works_end = &gm_link_works;
 static uint64_t gm_link_cookie;
 static bool gm_link_is_lost;
 
@@ -86,19 +74,6 @@ static bool gm_link_has_moved;
 static uint64_t gm_link_buffer[GM_WIRE_MAX / sizeof(uint64_t)];
 
 /* ---- opening ---- */
-
-/* Move `fd` up, out of the way of programs that close all low fds or count on their numbers. */
-static int gm_link_lift(int fd)
-{
-    for (int least = GM_LINK_FD_MIN; least > 10; least /= 2) {
-        int high = fcntl(fd, F_DUPFD_CLOEXEC, least);
-        if (high >= 0) {
-            close(fd);
-            return high;
-        }
-    }
-    return fd;
-}
 
 static bool gm_link_wait_readable(int fd, uint64_t until)
 {
@@ -212,7 +187,7 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
         snprintf(why, why_size, "no daemon: %s", strerror(-fd));
         return fd;
     }
-    fd = gm_link_lift(fd);
+    fd = gm_files_lift(fd);
     int error = gm_link_shake_hands(fd, welcome, why, why_size);
     if (error != 0) {
         close(fd);
@@ -343,23 +318,6 @@ int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
     return gm_request_end(&request, gm_link_send(GM_MSG_ALLOC, &alloc));
 }
 
-CUresult gm_link_run(CUresult (*work)(void *argument), void *argument)
-{
-    struct gm_request request = {.work = work, .argument = argument, .state = GM_REQUEST_WAITING};
-    pthread_cond_init(&request.is_done, NULL);
-    pthread_mutex_lock(&gm_link_lock);
-    *gm_link_works_end = &request;
-    gm_link_works_end = &request.next;
-    pthread_cond_signal(&gm_link_has_work);
-    /* If there is no room, it has been woken often enough. */
-    send(gm_link_wake[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (request.state == GM_REQUEST_WAITING)
-        pthread_cond_wait(&request.is_done, &gm_link_lock);
-    pthread_mutex_unlock(&gm_link_lock);
-    pthread_cond_destroy(&request.is_done);
-    return (CUresult)request.result;
-}
-
 struct gm_link_range {
     uint64_t va;
     uint64_t bytes;
@@ -381,7 +339,7 @@ int gm_link_free(uint64_t va, uint64_t bytes)
             return result;
     }
     struct gm_link_range range = {.va = va, .bytes = bytes};
-    return (int)gm_link_run(gm_link_release, &range); /* it is lost */
+    return (int)gm_work_run(gm_link_release, &range); /* it is lost */
 }
 
 int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
@@ -417,7 +375,7 @@ int gm_link_shut_share(uint64_t va, uint64_t bytes)
             return result;
     }
     struct gm_link_range range = {.va = va, .bytes = bytes};
-    return (int)gm_link_run(gm_link_release, &range); /* it is lost */
+    return (int)gm_work_run(gm_link_release, &range); /* it is lost */
 }
 
 uint32_t gm_link_app(void)
@@ -571,47 +529,6 @@ static void gm_link_lose(void)
     pthread_mutex_unlock(&gm_link_lock);
 }
 
-/* Do what other threads want, `most` things. The lock is held, but not meanwhile. */
-static void gm_link_work(unsigned most)
-{
-    for (; gm_link_works != NULL && most > 0; most--) {
-        struct gm_request *request = gm_link_works;
-        gm_link_works = request->next;
-        if (gm_link_works == NULL)
-            gm_link_works_end = &gm_link_works;
-        pthread_mutex_unlock(&gm_link_lock);
-        CUresult result = request->work(request->argument);
-        pthread_mutex_lock(&gm_link_lock);
-        request->result = (int32_t)result;
-        request->state = GM_REQUEST_ANSWERED;
-        pthread_cond_signal(&request->is_done);
-    }
-}
-
-/* What is left to do without a daemon. */
-static void gm_link_serve_lost(void)
-{
-    pthread_mutex_lock(&gm_link_lock);
-    for (;;) {
-        while (gm_link_works == NULL)
-            pthread_cond_wait(&gm_link_has_work, &gm_link_lock);
-        gm_link_work(UINT32_MAX);
-    }
-}
-
-/* Another thread woke this one. The daemon's messages do not wait for all that threads want. */
-static void gm_link_wake_up(void)
-{
-    char bytes[64];
-    while (recv(gm_link_wake[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
-        continue;
-    pthread_mutex_lock(&gm_link_lock);
-    gm_link_work(GM_LINK_WORKS);
-    if (gm_link_works != NULL)
-        send(gm_link_wake[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    pthread_mutex_unlock(&gm_link_lock);
-}
-
 /* Whether the daemon wants uses counted: it says so before it sends something (memory for what does
  * not fit), so a look after each message suffices. Returns when the next report is due. */
 static uint64_t gm_link_look_at_uses(uint64_t now)
@@ -634,8 +551,7 @@ static void *gm_link_main(void *unused)
 {
     (void)unused;
     /* The program may have a capture open in another thread; mapping has nothing to do with it. */
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
+    gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 
     for (;;) {
         uint64_t now = gm_now();
@@ -644,14 +560,14 @@ static void *gm_link_main(void *unused)
             deadline = due;
         uint64_t ms = deadline == UINT64_MAX ? GM_LINK_LOOK_MS : (deadline - now) / GM_MS + 1;
         struct pollfd wait[2] = {{.fd = gm_link_fd, .events = POLLIN},
-                                 {.fd = gm_link_wake[0], .events = POLLIN}};
+                                 {.fd = gm_work_fd(), .events = POLLIN}};
         int ready = poll(wait, 2, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
         if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed what wakes it */
             break;
         if (wait[1].revents != 0)
-            gm_link_wake_up();
+            gm_work_some();
         if (wait[0].revents == 0)
             continue;
         gm_files_widen(gm_link_fd);
@@ -661,8 +577,7 @@ static void *gm_link_main(void *unused)
             break;
     }
     gm_link_lose();
-    gm_link_serve_lost();
-    return NULL;
+    gm_work_forever();
 }
 
 int gm_link_start(void)
@@ -670,15 +585,14 @@ int gm_link_start(void)
     pthread_t thread;
     sigset_t all, before;
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gm_link_wake) != 0)
-        return -errno;
-    gm_link_wake[0] = gm_link_lift(gm_link_wake[0]);
-    gm_link_wake[1] = gm_link_lift(gm_link_wake[1]);
+    int error = gm_work_open();
+    if (error != 0)
+        return error;
     /* The program's signals are not for this thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&gm_link_is_connected, true);
-    int error = pthread_create(&thread, NULL, gm_link_main, NULL);
+    error = pthread_create(&thread, NULL, gm_link_main, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         atomic_store(&gm_link_is_connected, false);
@@ -696,9 +610,5 @@ void gm_link_close(void)
     if (gm_link_fd >= 0)
         close(gm_link_fd);
     gm_link_fd = -1;
-    for (int i = 0; i < 2; i++) {
-        if (gm_link_wake[i] >= 0)
-            close(gm_link_wake[i]);
-        gm_link_wake[i] = -1;
-    }
+    gm_work_close();
 }

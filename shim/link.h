@@ -10,7 +10,7 @@
  * but from which nothing was taken yet. One whose data was elsewhere, or on its way back, gets
  * CUDA_ERROR_DEVICE_UNAVAILABLE from every gate-crossing call, because that data is gone. New
  * allocations go to the real driver. The thread stays, and does what other threads want of the
- * mapper (gm_link_run).
+ * mapper (work.h).
  */
 #ifndef GM_SHIM_LINK_H
 #define GM_SHIM_LINK_H
@@ -66,13 +66,6 @@ int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu);
  * mappings.
  */
 int gm_link_free(uint64_t va, uint64_t bytes);
-
-/*
- * Have the link thread, which alone may touch the mapper, call work(argument), and wait for its
- * result. It comes between two messages of the daemon; also when the daemon is lost. Not for work
- * that itself waits for the link.
- */
-CUresult gm_link_run(CUresult (*work)(void *argument), void *argument);
 
 /*
  * Have the allocation at `va` shared; from inside the gate. Returns 0 with *shared, a CUresult from

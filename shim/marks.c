@@ -42,6 +42,11 @@ void gm_heap_unlock(void)
     pthread_mutex_unlock(&gm_marks_mutex);
 }
 
+void gm_heap_wait(pthread_cond_t *changed)
+{
+    pthread_cond_wait(changed, &gm_marks_mutex);
+}
+
 static struct gm_event *gm_event_of(struct gm_mark *mark)
 {
     return mark->owner;
@@ -113,26 +118,38 @@ static CUresult gm_stream_device(struct gm_stream *stream)
     return result;
 }
 
-CUresult gm_stream_look(CUstream handle, struct gm_stream *stream)
+/* What else there is to know of a stream that does not capture. */
+static CUresult gm_stream_ask(struct gm_stream *stream, bool is_default)
 {
-    bool is_default =
-        handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    *stream = (struct gm_stream){.handle = handle};
-    CUresult result = is_default ? gm_real.cuCtxGetCurrent(&stream->context)
-                                 : gm_real.cuStreamGetCtx(handle, &stream->context);
+    const bool is_current = is_default || gm_real.cuStreamGetCtx == NULL; /* before CUDA 9.2 */
+    CUresult result = is_current ? gm_real.cuCtxGetCurrent(&stream->context)
+                                 : gm_real.cuStreamGetCtx(stream->handle, &stream->context);
     if (result == CUDA_SUCCESS && stream->context == NULL)
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS)
         result = gm_stream_device(stream);
     if (result == CUDA_SUCCESS)
         result = gm_stream_number(stream, is_default);
-    if (result == CUDA_SUCCESS && gm_gate_captures() > 0)
-        result = gm_real.cuStreamIsCapturing(handle, &status);
-    stream->is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
     stream->is_primary = !gm_contexts_has(stream->context);
     if (result == CUDA_SUCCESS && stream->is_primary && gm_contexts_primary_is_over(stream->device))
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return result;
+}
+
+CUresult gm_stream_look(CUstream handle, struct gm_stream *stream)
+{
+    bool is_default =
+        handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *stream = (struct gm_stream){.handle = handle};
+    if (gm_gate_captures() == 0)
+        return gm_stream_ask(stream, is_default);
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUresult result = gm_real.cuStreamIsCapturing(handle, &status);
+    stream->is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result == CUDA_SUCCESS && !stream->is_capturing)
+        result = gm_stream_ask(stream, is_default);
+    gm_real_mode(mode);
     return result;
 }
 
@@ -231,13 +248,6 @@ CUresult gm_mark_record(const struct gm_stream *stream, struct gm_mark **mark)
 
 /* ---- asking ---- */
 
-/* Asking about a global capture's surroundings is not for threads outside of relaxed mode. */
-static CUstreamCaptureMode gm_marks_relax(CUstreamCaptureMode mode)
-{
-    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
-    return mode;
-}
-
 /* With the lock: whether its event may be used now. If so, gm_marks_end_asking must follow. */
 static bool gm_mark_begin_asking(struct gm_mark *mark)
 {
@@ -290,9 +300,9 @@ bool gm_mark_ask(struct gm_mark *mark)
     gm_heap_unlock();
     if (!is_asked)
         return is_passed;
-    CUstreamCaptureMode mode = gm_marks_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     is_passed = gm_event_has_passed(mark);
-    gm_marks_relax(mode);
+    gm_real_mode(mode);
     gm_heap_lock();
     gm_mark_end_asking(mark, is_passed);
     gm_heap_unlock();
@@ -316,10 +326,10 @@ static int gm_marks_ask_all(bool is_last)
     gm_heap_unlock();
     if (n == 0)
         return 0;
-    CUstreamCaptureMode mode = gm_marks_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (int i = 0; i < n; i++)
         passed += is_passed[i] = gm_event_has_passed(marks[i]);
-    gm_marks_relax(mode);
+    gm_real_mode(mode);
     gm_heap_lock();
     for (int i = 0; i < n; i++)
         gm_mark_end_asking(marks[i], is_passed[i]);

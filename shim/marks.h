@@ -11,12 +11,15 @@
 #ifndef GM_SHIM_MARKS_H
 #define GM_SHIM_MARKS_H
 
+#include <pthread.h>
+
 #include "shim/arena.h"
 #include "shim/real.h"
 
 extern __attribute__((visibility("hidden"))) struct gm_heap gm_heap;
 void gm_heap_lock(void);
 void gm_heap_unlock(void);
+void gm_heap_wait(pthread_cond_t *changed); /* with the lock */
 
 /* A stream as an argument of a call, and what it is. */
 struct gm_stream {
@@ -28,7 +31,8 @@ struct gm_stream {
     uint64_t number; /* that arenas know it by */
 };
 
-/* Look at it. An error is the driver's: the stream cannot be used, or not by us. */
+/* Look at it. An error is the driver's: the stream cannot be used, or not by us. Of a stream that
+ * captures no more is asked, and told, than that it does: who knows what ends a capture. */
 CUresult gm_stream_look(CUstream handle, struct gm_stream *stream);
 
 /* The NULL stream of the per-thread forms of calls, as the other forms call it. */

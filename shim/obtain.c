@@ -14,7 +14,8 @@ int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu)
     const uint64_t budget = gm_link_budget((uint32_t)gpu);
     uint64_t most = gm_spares_most(gpu, use, gm_now());
     most = most < budget ? most : budget;
-    while (gm_spares_bytes(gpu) + use > most && gm_spares_shrink(gpu))
+    for (unsigned n = GM_SPARES_MAX; /* others may put more meanwhile */
+         n > 0 && gm_spares_bytes(gpu) + use > most && gm_spares_shrink(gpu); n--)
         continue;
     if (use + gm_spares_bytes(gpu) > budget)
         gm_spares_gone(true);

@@ -6,8 +6,8 @@
 #include "common/shm.h"
 #include "shim/boot.h"
 #include "shim/handlers.h"
-#include "shim/link.h"
 #include "shim/mapper.h"
+#include "shim/work.h"
 
 #define GM_DEVICES 64
 
@@ -88,12 +88,12 @@ void gm_peers_open(uint32_t gpu, CUdevice device)
     if (gpu >= GM_GPUS_MAX || device < 0 || device >= GM_DEVICES ||
         atomic_exchange(&is_open[gpu][device], true))
         return;
-    if (!gm_peer_count_up((int)gpu, device) || gm_link_run(gm_peer_apply, &change) == CUDA_SUCCESS)
+    if (!gm_peer_count_up((int)gpu, device) || gm_work_run(gm_peer_apply, &change) == CUDA_SUCCESS)
         return;
     /* What cannot be opened now could not be mapped like that later either. */
     gm_peer_count_down((int)gpu, device);
     atomic_store(&is_open[gpu][device], false);
-    gm_link_run(gm_peer_apply, &change);
+    gm_work_run(gm_peer_apply, &change);
 }
 
 CUresult gm_on_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
@@ -105,11 +105,11 @@ CUresult gm_on_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
         !gm_peer_count_up(gpu, device))
         return result;
     struct gm_peer_change change = {.gpu = (uint32_t)gpu, .device = device};
-    result = gm_link_run(gm_peer_apply, &change);
+    result = gm_work_run(gm_peer_apply, &change);
     if (result == CUDA_SUCCESS)
         return result;
     gm_peer_count_down(gpu, device);
-    gm_link_run(gm_peer_apply, &change);
+    gm_work_run(gm_peer_apply, &change);
     gm_real.cuCtxDisablePeerAccess(peerContext);
     return result;
 }
@@ -123,6 +123,6 @@ CUresult gm_on_cuCtxDisablePeerAccess(CUcontext peerContext)
         !gm_peer_count_down(gpu, device))
         return result;
     struct gm_peer_change change = {.gpu = (uint32_t)gpu, .device = device};
-    gm_link_run(gm_peer_apply, &change); /* memory that stays open does no harm */
+    gm_work_run(gm_peer_apply, &change); /* memory that stays open does no harm */
     return result;
 }

@@ -18,6 +18,7 @@
 #include "shim/release.h"
 #include "shim/views.h"
 #include "shim/vmm.h"
+#include "shim/work.h"
 
 #define GM_PIN_PATIENCE (3 * GM_S) /* for other threads, and for the GPU, each */
 
@@ -132,7 +133,7 @@ static CUresult gm_pin_held(struct gm_pin_job *job)
         return CUDA_ERROR_NOT_READY;
     CUresult result = gm_drain_synchronize(GM_PIN_PATIENCE);
     if (result == CUDA_SUCCESS)
-        result = gm_link_run(gm_pin_work, job);
+        result = gm_work_run(gm_pin_work, job);
     gm_gate_unhold();
     return result;
 }

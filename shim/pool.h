@@ -45,6 +45,9 @@ static inline struct gm_pool *gm_pool_of_block(const struct gm_block *block)
  * should. */
 void gm_pool_note_excess(const struct gm_pool *pool);
 
+/* With the lock: whether memory is on its way back to the daemon, in another thread. */
+bool gm_pools_are_leaving(void);
+
 /* A region that is in no arena goes back to the daemon. False: it could not. */
 bool gm_region_release(uint64_t va);
 

@@ -12,6 +12,10 @@
 static struct gm_pool *gm_pool_list; /* with the heap's lock */
 struct gm_pool_later *gm_pool_late;
 _Atomic bool gm_pools_has_excess;
+_Atomic uint64_t gm_pools_n_gone;
+/* Threads that give something back right now, and how often one ended that. With the lock. */
+static uint64_t gm_pools_n_leaving, gm_pools_n_left;
+static pthread_cond_t gm_pools_left = PTHREAD_COND_INITIALIZER;
 
 /* ---- pools ---- */
 
@@ -61,15 +65,19 @@ static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most, boo
 
 void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props)
 {
+    const CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     bool is_shared = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->usage != 0;
     if (props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
         props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && gm_boot_gpu(props->location.id) >= 0)
         gm_pool_new(handle, props->location.id, props->maxSize, is_shared);
+    gm_real_mode(mode);
 }
 
-/* The default pools are not made by the program. */
+/* The default pools are not made by the program. Perhaps this is beside a capture of this thread,
+ * which asking for a pool's attributes would end. */
 static void gm_pool_learn(CUmemoryPool handle)
 {
+    const CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (uint32_t gpu = 0; gpu < gm_boot_gpus(); gpu++) {
         CUmemoryPool known = NULL;
         CUdevice device = gm_boot_device(gpu);
@@ -77,6 +85,7 @@ static void gm_pool_learn(CUmemoryPool handle)
             known == handle)
             gm_pool_new(handle, device, 0, false);
     }
+    gm_real_mode(mode);
 }
 
 struct gm_pool *gm_pool_enter(CUmemoryPool handle)
@@ -135,6 +144,38 @@ bool gm_region_release(uint64_t va)
     return gm_allocs_take(va, &alloc) == GM_ALLOC_BASE && gm_release(&alloc) == CUDA_SUCCESS;
 }
 
+/* With the lock. What is on its way to the daemon is nowhere else. */
+static void gm_pools_begin_leaving(void)
+{
+    gm_pools_n_leaving++;
+}
+
+static void gm_pools_end_leaving(bool is_gone)
+{
+    gm_heap_lock();
+    if (is_gone)
+        atomic_fetch_add(&gm_pools_n_gone, 1);
+    gm_pools_n_leaving--;
+    gm_pools_n_left++;
+    pthread_cond_broadcast(&gm_pools_left);
+    gm_heap_unlock();
+}
+
+bool gm_pools_are_leaving(void)
+{
+    return gm_pools_n_leaving > 0;
+}
+
+/* Wait for those that others give back right now. */
+static void gm_pools_await_others(void)
+{
+    gm_heap_lock();
+    const uint64_t until = gm_pools_n_left + gm_pools_n_leaving;
+    while (gm_pools_n_leaving > 0 && gm_pools_n_left < until)
+        gm_heap_wait(&gm_pools_left);
+    gm_heap_unlock();
+}
+
 /* Give back the free regions that `may` allows, so many bytes of a pool at most. */
 static bool gm_pools_release(uint64_t (*may)(const struct gm_pool *pool, const void *which),
                              const void *which)
@@ -146,12 +187,16 @@ static bool gm_pools_release(uint64_t (*may)(const struct gm_pool *pool, const v
         gm_heap_lock();
         for (struct gm_pool *pool = gm_pool_list; pool != NULL && !is_one; pool = pool->next)
             is_one = gm_arena_remove(&gm_heap, &pool->arena, may(pool, which), &va, &bytes);
-        if (!is_one)
+        if (is_one)
+            gm_pools_begin_leaving();
+        else
             gm_pools_sweep();
         gm_heap_unlock();
         if (!is_one)
             return is_any;
-        is_any |= gm_region_release(va);
+        const bool is_gone = gm_region_release(va);
+        gm_pools_end_leaving(is_gone);
+        is_any |= is_gone;
     }
 }
 
@@ -163,7 +208,11 @@ static bool gm_pools_release_late(void)
     gm_heap_lock();
     list = gm_pool_late;
     gm_pool_late = NULL;
+    if (list != NULL)
+        gm_pools_begin_leaving();
     gm_heap_unlock();
+    if (list == NULL)
+        return false;
     while (list != NULL) {
         struct gm_pool_later *later = list;
         list = later->next;
@@ -180,13 +229,14 @@ static bool gm_pools_release_late(void)
         is_any = true;
     }
     *end = NULL;
-    if (left == NULL)
-        return is_any;
-    gm_heap_lock();
-    *end = gm_pool_late;
-    gm_pool_late = left;
-    gm_heap_unlock();
-    atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
+    if (left != NULL) {
+        gm_heap_lock();
+        *end = gm_pool_late;
+        gm_pool_late = left;
+        gm_heap_unlock();
+        atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
+    }
+    gm_pools_end_leaving(is_any);
     return is_any;
 }
 
@@ -195,11 +245,13 @@ static uint64_t gm_pool_all_on(const struct gm_pool *pool, const void *gpu)
     return pool->gpu == *(const int *)gpu || pool->handle == NULL ? UINT64_MAX : 0;
 }
 
-bool gm_pools_give_back(int gpu)
+bool gm_pools_give_back(int gpu, uint64_t gone)
 {
     gm_marks_reap();
-    bool is_any = gm_pools_release_late();
-    return gm_pools_release(gm_pool_all_on, &gpu) || is_any;
+    gm_pools_release_late();
+    gm_pools_release(gm_pool_all_on, &gpu);
+    gm_pools_await_others();
+    return gm_pools_gone() != gone;
 }
 
 static uint64_t gm_pool_excess(const struct gm_pool *pool, const void *unused)

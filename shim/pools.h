@@ -83,9 +83,17 @@ void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, 
  * is opened to them. */
 void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count);
 
+/* How often something was given back so far. */
+extern __attribute__((visibility("hidden"))) _Atomic uint64_t gm_pools_n_gone;
+static inline uint64_t gm_pools_gone(void)
+{
+    return atomic_load(&gm_pools_n_gone);
+}
+
 /* Memory is out on that GPU: give back every region there that is all free, and chunks whose free
- * in a stream is over. True: something was. */
-bool gm_pools_give_back(int gpu);
+ * in a stream is over; and wait for what other threads give back right now. True: something was,
+ * since that was so often `gone`. */
+bool gm_pools_give_back(int gpu, uint64_t gone);
 
 /* A synchronizing call returned: is there something to give back, of what pools hold above their
  * thresholds? One load. */

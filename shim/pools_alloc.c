@@ -125,13 +125,13 @@ static bool gm_want_dependent(struct gm_want *want)
 static bool gm_pools_are_freeing(void)
 {
     gm_heap_lock();
-    bool is_late = gm_pool_late != NULL;
+    bool is_late = gm_pool_late != NULL || gm_pools_are_leaving();
     gm_heap_unlock();
     return is_late || gm_marks_are_pending();
 }
 
-/* What the daemon cannot give: steps 4 to 7. */
-static CUresult gm_want_hard(struct gm_want *want)
+/* What the daemon could not give when so much was `gone`: steps 4 to 7. */
+static CUresult gm_want_hard(struct gm_want *want, uint64_t gone)
 {
     const struct timespec pause = {.tv_nsec = (long)GM_MS};
     uint64_t until = gm_now() + GM_POOL_PATIENCE_MS * GM_MS;
@@ -140,7 +140,8 @@ static CUresult gm_want_hard(struct gm_want *want)
         gm_marks_reap();
         if (gm_want_fit(want))
             return CUDA_SUCCESS;
-        if (gm_pools_give_back(want->pool->gpu)) {
+        if (gm_pools_give_back(want->pool->gpu, gone)) {
+            gone = gm_pools_gone();
             result = gm_want_region(want);
             if (result != CUDA_ERROR_OUT_OF_MEMORY)
                 return result;
@@ -161,8 +162,9 @@ static CUresult gm_want_serve(struct gm_want *want)
         return CUDA_SUCCESS;
     if (want->pool->is_opportunistic && gm_marks_reap() && gm_want_fit(want))
         return CUDA_SUCCESS;
+    const uint64_t gone = gm_pools_gone();
     CUresult result = gm_want_region(want);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? gm_want_hard(want) : result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? gm_want_hard(want, gone) : result;
 }
 
 bool gm_pools_alloc(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstream stream,

@@ -60,4 +60,17 @@ void *gm_real_dlsym(void *handle, const char *name);
 /* Address of the C library's dlsym; never NULL. */
 void *gm_real_dlsym_address(void);
 
+/*
+ * Exchange this thread's capture mode. In relaxed mode the driver allows what it takes for unsafe
+ * in a thread that captures, and beside a capture of another thread in global mode (cuda.h,
+ * cuThreadExchangeStreamCaptureMode); else it refuses, and ends the captures. So the shim's own
+ * questions are asked in relaxed mode; what synchronizes a context ends its captures all the same
+ * (gate.h).
+ */
+static inline CUstreamCaptureMode gm_real_mode(CUstreamCaptureMode mode)
+{
+    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
 #endif

@@ -47,16 +47,30 @@ CUresult gm_release(const struct gm_alloc *alloc)
     return CUDA_SUCCESS;
 }
 
+static void gm_deferred_push(struct gm_deferred *deferred)
+{
+    deferred->next = atomic_load(&gm_deferred_list);
+    while (!atomic_compare_exchange_weak(&gm_deferred_list, &deferred->next, deferred))
+        continue;
+}
+
 bool gm_defer(const struct gm_alloc *alloc)
 {
     struct gm_deferred *deferred = malloc(sizeof(*deferred));
     if (deferred == NULL)
         return false;
     deferred->alloc = *alloc;
-    deferred->next = atomic_load(&gm_deferred_list);
-    while (!atomic_compare_exchange_weak(&gm_deferred_list, &deferred->next, deferred))
-        continue;
+    gm_deferred_push(deferred);
     return true;
+}
+
+/* Whether the work of `context` has ended. */
+static bool gm_has_ended(CUcontext context)
+{
+    CUresult result;
+    return gm_contexts_is_gone(context) ||
+           (gm_synchronize(context, &result) &&
+            (result == CUDA_SUCCESS || gm_contexts_is_over(result)));
 }
 
 void gm_free_deferred(void)
@@ -66,15 +80,14 @@ void gm_free_deferred(void)
         return;
     struct gm_deferred *list = atomic_exchange(&gm_deferred_list, NULL);
     while (list != NULL) {
-        struct gm_deferred *next = list->next;
-        CUresult result;
-        if (gm_synchronize(list->alloc.context, &result) &&
-            (result == CUDA_SUCCESS || gm_contexts_is_over(result)))
-            gm_release(&list->alloc);
-        else
-            gm_defer(&list->alloc);
-        free(list);
-        list = next;
+        struct gm_deferred *deferred = list;
+        list = deferred->next;
+        if (gm_has_ended(deferred->alloc.context)) {
+            gm_release(&deferred->alloc);
+            free(deferred);
+        } else {
+            gm_deferred_push(deferred);
+        }
     }
 }
 

@@ -166,7 +166,7 @@ bool gm_spares_shrink(int32_t gpu)
 bool gm_spares_release(int32_t gpu, uint64_t until)
 {
     bool is_any = false;
-    while (gm_spares_release_one(gpu, until))
+    for (uint32_t n = gm_spares_n; n > 0 && gm_spares_release_one(gpu, until); n--)
         is_any = true;
     return is_any;
 }

@@ -42,11 +42,11 @@ enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now);
 /* A range of `span` bytes on `gpu`, the latest one; it is the caller's. False: there is none. */
 bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va);
 
-/* Release all on `gpu` (-1: everywhere) that were put at `until` or before. True: there were some.
- */
+/* Release all on `gpu` (-1: everywhere) that are there now and were put at `until` or before. True:
+ * there were some. */
 bool gm_spares_release(int32_t gpu, uint64_t until);
 
-/* Release the oldest one on `gpu`. False: there is none. */
+/* Release the oldest one on `gpu` (-1: of all). False: there is none. */
 bool gm_spares_shrink(int32_t gpu);
 
 /*

@@ -3,7 +3,7 @@
  * (vmm.h). Link thread only, as the mapper, and for the same reason.
  *
  * The mapper calls the first half when a frame comes to, or leaves, a chunk in a home. The
- * program's own calls are the second half: its threads hand them to the link thread (gm_link_run).
+ * program's own calls are the second half: its threads hand them to the link thread (gm_work_run).
  * Whatever of the memory is not at hand then is only noted, and done when it comes back.
  */
 #ifndef GM_SHIM_VIEWS_H
@@ -36,7 +36,7 @@ CUresult gm_views_fill(const struct gm_vmm_view *view);
  * Returns how many. */
 size_t gm_views_access(const struct gm_vmm_view *view, CUmemAccessDesc *desc);
 
-/* A call of the program, for gm_link_run. Each returns what the driver would. */
+/* A call of the program, for gm_work_run. Each returns what the driver would. */
 struct gm_view_call {
     uint64_t va;
     uint64_t bytes;

@@ -95,8 +95,8 @@ static inline bool gm_any(const int *are, size_t n)
 #define GM_WRAP_LAUNCH(symbol, handler, args)                                                      \
     GM_WRAP_GATED(symbol, args, if (gm_uses_are_counted()) gm_uses_of_##symbol args)
 
-/* 1 while this thread is in a handler, or makes calls of its own behind one that is
- * none. Nobody here reads it: tests/gpu/crosscheck does, by name. */
+/* 1 while this thread is in a handler, or makes calls of its own behind one that is none: a signal
+ * that comes then finds locks taken. tests/gpu/crosscheck reads it too, by name. */
 static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("initial-exec")));
 
 #define GM_WRAP_SYNC(symbol, handler, args)                                                        \
@@ -105,11 +105,11 @@ static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("in
         struct gm_slot *gm_blocked = gm_sync_enter();                                              \
         CUresult gm_result = gm_real_call args;                                                    \
         gm_sync_leave(gm_blocked);                                                                 \
-        if (__builtin_strstr(#symbol, "Synchronize") != NULL && gm_pools_have_excess()) {          \
-            const uint32_t gm_before = gm_handling;                                                \
+        if (__builtin_strstr(#symbol, "Synchronize") != NULL && gm_pools_have_excess() &&          \
+            gm_handling == 0) {                                                                    \
             gm_handling = 1;                                                                       \
             gm_pools_give_back_excess();                                                           \
-            gm_handling = gm_before;                                                               \
+            gm_handling = 0;                                                                       \
         }                                                                                          \
         return gm_result;                                                                          \
     }

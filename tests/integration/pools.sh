@@ -15,6 +15,13 @@ expect_pass proc
 app pools dlsym --mode pools --iterations 4 --seconds 2
 app other linked --bytes 128M --allocs 3 --seconds 2 --iterations 4 --seed 2
 expect_pass pools other
+# and by a driver that is asked nothing beside a capture but what is known to be allowed
+export SIMCUDA_UNSAFE=cuStreamGetCtx,cuStreamGetId,cuDeviceGetDefaultMemPool,cuDevicePrimaryCtxGetState
+for way in linked proc; do
+    app "strict-$way" "$way" --mode pools --iterations 2
+    expect_pass "strict-$way"
+done
+unset SIMCUDA_UNSAFE
 # with a second device, which may have access: the driver serves such pools
 export SIMCUDA_DEVICES=2
 app peers linked --mode pools --iterations 2

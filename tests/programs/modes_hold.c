@@ -231,10 +231,14 @@ void gm_mode_abandon(struct gm_worker *worker)
         gm_fail(worker, "no thread");
     pthread_join(thread, NULL);
     capture_many(worker);
-    GM_CU(worker, cuCtxCreate, &other, NULL, 0, worker->device);
-    begin_capture(worker, &stream);
-    GM_CU(worker, cuCtxDestroy, other);
-    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    for (int is_current = 0; is_current < 2; is_current++) {
+        GM_CU(worker, cuCtxCreate, &other, NULL, 0, worker->device);
+        GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        GM_CU(worker, cuCtxSetCurrent, is_current ? other : worker->context);
+        GM_CU(worker, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+        GM_CU(worker, cuCtxDestroy, other);
+        GM_CU(worker, cuCtxSetCurrent, worker->context);
+    }
     struct gm_buffer *buffers = gm_buffers_make(worker, NULL); /* says that it is ready */
     await_signal(worker, "release");
     GM_CU(worker, cuStreamDestroy, abandoned.stream);

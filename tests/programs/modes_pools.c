@@ -401,6 +401,18 @@ static void check_races(const struct gm_rules *rules)
     GM_CU(worker, cuStreamSynchronize, rules->a);
 }
 
+/* What a pool is asked when it is first used must not end the capture beside which that is. */
+static void check_first(const struct gm_rules *rules)
+{
+    const struct gm_worker *worker = rules->worker;
+    CUgraph graph = NULL;
+    GM_CU(worker, cuStreamBeginCapture, rules->a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    GM_CU(worker, cuMemFreeAsync, take(rules, MIB, rules->b), rules->b);
+    GM_CU(worker, cuStreamEndCapture, rules->a, &graph);
+    GM_CU(worker, cuGraphDestroy, graph);
+    GM_CU(worker, cuStreamSynchronize, rules->b);
+}
+
 /* Memory of a graph, and memory that is not. */
 static void check_capture(const struct gm_rules *rules)
 {
@@ -498,6 +510,7 @@ void gm_mode_pools(struct gm_worker *worker)
             GM_CU(worker, cuDeviceGetDefaultMemPool, &rules.pool, worker->device);
         else
             rules.pool = gm_pool_make(worker);
+        check_first(&rules);
         check_errors(&rules);
         check_order(&rules);
         check_inherited(&rules);

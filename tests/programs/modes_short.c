@@ -1,6 +1,8 @@
 /* gm_worker's mode short: memory pools when there is no more memory. See worker.h. */
 #include "tests/programs/worker.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -134,6 +136,65 @@ static void check_dependencies(struct gm_short *self)
     gm_counter_free(worker, &counter);
 }
 
+/* One thread frees most of what there is and synchronizes, another takes it: whatever is on its way
+ * back to the daemon is there for who needs it. */
+struct gm_heir {
+    const struct gm_short *self;
+    pthread_barrier_t freed, done;
+    uint64_t bytes;
+    uint32_t rounds;
+};
+
+static void *inherit(void *argument)
+{
+    struct gm_heir *heir = argument;
+    const struct gm_short *self = heir->self;
+    struct gm_worker *worker = self->worker;
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    for (uint32_t i = 0; i < heir->rounds; i++) {
+        CUdeviceptr at = 0;
+        pthread_barrier_wait(&heir->freed);
+        if (i % 2 == 0)
+            GM_CU(worker, cuMemAllocFromPoolAsync, &at, heir->bytes, self->pool, self->b);
+        else
+            GM_CU(worker, cuMemAlloc, &at, heir->bytes);
+        GM_CU(worker, cuMemFreeAsync, at, self->b);
+        GM_CU(worker, cuStreamSynchronize, self->b);
+        pthread_barrier_wait(&heir->done);
+    }
+    return NULL;
+}
+
+static void check_handed_over(struct gm_short *self)
+{
+    struct gm_worker *worker = self->worker;
+    struct gm_heir heir = {.self = self, .bytes = worker->bytes / 8 * 5, .rounds = 40};
+    cuuint64_t keep = 0;
+    pthread_t thread;
+    GM_CU(worker, cuMemPoolSetAttribute, self->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+    pthread_barrier_init(&heir.freed, NULL, 2);
+    pthread_barrier_init(&heir.done, NULL, 2);
+    if (pthread_create(&thread, NULL, inherit, &heir) != 0)
+        gm_fail(worker, "no thread");
+    for (uint32_t i = 0; i < heir.rounds; i++) {
+        CUdeviceptr at = 0;
+        GM_CU(worker, cuMemAllocFromPoolAsync, &at, heir.bytes, self->pool, self->a);
+        GM_CU(worker, cuMemFreeAsync, at, self->a);
+        CUresult result;
+        while ((result = worker->cu.cuStreamQuery(self->a)) == CUDA_ERROR_NOT_READY)
+            sched_yield();
+        gm_check(worker, result, "cuStreamQuery");
+        pthread_barrier_wait(&heir.freed);
+        GM_CU(worker, cuStreamSynchronize, self->a);
+        pthread_barrier_wait(&heir.done);
+    }
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&heir.freed);
+    pthread_barrier_destroy(&heir.done);
+    keep = UINT64_MAX;
+    GM_CU(worker, cuMemPoolSetAttribute, self->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+}
+
 /* --bytes in --allocs pieces is what there is about; more than 16 times as many are not. */
 void gm_mode_short(struct gm_worker *worker)
 {
@@ -155,6 +216,7 @@ void gm_mode_short(struct gm_worker *worker)
     for (; gm_is_more(worker, worker->done); worker->done++) {
         check_given_back(&self);
         check_dependencies(&self);
+        check_handed_over(&self);
     }
     GM_CU(worker, cuCtxSynchronize);
     GM_CU(worker, cuStreamDestroy, self.a);

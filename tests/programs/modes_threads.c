@@ -137,6 +137,17 @@ static void on_strike(int signal)
     errno = saved;
 }
 
+/* A synchronizing call looks after what pools can give back. */
+static void on_strike_sync(int signal)
+{
+    int saved = errno;
+    (void)signal;
+    CUresult result = struck_worker->cu.cuStreamSynchronize((CUstream)(void *)no_stream);
+    struck_calls++;
+    struck_wrong += result != CUDA_ERROR_INVALID_HANDLE;
+    errno = saved;
+}
+
 struct gm_target {
     pthread_t thread;
     _Atomic bool is_last;
@@ -151,6 +162,42 @@ static void *strike(void *argument)
         nanosleep(&pause, NULL);
     }
     return NULL;
+}
+
+/* A handler that synchronizes, in a thread that asks about memory of a pool, while memory of that
+ * pool is on its way back. */
+static void be_struck_in_questions(struct gm_worker *worker)
+{
+    enum { STRIKES = 1000 };
+    struct gm_target target = {.thread = pthread_self()};
+    struct sigaction action = {.sa_handler = on_strike_sync, .sa_flags = SA_RESTART};
+    CUdeviceptr flag_at, asked, freed;
+    CUstream stream;
+    uint32_t *flag;
+    pthread_t thread;
+    GM_CU(worker, cuMemHostAlloc, (void **)&flag, sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &flag_at, flag, 0);
+    GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    GM_CU(worker, cuMemAllocAsync, &asked, 8u << 20, stream);
+    GM_CU(worker, cuMemAllocAsync, &freed, 8u << 20, stream); /* of another region */
+    void *args[] = {&flag_at};
+    *flag = 0;
+    gm_launch(worker, GM_KERNEL_SPIN_UNTIL, stream, args);
+    GM_CU(worker, cuMemFreeAsync, freed, stream);
+    sigaction(SIGUSR1, &action, NULL);
+    if (pthread_create(&thread, NULL, strike, &target) != 0)
+        gm_fail(worker, "no thread");
+    while (struck_calls < STRIKES) {
+        unsigned type = 0;
+        GM_CU(worker, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, asked);
+    }
+    target.is_last = true;
+    pthread_join(thread, NULL);
+    __atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
+    GM_CU(worker, cuMemFreeAsync, asked, stream);
+    GM_CU(worker, cuStreamSynchronize, stream);
+    GM_CU(worker, cuStreamDestroy, stream);
+    GM_CU(worker, cuMemFreeHost, flag);
 }
 
 /*
@@ -168,6 +215,7 @@ void gm_mode_signals(struct gm_worker *worker)
     sigemptyset(&mask);
     sigaddset(&mask, SIGUSR1);
     struck_worker = worker;
+    be_struck_in_questions(worker);
     gm_counter_make(worker, &counter);
     struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
     sigaction(SIGUSR1, &action, NULL);

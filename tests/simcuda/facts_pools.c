@@ -129,6 +129,8 @@ static void fact_in_capture(const char *question, CUresult result)
 static void ask_local_capture(void)
 {
     CUcontext its;
+    CUmemoryPool one_pool;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUstream beside;
     CUdevice number;
     CUdeviceptr one = 0, other = 0;
@@ -148,8 +150,6 @@ static void ask_local_capture(void)
     fact_in_capture("the device", cuCtxGetDevice(&number));
     fact_in_capture("is the primary context active",
                     cuDevicePrimaryCtxGetState(device, &flags, &is_active));
-    fact_in_capture("an attribute of the pool",
-                    cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
     fact_in_capture(
         "memory of graphs",
         cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes));
@@ -162,7 +162,28 @@ static void ask_local_capture(void)
     fact("end", cuStreamEndCapture(stream, &graph));
     if (graph != NULL)
         NEED(cuGraphDestroy(graph));
+    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    fact_in_capture("the default pool", cuDeviceGetDefaultMemPool(&one_pool, device));
+    fact_in_capture("retain the primary context", cuDevicePrimaryCtxRetain(&its, device));
+    fact_in_capture("release it", cuDevicePrimaryCtxRelease(device));
+    fact_in_capture("push a context", cuCtxPushCurrent(context));
+    fact_in_capture("pop it", cuCtxPopCurrent(&its));
+    NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    fact_in_capture("relaxed: an attribute of the pool",
+                    cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+    NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    fact_in_capture("an attribute of the pool",
+                    cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+    fact_in_capture("allocate then", cuMemAllocFromPoolAsync(&one, MIB, pool, stream));
+    fact("end", cuStreamEndCapture(stream, &graph));
     NEED(cuStreamDestroy(beside));
+    NEED(cuCtxCreate(&its, NULL, 0, device));
+    NEED(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    NEED(cuCtxSetCurrent(context));
+    fact("capture in a stream of another context",
+         cuStreamBeginCapture(beside, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    NEED(cuCtxDestroy(its));
+    NEED(cuCtxSetCurrent(context));
 }
 
 /* Memory of pools is of no context. */

@@ -274,6 +274,9 @@ SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute 
                                        void *value)
 {
     SIM_ENTER(cuMemPoolGetAttribute);
+    const CUresult unsafe = sim_capture_unsafe();
+    if (unsafe != CUDA_SUCCESS)
+        return unsafe;
     pthread_mutex_lock(&pools_lock);
     const CUresult result = get_attribute(find_pool(handle), attribute, value);
     pthread_mutex_unlock(&pools_lock);
@@ -285,6 +288,9 @@ SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute 
                                        void *value)
 {
     SIM_ENTER(cuMemPoolSetAttribute);
+    const CUresult unsafe = sim_capture_unsafe();
+    if (unsafe != CUDA_SUCCESS)
+        return unsafe;
     pthread_mutex_lock(&pools_lock);
     const CUresult result = set_attribute(find_pool(handle), attribute, value);
     pthread_mutex_unlock(&pools_lock);

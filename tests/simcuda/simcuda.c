@@ -54,6 +54,9 @@
  *                                and cuMemAlloc_v2 are one. Default code: 2 (OUT_OF_MEMORY) for
  *                                cuMem* other than copies and sets, else 999 (UNKNOWN).
  *
+ *   SIMCUDA_UNSAFE=API,...       beside a capture these are refused as cuMemAlloc is, and end it:
+ * for what nobody knows of a real driver
+ *
  *   CUDA_INJECTION64_PATH=FILE   a library whose InitializeInjection() the first cuInit calls
  *
  * This file: options, the state of the process, faults, error names.
@@ -227,6 +230,38 @@ static bool read_faults(void)
     return true;
 }
 
+/* The APIs of SIMCUDA_UNSAFE, each with a comma before and behind it. */
+static char unsafe_apis[1024];
+
+static bool read_unsafe(void)
+{
+    const char *text = getenv("SIMCUDA_UNSAFE");
+    char api[64];
+    if (text == NULL)
+        return true;
+    if ((size_t)snprintf(unsafe_apis, sizeof unsafe_apis, ",%s,", text) >= sizeof unsafe_apis)
+        return false;
+    for (; *text != '\0'; text += *text == ',') {
+        const size_t length = strcspn(text, ",");
+        snprintf(api, sizeof api, "%.*s", (int)length, text);
+        if (!sim_proc_knows(api)) {
+            fprintf(stderr, "simcuda: SIMCUDA_UNSAFE: %s: not a call that I know\n", api);
+            return false;
+        }
+        text += length;
+    }
+    return true;
+}
+
+static CUresult judge_unsafe(const char *api)
+{
+    char name[70];
+    if (unsafe_apis[0] == '\0')
+        return CUDA_SUCCESS;
+    snprintf(name, sizeof name, ",%s,", api);
+    return strstr(unsafe_apis, name) != NULL ? sim_capture_unsafe() : CUDA_SUCCESS;
+}
+
 static bool read_dir(void)
 {
     const char *dir = getenv("SIMCUDA_DIR");
@@ -293,7 +328,7 @@ static bool read_options(void)
         return false;
     }
     sim_options.devices = (int)devices;
-    return read_lacks() && read_faults() && read_dir();
+    return read_lacks() && read_faults() && read_unsafe() && read_dir();
 }
 
 /* ---- the state of the process ---- */
@@ -339,6 +374,9 @@ CUresult sim_enter(const char *api)
     if (is_in_callback && strcmp(api, "cuStreamQuery") != 0)
         return CUDA_ERROR_NOT_PERMITTED;
     sim_watch(api);
+    const CUresult unsafe = judge_unsafe(api);
+    if (unsafe != CUDA_SUCCESS)
+        return unsafe;
     if (atomic_load_explicit(&n_faults, memory_order_relaxed) == 0)
         return CUDA_SUCCESS;
     return count_fault(api);

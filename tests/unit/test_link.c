@@ -429,6 +429,31 @@ static void captures(void)
     CHECK(close_app(60000).status == GM_DRAIN_QUIET);
 }
 
+/* A capture that goes with its context is as over as one that ends: what was put off, of this
+ * context or of another, goes back. */
+static void captures_lost(void)
+{
+    CUcontext context;
+    boot_live();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true);
+    CHECK(gm_on_cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+    CUdeviceptr its = allocate(2 * MIB, context, true);
+    CHECK(gm_on_cuStreamBeginCapture_v2((CUstream)0x33, CU_STREAM_CAPTURE_MODE_GLOBAL) ==
+          CUDA_SUCCESS);
+    current = (CUcontext)0x100;
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS && gm_on_cuMemFree_v2(its) == CUDA_SUCCESS);
+    CHECK(atomic_load(&driver_mapped) == 2);
+    const int syncs = atomic_load(&driver_syncs);
+    atomic_store(&driver_capturing, 0); /* as its context destroyed */
+    pthread_t thread = start(program_destroys, context);
+    serve_free(its, 2 * MIB);
+    serve_free(va, 4 * MIB);
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&driver_syncs) == syncs + 1); /* not of what is no more */
+    CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_reserved) == 0);
+    CHECK(atomic_load(&stat_area->captures) == 0);
+}
+
 static void *program_releases_primary(void *unused)
 {
     (void)unused;
@@ -759,6 +784,7 @@ SCENARIO(gate_and_drain)
 SCENARIO(uses_are_reported)
 SCENARIO(destroy_while_draining)
 SCENARIO(captures)
+SCENARIO(captures_lost)
 SCENARIO(synchronizing_fails)
 SCENARIO(contexts_take_their_memory)
 SCENARIO(contexts_are_over)
@@ -794,6 +820,7 @@ int main(void)
         cmocka_unit_test(test_uses_are_reported),
         cmocka_unit_test(test_destroy_while_draining),
         cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_captures_lost),
         cmocka_unit_test(test_synchronizing_fails),
         cmocka_unit_test(test_contexts_take_their_memory),
         cmocka_unit_test(test_contexts_are_over),

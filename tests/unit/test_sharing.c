@@ -407,7 +407,26 @@ static void by_option(void)
     open_one(7); /* what others share is opened all the same */
 }
 
+/* Freed while its sharing waits at the gate: the range may be another allocation's by then. */
+static void freed_meanwhile(void)
+{
+    begin();
+    struct ipc_call call = {.va = allocate(BYTES, NULL, true)};
+    struct call freeing = {.va = call.va};
+    set_gate(GM_GATE_CLOSED);
+    pthread_t thread = start(program_shares, &call);
+    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
+        nap(1000);
+    pthread_t other = start(program_frees, &freeing);
+    serve_free(call.va, BYTES);
+    pthread_join(other, NULL);
+    set_gate(GM_GATE_OPEN);
+    pthread_join(thread, NULL);
+    CHECK(freeing.result == CUDA_SUCCESS && call.result == CUDA_ERROR_INVALID_VALUE);
+}
+
 SCENARIO(shares)
+SCENARIO(freed_meanwhile)
 SCENARIO(leaves_the_drivers)
 SCENARIO(counts)
 SCENARIO(opens_once)
@@ -440,6 +459,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_freed_meanwhile),
         cmocka_unit_test(test_leaves_the_drivers),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_opens_once),

@@ -22,6 +22,7 @@
 
 static bool is_up;
 static _Atomic bool release_naps;
+static uint64_t releases_put; /* so many releases come with another put, of another thread */
 static _Atomic uint64_t n_released, released_bytes;
 static _Atomic uint64_t last_released;
 
@@ -42,6 +43,13 @@ uint64_t gm_link_budget(uint32_t gpu)
     return gpu == 0 ? BUDGET : BUDGET / 2;
 }
 
+static enum gm_spares_put put(int gpu, uint64_t va, uint64_t bytes, uint64_t now)
+{
+    const struct gm_alloc alloc = {
+        .va = va, .bytes = bytes - 100, .span = bytes, .gpu = gpu, .kind = GM_ALLOC_CHUNKS};
+    return gm_spares_put(&alloc, now);
+}
+
 CUresult gm_release(const struct gm_alloc *alloc)
 {
     const struct timespec nap = {.tv_nsec = 20000000};
@@ -50,14 +58,9 @@ CUresult gm_release(const struct gm_alloc *alloc)
     n_released++;
     released_bytes += alloc->span;
     last_released = alloc->va;
+    if (releases_put > 0)
+        put(0, 0x100000000 + (--releases_put << 24), 2 * MIB, UINT64_MAX);
     return CUDA_SUCCESS;
-}
-
-static enum gm_spares_put put(int gpu, uint64_t va, uint64_t bytes, uint64_t now)
-{
-    const struct gm_alloc alloc = {
-        .va = va, .bytes = bytes - 100, .span = bytes, .gpu = gpu, .kind = GM_ALLOC_CHUNKS};
-    return gm_spares_put(&alloc, now);
 }
 
 static int begin(void **state)
@@ -209,6 +212,19 @@ static void test_wait_for_another(void **state)
     pthread_join(thread, NULL);
 }
 
+/* Who releases all is done, however fast another thread frees. */
+static void test_release_beside_puts(void **state)
+{
+    (void)state;
+    put(0, 0x1000000, 4 * MIB, 1);
+    put(0, 0x2000000, 4 * MIB, 1);
+    releases_put = 1000;
+    assert_true(gm_spares_release(0, UINT64_MAX));
+    assert_true(n_released < 1000);
+    assert_int_not_equal(gm_spares_n, 0);
+    releases_put = 0;
+}
+
 /* What the program had lately, and no longer than that. */
 static void test_most(void **state)
 {
@@ -303,6 +319,7 @@ int main(void)
         cmocka_unit_test_setup(test_addresses, begin),
         cmocka_unit_test_setup(test_watch, begin),
         cmocka_unit_test_setup(test_wait_for_another, begin),
+        cmocka_unit_test_setup(test_release_beside_puts, begin),
         cmocka_unit_test_setup(test_most, begin),
         cmocka_unit_test_setup(test_look_without_a_lock, begin),
         cmocka_unit_test_setup(test_threads, begin),
