@@ -95,7 +95,7 @@ struct gm_batch {
 /* Running sums from which a switch is the difference of two moments. */
 struct gm_moment {
     uint64_t at;
-    uint64_t plan_ns, lower_ns;
+    uint64_t plan_ns, lower_ns, pinned_ns;
     uint64_t bytes[GM_WAYS]; /* submitted */
 };
 
@@ -166,7 +166,7 @@ struct gm_waiting_alloc {
 };
 
 /* How long one switch took and where the time went: from the decision to let the app run to its
- * open gate. Times in nanoseconds; copying in and out and waiting for lower tiers overlap. */
+ * open gate. Times in nanoseconds; copying in and out overlaps with both waits. */
 struct gm_switch {
     uint64_t seq;
     uint32_t app;
@@ -177,8 +177,9 @@ struct gm_switch {
     uint64_t plan_ns;  /* in the scheduler and planner */
     uint64_t copy_ns;  /* from the first copy submitted to the last one ended, both ways */
     uint64_t way_ns[GM_WAYS];
-    uint64_t map_ns;   /* after the last copy: for the shims */
-    uint64_t lower_ns; /* with a copy between host tiers under way, or a wait for pinned room */
+    uint64_t map_ns;    /* after the last copy: for the shims */
+    uint64_t lower_ns;  /* with a copy between host tiers under way */
+    uint64_t pinned_ns; /* without: waiting for pinned room, which copies in give back */
     uint64_t bytes[GM_WAYS];
 };
 #define GM_HISTORY 64u
@@ -338,6 +339,7 @@ struct gm_engine {
     uint32_t host_copies;      /* copies between host tiers under way */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
+    uint64_t pinned_since;     /* ... for pinned room alone */
     struct gm_waiting_alloc *waiting, **waiting_tail;
     struct gm_mover *mover;
     uv_timer_t timer;
