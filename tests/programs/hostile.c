@@ -5,7 +5,6 @@
  * comes again. It maps nothing.
  *
  *   gm_hostile --seconds S [--seed N]   ends with 0 and a line that counts; 1: the daemon is gone
- *   gm_hostile --spares BYTES           says that it keeps so many spares, until it is killed
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -331,31 +330,17 @@ static int attack(uint64_t seconds)
     return 0;
 }
 
-static int keep_spares(uint64_t bytes)
-{
-    peers[0].fd = -1;
-    if (!join(&peers[0]) || !peers[0].stat)
-        return 1;
-    atomic_store(&peers[0].stat->spare_bytes, bytes);
-    printf("ready\n");
-    fflush(stdout);
-    for (;;)
-        pause();
-}
-
 int main(int argc, char **argv)
 {
-    uint64_t seconds = 0, spares = 0;
+    uint64_t seconds = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         uint64_t number = strtoull(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--seconds") == 0)
             seconds = number;
         else if (strcmp(argv[i], "--seed") == 0)
             chance.state = number;
-        else if (strcmp(argv[i], "--spares") == 0)
-            spares = number;
         else
             return 2;
     }
-    return spares ? keep_spares(spares) : attack(seconds);
+    return attack(seconds);
 }
