@@ -17,7 +17,8 @@ import time
 
 import rig as r
 
-PARTS = ("drain_ms", "plan_ms", "copy_ms", "out_ms", "in_ms", "map_ms", "lower_ms", "total_ms")
+PARTS = ("drain_ms", "plan_ms", "copy_ms", "out_ms", "in_ms", "map_ms", "lower_ms", "pinned_ms",
+         "total_ms")
 
 
 def add_options(parser):
@@ -115,11 +116,11 @@ def show(rig):
     def cell(of, key, digits=1):
         return r.number(of[key] and of[key]["median"], digits)
 
-    r.table(["to", "out GiB", "in GiB", "switch ms", "copies", "drain", "plan", "map", "lower", "GB/s", "of link",
+    r.table(["to", "out GiB", "in GiB", "switch ms", "copies", "drain", "plan", "map", "lower", "pinned", "GB/s", "of link",
              "of ideal", "not hidden"],
             [[name, *(r.number(of[key]["median"] / 2**30, 2) for key in ("bytes_out", "bytes_in")),
               *(cell(of["parts"], key) for key in ("total_ms", "copy_ms", "drain_ms", "plan_ms", "map_ms",
-                                                   "lower_ms")),
+                                                   "lower_ms", "pinned_ms")),
               cell(of, "rate"), *(r.percent(of[key] and of[key]["median"])
                                   for key in ("share_of_ceiling", "whole_over_ideal", "not_hidden"))]
              for name, of in summary.items()])

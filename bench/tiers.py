@@ -268,7 +268,7 @@ def digest(rig, found):
     found["warm_ms"] = r.spread([record["first_ms"] for record in found["warm"]])
     usual = r.median([record["pass_ms"] for record in records])
     found["stall_ms"] = max(max(record["first_ms"], record["pass_max_ms"] - usual) for record in records)
-    for key in ("total_ms", "lower_ms"):
+    for key in ("total_ms", "lower_ms", "pinned_ms"):
         found[key] = r.spread([record["parts"][key] for record in records if record["parts"]])
     found["most"] = {key: max(tier.get(key, 0) for tier in tiers)
                      for key in ("pinned_used_bytes", "paged_used_bytes", "disk_used_bytes")}

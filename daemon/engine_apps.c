@@ -12,11 +12,6 @@
 
 /* Beyond what must be evicted, this much pinned memory lets copies out run ahead of copies in. */
 #define PINNED_AHEAD (4ull << 30)
-/* Allocations of one app that may wait for room: more threads than that in one program are a
- * mistake. */
-#define WAITING_MAX 4096u
-/* What programs freed and keep goes after 100 ms (shim/spares.h); and the time that takes. */
-#define SPARES_NS (250 * GM_MS)
 
 /* Shared memory. */
 
@@ -268,8 +263,6 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_movable(engine, app));
 }
 
-static void forget_waiting(struct gm_engine *engine, uint32_t id);
-
 void gm_engine_leave(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
@@ -283,7 +276,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     app->left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
-    forget_waiting(engine, id);
+    gm_engine_forget_waiting(engine, id);
     gm_engine_call_off_trades(engine, id);
     gm_engine_void_batches(engine, id);
     for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {
@@ -359,8 +352,15 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
     }
 }
 
-/* Commit what an ALLOC asks for. False: the tiers cannot hold it now. */
-static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+uint64_t gm_engine_lacking(const struct gm_engine *engine, uint64_t bytes)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
+    const uint64_t capacity = gm_engine_capacity(engine);
+    return taken + bytes > capacity ? taken + bytes - capacity : 0;
+}
+
+bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
@@ -394,34 +394,8 @@ static bool commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_al
     return true;
 }
 
-static bool is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64_t va)
-{
-    for (const struct gm_waiting_alloc *at = engine->waiting; at; at = at->next)
-        if (at->app == id && at->alloc.va == va)
-            return true;
-    return false;
-}
-
-static bool wait_for_room(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
-{
-    struct gm_waiting_alloc *waiting;
-    if (engine->apps[id].waiting_allocs == WAITING_MAX)
-        return false;
-    waiting = calloc(1, sizeof *waiting);
-    if (!waiting)
-        return false;
-    waiting->alloc = *alloc;
-    waiting->app = id;
-    waiting->spares_until = engine->now + SPARES_NS;
-    *engine->waiting_tail = waiting;
-    engine->waiting_tail = &waiting->next;
-    engine->apps[id].waiting_allocs++;
-    return true;
-}
-
-/* Whether a program could have `bytes` more if it were alone. No program gets more than the budget,
- * unless the option says otherwise. */
-static bool can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+/* No program gets more than the budget, unless the option says otherwise. */
+bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     uint64_t room = room_for(engine, id);
     if (!engine->config.is_oversize_hosted)
@@ -430,73 +404,10 @@ static bool can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t 
            gm_engine_lendable(engine);
 }
 
-static void refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
+void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
 {
     struct gm_msg_allocated answer = {.cookie = cookie, .result = CUDA_ERROR_OUT_OF_MEMORY};
     gm_session_send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
-}
-
-/* Whether a program other than `asker` says that it freed memory which it has yet to give back
- * (shim/spares.h). */
-static bool has_spares(const struct gm_engine *engine, uint32_t asker)
-{
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (id != asker && engine->apps[id].session && engine->apps[id].stat &&
-            atomic_load(&engine->apps[id].stat->spare_bytes) > 0)
-            return true;
-    return false;
-}
-
-/* Whether an allocation without room waits: by option; or for a moment, as others' spares and host
- * frames that were given back have yet to go. */
-static bool is_room_to_come(const struct gm_engine *engine, uint32_t asker, uint64_t spares_until)
-{
-    if (engine->config.is_waiting_when_full)
-        return true;
-    if (engine->now < spares_until && has_spares(engine, asker))
-        return true;
-    for (uint32_t i = 0; i < engine->n_condemned; i++) {
-        uint32_t frame = engine->condemned[i];
-        const struct gm_frame_state_more *more = &engine->frame_more[frame];
-        if (engine->table->frames[frame].is_host && more->silent == 0 && more->exit_of == GM_NONE)
-            return true;
-    }
-    return false;
-}
-
-/* In the order in which they came, so that a large one is not overtaken for ever. */
-void gm_engine_admit_waiting(struct gm_engine *engine)
-{
-    while (engine->waiting) {
-        struct gm_waiting_alloc *first = engine->waiting;
-        bool can_ever = can_ever_have(engine, first->app, first->alloc.bytes);
-        bool is_committed = can_ever && commit(engine, first->app, &first->alloc);
-        if (can_ever && !is_committed && is_room_to_come(engine, first->app, first->spares_until))
-            return;
-        if (!is_committed)
-            refuse_alloc(engine, first->app, first->alloc.cookie);
-        engine->apps[first->app].waiting_allocs--;
-        engine->waiting = first->next;
-        if (!engine->waiting)
-            engine->waiting_tail = &engine->waiting;
-        free(first);
-    }
-}
-
-static void forget_waiting(struct gm_engine *engine, uint32_t id)
-{
-    struct gm_waiting_alloc **place = &engine->waiting;
-    while (*place) {
-        struct gm_waiting_alloc *waiting = *place;
-        if (waiting->app == id) {
-            *place = waiting->next;
-            free(waiting);
-        } else {
-            place = &waiting->next;
-        }
-    }
-    engine->waiting_tail = place;
-    engine->apps[id].waiting_allocs = 0;
 }
 
 static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
@@ -506,22 +417,13 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     if (alloc->gpu != 0 || alloc->va == 0 || alloc->va % GM_CHUNK_MIN || alloc->bytes == 0 ||
         alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
         gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
-        is_waiting_at(engine, id, alloc->va)) {
+        gm_engine_is_waiting_at(engine, id, alloc->va)) {
         gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
         return;
     }
     engine->allocs++;
     app->allocs++;
-    /* As on a real card; and no more is promised to all of them than the tiers hold. */
-    if (can_ever_have(engine, id, alloc->bytes)) {
-        /* Who holds memory is what others wait for: he never waits behind them for what fits. */
-        bool is_first = !engine->waiting || engine->table->apps[id].committed > 0;
-        if (is_first && commit(engine, id, alloc))
-            return;
-        if (is_room_to_come(engine, id, UINT64_MAX) && wait_for_room(engine, id, alloc))
-            return;
-    }
-    refuse_alloc(engine, id, alloc->cookie);
+    gm_engine_admit(engine, id, alloc);
 }
 
 static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
@@ -538,6 +440,7 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
     }
     engine->table->allocations[index].cookie = free_msg->cookie;
     engine->table->allocations[index].wants_freed = true;
+    app->given_back++;
     free_allocation(engine, index);
 }
 

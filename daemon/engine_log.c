@@ -101,12 +101,12 @@ static void tell_switch(const struct gm_note *note)
     name_party(&note->app, who, sizeof who);
     gm_log(GM_LOG_INFO,
            "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
-           "%llu in), map %.1f, lower tiers %.1f",
+           "%llu in), map %.1f, lower tiers %.1f, pinned room %.1f",
            (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
            (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
            (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
            (unsigned long long)(took->bytes[GM_WAY_IN] >> 20), (double)took->map_ns / 1e6,
-           (double)took->lower_ns / 1e6);
+           (double)took->lower_ns / 1e6, (double)took->pinned_ns / 1e6);
 }
 
 void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct gm_switch *took)
@@ -187,6 +187,7 @@ void gm_engine_add_switch(cJSON *row, const struct gm_switch *entry)
         {"in_ms", entry->way_ns[GM_WAY_IN]},
         {"map_ms", entry->map_ns},
         {"lower_ms", entry->lower_ns},
+        {"pinned_ms", entry->pinned_ns},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         cJSON_AddNumberToObject(row, times[i].name, (double)(times[i].ns / 1000) / 1000.0);

@@ -323,17 +323,26 @@ static bool make_move(struct gm_engine *engine, const struct gm_plan_hold *hold,
     return true;
 }
 
-/* Account for the time in which a switch waits for what lies below pinned memory. */
-static void note_lower(struct gm_engine *engine)
+static void note_wait(const struct gm_engine *engine, bool is_waiting, uint64_t *since,
+                      uint64_t *sum)
 {
-    bool is_waiting =
-        (engine->host_copies > 0 && !engine->plan_is_prefetch) || engine->is_short_of_pages;
-    if (is_waiting && engine->lower_since == 0)
-        engine->lower_since = engine->now;
-    if (!is_waiting && engine->lower_since != 0) {
-        engine->sums.lower_ns += engine->now - engine->lower_since;
-        engine->lower_since = 0;
+    if (is_waiting && *since == 0)
+        *since = engine->now;
+    if (!is_waiting && *since != 0) {
+        *sum += engine->now - *since;
+        *since = 0;
     }
+}
+
+/* Account for the time in which a switch waits for what lies below pinned memory, and for that in
+ * which it waits for pinned room and nothing is under way below: until copies in give theirs back,
+ * or more is pinned. */
+static void note_waits(struct gm_engine *engine)
+{
+    bool is_lower = engine->host_copies > 0 && !engine->plan_is_prefetch;
+    note_wait(engine, is_lower, &engine->lower_since, &engine->sums.lower_ns);
+    note_wait(engine, engine->is_short_of_pages && !is_lower, &engine->pinned_since,
+              &engine->sums.pinned_ns);
 }
 
 void gm_engine_move(struct gm_engine *engine)
@@ -350,5 +359,5 @@ void gm_engine_move(struct gm_engine *engine)
         if (move->is_done && i == engine->plan_from)
             engine->plan_from++;
     }
-    note_lower(engine);
+    note_waits(engine);
 }

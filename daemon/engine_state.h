@@ -3,6 +3,7 @@
  *
  *   engine.c            opening, closing, the run loop: decision -> app states -> moves -> gates
  *   engine_apps.c       what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
+ *   engine_waiting.c    allocations for which there is no room now
  *   engine_idle.c       which of them do nothing
  *   engine_moves.c      planning, and carrying plans out
  *   engine_chunks.c     the ends of copies, maps and unmaps; putting freed chunks away
@@ -94,7 +95,7 @@ struct gm_batch {
 /* Running sums from which a switch is the difference of two moments. */
 struct gm_moment {
     uint64_t at;
-    uint64_t plan_ns, lower_ns;
+    uint64_t plan_ns, lower_ns, pinned_ns;
     uint64_t bytes[GM_WAYS]; /* submitted */
 };
 
@@ -149,6 +150,8 @@ struct gm_app {
 
     uint64_t switches; /* times it was made to yield */
     uint64_t allocs, frees;
+    uint64_t given_back; /* allocations */
+    uint64_t doubted;    /* 1 + given_back when its spares were waited for in vain; 0: never */
 
     struct gm_settings admin, own; /* engine_policy.c: what was said of it, by whom */
     uint32_t level;                /* as the log last told it */
@@ -163,7 +166,7 @@ struct gm_waiting_alloc {
 };
 
 /* How long one switch took and where the time went: from the decision to let the app run to its
- * open gate. Times in nanoseconds; copying in and out and waiting for lower tiers overlap. */
+ * open gate. Times in nanoseconds; copying in and out overlaps with both waits. */
 struct gm_switch {
     uint64_t seq;
     uint32_t app;
@@ -174,8 +177,9 @@ struct gm_switch {
     uint64_t plan_ns;  /* in the scheduler and planner */
     uint64_t copy_ns;  /* from the first copy submitted to the last one ended, both ways */
     uint64_t way_ns[GM_WAYS];
-    uint64_t map_ns;   /* after the last copy: for the shims */
-    uint64_t lower_ns; /* with a copy between host tiers under way, or a wait for pinned room */
+    uint64_t map_ns;    /* after the last copy: for the shims */
+    uint64_t lower_ns;  /* with a copy between host tiers under way */
+    uint64_t pinned_ns; /* without: waiting for pinned room, which copies in give back */
     uint64_t bytes[GM_WAYS];
 };
 #define GM_HISTORY 64u
@@ -335,6 +339,7 @@ struct gm_engine {
     uint32_t host_copies;      /* copies between host tiers under way */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
+    uint64_t pinned_since;     /* ... for pinned room alone */
     struct gm_waiting_alloc *waiting, **waiting_tail;
     struct gm_mover *mover;
     uv_timer_t timer;
@@ -433,14 +438,27 @@ void gm_engine_want_host_memory(struct gm_engine *engine);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
-/* Retry the allocations that wait for room. */
-void gm_engine_admit_waiting(struct gm_engine *engine);
+/* Commit what an ALLOC asks for. False: the tiers cannot hold it now; how many bytes they lack. */
+bool gm_engine_commit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
+uint64_t gm_engine_lacking(const struct gm_engine *engine, uint64_t bytes);
+/* Whether a program could have `bytes` more if it were alone. */
+bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
+void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t app, uint64_t cookie);
 /* End the slots of GONE apps of which nothing is left. */
 void gm_engine_bury(struct gm_engine *engine);
 /* The process of a GONE app has ended, or is taken to have. */
 void gm_engine_exited(struct gm_engine *engine, uint32_t app);
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */
 void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
+
+/* engine_waiting.c */
+/* What an ALLOC asks for: have it, wait for it, or be refused. */
+void gm_engine_admit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
+/* Retry the allocations that wait for room. */
+void gm_engine_admit_waiting(struct gm_engine *engine);
+bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint64_t va);
+/* `app` is gone. */
+void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
 
 /* engine_idle.c */
 /* Look which running apps do something, and ask those that seem not to. */

@@ -58,7 +58,9 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
             what = "no pinned memory to evict to: the system refuses more";
         else if (engine->is_short_of_pages)
-            what = "its memory is being moved to the GPU: waiting for lower tiers";
+            what = engine->host_copies > 0
+                       ? "its memory is being moved to the GPU: waiting for lower tiers"
+                       : "its memory is being moved to the GPU: waiting for pinned memory";
         snprintf(text, size, "%s", what);
     } else if (app->state == GM_APP_PAUSED && account->reason != GM_WHY_IDLE) {
         bool has_ahead = account->ahead < engine->config.max_apps &&

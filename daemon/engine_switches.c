@@ -3,13 +3,15 @@
  */
 #include "daemon/engine_state.h"
 
-/* The sums at this moment, an open wait for lower tiers included. */
+/* The sums at this moment, open waits included. */
 static struct gm_moment take_moment(const struct gm_engine *engine)
 {
     struct gm_moment moment = engine->sums;
     moment.at = engine->now;
     if (engine->lower_since)
         moment.lower_ns += engine->now - engine->lower_since;
+    if (engine->pinned_since)
+        moment.pinned_ns += engine->now - engine->pinned_since;
     return moment;
 }
 
@@ -42,6 +44,7 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
     entry.drain_ns = since(engine->last_drain_at, begin.at);
     entry.plan_ns = end.plan_ns - begin.plan_ns;
     entry.lower_ns = end.lower_ns - begin.lower_ns;
+    entry.pinned_ns = end.pinned_ns - begin.pinned_ns;
     for (int way = 0; way < GM_WAYS; way++) {
         entry.bytes[way] = end.bytes[way] - begin.bytes[way];
         if (engine->first_copy_at[way] == 0)

@@ -155,7 +155,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     if (error)
         goto no_claim;
     if (options->record[0]) {
-        error = gm_record_open(&record, &loop, options->record, why, size);
+        error = gm_record_open(&record, &loop, options->record, options->record_size, why, size);
         if (error)
             goto no_record;
     }

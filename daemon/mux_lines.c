@@ -109,10 +109,12 @@ static void add_switch(struct line *line, const cJSON *entry)
     }
     if (more > 0)
         add(line, " and %.0f more", more);
-    add(line, "; %.1f ms (drain %.1f, plan %.1f, copies %.1f, map %.1f, lower %.1f), %s out, %s in",
+    add(line,
+        "; %.1f ms (drain %.1f, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f), %s "
+        "out, %s in",
         number(entry, "total_ms"), number(entry, "drain_ms"), number(entry, "plan_ms"),
         number(entry, "copy_ms"), number(entry, "map_ms"), number(entry, "lower_ms"),
-        size(entry, "bytes_out", out), size(entry, "bytes_in", in));
+        number(entry, "pinned_ms"), size(entry, "bytes_out", out), size(entry, "bytes_in", in));
 }
 
 char *mux_line(const cJSON *entry, char *text, size_t text_size)

@@ -275,9 +275,9 @@ static void print_last_switch(const cJSON *gpu)
     printf("  last    to app %.0f in %.1f ms: %s out, %s in at %.1f GB/s\n", number(last, "app"),
            number(last, "total_ms"), size(last, "bytes_out", out), size(last, "bytes_in", in),
            copy_ms > 0 ? moved / copy_ms / 1e6 : 0.0);
-    printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower tiers %.1f\n",
+    printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
            number(last, "drain_ms"), number(last, "plan_ms"), copy_ms, number(last, "map_ms"),
-           number(last, "lower_ms"));
+           number(last, "lower_ms"), number(last, "pinned_ms"));
 }
 
 /* What programs larger than the budget map in host memory; what is in the tiers below pinned

@@ -11,16 +11,18 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/size.h"
 
 #define FLUSH_MS 1000u
 #define BUFFER (64u << 10)
 #define MAGIC "gpumux-sched-trace "
 
 struct gm_record {
-    int fd; /* -1: it could not be written */
+    int fd; /* -1: it could not be written, or is full */
     char path[PATH_MAX];
     uint64_t now;   /* times never decrease */
     uint64_t bytes; /* in the file: whole lines */
+    uint64_t most;
     uv_timer_t timer;
     size_t length;
     char buffer[BUFFER];
@@ -103,8 +105,8 @@ static int step_aside(const char *path, char *why, size_t size)
     return error;
 }
 
-int gm_record_open(struct gm_record **out, uv_loop_t *loop, const char *path, char *why,
-                   size_t why_size)
+int gm_record_open(struct gm_record **out, uv_loop_t *loop, const char *path, uint64_t most,
+                   char *why, size_t why_size)
 {
     struct gm_record *record = calloc(1, sizeof *record);
     if (!record) {
@@ -121,6 +123,7 @@ int gm_record_open(struct gm_record **out, uv_loop_t *loop, const char *path, ch
         goto free_record;
     }
     snprintf(record->path, sizeof record->path, "%s", path);
+    record->most = most;
     uv_timer_init(loop, &record->timer);
     record->timer.data = record;
     *out = record;
@@ -166,8 +169,26 @@ static void on_timer(uv_timer_t *timer)
     gm_record_flush(timer->data);
 }
 
+static void end_full(struct gm_record *record)
+{
+    char size[32];
+    gm_record_flush(record);
+    if (record->fd < 0)
+        return;
+    gm_log(GM_LOG_WARN,
+           "recording to %s ends here: it is as large as --record-size allows (%s); what is "
+           "recorded can be replayed",
+           record->path, gm_format_size(record->most, size, sizeof size));
+    close(record->fd);
+    record->fd = -1;
+}
+
 static void put(struct gm_record *record, const char *line, size_t length)
 {
+    if (record->bytes + record->length + length > record->most) {
+        end_full(record);
+        return;
+    }
     if (record->length + length > sizeof record->buffer)
         gm_record_flush(record);
     if (record->fd < 0)

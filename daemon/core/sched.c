@@ -38,9 +38,12 @@
  * A slice is over after S(p) = S * 2^(p-1) of run time, if somebody of its rank waits behind it,
  * not else: then the app goes to the tail of QUEUE. If it still fits there, its gate stays open and
  * a new slice begins. What it runs while it drains counts for its next slice, so that over time
- * slices are exact. Weights: gm_sched_slice. Apps of a better rank need not wait for the end of a
- * slice: who has to make room for them goes to the *head* of its QUEUE and has the rest of its
- * slice when there is room again (or to the tail, if less than a quarter is left).
+ * slices are exact; if that leaves less than an eighth of it, which is not worth a switch, it
+ * forfeits a turn instead, once somebody stands behind it, and no more than one. Who could not run
+ * by what is said of him, and was closed, comes anew. Weights: gm_sched_slice. Apps of a better
+ * rank need not wait for the end of a slice: who has to make room for them goes to the *head* of
+ * its QUEUE and has the rest of its slice when there is room again (or to the tail, if less than a
+ * quarter is left).
  *
  * Idleness ends a turn at once, but not the slice: what is left of it is kept. If the app wants the
  * GPU again at that rank it stands in QUEUE before all who wait for a slice of their own (but
@@ -71,7 +74,9 @@
  * Shares: an app with a limit may run as long as it has credit, which grows at the rate of its
  * share up to that share of GM_SCHED_SHARE_WINDOW_NS; without credit it is HELD until half of that
  * is there again. So in any time W it runs for at most share * (W + WINDOW), and for what it takes
- * to drain each time.
+ * to drain each time. What it runs beyond its credit it owes, up to WINDOW; but what it owes when
+ * it did not drain, which may not be its fault, is paid within GM_SCHED_DEBT_WINDOWS * WINDOW
+ * whatever its share.
  *
  * What an app can expect. In its own rank it waits for one round: a slice of each of the others,
  * and what was left of one before that idleness interrupted. For between two slices of mine that
@@ -110,7 +115,6 @@
 #include <string.h>
 
 #define NIL GM_SCHED_NIL
-#define LEAST_REST 8u /* of a slice that idleness interrupted: an eighth, or it is forgotten */
 #define APPS_MAX (1u << 20) /* keeps every size below far from overflow */
 /* The longest slice doubled per level times a weight stays within 64 bits. */
 #define SLICE_MAX (1ull << 42)
@@ -185,15 +189,18 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
         place = a->is_open ? GM_RESTING : GM_AWAY;
     if (place == GM_QUEUE && (a->place == GM_TURN || a->place == GM_QUEUE) && a->rank == rank)
         return;
-    if (place == GM_QUEUE && a->place == GM_HELD)
+    if (place == GM_QUEUE && a->place == GM_HELD) {
         a->queued_at = s->now;
+        if (!a->is_open)
+            gm_sched_forget_slice(a); /* it comes anew */
+    }
     if (place == GM_HELD || place == GM_AWAY) {
         a->is_chosen = false;
         a->is_patient = false;
         rank = gm_sched_rank_of(a);
     }
     if (place == GM_HELD || a->rank != rank)
-        a->is_begun = a->is_resumed = false;
+        a->is_begun = a->is_resumed = a->owes_turn = false;
     if (a->rank != rank)
         a->turn = 0;
     if (a->place != place || a->rank != rank)
@@ -342,10 +349,24 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
         a->is_patient = false;
         a->has_rest = false;
     }
-    a->is_begun &= a->has_rest && a->is_open && gm_less(slice, a->used_ns) >= slice / LEAST_REST;
+    a->is_begun &=
+        a->has_rest && a->is_open && gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST;
     a->rested_at = s->now;
     a->rest_turn = s->ranks[a->rank].newest;
     gm_sched_stand(s, id);
+}
+
+/* What it ran while it did not drain counts for its next slice. If it left less of that than is
+ * worth a switch, the turn goes to somebody else. */
+static void pay_for_drain(const struct gm_sched *s, struct gm_sched_app *a)
+{
+    if (a->place != GM_QUEUE || a->is_chosen || a->rank == GM_RANK_PATIENCE)
+        return;
+    uint64_t slice = gm_sched_slice(s, a);
+    if (gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST)
+        return;
+    gm_sched_forget_slice(a);
+    a->owes_turn = true;
 }
 
 static void app_closed(struct gm_sched *s, uint32_t id)
@@ -354,6 +375,7 @@ static void app_closed(struct gm_sched *s, uint32_t id)
     gm_sched_turn_into(s, id, false, a->is_wanting);
     a->is_stuck = false;
     gm_sched_stand(s, id);
+    pay_for_drain(s, a);
 }
 
 static void apply(struct gm_sched *s, const struct gm_sched_event *event)
@@ -388,7 +410,9 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
         app_closed(s, event->app);
         break;
     case GM_SCHED_BUSY:
+        gm_sched_charge(s, event->app);
         a->is_stuck = true;
+        gm_sched_limit_debt(a);
         a->stuck_until = gm_sum_or_never(s->now, s->config.retry_ns);
         break;
     case GM_SCHED_TIMER:

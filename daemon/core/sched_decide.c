@@ -34,6 +34,7 @@ static void set_add(struct gm_sched *s, uint32_t id)
     if (!s->apps[id].is_chosen)
         gm_sched_charge(s, id); /* it waited for others up to here */
     s->apps[id].is_chosen = true;
+    s->apps[id].owes_turn = false;
     s->set[s->decision.n_set++] = id;
     if (s->first == NIL && s->apps[id].bytes > 0)
         s->first = id;
@@ -234,6 +235,15 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
     }
 }
 
+/* It owes a turn, and somebody could run instead: this is the one that it pays with. */
+static bool forfeits_turn(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    uint32_t behind = a->owes_turn ? a->next : NIL;
+    while (behind != NIL && gm_sched_is_too_large(s, &s->apps[behind]))
+        behind = s->apps[behind].next;
+    return behind != NIL;
+}
+
 static void choose_queue(struct gm_sched *s, struct walk *w)
 {
     bool is_behind = w->rank->last != NIL; /* somebody waits behind */
@@ -254,6 +264,8 @@ static void choose_queue(struct gm_sched *s, struct walk *w)
             take_turn(s, w, id);
         } else if (gm_sched_is_too_large(s, a)) {
             a->is_chosen = false;
+        } else if (forfeits_turn(s, a)) {
+            end_slice(s, id); /* met again */
         } else if (a->bytes > w->room) {
             leave_out(s, w, id);
         } else if (!a->is_chosen && is_over(s, a) && is_behind) {

@@ -99,11 +99,14 @@ static bool is_limited(const struct gm_sched_app *a)
 
 static void add_credit(struct gm_sched_app *a, int64_t ns)
 {
-    const int64_t most = credit_max(a), least = -(int64_t)GM_SCHED_SHARE_WINDOW_NS;
+    const int64_t most = credit_max(a);
+    int64_t least = -(int64_t)GM_SCHED_SHARE_WINDOW_NS;
+    if (a->is_stuck && least < -most * GM_SCHED_DEBT_WINDOWS)
+        least = -most * GM_SCHED_DEBT_WINDOWS; /* paid within that many windows */
     a->credit_ns += ns;
     if (a->credit_ns > most)
         a->credit_ns = most;
-    if (a->credit_ns < least) /* it did not drain for long: nobody pays for that for ever */
+    if (a->credit_ns < least) /* it did not drain for long */
         a->credit_ns = least;
     if (a->credit_ns <= 0)
         a->is_spent = true;
@@ -116,6 +119,12 @@ static void charge_share(struct gm_sched_app *a, uint64_t ns, bool is_running)
     const int64_t passed = (int64_t)(ns < LONG_NS ? ns : LONG_NS);
     if (is_limited(a))
         add_credit(a, passed * a->policy.share / GM_SCHED_SHARE_ALL - (is_running ? passed : 0));
+}
+
+void gm_sched_limit_debt(struct gm_sched_app *a)
+{
+    if (is_limited(a))
+        add_credit(a, 0);
 }
 
 /* After a new limit, or none: what was used up of the one before counts on. */

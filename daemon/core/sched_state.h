@@ -14,6 +14,11 @@
 #define GM_SCHED_NIL UINT32_MAX
 /* A limit on the share holds over this much time: bursts of share * WINDOW are possible. */
 #define GM_SCHED_SHARE_WINDOW_NS 10000000000u
+/* What was run beyond it because a drain failed is paid for within so many windows; what is beyond
+ * that is forgiven. */
+#define GM_SCHED_DEBT_WINDOWS 10
+/* A rest of a slice that is not worth a switch: less than an eighth. */
+#define GM_SCHED_LEAST_REST 8u
 
 /* The order of importance: who waited beyond patience, class latency, then the levels. */
 #define GM_RANK_PATIENCE 0u
@@ -64,6 +69,7 @@ struct gm_sched_app {
     bool has_rest;   /* RESTING, TURN: it went idle in its slice and has the rest of that only */
     bool is_begun;   /* its slice began and is not over; idle: and there is a rest worth a switch */
     bool is_resumed; /* ... and goes on after it was idle and out of the set */
+    bool owes_turn;  /* it used up its next slice before it was closed */
     bool has_wanted;
 };
 
@@ -158,7 +164,7 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id);
 static inline void gm_sched_forget_slice(struct gm_sched_app *a)
 {
     a->used_ns = 0;
-    a->is_begun = a->is_resumed = false;
+    a->is_begun = a->is_resumed = a->owes_turn = false;
 }
 
 /* sched_levels.c */
@@ -173,6 +179,8 @@ bool gm_sched_rise(const struct gm_sched *s, struct gm_sched_app *a, uint64_t no
 void gm_sched_charge(struct gm_sched *s, uint32_t id);
 /* It was idle for the last `ns`, charged as run time: take that back. */
 void gm_sched_take_back(const struct gm_sched *s, struct gm_sched_app *a, uint64_t ns);
+/* It did not drain: what it owes of its share is limited from now on. */
+void gm_sched_limit_debt(struct gm_sched_app *a);
 /* Change what an app does, with its accounts. */
 void gm_sched_turn_into(struct gm_sched *s, uint32_t id, bool is_open, bool is_wanting);
 /* New settings, within their bounds. */

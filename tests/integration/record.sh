@@ -46,6 +46,30 @@ replayed "$trace"
 [ "$(grep -c ' join ' "$trace.old")" = 3 ] || fail "the older trace was not kept"
 replayed "$trace.old"
 
+# No more than it may have: the recording ends with a line in the log, the daemon goes on, and what is there is replayed.
+rm -f "$GPUMUX_SOCKET" "$trace"
+start_mlfq --slice 50ms --idle 20ms --record "$trace" --record-size 16K
+app five linked --bytes 96M --iterations 1000000 --seed 5
+app six linked --bytes 96M --iterations 1000000 --seed 6
+await_ready five
+pid=$(pid_of five)
+is_full() {
+    for weight in 1 2 3 4 5 6 7 8 9; do # settings are entries as well
+        "$ctl" set "$pid" weight=$weight > /dev/null || fail "set failed"
+    done
+    grep -q 'ends here: it is as large as --record-size allows (16 KiB)' "$dir/daemon.out"
+}
+within 60 is_full || fail "the recording does not end"
+[ "$(stat -c %s "$trace")" -le 16384 ] || fail "the trace has $(stat -c %s "$trace") bytes"
+[ "$(grep -c 'ends here' "$dir/daemon.out")" = 1 ] || fail "it says so more than once"
+check_daemon
+kill "$(pid_of five)" "$(pid_of six)"
+await five
+await six
+replayed "$trace"
+say "$(stat -c %s "$trace") bytes; $(grep -h decisions "$dir/replay.out")"
+stop_daemon
+
 # --- what is no place for a trace ---
 
 # refuses TEXT FILE

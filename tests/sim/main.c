@@ -22,13 +22,13 @@
 #include "tests/sim/workload.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 1000 };
+enum { SEEDS = 1000, STORMS = 250 };
 #else
-enum { SEEDS = 10000 };
+enum { SEEDS = 10000, STORMS = 2500 };
 #endif
 
 /* Rare ones that each found a fault in a policy once. */
-static const uint64_t rare[] = {81, 219, 561, 1060, 1579, 2765, 5293};
+static const uint64_t rare[] = {81, 219, 561, 1060, 1579, 2765, 5293, 217288};
 
 static void run_twice(uint64_t seed, struct workload_sums *sums)
 {
@@ -101,6 +101,8 @@ int main(int argc, char **argv)
         patterns_run();
         printf("\n");
         run_seeds(1, SEEDS, true);
+        printf("\nStorms\n");
+        run_seeds(WORKLOAD_STORMS, STORMS, false);
         return 0;
     }
     if (argc == 2 && parse_number(argv[1], &seed))

@@ -66,6 +66,15 @@ static bool is_eligible(const struct watch *w, const struct watch_app *a)
 
 /* ---- What happened ---- */
 
+/* What a limited app ran beyond its share, in thousandths: of what drains took, it owes a window at
+ * most. */
+static uint64_t owe(const struct watch_app *a, uint64_t ns)
+{
+    uint64_t most = GM_WATCH_SHARE_WINDOW_NS * (GM_SCHED_SHARE_ALL + (uint64_t)a->policy.share);
+    uint64_t owed = a->owed + ns * (GM_SCHED_SHARE_ALL - a->policy.share);
+    return owed < most ? owed : most;
+}
+
 /* Up to `now` everybody did what it does. */
 static void pass_time(struct watch *w, uint64_t now)
 {
@@ -76,8 +85,7 @@ static void pass_time(struct watch *w, uint64_t now)
             continue;
         *(is_running(a) ? &a->run_ns : a->is_wanting ? &a->wait_ns : &a->idle_ns) += ns;
         if (is_limited(a))
-            a->owed = is_running(a) ? a->owed + ns * (GM_SCHED_SHARE_ALL - a->policy.share)
-                                    : less(a->owed, ns * a->policy.share);
+            a->owed = is_running(a) ? owe(a, ns) : less(a->owed, ns * a->policy.share);
     }
     w->now = now;
 }

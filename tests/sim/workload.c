@@ -173,6 +173,34 @@ static void arrive(struct world *w)
     world_set(w, app, &policy);
 }
 
+/* Few levels and much of everything that interrupts a turn: see workload.h. */
+static void draw_storm(struct workload *l)
+{
+    struct world *w = &l->world;
+    struct chance *c = &l->pauses;
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        l->weights[kind] = 0;
+    l->weights[BATCH] = 3;
+    l->weights[BURSTY] = (unsigned)draw(c, 2);
+    l->weights[WILD] = (unsigned)draw(c, 2);
+    l->pausing_percent = 100;
+    l->grow_percent = draw_percent(c, 50) ? 20 : 0;
+    l->mortal_percent = draw_percent(c, 70) ? 90 : 0;
+    l->policy_percent = draw_percent(c, 50) ? 50 : 0;
+    w->policy_gap = draw_percent(c, 80) ? l->unit / 8 + draw(c, 4 * l->unit) : 0;
+    w->join_gap = draw_percent(c, 70) ? l->unit / 4 + draw(c, 8 * l->unit) : 0;
+    if (draw_percent(c, 50))
+        w->busy_percent = (unsigned)draw(c, 40);
+    if (w->config.levels > 3)
+        w->config.levels = (uint32_t)draw_up_to(c, 3);
+    if (w->memory)
+        return;
+    if (w->config.max_apps > 8)
+        w->config.max_apps = 8;
+    if (draw_percent(c, 30))
+        w->room_gap = l->unit * draw_up_to(c, 10);
+}
+
 uint64_t workload_run(uint64_t seed, enum workload_way way, FILE *trace, struct workload_sums *sums)
 {
     static struct workload l;
@@ -188,6 +216,8 @@ uint64_t workload_run(uint64_t seed, enum workload_way way, FILE *trace, struct 
     draw_mix(&l);
     l.pauses.state = ~seed;
     l.pausing_percent = seed % 4 == 2 ? 20 + (unsigned)draw(&l.pauses, 80) : 0;
+    if (seed >= WORKLOAD_STORMS)
+        draw_storm(&l);
     world_start(w);
     uint64_t crowd = 2 + draw(&w->chance, w->config.max_apps - 1);
     for (uint64_t i = 0; i < crowd; i++)

@@ -4,6 +4,10 @@
 
 #include "tests/sim/world.h"
 
+/* Seeds from here on are storms: programs that pause all the time, grow, come and die, and settings
+ * that change, all within a few slices. */
+#define WORKLOAD_STORMS 1000000000000u
+
 struct workload_sums {
     uint64_t steps, slices, busy, plans, moves, with_memory, clean;
     uint64_t sim_ns;

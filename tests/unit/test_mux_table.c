@@ -147,7 +147,7 @@ static cJSON *make_status(const char *why)
         "\"switches\":1234567,\"bytes_in\":1125789714087936,\"bytes_out\":1125789714087936,"
         "\"history\":[{\"seq\":1,\"app\":7,\"total_ms\":1},"
         "{\"seq\":2,\"app\":4095,\"total_ms\":12345.678,\"drain_ms\":2000.04,\"plan_ms\":1.26,"
-        "\"copy_ms\":10000,\"map_ms\":123.46,\"lower_ms\":11111.1,"
+        "\"copy_ms\":10000,\"map_ms\":123.46,\"lower_ms\":11111.1,\"pinned_ms\":2222.2,"
         "\"bytes_out\":500000000000,\"bytes_in\":464000000000}]}],"
         "\"apps\":[{\"id\":4095,\"pid\":4194304,\"user\":\"christopher\","
         "\"name\":\"a-program-whose-name-is-long\",\"state\":\"draining\","
@@ -181,7 +181,8 @@ static void test_everything_is_shown(void **state)
     expect("          disk 1023.9 GiB of 1023.9 GiB, 1023.7 TiB out to it, 1023.6 TiB back\n");
     /* 964 GB in 10 s */
     expect("  last    to app 4095 in 12345.7 ms: 465.7 GiB out, 432.1 GiB in at 96.4 GB/s\n");
-    expect("          drain 2000.0 ms, plan 1.3, copies 10000.0, map 123.5, lower tiers 11111.1\n");
+    expect("          drain 2000.0 ms, plan 1.3, copies 10000.0, map 123.5, lower 11111.1, pinned "
+           "2222.2\n");
     cJSON_Delete(status);
 }
 

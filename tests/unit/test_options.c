@@ -93,6 +93,7 @@ static void test_defaults(void **state)
     assert_int_equal(options.best_class, GM_CLASS_INTERACTIVE);
     assert_int_equal(options.rules.n, 0);
     assert_string_equal(options.record, "");
+    assert_int_equal(options.record_size, 256 << 20);
     assert_int_equal(options.idle, 100 * GM_MS);
     assert_int_equal(options.drain_deadline, 2 * GM_S);
     assert_int_equal(options.max_apps, 256);

@@ -22,6 +22,7 @@
 static char folder[64], path[96], old[112], why[PATH_MAX + 256];
 static uv_loop_t loop;
 static struct gm_record *record;
+static uint64_t most;
 
 static const struct gm_sched_config config = {.max_apps = 8,
                                               .budget = 1000,
@@ -40,6 +41,7 @@ static int set_up(void **state)
     snprintf(path, sizeof path, "%s/trace", folder);
     snprintf(old, sizeof old, "%s.old", path);
     record = NULL;
+    most = 1 << 30;
     return uv_loop_init(&loop);
 }
 
@@ -55,7 +57,7 @@ static int tear_down(void **state)
 static int open_record(void)
 {
     why[0] = '\0';
-    return gm_record_open(&record, &loop, path, why, sizeof why);
+    return gm_record_open(&record, &loop, path, most, why, sizeof why);
 }
 
 static void tell(enum gm_sched_event_kind kind, uint64_t now, uint32_t app, uint64_t bytes)
@@ -224,6 +226,30 @@ static void test_full(void **state)
     assert_int_equal(read_back(&entry), 2);
 }
 
+/* It ends with the last whole line that fits, and takes nothing after that, however short. */
+static void test_most(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1000, 1001, 1013, 65536, 200000};
+    struct gm_trace_entry entry;
+    struct stat found;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned told = 1;
+        most = sizes[i];
+        assert_int_equal(open_record(), 0);
+        gm_record_config(record, &config);
+        for (; told < 20000; told++)
+            tell(GM_SCHED_SIZE, told, 3, 1000000 + told);
+        tell(GM_SCHED_TIMER, told, 0, 0);
+        end_record();
+        assert_int_equal(stat(path, &found), 0);
+        assert_in_range(found.st_size, most - 40, most);
+        unsigned lines = read_back(&entry);
+        assert_int_equal(entry.now, lines - 1);
+        assert_int_equal(entry.event.bytes, 1000000 + lines - 1);
+    }
+}
+
 /* Nothing is recorded. */
 static void test_none(void **state)
 {
@@ -240,7 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RECORD(test_round_trip), RECORD(test_buffer), RECORD(test_what_is_there),
-        RECORD(test_full),       RECORD(test_none),
+        RECORD(test_full),       RECORD(test_most),   RECORD(test_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

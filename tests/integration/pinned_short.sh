@@ -1,0 +1,28 @@
+#!/bin/sh
+# Too little pinned memory for a whole switch, and nothing below it: evictions wait until copies in have given room
+# back. The status and the log call that a wait for pinned room, not for lower tiers.
+. "$(dirname "$0")/lib.sh"
+[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+
+# parts NAME: of all switches kept, one a line.
+parts() {
+    tr -d ' \n\t' < "$dir/status.json" | sed 's/.*"history":\[//; s/\].*//' | grep -o "\"$1\":[0-9.e+-]*" | cut -d: -f2
+}
+has_waited() {
+    is_up && parts pinned_ms | grep -qv '^0$'
+}
+
+export SIMCUDA_COPY_RATE=1G
+start_daemon --pinned 224M
+app one linked --bytes 144M --allocs 3 --iterations 6 --seconds 1 --seed 1
+app two linked --bytes 144M --allocs 3 --iterations 6 --seconds 1 --seed 2
+within 60 has_waited || fail "nothing waits for pinned room"
+expect_pass one two
+expect_switches 2
+take_status
+[ "$(parts lower_ms | sort -u)" = 0 ] || fail "it waits for lower tiers, and there are none: $(parts lower_ms | tr '\n' ' ')"
+"$ctl" status | grep -q 'lower 0.0, pinned [0-9]' || fail "the table does not say it"
+"$ctl" log | grep -q 'lower 0.0, pinned [0-9.]*[1-9]' || fail "the log does not say it"
+say "waits for pinned room, ms: $(parts pinned_ms | tr '\n' ' ')"
+expect_empty
+stop_daemon

@@ -1,0 +1,285 @@
+/*
+ * daemon/engine_waiting: who waits for room, for how long, and what programs that lie about their
+ * spares can do to others. The engine around it is this test: tiers of so many bytes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "daemon/engine_state.h"
+
+#define APPS 5u
+#define ROOM 100u
+#define LIES UINT64_MAX
+
+enum { OWNER, LIAR = OWNER, OTHER, LATE, NEW, LAST };
+
+static struct gm_engine *engine;
+static uint64_t taken;
+static unsigned had[APPS], refused[APPS];
+static uint64_t next_va;
+
+/* ---- what is around it ---- */
+
+uint64_t gm_engine_lacking(const struct gm_engine *e, uint64_t bytes)
+{
+    assert_ptr_equal(e, engine);
+    return taken + bytes > ROOM ? taken + bytes - ROOM : 0;
+}
+
+bool gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    if (gm_engine_lacking(e, alloc->bytes) > 0)
+        return false;
+    taken += alloc->bytes;
+    e->table->apps[id].committed += alloc->bytes;
+    had[id]++;
+    return true;
+}
+
+bool gm_engine_can_ever_have(const struct gm_engine *e, uint32_t id, uint64_t bytes)
+{
+    return e->table->apps[id].committed + bytes <= ROOM;
+}
+
+void gm_engine_refuse_alloc(struct gm_engine *e, uint32_t id, uint64_t cookie)
+{
+    (void)e;
+    assert_int_equal(cookie, id);
+    refused[id]++;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    engine = calloc(1, sizeof *engine);
+    engine->config.max_apps = APPS;
+    engine->apps = calloc(APPS, sizeof *engine->apps);
+    engine->table = calloc(1, sizeof *engine->table);
+    engine->table->apps = calloc(APPS, sizeof *engine->table->apps);
+    engine->waiting_tail = &engine->waiting;
+    engine->now = GM_S;
+    for (uint32_t id = 0; id < APPS; id++) {
+        engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
+        engine->apps[id].stat = calloc(1, sizeof *engine->apps[id].stat);
+    }
+    taken = next_va = 0;
+    memset(had, 0, sizeof had);
+    memset(refused, 0, sizeof refused);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (uint32_t id = 0; id < APPS; id++) {
+        gm_engine_forget_waiting(engine, id);
+        free(engine->apps[id].stat);
+    }
+    free(engine->table->apps);
+    free(engine->table);
+    free(engine->apps);
+    free(engine);
+    return 0;
+}
+
+/* ---- what happens ---- */
+
+/* An ALLOC, and the round that follows it. */
+static void ask(uint32_t id, uint64_t bytes)
+{
+    const struct gm_msg_alloc alloc = {.cookie = id, .va = ++next_va, .bytes = bytes};
+    gm_engine_admit(engine, id, &alloc);
+    gm_engine_admit_waiting(engine);
+}
+
+static void give_back(uint32_t id, uint64_t bytes)
+{
+    taken -= bytes;
+    engine->table->apps[id].committed -= bytes;
+    engine->apps[id].given_back++;
+    gm_engine_admit_waiting(engine);
+}
+
+static void pass(uint64_t ns)
+{
+    engine->now += ns;
+    gm_engine_admit_waiting(engine);
+}
+
+static void say(uint32_t id, uint64_t bytes)
+{
+    engine->apps[id].stat->spare_bytes = bytes;
+}
+
+#define expect(id, n_had, n_refused)                                                               \
+    do {                                                                                           \
+        assert_int_equal(had[id], n_had);                                                          \
+        assert_int_equal(refused[id], n_refused);                                                  \
+    } while (0)
+
+static void what_is_kept_is_waited_for(void **state)
+{
+    (void)state;
+    ask(OWNER, 80);
+    say(OWNER, 60);
+    ask(OTHER, 50);
+    expect(OTHER, 0, 0);
+    assert_int_equal(engine->apps[OTHER].waiting_allocs, 1);
+    pass(100 * GM_MS);
+    expect(OTHER, 0, 0);
+    say(OWNER, 0);
+    give_back(OWNER, 60);
+    expect(OTHER, 1, 0);
+    assert_null(engine->waiting);
+}
+
+static void nobody_waits_for_more_than_is_kept(void **state)
+{
+    (void)state;
+    ask(OWNER, 80);
+    say(OWNER, 20);
+    ask(OTHER, 50);
+    expect(OTHER, 0, 1);
+    say(OWNER, LIES); /* of more than it has nobody believes it */
+    ask(OTHER, 20);
+    expect(OTHER, 1, 1);
+    ask(LATE, 90);
+    expect(LATE, 0, 1);
+    ask(LATE, 100);
+    expect(LATE, 0, 2);
+}
+
+static void a_liar_is_waited_for_once(void **state)
+{
+    (void)state;
+    ask(LIAR, 90);
+    say(LIAR, LIES);
+    ask(OTHER, 50);
+    expect(OTHER, 0, 0);
+    pass(249 * GM_MS);
+    expect(OTHER, 0, 0);
+    pass(GM_MS);
+    expect(OTHER, 0, 1);
+    ask(OTHER, 50);
+    expect(OTHER, 0, 2);
+    ask(LATE, 50);
+    expect(LATE, 0, 1);
+    /* It gives something back: believed again, and doubted again. */
+    give_back(LIAR, 10);
+    ask(LATE, 50);
+    expect(LATE, 0, 1);
+    pass(250 * GM_MS);
+    expect(LATE, 0, 2);
+    ask(LATE, 50);
+    expect(LATE, 0, 3);
+}
+
+/* The one that another waits for says suddenly that it keeps nothing. */
+static void a_newcomer_that_fits_is_not_refused(void **state)
+{
+    (void)state;
+    ask(LIAR, 50);
+    say(LIAR, LIES);
+    ask(OTHER, 80);
+    expect(OTHER, 0, 0);
+    say(LIAR, 0);
+    ask(NEW, 10);
+    expect(OTHER, 0, 1);
+    expect(NEW, 1, 0);
+}
+
+static void a_newcomer_waits_behind_others_no_longer_than_they(void **state)
+{
+    (void)state;
+    ask(LIAR, 50);
+    say(LIAR, LIES);
+    ask(OTHER, 80);
+    pass(200 * GM_MS);
+    ask(NEW, 10);
+    expect(NEW, 0, 0);
+    ask(LIAR, 10); /* who holds memory does not wait behind them */
+    expect(LIAR, 2, 0);
+    pass(50 * GM_MS);
+    expect(OTHER, 0, 1);
+    expect(NEW, 1, 0);
+}
+
+static void many_wait_and_die(void **state)
+{
+    (void)state;
+    ask(OWNER, 80);
+    say(OWNER, 80);
+    for (unsigned i = 0; i < 5000; i++)
+        ask(OTHER, 50);
+    expect(OTHER, 0, 5000 - 4096);
+    assert_int_equal(engine->apps[OTHER].waiting_allocs, 4096);
+    assert_true(gm_engine_is_waiting_at(engine, OTHER, 2));
+    ask(LATE, 30);
+    expect(LATE, 0, 0);
+    gm_engine_forget_waiting(engine, OTHER);
+    assert_int_equal(engine->apps[OTHER].waiting_allocs, 0);
+    assert_false(gm_engine_is_waiting_at(engine, OTHER, 2));
+    ask(NEW, 20); /* behind LATE, at the end of what is left of the list */
+    expect(NEW, 0, 0);
+    give_back(OWNER, 30);
+    expect(LATE, 1, 0);
+    expect(NEW, 1, 0);
+    assert_ptr_equal(engine->waiting_tail, &engine->waiting);
+}
+
+static void by_option_all_wait_in_order(void **state)
+{
+    (void)state;
+    engine->config.is_waiting_when_full = true;
+    ask(OWNER, 80);
+    ask(OTHER, 50);
+    ask(NEW, 10);
+    pass(GM_S);
+    expect(OTHER, 0, 0);
+    expect(NEW, 0, 0);
+    ask(LAST, 101);
+    expect(LAST, 0, 1); /* it can never have that */
+    give_back(OWNER, 80);
+    expect(OTHER, 1, 0);
+    expect(NEW, 1, 0);
+}
+
+static void host_frames_that_end_are_waited_for(void **state)
+{
+    (void)state;
+    uint32_t condemned[1] = {0};
+    struct gm_frame frame = {.is_host = true};
+    struct gm_frame_state_more more = {.exit_of = GM_NONE};
+    engine->table->frames = &frame;
+    engine->condemned = condemned;
+    engine->frame_more = &more;
+    engine->n_condemned = 1;
+    ask(OWNER, 80);
+    ask(OTHER, 50);
+    pass(GM_S);
+    expect(OTHER, 0, 0);
+    more.silent = 1; /* whoever maps it does not answer */
+    gm_engine_admit_waiting(engine);
+    expect(OTHER, 0, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_kept_is_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_more_than_is_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_liar_is_waited_for_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_newcomer_that_fits_is_not_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_newcomer_waits_behind_others_no_longer_than_they, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(many_wait_and_die, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(by_option_all_wait_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(host_frames_that_end_are_waited_for, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
