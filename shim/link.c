@@ -37,11 +37,11 @@
 #include "shim/real.h"
 #include "shim/uses.h"
 
-#define GM_LINK_PATIENCE (2 * GM_S) /* for WELCOME */
-#define GM_LINK_LOOK_MS 5000        /* look at the socket even if it is silent: it may be closed */
-#define GM_LINK_USES_NS GM_S        /* between reports of uses */
-#define GM_LINK_WORKS 16            /* of other threads, between two messages */
-#define GM_LINK_FD_MIN 500          /* programs close and reuse low numbers */
+#define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
+#define GM_LINK_LOOK_MS 5000 /* look at the socket even if it is silent: it may be closed */
+#define GM_LINK_USES_NS GM_S /* between reports of uses */
+#define GM_LINK_WORKS 16     /* of other threads, between two messages */
+#define GM_LINK_FD_MIN 500   /* programs close and reuse low numbers */
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
 

@@ -19,7 +19,7 @@
 #include "shim/views.h"
 #include "shim/vmm.h"
 
-#define GM_PIN_PATIENCE (3 * GM_S) /* for other threads, and for the GPU, each */
+#define GM_PIN_PATIENCE (3 * GM_SLOW * GM_S) /* for other threads, and for the GPU, each */
 
 struct gm_pin_job {
     struct gm_vmm_handle *handle;
