@@ -15,9 +15,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/sock.h"
 
-#define PATIENCE_S 5
+#define PATIENCE_S (5 * GM_SLOW)
 #define DOCUMENT_MAX (256u << 20)
 
 static bool is_down(int error)

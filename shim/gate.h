@@ -42,6 +42,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/clock.h"
 #include "common/shm.h"
 #include "common/wire.h"
 
@@ -180,7 +181,7 @@ uint32_t gm_gate_captures(void);
  *
  * False: a capture is open, do not synchronize, and do not call the end.
  */
-#define GM_GATE_SYNC_MS 20
+#define GM_GATE_SYNC_MS (200 * GM_SLOW)
 bool gm_gate_sync_begin(void);
 void gm_gate_sync_end(void);
 

@@ -33,9 +33,9 @@
 #include "shim/uses.h"
 #include "shim/work.h"
 
-#define GM_LINK_PATIENCE (2 * GM_S) /* for WELCOME */
-#define GM_LINK_LOOK_MS 5000        /* look at the socket even if it is silent: it may be closed */
-#define GM_LINK_USES_NS GM_S        /* between reports of uses */
+#define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
+#define GM_LINK_LOOK_MS 5000 /* look at the socket even if it is silent: it may be closed */
+#define GM_LINK_USES_NS GM_S /* between reports of uses */
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
 

@@ -20,7 +20,7 @@
 #include "shim/vmm.h"
 #include "shim/work.h"
 
-#define GM_PIN_PATIENCE (3 * GM_S) /* for other threads, and for the GPU, each */
+#define GM_PIN_PATIENCE (3 * GM_SLOW * GM_S) /* for other threads, and for the GPU, each */
 
 struct gm_pin_job {
     struct gm_vmm_handle *handle;

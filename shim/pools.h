@@ -44,11 +44,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "common/clock.h"
 #include "shim/allocs.h"
 #include "shim/real.h"
 
 #define GM_POOL_REGION (32ull << 20)
-#define GM_POOL_PATIENCE_MS 500
+#define GM_POOL_PATIENCE_MS (500 * GM_SLOW)
 
 /* The program made a pool: serve it, if it is one of ours. */
 void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props);

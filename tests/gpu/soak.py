@@ -237,7 +237,7 @@ class Soak:
                                                                          "hosted_bytes"))
 
         try:
-            wait_until("nothing is left", 30, is_clean)
+            wait_until("nothing is left", 120, is_clean)
         except Failure:
             status = self.daemon.status()
             tiers = status["gpus"][0]["tiers"]

@@ -25,7 +25,7 @@ bad() {
 expect() {
     expect_code=$1 expect_text=$2
     shift 2
-    timeout 60 "$@" > "$dir/stdout" 2> "$dir/stderr"
+    timeout 300 "$@" > "$dir/stdout" 2> "$dir/stderr"
     code=$?
     if [ "$code" -ne "$expect_code" ]; then
         bad "$what: ended with $code, not $expect_code"
@@ -179,7 +179,7 @@ expect 1 "another program listens on $GPUMUX_SOCKET" "$daemon" --socket "$GPUMUX
 mv "$dir/lock.away" "$GPUMUX_SOCKET.lock"
 what="SIGHUP"
 kill -HUP "$pid"
-if within 5 grep -q "SIGHUP: the configuration is read at start only" "$dir/daemon.out" && is_up; then
+if within "$patience" grep -q "SIGHUP: the configuration is read at start only" "$dir/daemon.out" && is_up; then
     ok "$what: says that it is not read again, and goes on"
 else
     bad "$what"
@@ -194,7 +194,7 @@ client() {
         connect($s, sockaddr_un($ENV{GPUMUX_SOCKET})) or die "connect: $!\n";
         $SIG{PIPE} = "IGNORE";
         $SIG{ALRM} = sub { die "no answer\n" };
-        alarm 20;
+        alarm 200;
         send($s, pack("H*", $_), 0) for @ARGV;
         for (;;) {
             defined recv($s, my $got, 20000, 0) or die "recv: $!\n";
@@ -247,7 +247,7 @@ else
     echo "      (no perl: the bad clients are left out; unit_session has them)"
 fi
 what="the daemon after all of them"
-if has_ended daemon; then bad "$what: ended"; elif within 5 is_empty; then ok "$what: answers, knows no app"; else bad "$what"; fi
+if has_ended daemon; then bad "$what: ended"; elif within "$patience" is_empty; then ok "$what: answers, knows no app"; else bad "$what"; fi
 
 # --- mux-ctl ---
 
@@ -290,7 +290,7 @@ expect 1 "GPUMUX_LIB names $dir/none" env GPUMUX_LIB="$dir/none" "$ctl" run -- t
 
 what="SIGTERM"
 kill -TERM "$pid"
-within 20 has_ended daemon
+within "$patience" has_ended daemon
 if [ "$(cat "$dir/daemon.code" 2> /dev/null)" != 0 ]; then
     bad "$what: the daemon ended with $(cat "$dir/daemon.code" 2> /dev/null)"
 elif [ -e "$GPUMUX_SOCKET" ] || [ -e "$GPUMUX_SOCKET.lock" ]; then
@@ -302,7 +302,7 @@ what="status without a daemon"
 expect 3 "gpumuxd is not running ($GPUMUX_SOCKET: No such file or directory)" "$ctl" status
 start_daemon
 kill -KILL "$(pid_of daemon)"
-within 20 has_ended daemon
+within "$patience" has_ended daemon
 what="status with a dead daemon's socket"
 [ -S "$GPUMUX_SOCKET" ] || bad "$what: there is no socket"
 expect 3 "gpumuxd is not running ($GPUMUX_SOCKET: Connection refused)" "$ctl" status

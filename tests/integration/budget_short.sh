@@ -22,9 +22,9 @@ start_daemon
 native beside linked --bytes 144M --seed 9 --go "$dir/go.beside"
 await_ready beside
 for i in 1 2; do
-    app "app$i" linked --bytes 72M --allocs "$i" --iterations 50 --seconds 2 --seed "$i"
+    app "app$i" linked --bytes 72M --allocs "$i" --iterations 50 --seconds 2 --seed "$i" --until "$dir/enough"
 done
-for i in 1 2; do await "app$i" 60; done
+await_switches 2
 expect_pass app1 app2
 expect_switches 2
 is_short || fail "$(gpu usable_bytes) bytes are usable, and the device has 112 MiB"
@@ -40,9 +40,9 @@ is_short || fail "$(gpu usable_bytes) bytes are usable, and the device has 112 M
 ! have_both || fail "more is on the GPU than it has"
 touch "$dir/go.beside"
 expect_pass beside
-within 60 is_whole || fail "only $(gpu usable_bytes) bytes are usable though nobody is beside"
+within "$patience" is_whole || fail "only $(gpu usable_bytes) bytes are usable though nobody is beside"
 touch "$dir/go.app"
-within 60 have_both || fail "only $(gpu_tier gpu_bytes) bytes are on the GPU, though all fit"
+within "$patience" have_both || fail "only $(gpu_tier gpu_bytes) bytes are on the GPU, though all fit"
 expect_pass app1 app2
 expect_empty
 stop_daemon

@@ -5,7 +5,7 @@
 command -v python3 > /dev/null 2>&1 || skip "no python3"
 [ -f "$BUILD/tests/gpu/crosscheck/libgm_inject.so" ] || skip "built without CUPTI's headers"
 gpu=$(cd "$(dirname "$0")/../gpu" && pwd)
-timeout -k 5 500 python3 -B "$gpu/crosscheck.py" "$BUILD" --simcuda --seconds 400 > "$dir/crosscheck.out" 2>&1
+timeout -k 5 1000 python3 -B "$gpu/crosscheck.py" "$BUILD" --simcuda --seconds 900 > "$dir/crosscheck.out" 2>&1
 code=$?
 tail -n 14 "$dir/crosscheck.out"
 [ "$code" = 0 ] || fail "it ended with $code"

@@ -9,7 +9,7 @@ export GM_FAULTY_READ="$dir/bad" GM_FAULTY_BYTES=$((64 << 20))
 spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" \
     --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" --policy round-robin --quantum 50ms \
     --idle 50ms
-within 20 daemon_is_up_or_dead || fail "the daemon does not answer"
+within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
 ! has_ended daemon || fail "the daemon did not start"
 
 for i in 1 2 3 4; do
@@ -18,13 +18,13 @@ done
 uses_disk() {
     is_up && [ "$(gpu_tier disk_used_bytes)" -gt $GM_FAULTY_BYTES ]
 }
-within 30 uses_disk || fail "the disk was not used enough"
+within "$patience" uses_disk || fail "the disk was not used enough"
 touch "$dir/bad"
 
 is_told() {
     is_up && grep -q 'a lower tier fails' "$dir/status.json"
 }
-within 20 is_told || fail "status does not say that a lower tier fails"
+within "$patience" is_told || fail "status does not say that a lower tier fails"
 grep -q 'Input/output error' "$dir/daemon.out" || fail "the log does not say that the disk cannot be read"
 
 # At most 64 of 384 MiB cannot be read: not everybody's.
@@ -40,8 +40,8 @@ only_those_told_of() {
         app_has "$(pid_of "$left_name")" 'alowertierfails' || has_ended "$left_name" || return 1
     done
 }
-within 60 some_ended || fail "nobody runs to the end"
-within 60 only_those_told_of || fail "left: $(left), not all of them with a reason"
+within "$patience" some_ended || fail "nobody runs to the end"
+within "$patience" only_those_told_of || fail "left: $(left), not all of them with a reason"
 check_daemon
 say "ended beside the bad spot: $((4 - $(left | wc -l))) of 4"
 rm "$dir/bad"

@@ -5,8 +5,9 @@
 hard=$(ulimit -H -n)
 [ "$hard" = unlimited ] || [ "$hard" -ge 1000 ] || skip "the hard limit of open files here is $hard"
 start_daemon --log-level debug
-app soft linked --mode files --bytes 96M --iterations 30 --hold 40 --seed 1
-app other linked --bytes 96M --iterations 10 --seconds 4 --seed 2
+app soft linked --mode files --bytes 96M --iterations 30 --hold 40 --seed 1 --until "$dir/enough"
+app other linked --bytes 96M --iterations 10 --seconds 4 --seed 2 --until "$dir/enough"
+await_switches 3
 expect_pass soft other
 ! grep -q 'could not map' "$dir/daemon.out" || fail "it could not map although its limit could be raised"
 expect_switches 3
@@ -16,9 +17,15 @@ stop_daemon
 start_daemon --log-level debug
 GPUMUX_LOG="$dir/hard.log"
 export GPUMUX_LOG
-app hard linked --mode nofiles --bytes 96M --iterations 30 --hold 40 --seed 1
+rm -f "$dir/enough"
+app hard linked --mode nofiles --bytes 96M --iterations 30 --hold 40 --seed 1 --until "$dir/enough"
 unset GPUMUX_LOG
-app other linked --bytes 96M --iterations 10 --seconds 4 --seed 2
+app other linked --bytes 96M --iterations 10 --seconds 4 --seed 2 --until "$dir/enough"
+is_short() {
+    grep -q 'could not map' "$dir/daemon.out"
+}
+within "$patience" is_short
+touch "$dir/enough"
 expect_pass hard other
 ! grep -q 'is lost' "$dir/hard.log" || fail "the connection was lost"
 say "$(head -n 1 "$dir/hard.out"); $(grep -c 'could not map' "$dir/daemon.out") batches could not be mapped"

@@ -10,17 +10,19 @@ mkdir "$dir/disk"
 round() {
     round_name=$1
     shift
+    rm -f "$dir/enough"
     start_daemon --pinned 288M "$@"
     for i in 1 2 3 4; do
-        app "app$i" linked --bytes 96M --allocs "$i" --iterations 8 --seconds 5 --seed "$i"
+        app "app$i" linked --bytes 96M --allocs "$i" --iterations 8 --seconds 5 --seed "$i" --until "$dir/enough"
     done
     is_full() {
         is_up && [ "$(gpu committed_bytes)" = $((384 << 20)) ]
     }
-    within 60 is_full || fail "$round_name: not all of it was allocated"
+    within "$patience" is_full || fail "$round_name: not all of it was allocated"
     app late linked --bytes 2M --allocs 1 --iterations 1 --seed 9
     await late
     [ "$code" != 0 ] || fail "$round_name: late was given memory that there is not"
+    await_switches 4
     for i in 1 2 3 4; do expect_pass "app$i"; done
     ! grep -q 'cannot be brought in' "$dir/daemon.out" || fail "$round_name: a switch came to a stop"
     expect_switches 4

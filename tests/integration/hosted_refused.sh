@@ -16,7 +16,7 @@ for call in cuMemMap:12 cuMemMap:15 cuMemMap:18 cuMemMap:22; do
     export SIMCUDA_FAIL="$call"
     app big linked --mode oom --bytes 300M --allocs 1 --iterations 3 --pause 200 --seed 1
     unset SIMCUDA_FAIL
-    await big 60
+    await big
     [ "$code,${line%% *}" = 0,PASS ] || fail "$call: code $code: $line"
     expect_pass big
     [ "$(had | head -n 1)" = $((300 << 20)) ] || fail "$call: nothing failed"

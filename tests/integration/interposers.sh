@@ -37,7 +37,7 @@ for order in before behind; do
         app_with "$order-$way" "$preload" "$way" --bytes 96M --iterations 10 --seconds 1 --seed 1 --go "$dir/go"
         app_with "$order-$way-2" "$preload" "$way" --bytes 96M --iterations 10 --seconds 1 --seed 2
         await_ready "$order-$way"
-        within 60 is_managed "$order-$way" || fail "$order-$way: the daemon does not know of its memory"
+        within "$patience" is_managed "$order-$way" || fail "$order-$way: the daemon does not know of its memory"
         touch "$dir/go"
         expect_pass "$order-$way" "$order-$way-2"
         say "$order, $way: it saw $(counted allocs) allocations and $(counted launches) launches"
@@ -70,7 +70,7 @@ for way in linked dlsym proc; do
         app "$mode-$way" linked --mode $mode --signal "$programs/libgm_library_$way.so" --bytes 96M --iterations 10 \
             --seed 5 --go "$dir/go"
         await_ready "$mode-$way"
-        within 60 is_managed "$mode-$way" || fail "$mode-$way: its calls passed gpumux by"
+        within "$patience" is_managed "$mode-$way" || fail "$mode-$way: its calls passed gpumux by"
         touch "$dir/go"
         expect_pass "$mode-$way"
     done

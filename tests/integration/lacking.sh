@@ -56,8 +56,9 @@ stop_daemon
 # No memory handles on the host: pinned memory is registered; the rest is as ever, but for --oversize host.
 export SIMCUDA_NO=host-numa
 start_daemon --oversize host
-app one linked --bytes 96M --iterations 10 --seconds 2 --seed 3
-app two proc --bytes 96M --iterations 10 --seconds 2 --seed 4
+app one linked --bytes 96M --iterations 10 --seconds 2 --seed 3 --until "$dir/enough"
+app two proc --bytes 96M --iterations 10 --seconds 2 --seed 4 --until "$dir/enough"
+await_switches 3
 expect_pass one two
 expect_switches 3
 grep -q 'no memory handles on the host: pinned memory is registered.*--oversize host is off' "$dir/daemon.out" ||

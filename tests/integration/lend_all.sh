@@ -24,15 +24,15 @@ round() {
         app "push$i" linked --bytes 152M --allocs 1 --iterations 100000 --seed "$i"
         await_ready "push$i"
     done
-    within 60 is_paged || fail "nothing of the idle program is in paged memory"
+    within "$patience" is_paged || fail "nothing of the idle program is in paged memory"
     for i in 2 3; do kill -KILL "$(pid_of "push$i")"; done
-    within 60 leaves_alone || fail "$(apps) apps, $(gpu_tier gpu_bytes) bytes on the GPU"
+    within "$patience" leaves_alone || fail "$(apps) apps, $(gpu_tier gpu_bytes) bytes on the GPU"
     is_paged || fail "what was in paged memory came back by itself"
 
     app large linked --bytes "$(($1 * 130))M" --allocs "$1" --iterations 3 --seed 4 --go "$dir/go.large"
     within "$patience" is_ready large || fail "large neither got its memory nor was refused"
     touch "$dir/go.paged"
-    await paged 20
+    await paged
     expect_pass paged
     touch "$dir/go.large"
     await large

@@ -24,7 +24,7 @@ export LD_LIBRARY_PATH="$BUILD/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH
 ctl=$BUILD/daemon/mux-ctl
 shim=$BUILD/shim/libgpumux.so
 shrink=${GM_SHRINK:-1}
-patience=120 # seconds for one program to end; generous: sanitizers are slow
+patience=300 # seconds for what happens soon, or ends; generous: sanitizers are slow, machines are busy
 
 say() {
     echo "$name: $*"
@@ -119,7 +119,7 @@ stands_still() {
 # stop NAME: SIGSTOP, and all of its threads have stopped.
 stop() {
     kill -STOP "$(pid_of "$1")"
-    within 60 stands_still "$1" || fail "$1 does not stop"
+    within "$patience" stands_still "$1" || fail "$1 does not stop"
 }
 
 # within SECONDS COMMAND...: until it succeeds; non-zero when time is up. The time that COMMAND takes is not counted,
@@ -134,9 +134,9 @@ within() {
     done
 }
 
-# await NAME [SECONDS]: wait for its end; $code and $line (its last line of output).
+# await NAME: wait for its end; $code and $line (its last line of output).
 await() {
-    within "${2:-$patience}" has_ended "$1" || fail "$1 did not end within ${2:-$patience} s"
+    within "$patience" has_ended "$1" || fail "$1 did not end within $patience s"
     code=$(cat "$dir/$1.code")
     line=$(tail -n 1 "$dir/$1.out")
 }
@@ -155,7 +155,7 @@ start_daemon() {
 # start_mlfq [OPTION...]: the same with the policy of the daemon's own choice.
 start_mlfq() {
     spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --idle 50ms "$@"
-    within 60 daemon_is_up_or_dead || fail "the daemon does not answer"
+    within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
     ! has_ended daemon || fail "the daemon did not start"
 }
 
@@ -273,8 +273,19 @@ gpu_tier() {
 
 # When no program is left, no app may be known and no byte be theirs, on the GPU or in host memory.
 expect_empty() {
-    within 60 is_empty || fail "apps are gone and yet: $(apps) apps, $(gpu_tier gpu_bytes) bytes on the GPU," \
+    within "$patience" is_empty || fail "apps are gone and yet: $(apps) apps, $(gpu_tier gpu_bytes) bytes on the GPU," \
         "$(gpu_tier pinned_used_bytes) in pinned memory"
+}
+
+has_switched() {
+    is_up && [ "$(gpu switches)" -ge "$1" ]
+}
+
+# await_switches LEAST: then programs that were started with --until "$dir/enough" may end. So they are there at the
+# same time, however late one of them came. Before their expect_pass; what is missing, expect_switches says after it.
+await_switches() {
+    within "$patience" has_switched "$1"
+    touch "$dir/enough"
 }
 
 # expect_switches LEAST

@@ -21,7 +21,7 @@ outcome() {
         ;;
     "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE")
         # the daemon is gone; or it ended this session, since an app that cannot unmap cannot share
-        is_refusal_to_let_go "$1,$2,${fault%%:*}" || within 60 has_ended daemon ||
+        is_refusal_to_let_go "$1,$2,${fault%%:*}" || within "$patience" has_ended daemon ||
             fail "$fault in the $1: app $2: $line"
         say "$fault in the $1: $2: ${line##*way=linked }"
         ;;
@@ -37,7 +37,7 @@ one_round() {
         export SIMCUDA_FAIL="$fault"
         spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 64M --pinned 128M \
             --policy round-robin --quantum 30ms --idle 50ms
-        within 60 daemon_is_up_or_dead || fail "$fault in the daemon: it neither starts nor ends"
+        within "$patience" daemon_is_up_or_dead || fail "$fault in the daemon: it neither starts nor ends"
         unset SIMCUDA_FAIL
         if has_ended daemon; then
             [ "$(cat "$dir/daemon.code")" = 1 ] && grep -q 'cannot start: ' "$dir/daemon.out" ||

@@ -13,13 +13,14 @@ has_asked() {
 
 native alone linked --mode managed --bytes 64M --iterations 3
 expect_pass alone
-start_daemon
+# Half of the deadline is what moving it may take.
+start_daemon --drain-deadline 60s
 app one linked --mode managed --bytes 128M --iterations 5 --signal "$dir/signal"
 await_ready one
 "$ctl" pause "$(pid_of one)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-within 60 is_paused one || fail "it is not paused"
+within "$patience" is_paused one || fail "it is not paused"
 touch "$dir/signal.ask"
-within 60 has_asked || fail "it waits for an answer"
+within "$patience" has_asked || fail "it waits for an answer"
 is_paused one || fail "it was let go"
 grep -q '^paused: first=-1 kept=0 own=-1$' "$dir/one.out" || fail "paused, it is: $(cat "$dir/one.out")"
 "$ctl" resume "$(pid_of one)" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
@@ -28,10 +29,11 @@ grep -q '^running: first=0 kept=0 own=-1$' "$dir/one.out" || fail "running, it i
 
 # In turn with a hog, in every way; and with a context of its own, which is destroyed at the end.
 for way in linked dlsym proc; do
-    app "$way" "$way" --mode managed --bytes 192M --iterations 10 --seconds 1 --seed 3
+    app "$way" "$way" --mode managed --bytes 192M --iterations 10 --seconds 1 --seed 3 --until "$dir/enough"
 done
-app own linked --mode managed --bytes 192M --iterations 10 --seconds 1 --own-context --seed 5
-app hog linked --bytes 120M --iterations 10 --seconds 1 --seed 4
+app own linked --mode managed --bytes 192M --iterations 10 --seconds 1 --own-context --seed 5 --until "$dir/enough"
+app hog linked --bytes 120M --iterations 10 --seconds 1 --seed 4 --until "$dir/enough"
+await_switches 5
 expect_pass linked dlsym proc own hog
 expect_switches 5
 

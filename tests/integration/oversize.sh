@@ -22,7 +22,7 @@ grow_pinned() {
         app "grow$i" linked --bytes 96M --allocs 1 --iterations 100000 --seed "$i"
         await_ready "grow$i"
     done
-    within 20 is_grown ||
+    within "$patience" is_grown ||
         fail "the pinned tier has $(gpu_tier pinned_bytes) of $pinned bytes, cap $(gpu_tier pinned_cap_bytes)"
     for i in 1 2; do kill -KILL "$(pid_of "grow$i")"; done
     expect_empty
@@ -45,7 +45,7 @@ for i in 1 2; do
     is_lent || fail "pinned: $(gpu_tier pinned_bytes) bytes beside a loan, cap $(gpu_tier pinned_cap_bytes)"
     kill -KILL "$(pid_of big)"
     expect_empty
-    within 20 is_grown || fail "the pinned tier did not grow again: $(gpu_tier pinned_bytes) of $pinned bytes"
+    within "$patience" is_grown || fail "the pinned tier did not grow again: $(gpu_tier pinned_bytes) of $pinned bytes"
 done
 # The program needs all of it.
 app big linked --bytes 640M --allocs 4 --iterations 2 --seed 3
@@ -64,7 +64,7 @@ if [ "$shrink" = 1 ]; then
         app "other$i" linked --bytes 140M --allocs 1 --iterations 100000 --seed "$i"
         [ "$i" != 1 ] || await_ready other1 # it runs, the others wait
     done
-    within 20 is_promised || fail "$(gpu committed_bytes) bytes are promised"
+    within "$patience" is_promised || fail "$(gpu committed_bytes) bytes are promised"
     app big linked --bytes 416M --allocs 1 --iterations 1 --seed 5
     await big
     case $line in
@@ -86,9 +86,10 @@ start_daemon --oversize host
 app big linked --bytes 240M --allocs 2 --iterations 6 --seed 1
 expect_pass big
 expect_empty
-app big linked --bytes 240M --allocs 3 --iterations 10 --seconds 4 --seed 2
-app other linked --bytes 96M --allocs 2 --iterations 10 --seconds 4 --seed 3
+app big linked --bytes 240M --allocs 3 --iterations 10 --seconds 4 --seed 2 --until "$dir/enough"
+app other linked --bytes 96M --allocs 2 --iterations 10 --seconds 4 --seed 3 --until "$dir/enough"
 app churn linked --mode churn --bytes 64M --iterations 10 --seed 4
+await_switches 2
 expect_pass big other churn
 expect_switches 2
 app killed linked --bytes 240M --allocs 3 --iterations 1000 --seed 5

@@ -30,41 +30,44 @@ resume() {
 }
 
 start_mlfq --slice 200ms
-app one linked --bytes 96M --allocs 3 --seconds 4 --iterations 10 --seed 1
-app two linked --bytes 96M --allocs 2 --seconds 4 --iterations 10 --seed 2
+app one linked --bytes 96M --allocs 3 --seconds 4 --iterations 10 --seed 1 --until "$dir/enough"
+app two linked --bytes 96M --allocs 2 --seconds 4 --iterations 10 --seed 2 --until "$dir/enough"
 await_ready one
 await_ready two
 pause "$(pid_of one)"
-within 60 has_state one paused || fail "one is not paused: $(app_of "$(pid_of one)")"
+within "$patience" has_state one paused || fail "one is not paused: $(app_of "$(pid_of one)")"
 ran=$(run_of one)
 is_up && app_has "$(pid_of one)" '"paused":true.*"reason":"\(paused\|idle\)"' || fail "why: $(app_of "$(pid_of one)")"
-within 60 grows two "$(run_of two)" || fail "two gets no GPU time beside a program that is paused"
-within 60 is_evicted one || fail "what is paused keeps its room"
+within "$patience" grows two "$(run_of two)" || fail "two gets no GPU time beside a program that is paused"
+within "$patience" is_evicted one || fail "what is paused keeps its room"
 [ "$(run_of one)" = "$ran" ] || fail "what is paused ran: $ran s, then $(run_of one)"
 "$ctl" status > "$dir/table.out" && grep -q ' paused ' "$dir/table.out" || fail "the table does not tell"
 pause "$(pid_of one)" # again: nothing new
 resume "$(pid_of one)"
-within 60 grows one "$ran" || fail "what was resumed does not run"
+within "$patience" grows one "$ran" || fail "what was resumed does not run"
 ! has_state one paused || fail "one is still paused"
+touch "$dir/enough"
 expect_pass one two
 expect_empty
 
 # With room for all: a paused one stays where it is, and nobody else notices.
-app small linked --bytes 40M --seconds 3 --iterations 5 --seed 3
-app other linked --bytes 40M --seconds 3 --iterations 5 --seed 4
+rm -f "$dir/enough"
+app small linked --bytes 40M --seconds 3 --iterations 5 --seed 3 --until "$dir/enough"
+app other linked --bytes 40M --seconds 3 --iterations 5 --seed 4 --until "$dir/enough"
 await_ready small
 await_ready other
 pause "$(pid_of small)"
-within 60 has_state small paused || fail "small is not paused"
+within "$patience" has_state small paused || fail "small is not paused"
 ran=$(run_of small)
-within 60 grows other "$(run_of other)" || fail "other does not go on"
+within "$patience" grows other "$(run_of other)" || fail "other does not go on"
 [ "$(run_of small)" = "$ran" ] || fail "what is paused ran"
 ! is_evicted small || fail "what is paused lost memory that nobody needed"
 
 # Both, then all again; one that ends meanwhile takes nothing with it.
 pause --user "$(id -u)"
 grep -q '^2 programs changed$' "$dir/said" || fail "pause of all said: $(cat "$dir/said")"
-within 60 has_state other paused || fail "other is not paused"
+within "$patience" has_state other paused || fail "other is not paused"
+touch "$dir/enough"
 app third linked --bytes 96M --iterations 3 --seed 5
 expect_pass third
 kill -KILL "$(pid_of small)"

@@ -5,8 +5,9 @@
 start_daemon
 app alone linked --mode short --bytes 160M --allocs 10 --iterations 2
 expect_pass alone
-app one proc --mode short --bytes 160M --allocs 5 --iterations 2 --seed 1
-app two linked --mode async --bytes 96M --seconds 2 --iterations 4 --seed 2
+app one proc --mode short --bytes 160M --allocs 5 --iterations 2 --seed 1 --until "$dir/enough"
+app two linked --mode async --bytes 96M --seconds 2 --iterations 4 --seed 2 --until "$dir/enough"
+await_switches 2
 expect_pass one two
 expect_switches 2
 expect_empty

@@ -22,11 +22,11 @@ for way in linked dlsym proc; do
     app "$way" "$way" --mode pointers --bytes 96M --allocs 3 --iterations 3 --seed 1 --signal "$dir/$way.signal"
     await_ready "$way"
     "$ctl" pause "$(pid_of "$way")" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-    within 60 is_paused "$way" || fail "$way is not paused"
+    within "$patience" is_paused "$way" || fail "$way is not paused"
     app "other-$way" linked --bytes 120M --iterations 3 --seed 2
-    within 60 is_evicted "$way" || fail "$way keeps all of its room"
+    within "$patience" is_evicted "$way" || fail "$way keeps all of its room"
     touch "$dir/$way.signal.ask"
-    within 60 has_asked "$way" || fail "$way waits for an answer"
+    within "$patience" has_asked "$way" || fail "$way waits for an answer"
     ! has_ended "$way" || fail "$way: $(tail -n 1 "$dir/$way.out")"
     is_paused "$way" || fail "$way was let go to be answered"
     "$ctl" resume "$(pid_of "$way")" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
@@ -45,9 +45,9 @@ app lost linked --mode pointers --bytes 96M --allocs 3 --iterations 1 --seed 1 -
 await_ready lost
 "$ctl" pause "$(pid_of lost)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
 app hog linked --bytes 120M --iterations 3 --seed 2
-within 60 is_evicted lost || fail "lost keeps all of its room"
+within "$patience" is_evicted lost || fail "lost keeps all of its room"
 kill -KILL "$(pid_of daemon)"
 await daemon
 touch "$dir/lost.signal.ask"
-within 60 has_asked lost || fail "lost waits for an answer"
+within "$patience" has_asked lost || fail "lost waits for an answer"
 [ -f "$dir/lost.signal.asked" ] || fail "lost: $(tail -n 1 "$dir/lost.out")"

@@ -10,7 +10,7 @@ refuses() {
     refuses_text=$1
     shift
     printf '%s\n' "$@" > "$conf"
-    timeout 60 "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --config "$conf" > "$dir/said" 2>&1
+    timeout 300 "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --config "$conf" > "$dir/said" 2>&1
     code=$?
     [ "$code" = 1 ] || fail "$*: the daemon ended with $code"
     [ "$(wc -l < "$dir/said")" = 1 ] && grep -qF -- "$refuses_text" "$dir/said" ||
@@ -59,7 +59,7 @@ grep -q "(pid $(pid_of one), .*): by the rule command=gm_worker_proc\*" "$dir/da
 is_held() {
     is_up && app_has "$(pid_of paused)" '"state":"paused".*"paused":true'
 }
-within 60 is_held || fail "paused by a rule, and yet: $(app_of "$(pid_of paused)")"
+within "$patience" is_held || fail "paused by a rule, and yet: $(app_of "$(pid_of paused)")"
 [ ! -f "$dir/paused.ready" ] || fail "what a rule pauses had the GPU"
 "$ctl" resume "$(pid_of paused)" > /dev/null || fail "resume failed"
 await_ready paused

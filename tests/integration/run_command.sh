@@ -9,7 +9,7 @@ spawn run "$ctl" run -- "$(worker linked)" --bytes 96M --iterations 8 --seconds 
 is_known() {
     is_up && [ "$(apps)" = 1 ] && "$ctl" status > "$dir/table.out" && grep -q gm_worker "$dir/table.out"
 }
-within 60 is_known || fail "mux-ctl run: the program is not known to the daemon, or not named by the table"
+within "$patience" is_known || fail "mux-ctl run: the program is not known to the daemon, or not named by the table"
 expect_pass run
 spawn run "$ctl" run -- "$(worker linked)" --mode nonsense
 await run

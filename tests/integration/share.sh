@@ -26,11 +26,12 @@ check_daemon
 [ "$(gpu shared_bytes)" = 0 ] || fail "$(gpu shared_bytes) bytes are shared still"
 
 # Enough for two of them at once and never for three: they take turns.
-app hog linked --mode verify --bytes 96M --allocs 3 --iterations 20 --seed 6
+app hog linked --mode verify --bytes 96M --allocs 3 --iterations 20 --seed 6 --until "$dir/enough"
 app owner linked --mode share --bytes 48M --allocs 2 --iterations 12 --threads 1 --signal "$dir/other"
 await_ready owner
 app one proc --mode open --signal "$dir/other"
-app more linked --mode verify --bytes 96M --allocs 2 --iterations 10 --seed 8
+app more linked --mode verify --bytes 96M --allocs 2 --iterations 10 --seed 8 --until "$dir/enough"
+await_switches 3
 expect_pass owner one hog more
 expect_switches 3
 expect_empty

@@ -16,7 +16,7 @@ is_freed() {
     app_has "$(pid_of owner)" '"shared_bytes":0,' && app_has "$(pid_of owner)" '"total_bytes":0,' &&
         [ "$(gpu shared_bytes)" = "$((32 * 1048576 / shrink))" ]
 }
-within 60 is_freed || fail "what was freed while it is open is not kept: $(gpu shared_bytes) bytes"
+within "$patience" is_freed || fail "what was freed while it is open is not kept: $(gpu shared_bytes) bytes"
 # it is full around it meanwhile
 app other linked --mode verify --bytes 96M --allocs 2 --iterations 6 --seed 7
 expect_pass other
@@ -30,14 +30,14 @@ is_given_back() {
     take_status
     [ "$(gpu shared_bytes)" = 0 ]
 }
-within 60 is_given_back || fail "it is not given back: $(gpu shared_bytes) bytes"
+within "$patience" is_given_back || fail "it is not given back: $(gpu shared_bytes) bytes"
 
 # the owner killed, while two have it open; one of them killed after it
 app owner linked --mode share-stay --bytes 32M --allocs 2 --iterations 2 --threads 2 --signal "$dir/killed" \
     --go "$dir/killed.stays"
 app first proc --mode open --signal "$dir/killed" --go "$dir/killed.first"
 app second linked --mode open --signal "$dir/killed" --go "$dir/killed.second"
-within 60 test -f "$dir/killed.stays" || fail "the owner does not come that far"
+within "$patience" test -f "$dir/killed.stays" || fail "the owner does not come that far"
 kill -KILL "$(pid_of owner)"
 await owner
 app other linked --mode verify --bytes 96M --allocs 2 --iterations 6 --seed 9
@@ -48,20 +48,20 @@ kill -KILL "$(pid_of second)"
 await second
 touch "$dir/killed.first"
 expect_pass first
-within 60 is_given_back || fail "it is not given back: $(gpu shared_bytes) bytes"
+within "$patience" is_given_back || fail "it is not given back: $(gpu shared_bytes) bytes"
 
 # an opener killed, while the owner goes on; then the owner, with nobody left
 app owner linked --mode share-stay --bytes 32M --allocs 2 --iterations 2 --threads 1 --signal "$dir/opener" \
     --go "$dir/opener.stays"
 app first linked --mode open --signal "$dir/opener"
-within 60 test -f "$dir/opener.stays" || fail "the owner does not come that far"
+within "$patience" test -f "$dir/opener.stays" || fail "the owner does not come that far"
 kill -KILL "$(pid_of first)"
 await first
 is_closed() {
     take_status
     [ "$(app_number "$(pid_of owner)" shared_bytes)" = "$((32 * 1048576 / shrink))" ] && ! app_has "$(pid_of first)" .
 }
-within 60 is_closed || fail "the opener's end changed what is shared"
+within "$patience" is_closed || fail "the opener's end changed what is shared"
 kill -KILL "$(pid_of owner)"
 await owner
 expect_pass hog

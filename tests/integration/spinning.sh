@@ -3,8 +3,9 @@
 # both end right.
 . "$(dirname "$0")/lib.sh"
 start_daemon --drain-deadline 100ms
-app spin linked --mode spin --bytes 96M --hold 700 --iterations 4 --seed 1
-app other linked --bytes 96M --iterations 10 --seconds 3 --seed 2
+app spin linked --mode spin --bytes 96M --hold 700 --iterations 4 --seed 1 --until "$dir/enough"
+app other linked --bytes 96M --iterations 10 --seconds 3 --seed 2 --until "$dir/enough"
+await_switches 2
 expect_pass spin other
 expect_switches 2
 expect_empty

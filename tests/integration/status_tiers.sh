@@ -16,7 +16,7 @@ done
 both_are_used() {
     is_up && [ "$(gpu_tier paged_used_bytes)" -gt 0 ] && [ "$(gpu_tier disk_used_bytes)" -gt 0 ]
 }
-within 30 both_are_used || fail "paged memory and disk were not both used"
+within "$patience" both_are_used || fail "paged memory and disk were not both used"
 for _ in 1 2 3 4 5; do
     sleep 0.2
     "$ctl" status > "$dir/table.out" || fail "status failed"
@@ -38,7 +38,7 @@ done
 is_given_back() {
     is_up && [ "$(gpu_tier paged_bytes)" = 0 ]
 }
-within 40 is_given_back || fail "nobody is left and paged memory holds $(gpu_tier paged_bytes) bytes"
+within "$patience" is_given_back || fail "nobody is left and paged memory holds $(gpu_tier paged_bytes) bytes"
 stop_daemon
 say "paged: $(moved pinned_to_paged_bytes) bytes out, $(moved paged_to_pinned_bytes) back;" \
     "disk: $(moved pinned_to_disk_bytes) out, $(moved disk_to_pinned_bytes) back"

@@ -2,9 +2,9 @@
 # A program that is stopped while it waits for its turn: the others go on without it, and it goes on when continued.
 . "$(dirname "$0")/lib.sh"
 start_daemon --quantum 1s
-app one linked --bytes 96M --iterations 20 --seconds 12 --seed 1
+app one linked --bytes 96M --iterations 20 --seconds 12 --seed 1 --until "$dir/enough"
 await_ready one
-app two linked --bytes 96M --iterations 20 --seconds 12 --seed 2
+app two linked --bytes 96M --iterations 20 --seconds 12 --seed 2 --until "$dir/enough"
 await_ready two
 
 # Between a look at the status and the signal the turn may pass, and one that is stopped in its turn keeps the GPU.
@@ -28,7 +28,8 @@ done
 is_told() {
     is_up && app_has "$(pid_of two)" 'doesnotanswer'
 }
-within 60 is_told || fail "status does not say that two does not answer"
+within "$patience" is_told || fail "status does not say that two does not answer"
+touch "$dir/enough"
 await one
 take_status
 ! app_has "$(pid_of two)" '"state":"running"' || fail "two had a turn although it was stopped"

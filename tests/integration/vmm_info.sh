@@ -24,7 +24,7 @@ for kind in virtual real; do
     export GPUMUX_VMM_EXPORT=$kind
     app info linked --mode vmminfo --bytes 32M --go "$dir/go"
     await_ready info
-    within 60 is_counted || fail "$kind: the daemon counts $(app_number "$(pid_of info)" total_bytes)"
+    within "$patience" is_counted || fail "$kind: the daemon counts $(app_number "$(pid_of info)" total_bytes)"
     touch "$dir/go"
     await info
     case $code,$line in

@@ -25,17 +25,19 @@ start_daemon
 # The other one goes on when the first is paused: then it needs the room.
 app two linked --bytes 128M --allocs 4 --iterations 10 --seed 2 --go "$dir/go"
 await_ready two
-app one linked --mode mappers --threads 2 --bytes 96M --iterations 10 --seconds 3 --seed 1 --signal "$dir/rounds"
+app one linked --mode mappers --threads 2 --bytes 96M --iterations 10 --seconds 3 --seed 1 --signal "$dir/rounds" \
+    --until "$dir/enough"
 await_ready one
 "$ctl" pause "$(pid_of one)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-within 60 has_state paused || fail "it is not paused: $(app_of "$(pid_of one)")"
+within "$patience" has_state paused || fail "it is not paused: $(app_of "$(pid_of one)")"
 touch "$dir/go"
-within 60 is_evicted || fail "it keeps its memory: $(app_of "$(pid_of one)")"
+within "$patience" is_evicted || fail "it keeps its memory: $(app_of "$(pid_of one)")"
 from=$(rounds)
-within 60 goes_on $((from + 20)) || fail "it did $(rounds) rounds, $from of them before it was paused"
+within "$patience" goes_on $((from + 20)) || fail "it did $(rounds) rounds, $from of them before it was paused"
 has_state paused || fail "it is not paused any more"
 say "$(($(rounds) - from)) rounds while paused"
 "$ctl" resume "$(pid_of one)" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
+touch "$dir/enough"
 expect_pass one two
 expect_empty
 stop_daemon

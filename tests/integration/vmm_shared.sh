@@ -3,8 +3,9 @@
 # with it, while other threads of the program work on it and the program takes turns with another.
 . "$(dirname "$0")/lib.sh"
 start_daemon
-app one linked --mode sharers --threads 2 --bytes 64M --iterations 20 --seconds 2 --seed 1
-app two linked --bytes 128M --iterations 20 --seconds 2 --seed 2
+app one linked --mode sharers --threads 2 --bytes 64M --iterations 20 --seconds 2 --seed 1 --until "$dir/enough"
+app two linked --bytes 128M --iterations 20 --seconds 2 --seed 2 --until "$dir/enough"
+await_switches 3
 expect_pass one two
 expect_switches 3
 expect_empty

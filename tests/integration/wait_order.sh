@@ -10,7 +10,7 @@ is_told() {
 
 # expect_refused NAME: it ends by being told that memory is out.
 expect_refused() {
-    await "$1" 30
+    await "$1"
     case $code,$line in
     "3,FAIL "*" error 2 CUDA_ERROR_OUT_OF_MEMORY") say "$1: $line" ;;
     *) fail "$1: code $code: $line" ;;
@@ -22,9 +22,9 @@ start_daemon --pinned 128M --when-full wait
 app holder linked --mode guests --bytes 112M --iterations 5 --seconds 2 --seed 1 --go "$dir/go"
 await_ready holder
 app greedy linked --bytes 144M --allocs 1 --iterations 2 --seed 2
-within 20 is_told || fail "status does not say that greedy waits"
+within "$patience" is_told || fail "status does not say that greedy waits"
 touch "$dir/go"
-await holder 60
+await holder
 expect_pass holder greedy
 [ "$(grep -c 'waits' "$dir/daemon.out")" -lt 100 ] || fail "the log says so again and again"
 expect_empty
@@ -38,12 +38,12 @@ for oversize in refuse host; do
     app holder linked --bytes 144M --allocs 1 --iterations 2 --seed 4 --go "$dir/go.$oversize"
     await_ready holder
     app waits linked --bytes 144M --allocs 1 --iterations 2 --seed 5
-    within 20 is_told || fail "status does not say that a program waits"
+    within "$patience" is_told || fail "status does not say that a program waits"
     app huge linked --bytes 50000M --allocs 1 --seed 6
     expect_refused huge
     app small linked --bytes 30M --allocs 1 --iterations 2 --seed 7
     touch "$dir/go.$oversize"
-    await small 60
+    await small
     expect_pass holder waits small
     expect_empty
     stop_daemon

@@ -20,7 +20,7 @@ for mode in values hostfuncs; do
         for try in 1 2 3 4 5; do
             app "$mode-$way" "$way" --mode "$mode" --bytes 80M --allocs 4 --hold 120 --iterations 12 --seed 1
             await_ready "$mode-$way"
-            within 60 says "$mode-$way" "\(itsGPUworkdidnotend\|acallintothedriverdidnotreturn\)" ||
+            within "$patience" says "$mode-$way" "\(itsGPUworkdidnotend\|acallintothedriverdidnotreturn\)" ||
                 fail "the status does not say why $mode cannot be paused"
             is_said=1
             ! has_ended "$mode-$way" || is_said=

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 start_daemon
 for way in linked dlsym proc; do
-    app "$way" "$way" --bytes 64M --iterations 10 --seconds 3 --seed 7
+    app "$way" "$way" --bytes 64M --iterations 10 --seconds 3 --seed 7 --until "$dir/enough"
 done
 # each at some time while it runs, since one may end before another begins
 counted=
@@ -18,7 +18,8 @@ counts_all() {
         case $counted in *"$way"*) ;; *) return 1 ;; esac
     done
 }
-within 60 counts_all || fail "the status counts the memory of no more than these:$counted"
+within "$patience" counts_all || fail "the status counts the memory of no more than these:$counted"
+await_switches 5
 expect_pass linked dlsym proc
 for way in linked dlsym proc; do
     for mode in ptds graph; do

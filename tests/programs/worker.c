@@ -174,7 +174,8 @@ void gm_close_cuda(struct gm_worker *worker)
 
 bool gm_is_more(const struct gm_worker *worker, uint64_t done)
 {
-    if (done >= worker->iterations && gm_now() - worker->started_ns >= worker->run_ns)
+    if (done >= worker->iterations && gm_now() - worker->started_ns >= worker->run_ns &&
+        (worker->until == NULL || access(worker->until, F_OK) == 0))
         return false;
     if (done > 0 && worker->pause_ns > 0) {
         struct timespec pause = {(time_t)(worker->pause_ns / GM_S),
@@ -204,7 +205,8 @@ static void __attribute__((noreturn)) usage(const char *text)
     fprintf(stderr, "usage: gm_worker [--mode MODE] [--bytes SIZE] [--allocs N] [--iterations N] "
                     "[--seconds S] [--pause MS]\n"
                     "                 [--hold MS] [--seed N] [--threads N] [--own-context] "
-                    "[--ready FILE] [--go FILE] [--signal FILE]\nmodes:\n");
+                    "[--ready FILE] [--go FILE] [--until FILE]\n"
+                    "                 [--signal FILE]\nmodes:\n");
     for (size_t i = 0; i < GM_MODES; i++)
         fprintf(stderr, "  %-8s %s\n", gm_modes[i].name, gm_modes[i].help);
     exit(GM_EXIT_USAGE);
@@ -239,6 +241,8 @@ static size_t parse(struct gm_worker *worker, int argc, char **argv)
             worker->ready = value;
         else if (strcmp(option, "--go") == 0)
             worker->go = value;
+        else if (strcmp(option, "--until") == 0)
+            worker->until = value;
         else if (strcmp(option, "--signal") == 0)
             worker->signal = value;
         else if (strcmp(option, "--bytes") == 0) {

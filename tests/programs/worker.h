@@ -66,6 +66,7 @@ struct gm_worker {
     bool own_context;   /* cuCtxCreate instead of the primary context */
     const char *ready;  /* file to make once the memory is filled, or NULL */
     const char *go;     /* file to wait for before the first iteration, or NULL */
+    const char *until;  /* go on until this file is there, as well, or NULL */
     const char *signal; /* what the names of a mode's files begin with, or a file; or NULL */
     char **argv;
 

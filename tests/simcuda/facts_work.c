@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define WAIT_MS 300 /* how long a stream stays busy */
+#define WAIT_MS 1500 /* how long a stream stays busy at most; who does not wait returns sooner */
 
 /* ---- modules and launches ---- */
 
@@ -201,6 +201,7 @@ void facts_of_waiting(void)
 
 /* Does a call wait for work of another, non-blocking stream of its context? */
 static unsigned *release;
+static bool has_returned; /* the call */
 static char *pageable_memory;
 static void *pinned_memory;
 static CUdeviceptr device_memory, second_memory, mapped_memory;
@@ -211,7 +212,8 @@ static CUmemAccessDesc access_desc;
 static void *release_later(void *argument)
 {
     (void)argument;
-    usleep(WAIT_MS * 1000);
+    for (int ms = 0; ms < WAIT_MS && !__atomic_load_n(&has_returned, __ATOMIC_ACQUIRE); ms++)
+        usleep(1000);
     __atomic_store_n(release, 1, __ATOMIC_RELEASE);
     return NULL;
 }
@@ -349,11 +351,13 @@ void facts_of_blocking(void)
     for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
         pthread_t thread;
         __atomic_store_n(release, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&has_returned, false, __ATOMIC_RELEASE);
         NEED(cuLaunchKernel(spin_until, 1, 1, 1, 1, 1, 1, 0, busy_stream, params, NULL));
         if (pthread_create(&thread, NULL, release_later, NULL) != 0)
             exit(1);
         const CUresult result = waits[i].call();
         const bool has_waited = __atomic_load_n(release, __ATOMIC_ACQUIRE) != 0;
+        __atomic_store_n(&has_returned, true, __ATOMIC_RELEASE);
         printf("with a busy stream: %s: %s, %s\n", waits[i].name, fact_name(result),
                has_waited ? "waits" : "returns");
         fflush(stdout);

@@ -75,10 +75,11 @@ static void *faulty_mmap(void *at, size_t bytes, int protection, int flags, int 
 static int faulty_populate(void *memory, size_t bytes)
 {
     atomic_fetch_add(&fault.populates, 1);
-    while (fault.may_populate == 0)
+    for (int left = fault.may_populate;
+         left == 0 ||
+         (left > 0 && !atomic_compare_exchange_weak(&fault.may_populate, &left, left - 1));
+         left = fault.may_populate)
         usleep(1000);
-    if (fault.may_populate > 0)
-        atomic_fetch_sub(&fault.may_populate, 1);
     errno = fault.populate_error;
     return fault.populate_error ? -1 : gm_system_real.populate(memory, bytes);
 }

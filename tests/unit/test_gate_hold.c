@@ -1,118 +1,23 @@
 /*
  * Holding the others: while one thread holds, nobody else is inside, whatever they do and whatever
- * the daemon does; whoever cannot be held makes it fail, and nothing is different then. The test
- * plays boot, the link and the daemon (test_gate.c). Everybody runs in a thread of his own, because
- * a thread keeps the slot it has when the gate is attached anew.
+ * the daemon does; whoever cannot be held makes it fail, and nothing is different then.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <linux/futex.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "common/clock.h"
-#include "shim/boot.h"
-#include "shim/gate.h"
-#include "shim/link.h"
+#include "tests/unit/gate_world.h"
 
 #define HAMMERS 6
-#define LONG (60 * GM_S)
-
-static struct gm_ctl page;
-static struct gm_stat stat_area;
-
-enum gm_boot_state gm_boot(void)
-{
-    return GM_BOOT_LIVE;
-}
-
-bool gm_boot_is_over(void)
-{
-    return true;
-}
-
-void gm_link_want(void)
-{
-}
-
-static void store_gate(enum gm_gate_word word)
-{
-    if (word == GM_GATE_CLOSED)
-        atomic_fetch_add(&page.epoch, 1);
-    atomic_store(&page.gate, word);
-    if (word == GM_GATE_OPEN)
-        syscall(SYS_futex, &page.gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-}
-
-static void attach(bool is_asymmetric)
-{
-    memset(&page, 0, sizeof(page));
-    memset(&stat_area, 0, sizeof(stat_area));
-    assert_int_equal(gm_gate_attach(&page, &stat_area, is_asymmetric), 0);
-}
-
-static void nap(long us)
-{
-    struct timespec pause = {.tv_nsec = us * 1000};
-    nanosleep(&pause, NULL);
-}
-
-static bool becomes(_Atomic uint32_t *word, uint32_t value)
-{
-    for (uint64_t until = gm_now() + LONG; gm_now() < until; nap(100))
-        if (atomic_load(word) == value)
-            return true;
-    return false;
-}
-
-static void run(void *(*body)(void *))
-{
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, body, NULL), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-}
 
 /* ---- hammering ---- */
 
-/* Plain memory: true only while others may be inside. The thread sanitizer watches it, too. */
-static int may_be_inside;
-static _Atomic int is_over, n_bad;
 static _Atomic uint32_t n_held, n_closed;
-
-static void *hammer(void *argument)
-{
-    unsigned seed = (unsigned)(uintptr_t)argument;
-    while (!atomic_load_explicit(&is_over, memory_order_relaxed)) {
-        struct gm_slot *slot = gm_gate_enter();
-        if (slot == NULL || !may_be_inside)
-            atomic_fetch_add(&n_bad, 1);
-        if (rand_r(&seed) % 256 == 0)
-            sched_yield();
-        if (slot != NULL && !may_be_inside)
-            atomic_fetch_add(&n_bad, 1);
-        if (slot != NULL)
-            gm_gate_leave(slot);
-    }
-    return NULL;
-}
 
 static void *hold_often(void *unused)
 {
     unsigned seed = 5;
     (void)unused;
-    while (!atomic_load(&is_over)) {
+    while (!atomic_load(&hammer_stop)) {
         struct gm_slot *slot = gm_gate_enter();
         if (!gm_gate_hold(LONG))
-            atomic_fetch_add(&n_bad, 1);
+            atomic_fetch_add(&hammer_bad, 1);
         may_be_inside = 0;
         if (rand_r(&seed) % 4 == 0)
             sched_yield();
@@ -131,20 +36,16 @@ static void close_often(uint64_t until)
 {
     unsigned seed = 9;
     while (gm_now() < until || atomic_load(&n_held) < 20 || atomic_load(&n_closed) < 20) {
-        uint64_t deadline = gm_now() + LONG;
-        store_gate(GM_GATE_CLOSED);
-        gm_gate_fence();
-        while (gm_gate_scan() != GM_DRAIN_NONE && gm_now() < deadline)
-            sched_yield();
-        if (gm_now() >= deadline)
-            atomic_fetch_add(&n_bad, 1);
+        const bool is_quiet = close_gate();
+        if (!is_quiet)
+            atomic_fetch_add(&hammer_bad, 1);
         may_be_inside = 0; /* nor does anybody hold now */
         if (rand_r(&seed) % 4 == 0)
             sched_yield();
         may_be_inside = 1;
         store_gate(GM_GATE_OPEN);
         atomic_fetch_add(&n_closed, 1);
-        if (gm_now() >= deadline)
+        if (!is_quiet)
             break;
         nap(rand_r(&seed) % 300);
     }
@@ -154,19 +55,17 @@ static void hammer_hold(bool is_asymmetric)
 {
     pthread_t thread[HAMMERS + 1];
     attach(is_asymmetric);
-    is_over = 0;
-    n_bad = 0;
+    ready_hammers();
     n_held = n_closed = 0;
-    may_be_inside = 1;
     for (int i = 0; i <= HAMMERS; i++)
         pthread_create(&thread[i], NULL, i == HAMMERS ? hold_often : hammer,
                        (void *)(uintptr_t)(i + 1));
     close_often(gm_now() + 2 * GM_S);
-    is_over = 1;
+    atomic_store(&hammer_stop, 1);
     for (int i = 0; i <= HAMMERS; i++)
         pthread_join(thread[i], NULL);
     print_message("held %u times, closed %u times\n", n_held, n_closed);
-    assert_int_equal(n_bad, 0);
+    assert_int_equal(atomic_load(&hammer_bad), 0);
     assert_int_equal(atomic_load(&stat_area.waiting), 0);
 }
 
@@ -186,17 +85,7 @@ static void test_hammer_fences(void **state)
 
 /* ---- one at a time ---- */
 
-static _Atomic uint32_t went_through, stays_inside, may_leave;
-
-static void *go_through(void *unused)
-{
-    (void)unused;
-    struct gm_slot *slot = gm_gate_enter();
-    atomic_fetch_add(&went_through, slot != NULL ? 1 : 100);
-    if (slot != NULL)
-        gm_gate_leave(slot);
-    return NULL;
-}
+static _Atomic uint32_t stays_inside, may_leave;
 
 static void *stay_inside(void *unused)
 {
@@ -225,7 +114,7 @@ static void *hold_with_a_waiter(void *unused)
     assert_int_equal(went_through, 0);
     assert_int_equal(gm_gate_scan(), GM_DRAIN_INSIDE);
     gm_gate_leave(slot);
-    assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
+    assert_true(falls_quiet());
     store_gate(GM_GATE_OPEN);
     assert_int_equal(pthread_join(waiter, NULL), 0);
     assert_int_equal(went_through, 1);
@@ -237,7 +126,7 @@ static void test_waiters(void **state)
     (void)state;
     attach(gm_gate_membarrier_register());
     went_through = 0;
-    run(hold_with_a_waiter);
+    run(hold_with_a_waiter, NULL);
 }
 
 /* What cannot be held in time is let be. */
@@ -249,7 +138,7 @@ static void *hold_in_vain(void *unused)
     assert_true(becomes(&stays_inside, 1));
     struct gm_slot *slot = gm_gate_enter();
     assert_false(gm_gate_hold(20 * GM_MS));
-    run(go_through); /* others go on */
+    run(go_through, NULL); /* others go on */
     assert_int_equal(went_through, 1);
     may_leave = 1;
     assert_int_equal(pthread_join(other, NULL), 0);
@@ -262,7 +151,7 @@ static void *hold_in_vain(void *unused)
     assert_true(gm_gate_hold(LONG));
     gm_gate_unhold();
     gm_gate_leave(slot);
-    run(go_through);
+    run(go_through, NULL);
     assert_int_equal(went_through, 2);
     return NULL;
 }
@@ -272,7 +161,7 @@ static void test_in_vain(void **state)
     (void)state;
     attach(gm_gate_membarrier_register());
     went_through = stays_inside = may_leave = 0;
-    run(hold_in_vain);
+    run(hold_in_vain, NULL);
 }
 
 /* The daemon goes while somebody holds: whoever waits is refused at once, or goes on, but not
@@ -300,7 +189,7 @@ static void *hold_and_lose(void *unused)
         assert_int_equal(pthread_join(waiter, NULL), 0);
     assert_int_equal(went_through, is_whole ? 1 : 100);
     gm_gate_leave(slot);
-    run(go_through);
+    run(go_through, NULL);
     assert_int_equal(went_through, is_whole ? 2 : 200);
     return NULL;
 }
@@ -319,9 +208,9 @@ static void test_lost(void **state)
         attach(gm_gate_membarrier_register());
         is_whole = i == 0;
         went_through = 0;
-        run(hold_and_lose);
+        run(hold_and_lose, NULL);
     }
-    run(hold_refused);
+    run(hold_refused, NULL);
 }
 
 int main(void)

@@ -2,24 +2,9 @@
  * The mapper over a driver that keeps count: of handles, mappings, contexts and fds. The N-th call
  * of a batch fails, for every N: nothing may be left over.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/unit/mapper_world.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/chunk.h"
-#include "shim/accounts.h"
-#include "shim/mapper.h"
-#include "shim/peers.h"
-#include "shim/real.h"
-
-struct gm_real gm_real;
 
 /* No handles of the program's own here: test_views.c has them. */
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
@@ -50,23 +35,10 @@ static struct {
     bool is_alive;
     uint64_t va; /* 0: not mapped */
     uint64_t bytes;
-    bool has_access, is_open; /* to its own device, 5, and to its peer */
+    bool has_access, is_open; /* to its own device, and to its peer */
 } handles[HANDLES_MAX];
 static unsigned next_handle = 1;
-static int calls;        /* that may fail */
-static int fail_at = -1; /* the call that does */
-static CUresult failure;
 static int accesses; /* calls of cuMemSetAccess */
-static int contexts; /* retained */
-static int pushed;
-static bool wants_context;
-
-static CUresult judge(void)
-{
-    if (calls++ == fail_at)
-        return failure;
-    return wants_context && pushed == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
 
 static CUresult fake_import(CUmemGenericAllocationHandle *handle, void *os,
                             CUmemAllocationHandleType type)
@@ -127,8 +99,8 @@ static CUresult fake_set_access(CUdeviceptr va, size_t bytes, const CUmemAccessD
             bool is_on = desc[k].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
             assert_int_equal(desc[k].location.type, CU_MEM_LOCATION_TYPE_DEVICE);
             assert_true(is_on || desc[k].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
-            assert_true(desc[k].location.id == 5 || desc[k].location.id == 7);
-            if (desc[k].location.id == 5)
+            assert_true(desc[k].location.id == DEVICE || desc[k].location.id == 7);
+            if (desc[k].location.id == DEVICE)
                 handles[i].has_access = is_on;
             else
                 handles[i].is_open = is_on;
@@ -153,35 +125,6 @@ static CUresult fake_unmap(CUdeviceptr va, size_t bytes)
     }
     fail_msg("unmap of what is not mapped");
     return CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult fake_retain(CUcontext *context, CUdevice device)
-{
-    assert_int_equal(device, 5);
-    *context = (CUcontext)0x5;
-    contexts++;
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_primary_release(CUdevice device)
-{
-    assert_int_equal(device, 5);
-    contexts--;
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_push(CUcontext context)
-{
-    assert_ptr_equal(context, (CUcontext)0x5);
-    pushed++;
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_pop(CUcontext *context)
-{
-    *context = (CUcontext)0x5;
-    pushed--;
-    return CUDA_SUCCESS;
 }
 
 static unsigned alive(void)
@@ -212,24 +155,13 @@ static unsigned open_fds(void)
 
 static int setup(void **state)
 {
-    static const CUdevice devices[] = {5, -1};
+    static const CUdevice devices[] = {DEVICE, -1};
     (void)state;
-    gm_real.cuMemImportFromShareableHandle = fake_import;
-    gm_real.cuMemRelease = fake_release;
-    gm_real.cuMemMap = fake_map;
-    gm_real.cuMemSetAccess = fake_set_access;
-    gm_real.cuMemUnmap = fake_unmap;
-    gm_real.cuDevicePrimaryCtxRetain = fake_retain;
-    gm_real.cuDevicePrimaryCtxRelease_v2 = fake_primary_release;
-    gm_real.cuCtxPushCurrent_v2 = fake_push;
-    gm_real.cuCtxPopCurrent_v2 = fake_pop;
     memset(handles, 0, sizeof(handles));
     next_handle = 1;
-    calls = accesses = 0;
-    fail_at = -1;
-    failure = CUDA_ERROR_UNKNOWN;
-    wants_context = has_peer = false;
-    gm_mapper_init(devices, 2);
+    accesses = 0;
+    has_peer = false;
+    make_driver(devices, 2);
     return 0;
 }
 

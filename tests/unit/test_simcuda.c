@@ -362,7 +362,8 @@ static void test_copy_rate_is_shared(void **state)
     start_role(&first, "copy");
     start_role(&second, "copy");
     unsetenv("SIMCUDA_COPY_RATE");
-    usleep(300000); /* both have started */
+    roles_receive(first.socket); /* both have started */
+    roles_receive(second.socket);
     const uint64_t start = now();
     roles_send(first.socket, -1);
     roles_send(second.socket, -1);
@@ -372,7 +373,6 @@ static void test_copy_rate_is_shared(void **state)
     assert_int_equal(end_role(&first), 0);
     assert_int_equal(end_role(&second), 0);
     assert_true(took >= 245000000ull);
-    assert_true(took < 20000000000ull);
 }
 
 static void test_contexts(void **state)

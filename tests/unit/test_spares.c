@@ -21,7 +21,7 @@
 #define ROUNDS 20000
 
 static bool is_up;
-static _Atomic bool release_naps;
+static _Atomic bool is_held;  /* what is released does not come to its end */
 static uint64_t releases_put; /* so many releases come with another put, of another thread */
 static _Atomic uint64_t n_released, released_bytes;
 static _Atomic uint64_t last_released;
@@ -50,11 +50,16 @@ static enum gm_spares_put put(int gpu, uint64_t va, uint64_t bytes, uint64_t now
     return gm_spares_put(&alloc, now);
 }
 
+static void nap(void)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    nanosleep(&pause, NULL);
+}
+
 CUresult gm_release(const struct gm_alloc *alloc)
 {
-    const struct timespec nap = {.tv_nsec = 20000000};
-    if (release_naps)
-        nanosleep(&nap, NULL);
+    while (is_held)
+        nap();
     n_released++;
     released_bytes += alloc->span;
     last_released = alloc->va;
@@ -193,23 +198,33 @@ static void *shrink(void *unused)
     return NULL;
 }
 
+static void *let_go(void *unused)
+{
+    (void)unused;
+    nap(); /* somebody waits by now, most likely */
+    is_held = false;
+    return NULL;
+}
+
 static void test_wait_for_another(void **state)
 {
-    pthread_t thread;
+    pthread_t thread, other;
     (void)state;
     put(0, 0x1000000, 4 * MIB, 1);
     put(0, 0x2000000, 4 * MIB, 1);
     const uint64_t gone = gm_spares_gone(true);
-    release_naps = true;
+    is_held = true;
     assert_int_equal(pthread_create(&thread, NULL, shrink, NULL), 0);
     while (gm_spares_n == 2)
         sched_yield();
     assert_int_equal(gm_spares_bytes(0), 8 * MIB);
+    assert_int_equal(gm_spares_gone(false), gone);
+    assert_int_equal(pthread_create(&other, NULL, let_go, NULL), 0);
     assert_int_equal(gm_spares_gone(true), gone + 1);
     assert_int_equal(n_released, 1);
     assert_int_equal(gm_spares_bytes(0), 4 * MIB);
-    release_naps = false;
     pthread_join(thread, NULL);
+    pthread_join(other, NULL);
 }
 
 /* Who releases all is done, however fast another thread frees. */

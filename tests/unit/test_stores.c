@@ -225,7 +225,7 @@ static void test_close_with_copies_queued(void **state)
     struct world w;
     (void)state;
     open_world(&w, 96 * MIB, 96 * MIB, 96 * MIB);
-    fault.write_ms = 150; /* all would take five times that */
+    fault.write_ms = 1000; /* all would take five times that */
     for (uint32_t i = 0; i < 24; i++)
         assert_true(make_chunk(&w, i, 4 * MIB));
     for (uint32_t i = 0; i < 24; i++)

@@ -4,4 +4,3 @@ target_sources(${GM_TEST} PRIVATE
   ${CMAKE_SOURCE_DIR}/daemon/pages.c ${CMAKE_SOURCE_DIR}/daemon/hostpool.c
   ${CMAKE_SOURCE_DIR}/daemon/cuda.c)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv simcuda ${CMAKE_DL_LIBS})
-set_tests_properties(${GM_TEST_NAME} PROPERTIES TIMEOUT 300) # under thread sanitizer on a loaded machine

@@ -3,32 +3,16 @@
  * home is mapped wherever the program mapped the handle, and nowhere else; what the program does
  * while the memory is away is done when it comes back; a failure of any call is undone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/unit/mapper_world.h"
 
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/chunk.h"
-#include "shim/accounts.h"
 #include "shim/allocs.h"
-#include "shim/mapper.h"
-#include "shim/peers.h"
-#include "shim/real.h"
 #include "shim/views.h"
-
-struct gm_real gm_real;
 
 #define PAGE GM_CHUNK_MIN
 #define HOME (0x7800ull << 32)
 #define RANGE (0x7000ull << 32)
 #define BYTES (38ull << 20) /* 32 + 4 + 2 MiB */
 #define CHUNKS 3u
-#define DEVICE 5
 
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
 {
@@ -52,16 +36,6 @@ static struct mapping {
     unsigned access;
 } mappings[MAPPINGS_MAX];
 static unsigned next_handle = 1, alive;
-static int calls, fail_at = -1;
-static bool wants_context;
-static int pushed, contexts;
-
-static CUresult judge(void)
-{
-    if (calls++ == fail_at)
-        return CUDA_ERROR_UNKNOWN;
-    return wants_context && pushed == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
 
 static CUresult fake_import(CUmemGenericAllocationHandle *handle, void *os,
                             CUmemAllocationHandleType type)
@@ -136,35 +110,6 @@ static CUresult fake_set_access(CUdeviceptr va, size_t bytes, const CUmemAccessD
         covered += mappings[i].bytes;
     }
     assert_int_equal(covered, bytes); /* no hole */
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_retain(CUcontext *context, CUdevice device)
-{
-    assert_int_equal(device, DEVICE);
-    *context = (CUcontext)0x5;
-    contexts++;
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_primary_release(CUdevice device)
-{
-    (void)device;
-    contexts--;
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_push(CUcontext context)
-{
-    (void)context;
-    pushed++;
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_pop(CUcontext *context)
-{
-    (void)context;
-    pushed--;
     return CUDA_SUCCESS;
 }
 
@@ -266,21 +211,9 @@ static int setup(void **state)
 {
     static const CUdevice devices[] = {DEVICE};
     (void)state;
-    gm_real.cuMemImportFromShareableHandle = fake_import;
-    gm_real.cuMemRelease = fake_release;
-    gm_real.cuMemMap = fake_map;
-    gm_real.cuMemSetAccess = fake_set_access;
-    gm_real.cuMemUnmap = fake_unmap;
-    gm_real.cuDevicePrimaryCtxRetain = fake_retain;
-    gm_real.cuDevicePrimaryCtxRelease_v2 = fake_primary_release;
-    gm_real.cuCtxPushCurrent_v2 = fake_push;
-    gm_real.cuCtxPopCurrent_v2 = fake_pop;
     memset(mappings, 0, sizeof(mappings));
     alive = 0;
-    calls = 0;
-    fail_at = -1;
-    wants_context = false;
-    gm_mapper_init(devices, 1);
+    make_driver(devices, 1);
     struct gm_vmm_handle made = {.home = HOME, .bytes = BYTES, .device = DEVICE, .gpu = 0};
     handle = gm_vmm_create(&made);
     gm_vmm_reserve(RANGE, 1ull << 30);
