@@ -177,7 +177,8 @@ uint32_t gm_gate_captures(void);
  * each other without a lock: who synchronizes counts itself and then looks for captures, who begins
  * a capture counts it and then waits for those who synchronize. It waits GM_GATE_SYNC_MS at most,
  * because what matters is the beginning of the synchronizing call, where the driver looks for
- * captures; the call itself may last as long as the GPU works.
+ * captures, and to which the caller comes within that time even if others have the processors; the
+ * call itself may last as long as the GPU works.
  *
  * False: a capture is open, do not synchronize, and do not call the end.
  */

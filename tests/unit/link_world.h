@@ -37,6 +37,7 @@
 #include "shim/real.h"
 #include "shim/spares.h"
 #include "shim/uses.h"
+#include "shim/work.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -618,7 +619,7 @@ static void lose_daemon(void)
         nap(1000);
     CHECK(!gm_link_is_up());
     /* What the link thread is given now, it does after the rest of the loss. */
-    CHECK(gm_link_run(nothing, NULL) == CUDA_SUCCESS);
+    CHECK(gm_work_run(nothing, NULL) == CUDA_SUCCESS);
 }
 
 /* ---- the program, in a thread of its own ---- */
