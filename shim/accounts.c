@@ -1,8 +1,8 @@
 #include "shim/accounts.h"
 
 #include "common/chunk.h"
-#include "shim/boot.h"
 #include "shim/contexts.h"
+#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/link.h"
 #include "shim/managed.h"
@@ -23,7 +23,7 @@ bool gm_where(struct gm_alloc *alloc)
     *alloc = (struct gm_alloc){
         .context = context,
         .device = device,
-        .gpu = gm_boot_gpu(device),
+        .gpu = gm_gpu_of(device),
         .is_primary = is_primary,
     };
     return true;

@@ -18,25 +18,19 @@
 
 #include "common/features.h"
 #include "common/log.h"
+#include "shim/devices.h"
 #include "shim/drain.h"
 #include "shim/gate.h"
 #include "shim/link.h"
-#include "shim/mapper.h"
 #include "shim/real.h"
 #include "shim/sharing.h"
 
-#define GM_BOOT_DEVICES 64
 #define GM_BOOT_LOG_FD 500 /* the log's fd is at least this, as the link's */
 
 static _Atomic uint32_t gm_boot_state; /* enum gm_boot_state */
 static __thread bool gm_boot_is_mine __attribute__((tls_model("initial-exec")));
 static bool gm_boot_has_fork_handler;
 static bool gm_boot_has_log;
-
-/* Written before the state becomes LIVE, read after. */
-static int gm_boot_gpu_of[GM_BOOT_DEVICES];
-static CUdevice gm_boot_device_of[GM_GPUS_MAX];
-static uint32_t gm_boot_n_gpus;
 
 static void gm_boot_set(enum gm_boot_state state)
 {
@@ -97,29 +91,26 @@ static uint32_t gm_boot_features_off(bool has_membarrier)
 /* Which of the daemon's GPUs this program sees, by UUID. Returns how many. */
 static unsigned gm_boot_match(const struct gm_link_welcome *welcome, int n_devices)
 {
+    CUdevice devices[GM_GPUS_MAX];
     unsigned matched = 0;
-    for (int i = 0; i < GM_BOOT_DEVICES; i++)
-        gm_boot_gpu_of[i] = -1;
-    gm_boot_n_gpus = welcome->n_gpus;
-    for (uint32_t gpu = 0; gpu < gm_boot_n_gpus; gpu++)
-        gm_boot_device_of[gpu] = -1;
-
-    for (int i = 0; i < n_devices && i < GM_BOOT_DEVICES; i++) {
+    for (uint32_t gpu = 0; gpu < GM_GPUS_MAX; gpu++)
+        devices[gpu] = -1;
+    for (int i = 0; i < n_devices && i < GM_DEVICES_MOST; i++) {
         CUdevice device;
         CUuuid uuid;
         if (gm_real.cuDeviceGet(&device, i) != CUDA_SUCCESS || device < 0 ||
-            device >= GM_BOOT_DEVICES || gm_real.cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
+            device >= GM_DEVICES_MOST || gm_real.cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
             continue;
-        for (uint32_t gpu = 0; gpu < gm_boot_n_gpus; gpu++) {
-            if (gm_boot_device_of[gpu] >= 0 ||
+        for (uint32_t gpu = 0; gpu < welcome->n_gpus; gpu++) {
+            if (devices[gpu] >= 0 ||
                 memcmp(uuid.bytes, welcome->gpu[gpu].uuid, sizeof(uuid.bytes)) != 0)
                 continue;
-            gm_boot_gpu_of[device] = (int)gpu;
-            gm_boot_device_of[gpu] = device;
+            devices[gpu] = device;
             matched++;
             break;
         }
     }
+    gm_devices_set(devices, welcome->n_gpus);
     return matched;
 }
 
@@ -137,7 +128,6 @@ static enum gm_boot_state gm_boot_connect(int n_devices)
         gm_log(GM_LOG_INFO, "running without gpumux: it manages none of this program's GPUs");
         goto shut;
     }
-    gm_mapper_init(gm_boot_device_of, gm_boot_n_gpus);
     if (gm_drain_start() != 0) {
         gm_log(GM_LOG_WARN, "running without gpumux: cannot start a thread");
         goto shut;
@@ -230,19 +220,4 @@ enum gm_boot_state gm_boot(void)
 bool gm_boot_is_over(void)
 {
     return atomic_load_explicit(&gm_boot_state, memory_order_acquire) >= GM_BOOT_LIVE;
-}
-
-int gm_boot_gpu(CUdevice device)
-{
-    return device >= 0 && device < GM_BOOT_DEVICES ? gm_boot_gpu_of[device] : -1;
-}
-
-CUdevice gm_boot_device(uint32_t gpu)
-{
-    return gpu < gm_boot_n_gpus ? gm_boot_device_of[gpu] : -1;
-}
-
-uint32_t gm_boot_gpus(void)
-{
-    return gm_boot_n_gpus;
 }

@@ -49,13 +49,4 @@ static inline bool gm_is_live(void)
 /* Whether the state is LIVE, PASS or DEAD. One load. */
 bool gm_boot_is_over(void);
 
-/* The gpumux index of a CUDA device, -1 if the daemon does not manage it. Only when LIVE. */
-int gm_boot_gpu(CUdevice device);
-
-/* The CUDA device of a gpumux index below gm_boot_gpus(). Only when LIVE. -1: not visible here. */
-CUdevice gm_boot_device(uint32_t gpu);
-
-/* How many GPUs the daemon manages. Only when LIVE. */
-uint32_t gm_boot_gpus(void);
-
 #endif

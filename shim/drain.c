@@ -14,8 +14,8 @@
 #include <time.h>
 
 #include "common/clock.h"
-#include "shim/boot.h"
 #include "shim/contexts.h"
+#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/graphs.h"
 #include "shim/link.h"
@@ -80,9 +80,9 @@ static bool gm_drain_is_asked(uint64_t epoch)
 
 static uint32_t gm_drain_devices(CUdevice devices[GM_GPUS_MAX])
 {
-    uint32_t n_devices = gm_boot_gpus();
+    uint32_t n_devices = gm_gpu_count();
     for (uint32_t gpu = 0; gpu < n_devices; gpu++)
-        devices[gpu] = gm_boot_device(gpu);
+        devices[gpu] = gm_gpu_device(gpu);
     return n_devices;
 }
 

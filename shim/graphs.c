@@ -6,6 +6,7 @@
 
 #include "shim/accounts.h"
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/handlers.h"
 
@@ -42,7 +43,7 @@ bool gm_graphs_sample(void)
         if ((devices & 1) == 0)
             continue;
         uint64_t bytes = gm_graphs_reserved(device);
-        int gpu = gm_boot_gpu(device);
+        int gpu = gm_gpu_of(device);
         if (gpu >= 0)
             gm_account_set(GM_ACCOUNT_GRAPHS, gpu, bytes);
         has_some = has_some || bytes > 0;

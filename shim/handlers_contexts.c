@@ -3,6 +3,7 @@
 #include "shim/boot.h"
 #include "shim/captures.h"
 #include "shim/contexts.h"
+#include "shim/devices.h"
 #include "shim/handlers.h"
 #include "shim/marks.h"
 #include "shim/release.h"
@@ -113,7 +114,7 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
     if (is_active == 0 || is_reset) {
         gm_captures_forget(NULL, device);
         gm_release_all_of(NULL, device);
-        gm_spares_release(gm_boot_gpu(device), UINT64_MAX);
+        gm_spares_release(gm_gpu_of(device), UINT64_MAX);
     }
     return result;
 }

@@ -7,6 +7,7 @@
 
 #include "shim/accounts.h"
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
@@ -29,7 +30,7 @@ CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
 CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     uint64_t has_free, has_total;
-    if (bytes == NULL || !gm_is_live() || !gm_memory_info(gm_boot_gpu(dev), &has_free, &has_total))
+    if (bytes == NULL || !gm_is_live() || !gm_memory_info(gm_gpu_of(dev), &has_free, &has_total))
         return gm_real.cuDeviceTotalMem_v2(bytes, dev);
     *bytes = has_total;
     return CUDA_SUCCESS;

@@ -12,6 +12,7 @@
 #include "shim/accounts.h"
 #include "shim/allocs.h"
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
@@ -71,12 +72,12 @@ static CUresult gm_open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle,
         return CUDA_SUCCESS;
     gm_free_deferred();
     if (pdptr == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
-        name.gpu >= gm_boot_gpus() || name.bytes == 0 || name.bytes % GM_CHUNK_MIN != 0 ||
+        name.gpu >= gm_gpu_count() || name.bytes == 0 || name.bytes % GM_CHUNK_MIN != 0 ||
         name.slack >= GM_CHUNK_MIN)
         return CUDA_ERROR_INVALID_VALUE;
     if (!gm_where(&where))
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (gm_boot_device(name.gpu) < 0)
+    if (gm_gpu_device(name.gpu) < 0)
         return CUDA_ERROR_INVALID_DEVICE; /* the mapper has no device to give access to */
     where.gpu = (int32_t)name.gpu;
     return gm_sharing_open(&name, where, pdptr);

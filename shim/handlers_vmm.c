@@ -25,6 +25,7 @@
 #include "common/log.h"
 #include "shim/allocs.h"
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/handlers.h"
 #include "shim/link.h"
 #include "shim/obtain.h"
@@ -156,7 +157,7 @@ CUresult gm_on_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         return gm_real.cuMemCreate(handle, size, prop, flags);
     gm_free_deferred();
     bool is_here = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    int gpu = is_here ? gm_boot_gpu(prop->location.id) : -1;
+    int gpu = is_here ? gm_gpu_of(prop->location.id) : -1;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (gpu >= 0 && gm_can_be_virtual(size, prop) && gm_link_is_up()) {
         struct gm_vmm_handle made = {

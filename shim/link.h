@@ -40,7 +40,7 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size);
 /* Boot only, after gm_link_open and before gm_gate_attach: undo it. */
 void gm_link_shut(void);
 
-/* Boot only, after gm_gate_attach and gm_mapper_init: start to receive. 0 or -errno. */
+/* Boot only, after gm_gate_attach and gm_devices_set: start to receive. 0 or -errno. */
 int gm_link_start(void);
 
 /* Whether requests make sense now. It may be lost in the next moment. */

@@ -8,7 +8,7 @@
 
 #include "common/clock.h"
 #include "shim/accounts.h"
-#include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/gate.h"
 
 #define GM_MANAGED_PIECE (64ull << 20) /* out between two looks at the clock: 5 ms at 14 GB/s */
@@ -243,7 +243,7 @@ void gm_managed_in(CUcontext context)
     uint64_t va = 0, room, total;
 
     if (!gm_managed_next(context, &va, &entry) ||
-        !gm_memory_info(gm_boot_gpu(entry.alloc.device), &room, &total) ||
+        !gm_memory_info(gm_gpu_of(entry.alloc.device), &room, &total) ||
         gm_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return;
     for (va = 0; gm_managed_next(context, &va, &entry);) {

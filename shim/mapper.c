@@ -9,6 +9,7 @@
 
 #include "common/chunk.h"
 #include "common/shm.h"
+#include "shim/devices.h"
 #include "shim/mapper_borrow.h"
 #include "shim/peers.h"
 #include "shim/real.h"
@@ -33,9 +34,6 @@ struct gm_import {
  * opens the gate for what it still calls, and the driver answers that.
  */
 static bool gm_map_is_over;
-
-static CUdevice gm_map_device[GM_GPUS_MAX];
-static uint32_t gm_map_devices;
 
 static struct gm_import *gm_imports; /* `gm_import_room` of them; indices stay when it grows */
 static uint32_t gm_import_room;      /* a power of two */
@@ -179,7 +177,7 @@ static void gm_import_set_unmapped(struct gm_import *import)
 bool gm_borrow(struct gm_borrowed *borrowed, uint32_t gpu)
 {
     CUcontext context;
-    CUdevice device = gpu < gm_map_devices ? gm_map_device[gpu] : -1;
+    CUdevice device = gm_gpu_device(gpu);
     if (borrowed->is_on || device < 0)
         return false;
     if (gm_real.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
@@ -266,7 +264,7 @@ static bool gm_map_entry_is_sane(const struct gm_map_entry *entry)
     bool is_class = (entry->bytes & (entry->bytes - 1)) == 0 && entry->bytes >= GM_CHUNK_MIN &&
                     entry->bytes <= GM_CHUNK_MAX;
     return is_class && entry->va != 0 && entry->va % GM_CHUNK_MIN == 0 &&
-           entry->gpu < gm_map_devices && gm_map_device[entry->gpu] >= 0;
+           gm_gpu_device(entry->gpu) >= 0;
 }
 
 static CUresult gm_map_one(const struct gm_map_entry *entry, struct gm_borrowed *borrowed)
@@ -307,7 +305,7 @@ static CUresult gm_set_access(const struct gm_map_entry *entry, uint32_t count,
             end += entry[next].bytes;
         CUmemAccessDesc access[1 + GM_PEERS_MAX] = {{
             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                         .id = gm_map_device[entry[first].gpu]},
+                         .id = gm_gpu_device(entry[first].gpu)},
             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         }};
         size_t n = gm_peers_add(entry[first].gpu, access, 1);
@@ -319,13 +317,6 @@ static CUresult gm_set_access(const struct gm_map_entry *entry, uint32_t count,
 }
 
 /* ---- batches ---- */
-
-void gm_mapper_init(const CUdevice *devices, uint32_t n_devices)
-{
-    gm_map_devices = n_devices < GM_GPUS_MAX ? n_devices : GM_GPUS_MAX;
-    for (uint32_t gpu = 0; gpu < gm_map_devices; gpu++)
-        gm_map_device[gpu] = devices[gpu];
-}
 
 CUresult gm_mapper_map(const struct gm_map_entry *entry, uint32_t count, const int *fds, int n_fds)
 {

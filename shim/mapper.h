@@ -20,9 +20,6 @@
 
 #include "common/wire.h"
 
-/* The CUDA device of each gpumux GPU, -1 for one that is not visible here. Before anything else. */
-void gm_mapper_init(const CUdevice *devices, uint32_t n_devices);
-
 /*
  * Map every entry, with access for its GPU. All or nothing: on failure nothing of this batch stays
  * mapped, and frames that came with it are not cached (the daemon sends their fds again). The

@@ -7,6 +7,7 @@
 
 #include "shim/accounts.h"
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/real.h"
 
 #define GM_LIBNVML "libnvidia-ml.so.1"
@@ -101,8 +102,8 @@ static int gm_nvml_gpu(gm_nvml_device device)
     text[sizeof(text) - 1] = '\0';
     if (!gm_nvml_parse_uuid(text, wanted))
         return -1;
-    for (uint32_t gpu = 0; gpu < gm_boot_gpus(); gpu++) {
-        CUdevice at = gm_boot_device(gpu);
+    for (uint32_t gpu = 0; gpu < gm_gpu_count(); gpu++) {
+        CUdevice at = gm_gpu_device(gpu);
         CUuuid uuid;
         if (at >= 0 && gm_real.cuDeviceGetUuid_v2(&uuid, at) == CUDA_SUCCESS &&
             memcmp(uuid.bytes, wanted, sizeof(wanted)) == 0)

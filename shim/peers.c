@@ -5,6 +5,7 @@
 
 #include "common/shm.h"
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/handlers.h"
 #include "shim/mapper.h"
 #include "shim/work.h"
@@ -31,7 +32,7 @@ bool gm_peers_has(uint32_t gpu, CUdevice device)
 }
 
 /* The device of `context`, or -1. */
-static CUdevice gm_device_of(CUcontext context)
+static CUdevice gm_context_device(CUcontext context)
 {
     CUdevice device = -1;
     CUcontext popped;
@@ -46,8 +47,8 @@ static CUdevice gm_device_of(CUcontext context)
 /* Who asks, and for the memory of which GPU; false: nothing of gpumux's is concerned. */
 static bool gm_peer_pair(CUcontext peer, int *gpu, CUdevice *device)
 {
-    CUdevice of = gm_device_of(peer);
-    *gpu = gm_boot_gpu(of);
+    CUdevice of = gm_context_device(peer);
+    *gpu = gm_gpu_of(of);
     return *gpu >= 0 && gm_real.cuCtxGetDevice(device) == CUDA_SUCCESS && *device >= 0 &&
            *device < GM_DEVICES && *device != of;
 }

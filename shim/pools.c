@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/peers.h"
 #include "shim/release.h"
@@ -45,7 +46,7 @@ static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most, boo
         threshold = 0;
     pool->handle = handle;
     pool->device = device;
-    pool->gpu = gm_boot_gpu(device);
+    pool->gpu = gm_gpu_of(device);
     pool->most = most;
     pool->is_the_drivers = is_the_drivers;
     pool->threshold = threshold;
@@ -68,7 +69,7 @@ void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props)
     const CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     bool is_shared = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->usage != 0;
     if (props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-        props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && gm_boot_gpu(props->location.id) >= 0)
+        props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && gm_gpu_of(props->location.id) >= 0)
         gm_pool_new(handle, props->location.id, props->maxSize, is_shared);
     gm_real_mode(mode);
 }
@@ -78,9 +79,9 @@ void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props)
 static void gm_pool_learn(CUmemoryPool handle)
 {
     const CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-    for (uint32_t gpu = 0; gpu < gm_boot_gpus(); gpu++) {
+    for (uint32_t gpu = 0; gpu < gm_gpu_count(); gpu++) {
         CUmemoryPool known = NULL;
-        CUdevice device = gm_boot_device(gpu);
+        CUdevice device = gm_gpu_device(gpu);
         if (device >= 0 && gm_real.cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS &&
             known == handle)
             gm_pool_new(handle, device, 0, false);

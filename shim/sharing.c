@@ -6,8 +6,8 @@
 
 #include "common/chunk.h"
 #include "common/log.h"
-#include "shim/boot.h"
 #include "shim/contexts.h"
+#include "shim/devices.h"
 #include "shim/link.h"
 #include "shim/release.h"
 
@@ -94,7 +94,7 @@ static CUresult gm_opened_access(const struct gm_alloc *alloc, uint32_t gpu)
     const CUmemAccessDesc desc = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = alloc->device},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    if (alloc->device == gm_boot_device(gpu))
+    if (alloc->device == gm_gpu_device(gpu))
         return CUDA_SUCCESS;
     return gm_real.cuMemSetAccess(alloc->va, alloc->span, &desc, 1);
 }

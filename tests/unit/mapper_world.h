@@ -19,6 +19,7 @@
 
 #include "common/chunk.h"
 #include "shim/accounts.h"
+#include "shim/devices.h"
 #include "shim/mapper.h"
 #include "shim/peers.h"
 #include "shim/real.h"
@@ -101,7 +102,7 @@ static void make_driver(const CUdevice *devices, uint32_t n)
     fail_at = -1;
     failure = CUDA_ERROR_UNKNOWN;
     wants_context = false;
-    gm_mapper_init(devices, n);
+    gm_devices_set(devices, n);
 }
 
 #endif

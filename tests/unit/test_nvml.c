@@ -20,6 +20,7 @@
 
 #include "shim/accounts.h"
 #include "shim/boot.h"
+#include "shim/devices.h"
 #include "shim/nvml.h"
 #include "shim/real.h"
 #include "tests/simcuda/device_file.h"
@@ -51,12 +52,12 @@ enum gm_boot_state gm_boot(void)
     return boot_state;
 }
 
-uint32_t gm_boot_gpus(void)
+uint32_t gm_gpu_count(void)
 {
     return 2;
 }
 
-CUdevice gm_boot_device(uint32_t gpu)
+CUdevice gm_gpu_device(uint32_t gpu)
 {
     return boot_devices[gpu];
 }

@@ -1,0 +1,28 @@
+/*
+ * Which CUDA device of this program is which of the daemon's GPUs: a table that boot fills before
+ * the program is live, and nobody changes afterwards. Before that, and where the daemon manages
+ * nothing, it is empty.
+ */
+#ifndef GM_SHIM_DEVICES_H
+#define GM_SHIM_DEVICES_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+/* CUDA devices with a higher number are not managed. */
+#define GM_DEVICES_MOST 64
+
+/* Boot only: `devices[gpu]` is the CUDA device of that GPU, or -1 if the program does not see it;
+ * `count` GPUs, at most GM_GPUS_MAX of which are taken. */
+void gm_devices_set(const CUdevice *devices, uint32_t count);
+
+/* How many GPUs the daemon manages. */
+uint32_t gm_gpu_count(void);
+
+/* The gpumux index of a CUDA device; -1: the daemon does not manage it. */
+int gm_gpu_of(CUdevice device);
+
+/* The CUDA device of a gpumux index; -1: there is none, or it is not visible here. */
+CUdevice gm_gpu_device(uint32_t gpu);
+
+#endif
