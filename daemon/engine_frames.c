@@ -111,13 +111,23 @@ void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame)
 {
     struct gm_frame_state_more *more = &engine->frame_more[frame];
     const struct gm_frame *entry = &engine->table->frames[frame];
-    more->is_owed = false;
+    more->is_owed = more->is_kept = false;
     more->owed_by = GM_NONE;
     if (entry->state == GM_FRAME_CONDEMNED)
         engine->reap_more = true;
     else if (entry->state == GM_FRAME_USED && entry->chunk != GM_NONE)
         gm_engine_settle(engine, entry->chunk);
     engine->again = true;
+}
+
+void gm_engine_keep_frame(struct gm_engine *engine, uint32_t frame, bool is_kept)
+{
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    engine->frame_more[frame].is_kept = is_kept;
+    if (is_kept && entry->state == GM_FRAME_FREE)
+        gm_engine_condemn(engine, frame, GM_NONE);
+    else if (is_kept && entry->state == GM_FRAME_USED && entry->chunk != GM_NONE)
+        gm_engine_settle(engine, entry->chunk);
 }
 
 /* Set what of the budget is used. The scheduler and the planner go by it. */
@@ -135,8 +145,12 @@ static void set_budget(struct gm_engine *engine, uint64_t bytes)
  * none. One that somebody else has yet to give up is counted there. */
 static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch *batch, uint32_t i)
 {
-    if (batch->kind == GM_BATCH_UNMAP)
-        return batch->frames[i];
+    if (batch->kind == GM_BATCH_UNMAP) {
+        const uint32_t frame = batch->frames[i];
+        bool is_condemned =
+            frame != GM_NONE && engine->table->frames[frame].state == GM_FRAME_CONDEMNED;
+        return is_condemned ? GM_NONE : frame; /* those are counted by themselves */
+    }
     if (batch->kind != GM_BATCH_MAP)
         return GM_NONE;
     const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];

@@ -211,6 +211,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     engine->table->frames[frame].fence = engine->chunk_number[move->chunk];
     engine->frame_more[frame].is_owed = true;
     engine->frame_more[frame].owed_by = GM_NONE;
+    engine->frame_more[frame].is_kept = false;
     gm_engine_unmap(engine, chunk->app, move->chunk, frame);
     gm_table_free_frame(engine->table, frame);
     gm_table_place(engine->table, move->chunk);
