@@ -188,6 +188,14 @@ static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, b
     }
 }
 
+/* What it gave up and may still map. */
+static void note_frames(struct gm_engine *engine, const struct gm_batch *batch, bool is_silent)
+{
+    for (uint32_t i = 0; batch && batch->kind == GM_BATCH_UNMAP && i < batch->n; i++)
+        if (batch->frames[i] != GM_NONE)
+            gm_engine_keep_frame(engine, batch->frames[i], is_silent);
+}
+
 void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
 {
     const struct gm_app *app = &engine->apps[id];
@@ -198,6 +206,9 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
     note_drops(engine, app->building[GM_BATCH_DROP], is_silent);
     for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
         note_drops(engine, batch, is_silent);
+    note_frames(engine, app->building[GM_BATCH_UNMAP], is_silent);
+    for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
+        note_frames(engine, batch, is_silent);
 }
 
 static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *batch,

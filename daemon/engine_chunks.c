@@ -39,9 +39,29 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
         gm_engine_condemn(engine, frame, engine->apps[chunk->app].exit_poll ? chunk->app : GM_NONE);
     else if (chunk->is_hosted)
         gm_engine_condemn(engine, frame, GM_NONE);
+    else if (engine->frame_more[frame].is_kept)
+        gm_engine_condemn(engine, frame, GM_NONE);
     else
         gm_table_free_frame(engine->table, frame);
     engine->again = true;
+}
+
+/* Nobody's gate opens on a frame that somebody else still maps. If that one does not answer, the
+ * chunk, which has its page still, is to have another frame: it is unmapped again, as if mapping it
+ * had failed. False: it waits. */
+static bool may_keep_frame(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->map_failed || chunk->frame == GM_NONE || !engine->frame_more[chunk->frame].is_owed)
+        return true;
+    if (!engine->frame_more[chunk->frame].is_kept)
+        return false;
+    chunk->map_failed = true;
+    if (engine->apps[chunk->app].state == GM_APP_GONE)
+        return true;
+    chunk->map_pending = true;
+    gm_engine_unmap(engine, chunk->app, index, GM_NONE);
+    return false;
 }
 
 /* The last that is heard of a freed chunk; with an allocation's last chunk FREE is answered. */
@@ -84,9 +104,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         chunk->tier = GM_TIER_PINNED;
         break;
     case GM_FLIGHT_IN:
-        /* Nobody's gate opens on a frame that somebody else still maps. */
-        if (chunk->copy_pending || chunk->map_pending ||
-            (chunk->frame != GM_NONE && engine->frame_more[chunk->frame].is_owed))
+        if (chunk->copy_pending || chunk->map_pending || !may_keep_frame(engine, index))
             return;
         chunk->flight = GM_FLIGHT_NONE;
         if (chunk->page != GM_NONE)

@@ -111,13 +111,23 @@ void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame)
 {
     struct gm_frame_state_more *more = &engine->frame_more[frame];
     const struct gm_frame *entry = &engine->table->frames[frame];
-    more->is_owed = false;
+    more->is_owed = more->is_kept = false;
     more->owed_by = GM_NONE;
     if (entry->state == GM_FRAME_CONDEMNED)
         engine->reap_more = true;
     else if (entry->state == GM_FRAME_USED && entry->chunk != GM_NONE)
         gm_engine_settle(engine, entry->chunk);
     engine->again = true;
+}
+
+void gm_engine_keep_frame(struct gm_engine *engine, uint32_t frame, bool is_kept)
+{
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    engine->frame_more[frame].is_kept = is_kept;
+    if (is_kept && entry->state == GM_FRAME_FREE)
+        gm_engine_condemn(engine, frame, GM_NONE);
+    else if (is_kept && entry->state == GM_FRAME_USED && entry->chunk != GM_NONE)
+        gm_engine_settle(engine, entry->chunk);
 }
 
 /* Set what of the budget is used. The scheduler and the planner go by it. */
@@ -131,15 +141,35 @@ static void set_budget(struct gm_engine *engine, uint64_t bytes)
     gm_engine_update_room(engine);
 }
 
+/* The frame of item `i` of a batch that was not answered, and that its app would keep; GM_NONE: of
+ * none. One that somebody else has yet to give up is counted there. */
+static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch *batch, uint32_t i)
+{
+    if (batch->kind == GM_BATCH_UNMAP) {
+        const uint32_t frame = batch->frames[i];
+        bool is_condemned =
+            frame != GM_NONE && engine->table->frames[frame].state == GM_FRAME_CONDEMNED;
+        return is_condemned ? GM_NONE : frame; /* those are counted by themselves */
+    }
+    if (batch->kind != GM_BATCH_MAP)
+        return GM_NONE;
+    const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
+    bool is_coming = chunk->flight == GM_FLIGHT_IN && !chunk->is_hosted && !chunk->is_fixed;
+    is_coming = is_coming && chunk->frame != GM_NONE && !engine->frame_more[chunk->frame].is_owed;
+    return is_coming ? chunk->frame : GM_NONE;
+}
+
 /* Bytes that a program which does not answer keeps from the others: what is on the GPU, and the
- * frames that it was told to give up and may still map. */
+ * frames that it was told to give up, or to map, and may map. */
 static uint64_t kept_bytes(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t bytes = engine->table->apps[id].resident;
     for (const struct gm_batch *batch = engine->apps[id].sent; batch; batch = batch->next)
-        for (uint32_t i = 0; batch->kind == GM_BATCH_UNMAP && i < batch->n; i++)
-            if (batch->frames[i] != GM_NONE)
-                bytes += gm_class_bytes(engine->table->frames[batch->frames[i]].class);
+        for (uint32_t i = 0; i < batch->n; i++) {
+            uint32_t frame = kept_frame(engine, batch, i);
+            if (frame != GM_NONE)
+                bytes += gm_class_bytes(engine->table->frames[frame].class);
+        }
     return bytes;
 }
 

@@ -11,8 +11,10 @@
 /* An app that does not answer gets no more than so many batches of frames. Each is some 1 ms of
  * mapping. */
 #define MAPS_AT_ONCE 16u
-/* Who answered so long ago, or less, is not stopped. */
+/* Who answered so long ago, or less, is not stopped. Nobody waits for what is staged: whom it is
+ * for is asked as often as that costs nothing. */
 #define LATELY_NS (100 * GM_MS)
+#define JUST_NOW_NS (10 * GM_MS)
 
 /* Plans. */
 
@@ -166,12 +168,19 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
 /* Each of these returns true when the move was made, or is void because things changed. */
 
 /* A stopped program would keep the frames that it gives up mapped: it must have answered lately. */
-static bool is_there(struct gm_engine *engine, uint32_t id)
+static bool is_there(struct gm_engine *engine, uint32_t id, uint64_t lately_ns)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->ping == 0 && engine->now >= app->answered_at + LATELY_NS)
+    if (app->ping == 0 && engine->now >= app->answered_at + lately_ns)
         gm_engine_ping(engine, id);
     return app->ping == 0;
+}
+
+/* And it would keep those that it is given: ahead of its turn, nobody else could have them then. A
+ * program that was chosen has been asked (gm_engine_begin_switch). */
+static bool may_have(struct gm_engine *engine, uint32_t id)
+{
+    return !engine->plan_is_prefetch || is_there(engine, id, JUST_NOW_NS);
 }
 
 static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
@@ -182,7 +191,8 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         chunk->frame != move->frame || !can_lose(engine, chunk->app))
         return true;
     if (engine->apps[chunk->app].state != GM_APP_PAUSED ||
-        !gm_mover_has_room(engine->mover, GM_WAY_OUT) || !is_there(engine, chunk->app))
+        !gm_mover_has_room(engine->mover, GM_WAY_OUT) || !is_there(engine, chunk->app, LATELY_NS) ||
+        !may_have(engine, engine->targets[0]))
         return false;
     if (may_take(engine, hold, move))
         chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, gm_chunk_bytes(chunk));
@@ -201,6 +211,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     engine->table->frames[frame].fence = engine->chunk_number[move->chunk];
     engine->frame_more[frame].is_owed = true;
     engine->frame_more[frame].owed_by = GM_NONE;
+    engine->frame_more[frame].is_kept = false;
     gm_engine_unmap(engine, chunk->app, move->chunk, frame);
     gm_table_free_frame(engine->table, frame);
     gm_table_place(engine->table, move->chunk);
@@ -227,6 +238,8 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     if (engine->apps[chunk->app].unanswered_maps >= MAPS_AT_ONCE)
         return false;
     if (chunk->tier == GM_TIER_PINNED && !gm_mover_has_room(engine->mover, GM_WAY_IN))
+        return false;
+    if (!may_have(engine, chunk->app))
         return false;
     if (frame == GM_NONE && may_take(engine, hold, move))
         frame = gm_engine_make_frame(engine, chunk);

@@ -267,6 +267,7 @@ struct gm_frame_state_more {
     bool is_counted;  /* in the table's `ending` bytes */
     bool is_owed;     /* an app that gave it up has not yet confirmed that it is unmapped there */
     uint32_t owed_by; /* ... GM_NONE: it answers; else GONE, and its process must have exited */
+    bool is_kept;     /* ... or it does not answer: nobody is to wait for it */
     uint32_t exit_of; /* app whose process must have exited first; GM_NONE: none */
     struct gm_share *share; /* that it is part of, NULL: none */
 };
@@ -505,6 +506,8 @@ void gm_engine_reap(struct gm_engine *engine);
 /* The app that gave `frame` up has unmapped it, or its process is gone: whoever has it may go on.
  */
 void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame);
+/* The app that gave `frame` up does not answer, or does again: nobody else is to wait for it. */
+void gm_engine_keep_frame(struct gm_engine *engine, uint32_t frame, bool is_kept);
 /* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
 void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */

@@ -62,6 +62,11 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
                        ? "its memory is being moved to the GPU: waiting for lower tiers"
                        : "its memory is being moved to the GPU: waiting for pinned memory";
         snprintf(text, size, "%s", what);
+    } else if (app->state == GM_APP_PAUSED && account->reason == GM_WHY_ROOM &&
+               gm_engine_movable(engine, id) > engine->room) {
+        snprintf(text, size, "needs %llu MiB on the GPU, of which others keep all but %llu",
+                 (unsigned long long)(gm_engine_movable(engine, id) >> 20),
+                 (unsigned long long)(engine->room >> 20));
     } else if (app->state == GM_APP_PAUSED && account->reason != GM_WHY_IDLE) {
         bool has_ahead = account->ahead < engine->config.max_apps &&
                          engine->apps[account->ahead].state != GM_APP_UNUSED;

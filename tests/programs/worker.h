@@ -17,7 +17,6 @@
  *                     ahead
  *   modes_hot.c       modes about use: hot, turns, guests
  *   modes_devices.c   several devices and contexts: devices
- *   modes_process.c   modes about processes: fork, exec
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
  *   modes_pools.c     mode pools: what memory pools promise, one by one
  *   modes_short.c     mode short: pools when there is no more memory
@@ -26,8 +25,6 @@
  *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, files
  *   modes_library.c   modes about libraries that use CUDA: deepbind, lazybind, namespace
  *   modes_threads.c   modes about where calls come from: pool, signals, cancel, children, exits
- * ahead modes_hot.c       modes about use: hot, turns, guests modes_process.c   modes about
- * processes: fork, exec
  *   modes_share.c     memory of several processes: share, open, misuse
  */
 #ifndef GM_TESTS_WORKER_H

@@ -37,8 +37,11 @@
  *
  * Environment, read by the first cuInit (SIMCUDA_WITHOUT when the library is loaded); a malformed
  * value makes cuInit print a line and fail. SIZE is a number of bytes, or one with K, M or G behind
- * it (powers of 1024). SIMCUDA_MEMORY=SIZE          of each device (1G) SIMCUDA_DEVICES=N 1 to 8
- * (1) SIMCUDA_DIR=PATH             where processes meet that see the same devices
+ * it (powers of 1024).
+ *
+ *   SIMCUDA_MEMORY=SIZE          of each device (1G)
+ *   SIMCUDA_DEVICES=N            1 to 8 (1)
+ *   SIMCUDA_DIR=PATH             where processes meet that see the same devices
  *                                (/dev/shm/simcuda-UID); the uuid of a device follows from the path
  *                                and the ordinal
  *   SIMCUDA_COPY_RATE=SIZE       a second, of each copy engine; 0 is unthrottled (0)
@@ -55,7 +58,7 @@
  *                                cuMem* other than copies and sets, else 999 (UNKNOWN).
  *
  *   SIMCUDA_UNSAFE=API,...       beside a capture these are refused as cuMemAlloc is, and end it:
- * for what nobody knows of a real driver
+ *                                for what nobody knows of a real driver
  *
  *   CUDA_INJECTION64_PATH=FILE   a library whose InitializeInjection() the first cuInit calls
  *
