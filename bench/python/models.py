@@ -31,6 +31,21 @@ def to_int(tensor):
     return int(tensor) % 2**63
 
 
+def record(step):
+    """What `step` launches, as a CUDA graph; it has run twice before, so that nothing is left to prepare."""
+    with torch.inference_mode():
+        warm = torch.cuda.Stream()
+        warm.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(warm):
+            for _ in range(2):
+                step()
+        torch.cuda.current_stream().wait_stream(warm)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+    return graph
+
+
 class Ballast:
     """So many bytes of random words, in pieces, and their sum."""
 
@@ -135,7 +150,7 @@ class GraphDecoder(Decoder):
         self.at, self.token = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
         self.total = torch.zeros((), dtype=torch.int64, device=device)
         self.found = torch.zeros(1, self.vocab, dtype=place.dtype, device=device)
-        self.replay = self.step if place.is_tiny else self.capture().replay
+        self.replay = self.step if place.is_tiny else record(self.step).replay
 
     def step(self):
         """From the token in `token` at `at` to the next in both; every call launches the same kernels."""
@@ -163,19 +178,6 @@ class GraphDecoder(Decoder):
         self.found.copy_(logits)
         self.token.copy_(logits.argmax(dim=-1))
         self.at.add_(1)
-
-    def capture(self):
-        with torch.inference_mode():
-            warm = torch.cuda.Stream()
-            warm.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(warm):
-                for _ in range(2):
-                    self.step()
-            torch.cuda.current_stream().wait_stream(warm)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self.step()
-        return graph
 
     def unit(self):
         if self.position == 0:  # a prompt, whose shapes are its own

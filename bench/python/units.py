@@ -126,17 +126,7 @@ class Decode:
     def capture(self):
         if self.place.is_tiny:
             raise Absent("no CUDA graphs on the processor")
-        with torch.inference_mode():
-            warm = torch.cuda.Stream()
-            warm.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(warm):
-                for _ in range(2):
-                    self.step()
-            torch.cuda.current_stream().wait_stream(warm)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self.step()
-        self.graph = graph
+        self.graph = models.record(self.step)
 
     def begin(self):
         self.number, self.tokens = 0, []

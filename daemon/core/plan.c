@@ -368,6 +368,32 @@ static void resume_pool(struct gm_planning *p, uint32_t pool)
     }
 }
 
+/* Lower the farthest victim's next pinned chunk. False: there is none, or no place for it. */
+static bool lower_pinned(struct gm_planning *p)
+{
+    uint32_t victim = peek_pinned(p);
+    if (victim == GM_NONE)
+        return false;
+    enum gm_tier to = choose_tier(p, chunk_bytes(p, victim), true);
+    if (to == GM_TIER_NONE)
+        return false;
+    p->pinned_at = gm_plan_follow(p, victim);
+    return add_lower(p, victim, to);
+}
+
+/* Raise `chunk` and lower a victim's to the pages that it gives back. */
+static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
+{
+    const int64_t bytes = chunk_bytes(p, chunk), room = p->free[GM_TIER_PINNED] - bytes;
+    const unsigned tier = p->table->chunks[chunk].listed_tier;
+    uint32_t victim = peek_pinned(p);
+    if (victim == GM_NONE || room < p->window / 2 || room + chunk_bytes(p, victim) < left ||
+        p->free[tier] + bytes < chunk_bytes(p, victim) || p->plan->n + 2 > p->plan->capacity)
+        return false;
+    p->pinned_at = gm_plan_follow(p, victim);
+    return add_raise(p, chunk) && add_lower(p, victim, (enum gm_tier)tier);
+}
+
 /*
  * Bring `chunk` up to pinned memory, with `left` bytes free there afterwards. Data of victims goes
  * down for it: before it where there is room, else, as an exchange, to the pages that it gives
@@ -375,26 +401,9 @@ static void resume_pool(struct gm_planning *p, uint32_t pool)
  */
 static bool raise_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
 {
-    int64_t bytes = chunk_bytes(p, chunk), *free = p->free;
-    unsigned tier = p->table->chunks[chunk].listed_tier;
-
-    while (free[GM_TIER_PINNED] - bytes < left) {
-        uint32_t victim = peek_pinned(p);
-        if (victim == GM_NONE)
-            return false;
-        enum gm_tier to = choose_tier(p, chunk_bytes(p, victim), true);
-        if (to == GM_TIER_NONE) {
-            if (free[GM_TIER_PINNED] - bytes < p->window / 2 ||
-                free[GM_TIER_PINNED] - bytes + chunk_bytes(p, victim) < left ||
-                free[tier] + bytes < chunk_bytes(p, victim) || p->plan->n + 2 > p->plan->capacity)
-                return false;
-            p->pinned_at = gm_plan_follow(p, victim);
-            return add_raise(p, chunk) && add_lower(p, victim, (enum gm_tier)tier);
-        }
-        p->pinned_at = gm_plan_follow(p, victim);
-        if (!add_lower(p, victim, to))
-            return false;
-    }
+    while (p->free[GM_TIER_PINNED] - chunk_bytes(p, chunk) < left)
+        if (!lower_pinned(p))
+            return exchange(p, chunk, left);
     return add_raise(p, chunk);
 }
 
@@ -417,17 +426,13 @@ static bool take_given(struct gm_planning *p, uint32_t chunk, int64_t left)
     int64_t bytes = chunk_bytes(p, chunk);
     uint32_t given = peek_given(p, class);
 
-    if (given == GM_NONE || p->plan->n + 2 > p->plan->capacity)
+    if (given == GM_NONE)
         return false;
-    while (p->has_tiers && p->free[GM_TIER_PINNED] - bytes < left) {
-        uint32_t pinned = peek_pinned(p);
-        enum gm_tier to =
-            pinned != GM_NONE ? choose_tier(p, chunk_bytes(p, pinned), true) : GM_TIER_NONE;
-        if (to == GM_TIER_NONE || p->plan->n + 3 > p->plan->capacity)
+    while (p->has_tiers && p->free[GM_TIER_PINNED] - bytes < left)
+        if (!lower_pinned(p))
             return false;
-        p->pinned_at = gm_plan_follow(p, pinned);
-        add_lower(p, pinned, to);
-    }
+    if (p->plan->n + 2 > p->plan->capacity)
+        return false;
     p->given_at[class] = gm_plan_follow(p, given);
     return add_move(p, GM_MOVE_EVICT, given, p->table->chunks[given].frame) &&
            add_move(p, GM_MOVE_FILL, chunk, p->table->chunks[given].frame);

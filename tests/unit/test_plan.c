@@ -559,19 +559,24 @@ static void test_prefetch_takes_what_is_given(void **state)
     end_world(&world);
 }
 
+/* Room for `budget` chunks; A and C are of one user, B of another, with so many chunks each. */
+static void make_users(struct world *world, uint64_t budget, uint64_t a, uint64_t b, uint64_t c)
+{
+    const uint64_t chunks[] = {a, b, c};
+    make_world(world, budget * CHUNK, 1);
+    for (uint32_t app = A; app <= C; app++) {
+        gm_table_add_app(world->table, app, app == B ? 1001 : 1000);
+        allocate(world, app, chunks[app - A] * CHUNK);
+    }
+}
+
 /* Frames of another user are not given. */
 static void test_prefetch_takes_from_its_user(void **state)
 {
     struct world world;
     const uint32_t a = A, b = B;
     (void)state;
-    make_world(&world, 4 * CHUNK, 1);
-    gm_table_add_app(world.table, A, 1000);
-    gm_table_add_app(world.table, B, 1001);
-    gm_table_add_app(world.table, C, 1000);
-    allocate(&world, A, 2 * CHUNK);
-    allocate(&world, B, 2 * CHUNK);
-    allocate(&world, C, 2 * CHUNK);
+    make_users(&world, 4, 2, 2, 2);
     run(&world, A);
     run(&world, B);
     run(&world, C);
@@ -592,13 +597,7 @@ static void test_prefetch_takes_free_frames_only(void **state)
     struct world world;
     const uint32_t a = A, b = B;
     (void)state;
-    make_world(&world, 2 * CHUNK, 1);
-    gm_table_add_app(world.table, A, 1000);
-    gm_table_add_app(world.table, B, 1001);
-    gm_table_add_app(world.table, C, 1000);
-    allocate(&world, A, CHUNK);
-    allocate(&world, B, 2 * CHUNK);
-    allocate(&world, C, CHUNK);
+    make_users(&world, 2, 1, 2, 1);
     struct gm_plan plan = plan_for(&world, &b, 1, NULL, 0);
     carry_out(&world, &plan);
     free_one(&world, B);
