@@ -120,30 +120,28 @@ static void *litmus_caller(void *unused)
     return NULL;
 }
 
-static void test_litmus(void **state)
+/*
+ * For two seconds, close the gate about when `caller` comes, up to `spins` later. Returns how often
+ * nobody was seen inside and `is_wrong` said of that round that there was somebody.
+ */
+static uint32_t run_litmus(void *(*caller)(void *), uint32_t spins, bool (*is_wrong)(uint32_t))
 {
     pthread_t thread;
-    (void)state;
-    if (!gm_gate_membarrier_register())
-        skip();
-    attach(true);
     ready_litmus();
-    pthread_create(&thread, NULL, litmus_caller, NULL);
+    pthread_create(&thread, NULL, caller, NULL);
     pin(0);
     uint64_t until = gm_now() + 2 * GM_S;
     uint32_t i = 0, quiet = 0, bad = 0;
     while (gm_now() < until) {
         i++;
         atomic_store(&litmus_go, i);
-        for (uint32_t spin = i * 37 % 1024; spin > 0; spin--)
+        for (uint32_t spin = i * 37 % spins; spin > 0; spin--)
             atomic_signal_fence(memory_order_seq_cst);
         atomic_store(&page.gate, GM_GATE_CLOSED);
         gm_gate_fence();
         if (gm_gate_scan() == GM_DRAIN_NONE) {
             quiet++;
-            for (int look = 0; look < 500 && atomic_load(&litmus_entered) != i; look++)
-                continue;
-            bad += atomic_load(&litmus_entered) == i;
+            bad += is_wrong(i);
         }
         store_gate(GM_GATE_OPEN);
         atomic_store(&litmus_verdict, i);
@@ -153,7 +151,23 @@ static void test_litmus(void **state)
     atomic_store(&hammer_stop, 1);
     pthread_join(thread, NULL);
     print_message("%u rounds, %u closed before the caller came\n", i, quiet);
-    assert_int_equal(bad, 0);
+    return bad;
+}
+
+static bool has_entered(uint32_t round)
+{
+    for (int look = 0; look < 500 && atomic_load(&litmus_entered) != round; look++)
+        continue;
+    return atomic_load(&litmus_entered) == round;
+}
+
+static void test_litmus(void **state)
+{
+    (void)state;
+    if (!gm_gate_membarrier_register())
+        skip();
+    attach(true);
+    assert_int_equal(run_litmus(litmus_caller, 1024, has_entered), 0);
 }
 
 /*
@@ -190,10 +204,15 @@ static void *litmus_capturer(void *unused)
     return NULL;
 }
 
+static bool is_captured(uint32_t unused)
+{
+    (void)unused;
+    return gm_gate_captures() > 0;
+}
+
 static void test_litmus_capture(void **state)
 {
     static pthread_t parked[PARKED];
-    pthread_t thread;
     pthread_attr_t attr;
     (void)state;
     attach(gm_gate_membarrier_register());
@@ -204,35 +223,12 @@ static void test_litmus_capture(void **state)
         assert_int_equal(pthread_create(&parked[i], &attr, park, NULL), 0);
     pthread_barrier_wait(&park_barrier);
 
-    ready_litmus();
-    pthread_create(&thread, NULL, litmus_capturer, NULL);
-    pin(0);
-    uint64_t until = gm_now() + 2 * GM_S;
-    uint32_t i = 0, quiet = 0, bad = 0;
-    while (gm_now() < until) {
-        i++;
-        atomic_store(&litmus_go, i);
-        for (uint32_t spin = i * 37 % 2048; spin > 0; spin--)
-            atomic_signal_fence(memory_order_seq_cst);
-        atomic_store(&page.gate, GM_GATE_CLOSED);
-        gm_gate_fence();
-        if (gm_gate_scan() == GM_DRAIN_NONE) {
-            quiet++;
-            bad += gm_gate_captures() > 0;
-        }
-        store_gate(GM_GATE_OPEN);
-        atomic_store(&litmus_verdict, i);
-        litmus_wait(&litmus_done, i);
-    }
-    pin(-1);
-    atomic_store(&hammer_stop, 1);
-    pthread_join(thread, NULL);
+    uint32_t bad = run_litmus(litmus_capturer, 2048, is_captured);
     pthread_barrier_wait(&park_barrier);
     for (int k = 0; k < PARKED; k++)
         pthread_join(parked[k], NULL);
     pthread_barrier_destroy(&park_barrier);
     pthread_attr_destroy(&attr);
-    print_message("%u rounds, %u closed before the caller came\n", i, quiet);
     assert_int_equal(bad, 0);
 }
 
