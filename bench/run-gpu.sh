@@ -207,7 +207,7 @@ if [ -n "$simcuda" ]; then
     bench link "$build/bench/link" --bytes 64M --rounds 2
     # shellcheck disable=SC2086 # a list of options
     {
-        script tiers $small --gap 60ms --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 7/8 \
+        script tiers $small --gap 60ms --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 4/7 \
             --work 0,100ms --rounds 50 --disk "$disk" --disk-pinned 224M --disk-paged 0 --disk-rounds 50 \
             --disk-bytes 128M
         script prefetch $small --gap 60ms --sizes 132M,132M,132M --budget 160M --piece 24M --pinned 256M \
@@ -218,7 +218,7 @@ if [ -n "$simcuda" ]; then
 elif [ -n "$full" ]; then
     bench copy "$build/bench/copy" --disk "$disk"
     bench link "$build/bench/link" --rounds 21
-    script tiers --disk "$disk" --fractions 2/3,1/3,1/6
+    script tiers --disk "$disk" --fractions 1/3,1/5,1/10
     script prefetch
     script switch --peer checkpoint --peer restart
     script oversize

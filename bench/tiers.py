@@ -2,9 +2,9 @@
 """bench/tiers: three programs in turn, with less and less pinned memory, the rest paged, then on disk.
 
 Together the programs need more than the budget; the difference, `rest`, has to be in host memory. Pinned memory for a
-copy of everything is the run that the others are compared with; then pinned memory is capped at fractions of the
-rest, with ordinary memory (--paged) for what it cannot hold; then at --disk-pinned with little paged memory and a
-disk. In each turn a program that was idle is asked to work, as in bench/switch: time from before its first GPU call
+copy of everything, a full mirror, is the run that the others are compared with; then pinned memory is capped at
+fractions of that, with ordinary memory (--paged) for what it cannot hold; then at --disk-pinned with little paged
+memory and a disk. In each turn a program that was idle is asked to work, as in bench/switch: time from before its first GPU call
 to the end of an empty kernel, then all of its memory verified and rewritten, again and again for --work (it is then
 that a daemon can prepare for the next one).
 
@@ -53,8 +53,8 @@ def add_options(parser):
                         help="of the programs (12G,12G,12G)")
     parser.add_argument("--budget", type=r.size, default=14 * 2**30, metavar="SIZE", help="of GPU memory (14G)")
     parser.add_argument("--piece", type=r.size, metavar="SIZE", help="allocations of the programs (1G)")
-    parser.add_argument("--fractions", type=fractions, default=fractions("2/3,1/3"), metavar="F,...",
-                        help="of pinned memory, of what does not fit on the GPU (2/3,1/3)")
+    parser.add_argument("--fractions", type=fractions, default=fractions("1/3,1/5"), metavar="F,...",
+                        help="of pinned memory, of what a copy of all programs needs (1/3,1/5)")
     parser.add_argument("--work", type=times, default=[0, 700], metavar="TIME,...",
                         help="that each turn computes; each configuration is run with each (0,700ms), with the disk "
                         "only the first")
@@ -111,7 +111,7 @@ def configurations(rig):
     slab = 2**25
 
     def cap(share):
-        return max(2 * slab, int(rest * share) // slab * slab)
+        return max(2 * slab, int(total * share) // slab * slab)
 
     found = [("uncapped", {"pinned": total}, 1)]
     if rig.has_option("paged"):
