@@ -115,10 +115,21 @@ void gm_check(const struct gm_worker *worker, CUresult result, const char *call)
     const char *name = NULL;
     if (worker->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
         name = "?";
-    char text[160];
+    char text[256];
     snprintf(text, sizeof(text), "%s: error %d %s", call, (int)result, name);
     finish(worker, "FAIL", text);
     exit(GM_EXIT_CUDA);
+}
+
+void gm_check_at(const struct gm_worker *worker, CUresult result, const char *call,
+                 const char *file, int line)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    const char *base = strrchr(file, '/');
+    char text[160];
+    snprintf(text, sizeof(text), "%s:%d %s", base != NULL ? base + 1 : file, line, call);
+    gm_check(worker, result, text);
 }
 
 void gm_fail(const struct gm_worker *worker, const char *format, ...)

@@ -98,7 +98,11 @@ void gm_say_ready(const struct gm_worker *worker);
 
 /* Print FAIL with the call's name and end the program with code 3, unless `result` is success. */
 void gm_check(const struct gm_worker *worker, CUresult result, const char *call);
-#define GM_CU(worker, call, ...) gm_check(worker, (worker)->cu.call(__VA_ARGS__), #call)
+/* The same, with where that is. */
+void gm_check_at(const struct gm_worker *worker, CUresult result, const char *call,
+                 const char *file, int line);
+#define GM_CU(worker, call, ...)                                                                   \
+    gm_check_at(worker, (worker)->cu.call(__VA_ARGS__), #call, __FILE__, __LINE__)
 
 /* Print FAIL with a line for a person and end the program with code 1. */
 void gm_fail(const struct gm_worker *worker, const char *format, ...)
