@@ -55,6 +55,7 @@ static const struct {
     {"async", gm_mode_async, false, false, "threads that allocate and free in streams"},
     {"aptds", gm_mode_async, false, true, "the same; the NULL stream is the thread's own"},
     {"pools", gm_mode_pools, false, false, "what memory pools promise, one by one"},
+    {"beside", gm_mode_beside, false, false, "memory pools beside a capture that forbids much"},
     {"short", gm_mode_short, false, false, "memory pools when there is no more memory"},
     {"pointers", gm_mode_pointers, false, false, "ask all about pointers, then verify"},
     {"nvml", gm_mode_nvml, true, false, "print what NVML and CUDA say of memory"},
