@@ -15,9 +15,10 @@
  * for is asked as often as that costs nothing. */
 #define LATELY_NS (100 * GM_MS)
 #define JUST_NOW_NS (10 * GM_MS)
-/* Nor is a program that must run at once to wait long behind what is staged: 10 ms of the link each
- * way, which is enough to keep it busy. */
-#define STAGED_AT_ONCE (512ull << 20)
+/* Nor is a program that must run at once to wait long behind what is staged, nor to find pinned
+ * memory full of what is still to be copied down: 5 ms of the link each way, and as much between
+ * the tiers below, are enough to keep them busy. */
+#define STAGED_AT_ONCE (256ull << 20)
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
 #define PLANS_AHEAD 4u
 
@@ -295,7 +296,8 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     enum gm_tier to = gm_plan_takes(move);
     uint64_t bytes = gm_chunk_bytes(chunk);
 
-    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move))
+    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move) ||
+        (engine->plan_is_prefetch && engine->host_bytes >= STAGED_AT_ONCE))
         return false;
     chunk->to_page = gm_stores_take(engine->stores, to, bytes);
     if (chunk->to_page == GM_NONE)
@@ -306,6 +308,7 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     engine->ending[chunk->tier] += bytes;
     gm_table_place(engine->table, index);
     engine->host_copies++;
+    engine->host_bytes += bytes;
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to,
                    chunk->to_page, bytes);
     return true;
