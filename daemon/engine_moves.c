@@ -15,6 +15,12 @@
  * for is asked as often as that costs nothing. */
 #define LATELY_NS (100 * GM_MS)
 #define JUST_NOW_NS (10 * GM_MS)
+/* Nor is a program that must run at once to wait long behind what is staged, nor to find pinned
+ * memory full of what is still to be copied down: 5 ms of the link each way, and as much between
+ * the tiers below, are enough to keep them busy. */
+#define STAGED_AT_ONCE (256ull << 20)
+/* For so many programs it is tried at most, each a plan, until there is something to stage. */
+#define PLANS_AHEAD 4u
 
 /* Plans. */
 
@@ -74,24 +80,38 @@ static void list_givers(struct gm_engine *engine, struct gm_plan_input *input, u
     }
 }
 
-/* Nobody waits for memory: stage that of the app that is expected next, of those that lack any. */
-static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
+/* Into the plan: what can be staged for `target`, of which the first `n_victims` victims are later.
+ */
+static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target,
+                           uint32_t n_victims)
 {
-    uint32_t n = list_victims(engine);
-    while (n > 0 && !can_stage(engine, engine->victims[n - 1]))
-        n--;
-    if (n == 0 ||
-        gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) == GM_TIME_NEVER)
-        return;
-    const uint32_t target = engine->victims[n - 1];
-    engine->targets[input->n_targets++] = target;
-    input->n_victims = n - 1;
+    engine->targets[0] = target;
+    input->n_targets = 1;
+    input->n_victims = n_victims;
+    input->n_givers = 0;
     list_givers(engine, input, target);
-    engine->plan_is_prefetch = true;
     gm_plan_prefetch(engine->table, input, &engine->plan);
     if (engine->plan.n > 0)
         gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d): %u moves", target,
                (int)engine->apps[target].pid, engine->plan.n);
+}
+
+/* Nobody waits for memory: stage that of the app that is expected next, of those that lack any. If
+ * nothing can be done for it now, as when it is idle and others have the GPU, the next one's turn
+ * comes. */
+static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
+{
+    engine->plan_is_prefetch = true;
+    uint32_t tries = 0;
+    for (uint32_t n = list_victims(engine);
+         n > 0 && engine->plan.n == 0 && tries < PLANS_AHEAD &&
+         gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) != GM_TIME_NEVER;
+         n--) {
+        if (!can_stage(engine, engine->victims[n - 1]))
+            continue;
+        plan_ahead_for(engine, input, engine->victims[n - 1], n - 1);
+        tries++;
+    }
 }
 
 void gm_engine_plan(struct gm_engine *engine)
@@ -127,6 +147,12 @@ void gm_engine_plan(struct gm_engine *engine)
         plan_ahead(engine, &input);
     }
     engine->sums.plan_ns += gm_now() - begin;
+}
+
+static bool has_room(const struct gm_engine *engine, enum gm_way way)
+{
+    return gm_mover_has_room(engine->mover, way) &&
+           (!engine->plan_is_prefetch || gm_mover_under_way(engine->mover, way) < STAGED_AT_ONCE);
 }
 
 static void submit(struct gm_engine *engine, enum gm_way way, uint32_t index, uint64_t fence)
@@ -190,9 +216,8 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     if (chunk->is_freed || chunk->is_fixed || chunk->flight != GM_FLIGHT_NONE ||
         chunk->frame != move->frame || !can_lose(engine, chunk->app))
         return true;
-    if (engine->apps[chunk->app].state != GM_APP_PAUSED ||
-        !gm_mover_has_room(engine->mover, GM_WAY_OUT) || !is_there(engine, chunk->app, LATELY_NS) ||
-        !may_have(engine, engine->targets[0]))
+    if (engine->apps[chunk->app].state != GM_APP_PAUSED || !has_room(engine, GM_WAY_OUT) ||
+        !is_there(engine, chunk->app, LATELY_NS) || !may_have(engine, engine->targets[0]))
         return false;
     if (may_take(engine, hold, move))
         chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, gm_chunk_bytes(chunk));
@@ -237,7 +262,7 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
             engine->table->frames[frame].pool == engine->table->apps[chunk->app].pool));
     if (engine->apps[chunk->app].unanswered_maps >= MAPS_AT_ONCE)
         return false;
-    if (chunk->tier == GM_TIER_PINNED && !gm_mover_has_room(engine->mover, GM_WAY_IN))
+    if (chunk->tier == GM_TIER_PINNED && !has_room(engine, GM_WAY_IN))
         return false;
     if (!may_have(engine, chunk->app))
         return false;
@@ -271,7 +296,8 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     enum gm_tier to = gm_plan_takes(move);
     uint64_t bytes = gm_chunk_bytes(chunk);
 
-    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move))
+    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move) ||
+        (engine->plan_is_prefetch && engine->host_bytes >= STAGED_AT_ONCE))
         return false;
     chunk->to_page = gm_stores_take(engine->stores, to, bytes);
     if (chunk->to_page == GM_NONE)
@@ -282,6 +308,7 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     engine->ending[chunk->tier] += bytes;
     gm_table_place(engine->table, index);
     engine->host_copies++;
+    engine->host_bytes += bytes;
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to,
                    chunk->to_page, bytes);
     return true;

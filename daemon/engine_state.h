@@ -338,6 +338,7 @@ struct gm_engine {
     uint64_t lower_retry_at;   /* a lower tier failed: do not try before */
     int lower_error;           /* -errno of its last failure, 0 if it worked since */
     uint32_t host_copies;      /* copies between host tiers under way */
+    uint64_t host_bytes;       /* ... and what they copy */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
     uint64_t pinned_since;     /* ... for pinned room alone */

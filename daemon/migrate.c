@@ -16,6 +16,7 @@ struct way {
     uint64_t submitted;
     uint64_t seen; /* by the loop: what gm_mover_done says */
     uint64_t bytes;
+    uint64_t under_way;  /* bytes */
     atomic_ullong ended; /* by the waiter */
     uv_thread_t waiter;
     uv_mutex_t mutex;
@@ -70,8 +71,10 @@ static void on_wake(uv_async_t *async)
     for (int i = 0; i < GM_WAYS; i++) {
         struct way *way = &mover->ways[i];
         uint64_t ended = atomic_load_explicit(&way->ended, memory_order_acquire);
-        for (; way->seen < ended; way->seen++)
+        for (; way->seen < ended; way->seen++) {
             way->bytes += way->sizes[(way->seen + 1) % GM_WAY_DEPTH];
+            way->under_way -= way->sizes[(way->seen + 1) % GM_WAY_DEPTH];
+        }
     }
     mover->on_done(mover->arg);
 }
@@ -188,6 +191,7 @@ static uint64_t post(struct gm_mover *mover, enum gm_way way, uint64_t bytes, CU
         return 0;
     }
     w->sizes[number % GM_WAY_DEPTH] = bytes;
+    w->under_way += bytes;
     w->submitted = number;
     uv_mutex_lock(&w->mutex);
     w->posted = number;
@@ -226,6 +230,11 @@ uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, 
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)
 {
     return mover->ways[way].seen;
+}
+
+uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
+{
+    return mover->ways[way].under_way;
 }
 
 uint64_t gm_mover_bytes(const struct gm_mover *mover, enum gm_way way)

@@ -57,6 +57,9 @@ uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, 
 /* The number of the last copy that has ended, as taken over by the loop. */
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way);
 
+/* Bytes of the copies that were submitted and have not ended, as taken over by the loop. */
+uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way);
+
 /* Bytes copied since the start, ended copies only. */
 uint64_t gm_mover_bytes(const struct gm_mover *mover, enum gm_way way);
 

@@ -204,6 +204,7 @@ class Suite:
             ("linked", "async", "--bytes", "1G", "--iterations", "40", "--threads", "4"),
             ("proc", "aptds", "--bytes", "1G", "--iterations", "40", "--threads", "4"),
             ("dlsym", "pools", "--iterations", "4"),
+            ("proc", "beside", "--iterations", "40"),
             ("linked", "copies", "--bytes", "192M", "--iterations", "4"),
             ("proc", "churn", "--bytes", "1G", "--iterations", "60"),
             ("linked", "vector", "--bytes", "192M", "--iterations", "3"),

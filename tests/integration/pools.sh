@@ -18,7 +18,7 @@ expect_pass pools other
 # and by a driver that is asked nothing beside a capture but what is known to be allowed
 export SIMCUDA_UNSAFE=cuStreamGetCtx,cuStreamGetId,cuDeviceGetDefaultMemPool,cuDevicePrimaryCtxGetState
 for way in linked proc; do
-    app "strict-$way" "$way" --mode pools --iterations 2
+    app "strict-$way" "$way" --mode beside --iterations 4
     expect_pass "strict-$way"
 done
 unset SIMCUDA_UNSAFE

@@ -1,4 +1,4 @@
-/* gm_worker's mode pools: what memory pools promise, one by one. See worker.h. */
+/* gm_worker's modes pools, what memory pools promise, one by one, and beside. See worker.h. */
 #include "tests/programs/worker.h"
 
 #include <inttypes.h>
@@ -30,6 +30,7 @@ static void fill(const struct gm_worker *worker, struct gm_buffer *buffer, CUdev
 
 struct gm_rules {
     struct gm_worker *worker;
+    bool is_strict; /* beside captures as well, in the mode that forbids what is unsafe */
     CUmemoryPool pool;
     CUstream a, b;
     uint32_t *flag;
@@ -401,13 +402,26 @@ static void check_races(const struct gm_rules *rules)
     GM_CU(worker, cuStreamSynchronize, rules->a);
 }
 
+/* Memory for a moment in a stream that is not captured, while another is. Where the pool has to
+ * grow for it the driver calls that unsafe. */
+static void use_beside(const struct gm_rules *rules)
+{
+    const struct gm_worker *worker = rules->worker;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (!rules->is_strict)
+        GM_CU(worker, cuThreadExchangeStreamCaptureMode, &mode);
+    GM_CU(worker, cuMemFreeAsync, take(rules, MIB, rules->b), rules->b);
+    if (!rules->is_strict)
+        GM_CU(worker, cuThreadExchangeStreamCaptureMode, &mode);
+}
+
 /* What a pool is asked when it is first used must not end the capture beside which that is. */
 static void check_first(const struct gm_rules *rules)
 {
     const struct gm_worker *worker = rules->worker;
     CUgraph graph = NULL;
     GM_CU(worker, cuStreamBeginCapture, rules->a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-    GM_CU(worker, cuMemFreeAsync, take(rules, MIB, rules->b), rules->b);
+    use_beside(rules);
     GM_CU(worker, cuStreamEndCapture, rules->a, &graph);
     GM_CU(worker, cuGraphDestroy, graph);
     GM_CU(worker, cuStreamSynchronize, rules->b);
@@ -417,7 +431,7 @@ static void check_first(const struct gm_rules *rules)
 static void check_capture(const struct gm_rules *rules)
 {
     struct gm_worker *worker = rules->worker;
-    CUdeviceptr ours = take(rules, MIB, rules->a), its = 0, beside = 0;
+    CUdeviceptr ours = take(rules, MIB, rules->a), its = 0;
     struct gm_buffer buffer, in_graph;
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
@@ -426,8 +440,7 @@ static void check_capture(const struct gm_rules *rules)
     GM_CU(worker, cuMemAllocFromPoolAsync, &its, MIB, rules->pool, rules->a);
     fill(worker, &in_graph, its, MIB, 3, rules->a);
     fill(worker, &buffer, ours, MIB, 4, rules->a);
-    beside = take(rules, MIB, rules->b); /* a stream that is not captured */
-    GM_CU(worker, cuMemFreeAsync, beside, rules->b);
+    use_beside(rules);
     GM_CU(worker, cuMemFreeAsync, its, rules->a);
     GM_CU(worker, cuStreamEndCapture, rules->a, &graph);
     GM_CU(worker, cuGraphInstantiateWithFlags, &exec, graph, 0);
@@ -495,21 +508,49 @@ static void check_many(const struct gm_rules *rules)
     free(blocks);
 }
 
+static void begin(struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    GM_CU(worker, cuMemHostAlloc, (void **)&rules->flag, sizeof(*rules->flag),
+          CU_MEMHOSTALLOC_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &rules->flag_at, rules->flag, 0);
+    GM_CU(worker, cuStreamCreate, &rules->a, CU_STREAM_NON_BLOCKING);
+    GM_CU(worker, cuStreamCreate, &rules->b, CU_STREAM_NON_BLOCKING);
+    gm_counter_make(worker, &rules->counter);
+    gm_say_ready(worker);
+}
+
+static void end(struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    gm_counter_free(worker, &rules->counter);
+    GM_CU(worker, cuStreamDestroy, rules->a);
+    GM_CU(worker, cuStreamDestroy, rules->b);
+    GM_CU(worker, cuMemFreeHost, rules->flag);
+}
+
+/* The default pool and one of its own, in turn. */
+static void begin_round(struct gm_rules *rules)
+{
+    struct gm_worker *worker = rules->worker;
+    if (worker->done % 2 == 0)
+        GM_CU(worker, cuDeviceGetDefaultMemPool, &rules->pool, worker->device);
+    else
+        rules->pool = gm_pool_make(worker);
+}
+
+static void end_round(struct gm_rules *rules)
+{
+    if (rules->worker->done % 2 != 0)
+        GM_CU(rules->worker, cuMemPoolDestroy, rules->pool);
+}
+
 void gm_mode_pools(struct gm_worker *worker)
 {
     struct gm_rules rules = {.worker = worker};
-    GM_CU(worker, cuMemHostAlloc, (void **)&rules.flag, sizeof(*rules.flag),
-          CU_MEMHOSTALLOC_DEVICEMAP);
-    GM_CU(worker, cuMemHostGetDevicePointer, &rules.flag_at, rules.flag, 0);
-    GM_CU(worker, cuStreamCreate, &rules.a, CU_STREAM_NON_BLOCKING);
-    GM_CU(worker, cuStreamCreate, &rules.b, CU_STREAM_NON_BLOCKING);
-    gm_counter_make(worker, &rules.counter);
-    gm_say_ready(worker);
+    begin(&rules);
     for (; gm_is_more(worker, worker->done); worker->done++) {
-        if (worker->done % 2 == 0)
-            GM_CU(worker, cuDeviceGetDefaultMemPool, &rules.pool, worker->device);
-        else
-            rules.pool = gm_pool_make(worker);
+        begin_round(&rules);
         check_first(&rules);
         check_errors(&rules);
         check_order(&rules);
@@ -525,11 +566,21 @@ void gm_mode_pools(struct gm_worker *worker)
         check_capture(&rules);
         check_fork(&rules);
         check_many(&rules);
-        if (worker->done % 2 != 0)
-            GM_CU(worker, cuMemPoolDestroy, rules.pool);
+        end_round(&rules);
     }
-    gm_counter_free(worker, &rules.counter);
-    GM_CU(worker, cuStreamDestroy, rules.a);
-    GM_CU(worker, cuStreamDestroy, rules.b);
-    GM_CU(worker, cuMemFreeHost, rules.flag);
+    end(&rules);
+}
+
+/* The driver refuses some of it: what gpumux does for a pool is nothing that a capture forbids. */
+void gm_mode_beside(struct gm_worker *worker)
+{
+    struct gm_rules rules = {.worker = worker, .is_strict = true};
+    begin(&rules);
+    for (; gm_is_more(worker, worker->done); worker->done++) {
+        begin_round(&rules);
+        check_first(&rules);
+        check_capture(&rules);
+        end_round(&rules);
+    }
+    end(&rules);
 }

@@ -55,6 +55,7 @@ static const struct {
     {"async", gm_mode_async, false, false, "threads that allocate and free in streams"},
     {"aptds", gm_mode_async, false, true, "the same; the NULL stream is the thread's own"},
     {"pools", gm_mode_pools, false, false, "what memory pools promise, one by one"},
+    {"beside", gm_mode_beside, false, false, "memory pools beside a capture that forbids much"},
     {"short", gm_mode_short, false, false, "memory pools when there is no more memory"},
     {"pointers", gm_mode_pointers, false, false, "ask all about pointers, then verify"},
     {"nvml", gm_mode_nvml, true, false, "print what NVML and CUDA say of memory"},
@@ -115,10 +116,21 @@ void gm_check(const struct gm_worker *worker, CUresult result, const char *call)
     const char *name = NULL;
     if (worker->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
         name = "?";
-    char text[160];
+    char text[256];
     snprintf(text, sizeof(text), "%s: error %d %s", call, (int)result, name);
     finish(worker, "FAIL", text);
     exit(GM_EXIT_CUDA);
+}
+
+void gm_check_at(const struct gm_worker *worker, CUresult result, const char *call,
+                 const char *file, int line)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    const char *base = strrchr(file, '/');
+    char text[160];
+    snprintf(text, sizeof(text), "%s:%d %s", base != NULL ? base + 1 : file, line, call);
+    gm_check(worker, result, text);
 }
 
 void gm_fail(const struct gm_worker *worker, const char *format, ...)

@@ -18,7 +18,7 @@
  *   modes_hot.c       modes about use: hot, turns, guests
  *   modes_devices.c   several devices and contexts: devices
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
- *   modes_pools.c     mode pools: what memory pools promise, one by one
+ *   modes_pools.c     modes pools, what memory pools promise, one by one, and beside
  *   modes_short.c     mode short: pools when there is no more memory
  *   modes_queries.c   modes about questions: pointers, nvml, unswappable, managed
  *   modes_process.c   modes about processes: fork, exec
@@ -98,7 +98,11 @@ void gm_say_ready(const struct gm_worker *worker);
 
 /* Print FAIL with the call's name and end the program with code 3, unless `result` is success. */
 void gm_check(const struct gm_worker *worker, CUresult result, const char *call);
-#define GM_CU(worker, call, ...) gm_check(worker, (worker)->cu.call(__VA_ARGS__), #call)
+/* The same, with where that is. */
+void gm_check_at(const struct gm_worker *worker, CUresult result, const char *call,
+                 const char *file, int line);
+#define GM_CU(worker, call, ...)                                                                   \
+    gm_check_at(worker, (worker)->cu.call(__VA_ARGS__), #call, __FILE__, __LINE__)
 
 /* Print FAIL with a line for a person and end the program with code 1. */
 void gm_fail(const struct gm_worker *worker, const char *format, ...)
@@ -196,6 +200,7 @@ void gm_mode_fork(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 void gm_mode_async(struct gm_worker *worker);
 void gm_mode_pools(struct gm_worker *worker);
+void gm_mode_beside(struct gm_worker *worker);
 void gm_mode_short(struct gm_worker *worker);
 void gm_mode_waits(struct gm_worker *worker);
 void gm_mode_abandon(struct gm_worker *worker);

@@ -124,38 +124,84 @@ static void fact_in_capture(const char *question, CUresult result)
     fflush(stdout);
 }
 
-/* What the shim itself asks of a stream that is captured, and allocations there and beside it, in
- * the mode that forbids this thread what is unsafe. */
+static void begin_capture(void)
+{
+    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+}
+
+/* What is asked in one capture by itself: it may end that. */
+static void end_capture(void)
+{
+    CUgraph graph = NULL;
+    if (cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS)
+        NEED(cuGraphDestroy(graph));
+}
+
+#define FACT_ALONE(question, call)                                                                 \
+    do {                                                                                           \
+        begin_capture();                                                                           \
+        fact_in_capture(question, call);                                                           \
+        end_capture();                                                                             \
+    } while (0)
+
+/* What the shim itself asks of streams while one is captured, in the mode that forbids this thread
+ * what is unsafe, and while it is told that nothing is. */
+static void ask_streams(CUstream beside, CUevent event)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUcontext its;
+    CUdevice number;
+    CUevent made = NULL;
+    unsigned long long id;
+    cuuint64_t bytes = 0;
+    unsigned flags;
+    int is_active;
+    for (int relaxed = 0; relaxed < 2; relaxed++) {
+        printf("%s\n", relaxed ? "relaxed" : "thread-local");
+        if (relaxed)
+            NEED(cuThreadExchangeStreamCaptureMode(&mode));
+        FACT_ALONE("its context", cuStreamGetCtx(stream, &its));
+        FACT_ALONE("its id", cuStreamGetId(stream, &id));
+        FACT_ALONE("the context of another", cuStreamGetCtx(beside, &its));
+        FACT_ALONE("the id of another", cuStreamGetId(beside, &id));
+        FACT_ALONE("the device", cuCtxGetDevice(&number));
+        FACT_ALONE("is the primary context active",
+                   cuDevicePrimaryCtxGetState(device, &flags, &is_active));
+        FACT_ALONE("memory of graphs", cuDeviceGetGraphMemAttribute(
+                                           device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes));
+        FACT_ALONE("make an event", cuEventCreate(&made, CU_EVENT_DISABLE_TIMING));
+        if (made != NULL)
+            NEED(cuEventDestroy(made));
+        made = NULL;
+        FACT_ALONE("record an event beside it", cuEventRecord(event, beside));
+        NEED(cuStreamSynchronize(beside));
+        FACT_ALONE("ask for that event", cuEventQuery(event));
+        if (relaxed)
+            NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    }
+}
+
+/* And allocations, there and beside it. */
 static void ask_local_capture(void)
 {
     CUcontext its;
     CUmemoryPool one_pool;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUstream beside;
-    CUdevice number;
     CUdeviceptr one = 0, other = 0;
     CUevent event;
     CUgraph graph = NULL;
-    unsigned long long id;
     cuuint64_t bytes = 0;
-    unsigned flags;
-    int is_active;
     NEED(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
     NEED(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     NEED(cuEventRecord(event, stream));
     NEED(cuStreamSynchronize(stream));
-    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    fact_in_capture("its context", cuStreamGetCtx(stream, &its));
-    fact_in_capture("its id", cuStreamGetId(stream, &id));
-    fact_in_capture("the device", cuCtxGetDevice(&number));
-    fact_in_capture("is the primary context active",
-                    cuDevicePrimaryCtxGetState(device, &flags, &is_active));
-    fact_in_capture(
-        "memory of graphs",
-        cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes));
-    fact_in_capture("allocate beside it", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
-    fact_in_capture("free that", cuMemFreeAsync(other, beside));
-    fact_in_capture("record an event beside it", cuEventRecord(event, beside));
+    ask_streams(beside, event);
+    FACT_ALONE("allocate beside it", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
+    if (other != 0)
+        FACT_ALONE("free that", cuMemFreeAsync(other, beside));
+    NEED(cuStreamSynchronize(beside));
+    begin_capture();
     fact_in_capture("allocate from the default pool",
                     cuMemAllocFromPoolAsync(&one, MIB, pool, stream));
     fact_in_capture("free it", cuMemFreeAsync(one, stream));

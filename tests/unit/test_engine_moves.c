@@ -1,0 +1,434 @@
+/*
+ * daemon/engine_moves: for whom memory is staged while nobody waits for it, and how much of that is
+ * under way at once. The engine around it is this test: copies end when it says so, and the order
+ * of next use is the order of the programs.
+ */
+#include "tests/unit/plan_world.h"
+
+#include "daemon/engine_state.h"
+
+enum { RUNNING, FIRST, SECOND, LAST, APPS };
+
+static struct world world;
+static struct gm_engine *engine;
+static bool is_expected[APPS];
+static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
+static uint64_t copies[GM_WAYS];
+static unsigned pings, maps;
+static uint32_t
+    host[MAX_CHUNKS]; /* chunks that are copied between the tiers below, in their order */
+static unsigned n_host, host_ended;
+static uint64_t up, down; /* bytes */
+
+/* ---- what is around it ---- */
+
+uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app)
+{
+    (void)sched;
+    return is_expected[app] ? now + app : GM_TIME_NEVER;
+}
+
+bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b)
+{
+    const uint64_t at_a = gm_sched_expect(sched, now, a), at_b = gm_sched_expect(sched, now, b);
+    return at_a != at_b ? at_a > at_b : a > b;
+}
+
+bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way)
+{
+    (void)mover, (void)way;
+    return true;
+}
+
+uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
+{
+    (void)mover;
+    return submitted[way] - ended[way];
+}
+
+uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
+                         const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
+                         uint64_t fence)
+{
+    (void)mover, (void)device, (void)pool, (void)page, (void)fence;
+    submitted[way] += bytes;
+    return ++copies[way];
+}
+
+CUresult gm_mover_error(const struct gm_mover *mover)
+{
+    (void)mover;
+    return CUDA_SUCCESS;
+}
+
+uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
+{
+    (void)stores;
+    return world.cap[tier];
+}
+
+uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier)
+{
+    (void)stores;
+    return world.used[tier];
+}
+
+uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes)
+{
+    (void)stores;
+    if (world.used[tier] + bytes > world.cap[tier])
+        return GM_NONE;
+    world.used[tier] += bytes;
+    return 0;
+}
+
+void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from, uint32_t from_page,
+                    enum gm_tier to, uint32_t to_page, uint64_t bytes)
+{
+    (void)stores, (void)from_page, (void)to_page;
+    assert_int_equal(bytes, bytes_of(&world, chunk));
+    host[n_host++] = chunk;
+    *(to == GM_TIER_PINNED ? &up : &down) += bytes;
+    assert_int_not_equal(from, to);
+}
+
+uint32_t gm_engine_make_frame(struct gm_engine *e, const struct gm_chunk *chunk)
+{
+    return gm_table_add_frame(e->table, e->table->apps[chunk->app].pool, chunk->class);
+}
+
+void gm_engine_map(struct gm_engine *e, uint32_t chunk)
+{
+    (void)e, (void)chunk;
+    maps++;
+}
+
+void gm_engine_unmap(struct gm_engine *e, uint32_t app, uint32_t chunk, uint32_t frame)
+{
+    (void)e, (void)app, (void)chunk, (void)frame;
+}
+
+void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
+{
+    (void)e, (void)frame, (void)exit_of;
+    fail_msg("every frame is of use");
+}
+
+void gm_engine_ping(struct gm_engine *e, uint32_t app)
+{
+    e->apps[app].ping = 1;
+    pings++;
+}
+
+void gm_engine_die(struct gm_engine *e, const char *what, CUresult error)
+{
+    (void)e, (void)error;
+    fail_msg("%s", what);
+    abort();
+}
+
+/* ---- the world ---- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    engine = calloc(1, sizeof *engine);
+    engine->config.max_apps = APPS;
+    engine->config.is_prefetching = true;
+    engine->now = 10 * GM_S;
+    engine->apps = calloc(APPS, sizeof *engine->apps);
+    engine->targets = calloc(APPS, sizeof *engine->targets);
+    engine->victims = calloc(APPS, sizeof *engine->victims);
+    engine->givers = calloc(APPS, sizeof *engine->givers);
+    engine->in_set = calloc(APPS, sizeof *engine->in_set);
+    engine->chunk_number = calloc(MAX_CHUNKS, sizeof *engine->chunk_number);
+    engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
+    engine->frames.handles = calloc(MAX_FRAMES, sizeof *engine->frames.handles);
+    engine->plan.moves = world.moves;
+    engine->plan.capacity = MAX_MOVES;
+    for (unsigned way = 0; way < GM_WAYS; way++)
+        engine->ring[way] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[way]);
+    memset(submitted, 0, sizeof submitted);
+    memset(ended, 0, sizeof ended);
+    memset(copies, 0, sizeof copies);
+    pings = maps = n_host = host_ended = 0;
+    up = down = 0;
+    return 0;
+}
+
+/* A GPU of so much, and ample pinned memory; program 0 runs, the others wait. */
+static void begin(uint64_t budget)
+{
+    make_world(&world, budget, 1);
+    world.cap[GM_TIER_PINNED] = 4096 * MIB;
+    engine->table = world.table;
+    for (uint32_t id = 0; id < APPS; id++) {
+        assert_true(gm_table_add_app(world.table, id, 1000));
+        engine->apps[id] = (struct gm_app){
+            .state = id == RUNNING ? GM_APP_RUNNING : GM_APP_PAUSED,
+            .answered_at = engine->now,
+            .ctl = calloc(1, sizeof *engine->apps[id].ctl),
+        };
+        is_expected[id] = true;
+    }
+    engine->in_set[RUNNING] = true;
+    engine->decision.set = (const uint32_t[]){RUNNING};
+    engine->decision.n_set = 1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (uint32_t id = 0; id < APPS; id++)
+        free(engine->apps[id].ctl);
+    free(world.memory);
+    for (unsigned way = 0; way < GM_WAYS; way++)
+        free(engine->ring[way]);
+    free(engine->frames.handles);
+    free(engine->frame_more);
+    free(engine->chunk_number);
+    free(engine->in_set);
+    free(engine->givers);
+    free(engine->victims);
+    free(engine->targets);
+    free(engine->apps);
+    free(engine);
+    return 0;
+}
+
+/* `app` has `bytes` more, whole chunks, all of it in this tier. */
+static void have(uint32_t app, uint64_t bytes, enum gm_tier tier)
+{
+    const uint32_t index = allocate(&world, app, bytes);
+    for (uint32_t c = world.table->allocations[index].first; c != GM_NONE;
+         c = world.table->chunks[c].sibling) {
+        struct gm_chunk *chunk = chunk_of(&world, c);
+        if (tier == GM_TIER_GPU) {
+            const uint32_t frame = gm_engine_make_frame(engine, chunk);
+            assert_int_not_equal(frame, GM_NONE);
+            gm_table_take_frame(world.table, frame, c);
+        } else {
+            world.used[tier] += bytes_of(&world, c);
+            chunk->page = 0;
+        }
+        chunk->tier = (uint8_t)tier;
+        gm_table_place(world.table, c);
+    }
+    assert_null(gm_table_check(world.table));
+}
+
+/* Bytes that the plan brings in for an app, and evicts of it. */
+static uint64_t planned(enum gm_move_kind kind, uint32_t app)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < engine->plan.n; i++)
+        if (engine->plan.moves[i].kind == kind &&
+            world.table->chunks[engine->plan.moves[i].chunk].app == app)
+            bytes += bytes_of(&world, engine->plan.moves[i].chunk);
+    return bytes;
+}
+
+/* The GPU is full with what runs and what comes last; those between lack memory. */
+static void fill_up(void)
+{
+    begin(160 * MIB);
+    have(RUNNING, 96 * MIB, GM_TIER_GPU);
+    have(FIRST, 64 * MIB, GM_TIER_PINNED);
+    have(SECOND, 96 * MIB, GM_TIER_PINNED);
+    have(LAST, 64 * MIB, GM_TIER_GPU);
+    have(LAST, 32 * MIB, GM_TIER_PINNED);
+}
+
+/* ---- for whom ---- */
+
+static void staged_for_the_next(void **state)
+{
+    (void)state;
+    fill_up();
+    gm_engine_plan(engine);
+    assert_true(engine->plan_is_prefetch);
+    assert_int_equal(planned(GM_MOVE_EVICT, LAST), 64 * MIB);
+    assert_int_equal(planned(GM_MOVE_FILL, FIRST), 64 * MIB);
+    assert_int_equal(planned(GM_MOVE_FILL, SECOND), 0);
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_OUT], 64 * MIB);
+    assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
+    assert_int_equal(maps, 2);
+}
+
+/* Nobody gives up anything for an idle program; that does not hold up those that wait behind it. */
+static void an_idle_one_is_passed_over(void **state)
+{
+    (void)state;
+    fill_up();
+    engine->apps[FIRST].is_idle = true;
+    gm_engine_plan(engine);
+    assert_true(engine->plan_is_prefetch);
+    assert_int_equal(planned(GM_MOVE_FILL, FIRST), 0);
+    assert_int_equal(planned(GM_MOVE_EVICT, LAST), 64 * MIB);
+    assert_int_equal(planned(GM_MOVE_FILL, SECOND), 64 * MIB);
+}
+
+/* But what is free is its. */
+static void an_idle_one_has_what_is_free(void **state)
+{
+    (void)state;
+    begin(160 * MIB);
+    have(RUNNING, 96 * MIB, GM_TIER_GPU);
+    have(FIRST, 64 * MIB, GM_TIER_PINNED);
+    have(SECOND, 96 * MIB, GM_TIER_PINNED);
+    engine->apps[FIRST].is_idle = true;
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_FILL, FIRST), 64 * MIB);
+    assert_int_equal(planned(GM_MOVE_FILL, SECOND), 0);
+}
+
+static void not_for_who_cannot_have_it(void **state)
+{
+    (void)state;
+    fill_up();
+    is_expected[SECOND] = is_expected[LAST] = false;
+    engine->apps[FIRST].retry_at = engine->now + 1;
+    gm_engine_plan(engine);
+    assert_int_equal(engine->plan.n, 0);
+    engine->apps[FIRST].retry_at = 0;
+    world.table->apps[FIRST].is_silent = true;
+    gm_engine_plan(engine);
+    assert_int_equal(engine->plan.n, 0);
+    world.table->apps[FIRST].is_silent = false;
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_FILL, FIRST), 64 * MIB);
+    is_expected[FIRST] = false;
+    gm_engine_plan(engine);
+    assert_int_equal(engine->plan.n, 0);
+}
+
+/* One that waits for memory comes before all of that, and one whose turn comes as well. */
+static void not_while_somebody_waits(void **state)
+{
+    (void)state;
+    fill_up();
+    engine->apps[RUNNING].state = GM_APP_PAUSED;
+    engine->in_set[RUNNING] = false;
+    engine->apps[SECOND].state = GM_APP_LOADING;
+    engine->in_set[SECOND] = true;
+    engine->decision.set = (const uint32_t[]){SECOND};
+    gm_engine_plan(engine);
+    assert_false(engine->plan_is_prefetch);
+    assert_int_equal(planned(GM_MOVE_FILL, SECOND), 96 * MIB);
+    assert_int_equal(planned(GM_MOVE_EVICT, LAST), 64 * MIB); /* the farthest first */
+
+    engine->apps[SECOND].ping = 1; /* nothing is moved until it has answered, ahead neither */
+    gm_engine_plan(engine);
+    assert_int_equal(engine->plan.n, 0);
+}
+
+/* ---- how much at once ---- */
+
+/* What is staged leaves the link to who must run at once after 5 ms; a switch takes all of it. */
+static void little_is_under_way(void **state)
+{
+    (void)state;
+    begin(4096 * MIB);
+    have(FIRST, 2048 * MIB, GM_TIER_PINNED);
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_FILL, FIRST), 2048 * MIB);
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
+    ended[GM_WAY_IN] += 32 * MIB;
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_IN], 288 * MIB);
+
+    engine->apps[FIRST].state = GM_APP_LOADING;
+    engine->in_set[FIRST] = true;
+    engine->decision.set = (const uint32_t[]){FIRST};
+    gm_engine_plan(engine);
+    assert_false(engine->plan_is_prefetch);
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_IN], 2048 * MIB);
+}
+
+/* And when it is exchanged, each way. */
+static void little_is_exchanged_at_once(void **state)
+{
+    (void)state;
+    begin(2048 * MIB);
+    have(FIRST, 2048 * MIB, GM_TIER_PINNED);
+    have(LAST, 2048 * MIB, GM_TIER_GPU);
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_OUT], 256 * MIB);
+    assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
+    ended[GM_WAY_OUT] += 256 * MIB;
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_OUT], 512 * MIB);
+    assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
+    ended[GM_WAY_IN] += 256 * MIB;
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_IN], 512 * MIB);
+}
+
+/* The next copies between the tiers below end, as gm_engine_host_copied takes it. */
+static void end_below(unsigned n)
+{
+    for (; n > 0; n--) {
+        const uint32_t index = host[host_ended++];
+        struct gm_chunk *chunk = chunk_of(&world, index);
+        engine->host_copies--;
+        engine->host_bytes -= bytes_of(&world, index);
+        engine->ending[chunk->tier] -= bytes_of(&world, index);
+        world.used[chunk->tier] -= bytes_of(&world, index);
+        chunk->tier = chunk->to_tier;
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->copy_pending = false;
+        gm_table_place(world.table, index);
+    }
+}
+
+/* Nor is pinned memory full of what is to be copied down when its turn comes. */
+static void little_goes_down_at_once(void **state)
+{
+    (void)state;
+    begin(2048 * MIB);
+    world.cap[GM_TIER_PINNED] = 2048 * MIB;
+    world.cap[GM_TIER_PAGED] = 8192 * MIB;
+    engine->has_lower = true;
+    engine->window = 256 * MIB;
+    have(RUNNING, 2048 * MIB, GM_TIER_GPU);
+    have(FIRST, 2048 * MIB, GM_TIER_PAGED);
+    have(LAST, 1760 * MIB, GM_TIER_PINNED);
+    gm_engine_plan(engine);
+    assert_true(planned(GM_MOVE_LOWER, LAST) >= 1024 * MIB);
+    assert_true(planned(GM_MOVE_RAISE, FIRST) >= 1024 * MIB);
+    for (unsigned i = 0; i < 20; i++) {
+        gm_engine_move(engine);
+        assert_int_equal(engine->host_bytes, 256 * MIB);
+        end_below(i % 3 + 1);
+    }
+    assert_true(up > 0 && down > 0);
+
+    /* the switch has all of it at once */
+    engine->apps[RUNNING].state = GM_APP_PAUSED;
+    engine->in_set[RUNNING] = false;
+    engine->apps[FIRST].state = GM_APP_LOADING;
+    engine->in_set[FIRST] = true;
+    engine->decision.set = (const uint32_t[]){FIRST};
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    assert_true(engine->host_bytes > 256 * MIB);
+}
+
+#define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        case_of(staged_for_the_next),          case_of(an_idle_one_is_passed_over),
+        case_of(an_idle_one_has_what_is_free), case_of(not_for_who_cannot_have_it),
+        case_of(not_while_somebody_waits),     case_of(little_is_under_way),
+        case_of(little_is_exchanged_at_once),  case_of(little_goes_down_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
