@@ -93,10 +93,12 @@ static const struct {
 static void finish(const struct gm_worker *worker, const char *verdict, const char *text)
 {
     double seconds = (double)(gm_now() - worker->started_ns) / (double)GM_S;
+    bool is_in = text[0] && worker->doing != NULL;
     printf("%s mode=%s mismatches=%" PRIu64 " iterations=%" PRIu64 " bytes=%" PRIu64
-           " seconds=%.2f way=%s%s%s\n",
+           " seconds=%.2f way=%s%s%s%s%s\n",
            verdict, worker->mode, worker->mismatches, worker->done, worker->bytes, seconds,
-           gm_driver_way(), text[0] ? " " : "", text);
+           gm_driver_way(), is_in ? " in " : "", is_in ? worker->doing : "", text[0] ? " " : "",
+           text);
     fflush(stdout);
 }
 
@@ -218,7 +220,7 @@ static void __attribute__((noreturn)) usage(const char *text)
                     "[--seconds S] [--pause MS]\n"
                     "                 [--hold MS] [--seed N] [--threads N] [--own-context] "
                     "[--ready FILE] [--go FILE] [--until FILE]\n"
-                    "                 [--signal FILE]\nmodes:\n");
+                    "                 [--signal FILE] [--only CHECK,...]\nmodes:\n");
     for (size_t i = 0; i < GM_MODES; i++)
         fprintf(stderr, "  %-8s %s\n", gm_modes[i].name, gm_modes[i].help);
     exit(GM_EXIT_USAGE);
@@ -257,6 +259,8 @@ static size_t parse(struct gm_worker *worker, int argc, char **argv)
             worker->until = value;
         else if (strcmp(option, "--signal") == 0)
             worker->signal = value;
+        else if (strcmp(option, "--only") == 0)
+            worker->only = value;
         else if (strcmp(option, "--bytes") == 0) {
             if (gm_parse_size(value, &worker->bytes) != 0)
                 usage("--bytes takes a size such as 96M");

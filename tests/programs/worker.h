@@ -65,6 +65,7 @@ struct gm_worker {
     const char *go;     /* file to wait for before the first iteration, or NULL */
     const char *until;  /* go on until this file is there, as well, or NULL */
     const char *signal; /* what the names of a mode's files begin with, or a file; or NULL */
+    const char *only;   /* of mode pools: these checks, a,b,..., or NULL */
     char **argv;
 
     /* state */
@@ -74,7 +75,8 @@ struct gm_worker {
     CUmodule module;
     CUfunction kernel[GM_KERNELS];
     uint64_t started_ns;
-    uint64_t done; /* iterations */
+    uint64_t done;     /* iterations */
+    const char *doing; /* which part of a mode: told when it fails; or NULL */
     _Atomic uint64_t mismatches;
 };
 
