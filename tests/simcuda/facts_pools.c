@@ -181,6 +181,33 @@ static void ask_streams(CUstream beside, CUevent event)
     }
 }
 
+/* Allocations beside it: from a pool that has to grow for them, that has what they need, and that
+ * may grow. */
+static void ask_beside(CUstream beside)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr kept = 0, other = 0;
+    cuuint64_t threshold = UINT64_MAX;
+    FACT_ALONE("allocate beside it", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
+    NEED(cuStreamSynchronize(beside));
+    NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    NEED(cuMemAllocFromPoolAsync(&kept, MIB, pool, beside));
+    NEED(cuMemFreeAsync(kept, beside));
+    NEED(cuStreamSynchronize(beside));
+    FACT_ALONE("allocate what the pool has", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
+    if (other != 0)
+        FACT_ALONE("free it", cuMemFreeAsync(other, beside));
+    other = threshold = 0;
+    NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    NEED(cuStreamSynchronize(beside));
+    NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    FACT_ALONE("relaxed: allocate beside it", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
+    if (other != 0)
+        FACT_ALONE("relaxed: free it", cuMemFreeAsync(other, beside));
+    NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    NEED(cuStreamSynchronize(beside));
+}
+
 /* And allocations, there and beside it. */
 static void ask_local_capture(void)
 {
@@ -188,7 +215,7 @@ static void ask_local_capture(void)
     CUmemoryPool one_pool;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUstream beside;
-    CUdeviceptr one = 0, other = 0;
+    CUdeviceptr one = 0;
     CUevent event;
     CUgraph graph = NULL;
     cuuint64_t bytes = 0;
@@ -197,10 +224,7 @@ static void ask_local_capture(void)
     NEED(cuEventRecord(event, stream));
     NEED(cuStreamSynchronize(stream));
     ask_streams(beside, event);
-    FACT_ALONE("allocate beside it", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
-    if (other != 0)
-        FACT_ALONE("free that", cuMemFreeAsync(other, beside));
-    NEED(cuStreamSynchronize(beside));
+    ask_beside(beside);
     begin_capture();
     fact_in_capture("allocate from the default pool",
                     cuMemAllocFromPoolAsync(&one, MIB, pool, stream));
