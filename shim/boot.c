@@ -30,6 +30,7 @@
 static _Atomic uint32_t gm_boot_state; /* enum gm_boot_state */
 static __thread bool gm_boot_is_mine __attribute__((tls_model("initial-exec")));
 static bool gm_boot_has_fork_handler;
+static bool gm_boot_is_child; /* set while a child has one thread */
 static bool gm_boot_has_log;
 
 static void gm_boot_set(enum gm_boot_state state)
@@ -161,7 +162,13 @@ static void gm_boot_after_fork(void)
     gm_gate_after_fork();
     gm_link_close();
     gm_boot_is_mine = false;
+    gm_boot_is_child = true;
     atomic_store(&gm_boot_state, GM_BOOT_DEAD);
+}
+
+bool gm_boot_is_forked(void)
+{
+    return gm_boot_is_child;
 }
 
 static enum gm_boot_state gm_boot_run(void)

@@ -46,6 +46,9 @@ static inline bool gm_is_live(void)
     return gm_boot() == GM_BOOT_LIVE;
 }
 
+/* Whether this is the forked child of a program that was live, or about to be. */
+bool gm_boot_is_forked(void);
+
 /* Whether the state is LIVE, PASS or DEAD. One load. */
 bool gm_boot_is_over(void);
 

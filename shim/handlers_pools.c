@@ -31,33 +31,51 @@ static CUresult gm_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
     return gm_alloc_real(dptr, bytes, pool, stream, &place);
 }
 
+/*
+ * In a forked child the driver refuses nearly everything, but it takes these calls. As its pools
+ * have nothing under gpumux, they would grow, and spoil the parent's memory of graphs.
+ */
+static CUresult gm_alloc_dead(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    if (gm_boot_is_forked())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return pool == NULL ? gm_real.cuMemAllocAsync(dptr, bytes, stream)
+                        : gm_real.cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
+}
+
 CUresult gm_on_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     return gm_is_live() ? gm_alloc_async(dptr, bytesize, NULL, hStream)
-                        : gm_real.cuMemAllocAsync(dptr, bytesize, hStream);
+                        : gm_alloc_dead(dptr, bytesize, NULL, hStream);
 }
 
 CUresult gm_on_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    return gm_is_live() ? gm_alloc_async(dptr, bytesize, NULL, gm_stream_ptsz(hStream))
-                        : gm_real.cuMemAllocAsync_ptsz(dptr, bytesize, hStream);
+    hStream = gm_stream_ptsz(hStream);
+    return gm_is_live() ? gm_alloc_async(dptr, bytesize, NULL, hStream)
+                        : gm_alloc_dead(dptr, bytesize, NULL, hStream);
 }
 
 /* A NULL pool is for the driver to refuse. */
+static CUresult gm_alloc_from_pool(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                   CUstream stream)
+{
+    if (pool == NULL)
+        return gm_real.cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
+    return gm_is_live() ? gm_alloc_async(dptr, bytes, pool, stream)
+                        : gm_alloc_dead(dptr, bytes, pool, stream);
+}
+
 CUresult gm_on_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                        CUstream hStream)
 {
-    return gm_is_live() && pool != NULL
-               ? gm_alloc_async(dptr, bytesize, pool, hStream)
-               : gm_real.cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+    return gm_alloc_from_pool(dptr, bytesize, pool, hStream);
 }
 
 CUresult gm_on_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                             CUstream hStream)
 {
-    return gm_is_live() && pool != NULL
-               ? gm_alloc_async(dptr, bytesize, pool, gm_stream_ptsz(hStream))
-               : gm_real.cuMemAllocFromPoolAsync_ptsz(dptr, bytesize, pool, hStream);
+    return gm_alloc_from_pool(dptr, bytesize, pool, gm_stream_ptsz(hStream));
 }
 
 /* What the driver has: of its pools, of graphs, or nothing at all. */
@@ -88,15 +106,20 @@ static CUresult gm_free_async(CUdeviceptr dptr, CUstream stream)
     return gm_free_real(dptr, stream);
 }
 
+static CUresult gm_free_dead(CUdeviceptr dptr, CUstream stream)
+{
+    return gm_boot_is_forked() ? CUDA_ERROR_NOT_INITIALIZED : gm_real.cuMemFreeAsync(dptr, stream);
+}
+
 CUresult gm_on_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    return gm_is_live() ? gm_free_async(dptr, hStream) : gm_real.cuMemFreeAsync(dptr, hStream);
+    return gm_is_live() ? gm_free_async(dptr, hStream) : gm_free_dead(dptr, hStream);
 }
 
 CUresult gm_on_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-    return gm_is_live() ? gm_free_async(dptr, gm_stream_ptsz(hStream))
-                        : gm_real.cuMemFreeAsync_ptsz(dptr, hStream);
+    hStream = gm_stream_ptsz(hStream);
+    return gm_is_live() ? gm_free_async(dptr, hStream) : gm_free_dead(dptr, hStream);
 }
 
 /* ---- pools ---- */

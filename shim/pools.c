@@ -35,6 +35,14 @@ static bool gm_pool_flag(CUmemoryPool handle, CUmemPool_attribute attribute)
     return gm_real.cuMemPoolGetAttribute(handle, attribute, &flag) != CUDA_SUCCESS || flag != 0;
 }
 
+/* What a pool may have at most, as the driver takes its maxSize: in whole regions. 0: no limit. */
+static uint64_t gm_pool_most(uint64_t max_size)
+{
+    const uint64_t beyond = max_size % GM_POOL_REGION;
+    const uint64_t more = beyond == 0 ? 0 : GM_POOL_REGION - beyond;
+    return max_size > UINT64_MAX - more ? UINT64_MAX : max_size + more;
+}
+
 static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most, bool is_the_drivers)
 {
     struct gm_pool *pool = calloc(1, sizeof(*pool));
@@ -47,7 +55,7 @@ static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most, boo
     pool->handle = handle;
     pool->device = device;
     pool->gpu = gm_gpu_of(device);
-    pool->most = most;
+    pool->most = gm_pool_most(most);
     pool->is_the_drivers = is_the_drivers;
     pool->threshold = threshold;
     pool->is_opportunistic = gm_pool_flag(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # What memory pools promise, one by one, with and without gpumux: the same answers, and memory that is given back.
 . "$(dirname "$0")/lib.sh"
-native bare linked --mode pools --iterations 2
+native bare linked --mode pools --iterations 2 --only \
+    first,errors,order,inherited,quiet,numbers,giving-back,objects,contexts,foreign,kinds,races,capture,many
 expect_pass bare
 start_daemon
 app alone linked --mode pools --iterations 4

@@ -323,15 +323,15 @@ static void check_kinds(struct gm_rules *rules)
     struct gm_worker *worker = rules->worker;
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
-                            .maxSize = 8 * MIB};
+                            .maxSize = 8 * MIB}; /* 32 MiB, in whole regions */
     CUmemoryPool pool = NULL;
     struct gm_buffer buffer;
     CUdeviceptr at = 0, more = 0;
     int count = 0;
     GM_CU(worker, cuMemPoolCreate, &pool, &props);
-    GM_CU(worker, cuMemAllocFromPoolAsync, &at, 6 * MIB, pool, rules->a);
+    GM_CU(worker, cuMemAllocFromPoolAsync, &at, 24 * MIB, pool, rules->a);
     expect(worker, "more than a pool may have",
-           worker->cu.cuMemAllocFromPoolAsync(&more, 6 * MIB, pool, rules->a),
+           worker->cu.cuMemAllocFromPoolAsync(&more, 24 * MIB, pool, rules->a),
            CUDA_ERROR_OUT_OF_MEMORY);
     GM_CU(worker, cuMemFreeAsync, at, rules->a);
     GM_CU(worker, cuMemPoolDestroy, pool);
@@ -472,7 +472,8 @@ static void check_capture(struct gm_rules *rules)
     GM_CU(worker, cuStreamSynchronize, rules->a);
 }
 
-/* A forked child has no CUDA, and its parent's memory is none of its business. */
+/* A forked child has no CUDA, and its parent's memory is none of its business. (The driver gives it
+ * memory, and where its pool grows for that spoils the parent's graphs.) */
 static void check_fork(struct gm_rules *rules)
 {
     struct gm_worker *worker = rules->worker;

@@ -225,6 +225,13 @@ CUresult sim_capture_unsafe(void)
     return result;
 }
 
+/* Under the capture lock: something that no captured stream can be asked. */
+static CUresult ask_captured(struct sim_capture *c)
+{
+    return c->is_spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                         : spoil(c, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
 CUresult sim_capture_sync_stream(struct sim_stream *s)
 {
     if (atomic_load(&sim_captures) == 0)
@@ -233,12 +240,23 @@ CUresult sim_capture_sync_stream(struct sim_stream *s)
     pthread_mutex_lock(&capture_lock);
     struct sim_capture *blocking = s->is_legacy ? find_blocking_capture(s->ctx) : NULL;
     if (s->capture != NULL)
-        result = s->capture->is_spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                                        : spoil(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        result = ask_captured(s->capture);
     else if (blocking != NULL)
         result = spoil(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     else
         result = judge_unsafe();
+    pthread_mutex_unlock(&capture_lock);
+    return result;
+}
+
+CUresult sim_capture_ask_stream(struct sim_stream *s)
+{
+    if (atomic_load(&sim_captures) == 0)
+        return CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&capture_lock);
+    if (s->capture != NULL)
+        result = ask_captured(s->capture);
     pthread_mutex_unlock(&capture_lock);
     return result;
 }

@@ -234,6 +234,7 @@ static const struct section {
     {"captures that are lost", facts_of_lost_captures, CURRENT},
     {"memory of another process", facts_of_ipc, NOTHING},
     {"pools beside a capture", facts_of_pools_captured_locally, CURRENT},
+    {"limits of pools, and a child", facts_of_pools_limits, CURRENT},
 };
 
 static void run_section(const struct section *section)

@@ -59,6 +59,7 @@ void facts_of_handles(void);
 void facts_of_pools(void);
 void facts_of_pools_captured(void);
 void facts_of_pools_captured_locally(void);
+void facts_of_pools_limits(void);
 void facts_of_pools_contexts(void);
 void facts_of_pools_linear(void);
 void facts_of_unswappable(void);

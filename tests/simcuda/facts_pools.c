@@ -1,6 +1,9 @@
 /* Facts of memory pools and of stream-ordered allocation. */
 #include "tests/simcuda/facts.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static unsigned *flag; /* a kernel runs until it is set */
 static CUstream stream;
 static CUmemoryPool pool;
@@ -195,8 +198,8 @@ static void ask_beside(CUstream beside)
     NEED(cuMemFreeAsync(kept, beside));
     NEED(cuStreamSynchronize(beside));
     FACT_ALONE("allocate what the pool has", cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
-    if (other != 0)
-        FACT_ALONE("free it", cuMemFreeAsync(other, beside));
+    NEED(cuMemAllocFromPoolAsync(&other, MIB, pool, beside));
+    FACT_ALONE("free it beside it", cuMemFreeAsync(other, beside));
     other = threshold = 0;
     NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
     NEED(cuStreamSynchronize(beside));
@@ -254,6 +257,45 @@ static void ask_local_capture(void)
          cuStreamBeginCapture(beside, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     NEED(cuCtxDestroy(its));
     NEED(cuCtxSetCurrent(context));
+}
+
+/* How many allocations of 6 MiB a pool gives. */
+static void ask_limit(uint64_t mib)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                            .maxSize = mib * MIB};
+    CUmemoryPool limited;
+    CUdeviceptr p[64];
+    int n = 0;
+    NEED(cuMemPoolCreate(&limited, &props));
+    while (n < 64 && cuMemAllocFromPoolAsync(&p[n], 6 * MIB, limited, stream) == CUDA_SUCCESS)
+        n++;
+    printf("of at most %d MiB, allocations of 6 MiB: %d\n", (int)mib, n);
+    while (n > 0)
+        NEED(cuMemFreeAsync(p[--n], stream));
+    NEED(cuStreamSynchronize(stream));
+    NEED(cuMemPoolDestroy(limited));
+}
+
+/* In a child; the parent's pool has what it asks for. */
+static void ask_child(void)
+{
+    CUdeviceptr kept = 0, p = 0;
+    NEED(cuMemAllocAsync(&kept, MIB, stream));
+    NEED(cuStreamSynchronize(stream));
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        fact("a child: allocate", cuMemAllocAsync(&p, MIB, stream));
+        fact("a child: free it", cuMemFreeAsync(p, stream));
+        fact("a child: cuMemFree its parent's", cuMemFree(kept));
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    NEED(cuMemFreeAsync(kept, stream));
+    NEED(cuStreamSynchronize(stream));
 }
 
 /* Memory of pools is of no context. */
@@ -322,4 +364,13 @@ void facts_of_pools_linear(void)
 {
     begin();
     ask_free_of_linear_memory();
+}
+
+void facts_of_pools_limits(void)
+{
+    begin();
+    ask_limit(8);
+    ask_limit(40);
+    ask_limit(64);
+    ask_child();
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define POOL_MAGIC 0x4c4f4f50u
+#define POOL_STEP (32ull << 20) /* what a pool has at most is whole steps */
 
 struct sim_pool {
     uint32_t magic;
@@ -349,13 +350,19 @@ static uint64_t used_by(const struct sim_range *range)
     return range->is_graph ? 0 : range->size;
 }
 
+/* What a pool has at most, 0: no limit. */
+static uint64_t most_of(const struct sim_pool *pool)
+{
+    return (pool->props.maxSize + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+}
+
 /* False: the pool may not have more. */
 static bool note_new(const struct sim_range *range)
 {
     struct sim_pool *pool = range->pool;
     pthread_mutex_lock(&pools_lock);
-    const bool fits =
-        pool->props.maxSize == 0 || pool->reserved + range->counted <= pool->props.maxSize;
+    const uint64_t most = most_of(pool);
+    const bool fits = most == 0 || pool->reserved + range->counted <= most;
     pool->used += used_by(range);
     pool->reserved += range->is_graph ? 0 : range->counted;
     if (fits && pool->used > pool->used_high)
@@ -391,7 +398,9 @@ static CUresult alloc_from(CUdeviceptr *dptr, size_t bytes, struct sim_pool *poo
         *dptr = 0;
         return CUDA_SUCCESS;
     }
-    CUresult result = sim_pool_memory_new(&range, pool->device, bytes);
+    CUresult result = range.is_graph ? CUDA_SUCCESS : sim_capture_unsafe(); /* beside others */
+    if (result == CUDA_SUCCESS)
+        result = sim_pool_memory_new(&range, pool->device, bytes);
     if (result != CUDA_SUCCESS)
         return result;
     if (!note_new(&range))
@@ -407,8 +416,18 @@ static CUresult alloc_from(CUdeviceptr *dptr, size_t bytes, struct sim_pool *poo
     return result;
 }
 
+/* A forked child is told that it has memory, and that it gave it back: the driver does not look
+ * whose it is. Where it needs more for that it is the parent's that is spoilt. */
+static CUresult alloc_forked(CUdeviceptr *dptr)
+{
+    *dptr = 1ull << 40;
+    return CUDA_SUCCESS;
+}
+
 static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream handle, enum sim_mode mode)
 {
+    if (sim_is_forked())
+        return alloc_forked(dptr);
     SIM_ENTER(cuMemAllocAsync);
     struct sim_stream *stream;
     const CUresult result = sim_stream_get(handle, mode, &stream);
@@ -427,6 +446,8 @@ SIM_TWO(cuMemAllocAsync, cuMemAllocAsync_ptsz,
 static CUresult alloc_from_pool(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle,
                                 CUstream stream_handle, enum sim_mode mode)
 {
+    if (sim_is_forked())
+        return alloc_forked(dptr);
     SIM_ENTER(cuMemAllocFromPoolAsync);
     struct sim_stream *stream;
     const CUresult result = sim_stream_get(stream_handle, mode, &stream);
@@ -475,14 +496,18 @@ static CUresult free_captured(CUdeviceptr dptr, struct sim_stream *stream)
 
 static CUresult free_async(CUdeviceptr dptr, CUstream handle, enum sim_mode mode)
 {
+    if (sim_is_forked())
+        return CUDA_SUCCESS;
     SIM_ENTER(cuMemFreeAsync);
     struct sim_stream *stream;
     struct sim_range range;
-    const CUresult result = sim_stream_get(handle, mode, &stream);
+    CUresult result = sim_stream_get(handle, mode, &stream);
+    if (result == CUDA_SUCCESS && sim_is_capturing(stream))
+        return dptr == 0 ? CUDA_SUCCESS : free_captured(dptr, stream);
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_unsafe();
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
-    if (sim_is_capturing(stream))
-        return free_captured(dptr, stream);
     if (!sim_pool_begin_free(dptr, &range))
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == SIM_RANGE_POOL)

@@ -81,6 +81,9 @@ CUresult sim_enter(const char *api);
 void sim_watch(const char *api);
 void sim_inject(void);
 
+/* Whether this is the child of a process that had initialized CUDA. */
+bool sim_is_forked(void);
+
 /* Mark this thread as being in a host callback, where CUDA calls are not permitted. */
 void sim_set_callback(bool is_inside);
 
@@ -378,6 +381,8 @@ CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event, bo
 CUresult sim_capture_unsafe(void);
 /* Synchronizing or querying this stream, this context: a capture in it is spoiled and refuses. */
 CUresult sim_capture_sync_stream(struct sim_stream *stream);
+/* For what a stream that is captured cannot be asked, whatever the mode. */
+CUresult sim_capture_ask_stream(struct sim_stream *stream);
 CUresult sim_capture_sync_context(struct sim_ctx *ctx);
 CUresult sim_capture_query_event(struct sim_event *event);
 void sim_capture_forget(struct sim_stream *stream); /* it is going away */

@@ -348,6 +348,11 @@ static void on_exit_begins(void)
     atomic_compare_exchange_strong(&process_state, &live, SIM_EXITING);
 }
 
+bool sim_is_forked(void)
+{
+    return atomic_load(&process_state) == SIM_FORKED;
+}
+
 void sim_set_callback(bool is_inside)
 {
     is_in_callback = is_inside;

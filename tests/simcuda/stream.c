@@ -631,7 +631,7 @@ static CUresult stream_get_id(CUstream handle, unsigned long long *id, enum sim_
     if (id == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *id = s->id;
-    return CUDA_SUCCESS;
+    return sim_capture_ask_stream(s);
 }
 SIM_TWO(cuStreamGetId, cuStreamGetId_ptsz, (CUstream stream, unsigned long long *id),
         stream_get_id(stream, id, mode));
