@@ -262,12 +262,28 @@ static void app_leaves(struct gm_sched *s, uint32_t id)
     memset(&s->apps[id], 0, sizeof s->apps[id]);
 }
 
-/* What is known of when it wants: the newest gap counts a quarter. */
+/* The lesser of the two in the middle if their number is even. */
+static uint64_t median_gap(const struct gm_sched_app *a)
+{
+    uint64_t sorted[GM_SCHED_GAPS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < GM_SCHED_GAPS && i < a->n_gaps; i++) {
+        uint32_t at = n++;
+        for (; at > 0 && sorted[at - 1] > a->gaps[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = a->gaps[i];
+    }
+    return sorted[(n - 1) / 2];
+}
+
+/* What is known of when it wants. Not the mean: one long gap, as while a program starts, or a short
+ * one within a request would count for long, and the order of next use be wrong as long. */
 static void note_want(const struct gm_sched *s, struct gm_sched_app *a)
 {
-    uint64_t gap = s->now - a->wanted_at;
-    if (a->has_wanted)
-        a->period_ns = a->period_ns ? a->period_ns - a->period_ns / 4 + gap / 4 : gap;
+    if (a->has_wanted) {
+        a->gaps[a->n_gaps++ % GM_SCHED_GAPS] = s->now - a->wanted_at;
+        a->period_ns = median_gap(a);
+    }
     a->wanted_at = s->now;
     a->has_wanted = true;
 }

@@ -12,6 +12,9 @@
 #include "daemon/core/sched.h"
 
 #define GM_SCHED_NIL UINT32_MAX
+/* So many gaps between its wants tell when an app is expected. */
+#define GM_SCHED_GAPS 5u
+
 /* A limit on the share holds over this much time: bursts of share * WINDOW are possible. */
 #define GM_SCHED_SHARE_WINDOW_NS 10000000000u
 /* What was run beyond it because a drain failed is paid for within so many windows; what is beyond
@@ -51,9 +54,11 @@ struct gm_sched_app {
     uint32_t auto_level; /* its level and charge when something else than auto was said */
     uint64_t auto_run;
 
-    uint64_t wanted_at; /* when it last began to want */
-    uint64_t period_ns; /* from one such time to the next, on average; 0: not known yet */
-    uint64_t slice_in;  /* left out: its slice is expected after so long, as of the last decision */
+    uint64_t wanted_at;           /* when it last began to want */
+    uint64_t period_ns;           /* from one such time to the next, usually; 0: not known yet */
+    uint64_t gaps[GM_SCHED_GAPS]; /* of which that is the median: the latest, in a ring */
+    uint32_t n_gaps;              /* of all its life */
+    uint64_t slice_in; /* left out: its slice is expected after so long, as of the last decision */
 
     uint32_t next, prev; /* in the list of its place */
     uint32_t ahead;      /* left out: for whom it waits */

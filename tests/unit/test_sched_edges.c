@@ -207,10 +207,10 @@ static void next_use_is_expected_by_the_gaps_between_wants(void **state)
     assert_int_equal(gm_sched_expect(sched, now, 0), now); /* it does */
     event(GM_SCHED_WANT, 0);                               /* nothing new */
     event(GM_SCHED_IDLE, 0);
-    uint64_t gap = 1000 - 250 + 2; /* a quarter of the new gap, 10 */
+    uint64_t gap = 10; /* the lesser of two */
     assert_int_equal(gm_sched_expect(sched, now, 0), now + gap);
     /* Overdue: at any moment. Overdue for long: as long again. */
-    assert_int_equal(gm_sched_expect(sched, now + gap + 300, 0), now + gap);
+    assert_int_equal(gm_sched_expect(sched, now + gap + 30, 0), now + gap);
     assert_int_equal(gm_sched_expect(sched, now + 9 * gap, 0), now + 17 * gap);
     event(GM_SCHED_JOIN, 2);
     event(GM_SCHED_WANT, 2);
@@ -220,6 +220,22 @@ static void next_use_is_expected_by_the_gaps_between_wants(void **state)
     event(GM_SCHED_LEAVE, 0);
     event(GM_SCHED_JOIN, 0);
     assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER); /* another app */
+}
+
+/* One gap that is quite another changes nothing for long. */
+static void the_usual_gap_is_the_median_of_the_latest(void **state)
+{
+    static const uint64_t gaps[] = {90000, 1000, 1100, 50, 1200, 1300, 8000, 9000, 9100};
+    static const uint64_t usual[] = {90000, 1000, 1100, 1000, 1100, 1100, 1200, 1300, 8000};
+    (void)state;
+    event(GM_SCHED_JOIN, 0);
+    uint64_t at = 100000;
+    want_at(0, at);
+    for (unsigned i = 0; i < sizeof gaps / sizeof gaps[0]; i++) {
+        at += gaps[i];
+        want_at(0, at);
+        assert_int_equal(gm_sched_expect(sched, now, 0), at + usual[i]);
+    }
 }
 
 int main(void)
@@ -234,6 +250,7 @@ int main(void)
         rule(every_reason_has_a_text_and_a_name),
         rule(every_class_has_a_name),
         rule(next_use_is_expected_by_the_gaps_between_wants),
+        rule(the_usual_gap_is_the_median_of_the_latest),
     };
     return cmocka_run_group_tests_name("sched_edges", tests, NULL, NULL);
 }
