@@ -146,6 +146,9 @@ void gm_engine_plan(struct gm_engine *engine)
     } else if (!is_waiting && engine->config.is_prefetching) {
         plan_ahead(engine, &input);
     }
+    engine->plan_evicts = 0;
+    for (uint32_t i = 0; i < engine->plan.n; i++)
+        engine->plan_evicts += engine->plan.moves[i].kind == GM_MOVE_EVICT;
     engine->sums.plan_ns += gm_now() - begin;
 }
 
@@ -189,6 +192,23 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
     if (tier == GM_TIER_NONE)
         return true;
     return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->reserve);
+}
+
+/*
+ * Whether what is raised leaves pinned memory for evictions that are still to come. Those behind it
+ * in the plan have no claim to it (may_take), and copies below are slower than the link, which
+ * would stand still meanwhile. With nothing under way that gives memory back the plan's order holds
+ * alone.
+ */
+static bool leaves_room(const struct gm_engine *engine, uint64_t bytes)
+{
+    const bool is_moving =
+        engine->host_copies > 0 || gm_mover_under_way(engine->mover, GM_WAY_OUT) > 0;
+    uint64_t left = engine->window / 2;
+    if (left < engine->reserve + GM_CHUNK_MAX)
+        left = engine->reserve + GM_CHUNK_MAX;
+    return engine->plan_evicts == 0 || !is_moving ||
+           free_in(engine, GM_TIER_PINNED) >= bytes + left;
 }
 
 /* Each of these returns true when the move was made, or is void because things changed. */
@@ -332,7 +352,8 @@ static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     if (chunk->is_freed || chunk->tier <= GM_TIER_PINNED)
         return true;
-    return chunk->flight == GM_FLIGHT_NONE && copy_below(engine, hold, move);
+    return chunk->flight == GM_FLIGHT_NONE && leaves_room(engine, gm_chunk_bytes(chunk)) &&
+           copy_below(engine, hold, move);
 }
 
 static bool destroy(struct gm_engine *engine, const struct gm_move *move)
@@ -392,8 +413,10 @@ void gm_engine_move(struct gm_engine *engine)
     engine->is_short_of_pages = false;
     for (uint32_t i = engine->plan_from; i < plan->n; i++) {
         struct gm_move *move = &plan->moves[i];
-        if (!move->is_done)
+        if (!move->is_done) {
             move->is_done = make_move(engine, &hold, move);
+            engine->plan_evicts -= move->is_done && move->kind == GM_MOVE_EVICT;
+        }
         if (!move->is_done && move->kind != GM_MOVE_DESTROY)
             gm_plan_pass_over(&hold, move, gm_chunk_bytes(&engine->table->chunks[move->chunk]));
         if (move->is_done && i == engine->plan_from)

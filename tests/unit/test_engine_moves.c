@@ -9,11 +9,14 @@
 
 enum { RUNNING, FIRST, SECOND, LAST, APPS };
 
+/* Sets of one program each. */
+static const uint32_t set_of[APPS] = {RUNNING, FIRST, SECOND, LAST};
+
 static struct world world;
 static struct gm_engine *engine;
 static bool is_expected[APPS];
 static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
-static uint64_t copies[GM_WAYS];
+static uint64_t copies[GM_WAYS], copies_ended[GM_WAYS];
 static unsigned pings, maps;
 static uint32_t
     host[MAX_CHUNKS]; /* chunks that are copied between the tiers below, in their order */
@@ -36,8 +39,8 @@ bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, u
 
 bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way)
 {
-    (void)mover, (void)way;
-    return true;
+    (void)mover;
+    return copies[way] - copies_ended[way] < GM_WAY_DEPTH - 1;
 }
 
 uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
@@ -151,6 +154,7 @@ static int set_up(void **state)
     memset(submitted, 0, sizeof submitted);
     memset(ended, 0, sizeof ended);
     memset(copies, 0, sizeof copies);
+    memset(copies_ended, 0, sizeof copies_ended);
     pings = maps = n_host = host_ended = 0;
     up = down = 0;
     return 0;
@@ -172,7 +176,7 @@ static void begin(uint64_t budget)
         is_expected[id] = true;
     }
     engine->in_set[RUNNING] = true;
-    engine->decision.set = (const uint32_t[]){RUNNING};
+    engine->decision.set = &set_of[RUNNING];
     engine->decision.n_set = 1;
 }
 
@@ -182,6 +186,7 @@ static int tear_down(void **state)
     for (uint32_t id = 0; id < APPS; id++)
         free(engine->apps[id].ctl);
     free(world.memory);
+    world.memory = NULL;
     for (unsigned way = 0; way < GM_WAYS; way++)
         free(engine->ring[way]);
     free(engine->frames.handles);
@@ -312,7 +317,7 @@ static void not_while_somebody_waits(void **state)
     engine->in_set[RUNNING] = false;
     engine->apps[SECOND].state = GM_APP_LOADING;
     engine->in_set[SECOND] = true;
-    engine->decision.set = (const uint32_t[]){SECOND};
+    engine->decision.set = &set_of[SECOND];
     gm_engine_plan(engine);
     assert_false(engine->plan_is_prefetch);
     assert_int_equal(planned(GM_MOVE_FILL, SECOND), 96 * MIB);
@@ -343,7 +348,7 @@ static void little_is_under_way(void **state)
 
     engine->apps[FIRST].state = GM_APP_LOADING;
     engine->in_set[FIRST] = true;
-    engine->decision.set = (const uint32_t[]){FIRST};
+    engine->decision.set = &set_of[FIRST];
     gm_engine_plan(engine);
     assert_false(engine->plan_is_prefetch);
     gm_engine_move(engine);
@@ -414,10 +419,100 @@ static void little_goes_down_at_once(void **state)
     engine->in_set[RUNNING] = false;
     engine->apps[FIRST].state = GM_APP_LOADING;
     engine->in_set[FIRST] = true;
-    engine->decision.set = (const uint32_t[]){FIRST};
+    engine->decision.set = &set_of[FIRST];
     gm_engine_plan(engine);
     gm_engine_move(engine);
     assert_true(engine->host_bytes > 256 * MIB);
+}
+
+/* The next copy of a way ends, as gm_engine_settle takes it. */
+static void end_copy(enum gm_way way)
+{
+    const uint32_t index = engine->ring[way][++copies_ended[way] % GM_WAY_DEPTH];
+    struct gm_chunk *chunk = chunk_of(&world, index);
+    ended[way] += bytes_of(&world, index);
+    if (way == GM_WAY_IN) {
+        world.used[GM_TIER_PINNED] -= bytes_of(&world, index);
+        engine->ending[GM_TIER_PINNED] -= bytes_of(&world, index);
+    }
+    chunk->tier = way == GM_WAY_IN ? GM_TIER_GPU : GM_TIER_PINNED;
+    chunk->flight = GM_FLIGHT_NONE;
+    chunk->copy_pending = chunk->map_pending = false;
+    gm_table_place(world.table, index);
+}
+
+/* One thing that is under way ends, whatever; false: there is none. */
+static bool end_any(void)
+{
+    const unsigned from = (unsigned)draw(&world, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        const unsigned what = (from + i) % 3;
+        if (what == GM_WAYS && n_host > host_ended)
+            end_below(1);
+        else if (what < GM_WAYS && copies[what] > copies_ended[what])
+            end_copy((enum gm_way)what);
+        else
+            continue;
+        return true;
+    }
+    return false;
+}
+
+/* FIRST comes, of which little is near. What SECOND has on the GPU goes for it, and before that
+ * what LAST has in pinned memory. */
+static void begin_slow_switch(uint64_t seed)
+{
+    begin(2048 * MIB);
+    world.random = seed;
+    world.cap[GM_TIER_PINNED] = 1024 * MIB;
+    world.cap[GM_TIER_PAGED] = 8192 * MIB;
+    engine->has_lower = true;
+    engine->window = 256 * MIB;
+    engine->reserve = 96 * MIB;
+    have(SECOND, 2048 * MIB, GM_TIER_GPU);
+    have(LAST, 640 * MIB, GM_TIER_PINNED);
+    have(FIRST, 128 * MIB, GM_TIER_PINNED);
+    have(FIRST, 1920 * MIB, GM_TIER_PAGED);
+    engine->apps[RUNNING].state = GM_APP_PAUSED;
+    engine->in_set[RUNNING] = false;
+    engine->apps[FIRST].state = GM_APP_LOADING;
+    engine->in_set[FIRST] = true;
+    engine->decision.set = &set_of[FIRST];
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+}
+
+/* The window is for both: what is raised does not keep what is evicted from it, however often it is
+ * planned anew. */
+static void raising_leaves_room_for_evictions(void **state)
+{
+    (void)state;
+    begin_slow_switch(0);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_true(world.cap[GM_TIER_PINNED] - world.used[GM_TIER_PINNED] >= 96 * MIB);
+        end_below(1);
+        gm_engine_plan(engine);
+        gm_engine_move(engine);
+    }
+    assert_true(submitted[GM_WAY_OUT] > 0);
+}
+
+/* Whatever ends first, and planned anew or not, the switch does. */
+static void a_slow_switch_ends(void **state)
+{
+    for (uint64_t seed = 1; seed < 60; seed++) {
+        begin_slow_switch(seed);
+        while (world.table->apps[FIRST].missing > 0) {
+            assert_true(end_any());
+            assert_true(world.used[GM_TIER_PINNED] <= world.cap[GM_TIER_PINNED]);
+            if (seed % 3 == 0 || engine->plan_from == engine->plan.n)
+                gm_engine_plan(engine);
+            gm_engine_move(engine);
+        }
+        assert_null(gm_table_check(world.table));
+        tear_down(state);
+        set_up(state);
+    }
 }
 
 #define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -425,10 +520,16 @@ static void little_goes_down_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        case_of(staged_for_the_next),          case_of(an_idle_one_is_passed_over),
-        case_of(an_idle_one_has_what_is_free), case_of(not_for_who_cannot_have_it),
-        case_of(not_while_somebody_waits),     case_of(little_is_under_way),
-        case_of(little_is_exchanged_at_once),  case_of(little_goes_down_at_once),
+        case_of(staged_for_the_next),
+        case_of(an_idle_one_is_passed_over),
+        case_of(an_idle_one_has_what_is_free),
+        case_of(not_for_who_cannot_have_it),
+        case_of(not_while_somebody_waits),
+        case_of(little_is_under_way),
+        case_of(little_is_exchanged_at_once),
+        case_of(little_goes_down_at_once),
+        case_of(raising_leaves_room_for_evictions),
+        case_of(a_slow_switch_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
