@@ -415,7 +415,8 @@ void gm_engine_move(struct gm_engine *engine)
         struct gm_move *move = &plan->moves[i];
         if (!move->is_done) {
             move->is_done = make_move(engine, &hold, move);
-            engine->plan_evicts -= move->is_done && move->kind == GM_MOVE_EVICT;
+            if (move->is_done && move->kind == GM_MOVE_EVICT)
+                engine->plan_evicts--;
         }
         if (!move->is_done && move->kind != GM_MOVE_DESTROY)
             gm_plan_pass_over(&hold, move, gm_chunk_bytes(&engine->table->chunks[move->chunk]));
