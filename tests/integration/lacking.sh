@@ -44,7 +44,7 @@ export GPUMUX_LOG
 for call in cuStreamIsCapturing cuDevicePrimaryCtxGetState cuThreadExchangeStreamCaptureMode; do
     SIMCUDA_WITHOUT=$call
     export SIMCUDA_WITHOUT
-    app "without-$call" dlsym --bytes 64M --iterations 3 --seed 2
+    app "without-$call" linked --bytes 64M --iterations 3 --seed 2
     unset SIMCUDA_WITHOUT
     expect_pass "without-$call"
 done
