@@ -19,6 +19,8 @@
  * memory full of what is still to be copied down: 5 ms of the link each way, and as much between
  * the tiers below, are enough to keep them busy. */
 #define STAGED_AT_ONCE (256ull << 20)
+/* Half of a window below this is much to keep free beside small chunks. */
+#define SMALL_WINDOW (256ull << 20)
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
 #define PLANS_AHEAD 4u
 
@@ -195,19 +197,21 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
 }
 
 /*
- * Whether what is raised leaves pinned memory for evictions that are still to come. Those behind it
- * in the plan have no claim to it (may_take), and copies below are slower than the link, which
- * would stand still meanwhile. With nothing under way that gives memory back the plan's order holds
- * alone.
+ * Whether raising `chunk` leaves pinned memory for evictions that are still to come. Those behind
+ * it in the plan have no claim to it (may_take), and copies below are slower than the link, which
+ * would stand still meanwhile. Where its own tier is full, lowers wait for what it gives back: it
+ * goes first. And with nothing under way nobody would ask again: the plan's order holds alone.
  */
-static bool leaves_room(const struct gm_engine *engine, uint64_t bytes)
+static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
+    const uint64_t bytes = gm_chunk_bytes(chunk), least = engine->reserve + 2 * bytes;
+    uint64_t left = engine->window / 2;
+    if (engine->window < SMALL_WINDOW && left > least)
+        left = least;
     const bool is_moving =
         engine->host_copies > 0 || gm_mover_under_way(engine->mover, GM_WAY_OUT) > 0;
-    uint64_t left = engine->window / 2;
-    if (left < engine->reserve + GM_CHUNK_MAX)
-        left = engine->reserve + GM_CHUNK_MAX;
     return engine->plan_evicts == 0 || !is_moving ||
+           free_in(engine, (enum gm_tier)chunk->tier) < GM_CHUNK_MAX ||
            free_in(engine, GM_TIER_PINNED) >= bytes + left;
 }
 
@@ -352,7 +356,7 @@ static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     if (chunk->is_freed || chunk->tier <= GM_TIER_PINNED)
         return true;
-    return chunk->flight == GM_FLIGHT_NONE && leaves_room(engine, gm_chunk_bytes(chunk)) &&
+    return chunk->flight == GM_FLIGHT_NONE && leaves_room(engine, chunk) &&
            copy_below(engine, hold, move);
 }
 

@@ -282,6 +282,8 @@ static void note_want(const struct gm_sched *s, struct gm_sched_app *a)
 {
     if (a->has_wanted) {
         a->gaps[a->n_gaps++ % GM_SCHED_GAPS] = s->now - a->wanted_at;
+        if (a->n_gaps == 2 * GM_SCHED_GAPS)
+            a->n_gaps = GM_SCHED_GAPS; /* the same place, and still all of them */
         a->period_ns = median_gap(a);
     }
     a->wanted_at = s->now;

@@ -145,6 +145,7 @@ static int set_up(void **state)
     engine->givers = calloc(APPS, sizeof *engine->givers);
     engine->in_set = calloc(APPS, sizeof *engine->in_set);
     engine->chunk_number = calloc(MAX_CHUNKS, sizeof *engine->chunk_number);
+    engine->fenced = calloc(MAX_CHUNKS, sizeof *engine->fenced);
     engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
     engine->frames.handles = calloc(MAX_FRAMES, sizeof *engine->frames.handles);
     engine->plan.moves = world.moves;
@@ -191,6 +192,7 @@ static int tear_down(void **state)
         free(engine->ring[way]);
     free(engine->frames.handles);
     free(engine->frame_more);
+    free(engine->fenced);
     free(engine->chunk_number);
     free(engine->in_set);
     free(engine->givers);
@@ -458,28 +460,38 @@ static bool end_any(void)
     return false;
 }
 
+/* `app` is chosen, and nobody else. */
+static void choose(uint32_t app)
+{
+    engine->apps[RUNNING].state = GM_APP_PAUSED;
+    engine->in_set[RUNNING] = false;
+    engine->apps[app].state = GM_APP_LOADING;
+    engine->in_set[app] = true;
+    engine->decision.set = &set_of[app];
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+}
+
+static void begin_tiers(uint64_t budget, uint64_t window, uint64_t pinned, uint64_t paged)
+{
+    begin(budget);
+    world.cap[GM_TIER_PINNED] = pinned;
+    world.cap[GM_TIER_PAGED] = paged;
+    engine->has_lower = true;
+    engine->window = window;
+    engine->reserve = 96 * MIB;
+}
+
 /* FIRST comes, of which little is near. What SECOND has on the GPU goes for it, and before that
  * what LAST has in pinned memory. */
-static void begin_slow_switch(uint64_t seed)
+static void begin_slow_switch(uint64_t paged)
 {
-    begin(2048 * MIB);
-    world.random = seed;
-    world.cap[GM_TIER_PINNED] = 1024 * MIB;
-    world.cap[GM_TIER_PAGED] = 8192 * MIB;
-    engine->has_lower = true;
-    engine->window = 256 * MIB;
-    engine->reserve = 96 * MIB;
+    begin_tiers(2048 * MIB, 256 * MIB, 1024 * MIB, paged);
     have(SECOND, 2048 * MIB, GM_TIER_GPU);
     have(LAST, 640 * MIB, GM_TIER_PINNED);
     have(FIRST, 128 * MIB, GM_TIER_PINNED);
     have(FIRST, 1920 * MIB, GM_TIER_PAGED);
-    engine->apps[RUNNING].state = GM_APP_PAUSED;
-    engine->in_set[RUNNING] = false;
-    engine->apps[FIRST].state = GM_APP_LOADING;
-    engine->in_set[FIRST] = true;
-    engine->decision.set = &set_of[FIRST];
-    gm_engine_plan(engine);
-    gm_engine_move(engine);
+    choose(FIRST);
 }
 
 /* The window is for both: what is raised does not keep what is evicted from it, however often it is
@@ -487,7 +499,7 @@ static void begin_slow_switch(uint64_t seed)
 static void raising_leaves_room_for_evictions(void **state)
 {
     (void)state;
-    begin_slow_switch(0);
+    begin_slow_switch(8192 * MIB);
     for (unsigned i = 0; i < 20; i++) {
         assert_true(world.cap[GM_TIER_PINNED] - world.used[GM_TIER_PINNED] >= 96 * MIB);
         end_below(1);
@@ -497,22 +509,94 @@ static void raising_leaves_room_for_evictions(void **state)
     assert_true(submitted[GM_WAY_OUT] > 0);
 }
 
-/* Whatever ends first, and planned anew or not, the switch does. */
+/* Chunks that were never written are there when their frame is, which copies out may still read. */
+static void end_unwritten(void)
+{
+    for (uint32_t i = 0; i < engine->n_fenced; i++)
+        if (engine->chunk_number[engine->fenced[i]] <= copies_ended[GM_WAY_OUT]) {
+            world.table->chunks[engine->fenced[i]].copy_pending = false;
+            engine->fenced[i--] = engine->fenced[--engine->n_fenced];
+        }
+    for (uint32_t index = 0; index < MAX_CHUNKS; index++) {
+        struct gm_chunk *chunk = chunk_of(&world, index);
+        if (chunk->flight != GM_FLIGHT_IN || chunk->tier != GM_TIER_NONE || chunk->copy_pending)
+            continue;
+        chunk->tier = GM_TIER_GPU;
+        chunk->flight = GM_FLIGHT_NONE;
+        gm_table_place(world.table, index);
+    }
+}
+
+/* Whatever ends first, and planned anew or not: something is always under way until all is there.
+ */
+static void finish(uint32_t app, uint64_t seed)
+{
+    world.random = seed;
+    while (world.table->apps[app].missing > 0) {
+        assert_true(end_any());
+        assert_true(world.used[GM_TIER_PINNED] <= world.cap[GM_TIER_PINNED]);
+        if (seed % 3 == 0 || engine->plan_from == engine->plan.n)
+            gm_engine_plan(engine);
+        gm_engine_move(engine);
+        engine->taken[GM_WAY_OUT] = copies_ended[GM_WAY_OUT];
+        end_unwritten();
+    }
+    assert_null(gm_table_check(world.table));
+}
+
 static void a_slow_switch_ends(void **state)
 {
-    for (uint64_t seed = 1; seed < 60; seed++) {
-        begin_slow_switch(seed);
-        while (world.table->apps[FIRST].missing > 0) {
-            assert_true(end_any());
-            assert_true(world.used[GM_TIER_PINNED] <= world.cap[GM_TIER_PINNED]);
-            if (seed % 3 == 0 || engine->plan_from == engine->plan.n)
-                gm_engine_plan(engine);
-            gm_engine_move(engine);
-        }
-        assert_null(gm_table_check(world.table));
+    for (uint64_t seed = 1; seed < 90; seed++) {
+        static const uint64_t paged[] = {8192 * MIB, 1920 * MIB, 2048 * MIB};
+        begin_slow_switch(paged[seed % 3]);
+        finish(FIRST, seed);
         tear_down(state);
         set_up(state);
     }
+}
+
+/* The least window, every tier full, and nothing comes back for what was never written. */
+static void a_full_switch_ends(void **state)
+{
+    for (uint64_t seed = 1; seed < 90; seed++) {
+        begin_tiers(1024 * MIB, 224 * MIB, 256 * MIB, 576 * MIB);
+        have(SECOND, 640 * MIB, GM_TIER_GPU);
+        have(LAST, 128 * MIB, GM_TIER_PINNED);
+        have(FIRST, 512 * MIB, GM_TIER_PAGED);
+        have(LAST, 64 * MIB, GM_TIER_PAGED);
+        allocate(&world, FIRST, 224 * MIB);
+        choose(FIRST);
+        finish(FIRST, seed);
+        tear_down(state);
+        set_up(state);
+    }
+}
+
+/* ---- who gives ---- */
+
+/* What the one before could have been given is nothing to an idle one. */
+static void an_idle_one_is_given_nothing_that_another_was_offered(void **state)
+{
+    (void)state;
+    begin(160 * MIB);
+    have(RUNNING, 96 * MIB, GM_TIER_GPU);
+    have(FIRST, 2 * MIB, GM_TIER_PINNED); /* no frame of that size anywhere */
+    have(SECOND, 64 * MIB, GM_TIER_PINNED);
+    have(LAST, 64 * MIB, GM_TIER_GPU);
+    engine->apps[SECOND].is_idle = true;
+    gm_engine_plan(engine);
+    assert_int_equal(engine->plan.n, 0);
+}
+
+static void nobody_gives_to_himself(void **state)
+{
+    (void)state;
+    begin(160 * MIB);
+    have(RUNNING, 96 * MIB, GM_TIER_GPU);
+    have(FIRST, 64 * MIB, GM_TIER_GPU);
+    have(FIRST, 64 * MIB, GM_TIER_PINNED);
+    gm_engine_plan(engine);
+    assert_int_equal(engine->plan.n, 0);
 }
 
 #define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -530,6 +614,10 @@ int main(void)
         case_of(little_goes_down_at_once),
         case_of(raising_leaves_room_for_evictions),
         case_of(a_slow_switch_ends),
+        case_of(a_full_switch_ends),
+
+        case_of(an_idle_one_is_given_nothing_that_another_was_offered),
+        case_of(nobody_gives_to_himself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
