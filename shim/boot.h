@@ -9,7 +9,8 @@
  *   exec starts afresh. A lost connection is not a boot state: see link.h.
  *
  * COLD does nothing and knows nothing: no socket, no thread, no memory. In PASS and DEAD every hook
- * hands its call to the real driver. Nothing here prints, exits or aborts.
+ * hands its call to the real driver, but for those of memory pools in a forked child
+ * (handlers_pools.c). Nothing here prints, exits or aborts.
  *
  * Environment, read once at boot:
  *   GPUMUX_DISABLE=1   run untouched (procaddr.h asks it too)

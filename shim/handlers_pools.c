@@ -35,7 +35,8 @@ static CUresult gm_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
  * In a forked child the driver refuses nearly everything, but it takes these calls. As its pools
  * have nothing under gpumux, they would grow, and spoil the parent's memory of graphs.
  */
-static CUresult gm_alloc_dead(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+static CUresult gm_alloc_not_live(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                  CUstream stream)
 {
     if (gm_boot_is_forked())
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -46,24 +47,24 @@ static CUresult gm_alloc_dead(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool
 CUresult gm_on_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     return gm_is_live() ? gm_alloc_async(dptr, bytesize, NULL, hStream)
-                        : gm_alloc_dead(dptr, bytesize, NULL, hStream);
+                        : gm_alloc_not_live(dptr, bytesize, NULL, hStream);
 }
 
 CUresult gm_on_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     hStream = gm_stream_ptsz(hStream);
     return gm_is_live() ? gm_alloc_async(dptr, bytesize, NULL, hStream)
-                        : gm_alloc_dead(dptr, bytesize, NULL, hStream);
+                        : gm_alloc_not_live(dptr, bytesize, NULL, hStream);
 }
 
-/* A NULL pool is for the driver to refuse. */
 static CUresult gm_alloc_from_pool(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
                                    CUstream stream)
 {
-    if (pool == NULL)
-        return gm_real.cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
+    if (pool == NULL) /* is for the driver to refuse */
+        return gm_boot_is_forked() ? CUDA_ERROR_NOT_INITIALIZED
+                                   : gm_real.cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
     return gm_is_live() ? gm_alloc_async(dptr, bytes, pool, stream)
-                        : gm_alloc_dead(dptr, bytes, pool, stream);
+                        : gm_alloc_not_live(dptr, bytes, pool, stream);
 }
 
 CUresult gm_on_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -106,20 +107,20 @@ static CUresult gm_free_async(CUdeviceptr dptr, CUstream stream)
     return gm_free_real(dptr, stream);
 }
 
-static CUresult gm_free_dead(CUdeviceptr dptr, CUstream stream)
+static CUresult gm_free_not_live(CUdeviceptr dptr, CUstream stream)
 {
     return gm_boot_is_forked() ? CUDA_ERROR_NOT_INITIALIZED : gm_real.cuMemFreeAsync(dptr, stream);
 }
 
 CUresult gm_on_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    return gm_is_live() ? gm_free_async(dptr, hStream) : gm_free_dead(dptr, hStream);
+    return gm_is_live() ? gm_free_async(dptr, hStream) : gm_free_not_live(dptr, hStream);
 }
 
 CUresult gm_on_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
     hStream = gm_stream_ptsz(hStream);
-    return gm_is_live() ? gm_free_async(dptr, hStream) : gm_free_dead(dptr, hStream);
+    return gm_is_live() ? gm_free_async(dptr, hStream) : gm_free_not_live(dptr, hStream);
 }
 
 /* ---- pools ---- */

@@ -420,6 +420,8 @@ static CUresult alloc_from(CUdeviceptr *dptr, size_t bytes, struct sim_pool *poo
  * whose it is. Where it needs more for that it is the parent's that is spoilt. */
 static CUresult alloc_forked(CUdeviceptr *dptr)
 {
+    if (dptr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     *dptr = 1ull << 40;
     return CUDA_SUCCESS;
 }

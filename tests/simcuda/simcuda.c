@@ -30,7 +30,8 @@
  *   names behind `.entry`.
  * - A graph is replayed in the order of its recording, one node after the other.
  * - Calls in a host callback return CUDA_ERROR_NOT_PERMITTED (cuStreamQuery works), calls in a
- *   forked child CUDA_ERROR_NOT_INITIALIZED, calls after exit() began CUDA_ERROR_DEINITIALIZED.
+ *   forked child CUDA_ERROR_NOT_INITIALIZED (but for stream-ordered allocation, which the driver
+ *   lets through), calls after exit() began CUDA_ERROR_DEINITIALIZED.
  *
  * Where it differs: a kernel that touches host memory which is not registered works here, and so
  * does a program that touches memory of the device; cuMemMap beyond a reservation is refused.
