@@ -574,6 +574,8 @@ static const struct {
     {"many", check_many},
 };
 
+#define GM_POOL_CHECKS (sizeof(gm_pool_checks) / sizeof(gm_pool_checks[0]))
+
 /* Whether what is done now is in the list of --only. */
 static bool is_wanted(const struct gm_worker *worker)
 {
@@ -586,17 +588,34 @@ static bool is_wanted(const struct gm_worker *worker)
     return worker->only == NULL;
 }
 
+/* What --only names is one of them. */
+static void check_only(const struct gm_worker *worker)
+{
+    for (const char *at = worker->only; at != NULL;) {
+        const size_t length = strcspn(at, ",");
+        size_t i = 0;
+        while (i < GM_POOL_CHECKS && (strlen(gm_pool_checks[i].name) != length ||
+                                      strncmp(gm_pool_checks[i].name, at, length) != 0))
+            i++;
+        if (i == GM_POOL_CHECKS)
+            gm_fail(worker, "--only: there is no check %.*s", (int)length, at);
+        at = at[length] == ',' ? at + length + 1 : NULL;
+    }
+}
+
 void gm_mode_pools(struct gm_worker *worker)
 {
     struct gm_rules rules = {.worker = worker};
+    check_only(worker);
     begin(&rules);
     for (; gm_is_more(worker, worker->done); worker->done++) {
         begin_round(&rules);
-        for (size_t i = 0; i < sizeof(gm_pool_checks) / sizeof(gm_pool_checks[0]); i++) {
+        for (size_t i = 0; i < GM_POOL_CHECKS; i++) {
             worker->doing = gm_pool_checks[i].name;
             if (is_wanted(worker))
                 gm_pool_checks[i].run(&rules);
         }
+        worker->doing = NULL;
         end_round(&rules);
     }
     end(&rules);
