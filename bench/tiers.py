@@ -4,17 +4,17 @@
 Together the programs need more than the budget; the difference, `rest`, has to be in host memory. Pinned memory for a
 copy of everything, a full mirror, is the run that the others are compared with; then pinned memory is capped at
 fractions of that, with ordinary memory (--paged) for what it cannot hold; then at --disk-pinned with little paged
-memory and a disk. In each turn a program that was idle is asked to work, as in bench/switch: time from before its first GPU call
-to the end of an empty kernel, then all of its memory verified and rewritten, again and again for --work (it is then
-that a daemon can prepare for the next one).
+memory and a disk. In each turn a program that was idle is asked to work, as in bench/switch: time from before its first
+GPU call to the end of an empty kernel, then all of its memory verified and rewritten, again and again for --work (it is
+then that a daemon can prepare for the next one).
 
 The bound of a run is exact: the bytes that the daemon really moved, over the ceilings of the same run, in the time
 that there was. Those are the link, both ways at once (bench/link); copies between pinned and paged memory, both ways
 at once, by as many threads as the daemon has (bench/copy); and the disk, written and read at once (bench/disk). What
 the link moves it moves while a program waits. What moves below pinned memory can also move while another program
 works: from the time that it needs, the time from the first kernel of a turn to the next turn is taken off; but not for
-what pinned memory, full of what comes in before a turn and of what went out after it, cannot hold: that moves in the turn
-itself. A run is bound by what needs most of them.
+what pinned memory, full of what comes in before a turn and of what went out after it, cannot hold: that moves in the
+turn itself. A run is bound by what needs most of them.
 
 The link and the copies below it use the same host memory. How much they slow each other down is measured with plain
 copies in the same run (bench/load: each alone, and both at once). What is left to copy while a program waits goes on
