@@ -19,8 +19,6 @@
  * memory full of what is still to be copied down: 5 ms of the link each way, and as much between
  * the tiers below, are enough to keep them busy. */
 #define STAGED_AT_ONCE (256ull << 20)
-/* Half of a window below this is much to keep free beside small chunks. */
-#define SMALL_WINDOW (256ull << 20)
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
 #define PLANS_AHEAD 4u
 
@@ -196,23 +194,15 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
     return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->reserve);
 }
 
-/*
- * Whether raising `chunk` leaves pinned memory for evictions that are still to come. Those behind
- * it in the plan have no claim to it (may_take), and copies below are slower than the link, which
- * would stand still meanwhile. Where its own tier is full, lowers wait for what it gives back: it
- * goes first. And with nothing under way nobody would ask again: the plan's order holds alone.
+/* plan.h's other rule; with nothing under way nobody would ask again, and the plan's order holds.
  */
 static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
-    const uint64_t bytes = gm_chunk_bytes(chunk), least = engine->reserve + 2 * bytes;
-    uint64_t left = engine->window / 2;
-    if (engine->window < SMALL_WINDOW && left > least)
-        left = least;
     const bool is_moving =
         engine->host_copies > 0 || gm_mover_under_way(engine->mover, GM_WAY_OUT) > 0;
     return engine->plan_evicts == 0 || !is_moving ||
-           free_in(engine, (enum gm_tier)chunk->tier) < GM_CHUNK_MAX ||
-           free_in(engine, GM_TIER_PINNED) >= bytes + left;
+           gm_plan_leaves_room(gm_chunk_bytes(chunk), free_in(engine, (enum gm_tier)chunk->tier),
+                               free_in(engine, GM_TIER_PINNED), engine->window, engine->reserve);
 }
 
 /* Each of these returns true when the move was made, or is void because things changed. */

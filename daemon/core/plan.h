@@ -38,6 +38,9 @@
  * has ended: every plan ends; and from every state that it passes through another can be made that
  * ends, for a window of at least GM_PLAN_WINDOW_MIN and data that the tiers can hold beside it.
  *
+ * Raises are slow, and the link would stand still while they take what evictions behind them need:
+ * so while evictions are left and something is under way, gm_plan_leaves_room holds for them too.
+ *
  * A plan stays right while its moves are made: plan again when the input changes, or when the plan
  * has ended and chunks are still missing.
  */
@@ -94,6 +97,8 @@ struct gm_plan_input {
 #define GM_PLAN_RESERVE (3 * GM_CHUNK_MAX)
 #define GM_PLAN_WINDOW_MIN (GM_PLAN_RESERVE + 4 * GM_CHUNK_MAX)
 uint64_t gm_plan_reserve(const struct gm_plan_input *input);
+/* Half of a window below this is much to keep free beside small chunks. */
+#define GM_PLAN_SMALL_WINDOW (256ull << 20)
 
 /* What moves that were passed over, since they are not ready, will take. All zero at a plan's
  * begin. */
@@ -130,6 +135,21 @@ static inline bool gm_plan_may_take(const struct gm_plan_hold *hold, const struc
     if (tier == GM_TIER_PINNED && (move->kind == GM_MOVE_EVICT || hold->has_eviction))
         bytes += reserve;
     return free >= bytes + hold->bytes[tier];
+}
+
+/*
+ * Whether a raise of `bytes` leaves pinned memory for evictions behind it in the plan, which have
+ * no claim to it by gm_plan_may_take: half of the window, of a small one no more than small chunks
+ * need. `free` bytes are free in pinned memory, `own_free` where it comes from: if that is full,
+ * lowers wait for what it gives back, and it goes first.
+ */
+static inline bool gm_plan_leaves_room(uint64_t bytes, uint64_t own_free, uint64_t free,
+                                       uint64_t window, uint64_t reserve)
+{
+    uint64_t left = window / 2, least = reserve + 2 * bytes;
+    if (window < GM_PLAN_SMALL_WINDOW && left > least)
+        left = least;
+    return own_free < GM_CHUNK_MAX || free >= bytes + left;
 }
 
 /* `move` is passed over, for whatever reason. */

@@ -17,7 +17,7 @@ static struct gm_engine *engine;
 static bool is_expected[APPS];
 static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
 static uint64_t copies[GM_WAYS], copies_ended[GM_WAYS];
-static unsigned pings, maps;
+static unsigned maps;
 static uint32_t
     host[MAX_CHUNKS]; /* chunks that are copied between the tiers below, in their order */
 static unsigned n_host, host_ended;
@@ -120,7 +120,6 @@ void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
 void gm_engine_ping(struct gm_engine *e, uint32_t app)
 {
     e->apps[app].ping = 1;
-    pings++;
 }
 
 void gm_engine_die(struct gm_engine *e, const char *what, CUresult error)
@@ -156,7 +155,7 @@ static int set_up(void **state)
     memset(ended, 0, sizeof ended);
     memset(copies, 0, sizeof copies);
     memset(copies_ended, 0, sizeof copies_ended);
-    pings = maps = n_host = host_ended = 0;
+    maps = n_host = host_ended = 0;
     up = down = 0;
     return 0;
 }
@@ -246,6 +245,26 @@ static void fill_up(void)
     have(LAST, 32 * MIB, GM_TIER_PINNED);
 }
 
+/* `app` is chosen, and nobody else. */
+static void choose(uint32_t app)
+{
+    engine->apps[RUNNING].state = GM_APP_PAUSED;
+    engine->in_set[RUNNING] = false;
+    engine->apps[app].state = GM_APP_LOADING;
+    engine->in_set[app] = true;
+    engine->decision.set = &set_of[app];
+}
+
+static void begin_tiers(uint64_t budget, uint64_t window, uint64_t pinned, uint64_t paged)
+{
+    begin(budget);
+    world.cap[GM_TIER_PINNED] = pinned;
+    world.cap[GM_TIER_PAGED] = paged;
+    engine->has_lower = true;
+    engine->window = window;
+    engine->reserve = 96 * MIB;
+}
+
 /* ---- for whom ---- */
 
 static void staged_for_the_next(void **state)
@@ -315,11 +334,7 @@ static void not_while_somebody_waits(void **state)
 {
     (void)state;
     fill_up();
-    engine->apps[RUNNING].state = GM_APP_PAUSED;
-    engine->in_set[RUNNING] = false;
-    engine->apps[SECOND].state = GM_APP_LOADING;
-    engine->in_set[SECOND] = true;
-    engine->decision.set = &set_of[SECOND];
+    choose(SECOND);
     gm_engine_plan(engine);
     assert_false(engine->plan_is_prefetch);
     assert_int_equal(planned(GM_MOVE_FILL, SECOND), 96 * MIB);
@@ -348,9 +363,7 @@ static void little_is_under_way(void **state)
     gm_engine_move(engine);
     assert_int_equal(submitted[GM_WAY_IN], 288 * MIB);
 
-    engine->apps[FIRST].state = GM_APP_LOADING;
-    engine->in_set[FIRST] = true;
-    engine->decision.set = &set_of[FIRST];
+    choose(FIRST);
     gm_engine_plan(engine);
     assert_false(engine->plan_is_prefetch);
     gm_engine_move(engine);
@@ -398,11 +411,7 @@ static void end_below(unsigned n)
 static void little_goes_down_at_once(void **state)
 {
     (void)state;
-    begin(2048 * MIB);
-    world.cap[GM_TIER_PINNED] = 2048 * MIB;
-    world.cap[GM_TIER_PAGED] = 8192 * MIB;
-    engine->has_lower = true;
-    engine->window = 256 * MIB;
+    begin_tiers(2048 * MIB, 256 * MIB, 2048 * MIB, 8192 * MIB);
     have(RUNNING, 2048 * MIB, GM_TIER_GPU);
     have(FIRST, 2048 * MIB, GM_TIER_PAGED);
     have(LAST, 1760 * MIB, GM_TIER_PINNED);
@@ -417,11 +426,7 @@ static void little_goes_down_at_once(void **state)
     assert_true(up > 0 && down > 0);
 
     /* the switch has all of it at once */
-    engine->apps[RUNNING].state = GM_APP_PAUSED;
-    engine->in_set[RUNNING] = false;
-    engine->apps[FIRST].state = GM_APP_LOADING;
-    engine->in_set[FIRST] = true;
-    engine->decision.set = &set_of[FIRST];
+    choose(FIRST);
     gm_engine_plan(engine);
     gm_engine_move(engine);
     assert_true(engine->host_bytes > 256 * MIB);
@@ -460,28 +465,6 @@ static bool end_any(void)
     return false;
 }
 
-/* `app` is chosen, and nobody else. */
-static void choose(uint32_t app)
-{
-    engine->apps[RUNNING].state = GM_APP_PAUSED;
-    engine->in_set[RUNNING] = false;
-    engine->apps[app].state = GM_APP_LOADING;
-    engine->in_set[app] = true;
-    engine->decision.set = &set_of[app];
-    gm_engine_plan(engine);
-    gm_engine_move(engine);
-}
-
-static void begin_tiers(uint64_t budget, uint64_t window, uint64_t pinned, uint64_t paged)
-{
-    begin(budget);
-    world.cap[GM_TIER_PINNED] = pinned;
-    world.cap[GM_TIER_PAGED] = paged;
-    engine->has_lower = true;
-    engine->window = window;
-    engine->reserve = 96 * MIB;
-}
-
 /* FIRST comes, of which little is near. What SECOND has on the GPU goes for it, and before that
  * what LAST has in pinned memory. */
 static void begin_slow_switch(uint64_t paged)
@@ -492,6 +475,8 @@ static void begin_slow_switch(uint64_t paged)
     have(FIRST, 128 * MIB, GM_TIER_PINNED);
     have(FIRST, 1920 * MIB, GM_TIER_PAGED);
     choose(FIRST);
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
 }
 
 /* The window is for both: what is raised does not keep what is evicted from it, however often it is
@@ -566,6 +551,8 @@ static void a_full_switch_ends(void **state)
         have(LAST, 64 * MIB, GM_TIER_PAGED);
         allocate(&world, FIRST, 224 * MIB);
         choose(FIRST);
+        gm_engine_plan(engine);
+        gm_engine_move(engine);
         finish(FIRST, seed);
         tear_down(state);
         set_up(state);
@@ -615,7 +602,6 @@ int main(void)
         case_of(raising_leaves_room_for_evictions),
         case_of(a_slow_switch_ends),
         case_of(a_full_switch_ends),
-
         case_of(an_idle_one_is_given_nothing_that_another_was_offered),
         case_of(nobody_gives_to_himself),
     };

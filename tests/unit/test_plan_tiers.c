@@ -660,13 +660,31 @@ static void test_search_tiers(void **state)
         search_tiers(seed);
 }
 
+/* What a raise leaves to evictions: half of the window, or what chunks as small as it need. */
+static void test_room_beside_raises(void **state)
+{
+    const uint64_t ample = 4096 * MIB, large = 1024 * MIB, least = GM_PLAN_WINDOW_MIN;
+    (void)state;
+    assert_true(gm_plan_leaves_room(32 * MIB, ample, 544 * MIB, large, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(32 * MIB, ample, 542 * MIB, large, GM_PLAN_RESERVE));
+    assert_true(gm_plan_leaves_room(2 * MIB, ample, 514 * MIB, large, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(2 * MIB, ample, 512 * MIB, large, GM_PLAN_RESERVE));
+    assert_true(gm_plan_leaves_room(32 * MIB, ample, 144 * MIB, least, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(32 * MIB, ample, 142 * MIB, least, GM_PLAN_RESERVE));
+    assert_true(gm_plan_leaves_room(2 * MIB, ample, 102 * MIB, least, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(2 * MIB, ample, 100 * MIB, least, GM_PLAN_RESERVE));
+    /* from a tier in which nothing has room it goes first */
+    assert_true(gm_plan_leaves_room(32 * MIB, 30 * MIB, 32 * MIB, large, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(32 * MIB, 32 * MIB, 32 * MIB, large, GM_PLAN_RESERVE));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_in_order),        cmocka_unit_test(test_overlapping),
         cmocka_unit_test(test_prefetching),     cmocka_unit_test(test_lru_decisions),
         cmocka_unit_test(test_lru_round_robin), cmocka_unit_test(test_search_victims),
-        cmocka_unit_test(test_search_tiers),
+        cmocka_unit_test(test_search_tiers),    cmocka_unit_test(test_room_beside_raises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
