@@ -409,8 +409,8 @@ static void check_races(struct gm_rules *rules)
     GM_CU(worker, cuStreamSynchronize, rules->a);
 }
 
-/* Memory for a moment in a stream that is not captured, while another is. Where the pool has to
- * grow for it the driver calls that unsafe. */
+/* Memory for a moment in a stream that is not captured, while another is: the driver calls that
+ * unsafe. */
 static void use_beside(const struct gm_rules *rules)
 {
     const struct gm_worker *worker = rules->worker;
@@ -576,21 +576,11 @@ static const struct {
 
 #define GM_POOL_CHECKS (sizeof(gm_pool_checks) / sizeof(gm_pool_checks[0]))
 
-/* Whether what is done now is in the list of --only. */
-static bool is_wanted(const struct gm_worker *worker)
+/* Which checks --only names; all of them without it. */
+static void choose_checks(const struct gm_worker *worker, bool *is_chosen)
 {
-    const size_t length = strlen(worker->doing);
-    for (const char *at = worker->only; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, worker->doing, length) == 0 && (at[length] == ',' || at[length] == '\0'))
-            return true;
-    }
-    return worker->only == NULL;
-}
-
-/* What --only names is one of them. */
-static void check_only(const struct gm_worker *worker)
-{
+    for (size_t i = 0; i < GM_POOL_CHECKS; i++)
+        is_chosen[i] = worker->only == NULL;
     for (const char *at = worker->only; at != NULL;) {
         const size_t length = strcspn(at, ",");
         size_t i = 0;
@@ -599,6 +589,7 @@ static void check_only(const struct gm_worker *worker)
             i++;
         if (i == GM_POOL_CHECKS)
             gm_fail(worker, "--only: there is no check %.*s", (int)length, at);
+        is_chosen[i] = true;
         at = at[length] == ',' ? at + length + 1 : NULL;
     }
 }
@@ -606,13 +597,14 @@ static void check_only(const struct gm_worker *worker)
 void gm_mode_pools(struct gm_worker *worker)
 {
     struct gm_rules rules = {.worker = worker};
-    check_only(worker);
+    bool is_chosen[GM_POOL_CHECKS];
+    choose_checks(worker, is_chosen);
     begin(&rules);
     for (; gm_is_more(worker, worker->done); worker->done++) {
         begin_round(&rules);
         for (size_t i = 0; i < GM_POOL_CHECKS; i++) {
             worker->doing = gm_pool_checks[i].name;
-            if (is_wanted(worker))
+            if (is_chosen[i])
                 gm_pool_checks[i].run(&rules);
         }
         worker->doing = NULL;

@@ -235,7 +235,7 @@ static void ask_local_capture(void)
     fact("end", cuStreamEndCapture(stream, &graph));
     if (graph != NULL)
         NEED(cuGraphDestroy(graph));
-    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    begin_capture();
     fact_in_capture("the default pool", cuDeviceGetDefaultMemPool(&one_pool, device));
     fact_in_capture("retain the primary context", cuDevicePrimaryCtxRetain(&its, device));
     fact_in_capture("release it", cuDevicePrimaryCtxRelease(device));
