@@ -32,8 +32,9 @@ static CUresult gm_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
 }
 
 /*
- * In a forked child the driver refuses nearly everything, but it takes these calls. As its pools
- * have nothing under gpumux, they would grow, and spoil the parent's memory of graphs.
+ * In a forked child the driver refuses nearly everything, but it takes these calls. Its pools have
+ * nothing under gpumux and would have to grow there; after that, graphs of the parent that have
+ * memory of their own ended with an illegal address.
  */
 static CUresult gm_alloc_not_live(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
                                   CUstream stream)
