@@ -22,7 +22,36 @@
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
 #define PLANS_AHEAD 4u
 
+/*
+ * What is staged is exchanged, once pinned memory is full: to bring data of the next program up,
+ * that of a later one goes down. If there is time between switches for all of that, it is free. If
+ * not, some switches move too much below pinned memory, and others, which bring in what was staged,
+ * nothing at all. Then a third is left to the switch itself, which can bring it up beside the link:
+ * in an H100's host copies go on at 35 GB/s beside a link that moves 82.
+ */
+#define LEFT_TO_SWITCH 3u
+/* There is no time enough if a switch finds more than two fifths still in paged memory; that counts
+ * for so many switches. */
+#define BEHIND_FIFTHS 2u
+#define BEHIND_FOR 8u
+
 /* Plans. */
+
+/* Bytes that a switch to app `id` brings in. */
+static uint64_t bytes_away(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t *bytes = engine->table->apps[id].bytes;
+    return bytes[GM_TIER_PINNED] + bytes[GM_TIER_PAGED] + bytes[GM_TIER_DISK];
+}
+
+void gm_engine_note_staged(struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t away = bytes_away(engine, id);
+    if (engine->table->apps[id].bytes[GM_TIER_PAGED] > away / 5 * BEHIND_FIFTHS)
+        engine->staging_behind = BEHIND_FOR;
+    else if (away > 0 && engine->staging_behind > 0)
+        engine->staging_behind--;
+}
 
 static bool can_lose(const struct gm_engine *engine, uint32_t id)
 {
@@ -89,6 +118,8 @@ static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input
     input->n_targets = 1;
     input->n_victims = n_victims;
     input->n_givers = 0;
+    input->left_paged =
+        engine->staging_behind > 0 ? bytes_away(engine, target) / LEFT_TO_SWITCH : 0;
     list_givers(engine, input, target);
     gm_plan_prefetch(engine->table, input, &engine->plan);
     if (engine->plan.n > 0)

@@ -361,6 +361,7 @@ struct gm_engine {
     uint32_t plan_from;    /* moves before it are done */
     uint32_t plan_evicts;  /* evictions of it that are not */
     uint32_t *targets, *victims, *givers;
+    uint32_t staging_behind; /* switches until staging counts as keeping up again; 0: it does */
     bool *in_set;
     uint32_t *condemned;
     uint32_t n_condemned;
@@ -472,6 +473,8 @@ void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
 /* engine_moves.c */
+/* A switch to the app begins: whether what was staged for it is all that its switch needs. */
+void gm_engine_note_staged(struct gm_engine *engine, uint32_t app);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 

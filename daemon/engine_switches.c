@@ -23,6 +23,7 @@ static uint64_t since(uint64_t end, uint64_t begin)
 /* An app was chosen: its switch begins. Copies that began before it belong to another. */
 void gm_engine_begin_switch(struct gm_engine *engine, uint32_t id)
 {
+    gm_engine_note_staged(engine, id);
     engine->apps[id].chosen = take_moment(engine);
     engine->apps[id].progress_at = engine->now;
     gm_engine_ping(engine, id);

@@ -394,6 +394,13 @@ static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
     return add_raise(p, chunk) && add_lower(p, victim, (enum gm_tier)tier);
 }
 
+/* Whether `chunk` is of what the target's switch brings up. */
+static bool is_left(const struct gm_planning *p, uint32_t chunk)
+{
+    return p->table->chunks[chunk].listed_tier == GM_TIER_PAGED &&
+           p->to_raise[GM_TIER_PAGED] <= p->input->left_paged;
+}
+
 /*
  * Bring `chunk` up to pinned memory, with `left` bytes free there afterwards. Data of victims goes
  * down for it: before it where there is room, else, as an exchange, to the pages that it gives
@@ -401,9 +408,12 @@ static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
  */
 static bool raise_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
 {
-    while (p->free[GM_TIER_PINNED] - chunk_bytes(p, chunk) < left)
+    while (p->free[GM_TIER_PINNED] - chunk_bytes(p, chunk) < left) {
+        if (is_left(p, chunk))
+            return false;
         if (!lower_pinned(p))
             return exchange(p, chunk, left);
+    }
     return add_raise(p, chunk);
 }
 
@@ -473,6 +483,7 @@ void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *
         const struct gm_table_app *app = gm_plan_target(&p, i);
         if (app->pool != p.pool)
             resume_pool(&p, app->pool);
+        p.to_raise[GM_TIER_PAGED] = app->bytes[GM_TIER_PAGED];
         for (unsigned stage = 0; stage < sizeof order; stage++) {
             uint32_t chunk = app->away[order[stage]].head;
             for (; chunk != GM_NONE; chunk = gm_plan_follow(&p, chunk))

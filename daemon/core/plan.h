@@ -82,7 +82,9 @@ struct gm_plan_input {
                                targets', farthest next use first */
     uint32_t n_givers;
     struct gm_plan_tier tiers[GM_TIERS]; /* PINNED, PAGED and DISK are read */
-    uint64_t window; /* bytes of pinned memory to leave free when the plan is done */
+    uint64_t window;     /* bytes of pinned memory to leave free when the plan is done */
+    uint64_t left_paged; /* prefetch: for so many bytes that a target has in paged memory, nothing
+                            is lowered: its switch brings them up beside the copies of the rest */
 };
 
 /*
@@ -181,7 +183,10 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
  * from those. `input->targets` are the coming apps, soonest first; `input->victims` those whose
  * data below the GPU may be lowered for them (farthest next use first, later than the targets).
  * Fills what fits into free frames and free room, and raises what fits into pinned memory beside
- * the window, lowering data of later apps for it where that brings an earlier app's data up.
+ * the window, lowering data of later apps for it where that brings an earlier app's data up. That
+ * is an exchange: what a later app loses is to come up again. While there is time for all of it,
+ * it is free; where there is not, what is left to the target's own switch (left_paged) costs
+ * nothing either, and the later app's switch is the shorter for it.
  *
  * What the first of them has in pinned memory also takes the frames of `input->givers`, one for
  * one, of the same user and size: what a nearer app has on the GPU when its turn begins, its switch

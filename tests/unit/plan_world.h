@@ -38,6 +38,7 @@ struct world {
     /* tiers below the GPU; no pinned cap: not modelled */
     uint64_t cap[GM_TIERS], used[GM_TIERS], ending[GM_TIERS];
     uint64_t window;
+    uint64_t left_paged;        /* of plans that prefetch */
     bool tells_ending;          /* give the planner `ending` */
     uint8_t copies[MAX_CHUNKS]; /* bit t: there is a whole copy in tier t */
     /* what is under way: chunks, and frames that are being destroyed */
@@ -339,7 +340,8 @@ static inline struct gm_plan prefetch_taking(struct world *world, const uint32_t
                                   .victims = victims,
                                   .n_victims = n_victims,
                                   .givers = victims,
-                                  .n_givers = n_givers};
+                                  .n_givers = n_givers,
+                                  .left_paged = world->left_paged};
     struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
     world_input(world, &input);
     gm_plan_prefetch(world->table, &input, &plan);

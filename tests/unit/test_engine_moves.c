@@ -432,6 +432,54 @@ static void little_goes_down_at_once(void **state)
     assert_true(engine->host_bytes > 256 * MIB);
 }
 
+/* A switch found too much of FIRST still to be raised: from then on a third of what it lacks is
+ * left to its switch, until eight found enough; but what costs nobody anything is raised. */
+static void a_part_is_left_to_the_switch(void **state)
+{
+    const uint64_t lacks = 1536 * MIB;
+    (void)state;
+    begin_tiers(2048 * MIB, 256 * MIB, 2048 * MIB, 8192 * MIB);
+    have(RUNNING, 2048 * MIB, GM_TIER_GPU);
+    have(FIRST, lacks, GM_TIER_PAGED);
+    have(LAST, 1792 * MIB, GM_TIER_PINNED);
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks);
+
+    gm_engine_note_staged(engine, FIRST);
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks / 3 * 2);
+    assert_int_equal(planned(GM_MOVE_LOWER, LAST), lacks / 3 * 2);
+    for (unsigned i = 0; i < 7; i++) {
+        gm_engine_note_staged(engine, RUNNING); /* it lacks nothing: that was no switch */
+        gm_engine_note_staged(engine, LAST);
+    }
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks / 3 * 2);
+    gm_engine_note_staged(engine, LAST);
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks);
+
+    gm_engine_note_staged(engine, FIRST);
+    world.cap[GM_TIER_PINNED] += 2048 * MIB;
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks);
+    assert_int_equal(planned(GM_MOVE_LOWER, LAST), 0);
+}
+
+/* Two fifths are not too much: that is about what the next time leaves. */
+static void two_fifths_keep_up(void **state)
+{
+    (void)state;
+    begin_tiers(2048 * MIB, 256 * MIB, 2048 * MIB, 8192 * MIB);
+    have(FIRST, 960 * MIB, GM_TIER_PINNED);
+    have(FIRST, 640 * MIB, GM_TIER_PAGED);
+    gm_engine_note_staged(engine, FIRST);
+    assert_int_equal(engine->staging_behind, 0);
+    have(FIRST, 32 * MIB, GM_TIER_PAGED);
+    gm_engine_note_staged(engine, FIRST);
+    assert_int_equal(engine->staging_behind, 8);
+}
+
 /* The next copy of a way ends, as gm_engine_settle takes it. */
 static void end_copy(enum gm_way way)
 {
@@ -599,6 +647,8 @@ int main(void)
         case_of(little_is_under_way),
         case_of(little_is_exchanged_at_once),
         case_of(little_goes_down_at_once),
+        case_of(a_part_is_left_to_the_switch),
+        case_of(two_fifths_keep_up),
         case_of(raising_leaves_room_for_evictions),
         case_of(a_slow_switch_ends),
         case_of(a_full_switch_ends),
