@@ -12,17 +12,24 @@
  *   launch: unit_ns    time over launches, to the end of the last kernel, of all threads together
  *           submit_ns  of it until the last launch had returned; the slowest thread's
  *   graph:  unit_ns    time over replays, to the end of the last
- *   alloc:  first_ns, the first allocation, before which nothing was freed for a while; alloc_ns
- * and free_ns, the medians; alloc_mean_ns, free_mean_ns all:    count      launches, replays or
- * allocations
+ *   alloc:  first_ns   the first allocation, before which nothing was freed for a while
+ *           alloc_ns, free_ns            the medians
+ *           alloc_mean_ns, free_mean_ns  the means
+ *   all:    count      launches, replays or allocations (of these at least GM_ALLOCS_LEAST)
  *
  * A launch or replay is submitted in bursts of GM_BURST and waited for, so that the queue of the
  * driver is never full: a full one would measure the GPU. The end of the input ends the program.
+ *
+ *   --cores N,...   who calls works on the first of these: the cores of a machine are not equally
+ *                   fast, and who is compared with others has to share theirs. Each of several
+ *                   threads works on one of its own; if there are fewer, all on any. The driver's
+ *                   own threads began before, and run where they like.
  *
  * Exit codes: 0 done, 2 wrong use, 3 a CUDA call failed (named in the last line: "FAIL call: ...").
  */
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,6 +45,7 @@
 #define GM_BURST 256
 #define GM_GRAPH_BURST 32
 #define GM_TIMES_MAX 100000
+#define GM_ALLOCS_LEAST 3
 
 struct calls {
     struct gm_driver cu;
@@ -45,12 +53,16 @@ struct calls {
     CUcontext context;
     CUmodule module;
     CUfunction empty;
+    unsigned cores[GM_THREADS_MAX]; /* of --cores: as many as core_count */
+    size_t core_count;
+    cpu_set_t anywhere; /* where this program was allowed to run when it began */
     uint64_t alloc_ns[GM_TIMES_MAX], free_ns[GM_TIMES_MAX]; /* the first ones */
 };
 
 /* One thread of a launch request. */
 struct launcher {
     struct calls *calls;
+    uint64_t index, threads;
     pthread_t thread;
     pthread_barrier_t *start;
     uint64_t least_ns;
@@ -85,6 +97,24 @@ static void open_cuda(struct calls *calls)
     GM_CU(calls, cuModuleGetFunction, &calls->empty, calls->module, "gm_empty");
 }
 
+/* Where the calling thread works from now on, the one of that index of so many. */
+static void settle(const struct calls *calls, uint64_t index, uint64_t threads)
+{
+    cpu_set_t set;
+    if (calls->core_count == 0)
+        return;
+    CPU_ZERO(&set);
+    if (threads <= calls->core_count)
+        CPU_SET(calls->cores[index], &set);
+    else
+        set = calls->anywhere;
+    if (sched_setaffinity(0, sizeof(set), &set) != 0) {
+        printf("FAIL this thread may not choose its core\n");
+        fflush(stdout);
+        _Exit(3);
+    }
+}
+
 static void launch(const struct calls *calls, CUstream stream)
 {
     GM_CU(calls, cuLaunchKernel, calls->empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
@@ -95,6 +125,7 @@ static void *launch_for(void *argument)
     struct launcher *self = argument;
     struct calls *calls = self->calls;
     CUstream stream;
+    settle(calls, self->index, self->threads);
     GM_CU(calls, cuCtxSetCurrent, calls->context);
     GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < GM_BURST; i++) /* the driver prepares a stream at its first launches */
@@ -123,7 +154,8 @@ static void serve_launch(struct calls *calls, uint64_t threads, uint64_t least_n
     double submit = 0;
     pthread_barrier_init(&start, NULL, (unsigned)threads);
     for (uint64_t i = 0; i < threads; i++) {
-        launchers[i] = (struct launcher){.calls = calls, .start = &start, .least_ns = least_ns};
+        launchers[i] = (struct launcher){
+            .calls = calls, .index = i, .threads = threads, .start = &start, .least_ns = least_ns};
         if (pthread_create(&launchers[i].thread, NULL, launch_for, &launchers[i]) != 0) {
             printf("FAIL no thread\n");
             exit(2);
@@ -196,7 +228,7 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
         allocs += middle - from;
         frees += end - middle;
         count++;
-    } while (end - begin < least_ns);
+    } while (end - begin < least_ns || count < GM_ALLOCS_LEAST);
     size_t kept = count < GM_TIMES_MAX ? count : GM_TIMES_MAX;
     qsort(calls->alloc_ns, kept, sizeof(calls->alloc_ns[0]), compare);
     qsort(calls->free_ns, kept, sizeof(calls->free_ns[0]), compare);
@@ -228,15 +260,36 @@ static bool serve(struct calls *calls, const char *line)
     return true;
 }
 
+/* "3,4,5". False: that is no list of cores. */
+static bool parse_cores(struct calls *calls, const char *text)
+{
+    for (;;) {
+        char *end;
+        unsigned long core = strtoul(text, &end, 10);
+        if (end == text || core >= CPU_SETSIZE || calls->core_count == GM_THREADS_MAX)
+            return false;
+        calls->cores[calls->core_count++] = (unsigned)core;
+        if (*end == '\0')
+            return true;
+        if (*end != ',')
+            return false;
+        text = end + 1;
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct calls calls;
     char line[128];
-    if (argc != 1) {
-        fprintf(stderr, "usage: %s, and requests on standard input\n", argv[0]);
+    if (argc != 1 &&
+        (argc != 3 || strcmp(argv[1], "--cores") != 0 || !parse_cores(&calls, argv[2]))) {
+        fprintf(stderr, "usage: %s [--cores N,...], and requests on standard input\n", argv[0]);
         return 2;
     }
     open_cuda(&calls);
+    if (sched_getaffinity(0, sizeof(calls.anywhere), &calls.anywhere) != 0)
+        calls.core_count = 0; /* more cores than the set has room for */
+    settle(&calls, 0, 1);
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin) != NULL) {

@@ -1,17 +1,28 @@
 #!/usr/bin/env python3
 """bench/overhead: what gpumux costs a program when everything fits: native against gpumux.
 
-Three processes of the same program live beside each other and take turns of a fraction of a second: two natively, A
-and B, and one under a daemon whose budget holds all of it. While one works the others wait, so nothing but time is
-between the turns that are compared, and whatever drifts (clock rates, temperature, the host) hits all three; who
-comes first in a round changes from round to round. What belongs to a process and not to gpumux (where its memory
-came to lie, on which cores it runs) would look like a cost in processes that live on, so all three are started anew
-in each generation.
+Three processes of the same program live beside each other and take turns of some milliseconds: two natively, A and
+B, and one under a daemon whose budget holds all of it. While one works the others wait, so nothing but time is
+between the turns that are compared, and whatever drifts (clock rates, temperature, the host) hits all three. What
+makes a host noisy, and what is done about it:
+
+- Its speed changes by a factor of two within a second. Turns are much shorter than that, and there are as many rounds
+  as --seconds allows. Behind another process caches are cold, so the first units of a turn are not counted, and who
+  follows whom is balanced (ORDERS in paired.py).
+- A core can be slow for as long as a process lives, which would look like a cost of gpumux in one generation and like
+  a gain in the next. So the thread that works is on the same core in all three, as only one of them works at a time;
+  on another core in each generation, and never on the one on which the bench itself is. Pinned is that thread and
+  what it starts later and waits for, such as autograd's; the driver's threads, those of gpumux and the imports run
+  where they like. Eight threads get eight cores, the same in all three, if there are so many. Where there is one
+  core, or no permission, and with --no-pin, nothing is pinned, and the result says so ("pinning").
+- What belongs to a process and not to gpumux (where its memory came to lie) would look like a cost, too, so all
+  three are started anew in each generation.
 
 Of each round: the ratio of gpumux to native (the geometric mean of A and B), and that of A to B, which is the same
 measurement with nothing to be found. Given are the medians of both, and the interval of 95 % of the median by a
-bootstrap over the generations and the rounds in each. The noise is how far from 1 the interval of A to B reaches; a
-ratio is within it if its interval meets [1/noise, noise].
+bootstrap over the generations and the rounds in each (paired.py). The noise is how far from 1 the interval of A to B
+reaches; a ratio is within it if its interval meets [1/noise, noise]. Beside it stands the ratio of the total times of
+all rounds, which rare long stalls cannot hide from; it is noisier, as the stalls of the host are in it as well.
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
@@ -21,11 +32,14 @@ of the models have to be the same in all three processes, and nothing may be swi
 
 import argparse
 import math
-import random
 import sys
+import time
 
 import rig as r
 from actors import under
+from cores import Cores
+from paired import ORDERS, compare
+from shares import Shares, generations_for
 
 LANES = ("native A", "native B", "gpumux")
 LAUNCHES = ("launch-1", "launch-8")
@@ -34,9 +48,14 @@ SIZES = ("4K", "64K", "1M", "2M", "4M", "32M", "128M", "512M", "2G", "8G")
 MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-graphs", "training")
 AT_MOST = 1.005         # of native, of everything
 AT_MOST_LAUNCHES = 1.01 # and of launches
-RESAMPLES = 1000
 METRICS = {"unit_ns": "", "first_ns": " first alloc", "alloc_ns": " alloc", "free_ns": " free"}
 ALLOC_METRICS = ("first_ns", "alloc_ns", "free_ns")
+TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns"} # of what totals are made, where not of the metric
+ROUNDS = 120            # where time does not end them
+LEAST_ROUNDS = 2
+LEAST_UNITS = 2         # of a model in a turn
+THREADS = 8             # of the case with most
+SPENT = .92             # of --seconds; the rest is to conclude and to clean up
 
 
 def names(text):
@@ -57,24 +76,40 @@ def add_options(parser):
                         help="of " + ", ".join(LAUNCHES + GRAPHS + ("alloc-SIZE",) + MODELS))
     parser.add_argument("--alloc", type=names, default=list(SIZES), metavar="SIZE,...",
                         help=f"sizes that are allocated ({','.join(SIZES)})")
-    parser.add_argument("--generations", type=count, default=2, metavar="N", help="starts of the processes (2)")
-    parser.add_argument("--rounds", type=count, default=30, metavar="N",
-                        help="of each case in a generation, at most, and at least 2 (30)")
-    parser.add_argument("--turn", type=r.milliseconds, default=60, metavar="TIME", help="of a call (60ms)")
-    parser.add_argument("--model-turn", type=r.milliseconds, default=250, metavar="TIME", help="of a model (250ms)")
+    parser.add_argument("--generations", type=count, metavar="N",
+                        help="starts of the processes (by --seconds: 3 or more if that leaves time to measure)")
+    parser.add_argument("--rounds", type=count, metavar="N",
+                        help=f"of each case in a generation, at most, and at least {LEAST_ROUNDS} (as many as there is "
+                             f"time for; without --seconds {ROUNDS})")
+    parser.add_argument("--turn", type=r.milliseconds, default=10, metavar="TIME", help="of a call (10ms)")
+    parser.add_argument("--model-turn", type=r.milliseconds, default=20, metavar="TIME",
+                        help=f"of a model, and at least {LEAST_UNITS} units (20ms)")
+    parser.add_argument("--no-pin", action="store_true", help="let every thread run on any core")
     parser.add_argument("--budget", type=r.size, default=40 * 2**30, metavar="SIZE", help="of the daemon (40G)")
 
 
 class Calls:
     """Driver calls, by bench_calls."""
 
-    models = False
+    start_s, load_s = 2, .1  # about; until they were measured
 
-    def __init__(self, rig, lane, daemon):
+    def __init__(self, rig, lane, daemon, cores):
         is_linked = daemon and rig.is_linked
-        self.process = r.Process(rig, f"calls-{lane}".replace(" ", "-"),
-                                 [rig.at("bench/bench_calls" + ("_linked" if is_linked else ""))],
+        command = [rig.at("bench/bench_calls" + ("_linked" if is_linked else ""))]
+        if cores:
+            command += ["--cores", ",".join(map(str, cores[:THREADS]))]
+        self.process = r.Process(rig, f"calls-{lane}".replace(" ", "-"), command,
                                  under(rig, daemon, is_preloaded=not rig.is_linked))
+
+    @staticmethod
+    def weight(name):
+        return 1 if name.startswith("alloc-") else 2
+
+    @staticmethod
+    def work(rig, first=None):
+        """What a turn does, by what the first did."""
+        del first
+        return f"{rig.args.turn:g}"
 
     def await_ready(self):
         self.process.await_line("ready", 60)
@@ -85,21 +120,37 @@ class Calls:
     def end_load(self):
         return None
 
-    def turn(self, name, rig):
+    def turn(self, name, work):
         kind, what = name.split("-")
-        return self.process.ask(f"{kind} {what} {rig.args.turn:g}", 120)
+        return self.process.ask(f"{kind} {what} {work}", 120)
 
 
 class Models:
     """Models in PyTorch, by units.py."""
 
-    models = True
+    start_s, load_s = 12, 3
 
-    def __init__(self, rig, lane, daemon):
+    def __init__(self, rig, lane, daemon, cores):
         command = [sys.executable, "-B", "-u", f"{rig.here}/python/units.py"]
         if rig.args.programs == "cpu":
             command += ["--device", "cpu"]
+        if cores:
+            command += ["--core", str(cores[0])]
         self.process = r.Process(rig, f"models-{lane}".replace(" ", "-"), command, under(rig, daemon))
+
+    @staticmethod
+    def weight(name):
+        del name
+        return 4
+
+    @staticmethod
+    def work(rig, first=None):
+        """Units of a turn, and before them those that are not counted: the same of all, so that they stay in step."""
+        if not first:
+            return f"{LEAST_UNITS} 1"
+        unit_ms = r.median([one["unit_ns"] for one in first]) / 1e6
+        units = max(LEAST_UNITS, round(rig.args.model_turn / unit_ms))
+        return f"{units} {1 if units < 4 else 2}"
 
     def answer(self, seconds):
         line = self.process.line(seconds)
@@ -120,35 +171,51 @@ class Models:
         except r.Absent as absent:
             return absent
 
-    def turn(self, name, rig):
+    def turn(self, name, work):
         del name
-        self.process.send(f"run {rig.args.model_turn:g}")
+        self.process.send(f"run {work}")
         return self.answer(180)
 
 
-def measure(rig, case, lanes, until, generation):
-    """Rounds of a case until then, at least two in all of a generation: each by lane."""
+def check_sums(case, answers):
+    if answers[0] and "sum" in answers[0] and len({one["sum"] for one in answers}) != 1:
+        raise r.Failure(f"{case['case']}: results differ: {[one['sum'] for one in answers]}")
+
+
+def load(case, lanes):
+    """The case into all of them, at once."""
     for lane in lanes:
         lane.begin_load(case["case"])
     loaded = [lane.end_load() for lane in lanes]
     for one in loaded:
         if isinstance(one, r.Absent):
             raise one
-    if loaded[0] and len({one["sum"] for one in loaded}) != 1:
-        raise r.Failure(f"{case['case']}: results differ: {[one['sum'] for one in loaded]}")
-    for lane in lanes:
-        lane.turn(case["case"], rig) # not counted: the first of everything
+    check_sums(case, loaded)
+
+
+def measure(rig, case, lanes, shares, generation):
+    """Rounds of a case while its share lasts, and at least a few."""
+    name, begun = case["case"], time.monotonic()
+    shares.began(name)
+    load(case, lanes)
+    first = [lane.turn(name, lanes[0].work(rig)) for lane in lanes] # not counted: the first of everything
+    work = lanes[0].work(rig, first)
+    shares.took(name, time.monotonic() - begun)
+    found = {"generation": generation, "work": work, "orders": [],
+             "turns": {lane: {key: [] for key in first[0] if key != "sum"} for lane in LANES}}
+    case["generations"].append(found)
+    until = time.monotonic() + shares.seconds(name)
+    most = rig.args.rounds or (math.inf if rig.args.seconds else ROUNDS)
     number = 0
-    while number < 2 or (number < rig.args.rounds and rig.left() > until):
-        first = number % len(lanes)
+    while number < LEAST_ROUNDS or (number < most and time.monotonic() < until):
         turns = [None] * len(lanes)
-        for index in range(first, first + len(lanes)):
-            turns[index % len(lanes)] = lanes[index % len(lanes)].turn(case["case"], rig)
-        if "sum" in turns[0] and len({turn["sum"] for turn in turns}) != 1:
-            raise r.Failure(f"{case['case']}: results differ: {[turn['sum'] for turn in turns]}")
-        case["rounds"].append({"generation": generation, "first": LANES[first],
-                               **{lane: {key: value for key, value in turn.items() if key != "sum"}
-                                  for lane, turn in zip(LANES, turns)}})
+        for index in ORDERS[number % len(ORDERS)]:
+            turns[index] = lanes[index].turn(name, work)
+        check_sums(case, turns)
+        found["orders"].append(number % len(ORDERS))
+        for lane, turn in zip(LANES, turns):
+            for key, values in found["turns"][lane].items():
+                values.append(turn[key])
         number += 1
 
 
@@ -168,43 +235,73 @@ def wanted(rig):
     return [(Calls, calls), (Models, models)]
 
 
+def shares_of(rig, kinds, generations):
+    """Of the time, for all generations."""
+    kept = (1 - SPENT) * rig.args.seconds
+    steps, costs, weights = [], {}, {}
+    for kind, group in kinds:
+        if group:
+            steps += [kind.__name__, *group]
+            costs.update({kind.__name__: kind.start_s, **{name: kind.load_s for name in group}})
+            weights.update({name: kind.weight(name) for name in group})
+    return Shares(lambda: rig.left() - kept, steps * generations, costs, weights)
+
+
+def generate(rig, kind, cases, daemon, cores, shares, generation):
+    """One generation of a kind of program: started, measured in all of its cases, ended."""
+    step, begun = kind.__name__, time.monotonic()
+    shares.began(step)
+    mine = rig.result["pinning"]["cores"][generation]
+    lanes = [None] * len(LANES)
+    for index in ORDERS[generation % len(ORDERS)]: # who starts first does not always find the same machine
+        lanes[index] = kind(rig, LANES[index], daemon if LANES[index] == "gpumux" else None, mine)
+    try:
+        for lane in lanes:
+            lane.await_ready()
+    except r.Absent as absent:
+        if rig.args.only or rig.args.programs == "cpu":
+            raise
+        rig.result["absent"]["models"] = str(absent)
+        for one in (step, *(case["case"] for case in cases)):
+            shares.drop(one)
+        return
+    took = time.monotonic() - begun
+    shares.took(step, took)
+    for case in cases:
+        try:
+            with cores.at_home():
+                measure(rig, case, lanes, shares, generation)
+        except r.Absent as absent:
+            rig.result["absent"][case["case"]] = str(absent)
+            shares.drop(case["case"])
+    begun = time.monotonic()
+    for lane in lanes: # all at once
+        lane.process.process.stdin.close()
+    for lane in lanes:
+        lane.process.end()
+    shares.took(step, took + time.monotonic() - begun)
+
+
 def run(rig):
     args = rig.args
     if args.simcuda and args.programs == "all":
         args.programs = "calls"
     kinds = wanted(rig)
-    cases = {name: {"case": name, "rounds": []} for _, group in kinds for name in group}
+    cases = {name: {"case": name, "generations": []} for _, group in kinds for name in group}
     rig.result.update(cases=list(cases.values()), absent={})
+    cores = Cores(not args.no_pin)
+    cost = sum(kind.start_s + kind.load_s * len(group) for kind, group in kinds if group)
+    generations = args.generations or generations_for(rig.left(), cost)
+    rig.result["pinning"] = {"is_pinned": not cores.why_not, "why_not": cores.why_not,
+                             "home": None if cores.why_not else cores.all[0], "cores": []}
+    shares = shares_of(rig, kinds, generations)
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=2**27, idle="100ms", policy=None, quantum=None)
-    # A turn of a model is longer, and making one takes time too.
-    shares = {name: args.model_turn + 1000 if kind.models else args.turn + 300
-              for kind, group in kinds for name in group}
-    left = sum(shares.values()) * args.generations
-    start = rig.left() if math.isfinite(rig.left()) else 0
-    spendable = .92 * start
-    for generation in range(args.generations):
+    for generation in range(generations):
+        rig.result["pinning"]["cores"].append(cores.of(generation, generations)[:THREADS])
         for kind, group in kinds:
             group = [name for name in group if name not in rig.result["absent"]]
-            if not group or (kind is Models and rig.result["absent"].get("models")):
-                continue
-            lanes = [kind(rig, lane, daemon if lane == "gpumux" else None) for lane in LANES]
-            try:
-                for lane in lanes:
-                    lane.await_ready()
-            except r.Absent as absent:
-                if args.only or args.programs == "cpu":
-                    raise
-                rig.result["absent"]["models"] = str(absent)
-                continue
-            for name in group:
-                left -= shares[name]
-                until = start - spendable * (1 - left / (sum(shares.values()) * args.generations)) if start else 0
-                try:
-                    measure(rig, cases[name], lanes, until, generation)
-                except r.Absent as absent:
-                    rig.result["absent"][name] = str(absent)
-            for lane in lanes:
-                lane.process.end()
+            if group and not (kind is Models and rig.result["absent"].get("models")):
+                generate(rig, kind, [cases[name] for name in group], daemon, cores, shares, generation)
     gpu = daemon.gpu()
     rig.result["moved"] = {key: gpu[key] for key in ("switches", "bytes_in", "bytes_out")}
     if any(rig.result["moved"].values()):
@@ -212,37 +309,20 @@ def run(rig):
     daemon.stop()
 
 
-def ratios(rounds, metric):
-    """By generation: of each round the logarithm of gpumux to native and of A to B."""
-    found = {}
-    for one in rounds:
-        a, b, under = (math.log(one[lane][metric]) for lane in LANES)
-        found.setdefault(one["generation"], []).append((under - (a + b) / 2, a - b))
-    return list(found.values())
-
-
-def interval(groups, which):
-    """The median of all and the interval of 95 % of it: generations and rounds drawn again."""
-    chance = random.Random(1)
-    middle = r.median([one[which] for group in groups for one in group])
-    medians = []
-    for _ in range(RESAMPLES):
-        drawn = []
-        for group in chance.choices(groups, k=len(groups)):
-            drawn += [one[which] for one in chance.choices(group, k=len(group))]
-        medians.append(r.median(drawn))
-    medians.sort()
-    return {"median": math.exp(middle), "low": math.exp(medians[int(.025 * RESAMPLES)]),
-            "high": math.exp(medians[int(.975 * RESAMPLES)])}
+def times(case, metric):
+    """By generation: of each round the time in each process."""
+    return [list(zip(*(one["turns"][lane][metric] for lane in LANES))) for one in case["generations"] if one["orders"]]
 
 
 def line_of(case, metric):
     """What a metric of a case comes to."""
-    groups = ratios(case["rounds"], metric)
-    ratio, noise = interval(groups, 0), interval(groups, 1)
+    rounds = times(case, metric)
+    found = compare(rounds, times(case, TOTALS.get(metric, metric)))
+    ratio, noise = found["ratio"], found["native"]
     bound = max(noise["high"], 1 / noise["low"])
-    return {"case": case["case"], "metric": metric, "rounds": len(case["rounds"]), "ratio": ratio, "native": noise,
-            "noise": bound, "ns": {lane: r.median([one[lane][metric] for one in case["rounds"]]) for lane in LANES},
+    return {"case": case["case"], "metric": metric, "rounds": sum(map(len, rounds)), **found, "noise": bound,
+            "ns": {lane: r.median([one[index] for group in rounds for one in group])
+                   for index, lane in enumerate(LANES)},
             "is_within_noise": ratio["low"] <= bound and ratio["high"] >= 1 / bound,
             "is_above": ratio["median"] > AT_MOST, "is_surely_above": ratio["low"] > AT_MOST}
 
@@ -261,8 +341,10 @@ def goal_of(line):
         text, most, is_met = "of native", AT_MOST_LAUNCHES, ratio <= AT_MOST_LAUNCHES
     else:
         text, most, is_met = "of native, within noise", AT_MOST, ratio <= AT_MOST and line["is_within_noise"]
-    metric = METRICS[line["metric"]]
-    return {"goal": f"{line['case']}{metric}: {text} (noise {100 * (line['noise'] - 1):.2f} %)", "measured": ratio,
+    metric, total = METRICS[line["metric"]], line["total"]
+    return {"goal": f"{line['case']}{metric}: {text} (median; noise {100 * (line['noise'] - 1):.2f} %; of all time "
+                    f"{100 * total['value']:.2f} %, {100 * total['low']:.2f} to {100 * total['high']:.2f} %)",
+            "measured": ratio,
             "wanted": most, "is_share": True, "is_met": is_met}
 
 
@@ -276,26 +358,29 @@ def show_ns(value):
 def conclude(rig):
     lines = []
     for case in rig.result.get("cases", []):
-        if case["rounds"]:
+        if any(one["orders"] for one in case["generations"]):
             metrics = ALLOC_METRICS if case["case"].startswith("alloc-") else ("unit_ns",)
             lines += [line_of(case, metric) for metric in metrics]
     rig.result["lines"] = lines
     if not lines:
         return
-    print(f"overhead: native against gpumux, everything fits; {rig.args.generations} generations; intervals of 95 % by "
-          "bootstrap")
+    pinning = rig.result["pinning"]
+    print(f"overhead: native against gpumux, everything fits; {len(pinning['cores'])} generations; intervals of 95 % "
+          "by bootstrap; " + ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
+                              if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}"))
     rows = []
     for line in lines:
         metric = METRICS[line["metric"]]
         native = math.sqrt(line["ns"]["native A"] * line["ns"]["native B"])
-        ratio = line["ratio"]
+        ratio, total = line["ratio"], line["total"]
         rows.append([line["case"] + metric, line["rounds"], show_ns(native), show_ns(line["ns"]["gpumux"]),
                      f"{ratio['median']:.4f}", f"{ratio['low']:.4f}", f"{ratio['high']:.4f}",
+                     f"{total['value']:.4f}", f"{total['low']:.4f}", f"{total['high']:.4f}",
                      f"{line['native']['median']:.4f}", f"{100 * (line['noise'] - 1):.2f} %",
                      "yes" if line["is_within_noise"] else "no",
                      "surely" if line["is_surely_above"] else "yes" if line["is_above"] else "no"])
-    r.table(["case", "rounds", "native", "gpumux", "ratio", "from", "to", "A to B", "noise", "within noise",
-             f"above {AT_MOST}"], rows)
+    r.table(["case", "rounds", "native", "gpumux", "ratio", "from", "to", "of all time", "from", "to", "A to B", "noise",
+             "within noise", f"above {AT_MOST}"], rows)
     for name, why in rig.result["absent"].items():
         print(f"not measured: {name}: {why}")
     goals = rig.result["goals"] = [goal for goal in map(goal_of, lines) if goal]

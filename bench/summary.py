@@ -146,9 +146,10 @@ def about_pipeline(result):
 def about_overhead(result):
     for line in result["lines"]:
         metric = {"first_ns": " first alloc", "alloc_ns": " alloc", "free_ns": " free"}.get(line["metric"], "")
-        ratio = line["ratio"]
+        ratio, total = line["ratio"], line.get("total")
+        of_all = f"of all time {total['value']:.4f}; " if total else ""
         yield (f"{line['case']}{metric}: {ratio['median']:.4f} of native ({ratio['low']:.4f} to {ratio['high']:.4f}; "
-               f"noise {100 * (line['noise'] - 1):.2f} %: {'within' if line['is_within_noise'] else 'beyond'}"
+               f"{of_all}noise {100 * (line['noise'] - 1):.2f} %: {'within' if line['is_within_noise'] else 'beyond'}"
                f"{', above 1.005' if line['is_above'] else ''})")
     for name, why in result["absent"].items():
         yield f"not measured: {name}: {why}"

@@ -1,16 +1,21 @@
 """The models of bench/overhead in PyTorch, which know nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 units.py [--device cpu]
+    python3 units.py [--device cpu] [--core N]
 
-It imports PyTorch and prints "imported". After that a request is one of
+It imports PyTorch, makes a context and prints "imported". After that a request is one of
 
-    load NAME     make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
-    run MS        unit after unit until MS have passed: "unit_ns=... count=... sum=..."
+    load NAME         make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
+    run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
 
 A unit is an inference of one image (resnet18 to resnet152), one decoded token (decode: each kernel launched by itself,
 decode-graphs: one CUDA graph) or one step of training (training), each waited for. `sum` is a checksum of what was
-computed: of the same units at every load, and of the last inference or of the first tokens in every run; a training
-has none in a run. Models whose package is missing are answered by "absent why".
+computed: of the same units at every load, and of the last inference or of the last whole round of tokens in every
+run; a training's is that of its first steps. Models whose package is missing are answered by "absent why".
+
+--core N: the main thread computes on this core, and so does what it then starts and waits for (autograd's thread,
+which begins with the first unit of a training). Not so the threads of the driver, which began with the context, nor
+the making of a model, which may use all cores: two programs that are to be compared share a core, as the cores of a
+machine are not equally fast, but three imports on one core would take all of the time.
 
 --device cpu computes tiny models on the processor, to try this out. The end of the input ends the program.
 """
@@ -81,7 +86,7 @@ class Inference:
 class Decode:
     """Greedy decoding by a Llama-shaped model (that of 1.1 billion weights, fp16) whose shapes never change."""
 
-    ROUND = 64  # tokens from the same state; as many as there is a cache for
+    ROUND = 16  # tokens from the same state; as many as there is a cache for
 
     def __init__(self, place, is_graph):
         hidden, ffn, layers, self.heads, vocab = (64, 128, 2, 4, 256) if place.is_tiny else (2048, 5632, 22, 32, 32000)
@@ -100,7 +105,7 @@ class Decode:
         self.places = torch.arange(self.ROUND, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.ids = torch.zeros(1, dtype=torch.int64, device=device)
-        self.number, self.tokens, self.first, self.graph = 0, [], [], None
+        self.number, self.tokens, self.whole, self.graph = 0, [], [], None
         if is_graph:
             self.capture()
 
@@ -145,14 +150,14 @@ class Decode:
         self.tokens.append(int(self.ids))  # waits for it
         self.number += 1
         if self.number == self.ROUND:
-            self.first = self.tokens
+            self.whole = self.tokens
 
     def sum(self):
-        """Of a whole round."""
-        while self.number < self.ROUND:
+        """Of the last whole round."""
+        while not self.whole:
             self.unit()
         value = 0
-        for token in self.first:
+        for token in self.whole:
             value = (value * 1000003 + token + 1) % 2**61
         return value
 
@@ -192,8 +197,14 @@ class Training:
 class Place:
     """Where models compute."""
 
-    def __init__(self, device):
+    def __init__(self, device, core):
         self.device, self.is_tiny = device, device == "cpu"
+        self.core, self.cores = core, os.sched_getaffinity(0)
+
+    def settle(self, is_computing):
+        """On its core while it computes."""
+        if self.core is not None:
+            os.sched_setaffinity(0, {self.core} if is_computing else self.cores)
 
     def synchronize(self):
         if not self.is_tiny:
@@ -218,52 +229,58 @@ def say(text):
 
 def load(place, name):
     model = place.make(name)
+    place.settle(True)
     model.begin()
     for _ in range(3):
         model.unit()
-    say(f"loaded bytes={place.used_bytes()} sum={model.sum()}")
+    found = model.sum()
+    gc.collect()
+    gc.freeze()  # else the collector now and then looks through all of PyTorch, in one process or another
+    say(f"loaded bytes={place.used_bytes()} sum={found}")
     return model
 
 
-def run(model, least_ns):
-    model.begin()
-    model.unit()  # what was idle gets going again
-    count, begun = 0, time.monotonic_ns()
-    while True:
+def run(model, count, warm):
+    for _ in range(warm):  # what was idle gets going again
         model.unit()
-        count += 1
-        took = time.monotonic_ns() - begun
-        if took >= least_ns:
-            break
-    say(f"unit_ns={took / count:.1f} count={count} sum={model.sum()}")
+    begun = time.monotonic_ns()
+    for _ in range(count):
+        model.unit()
+    took = time.monotonic_ns() - begun
+    say(f"unit_ns={took / count:.1f} sum={model.sum()}")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    place = Place(parser.parse_args().device)
+    parser.add_argument("--core", type=int, metavar="N")
+    args = parser.parse_args()
+    place = Place(args.device, args.core)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    if place.is_tiny:
-        torch.set_num_threads(1)
-    elif not torch.cuda.is_available():
+    torch.set_num_threads(1)  # several would share the one core
+    if not place.is_tiny and not torch.cuda.is_available():
         say("absent PyTorch sees no GPU")
         return
+    torch.zeros(1, device=place.device)
+    place.synchronize()
     say("imported")
     model = None
     for line in iter(sys.stdin.readline, ""):
-        verb, what = line.split()
+        verb, *what = line.split()
         if verb == "run":
-            run(model, float(what) * 1e6)
+            run(model, *map(int, what))
             continue
         model = None
+        place.settle(False)
+        gc.unfreeze()
         gc.collect()
         if not place.is_tiny:
             torch.cuda.empty_cache()
         try:
-            model = load(place, what)
+            model = load(place, *what)
         except Absent as absent:
             say(f"absent {absent}")
 

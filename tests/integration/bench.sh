@@ -141,7 +141,7 @@ def check_overhead():
         assert line["rounds"] == 4 and line["noise"] >= 1 and line["ratio"]["low"] <= line["ratio"]["median"], line
         assert line["ratio"]["median"] <= line["ratio"]["high"] and all(ns > 0 for ns in line["ns"].values()), line
     for case in overhead["cases"]:
-        assert [one["first"] for one in case["rounds"]] == ["native A", "native B"] * 2, case["case"]
+        assert [one["orders"] for one in case["generations"]] == [[0, 1]] * 2, case["case"]
     assert len(overhead["goals"]) == 5
 
 def check_stopped():
