@@ -276,11 +276,16 @@ static uint64_t median_gap(const struct gm_sched_app *a)
     return sorted[(n - 1) / 2];
 }
 
-/* What is known of when it wants. Not the mean: one long gap, as while a program starts, or a short
- * one within a request would count for long, and the order of next use be wrong as long. */
+/* What is known of when it wants. Not the mean: one long gap, as while a program waits for its
+ * user, or a short one within a request would count for long, and the order of next use be wrong as
+ * long. The first gap is its start, and counts only until there is another. */
 static void note_want(const struct gm_sched *s, struct gm_sched_app *a)
 {
     if (a->has_wanted) {
+        if (a->n_gaps == 1 && !a->is_past_start) {
+            a->n_gaps = 0;
+            a->is_past_start = true;
+        }
         a->gaps[a->n_gaps++ % GM_SCHED_GAPS] = s->now - a->wanted_at;
         if (a->n_gaps == 2 * GM_SCHED_GAPS)
             a->n_gaps = GM_SCHED_GAPS; /* the same place, and still all of them */

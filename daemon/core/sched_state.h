@@ -76,6 +76,7 @@ struct gm_sched_app {
     bool is_resumed; /* ... and goes on after it was idle and out of the set */
     bool owes_turn;  /* it used up its next slice before it was closed */
     bool has_wanted;
+    bool is_past_start; /* `gaps` begins with its second */
 };
 
 struct gm_sched_list {

@@ -207,7 +207,7 @@ static void next_use_is_expected_by_the_gaps_between_wants(void **state)
     assert_int_equal(gm_sched_expect(sched, now, 0), now); /* it does */
     event(GM_SCHED_WANT, 0);                               /* nothing new */
     event(GM_SCHED_IDLE, 0);
-    uint64_t gap = 10; /* the lesser of two */
+    uint64_t gap = 10; /* the second: the first is its start */
     assert_int_equal(gm_sched_expect(sched, now, 0), now + gap);
     /* Overdue: at any moment. Overdue for long: as long again. */
     assert_int_equal(gm_sched_expect(sched, now + gap + 30, 0), now + gap);
@@ -226,7 +226,7 @@ static void next_use_is_expected_by_the_gaps_between_wants(void **state)
 static void the_usual_gap_is_the_median_of_the_latest(void **state)
 {
     static const uint64_t gaps[] = {90000, 1000, 1100, 50, 1200, 1300, 8000, 9000, 9100};
-    static const uint64_t usual[] = {90000, 1000, 1100, 1000, 1100, 1100, 1200, 1300, 8000};
+    static const uint64_t usual[] = {90000, 1000, 1000, 1000, 1000, 1100, 1200, 1300, 8000};
     (void)state;
     event(GM_SCHED_JOIN, 0);
     uint64_t at = 100000;
