@@ -92,6 +92,7 @@ class Calls:
     """Driver calls, by bench_calls."""
 
     start_s, load_s = 2, .1  # about; until they were measured
+    is_slow_to_start = False
 
     def __init__(self, rig, lane, daemon, cores):
         is_linked = daemon and rig.is_linked
@@ -128,7 +129,8 @@ class Calls:
 class Models:
     """Models in PyTorch, by units.py."""
 
-    start_s, load_s = 12, 3
+    start_s, load_s = 12, 4
+    is_slow_to_start = True  # imports; it makes its context with its first model
 
     def __init__(self, rig, lane, daemon, cores):
         command = [sys.executable, "-B", "-u", f"{rig.here}/python/units.py"]
@@ -247,26 +249,29 @@ def shares_of(rig, kinds, generations):
     return Shares(lambda: rig.left() - kept, steps * generations, costs, weights)
 
 
-def generate(rig, kind, cases, daemon, cores, shares, generation):
-    """One generation of a kind of program: started, measured in all of its cases, ended."""
-    step, begun = kind.__name__, time.monotonic()
-    shares.began(step)
-    mine = rig.result["pinning"]["cores"][generation]
-    lanes = [None] * len(LANES)
-    for index in ORDERS[generation % len(ORDERS)]: # who starts first does not always find the same machine
-        lanes[index] = kind(rig, LANES[index], daemon if LANES[index] == "gpumux" else None, mine)
-    try:
+def at_once(kind, cores):
+    """How many generations of a kind of program to start together: as many as there are cores for their imports."""
+    return max(1, len(cores.all) // len(LANES)) if kind.is_slow_to_start else 1
+
+
+def start(rig, kind, daemon, shares, generations):
+    """The programs of these generations, together: {generation: lanes}. Absent, if what they need is."""
+    begun, found = time.monotonic(), {}
+    for generation in generations:
+        shares.began(kind.__name__)
+        lanes = found[generation] = [None] * len(LANES)
+        for index in ORDERS[generation % len(ORDERS)]: # who starts first does not always find the same machine
+            lanes[index] = kind(rig, LANES[index], daemon if LANES[index] == "gpumux" else None,
+                                rig.result["pinning"]["cores"][generation])
+    for lanes in found.values():
         for lane in lanes:
             lane.await_ready()
-    except r.Absent as absent:
-        if rig.args.only or rig.args.programs == "cpu":
-            raise
-        rig.result["absent"]["models"] = str(absent)
-        for one in (step, *(case["case"] for case in cases)):
-            shares.drop(one)
-        return
-    took = time.monotonic() - begun
-    shares.took(step, took)
+    shares.took(kind.__name__, (time.monotonic() - begun) / len(found))
+    return found
+
+
+def generate(rig, lanes, cases, cores, shares, generation):
+    """One generation of a kind of program, which is started: measured in all of its cases, ended."""
     for case in cases:
         try:
             with cores.at_home():
@@ -274,12 +279,10 @@ def generate(rig, kind, cases, daemon, cores, shares, generation):
         except r.Absent as absent:
             rig.result["absent"][case["case"]] = str(absent)
             shares.drop(case["case"])
-    begun = time.monotonic()
     for lane in lanes: # all at once
         lane.process.process.stdin.close()
     for lane in lanes:
         lane.process.end()
-    shares.took(step, took + time.monotonic() - begun)
 
 
 def run(rig):
@@ -290,18 +293,31 @@ def run(rig):
     cases = {name: {"case": name, "generations": []} for _, group in kinds for name in group}
     rig.result.update(cases=list(cases.values()), absent={})
     cores = Cores(not args.no_pin)
-    cost = sum(kind.start_s + kind.load_s * len(group) for kind, group in kinds if group)
+    cost = sum(kind.start_s / at_once(kind, cores) + kind.load_s * len(group) for kind, group in kinds if group)
     generations = args.generations or generations_for(rig.left(), cost)
     rig.result["pinning"] = {"is_pinned": not cores.why_not, "why_not": cores.why_not,
-                             "home": None if cores.why_not else cores.all[0], "cores": []}
+                             "home": None if cores.why_not else cores.all[0],
+                             "cores": [cores.of(one, generations)[:THREADS] for one in range(generations)]}
     shares = shares_of(rig, kinds, generations)
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=2**27, idle="100ms", policy=None, quantum=None)
+    started = {kind: {} for kind, _ in kinds}
     for generation in range(generations):
-        rig.result["pinning"]["cores"].append(cores.of(generation, generations)[:THREADS])
         for kind, group in kinds:
             group = [name for name in group if name not in rig.result["absent"]]
-            if group and not (kind is Models and rig.result["absent"].get("models")):
-                generate(rig, kind, [cases[name] for name in group], daemon, cores, shares, generation)
+            if not group or (kind is Models and rig.result["absent"].get("models")):
+                continue
+            try:
+                if generation not in started[kind]:
+                    last = min(generations, generation + at_once(kind, cores))
+                    started[kind] = start(rig, kind, daemon, shares, range(generation, last))
+            except r.Absent as absent:
+                if args.only or args.programs == "cpu":
+                    raise
+                rig.result["absent"]["models"] = str(absent)
+                for one in (kind.__name__, *group):
+                    shares.drop(one)
+                continue
+            generate(rig, started[kind][generation], [cases[name] for name in group], cores, shares, generation)
     gpu = daemon.gpu()
     rig.result["moved"] = {key: gpu[key] for key in ("switches", "bytes_in", "bytes_out")}
     if any(rig.result["moved"].values()):

@@ -59,8 +59,8 @@ def add_options(parser):
                         help="that each turn computes; each configuration is run with each (0,700ms), with the disk "
                         "only the first")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="measured turns of each program (6)")
-    parser.add_argument("--warm", type=int, default=2, metavar="N",
-                        help="turns of each before those (2: then the daemon knows when each comes); with the disk, "
+    parser.add_argument("--warm", type=int, default=3, metavar="N",
+                        help="turns of each before those (3: then the daemon knows when each comes); with the disk, "
                         "one of one program")
     parser.add_argument("--disk", default="/var/tmp", metavar="DIR",
                         help="folder for the disk tier (/var/tmp); '': none")

@@ -2,7 +2,7 @@
 
     python3 units.py [--device cpu] [--core N]
 
-It imports PyTorch, makes a context and prints "imported". After that a request is one of
+It imports PyTorch and prints "imported". After that a request is one of
 
     load NAME         make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
     run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
@@ -228,6 +228,8 @@ def say(text):
 
 
 def load(place, name):
+    torch.zeros(1, device=place.device)  # the context, if there is none yet, and with it the driver's threads
+    place.synchronize()
     model = place.make(name)
     place.settle(True)
     model.begin()
@@ -264,8 +266,6 @@ def main():
     if not place.is_tiny and not torch.cuda.is_available():
         say("absent PyTorch sees no GPU")
         return
-    torch.zeros(1, device=place.device)
-    place.synchronize()
     say("imported")
     model = None
     for line in iter(sys.stdin.readline, ""):
