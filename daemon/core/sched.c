@@ -276,6 +276,17 @@ static uint64_t median_gap(const struct gm_sched_app *a)
     return sorted[(n - 1) / 2];
 }
 
+/*
+ * The latest gap, if it is no more than twice the median nor less than half of it: of programs in
+ * turn, each of whose turns takes longer or shorter than the last, the order is right by that, and
+ * not by medians, which come after. Else the median.
+ */
+static uint64_t usual_gap(const struct gm_sched_app *a)
+{
+    const uint64_t latest = a->gaps[(a->n_gaps - 1) % GM_SCHED_GAPS], median = median_gap(a);
+    return latest / 2 <= median && median / 2 <= latest ? latest : median;
+}
+
 /* What is known of when it wants. Not the mean: one long gap, as while a program waits for its
  * user, or a short one within a request would count for long, and the order of next use be wrong as
  * long. The first gap is its start, and counts only until there is another. */
@@ -289,7 +300,7 @@ static void note_want(const struct gm_sched *s, struct gm_sched_app *a)
         a->gaps[a->n_gaps++ % GM_SCHED_GAPS] = s->now - a->wanted_at;
         if (a->n_gaps == 2 * GM_SCHED_GAPS)
             a->n_gaps = GM_SCHED_GAPS; /* the same place, and still all of them */
-        a->period_ns = median_gap(a);
+        a->period_ns = usual_gap(a);
     }
     a->wanted_at = s->now;
     a->has_wanted = true;

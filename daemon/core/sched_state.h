@@ -56,7 +56,7 @@ struct gm_sched_app {
 
     uint64_t wanted_at;           /* when it last began to want */
     uint64_t period_ns;           /* from one such time to the next, usually; 0: not known yet */
-    uint64_t gaps[GM_SCHED_GAPS]; /* of which that is the median: the latest, in a ring */
+    uint64_t gaps[GM_SCHED_GAPS]; /* of which that is made: the latest, in a ring */
     uint32_t n_gaps;              /* noted; beyond the ring: where it goes on */
     uint64_t slice_in; /* left out: its slice is expected after so long, as of the last decision */
 

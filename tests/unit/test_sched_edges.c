@@ -222,11 +222,11 @@ static void next_use_is_expected_by_the_gaps_between_wants(void **state)
     assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER); /* another app */
 }
 
-/* One gap that is quite another changes nothing for long. */
-static void the_usual_gap_is_the_median_of_the_latest(void **state)
+/* The latest; but one that is quite another changes nothing for long. */
+static void the_usual_gap(void **state)
 {
     static const uint64_t gaps[] = {90000, 1000, 1100, 50, 1200, 1300, 8000, 9000, 9100};
-    static const uint64_t usual[] = {90000, 1000, 1000, 1000, 1000, 1100, 1200, 1300, 8000};
+    static const uint64_t usual[] = {90000, 1000, 1100, 1000, 1200, 1300, 1200, 1300, 9100};
     (void)state;
     event(GM_SCHED_JOIN, 0);
     uint64_t at = 100000;
@@ -235,6 +235,26 @@ static void the_usual_gap_is_the_median_of_the_latest(void **state)
         at += gaps[i];
         want_at(0, at);
         assert_int_equal(gm_sched_expect(sched, now, 0), at + usual[i]);
+    }
+}
+
+/* Three in turn, whose turns get shorter and shorter, then alternate: the one that wanted the GPU
+ * before the others is next, all the time. */
+static void in_turn_the_order_is_known(void **state)
+{
+    static const uint64_t turns[] = {900, 2100, 3000, 1170, 600, 300, 560, 640, 680, 585, 330, 540,
+                                     345, 435,  370,  430,  370, 430, 370, 430, 370, 430, 370, 430};
+    uint64_t at = 100000;
+    (void)state;
+    for (uint32_t app = 0; app < 3; app++)
+        event(GM_SCHED_JOIN, app);
+    for (uint32_t i = 0; i < sizeof turns / sizeof turns[0]; i++) {
+        want_at(i % 3, at);
+        if (i >= 9) { /* each began, and has wanted it twice since */
+            assert_true(gm_sched_is_later(sched, now, (i + 2) % 3, (i + 1) % 3));
+            assert_true(gm_sched_is_later(sched, now, i % 3, (i + 2) % 3));
+        }
+        at += turns[i];
     }
 }
 
@@ -250,7 +270,8 @@ int main(void)
         rule(every_reason_has_a_text_and_a_name),
         rule(every_class_has_a_name),
         rule(next_use_is_expected_by_the_gaps_between_wants),
-        rule(the_usual_gap_is_the_median_of_the_latest),
+        rule(the_usual_gap),
+        rule(in_turn_the_order_is_known),
     };
     return cmocka_run_group_tests_name("sched_edges", tests, NULL, NULL);
 }
