@@ -8,16 +8,19 @@
  * --bytes (512 MiB) each way, prints "ready", and then serves requests, one a line:
  *
  *   copy IN OUT MEMORY MS
+ *   swap MEMORY MS
  *
- * For MS milliseconds: pinned memory to the GPU at IN GB/s, GPU memory to pinned at OUT, and
+ * copy: for MS milliseconds: pinned memory to the GPU at IN GB/s, GPU memory to pinned at OUT, and
  * between pinned and ordinary memory at MEMORY, one half each way, by --threads (8) threads with
- * memcpy. 0 is none; what cannot be reached is as fast as it goes. The answer is one line of what
- * was reached: in=, out=, memory= in GB/s. The end of the input ends it, with code 0. GB are 10^9
- * bytes.
+ * memcpy. 0 is none; what cannot be reached is as fast as it goes. swap: the link as fast as it
+ * goes, but both ways the same, as when programs change places; copies in memory slow one way down
+ * more than the other. The answer is one line of what was reached: in=, out=, memory= in GB/s. The
+ * end of the input ends it, with code 0. GB are 10^9 bytes.
  *
  * Exit codes: 0 done, 1 no memory, 2 wrong use, 3 no GPU or an error of it.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +36,8 @@
 #define GM_THREADS_MAX 64u
 #define GM_LINK_PIECE (32ull << 20)
 #define GM_MEMORY_PIECE (2ull << 20)
+#define AS_IT_GOES 1e6               /* GB/s */
+#define GM_AHEAD (4 * GM_LINK_PIECE) /* one way of a swap of the other */
 
 enum way { GM_IN, GM_OUT, GM_WAYS };
 
@@ -52,9 +57,11 @@ struct part {
     bool is_link;
     enum way way; /* of memory: to pinned memory or out of it */
     uint64_t at, bytes;
-    double rate; /* wanted */
+    double rate;              /* wanted */
+    const struct part *other; /* of a swap: the other way; else NULL */
     uint64_t begin, end;
-    uint64_t copied, ended; /* the result */
+    _Atomic uint64_t copied; /* the result, with when that was */
+    uint64_t ended;
 };
 
 /* Where this much would be at that rate; sleep until then. */
@@ -64,6 +71,15 @@ static void keep_pace(const struct part *part)
     struct timespec until = {.tv_sec = (time_t)(due / GM_S), .tv_nsec = (long)(due % GM_S)};
     if (due > gm_now())
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+/* Wait for the other way of a swap, to its end at most. */
+static void stay_together(const struct part *part)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    while (part->other != NULL && part->copied > part->other->copied + GM_AHEAD &&
+           gm_now() < part->end)
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
 /* Two pieces at once, so that the copy engine has always one: that costs the link nothing. */
@@ -102,6 +118,7 @@ static void *run_part(void *argument)
     while ((part->ended = gm_now()) < part->end) {
         part->copied += part->is_link ? copy_on_link(part) : copy_in_memory(part);
         keep_pace(part);
+        stay_together(part);
     }
     return NULL;
 }
@@ -116,16 +133,20 @@ static double rate_of(const struct part *parts, unsigned count, bool is_link, en
     return rate;
 }
 
-static void copy(const struct bench *bench, const double link[GM_WAYS], double memory, double ms)
+static void copy(const struct bench *bench, const double link[GM_WAYS], double memory, double ms,
+                 bool is_swap)
 {
-    struct part parts[GM_WAYS + GM_THREADS_MAX] = {0};
+    static struct part parts[GM_WAYS + GM_THREADS_MAX];
     pthread_t threads[GM_WAYS + GM_THREADS_MAX];
     unsigned count = 0;
     uint64_t begin = gm_now(), end = begin + (uint64_t)(ms * (double)GM_MS);
     for (enum way way = GM_IN; way < GM_WAYS; way++)
         if (link[way] > 0)
-            parts[count++] = (struct part){
-                .is_link = true, .way = way, .rate = link[way], .bytes = bench->bytes};
+            parts[count++] = (struct part){.is_link = true,
+                                           .way = way,
+                                           .rate = link[way],
+                                           .bytes = bench->bytes,
+                                           .other = is_swap ? &parts[GM_WAYS - 1 - way] : NULL};
     for (unsigned i = 0; memory > 0 && i < bench->threads; i++) {
         uint64_t share = bench->bytes / (bench->threads / 2) / GM_MEMORY_PIECE * GM_MEMORY_PIECE;
         parts[count++] = (struct part){.way = (enum way)(i % 2),
@@ -217,11 +238,15 @@ int main(int argc, char **argv)
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin) != NULL) {
         double link[GM_WAYS], memory, ms;
-        if (sscanf(line, "copy %lf %lf %lf %lf", &link[GM_IN], &link[GM_OUT], &memory, &ms) != 4) {
+        bool is_swap = sscanf(line, "swap %lf %lf", &memory, &ms) == 2;
+        if (is_swap) {
+            link[GM_IN] = link[GM_OUT] = AS_IT_GOES;
+        } else if (sscanf(line, "copy %lf %lf %lf %lf", &link[GM_IN], &link[GM_OUT], &memory,
+                          &ms) != 4) {
             printf("FAIL no such request: %s", line);
             return 2;
         }
-        copy(&bench, link, memory, ms);
+        copy(&bench, link, memory, ms, is_swap);
     }
     give_memory(&bench);
     return 0;

@@ -17,7 +17,8 @@ what pinned memory, full of what comes in before a turn and of what went out aft
 turn itself. A run is bound by what needs most of them.
 
 The link and the copies below it use the same host memory. How much they slow each other down is measured with plain
-copies in the same run (bench/load: each alone, and both at once). What is left to copy while a program waits goes on
+copies before and after the runs (bench/load: each alone, and both at once; the link both ways the same, as in a switch:
+the way in is slowed down more than the way out, which has to wait for it). What is left to copy while a program waits goes on
 beside the link, each as much slower as that, until one of them is done; the rest goes on alone. The time for that is
 the bound `both`. Without that measurement each counts as if the other were not there.
 
@@ -84,20 +85,20 @@ def measure_ceilings(rig):
         step = result["steps"][-1] # as many threads as the daemon has for the disk
         rig.result["disk"] = {**{way: step[way]["median"] for way in ("write", "read", "both")},
                               "is_direct": result["is_direct"], "steps": result["steps"]}
-    rig.result["together"] = measure_together(rig)
+    rig.result["together"] = {}
+    measure_together(rig)
 
 
 def measure_together(rig):
-    """The link both ways and copies in memory, all at once and as fast as they go: what they cost each other."""
+    """What the link, both ways the same, and copies in memory cost each other: all at once and as fast as they go."""
     if rig.left() < 60:
-        return None
+        return
     load = r.Process(rig, "load", [rig.at("bench/load"), "--bytes", min(2**28, rig.args.link_bytes), "--threads",
                                    max(2, rig.result["copies"]["workers"])])
     load.await_line("ready", 60)
-    found = {what: load.ask("copy " + rates, 60)
-             for what, rates in (("memory", "0 0 999 600"), ("link", "999 999 0 400"), ("all", "999 999 999 600"))}
+    for what, request in (("memory", "copy 0 0 999 600"), ("link", "swap 0 400"), ("all", "swap 999 600")):
+        rig.result["together"].setdefault(what, []).append(load.ask(request, 60))
     load.end()
-    return found
 
 
 def configurations(rig):
@@ -188,6 +189,7 @@ def run(rig):
         left = rig.left() - rig.result["link"][0]["took_s"]
         measure(rig, name, options, time.monotonic() + left * share / sum(one[2] for one in wanted[index:]))
     rig.link("after")
+    measure_together(rig)
 
 
 # --- what it comes to ---
@@ -221,6 +223,13 @@ def needed_ms(rig, bytes_out, bytes_in, lower):
     return {"link": r.copy_ideal_ms(bytes_out, bytes_in, link),
             "paged": r.ideal_ms(*lower["paged"], copies["out"], copies["back"], copies["both"]),
             "disk": r.ideal_ms(*lower["disk"], disk["write"], disk["read"], disk["both"]) if disk else 0}
+
+
+def together_of(rig):
+    """The means of what plain copies did together; None: not measured."""
+    together = rig.result.get("together")
+    return together and {what: {key: r.mean([one[key] for one in answers]) for key in answers[0]}
+                         for what, answers in together.items()}
 
 
 def slowdowns(together):
@@ -284,7 +293,8 @@ def digest(rig, found):
     found["moved"] = {**moved, "lower": lower, "least_lower": least}
     found["needed_ms"] = needed_ms(rig, moved["bytes_out"], moved["bytes_in"], lower)
     free_ms = r.mean([record["wall_ms"] - record["first_ms"] for record in records])
-    slower = slowdowns(rig.result["together"]) if rig.result.get("together") else None
+    together = together_of(rig)
+    slower = slowdowns(together) if together else None
     found["bound_ms"], found["slowest"] = bound(
         found["needed_ms"], free_ms, slower, beyond_pinned(rig, moved["bytes_out"], moved["bytes_in"], options))
     if slower:
@@ -342,7 +352,7 @@ def judge(rig):
 def show(rig):
     result = rig.result
     ceiling, copies, disk, together = (result["ceiling"], result["copies"], result.get("disk"),
-                                       result.get("together"))
+                                       together_of(rig))
     print(f"tiers: programs of {' + '.join(map(r.show_size, rig.args.sizes))}, budget "
           f"{r.show_size(rig.args.budget)}, {r.show_size(result['rest_bytes'])} in host memory; every byte verified "
           "in every turn")
