@@ -86,19 +86,21 @@ def measure_ceilings(rig):
         rig.result["disk"] = {**{way: step[way]["median"] for way in ("write", "read", "both")},
                               "is_direct": result["is_direct"], "steps": result["steps"]}
     rig.result["together"] = {}
-    measure_together(rig)
+    measure_together(rig, 60)
 
 
-def measure_together(rig):
+def measure_together(rig, least_s):
     """What the link, both ways the same, and copies in memory cost each other: all at once and as fast as they go."""
-    if rig.left() < 60:
+    if rig.left() < least_s:
         return
+    begun = time.monotonic()
     load = r.Process(rig, "load", [rig.at("bench/load"), "--bytes", min(2**28, rig.args.link_bytes), "--threads",
                                    max(2, rig.result["copies"]["workers"])])
     load.await_line("ready", 60)
     for what, request in (("memory", "copy 0 0 999 600"), ("link", "swap 0 400"), ("all", "swap 999 600")):
         rig.result["together"].setdefault(what, []).append(load.ask(request, 60))
     load.end()
+    rig.result["together_s"] = time.monotonic() - begun
 
 
 def configurations(rig):
@@ -186,10 +188,11 @@ def run(rig):
     wanted = configurations(rig)
     measure_ceilings(rig)
     for index, (name, options, share) in enumerate(wanted):
-        left = rig.left() - rig.result["link"][0]["took_s"]
+        left = rig.left() - rig.result["link"][0]["took_s"] - rig.result.get("together_s", 0)
         measure(rig, name, options, time.monotonic() + left * share / sum(one[2] for one in wanted[index:]))
     rig.link("after")
-    measure_together(rig)
+    if rig.result["together"]:
+        measure_together(rig, rig.result["together_s"])
 
 
 # --- what it comes to ---
