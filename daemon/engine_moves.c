@@ -19,6 +19,10 @@
  * memory full of what is still to be copied down: 5 ms of the link each way, and as much between
  * the tiers below, are enough to keep them busy. */
 #define STAGED_AT_ONCE (256ull << 20)
+/* Nor do a switch's own copies between the tiers below begin all at once. Its lowers are ready from
+ * the start, and would keep all workers from what is to be raised, for which the link then waits.
+ */
+#define BELOW_AT_ONCE (512ull << 20)
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
 #define PLANS_AHEAD 4u
 
@@ -342,7 +346,7 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     uint64_t bytes = gm_chunk_bytes(chunk);
 
     if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move) ||
-        (engine->plan_is_prefetch && engine->host_bytes >= STAGED_AT_ONCE))
+        engine->host_bytes >= (engine->plan_is_prefetch ? STAGED_AT_ONCE : BELOW_AT_ONCE))
         return false;
     chunk->to_page = gm_stores_take(engine->stores, to, bytes);
     if (chunk->to_page == GM_NONE)
