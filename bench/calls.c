@@ -35,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/size.h"
@@ -46,6 +47,8 @@
 #define GM_GRAPH_BURST 32
 #define GM_TIMES_MAX 100000
 #define GM_ALLOCS_LEAST 3
+#define GM_REST_NS (150 * GM_MS) /* after it, what was freed is not kept for the next allocation   \
+                                  */
 
 struct calls {
     struct gm_driver cu;
@@ -57,6 +60,7 @@ struct calls {
     size_t core_count;
     cpu_set_t anywhere; /* where this program was allowed to run when it began */
     uint64_t alloc_ns[GM_TIMES_MAX], free_ns[GM_TIMES_MAX]; /* the first ones */
+    uint64_t freed_at;                                      /* the last one */
 };
 
 /* One thread of a launch request. */
@@ -211,7 +215,11 @@ static int compare(const void *a, const void *b)
 
 static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
 {
+    const uint64_t rested_at = calls->freed_at + GM_REST_NS;
     uint64_t begin = gm_now(), end, count = 0, allocs = 0, frees = 0, first = 0;
+    if (begin < rested_at)
+        usleep((useconds_t)((rested_at - begin) / 1000));
+    begin = gm_now();
     do {
         CUdeviceptr at;
         uint64_t from = gm_now();
@@ -229,6 +237,7 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
         frees += end - middle;
         count++;
     } while (end - begin < least_ns || count < GM_ALLOCS_LEAST);
+    calls->freed_at = end;
     size_t kept = count < GM_TIMES_MAX ? count : GM_TIMES_MAX;
     qsort(calls->alloc_ns, kept, sizeof(calls->alloc_ns[0]), compare);
     qsort(calls->free_ns, kept, sizeof(calls->free_ns[0]), compare);

@@ -82,7 +82,7 @@ static void stay_together(const struct part *part)
         clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-/* Two pieces at once, so that the copy engine has always one: that costs the link nothing. */
+/* Two pieces at once, so that the copy engine seldom waits for the next. */
 static uint64_t copy_on_link(const struct part *part)
 {
     const struct bench *bench = part->bench;
@@ -244,6 +244,10 @@ int main(int argc, char **argv)
         } else if (sscanf(line, "copy %lf %lf %lf %lf", &link[GM_IN], &link[GM_OUT], &memory,
                           &ms) != 4) {
             printf("FAIL no such request: %s", line);
+            return 2;
+        }
+        if (!(ms > 0 && ms < 1e6 && memory >= 0 && link[GM_IN] >= 0 && link[GM_OUT] >= 0)) {
+            printf("FAIL milliseconds are above 0 and below 1000000, rates not below 0: %s", line);
             return 2;
         }
         copy(&bench, link, memory, ms, is_swap);

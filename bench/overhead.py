@@ -55,6 +55,8 @@ ROUNDS = 120            # where time does not end them
 LEAST_ROUNDS = 2
 LEAST_UNITS = 2         # of a model in a turn
 THREADS = 8             # of the case with most
+MOST_AT_ONCE = 5        # generations
+PROGRAM_BYTES = 2**31   # of host memory, about, of one in PyTorch
 SPENT = .92             # of --seconds; the rest is to conclude and to clean up
 
 
@@ -237,21 +239,28 @@ def wanted(rig):
     return [(Calls, calls), (Models, models)]
 
 
-def shares_of(rig, kinds, generations):
+def shares_of(rig, kinds, cores, generations):
     """Of the time, for all generations."""
     kept = (1 - SPENT) * rig.args.seconds
     steps, costs, weights = [], {}, {}
     for kind, group in kinds:
         if group:
             steps += [kind.__name__, *group]
-            costs.update({kind.__name__: kind.start_s, **{name: kind.load_s for name in group}})
+            costs.update({kind.__name__: kind.start_s / at_once(kind, cores), **{name: kind.load_s for name in group}})
             weights.update({name: kind.weight(name) for name in group})
     return Shares(lambda: rig.left() - kept, steps * generations, costs, weights)
 
 
 def at_once(kind, cores):
-    """How many generations of a kind of program to start together: as many as there are cores for their imports."""
-    return max(1, len(cores.all) // len(LANES)) if kind.is_slow_to_start else 1
+    """
+    How many generations of a kind of program to start together: as many as there are cores and memory for their
+    imports, and few enough that nobody waits for long.
+    """
+    if not kind.is_slow_to_start:
+        return 1
+    with open("/proc/meminfo", encoding="ascii") as file:
+        available = next((int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")), 0)
+    return max(1, min(MOST_AT_ONCE, len(cores.all) // len(LANES), available // (len(LANES) * PROGRAM_BYTES)))
 
 
 def start(rig, kind, daemon, shares, generations):
@@ -298,7 +307,7 @@ def run(rig):
     rig.result["pinning"] = {"is_pinned": not cores.why_not, "why_not": cores.why_not,
                              "home": None if cores.why_not else cores.all[0],
                              "cores": [cores.of(one, generations)[:THREADS] for one in range(generations)]}
-    shares = shares_of(rig, kinds, generations)
+    shares = shares_of(rig, kinds, cores, generations)
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=2**27, idle="100ms", policy=None, quantum=None)
     started = {kind: {} for kind, _ in kinds}
     for generation in range(generations):
@@ -311,13 +320,13 @@ def run(rig):
                     last = min(generations, generation + at_once(kind, cores))
                     started[kind] = start(rig, kind, daemon, shares, range(generation, last))
             except r.Absent as absent:
-                if args.only or args.programs == "cpu":
-                    raise
                 rig.result["absent"]["models"] = str(absent)
                 for one in (kind.__name__, *group):
                     shares.drop(one)
                 continue
             generate(rig, started[kind][generation], [cases[name] for name in group], cores, shares, generation)
+    if not any(one["orders"] for case in cases.values() for one in case["generations"]):
+        raise r.Absent("; ".join(f"{name}: {why}" for name, why in rig.result["absent"].items()))
     gpu = daemon.gpu()
     rig.result["moved"] = {key: gpu[key] for key in ("switches", "bytes_in", "bytes_out")}
     if any(rig.result["moved"].values()):
@@ -395,8 +404,8 @@ def conclude(rig):
                      f"{line['native']['median']:.4f}", f"{100 * (line['noise'] - 1):.2f} %",
                      "yes" if line["is_within_noise"] else "no",
                      "surely" if line["is_surely_above"] else "yes" if line["is_above"] else "no"])
-    r.table(["case", "rounds", "native", "gpumux", "ratio", "from", "to", "of all time", "from", "to", "A to B", "noise",
-             "within noise", f"above {AT_MOST}"], rows)
+    r.table(["case", "rounds", "native", "gpumux", "ratio", "from", "to", "of all time", "from", "to", "A to B",
+             "noise", "within noise", f"above {AT_MOST}"], rows)
     for name, why in rig.result["absent"].items():
         print(f"not measured: {name}: {why}")
     goals = rig.result["goals"] = [goal for goal in map(goal_of, lines) if goal]

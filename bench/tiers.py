@@ -17,8 +17,10 @@ what pinned memory, full of what comes in before a turn and of what went out aft
 turn itself. A run is bound by what needs most of them.
 
 The link and the copies below it use the same host memory. How much they slow each other down is measured with plain
-copies before and after the runs (bench/load: each alone, and both at once; the link both ways the same, as in a switch:
-the way in is slowed down more than the way out, which has to wait for it). What is left to copy while a program waits goes on
+copies before and after the runs (bench/load): each alone, and both at once, once with each way of the link as fast as
+it goes, and once both ways the same, as in a switch: copies in memory slow the way in down more than the way out. What
+a switch moves is as much each way, so the link is as slow as its slower way; of the two the one with the lesser time
+counts. What is left to copy while a program waits goes on
 beside the link, each as much slower as that, until one of them is done; the rest goes on alone. The time for that is
 the bound `both`. Without that measurement each counts as if the other were not there.
 
@@ -90,14 +92,15 @@ def measure_ceilings(rig):
 
 
 def measure_together(rig, least_s):
-    """What the link, both ways the same, and copies in memory cost each other: all at once and as fast as they go."""
+    """What the link and copies in memory cost each other."""
     if rig.left() < least_s:
         return
     begun = time.monotonic()
     load = r.Process(rig, "load", [rig.at("bench/load"), "--bytes", min(2**28, rig.args.link_bytes), "--threads",
                                    max(2, rig.result["copies"]["workers"])])
     load.await_line("ready", 60)
-    for what, request in (("memory", "copy 0 0 999 600"), ("link", "swap 0 400"), ("all", "swap 999 600")):
+    for what, request in (("memory", "copy 0 0 999 600"), ("link", "swap 0 400"), ("all", "copy 999 999 999 600"),
+                          ("swap", "swap 999 600")):
         rig.result["together"].setdefault(what, []).append(load.ask(request, 60))
     load.end()
     rig.result["together_s"] = time.monotonic() - begun
@@ -236,21 +239,25 @@ def together_of(rig):
 
 
 def slowdowns(together):
-    """How much longer the link takes beside busy memory, and copies in memory beside a busy link: at least 1 each."""
-    def link(of):
-        return of["in"] + of["out"]
-
-    alone, at_once = (together["link"], together["memory"]), together["all"]
-    return (max(1, link(alone[0]) / link(at_once)), max(1, alone[1]["memory"] / at_once["memory"]))
+    """
+    How much longer the link (its slower way) takes beside busy memory, and copies in memory beside a busy link, at
+    least 1 each: for each way in which both were measured at once.
+    """
+    link, memory = together["link"], together["memory"]["memory"]
+    return [(max(1, *(link[way] / found[way] for way in ("in", "out"))), max(1, memory / found["memory"]))
+            for found in (together[name] for name in ("all", "swap") if name in together)]
 
 
 def both_ms(link_ms, paged_ms, slower):
-    """The time for both at once, each slower than alone until the other is done."""
-    slow_link, slow_paged = link_ms * slower[0], paged_ms * slower[1]
-    first = min(slow_link, slow_paged)
-    if first == 0:
-        return max(link_ms, paged_ms)
-    return first + max(link_ms * (1 - first / slow_link), paged_ms * (1 - first / slow_paged))
+    """The time for both at once, each slower than alone until the other is done: the least of those measured."""
+    def once(link, paged):
+        slow_link, slow_paged = link_ms * link, paged_ms * paged
+        first = min(slow_link, slow_paged)
+        if first == 0:
+            return max(link_ms, paged_ms)
+        return first + max(link_ms * (1 - first / slow_link), paged_ms * (1 - first / slow_paged))
+
+    return min(once(*pair) for pair in slower)
 
 
 def beyond_pinned(rig, bytes_out, bytes_in, options):
@@ -363,9 +370,12 @@ def show(rig):
           f"ways ({copies['out']:.1f} out, {copies['back']:.1f} back; {copies['workers']} threads)" +
           (f"; disk {disk['both']:.2f} both ways ({disk['write']:.2f} write, {disk['read']:.2f} read)" if disk else ""))
     if together:
-        print(f"plain copies: memory {together['memory']['memory']:.1f} GB/s, beside a busy link "
-              f"{together['all']['memory']:.1f}; link {together['link']['in'] + together['link']['out']:.1f}, beside "
-              f"busy memory {together['all']['in'] + together['all']['out']:.1f}")
+        def told(name):
+            return " and ".join(f"{together[name][way]:.1f}" for way in ("in", "out"))
+
+        print(f"plain copies, GB/s: memory {together['memory']['memory']:.1f}, link {told('link')} in and out; "
+              f"together {together['all']['memory']:.1f}, {told('all')}; with both ways the same "
+              f"{together['swap']['memory']:.1f}, {told('swap')}")
     shown = [one for one in result["runs"] if one["turns"]]
     print("time to first kernel, ms; its bound is of the slowest that the bytes of the run must pass (both: the link "
           "beside copies in memory)" +
