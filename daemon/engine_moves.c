@@ -27,15 +27,17 @@
 #define PLANS_AHEAD 4u
 
 /*
- * What is staged is exchanged, once pinned memory is full: to bring data of the next program up,
- * that of a later one goes down. If there is time between switches for all of that, it is free. If
- * not, some switches move too much below pinned memory, and others, which bring in what was staged,
- * nothing at all. Then a third is left to the switch itself, which can bring it up beside the link:
- * in an H100's host copies go on at 35 GB/s beside a link that moves 82.
+ * Once pinned memory is full, what is staged for the next program costs a later one its place
+ * there. If there is time between switches for all of that, it is free. If not, some switches move
+ * too much below pinned memory, and others, which bring in what was staged, nothing at all. Then a
+ * third is left to the switch itself, which can bring it up beside the link: an H100's host copies
+ * 37 GB/s beside a link that moves 80 (bench/results/2026-11-22-tiers-6.json). Nothing goes down
+ * for programs that come after the next one either.
  */
 #define LEFT_TO_SWITCH 3u
-/* There is no time enough if a switch finds more than two fifths still in paged memory; that counts
- * for so many switches. */
+/* There is no time enough if a switch finds more than two fifths still below pinned memory; that
+ * counts for so many switches. In simulations of three to five programs a third is right from there
+ * on, and all of it before. */
 #define BEHIND_FIFTHS 2u
 #define BEHIND_FOR 8u
 
@@ -50,11 +52,23 @@ static uint64_t bytes_away(const struct gm_engine *engine, uint32_t id)
 
 void gm_engine_note_staged(struct gm_engine *engine, uint32_t id)
 {
+    const uint64_t *bytes = engine->table->apps[id].bytes;
     const uint64_t away = bytes_away(engine, id);
-    if (engine->table->apps[id].bytes[GM_TIER_PAGED] > away / 5 * BEHIND_FIFTHS)
+    if (away < STAGED_AT_ONCE)
+        return; /* says nothing of the others */
+    if (bytes[GM_TIER_PAGED] + bytes[GM_TIER_DISK] > away / 5 * BEHIND_FIFTHS)
         engine->staging_behind = BEHIND_FOR;
-    else if (away > 0 && engine->staging_behind > 0)
+    else if (engine->staging_behind > 0)
         engine->staging_behind--;
+}
+
+/* Of what a program that is the next or comes later has in paged memory, so much stays there rather
+ * than that something goes down for it. */
+static uint64_t left_paged(const struct gm_engine *engine, uint32_t id, bool is_next)
+{
+    if (engine->staging_behind == 0)
+        return 0;
+    return is_next ? bytes_away(engine, id) / LEFT_TO_SWITCH : UINT64_MAX;
 }
 
 static bool can_lose(const struct gm_engine *engine, uint32_t id)
@@ -116,14 +130,13 @@ static void list_givers(struct gm_engine *engine, struct gm_plan_input *input, u
 /* Into the plan: what can be staged for `target`, of which the first `n_victims` victims are later.
  */
 static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target,
-                           uint32_t n_victims)
+                           uint32_t n_victims, bool is_next)
 {
     engine->targets[0] = target;
     input->n_targets = 1;
     input->n_victims = n_victims;
     input->n_givers = 0;
-    input->left_paged =
-        engine->staging_behind > 0 ? bytes_away(engine, target) / LEFT_TO_SWITCH : 0;
+    input->left_paged = left_paged(engine, target, is_next);
     list_givers(engine, input, target);
     gm_plan_prefetch(engine->table, input, &engine->plan);
     if (engine->plan.n > 0)
@@ -144,7 +157,7 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
          n--) {
         if (!can_stage(engine, engine->victims[n - 1]))
             continue;
-        plan_ahead_for(engine, input, engine->victims[n - 1], n - 1);
+        plan_ahead_for(engine, input, engine->victims[n - 1], n - 1, tries == 0);
         tries++;
     }
 }

@@ -473,7 +473,7 @@ void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
 /* engine_moves.c */
-/* A switch to the app begins: whether what was staged for it is all that its switch needs. */
+/* A switch to the app begins: whether there was time to stage most of what it needs. */
 void gm_engine_note_staged(struct gm_engine *engine, uint32_t app);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);

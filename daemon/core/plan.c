@@ -1,6 +1,7 @@
 #include "daemon/core/planning.h"
 
 #include <assert.h>
+#include <string.h>
 
 /*
  * How a plan is made, without memory of its own and in one pass over what is missing.
@@ -281,8 +282,10 @@ static void begin(struct gm_planning *p, const struct gm_table *table,
     p->has_tiers = input->tiers[GM_TIER_PINNED].cap > 0;
     p->window = (int64_t)input->window;
     p->reserve = (int64_t)gm_plan_reserve(input);
-    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
+    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
         p->given_at[c] = GM_NONE;
+        p->vain_raise[c] = p->vain_given[c] = INT64_MAX;
+    }
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
         p->free[t] =
             (int64_t)(input->tiers[t].cap + input->tiers[t].ending) - (int64_t)input->tiers[t].used;
@@ -394,25 +397,63 @@ static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
     return add_raise(p, chunk) && add_lower(p, victim, (enum gm_tier)tier);
 }
 
-/* Whether `chunk` is of what the target's switch brings up. */
+/* Whether `chunk` is of what the target's switch brings up, if something has to go down for it. */
 static bool is_left(const struct gm_planning *p, uint32_t chunk)
 {
-    return p->table->chunks[chunk].listed_tier == GM_TIER_PAGED &&
+    return p->input->left_paged > 0 && p->table->chunks[chunk].listed_tier == GM_TIER_PAGED &&
            p->to_raise[GM_TIER_PAGED] <= p->input->left_paged;
+}
+
+/* What lowering changes: taken back if it was in vain. Else the next plan, for another app, would
+ * bring it up again, and so on for ever. */
+struct lowering {
+    uint32_t n, pinned_victim, pinned_at;
+    int64_t free[GM_TIERS], to_lower, to_disk;
+};
+
+static struct lowering begin_lowering(const struct gm_planning *p)
+{
+    struct lowering before = {.n = p->plan->n,
+                              .pinned_victim = p->pinned_victim,
+                              .pinned_at = p->pinned_at,
+                              .to_lower = p->to_lower,
+                              .to_disk = p->to_disk};
+    memcpy(before.free, p->free, sizeof before.free);
+    return before;
+}
+
+static void take_back(struct gm_planning *p, const struct lowering *before)
+{
+    p->plan->n = before->n;
+    p->pinned_victim = before->pinned_victim;
+    p->pinned_at = before->pinned_at;
+    p->to_lower = before->to_lower;
+    p->to_disk = before->to_disk;
+    memcpy(p->free, before->free, sizeof before->free);
 }
 
 /*
  * Bring `chunk` up to pinned memory, with `left` bytes free there afterwards. Data of victims goes
  * down for it: before it where there is room, else, as an exchange, to the pages that it gives
- * back. False: it stays where it is.
+ * back. False: it stays where it is, and so does everything else.
  */
 static bool raise_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
 {
-    while (p->free[GM_TIER_PINNED] - chunk_bytes(p, chunk) < left) {
-        if (is_left(p, chunk))
-            return false;
-        if (!lower_pinned(p))
-            return exchange(p, chunk, left);
+    const unsigned class = p->table->chunks[chunk].class;
+    const int64_t wanted = left + chunk_bytes(p, chunk);
+    if (p->free[GM_TIER_PINNED] >= wanted)
+        return add_raise(p, chunk);
+    if (is_left(p, chunk) || left >= p->vain_raise[class])
+        return false;
+    const struct lowering before = begin_lowering(p);
+    while (p->free[GM_TIER_PINNED] < wanted) {
+        if (lower_pinned(p))
+            continue;
+        if (exchange(p, chunk, left))
+            return true;
+        take_back(p, &before);
+        p->vain_raise[class] = left;
+        return false;
     }
     return add_raise(p, chunk);
 }
@@ -438,9 +479,16 @@ static bool take_given(struct gm_planning *p, uint32_t chunk, int64_t left)
 
     if (given == GM_NONE)
         return false;
-    while (p->has_tiers && p->free[GM_TIER_PINNED] - bytes < left)
-        if (!lower_pinned(p))
+    if (p->has_tiers && p->free[GM_TIER_PINNED] - bytes < left) {
+        const struct lowering before = begin_lowering(p);
+        while (p->free[GM_TIER_PINNED] - bytes < left && left < p->vain_given[class])
+            if (!lower_pinned(p))
+                p->vain_given[class] = left;
+        if (p->free[GM_TIER_PINNED] - bytes < left) {
+            take_back(p, &before);
             return false;
+        }
+    }
     if (p->plan->n + 2 > p->plan->capacity)
         return false;
     p->given_at[class] = gm_plan_follow(p, given);

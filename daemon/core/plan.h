@@ -183,10 +183,7 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
  * from those. `input->targets` are the coming apps, soonest first; `input->victims` those whose
  * data below the GPU may be lowered for them (farthest next use first, later than the targets).
  * Fills what fits into free frames and free room, and raises what fits into pinned memory beside
- * the window, lowering data of later apps for it where that brings an earlier app's data up. That
- * is an exchange: what a later app loses is to come up again. While there is time for all of it,
- * it is free; where there is not, what is left to the target's own switch (left_paged) costs
- * nothing either, and the later app's switch is the shorter for it.
+ * the window, lowering data of later apps for it where that brings an earlier app's data up.
  *
  * What the first of them has in pinned memory also takes the frames of `input->givers`, one for
  * one, of the same user and size: what a nearer app has on the GPU when its turn begins, its switch

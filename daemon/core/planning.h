@@ -41,7 +41,7 @@ struct gm_planning {
     uint32_t cut_first; /* ... and the first target of its user */
     uint64_t bytes[GM_TIERS];    /* still to be filled, by the tier they are in now */
     uint32_t raises;             /* chunks still to be raised */
-    uint64_t to_raise[GM_TIERS]; /* bytes of those; prefetch: of the target at hand, paged */
+    uint64_t to_raise[GM_TIERS]; /* bytes of those; prefetch: paged ones of the target at hand */
     uint64_t ahead, ahead_max;   /* bytes raised and not yet filled */
     struct gm_plan_walk raise;
 
@@ -81,6 +81,9 @@ struct gm_planning {
     /* prefetching: the giver behind the one at hand, and its next chunk, for each size */
     uint32_t giver[GM_CHUNK_CLASSES];
     uint32_t given_at[GM_CHUNK_CLASSES];
+    /* ... and for which least room to be left it was in vain to lower anything for a chunk of this
+     * size, to raise it or to give it a frame: not tried again in this plan */
+    int64_t vain_raise[GM_CHUNK_CLASSES], vain_given[GM_CHUNK_CLASSES];
 };
 
 static inline const struct gm_table_app *gm_plan_target(const struct gm_planning *p,

@@ -277,14 +277,16 @@ static uint64_t median_gap(const struct gm_sched_app *a)
 }
 
 /*
- * The latest gap, if it is no more than twice the median nor less than half of it: of programs in
- * turn, each of whose turns takes longer or shorter than the last, the order is right by that, and
- * not by medians, which come after. Else the median.
+ * Half way between the median and the latest gap, if that is no more than twice as long nor less
+ * than half: programs in turn whose turns become longer or shorter are in the wrong order by
+ * medians, which come after, and programs whose turns vary are by the latest alone. Else the
+ * median.
  */
 static uint64_t usual_gap(const struct gm_sched_app *a)
 {
     const uint64_t latest = a->gaps[(a->n_gaps - 1) % GM_SCHED_GAPS], median = median_gap(a);
-    return latest / 2 <= median && median / 2 <= latest ? latest : median;
+    const bool is_usual = latest / 2 <= median && median / 2 <= latest;
+    return is_usual ? median / 2 + latest / 2 : median;
 }
 
 /* What is known of when it wants. Not the mean: one long gap, as while a program waits for its

@@ -506,6 +506,75 @@ static void a_part_is_left_to_the_switch(void **state)
     assert_int_equal(planned(GM_MOVE_LOWER, LAST), 0);
 }
 
+/* Staging goes on until nothing more can be staged; how many plans that took. */
+static unsigned stage_all(void)
+{
+    unsigned plans = 0;
+    gm_engine_plan(engine);
+    for (; plans < 50 && engine->plan.n > 0; plans++) {
+        n_host = host_ended = 0;
+        gm_engine_move(engine);
+        while (host_ended < n_host) {
+            end_below(1);
+            gm_engine_move(engine);
+        }
+        gm_engine_plan(engine);
+    }
+    return plans;
+}
+
+/* What is next has chunks of 32 MiB below, for which the little of LAST that is pinned would not
+ * make room: it stays, and is not brought up again for LAST, and so on. */
+static void nothing_goes_down_in_vain(void **state)
+{
+    (void)state;
+    begin_tiers(2048 * MIB, 256 * MIB, 512 * MIB, 8192 * MIB);
+    have(RUNNING, 2048 * MIB, GM_TIER_GPU);
+    have(FIRST, 232 * MIB, GM_TIER_PINNED);
+    have(FIRST, 64 * MIB, GM_TIER_PAGED);
+    have(LAST, 8 * MIB, GM_TIER_PINNED);
+    have(LAST, 64 * MIB, GM_TIER_PAGED);
+    assert_true(stage_all() < 5);
+    assert_int_equal(up, 0);
+    assert_int_equal(down, 0);
+}
+
+/* Where a part is left to the switch of the next, nothing goes down for those behind it either. */
+static void what_is_left_is_not_for_others(void **state)
+{
+    (void)state;
+    begin_tiers(1024 * MIB, 256 * MIB, 1280 * MIB, 8192 * MIB);
+    have(RUNNING, 1024 * MIB, GM_TIER_GPU);
+    have(FIRST, 960 * MIB, GM_TIER_PAGED);
+    have(SECOND, 960 * MIB, GM_TIER_PAGED);
+    have(LAST, 960 * MIB, GM_TIER_PINNED);
+    engine->staging_behind = 8;
+    assert_true(stage_all() < 5);
+    assert_int_equal(world.table->apps[FIRST].bytes[GM_TIER_PINNED], 640 * MIB);
+    assert_true(down <= 640 * MIB);
+    assert_true(world.table->apps[LAST].bytes[GM_TIER_PINNED] >= 320 * MIB);
+}
+
+/* A small program says nothing of the others, and one on the disk has not been staged. */
+static void not_every_switch_tells(void **state)
+{
+    (void)state;
+    begin_tiers(2048 * MIB, 256 * MIB, 2048 * MIB, 8192 * MIB);
+    world.cap[GM_TIER_DISK] = 4096 * MIB;
+    have(SECOND, 224 * MIB, GM_TIER_PAGED);
+    gm_engine_note_staged(engine, SECOND);
+    assert_int_equal(engine->staging_behind, 0);
+    have(FIRST, 1024 * MIB, GM_TIER_DISK);
+    gm_engine_note_staged(engine, FIRST);
+    gm_engine_note_staged(engine, SECOND);
+    assert_int_equal(engine->staging_behind, 8);
+    have(LAST, 1024 * MIB, GM_TIER_PINNED);
+    gm_engine_note_staged(engine, LAST);
+    assert_int_equal(engine->staging_behind, 7);
+    gm_engine_note_staged(engine, FIRST);
+    assert_int_equal(engine->staging_behind, 8);
+}
+
 /* Two fifths are not too much: that is about what the next time leaves. */
 static void two_fifths_keep_up(void **state)
 {
@@ -674,6 +743,9 @@ int main(void)
         case_of(raises_do_not_wait_for_all_lowers),
         case_of(a_part_is_left_to_the_switch),
         case_of(two_fifths_keep_up),
+        case_of(not_every_switch_tells),
+        case_of(nothing_goes_down_in_vain),
+        case_of(what_is_left_is_not_for_others),
         case_of(raising_leaves_room_for_evictions),
         case_of(a_slow_switch_ends),
         case_of(a_full_switch_ends),

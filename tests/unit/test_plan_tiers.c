@@ -315,6 +315,20 @@ static void check_givers(const struct world *world, const struct gm_plan *plan,
     }
 }
 
+/* Staging for one app after the other, each before those that come later, as long as there is
+ * something: it comes to an end, and what is brought up for one does not go down for it again. */
+static void check_staging_ends(struct world *world, const struct turn *turn)
+{
+    unsigned plans = 0;
+    for (uint32_t i = 0; i < turn->n_victims;) {
+        const uint32_t next = turn->n_victims - 1 - i;
+        struct gm_plan plan = prefetch_for(world, &turn->victims[next], 1, turn->victims, next);
+        i = plan.n > 0 ? 0 : i + 1;
+        carry_out(world, &plan);
+        assert_true(++plans < 64 * MAX_APPS);
+    }
+}
+
 static void prefetching(uint64_t seed)
 {
     struct world world;
@@ -339,12 +353,13 @@ static void prefetching(uint64_t seed)
         assert_true(free_in(&world, GM_TIER_PINNED) >=
                     (before < world.window ? before : world.window));
         assert_int_equal(plan.is_complete, missing_of(&world, &turn) == 0);
-        /* what goes down brings as much up, but for the window if that was not free, and for what
-         * went down before it showed that a chunk cannot come up */
+        /* what goes down brings as much up, but for the window if that was not free, and for the
+         * last chunk */
         raised = world.bytes[GM_MOVE_RAISE] - raised;
         lowered = world.bytes[GM_MOVE_LOWER] - lowered;
         before = before < world.window ? world.window - before : 0;
         assert_true(lowered <= raised + before + GM_CHUNK_MAX);
+        check_staging_ends(&world, &turn);
         do {
             plan = plan_turn(&world, &turn);
             carry_out(&world, &plan);

@@ -222,11 +222,11 @@ static void next_use_is_expected_by_the_gaps_between_wants(void **state)
     assert_true(gm_sched_expect(sched, now, 0) == GM_TIME_NEVER); /* another app */
 }
 
-/* The latest; but one that is quite another changes nothing for long. */
+/* Half way to the latest; but one that is quite another changes nothing for long. */
 static void the_usual_gap(void **state)
 {
     static const uint64_t gaps[] = {90000, 1000, 1100, 50, 1200, 1300, 8000, 9000, 9100};
-    static const uint64_t usual[] = {90000, 1000, 1100, 1000, 1200, 1300, 1200, 1300, 9100};
+    static const uint64_t usual[] = {90000, 1000, 1050, 1000, 1100, 1200, 1200, 1300, 8550};
     (void)state;
     event(GM_SCHED_JOIN, 0);
     uint64_t at = 100000;
@@ -236,6 +236,18 @@ static void the_usual_gap(void **state)
         want_at(0, at);
         assert_int_equal(gm_sched_expect(sched, now, 0), at + usual[i]);
     }
+}
+
+/* The first gap counts only until there is another, whichever is the longer. */
+static void the_first_gap_is_the_start(void **state)
+{
+    (void)state;
+    event(GM_SCHED_JOIN, 0);
+    want_at(0, 1000);
+    want_at(0, 1100);
+    assert_int_equal(gm_sched_expect(sched, now, 0), 1200);
+    want_at(0, 2100);
+    assert_int_equal(gm_sched_expect(sched, now, 0), 3100);
 }
 
 /* Three in turn, whose turns get shorter and shorter, then alternate: the one that wanted the GPU
@@ -271,6 +283,7 @@ int main(void)
         rule(every_class_has_a_name),
         rule(next_use_is_expected_by_the_gaps_between_wants),
         rule(the_usual_gap),
+        rule(the_first_gap_is_the_start),
         rule(in_turn_the_order_is_known),
     };
     return cmocka_run_group_tests_name("sched_edges", tests, NULL, NULL);
