@@ -192,8 +192,8 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
 
     engine->now = gm_now();
     engine->host_copies--;
-    engine->host_bytes -= gm_chunk_bytes(chunk);
-    assert((engine->host_copies == 0) == (engine->host_bytes == 0));
+    *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
+    assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
     chunk->copy_pending = false;
     if (error) {
         /* The chunk keeps its old copy: the flight ends where it began. */

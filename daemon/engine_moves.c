@@ -21,6 +21,7 @@
 #define STAGED_AT_ONCE (256ull << 20)
 /* Nor do a switch's own copies between the tiers below begin all at once. Its lowers are ready from
  * the start, and would keep all workers from what is to be raised, for which the link then waits.
+ * So much in memory, and as much from and to the disk, which has workers of its own.
  */
 #define BELOW_AT_ONCE (512ull << 20)
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
@@ -358,8 +359,10 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     enum gm_tier to = gm_plan_takes(move);
     uint64_t bytes = gm_chunk_bytes(chunk);
 
-    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move) ||
-        engine->host_bytes >= (engine->plan_is_prefetch ? STAGED_AT_ONCE : BELOW_AT_ONCE))
+    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move))
+        return false;
+    uint64_t *copied = gm_engine_copied_below(engine, chunk->tier, to);
+    if (*copied >= (engine->plan_is_prefetch ? STAGED_AT_ONCE : BELOW_AT_ONCE))
         return false;
     chunk->to_page = gm_stores_take(engine->stores, to, bytes);
     if (chunk->to_page == GM_NONE)
@@ -370,7 +373,7 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     engine->ending[chunk->tier] += bytes;
     gm_table_place(engine->table, index);
     engine->host_copies++;
-    engine->host_bytes += bytes;
+    *copied += bytes;
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to,
                    chunk->to_page, bytes);
     return true;

@@ -338,7 +338,8 @@ struct gm_engine {
     uint64_t lower_retry_at;   /* a lower tier failed: do not try before */
     int lower_error;           /* -errno of its last failure, 0 if it worked since */
     uint32_t host_copies;      /* copies between host tiers under way */
-    uint64_t host_bytes;       /* ... and what they copy */
+    uint64_t host_bytes;       /* ... and what they copy in memory */
+    uint64_t disk_bytes;       /* ... and from and to the disk */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
     uint64_t pinned_since;     /* ... for pinned room alone */
@@ -473,6 +474,12 @@ void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
 /* engine_moves.c */
+/* In which of the two sums copies between these tiers are, which are below the GPU. */
+static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigned from, unsigned to)
+{
+    return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
+}
+
 /* A switch to the app begins: whether there was time to stage most of what it needs. */
 void gm_engine_note_staged(struct gm_engine *engine, uint32_t app);
 void gm_engine_plan(struct gm_engine *engine);

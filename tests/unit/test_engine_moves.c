@@ -397,7 +397,7 @@ static void end_below(unsigned n)
         const uint32_t index = host[host_ended++];
         struct gm_chunk *chunk = chunk_of(&world, index);
         engine->host_copies--;
-        engine->host_bytes -= bytes_of(&world, index);
+        *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= bytes_of(&world, index);
         engine->ending[chunk->tier] -= bytes_of(&world, index);
         world.used[chunk->tier] -= bytes_of(&world, index);
         chunk->tier = chunk->to_tier;
@@ -504,6 +504,23 @@ static void a_part_is_left_to_the_switch(void **state)
     gm_engine_plan(engine);
     assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks);
     assert_int_equal(planned(GM_MOVE_LOWER, LAST), 0);
+}
+
+/* The disk is slow, and what goes there does not keep up what memory can do meanwhile. */
+static void the_disk_has_a_share_of_its_own(void **state)
+{
+    (void)state;
+    begin_tiers(2048 * MIB, 256 * MIB, 2048 * MIB, 640 * MIB);
+    world.cap[GM_TIER_DISK] = 8192 * MIB;
+    have(SECOND, 2048 * MIB, GM_TIER_GPU);
+    have(LAST, 1792 * MIB, GM_TIER_PINNED);
+    have(FIRST, 512 * MIB, GM_TIER_PAGED);
+    have(FIRST, 1536 * MIB, GM_TIER_DISK);
+    choose(FIRST);
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    assert_int_equal(engine->disk_bytes, 512 * MIB);
+    assert_true(engine->host_bytes > 0);
 }
 
 /* Staging goes on until nothing more can be staged; how many plans that took. */
@@ -741,6 +758,7 @@ int main(void)
         case_of(little_is_exchanged_at_once),
         case_of(little_goes_down_at_once),
         case_of(raises_do_not_wait_for_all_lowers),
+        case_of(the_disk_has_a_share_of_its_own),
         case_of(a_part_is_left_to_the_switch),
         case_of(two_fifths_keep_up),
         case_of(not_every_switch_tells),
