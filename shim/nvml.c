@@ -22,11 +22,9 @@ static struct {
 
 static _Atomic bool gm_nvml_is_loaded;
 
-#define GM_NVML_LOAD(symbol)                                                                       \
-    __atomic_store_n(&gm_nvml_real.symbol,                                                         \
-                     (__typeof__(gm_nvml_real.symbol))gm_real_dlsym(library, #symbol),             \
-                     __ATOMIC_RELAXED);
+#define GM_NVML_LOAD(symbol) GM_REAL_STORE(gm_nvml_real.symbol, gm_real_dlsym(library, #symbol))
 
+GM_REAL_STORES
 bool gm_nvml_load_present(void)
 {
     if (atomic_load_explicit(&gm_nvml_is_loaded, memory_order_acquire))

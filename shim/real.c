@@ -2,8 +2,8 @@
  * Resolves the real driver and the real dlsym. See real.h for the invariants.
  *
  * Everything here may run inside the program's first CUDA call, inside its dlsym, or inside another
- * library's constructor: so no malloc, no stdio, no lock of ours, and no state but idempotent
- * stores.
+ * library's constructor: so no malloc, no stdio, no lock of ours, and no state but what is
+ * the same whoever stores it.
  */
 #include "shim/real.h"
 
@@ -50,11 +50,10 @@ void *gm_real_dlsym(void *handle, const char *name)
     return real(handle, name);
 }
 
+GM_REAL_STORES
 static void load_from(void *library)
 {
-#define GM_LOAD(symbol)                                                                            \
-    __atomic_store_n(&gm_real.symbol, (__typeof__(gm_real.symbol))gm_real_dlsym(library, #symbol), \
-                     __ATOMIC_RELAXED);
+#define GM_LOAD(symbol) GM_REAL_STORE(gm_real.symbol, gm_real_dlsym(library, #symbol))
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) GM_LOAD(symbol)
 #include "shim/hooks.def"
 #undef GM_HOOK

@@ -39,7 +39,8 @@ extern struct gm_real gm_real;
 
 /*
  * Fill gm_real from libcuda.so.1, opening the library if the process has not. True when it is
- * filled, now or before. Idempotent; threads may race in it, each stores the same addresses.
+ * filled, now or before. Idempotent; threads may race in it: the first to find an address stores
+ * it.
  */
 bool gm_real_load(void);
 
@@ -59,6 +60,20 @@ void *gm_real_dlsym(void *handle, const char *name);
 
 /* Address of the C library's dlsym; never NULL. */
 void *gm_real_dlsym_address(void);
+
+/*
+ * Store what was looked up in a typed pointer that is NULL until then. Whoever is first stores it
+ * and who comes late leaves it alone, so nothing is written that a thread which has loaded may be
+ * reading plainly. To the thread sanitizer an exchange that fails is a write all the same: the
+ * function that stores is GM_REAL_STORES.
+ */
+#define GM_REAL_STORE(pointer, address)                                                            \
+    {                                                                                              \
+        __typeof__(pointer) gm_none = NULL;                                                        \
+        __atomic_compare_exchange_n(&(pointer), &gm_none, (__typeof__(pointer))(address), false,   \
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                           \
+    }
+#define GM_REAL_STORES __attribute__((no_sanitize("thread")))
 
 /*
  * Exchange this thread's capture mode. In relaxed mode the driver allows what it takes for unsafe
