@@ -147,6 +147,7 @@ static void test_an_event_of_the_context(void **state)
     ok(cuCtxRecordEvent(context, event));
     ok(cuEventDestroy(event)); /* not passed yet */
     let_go(&flags[0]);
+    ok(cuStreamSynchronize(streams[0])); /* it looks at a flag of ours */
 
     ok(cuCtxCreate(&other, NULL, 0, 0));
     ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
