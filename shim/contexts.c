@@ -29,6 +29,7 @@ static pthread_mutex_t gm_contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gm_contexts_left = PTHREAD_COND_INITIALIZER; /* the drainer came out */
 static struct gm_context *gm_context_list;
 static size_t gm_context_count;
+static size_t gm_context_reserved; /* places that are free and promised */
 static size_t gm_context_room;
 static uint64_t gm_context_round;
 static bool gm_primary_is_active[GM_DEVICES_MAX];
@@ -94,22 +95,39 @@ bool gm_contexts_is_gone(CUcontext context)
     return is_gone;
 }
 
+bool gm_contexts_reserve(void)
+{
+    bool is_there = true;
+    pthread_mutex_lock(&gm_contexts_lock);
+    if (gm_context_count + gm_context_reserved == gm_context_room) {
+        size_t room = gm_context_room == 0 ? 8 : 2 * gm_context_room;
+        struct gm_context *list = realloc(gm_context_list, room * sizeof(*list));
+        is_there = list != NULL;
+        if (is_there) {
+            gm_context_list = list;
+            gm_context_room = room;
+        }
+    }
+    gm_context_reserved += is_there;
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return is_there;
+}
+
+void gm_contexts_release(void)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    gm_context_reserved--;
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
 void gm_contexts_add(CUcontext context)
 {
     pthread_mutex_lock(&gm_contexts_lock);
     for (CUcontext *gone; (gone = gm_contexts_find_gone(context)) != NULL;)
         *gone = NULL;
-    if (gm_context_count == gm_context_room) {
-        size_t room = gm_context_room == 0 ? 8 : 2 * gm_context_room;
-        struct gm_context *list = realloc(gm_context_list, room * sizeof(*list));
-        if (list == NULL)
-            goto unlock;
-        gm_context_list = list;
-        gm_context_room = room;
-    }
+    gm_context_reserved--;
     gm_context_list[gm_context_count++] = (struct gm_context){.context = context};
     gm_contexts_counted(1);
-unlock:
     pthread_mutex_unlock(&gm_contexts_lock);
 }
 
@@ -137,6 +155,7 @@ bool gm_contexts_remove(CUcontext context)
     bool has = i < gm_context_count;
     if (has) {
         gm_context_list[i] = gm_context_list[--gm_context_count];
+        gm_context_reserved++;
         gm_contexts_counted(-1);
     }
     int error = 0;

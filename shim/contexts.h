@@ -25,11 +25,17 @@
 
 #define GM_CONTEXT_PATIENCE_S 10
 
-/* A context was created. Any thread. */
+/*
+ * Any thread. A context that is not on the list would be drained by nobody, so its place is there
+ * before it is: reserve, and then either add the context that was created, or release. False: no
+ * host memory, and nothing to release; create none.
+ */
+bool gm_contexts_reserve(void);
 void gm_contexts_add(CUcontext context);
+void gm_contexts_release(void);
 
 /* Before the real destroy: take it off the list and wait for the drainer. Returns whether it was
- * on. */
+ * on; then its place is reserved, in case it is not destroyed. */
 bool gm_contexts_remove(CUcontext context);
 
 /* Whether it is on the list. What is not is a primary context, or one derived from it. */

@@ -13,6 +13,8 @@ static CUresult gm_note_context(CUresult result, const CUcontext *context)
 {
     if (result == CUDA_SUCCESS)
         gm_contexts_add(*context);
+    else
+        gm_contexts_release();
     return result;
 }
 
@@ -21,6 +23,8 @@ static CUresult gm_note_context(CUresult result, const CUcontext *context)
     CUresult gm_on_##symbol params                                                                 \
     {                                                                                              \
         bool is_live = gm_is_live();                                                               \
+        if (is_live && !gm_contexts_reserve())                                                     \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
         CUresult result = gm_real.symbol args;                                                     \
         return is_live ? gm_note_context(result, pctx) : result;                                   \
     }
@@ -62,6 +66,7 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
     }
     gm_captures_forget(context, -1);
     if (was_known) {
+        gm_contexts_release();
         gm_release_all_of(context, -1);
         gm_spares_release(-1, UINT64_MAX);
     }

@@ -1,0 +1,273 @@
+/*
+ * shim/contexts and its handlers: every context of a program is on the list that a drain walks
+ * over, or does not come to be. The test is the driver, and the host memory.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "shim/boot.h"
+#include "shim/captures.h"
+#include "shim/contexts.h"
+#include "shim/devices.h"
+#include "shim/gate.h"
+#include "shim/handlers.h"
+#include "shim/marks.h"
+#include "shim/real.h"
+#include "shim/release.h"
+#include "shim/spares.h"
+
+#define MOST 64u
+
+static bool has_memory = true;
+static unsigned grown, made, synchronized;
+static CUresult answer; /* of the driver, to create and to destroy */
+static CUcontext current;
+static struct gm_stat stat;
+
+/* ---- what is around it ---- */
+
+struct gm_real gm_real;
+
+void *__wrap_realloc(void *memory, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size)
+{
+    grown += has_memory;
+    return has_memory ? __real_realloc(memory, size) : NULL;
+}
+
+enum gm_boot_state gm_boot(void)
+{
+    return GM_BOOT_LIVE;
+}
+
+struct gm_stat *gm_gate_stat(void)
+{
+    return &stat;
+}
+
+bool gm_gate_sync_begin(void)
+{
+    return true;
+}
+
+void gm_gate_sync_end(void)
+{
+}
+
+uint32_t gm_gate_captures(void)
+{
+    return 0;
+}
+
+void gm_marks_leave_context(CUcontext context, CUdevice device)
+{
+    (void)context, (void)device;
+}
+
+void gm_marks_left_context(CUcontext context, CUdevice device, bool is_gone)
+{
+    (void)context, (void)device, (void)is_gone;
+}
+
+void gm_captures_forget(CUcontext context, CUdevice device)
+{
+    (void)context, (void)device;
+}
+
+void gm_release_all_of(CUcontext context, CUdevice device)
+{
+    (void)context, (void)device;
+}
+
+bool gm_spares_release(int32_t gpu, uint64_t until)
+{
+    (void)gpu, (void)until;
+    return true;
+}
+
+int gm_gpu_of(CUdevice device)
+{
+    return device;
+}
+
+/* ---- the driver ---- */
+
+/* What another thread does meanwhile. */
+static void (*meanwhile)(void);
+
+static void go_on(void)
+{
+    void (*what)(void) = meanwhile;
+    meanwhile = NULL;
+    if (what != NULL)
+        what();
+}
+
+static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    (void)flags, (void)device;
+    made++;
+    if (answer == CUDA_SUCCESS)
+        *context = (CUcontext)(uintptr_t)(0x1000 * made);
+    go_on();
+    return answer;
+}
+
+static CUresult destroy(CUcontext context)
+{
+    (void)context;
+    go_on();
+    return answer;
+}
+
+static CUresult push(CUcontext context)
+{
+    current = context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *context)
+{
+    *context = current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(void)
+{
+    synchronized++;
+    return CUDA_SUCCESS;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    gm_real.cuCtxCreate_v2 = create;
+    gm_real.cuCtxDestroy_v2 = destroy;
+    gm_real.cuCtxPushCurrent_v2 = push;
+    gm_real.cuCtxPopCurrent_v2 = pop;
+    gm_real.cuCtxSynchronize = synchronize;
+    has_memory = true;
+    answer = CUDA_SUCCESS;
+    grown = 0;
+    return 0;
+}
+
+/* How many a drain finds. */
+static unsigned drained(void)
+{
+    synchronized = 0;
+    assert_int_equal(gm_contexts_synchronize(NULL, 0), CUDA_SUCCESS);
+    return synchronized;
+}
+
+/* ---- tests ---- */
+
+static void without_host_memory_none_is_made(void **state)
+{
+    CUcontext context[MOST], more = NULL;
+    unsigned n = 0;
+    (void)state;
+    assert_int_equal(drained(), 0);
+    assert_int_equal(gm_on_cuCtxCreate_v2(&context[n++], 0, 0), CUDA_SUCCESS);
+    has_memory = false;
+    for (CUresult result = CUDA_SUCCESS; n < MOST; n++) {
+        const unsigned before = made;
+        result = gm_on_cuCtxCreate_v2(&context[n], 0, 0);
+        if (result == CUDA_SUCCESS)
+            continue;
+        assert_int_equal(result, CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(made, before); /* the driver was not asked */
+        break;
+    }
+    assert_in_range(n, 1, MOST - 1);
+    assert_int_equal(drained(), n);
+    assert_int_equal(stat.contexts, n);
+
+    /* one that is not destroyed stays, and one that is makes room */
+    answer = CUDA_ERROR_INVALID_VALUE;
+    assert_int_equal(gm_on_cuCtxDestroy_v2(context[0]), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(drained(), n);
+    answer = CUDA_SUCCESS;
+    assert_int_equal(gm_on_cuCtxDestroy_v2(context[0]), CUDA_SUCCESS);
+    assert_int_equal(gm_on_cuCtxCreate_v2(&context[0], 0, 0), CUDA_SUCCESS);
+    assert_int_equal(gm_on_cuCtxCreate_v2(&more, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(drained(), n);
+
+    has_memory = true;
+    assert_int_equal(gm_on_cuCtxCreate_v2(&more, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(drained(), n + 1);
+    assert_int_equal(gm_on_cuCtxDestroy_v2(more), CUDA_SUCCESS);
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(gm_on_cuCtxDestroy_v2(context[i]), CUDA_SUCCESS);
+    assert_int_equal(drained(), 0);
+    assert_int_equal(stat.contexts, 0);
+}
+
+/* What was reserved for a context that did not come to be is free again. */
+static void nothing_stays_reserved(void **state)
+{
+    CUcontext context;
+    (void)state;
+    for (unsigned i = 0; i < 1000; i++) {
+        answer = CUDA_ERROR_INVALID_DEVICE;
+        assert_int_equal(gm_on_cuCtxCreate_v2(&context, 0, 7), CUDA_ERROR_INVALID_DEVICE);
+        answer = CUDA_SUCCESS;
+        assert_int_equal(gm_on_cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+        assert_int_equal(gm_on_cuCtxDestroy_v2(context), CUDA_SUCCESS);
+    }
+    assert_in_range(grown, 0, 1);
+}
+
+static CUcontext other;
+
+static void make_other(void)
+{
+    assert_int_equal(gm_on_cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
+}
+
+static void fail_to_make_other(void)
+{
+    assert_int_equal(gm_on_cuCtxCreate_v2(&other, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* One that is being made, or may yet not be destroyed, has its place, whatever others make. */
+static void places_are_not_given_twice(void **state)
+{
+    CUcontext context[4 * MOST];
+    unsigned n = 0;
+    (void)state;
+    for (; n < MOST; n++) { /* at some point the list is full but for one */
+        meanwhile = make_other;
+        assert_int_equal(gm_on_cuCtxCreate_v2(&context[n], 0, 0), CUDA_SUCCESS);
+        assert_int_equal(drained(), n + 2);
+        assert_int_equal(gm_on_cuCtxDestroy_v2(other), CUDA_SUCCESS);
+    }
+    has_memory = false;
+    while (gm_on_cuCtxCreate_v2(&context[n], 0, 0) == CUDA_SUCCESS)
+        assert_in_range(++n, 1, 4 * MOST - 1);
+    meanwhile = fail_to_make_other;
+    assert_int_equal(gm_on_cuCtxDestroy_v2(context[0]), CUDA_SUCCESS);
+    assert_int_equal(drained(), n - 1);
+    for (unsigned i = 1; i < n; i++)
+        assert_int_equal(gm_on_cuCtxDestroy_v2(context[i]), CUDA_SUCCESS);
+    assert_int_equal(drained(), 0);
+}
+
+#define case_of(name) cmocka_unit_test_setup(name, set_up)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        case_of(without_host_memory_none_is_made),
+        case_of(nothing_stays_reserved),
+        case_of(places_are_not_given_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
