@@ -7,22 +7,40 @@
 
 #include "daemon/core/table.h"
 
-/* One direction. `submitted` is the loop's; the waiter sees it through `mutex`. */
+/* Copies share an event until they are so many bytes; from here on each has its own. */
+#define BATCH_BYTES (8ull << 20)
+
+struct copy {
+    CUdeviceptr to, from;           /* host addresses only without a pool */
+    const struct gm_hostpool *pool; /* the host's end is a chain of its pages; NULL: one address */
+    uint32_t page;
+    uint64_t bytes;
+    uint64_t fence;
+};
+
+/*
+ * One direction. Of its copies, seen <= recorded <= started <= submitted: the loop saw them end; an
+ * event is behind them; they are in the stream; they have a number. Only copies in are submitted
+ * without being started: until the copy out that they wait for is recorded.
+ */
 struct way {
     struct gm_mover *mover;
     CUstream stream;
-    CUevent events[GM_WAY_DEPTH]; /* of copy n: events[n % GM_WAY_DEPTH] */
-    uint64_t sizes[GM_WAY_DEPTH];
-    uint64_t submitted;
-    uint64_t seen; /* by the loop: what gm_mover_done says */
+    CUevent events[GM_WAY_DEPTH]; /* behind copy n, if there is one: events[n % GM_WAY_DEPTH] */
+    struct copy copies[GM_WAY_DEPTH];
+    uint64_t submitted, started, recorded;
+    uint64_t unrecorded; /* bytes started since */
+    uint64_t waited;     /* the stream waits for copies out up to this one already */
+    uint64_t seen;       /* by the loop: what gm_mover_done says */
     uint64_t bytes;
-    uint64_t under_way;  /* bytes */
-    atomic_ullong ended; /* by the waiter */
+    uint64_t under_way; /* bytes */
     uv_thread_t waiter;
     uv_mutex_t mutex;
     uv_cond_t more;
-    uint64_t posted;  /* under mutex: copies that the waiter may wait for */
-    bool is_stopping; /* under mutex */
+    uint64_t posted;               /* under mutex: recorded, as the waiter may know it */
+    uint64_t behind[GM_WAY_DEPTH]; /* ... of copy n: the copy whose event is behind it */
+    uint64_t ended;                /* under mutex: by the waiter */
+    bool is_stopping;              /* under mutex */
     bool has_waiter;
 };
 
@@ -30,6 +48,8 @@ struct gm_mover {
     const struct gm_cuda *cuda;
     CUcontext context;
     uv_async_t wake;
+    uv_prepare_t rest; /* before the loop waits: what has no event yet gets one */
+    unsigned handles;  /* open */
     void (*on_done)(void *arg);
     void *arg;
     atomic_int error; /* CUresult, the first one */
@@ -55,13 +75,18 @@ static void wait_copies(void *arg)
         while (way->posted == at && !way->is_stopping)
             uv_cond_wait(&way->more, &way->mutex);
         bool is_over = way->posted == at;
+        if (!is_over)
+            at = way->behind[(at + 1) % GM_WAY_DEPTH];
         uv_mutex_unlock(&way->mutex);
         if (is_over)
             return;
-        at++;
         note_error(mover, mover->cuda->cuEventSynchronize(way->events[at % GM_WAY_DEPTH]));
-        atomic_store_explicit(&way->ended, at, memory_order_release);
+        /* Under the mutex, which the loop takes after a call is pending no more: else this could
+         * read that one is, and send nothing, while the loop does not see the new end. */
+        uv_mutex_lock(&way->mutex);
+        way->ended = at;
         uv_async_send(&mover->wake);
+        uv_mutex_unlock(&way->mutex);
     }
 }
 
@@ -70,10 +95,12 @@ static void on_wake(uv_async_t *async)
     struct gm_mover *mover = async->data;
     for (int i = 0; i < GM_WAYS; i++) {
         struct way *way = &mover->ways[i];
-        uint64_t ended = atomic_load_explicit(&way->ended, memory_order_acquire);
+        uv_mutex_lock(&way->mutex);
+        uint64_t ended = way->ended;
+        uv_mutex_unlock(&way->mutex);
         for (; way->seen < ended; way->seen++) {
-            way->bytes += way->sizes[(way->seen + 1) % GM_WAY_DEPTH];
-            way->under_way -= way->sizes[(way->seen + 1) % GM_WAY_DEPTH];
+            way->bytes += way->copies[(way->seen + 1) % GM_WAY_DEPTH].bytes;
+            way->under_way -= way->copies[(way->seen + 1) % GM_WAY_DEPTH].bytes;
         }
     }
     mover->on_done(mover->arg);
@@ -119,8 +146,12 @@ static void close_way(struct way *way)
 
 static void free_mover(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct gm_mover *mover = handle->data;
+    if (--mover->handles == 0)
+        free(mover);
 }
+
+static void on_rest(uv_prepare_t *prepare);
 
 int gm_mover_open(struct gm_mover **out, uv_loop_t *loop, const struct gm_cuda *cuda,
                   CUcontext context, void (*on_done)(void *arg), void *arg, char *why,
@@ -142,7 +173,11 @@ int gm_mover_open(struct gm_mover **out, uv_loop_t *loop, const struct gm_cuda *
         free(mover);
         return error;
     }
-    mover->wake.data = mover;
+    mover->wake.data = mover->rest.data = mover;
+    uv_prepare_init(loop, &mover->rest);
+    uv_prepare_start(&mover->rest, on_rest);
+    uv_unref((uv_handle_t *)&mover->rest);
+    mover->handles = 2;
     for (int i = 0; i < GM_WAYS; i++) {
         CUresult result = open_way(mover, &mover->ways[i]);
         if (result != CUDA_SUCCESS) {
@@ -155,13 +190,6 @@ int gm_mover_open(struct gm_mover **out, uv_loop_t *loop, const struct gm_cuda *
     return 0;
 }
 
-void gm_mover_close(struct gm_mover *mover)
-{
-    for (int i = 0; i < GM_WAYS; i++)
-        close_way(&mover->ways[i]);
-    uv_close((uv_handle_t *)&mover->wake, free_mover);
-}
-
 bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way)
 {
     const struct way *w = &mover->ways[way];
@@ -170,61 +198,139 @@ bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way)
 
 /* An event slot is used again only after the loop has seen its copy end, so a fence that is not yet
  * seen still has its event. */
-static CUresult wait_for_fence(struct gm_mover *mover, enum gm_way way, uint64_t fence)
+static CUresult wait_for_fence(struct gm_mover *mover, struct way *in, uint64_t fence)
 {
     const struct way *out = &mover->ways[GM_WAY_OUT];
-    if (way != GM_WAY_IN || fence <= out->seen)
+    if (fence <= out->seen || fence <= in->waited)
         return CUDA_SUCCESS;
-    return mover->cuda->cuStreamWaitEvent(mover->ways[way].stream,
-                                          out->events[fence % GM_WAY_DEPTH], 0);
+    in->waited = out->behind[fence % GM_WAY_DEPTH];
+    return mover->cuda->cuStreamWaitEvent(in->stream, out->events[in->waited % GM_WAY_DEPTH], 0);
 }
 
-/* The pieces of the next copy are in the stream, or were refused. Returns its number or 0. */
-static uint64_t post(struct gm_mover *mover, enum gm_way way, uint64_t bytes, CUresult result)
+/* Into the stream, in pieces as the host's end has them. */
+static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct copy *copy)
 {
-    struct way *w = &mover->ways[way];
-    uint64_t number = w->submitted + 1;
-    if (result == CUDA_SUCCESS)
-        result = mover->cuda->cuEventRecord(w->events[number % GM_WAY_DEPTH], w->stream);
-    if (result != CUDA_SUCCESS) {
-        note_error(mover, result);
-        return 0;
+    const bool is_out = w == &mover->ways[GM_WAY_OUT];
+    CUdeviceptr to = copy->to, from = copy->from;
+    CUresult result = CUDA_SUCCESS;
+    if (copy->pool == NULL)
+        return mover->cuda->cuMemcpyAsync(to, from, copy->bytes, w->stream);
+    uint32_t page = copy->page;
+    for (uint64_t left = copy->bytes; result == CUDA_SUCCESS && left > 0;) {
+        uint64_t piece;
+        gm_hostpool_piece(copy->pool, &page, is_out ? &to : &from, &piece);
+        result = mover->cuda->cuMemcpyAsync(to, from, piece, w->stream);
+        *(is_out ? &from : &to) += piece;
+        left -= piece;
     }
-    w->sizes[number % GM_WAY_DEPTH] = bytes;
-    w->under_way += bytes;
-    w->submitted = number;
+    return result;
+}
+
+/* An event behind all that was started: it is behind all of them that have none. */
+static CUresult record(struct gm_mover *mover, struct way *w)
+{
+    const uint64_t last = w->started;
+    if (last == w->recorded)
+        return CUDA_SUCCESS;
+    CUresult result = mover->cuda->cuEventRecord(w->events[last % GM_WAY_DEPTH], w->stream);
+    if (result != CUDA_SUCCESS)
+        return result;
     uv_mutex_lock(&w->mutex);
-    w->posted = number;
+    for (uint64_t n = w->recorded + 1; n <= last; n++)
+        w->behind[n % GM_WAY_DEPTH] = last;
+    w->posted = last;
     uv_cond_signal(&w->more);
     uv_mutex_unlock(&w->mutex);
-    return number;
+    w->recorded = last;
+    w->unrecorded = 0;
+    return CUDA_SUCCESS;
+}
+
+/* Start what can be started of what was submitted. After an error, nothing: what a copy was to wait
+ * for may not be there. */
+static CUresult start(struct gm_mover *mover, struct way *w)
+{
+    const struct way *out = &mover->ways[GM_WAY_OUT];
+    CUresult result = gm_mover_error(mover);
+    while (result == CUDA_SUCCESS && w->started < w->submitted) {
+        const struct copy *copy = &w->copies[(w->started + 1) % GM_WAY_DEPTH];
+        if (w != out) {
+            if (copy->fence > out->recorded)
+                break;
+            result = wait_for_fence(mover, w, copy->fence);
+        }
+        if (result == CUDA_SUCCESS)
+            result = copy_now(mover, w, copy);
+        if (result != CUDA_SUCCESS)
+            break;
+        w->started++;
+        w->unrecorded += copy->bytes;
+        if (w->unrecorded >= BATCH_BYTES)
+            result = record(mover, w);
+    }
+    return result;
+}
+
+/* Whatever was submitted is started, and an event is behind it. */
+static void finish_batches(struct gm_mover *mover)
+{
+    note_error(mover, record(mover, &mover->ways[GM_WAY_OUT]));
+    note_error(mover, start(mover, &mover->ways[GM_WAY_IN]));
+    note_error(mover, record(mover, &mover->ways[GM_WAY_IN]));
+}
+
+static void on_rest(uv_prepare_t *prepare)
+{
+    struct gm_mover *mover = prepare->data;
+    const CUresult before = gm_mover_error(mover);
+    finish_batches(mover);
+    if (gm_mover_error(mover) != before)
+        uv_async_send(&mover->wake); /* nobody else would tell */
+}
+
+void gm_mover_close(struct gm_mover *mover)
+{
+    finish_batches(mover);
+    for (int i = 0; i < GM_WAYS; i++)
+        close_way(&mover->ways[i]);
+    uv_close((uv_handle_t *)&mover->rest, free_mover);
+    uv_close((uv_handle_t *)&mover->wake, free_mover);
+}
+
+/* Returns its number or 0. */
+static uint64_t submit(struct gm_mover *mover, enum gm_way way, struct copy copy)
+{
+    struct way *w = &mover->ways[way];
+    w->copies[++w->submitted % GM_WAY_DEPTH] = copy;
+    CUresult result = start(mover, w);
+    if (result != CUDA_SUCCESS && w->started < w->submitted)
+        w->submitted--;
+    else /* if its event was refused, it is in the stream all the same */
+        w->under_way += copy.bytes;
+    if (result == CUDA_SUCCESS && way == GM_WAY_OUT) /* copies in may have waited for its event */
+        result = start(mover, &mover->ways[GM_WAY_IN]);
+    note_error(mover, result);
+    return result == CUDA_SUCCESS ? w->submitted : 0;
 }
 
 uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
                          uint64_t fence)
 {
-    CUresult result = wait_for_fence(mover, way, fence);
-    for (uint64_t left = bytes; result == CUDA_SUCCESS && left > 0;) {
-        CUdeviceptr host;
-        uint64_t piece;
-        gm_hostpool_piece(pool, &page, &host, &piece);
-        result = mover->cuda->cuMemcpyAsync(way == GM_WAY_OUT ? host : device,
-                                            way == GM_WAY_OUT ? device : host, piece,
-                                            mover->ways[way].stream);
-        device += piece;
-        left -= piece;
-    }
-    return post(mover, way, bytes, result);
+    return submit(mover, way,
+                  (struct copy){.to = device,
+                                .from = device,
+                                .pool = pool,
+                                .page = page,
+                                .bytes = bytes,
+                                .fence = fence});
 }
 
 uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, CUdeviceptr from,
                        uint64_t bytes, uint64_t fence)
 {
-    CUresult result = wait_for_fence(mover, way, fence);
-    if (result == CUDA_SUCCESS)
-        result = mover->cuda->cuMemcpyAsync(to, from, bytes, mover->ways[way].stream);
-    return post(mover, way, bytes, result);
+    return submit(mover, way,
+                  (struct copy){.to = to, .from = from, .bytes = bytes, .fence = fence});
 }
 
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)

@@ -7,6 +7,9 @@
  * for a copy out (an event), with no CPU round trip. A thread a direction waits for the events and
  * wakes the loop.
  *
+ * Small copies are batched: they share an event, behind some MiB or before the loop waits,
+ * whichever comes first; and a copy in that waits for one of them begins when that event is made.
+ *
  * Everything but those threads runs on the loop thread.
  */
 #ifndef GM_DAEMON_MIGRATE_H
