@@ -403,11 +403,14 @@ static int make_tables(struct gm_engine *engine)
     /* Those of hosted chunks are in pinned memory. */
     uint64_t hosted = engine->config.is_oversize_hosted ? engine->config.pinned : 0;
     uint32_t max_frames = (uint32_t)((engine->config.budget + hosted) >> GM_CHUNK_SHIFT) + 1;
-    uint32_t max_chunks = (uint32_t)((engine->config.budget + engine->config.pinned +
-                                      engine->config.paged + engine->config.disk) >>
-                                     GM_CHUNK_SHIFT) +
-                          1;
+    uint64_t chunks = ((engine->config.budget + engine->config.pinned + engine->config.paged +
+                        engine->config.disk) >>
+                       GM_CHUNK_SHIFT) +
+                      1;
+    uint32_t max_chunks = (uint32_t)chunks;
 
+    if (chunks >= GM_NONE)
+        return -ENOMEM;
     engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
     engine->apps = calloc(max_apps, sizeof *engine->apps);
     engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
@@ -520,11 +523,6 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     error = open_gpu(engine, why, why_size);
     if (error)
         goto close_cuda;
-    error = make_tables(engine);
-    if (error) {
-        snprintf(why, why_size, "out of memory for the tables: lower --pinned or --max-apps");
-        goto close_cuda;
-    }
     error = gm_hostpool_open(&engine->pool, loop, &engine->cuda, engine->context, engine->device,
                              engine->config.pinned, on_grown, engine, why, why_size);
     if (error)
@@ -539,6 +537,12 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     error = set_window(engine, why, why_size);
     if (error)
         goto close_stores;
+    error = make_tables(engine); /* after the stores, which refuse a disk that is not there */
+    if (error) {
+        snprintf(why, why_size,
+                 "no memory for the tables: lower --disk, --paged, --pinned or --max-apps");
+        goto close_stores;
+    }
     error = gm_mover_open(&engine->mover, loop, &engine->cuda, engine->context, on_copies, engine,
                           why, why_size);
     if (error)
@@ -547,10 +551,13 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     uv_timer_init(loop, &engine->timer);
     engine->timer.data = engine;
     *out = engine;
-    gm_log(GM_LOG_INFO, "GPU %d (%s): budget %llu MiB of %llu, pinned up to %llu MiB",
+    gm_log(GM_LOG_INFO,
+           "GPU %d (%s): budget %llu MiB of %llu, pinned up to %llu MiB, paged %llu, on disk %llu",
            engine->config.gpu, engine->gpu_name, (unsigned long long)(engine->config.budget >> 20),
            (unsigned long long)(engine->device_bytes >> 20),
-           (unsigned long long)(gm_hostpool_cap(&engine->pool) >> 20));
+           (unsigned long long)(gm_hostpool_cap(&engine->pool) >> 20),
+           (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_PAGED) >> 20),
+           (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_DISK) >> 20));
     return 0;
 
 close_stores:

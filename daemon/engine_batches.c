@@ -218,6 +218,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
     gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
            (int)app->pid, app->name, batch->n, result);
     app->retry_at = engine->now + MAP_RETRY_NS;
+    app->raise_error = 0;
     for (uint32_t i = 0; i < batch->n; i++) {
         struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
         uint32_t at = chunk->allocation;

@@ -195,22 +195,33 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
     assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
     chunk->copy_pending = false;
+    /* What cannot be read keeps its app waiting; what cannot be written, whoever needs room. One
+     * that ends well when it may be tried again makes the next failure news; what was begun beside
+     * it, or is copied in memory, where nothing fails, does not. */
+    const bool is_raise = chunk->to_tier == GM_TIER_PINNED;
+    const bool is_of_disk = chunk->tier == GM_TIER_DISK || chunk->to_tier == GM_TIER_DISK;
+    assert(error == 0 || is_of_disk);
+    struct gm_app *app = &engine->apps[chunk->app];
+    int *last = is_raise ? &app->raise_error : &engine->lower_error;
+    uint64_t *retry_at = is_raise ? &app->retry_at : &engine->lower_retry_at;
     if (error) {
         /* The chunk keeps its old copy: the flight ends where it began. */
-        bool is_raise = chunk->to_tier == GM_TIER_PINNED;
-        if (engine->lower_error != error)
-            gm_log(GM_LOG_ERROR, "a copy between %s and %s failed (%s): trying again in a while",
+        if (*last != error)
+            gm_log(GM_LOG_ERROR,
+                   "a copy from %s to %s failed (%s), of app %u (pid %d, %s): trying again in a "
+                   "while",
                    gm_engine_tier_text((enum gm_tier)chunk->tier),
-                   gm_engine_tier_text((enum gm_tier)chunk->to_tier), strerror(-error));
+                   gm_engine_tier_text((enum gm_tier)chunk->to_tier), strerror(-error), chunk->app,
+                   (int)app->pid, app->name);
         gm_stores_free(engine->stores, (enum gm_tier)chunk->to_tier, chunk->to_page);
         chunk->to_tier = chunk->tier;
         chunk->to_page = chunk->page;
         chunk->page = GM_NONE;
-        /* What cannot be read keeps its app waiting; what cannot be written, whoever needs room. */
-        *(is_raise ? &engine->apps[chunk->app].retry_at : &engine->lower_retry_at) =
-            engine->now + LOWER_RETRY_NS;
+        *last = error;
+        *retry_at = engine->now + LOWER_RETRY_NS;
+    } else if (is_of_disk && *retry_at <= engine->now) {
+        *last = 0;
     }
-    engine->lower_error = error;
     gm_engine_settle(engine, index);
     gm_engine_run(engine);
 }

@@ -27,50 +27,7 @@
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
 #define PLANS_AHEAD 4u
 
-/*
- * Once pinned memory is full, what is staged for the next program costs a later one its place
- * there. If there is time between switches for all of that, it is free. If not, some switches move
- * too much below pinned memory, and others, which bring in what was staged, nothing at all. Then a
- * third is left to the switch itself, which can bring it up beside the link: an H100's host copies
- * 37 GB/s beside a link that moves 80 (bench/results/2026-11-22-tiers-6.json). Nothing goes down
- * for programs that come after the next one either.
- */
-#define LEFT_TO_SWITCH 3u
-/* There is no time enough if a switch finds more than two fifths still below pinned memory; that
- * counts for so many switches. In simulations of three to five programs a third is right from there
- * on, and all of it before. */
-#define BEHIND_FIFTHS 2u
-#define BEHIND_FOR 8u
-
 /* Plans. */
-
-/* Bytes that a switch to app `id` brings in. */
-static uint64_t bytes_away(const struct gm_engine *engine, uint32_t id)
-{
-    const uint64_t *bytes = engine->table->apps[id].bytes;
-    return bytes[GM_TIER_PINNED] + bytes[GM_TIER_PAGED] + bytes[GM_TIER_DISK];
-}
-
-void gm_engine_note_staged(struct gm_engine *engine, uint32_t id)
-{
-    const uint64_t *bytes = engine->table->apps[id].bytes;
-    const uint64_t away = bytes_away(engine, id);
-    if (away < STAGED_AT_ONCE)
-        return; /* says nothing of the others */
-    if (bytes[GM_TIER_PAGED] + bytes[GM_TIER_DISK] > away / 5 * BEHIND_FIFTHS)
-        engine->staging_behind = BEHIND_FOR;
-    else if (engine->staging_behind > 0)
-        engine->staging_behind--;
-}
-
-/* Of what a program that is the next or comes later has in paged memory, so much stays there rather
- * than that something goes down for it. */
-static uint64_t left_paged(const struct gm_engine *engine, uint32_t id, bool is_next)
-{
-    if (engine->staging_behind == 0)
-        return 0;
-    return is_next ? bytes_away(engine, id) / LEFT_TO_SWITCH : UINT64_MAX;
-}
 
 static bool can_lose(const struct gm_engine *engine, uint32_t id)
 {
@@ -137,7 +94,7 @@ static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input
     input->n_targets = 1;
     input->n_victims = n_victims;
     input->n_givers = 0;
-    input->left_paged = left_paged(engine, target, is_next);
+    input->left_paged = gm_staging_left(&engine->staging, &engine->table->apps[target], is_next);
     list_givers(engine, input, target);
     gm_plan_prefetch(engine->table, input, &engine->plan);
     if (engine->plan.n > 0)
@@ -359,7 +316,11 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     enum gm_tier to = gm_plan_takes(move);
     uint64_t bytes = gm_chunk_bytes(chunk);
 
-    if (engine->lower_retry_at > engine->now || !may_take(engine, hold, move))
+    if (to == GM_TIER_DISK && engine->lower_retry_at > engine->now) {
+        engine->is_short_of_disk = !engine->plan_is_prefetch;
+        return false;
+    }
+    if (!may_take(engine, hold, move))
         return false;
     uint64_t *copied = gm_engine_copied_below(engine, chunk->tier, to);
     if (*copied >= (engine->plan_is_prefetch ? STAGED_AT_ONCE : BELOW_AT_ONCE))
@@ -455,7 +416,7 @@ void gm_engine_move(struct gm_engine *engine)
 {
     struct gm_plan *plan = &engine->plan;
     struct gm_plan_hold hold = {.has_eviction = false};
-    engine->is_short_of_pages = false;
+    engine->is_short_of_pages = engine->is_short_of_disk = false;
     for (uint32_t i = engine->plan_from; i < plan->n; i++) {
         struct gm_move *move = &plan->moves[i];
         if (!move->is_done) {

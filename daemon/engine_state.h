@@ -29,6 +29,7 @@
 #include "daemon/core/hosting.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/sched.h"
+#include "daemon/core/staging.h"
 #include "daemon/core/table.h"
 #include "daemon/cuda.h"
 #include "daemon/engine.h"
@@ -130,6 +131,8 @@ struct gm_app {
     uint32_t unanswered_maps;
     uint64_t ping;     /* batch that must be answered before memory is moved for it; 0: none */
     uint64_t retry_at; /* do not load before: a mapping, or a copy from a lower tier, failed */
+    int raise_error;   /* -errno of the copy; 0: one from the disk ended well since, or a mapping
+                          failed */
     uint32_t
         busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained since */
 
@@ -142,6 +145,8 @@ struct gm_app {
     uint64_t cooled_at;  /* when the heat of its chunks was last halved */
 
     struct gm_moment chosen; /* when it was last chosen to run */
+    /* ... and what had happened since, when the next one was chosen beside it: engine_switches.c */
+    uint64_t first_copy_at[GM_WAYS], last_drain_at;
     uint32_t pending_allocs; /* committed and not answered yet */
     uint32_t waiting_allocs; /* for room in the tiers */
     struct gm_batch *building[GM_BATCH_KINDS];
@@ -335,14 +340,15 @@ struct gm_engine {
     uint64_t window;           /* pinned bytes that stay free for streaming */
     uint64_t reserve;          /* ... of which evictions leave this much: gm_plan_reserve */
     uint64_t ending[GM_TIERS]; /* bytes that copies under way give back in their tier */
-    uint64_t lower_retry_at;   /* a lower tier failed: do not try before */
-    int lower_error;           /* -errno of its last failure, 0 if it worked since */
+    uint64_t lower_retry_at;   /* the disk could not be written: do not try before */
+    int lower_error;           /* -errno of that, 0 if it could be written since */
     uint32_t host_copies;      /* copies between host tiers under way */
     uint64_t host_bytes;       /* ... and what they copy in memory */
     uint64_t disk_bytes;       /* ... and from and to the disk */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
-    uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
-    uint64_t pinned_since;     /* ... for pinned room alone */
+    bool is_short_of_disk; /* a switch's copy to the disk waits to be tried again in this round */
+    uint64_t lower_since;  /* when the wait for lower tiers began, 0: it does not wait */
+    uint64_t pinned_since; /* ... for pinned room alone */
     struct gm_waiting_alloc *waiting, **waiting_tail;
     struct gm_mover *mover;
     uv_timer_t timer;
@@ -362,7 +368,7 @@ struct gm_engine {
     uint32_t plan_from;    /* moves before it are done */
     uint32_t plan_evicts;  /* evictions of it that are not */
     uint32_t *targets, *victims, *givers;
-    uint32_t staging_behind; /* switches until staging counts as keeping up again; 0: it does */
+    struct gm_staging staging;
     bool *in_set;
     uint32_t *condemned;
     uint32_t n_condemned;
@@ -480,8 +486,6 @@ static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigne
     return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
 }
 
-/* A switch to the app begins: whether there was time to stage most of what it needs. */
-void gm_engine_note_staged(struct gm_engine *engine, uint32_t app);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 

@@ -47,13 +47,13 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         snprintf(text, size, "finishing its GPU work");
     } else if (app->retry_at > engine->now) {
         snprintf(text, size, "%s",
-                 engine->lower_error ? "a lower tier fails (see the log): trying again"
-                                     : "it could not map its memory: trying again soon");
+                 app->raise_error ? "a lower tier fails (see the log): trying again"
+                                  : "it could not map its memory: trying again soon");
     } else if (app->state == GM_APP_LOADING) {
         const char *what = "its memory is being moved to the GPU";
         if (engine->create_error != CUDA_SUCCESS)
             what = "the GPU has no room within the budget: programs beside gpumux use it";
-        else if (engine->lower_error)
+        else if (engine->is_short_of_disk)
             what = "a lower tier fails (see the log): trying again";
         else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
             what = "no pinned memory to evict to: the system refuses more";

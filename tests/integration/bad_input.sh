@@ -154,6 +154,35 @@ what="pinned and paged memory that do not fit together"
 refuses " more than the " --socket "$place" --pinned "$(($(kib_of MemTotal) / 2))K" \
     --paged "$(($(kib_of MemTotal) / 2 + $(kib_of SwapTotal) + 2048))K"
 
+# --- the tiers below it ---
+
+small="--gpu-budget 160M"
+what="a disk without a size"
+refuses "is not a folder and a size" --socket "$place" --disk "$dir"
+what="a disk in a folder that is not there"
+refuses "--disk $dir/none: cannot make a file there: No such file or directory; make the folder first" \
+    --socket "$place" $small --pinned 288M --disk "$dir/none:64M"
+what="a disk in a file"
+echo precious > "$dir/no-folder"
+refuses "--disk $dir/no-folder: cannot make a file there: Not a directory" \
+    --socket "$place" $small --pinned 288M --disk "$dir/no-folder:64M"
+[ "$(cat "$dir/no-folder")" = precious ] || bad "$what: the file is not what it was"
+# Its tables alone would be 30 GiB.
+what="more on disk than there is room"
+refuses "--disk $dir: 400 TiB asked for" --socket "$place" $small --pinned 288M --disk "$dir:400T"
+what="more on disk than can be numbered"
+refuses "--disk $dir: " --socket "$place" $small --pinned 288M --disk "$dir:8000000T"
+what="too little pinned memory for what lies below"
+expect 1 "--pinned of 96 MiB is too little for the tiers below it, which are reached through it: give it 224 MiB" \
+    "$daemon" --log-level error --socket "$place" $small --pinned 100M --paged 64M
+mkdir "$dir/read-only"
+if unshare -m mount -t tmpfs -o ro none "$dir/read-only" 2> /dev/null; then
+    what="a disk that cannot be written"
+    expect 1 "--disk $dir/read-only: cannot make a file there: Read-only file system; name a folder" \
+        unshare -m sh -c 'mount -t tmpfs -o ro none "$0" && exec "$@"' "$dir/read-only" \
+        "$daemon" --socket "$place" $small --pinned 288M --disk "$dir/read-only:64M"
+fi
+
 # --- the GPU ---
 
 what="a budget above the device"

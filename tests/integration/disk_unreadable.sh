@@ -4,27 +4,16 @@
 . "$(dirname "$0")/lib.sh"
 [ "${GM_LINKED:-}" != 1 ] || skip "a sanitized daemon cannot have a library preloaded before its run-time"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
-mkdir "$dir/disk"
 export GM_FAULTY_READ="$dir/bad" GM_FAULTY_BYTES=$((64 << 20))
-spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" \
-    --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" --policy round-robin --quantum 50ms \
-    --idle 50ms
-within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
-! has_ended daemon || fail "the daemon did not start"
+start_daemon_on_faulty_disk
 
 for i in 1 2 3 4; do
     app "app$i" linked --bytes 96M --allocs "$i" --iterations 10 --seconds 3 --seed "$i"
 done
-uses_disk() {
-    is_up && [ "$(gpu_tier disk_used_bytes)" -gt $GM_FAULTY_BYTES ]
-}
-within "$patience" uses_disk || fail "the disk was not used enough"
+within "$patience" uses_disk $GM_FAULTY_BYTES || fail "the disk was not used enough"
 touch "$dir/bad"
 
-is_told() {
-    is_up && grep -q 'a lower tier fails' "$dir/status.json"
-}
-within "$patience" is_told || fail "status does not say that a lower tier fails"
+within "$patience" is_told_of_disk || fail "status does not say that a lower tier fails"
 grep -q 'Input/output error' "$dir/daemon.out" || fail "the log does not say that the disk cannot be read"
 
 # At most 64 of 384 MiB cannot be read: not everybody's.

@@ -186,11 +186,34 @@ worker() {
     echo "$BUILD/tests/programs/$worker_file"
 }
 
+# start_daemon_on_faulty_disk ARGUMENT...: on a disk that fails as the head of programs/faulty_disk.c says; it is full
+# while $dir/full is there.
+start_daemon_on_faulty_disk() {
+    mkdir "$dir/disk"
+    export GM_FAULTY_DISK="$dir/full"
+    spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" \
+        --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" --policy round-robin \
+        --quantum 50ms --idle 50ms "$@"
+    within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
+    ! has_ended daemon || fail "the daemon did not start"
+}
+
+# uses_disk [BYTES]: the disk tier holds more than that.
+uses_disk() {
+    is_up && [ "$(gpu_tier disk_used_bytes)" -gt "${1:-0}" ]
+}
+
+# Status says of somebody that a lower tier fails.
+is_told_of_disk() {
+    is_up && grep -q 'a lower tier fails' "$dir/status.json"
+}
+
 # app NAME WAY ARGUMENT...: start gm_worker under gpumux.
 app() {
     app_name=$1
     app_way=$2
     shift 2
+    rm -f "$dir/$app_name.ready" # another of that name may have been before
     if [ "${GM_LINKED:-}" = 1 ]; then
         spawn "$app_name" "$(worker "$app_way" inside)" --ready "$dir/$app_name.ready" "$@"
     else
@@ -203,6 +226,7 @@ native() {
     native_name=$1
     native_way=$2
     shift 2
+    rm -f "$dir/$native_name.ready"
     spawn "$native_name" "$(worker "$native_way")" --ready "$dir/$native_name.ready" "$@"
 }
 
