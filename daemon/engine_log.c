@@ -89,6 +89,7 @@ static void name_party(const struct gm_party *party, char *text, size_t size)
 static void tell_switch(const struct gm_note *note)
 {
     const struct gm_switch *took = &note->took;
+    const uint64_t moved = took->bytes[GM_WAY_OUT] + took->bytes[GM_WAY_IN];
     char who[128], left[512] = "";
     size_t length = 0;
 
@@ -101,11 +102,12 @@ static void tell_switch(const struct gm_note *note)
     name_party(&note->app, who, sizeof who);
     gm_log(GM_LOG_INFO,
            "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
-           "%llu in), map %.1f, lower tiers %.1f, pinned room %.1f",
+           "%llu in, at %.1f GB/s), map %.1f, lower tiers %.1f, pinned room %.1f",
            (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
            (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
            (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
-           (unsigned long long)(took->bytes[GM_WAY_IN] >> 20), (double)took->map_ns / 1e6,
+           (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
+           took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, (double)took->map_ns / 1e6,
            (double)took->lower_ns / 1e6, (double)took->pinned_ns / 1e6);
 }
 

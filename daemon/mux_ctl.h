@@ -67,6 +67,12 @@ int mux_run(const struct mux_options *options, char **argv);
 /* Write the daemon's status document to standard output, for people. */
 void mux_table(const cJSON *status);
 
+/* GB/s, of bytes that were copied in so many milliseconds; 0 if there were none. */
+static inline double mux_rate(double bytes, double ms)
+{
+    return ms > 0 ? bytes / ms / 1e6 : 0.0;
+}
+
 /* One entry of the log as one line, without its end, for people. Returns `text`. */
 char *mux_line(const cJSON *entry, char *text, size_t size);
 

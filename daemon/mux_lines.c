@@ -95,6 +95,7 @@ static void add_switch(struct line *line, const cJSON *entry)
 {
     const cJSON *left = cJSON_GetObjectItemCaseSensitive(entry, "left"), *party;
     const double more = number(entry, "left_count") - cJSON_GetArraySize(left);
+    const double copy_ms = number(entry, "copy_ms");
     char out[32], in[32];
 
     add_party(line, entry);
@@ -111,10 +112,11 @@ static void add_switch(struct line *line, const cJSON *entry)
         add(line, " and %.0f more", more);
     add(line,
         "; %.1f ms (drain %.1f, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f), %s "
-        "out, %s in",
-        number(entry, "total_ms"), number(entry, "drain_ms"), number(entry, "plan_ms"),
-        number(entry, "copy_ms"), number(entry, "map_ms"), number(entry, "lower_ms"),
-        number(entry, "pinned_ms"), size(entry, "bytes_out", out), size(entry, "bytes_in", in));
+        "out, %s in, at %.1f GB/s",
+        number(entry, "total_ms"), number(entry, "drain_ms"), number(entry, "plan_ms"), copy_ms,
+        number(entry, "map_ms"), number(entry, "lower_ms"), number(entry, "pinned_ms"),
+        size(entry, "bytes_out", out), size(entry, "bytes_in", in),
+        mux_rate(number(entry, "bytes_out") + number(entry, "bytes_in"), copy_ms));
 }
 
 char *mux_line(const cJSON *entry, char *text, size_t text_size)

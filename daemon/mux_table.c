@@ -272,9 +272,9 @@ static void print_last_switch(const cJSON *gpu)
         return;
     double moved = number(last, "bytes_out") + number(last, "bytes_in");
     double copy_ms = number(last, "copy_ms");
-    printf("  last    to app %.0f in %.1f ms: %s out, %s in at %.1f GB/s\n", number(last, "app"),
+    printf("  last    to app %.0f in %.1f ms: %s out, %s in, at %.1f GB/s\n", number(last, "app"),
            number(last, "total_ms"), size(last, "bytes_out", out), size(last, "bytes_in", in),
-           copy_ms > 0 ? moved / copy_ms / 1e6 : 0.0);
+           mux_rate(moved, copy_ms));
     printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
            number(last, "drain_ms"), number(last, "plan_ms"), copy_ms, number(last, "map_ms"),
            number(last, "lower_ms"), number(last, "pinned_ms"));

@@ -43,7 +43,7 @@ one=$(cat "$dir/one.pid") two=$(cat "$dir/two.pid")
 "$ctl" log > "$dir/log.out" || fail "log failed"
 me="app [01] (pid \($one\|$two\), gm_worker[a-z_]*) L[123]"
 turns="^[0-9:.]*  switch  $me: its turn, after [0-9.]* s; for $me: its turn was over; [0-9.]* ms (drain .*, plan .*,"
-holds "$dir/log.out" "$turns copies .*, map .*, lower .*), .* out, .* in\$" || fail "no switch says whom it took turns with: $(head -n 5 "$dir/log.out")"
+holds "$dir/log.out" "$turns copies .*, map .*, lower .*), .* out, .* in, at [0-9.]* GB/s\$" || fail "no switch says whom it took turns with: $(head -n 5 "$dir/log.out")"
 has_level() {
     cat "$dir/log.out" "$dir/set.out" "$dir/follow_text.out" > "$dir/all.out"
     holds "$dir/all.out" "^[0-9:.]*  level   $me: from level 1, used up\$"

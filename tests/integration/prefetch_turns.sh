@@ -12,7 +12,7 @@ turns() {
     done
     expect_pass "$1"1 "$1"2 "$1"3
     # the first ones fill, and the last ones are of fewer than three
-    sed -n 's/.*MiB out, \([0-9]*\) in).*/\1/p' "$dir/daemon.out" | sed -n 5,12p > "$dir/$1.in"
+    sed -n 's/.*MiB out, \([0-9]*\) in, at .*/\1/p' "$dir/daemon.out" | sed -n 5,12p > "$dir/$1.in"
     say "prefetch $1: switches 5 to 12 brought $(tr '\n' ' ' < "$dir/$1.in")MiB"
     expect_empty
     stop_daemon

@@ -180,7 +180,7 @@ static void test_everything_is_shown(void **state)
            "1023.8 TiB back\n");
     expect("          disk 1023.9 GiB of 1023.9 GiB, 1023.7 TiB out to it, 1023.6 TiB back\n");
     /* 964 GB in 10 s */
-    expect("  last    to app 4095 in 12345.7 ms: 465.7 GiB out, 432.1 GiB in at 96.4 GB/s\n");
+    expect("  last    to app 4095 in 12345.7 ms: 465.7 GiB out, 432.1 GiB in, at 96.4 GB/s\n");
     expect("          drain 2000.0 ms, plan 1.3, copies 10000.0, map 123.5, lower 11111.1, pinned "
            "2222.2\n");
     cJSON_Delete(status);
