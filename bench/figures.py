@@ -80,12 +80,18 @@ def table(head, rows):
                         for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
 
 
+def outcome(goal):
+    return {True: "met", False: "missed", None: "not decided"}[goal["is_met"]]
+
+
 def show_goals(goals):
-    """Each {goal, measured, wanted, is_met, is_share}: what the project wants, beside what was measured."""
+    """
+    Each {goal, measured, wanted, is_met, is_share}: what the project wants, beside what was measured; is_met None is
+    not decided.
+    """
     for goal in goals:
         shown = percent if goal.get("is_share") else number
-        print(f"goal: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])}): "
-              f"{'met' if goal['is_met'] else 'missed'}")
+        print(f"goal: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])}): {outcome(goal)}")
 
 
 def ideal_ms(one, other, rate_one, rate_other, rate_both):

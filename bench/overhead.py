@@ -16,13 +16,25 @@ makes a host noisy, and what is done about it:
   where they like. Eight threads get eight cores, the same in all three, if there are so many. Where there is one
   core, or no permission, and with --no-pin, nothing is pinned, and the result says so ("pinning").
 - What belongs to a process and not to gpumux (where its memory came to lie) would look like a cost, too, so all
-  three are started anew in each generation.
+  three are started anew in each generation. And as a library more moves everything by the same in each start, where
+  threads' stacks and the heap lie within a page is drawn (bench/calls.c).
 
-Of each round: the ratio of gpumux to native (the geometric mean of A and B), and that of A to B, which is the same
-measurement with nothing to be found. Given are the medians of both, and the interval of 95 % of the median by a
-bootstrap over the generations and the rounds in each (paired.py). The noise is how far from 1 the interval of A to B
-reaches; a ratio is within it if its interval meets [1/noise, noise]. Beside it stands the ratio of the total times of
-all rounds, which rare long stalls cannot hide from; it is noisier, as the stalls of the host are in it as well.
+Of each round: the ratio of gpumux to A and to B, and that of A to B, which is the same measurement with nothing to be
+found. Of a generation count the medians (for gpumux to native the geometric mean of two), of all of them the geometric
+mean, with the interval of 95 % by Student's t over the generations (paired.py). The noise is how far from 1 the
+interval of A to B reaches; a ratio is within it if its interval meets [1/noise, noise]. Beside it stands the ratio of
+the total times of all rounds, which rare long stalls cannot hide from; it is noisier, as the stalls of the host are in
+it as well.
+
+A generation ends on a whole cycle of ORDERS, if there is time for one; what there is beyond (of a run that was
+stopped) is not counted, nor is a generation without one. Where half of a case's generations have none, all its rounds
+are counted, and the result says that they are not balanced.
+
+A goal is missed if the ratio that was measured is above its limit, however wide the interval, or if it should be
+within the noise and is not. It is met if the whole interval is at most the limit, and the noise, where the ratio
+should be within it, is so as well: a noise that is wider would let pass what the limit would not. All else is not
+decided: the run cannot tell a ratio above the limit from one that is fine, and more generations might. So is what
+would be met of one generation, which has no interval, and of rounds that are not balanced.
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
@@ -38,7 +50,7 @@ import time
 import rig as r
 from actors import under
 from cores import Cores
-from paired import ORDERS, compare
+from paired import ORDERS, compare, whole_cycles
 from shares import Shares, generations_for
 
 LANES = ("native A", "native B", "gpumux")
@@ -52,7 +64,10 @@ METRICS = {"unit_ns": "", "first_ns": " first alloc", "alloc_ns": " alloc", "fre
 ALLOC_METRICS = ("first_ns", "alloc_ns", "free_ns")
 TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns"} # of what totals are made, where not of the metric
 ROUNDS = 120            # where time does not end them
+SIM_ROUNDS = 6          # ... nor speed is looked at
 LEAST_ROUNDS = 2
+MEMORY = 80 * 2**30     # of the GPU that this is made for
+SIM_MEMORY = "1G"       # of the simulated one, where its environment says nothing
 LEAST_UNITS = 2         # of a model in a turn
 THREADS = 8             # of the case with most
 MOST_AT_ONCE = 5        # generations
@@ -76,18 +91,34 @@ def add_options(parser):
                              "the processor, to try this out (all; calls with --simcuda)")
     parser.add_argument("--only", type=names, metavar="NAME,...",
                         help="of " + ", ".join(LAUNCHES + GRAPHS + ("alloc-SIZE",) + MODELS))
-    parser.add_argument("--alloc", type=names, default=list(SIZES), metavar="SIZE,...",
-                        help=f"sizes that are allocated ({','.join(SIZES)})")
+    parser.add_argument("--alloc", type=names, metavar="SIZE,...",
+                        help=f"sizes that are allocated ({','.join(SIZES)}; with --simcuda those of a quarter of its "
+                             "memory at most)")
     parser.add_argument("--generations", type=count, metavar="N",
                         help="starts of the processes (by --seconds: 3 or more if that leaves time to measure)")
     parser.add_argument("--rounds", type=count, metavar="N",
-                        help=f"of each case in a generation, at most, and at least {LEAST_ROUNDS} (as many as there is "
-                             f"time for; without --seconds {ROUNDS})")
+                        help=f"of each case in a generation, at most, and at least {LEAST_ROUNDS}; from "
+                             f"{len(ORDERS)} on multiples of that (as many as there is time for; without --seconds "
+                             f"{ROUNDS}, with --simcuda {SIM_ROUNDS})")
     parser.add_argument("--turn", type=r.milliseconds, default=10, metavar="TIME", help="of a call (10ms)")
     parser.add_argument("--model-turn", type=r.milliseconds, default=20, metavar="TIME",
                         help=f"of a model, and at least {LEAST_UNITS} units (20ms)")
     parser.add_argument("--no-pin", action="store_true", help="let every thread run on any core")
-    parser.add_argument("--budget", type=r.size, default=40 * 2**30, metavar="SIZE", help="of the daemon (40G)")
+    parser.add_argument("--budget", type=r.size, metavar="SIZE",
+                        help="of the daemon (40G; with --simcuda half of its memory)")
+
+
+def fit(rig):
+    """Into the options what was not given, by the memory of the simulated GPU, or of the smallest real one."""
+    args, memory = rig.args, MEMORY
+    if args.simcuda:
+        memory = r.size(rig.environment.get("SIMCUDA_MEMORY", SIM_MEMORY))
+        if args.programs == "all":
+            args.programs = "calls"
+    args.alloc = args.alloc or [size for size in SIZES if r.size(size) <= memory // 4]
+    args.budget = args.budget or memory // 2
+    if not args.rounds and not args.seconds:
+        args.rounds = SIM_ROUNDS if args.simcuda else ROUNDS
 
 
 class Calls:
@@ -197,6 +228,19 @@ def load(case, lanes):
     check_sums(case, loaded)
 
 
+def is_going_on(number, spent, share, most):
+    """
+    After so many rounds, in so much of the share of the time: another one? A cycle is begun if it is going to fit,
+    and then is a whole one; only the first ends with the time.
+    """
+    cycle = len(ORDERS)
+    if number < LEAST_ROUNDS:
+        return True
+    if number < cycle:
+        return number < most and spent < share
+    return number % cycle != 0 or (number + cycle <= most and spent * (number + cycle) / number <= share)
+
+
 def measure(rig, case, lanes, shares, generation):
     """Rounds of a case while its share lasts, and at least a few."""
     name, begun = case["case"], time.monotonic()
@@ -208,10 +252,8 @@ def measure(rig, case, lanes, shares, generation):
     found = {"generation": generation, "work": work, "orders": [],
              "turns": {lane: {key: [] for key in first[0] if key != "sum"} for lane in LANES}}
     case["generations"].append(found)
-    until = time.monotonic() + shares.seconds(name)
-    most = rig.args.rounds or (math.inf if rig.args.seconds else ROUNDS)
-    number = 0
-    while number < LEAST_ROUNDS or (number < most and time.monotonic() < until):
+    begun, share, number = time.monotonic(), shares.seconds(name), 0
+    while is_going_on(number, time.monotonic() - begun, share, rig.args.rounds or math.inf):
         turns = [None] * len(lanes)
         for index in ORDERS[number % len(ORDERS)]:
             turns[index] = lanes[index].turn(name, work)
@@ -296,8 +338,7 @@ def generate(rig, lanes, cases, cores, shares, generation):
 
 def run(rig):
     args = rig.args
-    if args.simcuda and args.programs == "all":
-        args.programs = "calls"
+    fit(rig)
     kinds = wanted(rig)
     cases = {name: {"case": name, "generations": []} for _, group in kinds for name in group}
     rig.result.update(cases=list(cases.values()), absent={})
@@ -341,15 +382,30 @@ def times(case, metric):
 
 def line_of(case, metric):
     """What a metric of a case comes to."""
-    rounds = times(case, metric)
-    found = compare(rounds, times(case, TOTALS.get(metric, metric)))
-    ratio, noise = found["ratio"], found["native"]
-    bound = max(noise["high"], 1 / noise["low"])
-    return {"case": case["case"], "metric": metric, "rounds": sum(map(len, rounds)), **found, "noise": bound,
+    rounds, is_balanced = whole_cycles(times(case, metric))
+    totals, _ = whole_cycles(times(case, TOTALS.get(metric, metric)))
+    found = compare(rounds, totals)
+    ratio, native = found["ratio"], found["native"]
+    noise = is_within = is_surely_above = None # of one generation
+    if len(rounds) > 1:
+        noise = max(native["high"], 1 / native["low"])
+        is_within = ratio["low"] <= noise and ratio["high"] >= 1 / noise
+        is_surely_above = ratio["low"] > AT_MOST
+    return {"case": case["case"], "metric": metric, "generations": len(rounds), "rounds": sum(map(len, rounds)),
+            "is_balanced": is_balanced, **found, "noise": noise,
             "ns": {lane: r.median([one[index] for group in rounds for one in group])
                    for index, lane in enumerate(LANES)},
-            "is_within_noise": ratio["low"] <= bound and ratio["high"] >= 1 / bound,
-            "is_above": ratio["median"] > AT_MOST, "is_surely_above": ratio["low"] > AT_MOST}
+            "is_within_noise": is_within, "is_above": ratio["median"] > AT_MOST, "is_surely_above": is_surely_above}
+
+
+def is_met(line, most, is_in_noise):
+    """At most so much of native and, if is_in_noise, within the noise? None: not decided."""
+    ratio = line["ratio"]
+    if ratio["median"] > most or (is_in_noise and line["is_within_noise"] is False):
+        return False
+    if not line["is_balanced"] or line["generations"] < 2:
+        return None
+    return True if max(ratio["high"], line["noise"] if is_in_noise else 0) <= most else None
 
 
 def goal_of(line):
@@ -357,20 +413,31 @@ def goal_of(line):
     kind, _, what = line["case"].partition("-")
     if line["metric"] == "first_ns":
         return None
-    ratio = line["ratio"]["median"]
     if kind == "alloc":
         if r.size(what) <= 2**21:
             return None
-        text, most, is_met = "no slower", 1, ratio <= 1 or line["is_within_noise"]
+        text, most, is_in_noise = "no slower", 1, False
     elif kind == "launch":
-        text, most, is_met = "of native", AT_MOST_LAUNCHES, ratio <= AT_MOST_LAUNCHES
+        text, most, is_in_noise = "of native", AT_MOST_LAUNCHES, False
     else:
-        text, most, is_met = "of native, within noise", AT_MOST, ratio <= AT_MOST and line["is_within_noise"]
-    metric, total = METRICS[line["metric"]], line["total"]
-    return {"goal": f"{line['case']}{metric}: {text} (median; noise {100 * (line['noise'] - 1):.2f} %; of all time "
-                    f"{100 * total['value']:.2f} %, {100 * total['low']:.2f} to {100 * total['high']:.2f} %)",
-            "measured": ratio,
-            "wanted": most, "is_share": True, "is_met": is_met}
+        text, most, is_in_noise = "of native, within noise", AT_MOST, True
+    metric, ratio, total = METRICS[line["metric"]], line["ratio"], line["total"]
+    return {"goal": f"{line['case']}{metric}: {text} ({show_share(ratio['median'])}, {show_span(ratio)}; noise "
+                    f"{show_noise(line)}; of all time {show_share(total['value'])}, {show_span(total)})",
+            "measured": ratio["median"], "wanted": most, "is_share": True,
+            "is_met": is_met(line, most, is_in_noise)}
+
+
+def show_share(value):
+    return "-" if value is None else f"{100 * value:.2f} %"
+
+
+def show_span(found):
+    return f"{show_share(found['low'])} to {show_share(found['high'])}" if found["low"] else "interval unknown"
+
+
+def show_noise(line):
+    return show_share(line["noise"] and line["noise"] - 1)
 
 
 def show_ns(value):
@@ -391,21 +458,23 @@ def conclude(rig):
         return
     pinning = rig.result["pinning"]
     print(f"overhead: native against gpumux, everything fits; {len(pinning['cores'])} generations; intervals of 95 % "
-          "by bootstrap; " + ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
-                              if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}"))
+          "by Student's t over them; " + ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
+                                          if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}"))
     rows = []
     for line in lines:
         metric = METRICS[line["metric"]]
         native = math.sqrt(line["ns"]["native A"] * line["ns"]["native B"])
         ratio, total = line["ratio"], line["total"]
         rows.append([line["case"] + metric, line["rounds"], show_ns(native), show_ns(line["ns"]["gpumux"]),
-                     f"{ratio['median']:.4f}", f"{ratio['low']:.4f}", f"{ratio['high']:.4f}",
-                     f"{total['value']:.4f}", f"{total['low']:.4f}", f"{total['high']:.4f}",
-                     f"{line['native']['median']:.4f}", f"{100 * (line['noise'] - 1):.2f} %",
-                     "yes" if line["is_within_noise"] else "no",
+                     *(r.number(ratio[key], 4) for key in ("median", "low", "high")),
+                     *(r.number(total[key], 4) for key in ("value", "low", "high")),
+                     r.number(line["native"]["median"], 4), show_noise(line),
+                     {True: "yes", False: "no", None: "-"}[line["is_within_noise"]],
                      "surely" if line["is_surely_above"] else "yes" if line["is_above"] else "no"])
     r.table(["case", "rounds", "native", "gpumux", "ratio", "from", "to", "of all time", "from", "to", "A to B",
              "noise", "within noise", f"above {AT_MOST}"], rows)
+    for name in dict.fromkeys(line["case"] for line in lines if not line["is_balanced"]):
+        print(f"not balanced: {name}: too few generations have a whole cycle of {len(ORDERS)} rounds")
     for name, why in rig.result["absent"].items():
         print(f"not measured: {name}: {why}")
     goals = rig.result["goals"] = [goal for goal in map(goal_of, lines) if goal]

@@ -246,7 +246,7 @@ else
     script pipeline
 fi
 # shellcheck disable=SC2086
-script overhead ${simcuda:+--programs calls --turn 5ms --alloc 4K,1M,32M --budget 512M --rounds 10}
+script overhead ${simcuda:+--programs calls --turn 5ms --alloc 4K,1M,32M --budget 512M --rounds 12}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 bench sched "$build/bench/sched"

@@ -8,7 +8,7 @@ bit, and itself no more than that.
 
 import math
 
-MOST_GENERATIONS = 12
+MOST_GENERATIONS = 40
 # Of the time that starting and loading may take: for as many generations as that allows, for the first few.
 FOR_MORE, FOR_FEW = .3, .6
 FEW = 3

@@ -4,7 +4,8 @@
 import json
 import sys
 
-from figures import number, percent, show_size
+from figures import number, outcome, percent, show_size
+from overhead import AT_MOST, METRICS, show_noise
 
 
 def middle(value, digits=1):
@@ -47,13 +48,15 @@ def about_switch(result):
 
 
 def about_goals(result):
-    """Those that were missed, and how many were met."""
+    """Those that were missed or are not decided, and how many were met."""
     goals = result.get("goals", [])
     for goal in goals:
         shown = percent if goal.get("is_share") else number
         if not goal["is_met"]:
-            yield f"missed: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])})"
-    yield f"{sum(goal['is_met'] for goal in goals)} of {len(goals)} goals met"
+            yield f"{outcome(goal)}: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])})"
+    outcomes = [outcome(goal) for goal in goals]
+    undecided = outcomes.count("not decided")
+    yield f"{outcomes.count('met')} of {len(goals)} goals met" + (f", {undecided} not decided" if undecided else "")
 
 
 def about_tiers(result):
@@ -145,12 +148,14 @@ def about_pipeline(result):
 
 def about_overhead(result):
     for line in result["lines"]:
-        metric = {"first_ns": " first alloc", "alloc_ns": " alloc", "free_ns": " free"}.get(line["metric"], "")
         ratio, total = line["ratio"], line.get("total")
         of_all = f"of all time {total['value']:.4f}; " if total else ""
-        yield (f"{line['case']}{metric}: {ratio['median']:.4f} of native ({ratio['low']:.4f} to {ratio['high']:.4f}; "
-               f"{of_all}noise {100 * (line['noise'] - 1):.2f} %: {'within' if line['is_within_noise'] else 'beyond'}"
-               f"{', above 1.005' if line['is_above'] else ''})")
+        span = f"{number(ratio['low'], 4)} to {number(ratio['high'], 4)}"
+        noise = "noise unknown" if line["noise"] is None else (
+            f"noise {show_noise(line)}: {'within' if line['is_within_noise'] else 'beyond'}")
+        yield (f"{line['case']}{METRICS[line['metric']]}: {ratio['median']:.4f} of native ({span}; {of_all}{noise}"
+               f"{f', above {AT_MOST}' if line['is_above'] else ''}"
+               f"{'' if line.get('is_balanced', True) else ', not balanced'})")
     for name, why in result["absent"].items():
         yield f"not measured: {name}: {why}"
     yield from about_goals(result)

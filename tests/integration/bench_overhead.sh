@@ -6,9 +6,9 @@ command -v python3 > /dev/null 2>&1 || skip "no python3"
 benches=$(cd "$(dirname "$0")/../../bench" && pwd)
 
 python3 -B - "$benches" << 'END' || fail "statistics, shares or cores"
-import math, os, random, sys, time
+import math, os, random, sys, types
 sys.path.insert(0, sys.argv[1])
-import cores, paired, shares
+import cores, figures, overhead, paired, shares, summary
 
 def check(is_right, *what):
     if not is_right:
@@ -34,13 +34,35 @@ def has(found, name, value):
 
 # A cost of 1 % is seen through a host that changes by tens of percent, and none where there is none.
 for cost in (1.01, 1):
-    found = paired.compare([generation(600, cost) for _ in range(3)])
+    found = paired.compare([generation(600, cost) for _ in range(5)])
     check(has(found, "ratio", cost) and has(found, "total", cost), cost, found)
     check(has(found, "native", 1) and has(found, "native_total", 1), found)
     check(all(one["high"] - one["low"] < .008 for name, one in found.items() if "total" not in name), found)
     check(has(found, "ratio", 1) == (cost == 1), found)
 
-# What is different between processes is in the interval, and not taken for a cost that is certain.
+# The interval holds the truth in 95 of 100, of few generations too, whose processes differ and whose rounds have
+# outliers, all to one side; and the ratio is in it.
+for count, times in ((3, 400), (5, 200), (10, 100), (40, 40)):
+    hits = 0
+    for number in range(times):
+        cost = (1, 1.005)[number % 2]
+        own = [[math.exp(chance.gauss(0, .012)) for _ in range(3)] for _ in range(count)]
+        groups = [[tuple(time * factor * (chance.paretovariate(2) if chance.random() < .1 else 1)
+                         for time, factor in zip(one, factors)) for one in generation(6, cost)] for factors in own]
+        found = paired.compare(groups)["ratio"]
+        check(found["low"] <= found["median"] <= found["high"], found)
+        hits += found["low"] <= cost <= found["high"]
+    check(hits >= .92 * times, count, hits, times)
+
+# Student's t: its density over 0 to each bound, by Simpson's rule.
+for freedom, bound in enumerate(paired.STUDENT, 1):
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+    steps = [(1 + (bound * at / 1000)**2 / freedom)**(-(freedom + 1) / 2) for at in range(1001)]
+    part = scale * bound / 3000 * (steps[0] + steps[-1] + 4 * sum(steps[1:-1:2]) + 2 * sum(steps[2:-1:2]))
+    check(abs(part - .475) < 4e-5, freedom, bound, part)
+
+# What is different between processes is in the interval, and not taken for a cost that is certain, however many
+# rounds each has.
 found = paired.compare([generation(600, 1, own=own) for own in ((1.04, 1), (1, 1.04), (1, 1))])
 check(found["native"]["low"] < .97 and found["native"]["high"] > 1.03, found)
 
@@ -52,18 +74,71 @@ found = paired.compare(stalled)
 check(found["ratio"]["median"] < 1.002 and found["total"]["value"] > 1.3 and found["total"]["low"] > 1.1, found)
 
 # Totals of something else, for times that are themselves medians.
-plain = [[(1., 1., 1.)] * 100]
-found = paired.compare(plain, [[(1., 1., 1.5)] * 100])
+plain = [[(1., 1., 1.)] * 100] * 2
+found = paired.compare(plain, [[(1., 1., 1.5)] * 100] * 2)
 check(found["ratio"]["high"] == 1 and math.isclose(found["total"]["low"], 1.5), found)
 
-# Few rounds are drawn by themselves, one generation of two rounds has an interval; many cost no more than a bound.
-found = paired.compare([[(1, 1, 1), (1, 1, 2)]])
-check(math.isclose(found["ratio"]["low"], 1) and math.isclose(found["ratio"]["high"], 2), found)
-drawn = []
-summarize, paired.summarize = paired.summarize, lambda blocks: drawn.append(len(blocks)) or summarize(blocks)
-paired.compare([generation(4001, 1)])
-check(len(drawn) == 1 + paired.DRAWS // 4001 and set(drawn) == {667}, len(drawn), set(drawn))
-paired.summarize = summarize
+# One generation has no interval, however many rounds.
+found = paired.compare([generation(600, 1)])
+check(all(one["low"] is None and one["high"] is None for one in found.values()), found)
+
+# Whole cycles count; what has none does not, unless that is half of all.
+check(paired.whole_cycles([list(range(count)) for count in (13, 5, 6)]) == ([list(range(12)), list(range(6))], True))
+check(paired.whole_cycles([[1] * 7, [1] * 2]) == ([[1] * 7, [1] * 2], False))
+def rounds(seconds, share, most=math.inf):
+    """Of so many seconds each."""
+    number = 0
+    while overhead.is_going_on(number, number * seconds, share, most):
+        number += 1
+    return number
+for wanted, *given in ((12, 1, 17), (18, 1, 18), (6, 1, 11.9), (6, 1, 5.5), (4, 1, 4), (2, 1, 0), (12, 1, math.inf, 13),
+                       (6, 1, math.inf, 7), (4, 1, math.inf, 4), (2, 1, math.inf, 1)):
+    check(rounds(*given) == wanted, wanted, given, rounds(*given))
+
+# Outcomes. A line of three generations around the ratio, and of A to B, in percent.
+def line(case, percents, native=(-.1, 0, .1), rounds=6, metric="unit_ns"):
+    return overhead.line_of({"case": case, "generations": [
+        {"orders": list(range(rounds)), "turns": {lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
+            "unit_ns", "alloc_ns", "alloc_mean_ns")} for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
+        for one, two in zip(percents, native)]}, metric)
+for wanted, given in (
+        (True, line("decode", (-.1, 0, .1))),
+        (None, line("decode", (-1, 0, 1))),                         # it may be above
+        (None, line("decode", (-.1, 0, .1), (-1, 0, 1))),           # the noise would hide what is above
+        (False, line("decode", (-1, .6, 2.3))),                     # measured above, if not surely
+        (False, line("decode", (.6, .6, .6))),
+        (False, line("decode", (.3, .31, .32), (-.01, 0, .01))),    # below the limit, and beyond the noise
+        (False, line("decode", (-.6, -.61, -.62))),                 # as far below native
+        (None, line("decode", (-.1, 0, .1), rounds=5)),             # not balanced
+        (False, line("decode", (.5, .6, .7), rounds=5)),
+        (None, line("decode", (0,), (0,))),                         # one generation
+        (False, line("decode", (.6,), (0,))),
+        (True, line("launch-1", (.5, .6, .7), (-2, 0, 2))),         # noise is not in this one
+        (None, line("launch-1", (.2, .6, 1))),
+        (False, line("launch-1", (1, 1.1, 1.2))),
+        (True, line("alloc-4M", (-300, -290, -280), (-30, 0, 30), metric="alloc_ns")),
+        (None, line("alloc-4M", (-1, 0, .9), metric="alloc_ns")),
+        (False, line("alloc-4M", (-1, .5, 1), (-30, 0, 30), metric="alloc_ns"))):
+    goal = overhead.goal_of(given)
+    check(goal["is_met"] is wanted, wanted, goal, given)
+    told = list(summary.about_overhead({"lines": [given], "absent": {}, "goals": [goal]}))
+    check(told[1:-1] == ([] if wanted else [told[1]]), told)
+    check(wanted or told[1].startswith(figures.outcome(goal) + ": "), told)
+    check(told[-1] == ("1 of 1 goals met", "0 of 1 goals met", "0 of 1 goals met, 1 not decided")[
+        (True, False, None).index(wanted)], told)
+    check(("not balanced" in told[0]) != given["is_balanced"], told)
+check(overhead.goal_of(line("alloc-2M", (1, 2, 3), metric="alloc_ns")) is None)
+
+# What fits: of the simulated GPU as much as it has, of another what there always was; what is given stays.
+def fitted(memory=None, **given):
+    args = types.SimpleNamespace(**{"simcuda": False, "programs": "all", "alloc": None, "budget": None, "rounds": None,
+                                    "seconds": 0, **given})
+    overhead.fit(types.SimpleNamespace(args=args, environment={"SIMCUDA_MEMORY": memory} if memory else {}))
+    return args.programs, args.alloc[-1], args.budget, args.rounds
+check(fitted() == ("all", "8G", 40 * 2**30, 120), fitted())
+check(fitted(simcuda=True) == ("calls", "128M", 2**29, 6), fitted(simcuda=True))
+check(fitted("256M", simcuda=True, seconds=5) == ("calls", "32M", 2**27, None))
+check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", 5, 7))
 
 # Time: the cost of what is to come comes off first, and what is left is divided by weight.
 now = [100.]
@@ -88,8 +163,8 @@ check(math.isclose(plan.seconds("fast"), now[0]), plan.seconds("fast"))
 now[0] = -1
 check(plan.seconds("fast") == 0)
 check(shares.Shares(lambda: math.inf, ["a"], {"a": 1}, {"a": 1}).seconds("a") == math.inf)
-for seconds, cost, wanted in ((math.inf, 15, 3), (20, 15, 1), (60, 15, 2), (80, 15, 3), (90, 15, 3), (90, 2, 12),
-                              (395, 38, 3), (10000, 15, 12)):
+for seconds, cost, wanted in ((math.inf, 15, 3), (20, 15, 1), (60, 15, 2), (80, 15, 3), (90, 15, 3), (90, 2, 13),
+                              (395, 38, 3), (10000, 15, 40)):
     check(shares.generations_for(seconds, cost) == wanted, seconds, cost, shares.generations_for(seconds, cost))
 
 # Cores: not the home, another in each generation, as long as there are others; and given back.
@@ -179,7 +254,11 @@ if is_pinned and len(allowed) > 1:
 else:
     assert pinning["is_pinned"] is False and pinning["why_not"] and not any(pinning["cores"]), pinning
 assert [case["case"] for case in result["cases"]] == names
+sys.path.insert(0, sys.argv[6])
+import paired
+whole = {}
 for case in result["cases"]:
+    whole[case["case"]] = paired.whole_cycles([one["orders"] for one in case["generations"]])
     assert [one["generation"] for one in case["generations"]] == list(range(generations)), case["case"]
     for one in case["generations"]:
         count = len(one["orders"])
@@ -189,23 +268,34 @@ for case in result["cases"]:
         for turns in one["turns"].values():
             assert turns and all(len(values) == count and min(values) > 0 for values in turns.values()), turns
 for line in result["lines"]:
-    assert line["total"]["low"] <= line["total"]["value"] <= line["total"]["high"], line
-    assert line["rounds"] == sum(len(one["orders"]) for case in result["cases"] if case["case"] == line["case"]
-                                 for one in case["generations"]), line
+    counted, is_balanced = whole[line["case"]]
+    assert (line["generations"], line["rounds"]) == (len(counted), sum(map(len, counted))), line
+    assert line["is_balanced"] is is_balanced and (not rounds or is_balanced is (rounds >= 6)), line
+    if len(counted) > 1:
+        assert line["total"]["low"] <= line["total"]["value"] <= line["total"]["high"], line
+    else:
+        assert line["total"]["low"] is line["ratio"]["high"] is line["noise"] is line["is_within_noise"] is None, line
 assert all("of all time" in goal["goal"] for goal in result["goals"])
+assert rounds >= 6 and generations > 1 or not rounds or not any(goal["is_met"] for goal in result["goals"])
 END
 # overhead NAME PINNED CASES GENERATIONS ROUNDS OPTION...; ROUNDS 0: those that there is time for
 overhead() {
     run=$1 pinned=$2 cases=$3 generations=$4 rounds=$5
     shift 5
-    timeout 900 python3 -B "$benches/overhead.py" --build "$BUILD" --only "$cases" --budget 256M \
+    timeout 900 python3 -B "$benches/overhead.py" --build "$BUILD" --only "$cases" \
         --json "$dir/$run.json" "$@" > "$dir/$run.out" 2>&1 || fail "$run ended with $?"
-    python3 -B "$dir/check.py" "$dir/$run.json" "$pinned" "$cases" "$generations" "$rounds" || fail "result of $run"
+    python3 -B "$dir/check.py" "$dir/$run.json" "$pinned" "$cases" "$generations" "$rounds" "$benches" ||
+        fail "result of $run"
     grep -q 'of all time' "$dir/$run.out" || fail "$run does not show the total"
 }
-overhead cycle pinned launch-1,launch-8,alloc-1M 2 7 --programs calls --turn 1ms --generations 2 --rounds 7
-overhead loose loose launch-1,graph-20 1 2 --programs calls --turn 1ms --generations 1 --rounds 2 --no-pin
-overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --generations 3 --seconds 6
+overhead cycle pinned launch-1,launch-8,alloc-1M 2 12 --programs calls --turn 1ms --generations 2 --rounds 13 --budget 256M
+overhead loose loose launch-1,graph-20 1 2 --programs calls --turn 1ms --generations 1 --rounds 2 --no-pin --budget 256M
+grep -q 'not balanced: graph-20' "$dir/loose.out" || fail "rounds that are not balanced are not told"
+overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
+# By itself on the simulated GPU.
+overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
+python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed.json" "$dir/alone.json" ||
+    fail "summary of the runs"
 if python3 -c 'import torch' 2> /dev/null; then
-    overhead models pinned decode 1 7 --programs cpu --model-turn 5ms --generations 1 --rounds 7
+    overhead models pinned decode 1 6 --programs cpu --model-turn 5ms --generations 1 --rounds 7 --budget 256M
 fi
