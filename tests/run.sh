@@ -31,11 +31,12 @@ note() {
 "
 }
 
-# suite NAME DIR [CMAKE-ARGUMENT...]: build into DIR and run all of its tests.
+# suite NAME DIR AT-ONCE [CMAKE-ARGUMENT...]: build into DIR and run all of its tests, so many at once.
 suite() {
     name=$1
     dir=$2
-    shift 2
+    at_once=$3
+    shift 3
     echo "== $name: building in $dir"
     if ! gm_configure "$dir" -DGM_WERROR=ON "$@" || ! gm_build "$dir"; then
         failed=$((failed + 1))
@@ -43,7 +44,7 @@ suite() {
         return
     fi
     echo "== $name: testing"
-    (cd "$dir" && ctest --output-on-failure --no-tests=error --parallel "$(nproc)") 2>&1 | tee "$dir/ctest.log"
+    (cd "$dir" && ctest --output-on-failure --no-tests=error --parallel "$at_once") 2>&1 | tee "$dir/ctest.log"
     # "12/40 Test #12: wire ....   Passed    0.01 sec", "***Failed", "***Timeout", "***Skipped", ...
     sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: //p' "$dir/ctest.log" > "$dir/ctest.lines"
     all=$(wc -l < "$dir/ctest.lines")
@@ -71,10 +72,12 @@ suite() {
 }
 
 gm_install
-suite plain "$root/build"
+# Tests wait much of the time, for copies, slices, each other. But the thread sanitizer computes all of it.
+cores=$(nproc)
+suite plain "$root/build" $((2 * cores))
 if [ -z "$quick" ]; then
-    suite address "$root/build-asan" -DGM_SANITIZE=address
-    suite thread "$root/build-tsan" -DGM_SANITIZE=thread
+    suite address "$root/build-asan" $((2 * cores)) -DGM_SANITIZE=address
+    suite thread "$root/build-tsan" "$cores" -DGM_SANITIZE=thread
 fi
 if [ -n "$demo" ]; then
     echo "== demo"
