@@ -219,8 +219,10 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
         chunk->page = GM_NONE;
         *last = error;
         *retry_at = engine->now + LOWER_RETRY_NS;
-    } else if (is_of_disk && *retry_at <= engine->now) {
-        *last = 0;
+    } else {
+        *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
+        if (is_of_disk && *retry_at <= engine->now)
+            *last = 0;
     }
     gm_engine_settle(engine, index);
     gm_engine_run(engine);

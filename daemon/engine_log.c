@@ -100,15 +100,18 @@ static void tell_switch(const struct gm_note *note)
         length += n > 0 && (size_t)n < sizeof left - length ? (size_t)n : 0;
     }
     name_party(&note->app, who, sizeof who);
-    gm_log(GM_LOG_INFO,
-           "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
-           "%llu in, at %.1f GB/s), map %.1f, lower tiers %.1f, pinned room %.1f",
-           (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
-           (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
-           (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
-           (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
-           took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, (double)took->map_ns / 1e6,
-           (double)took->lower_ns / 1e6, (double)took->pinned_ns / 1e6);
+    gm_log(
+        GM_LOG_INFO,
+        "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
+        "%llu in, at %.1f GB/s), map %.1f, lower tiers %.1f (%llu MiB down, %llu up), pinned room "
+        "%.1f",
+        (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
+        (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
+        (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
+        (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
+        took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, (double)took->map_ns / 1e6,
+        (double)took->lower_ns / 1e6, (unsigned long long)(took->lowered >> 20),
+        (unsigned long long)(took->raised >> 20), (double)took->pinned_ns / 1e6);
 }
 
 void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct gm_switch *took)
@@ -195,6 +198,8 @@ void gm_engine_add_switch(cJSON *row, const struct gm_switch *entry)
         cJSON_AddNumberToObject(row, times[i].name, (double)(times[i].ns / 1000) / 1000.0);
     cJSON_AddNumberToObject(row, "bytes_out", (double)entry->bytes[GM_WAY_OUT]);
     cJSON_AddNumberToObject(row, "bytes_in", (double)entry->bytes[GM_WAY_IN]);
+    cJSON_AddNumberToObject(row, "bytes_lowered", (double)entry->lowered);
+    cJSON_AddNumberToObject(row, "bytes_raised", (double)entry->raised);
 }
 
 void gm_engine_add_policy(cJSON *object, const struct gm_sched_policy *policy)

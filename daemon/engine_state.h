@@ -97,7 +97,8 @@ struct gm_batch {
 struct gm_moment {
     uint64_t at;
     uint64_t plan_ns, lower_ns, pinned_ns;
-    uint64_t bytes[GM_WAYS]; /* submitted */
+    uint64_t bytes[GM_WAYS];  /* submitted */
+    uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it */
 };
 
 struct gm_app {
@@ -186,6 +187,7 @@ struct gm_switch {
     uint64_t lower_ns;  /* with a copy between host tiers under way */
     uint64_t pinned_ns; /* without: waiting for pinned room, which copies in give back */
     uint64_t bytes[GM_WAYS];
+    uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it, meanwhile */
 };
 #define GM_HISTORY 64u
 

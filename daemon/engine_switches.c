@@ -65,6 +65,8 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
     entry.plan_ns = end.plan_ns - begin.plan_ns;
     entry.lower_ns = end.lower_ns - begin.lower_ns;
     entry.pinned_ns = end.pinned_ns - begin.pinned_ns;
+    entry.lowered = end.lowered - begin.lowered;
+    entry.raised = end.raised - begin.raised;
     for (int way = 0; way < GM_WAYS; way++) {
         entry.bytes[way] = end.bytes[way] - begin.bytes[way];
         uint64_t began = app->first_copy_at[way];

@@ -117,6 +117,9 @@ static void add_switch(struct line *line, const cJSON *entry)
         number(entry, "map_ms"), number(entry, "lower_ms"), number(entry, "pinned_ms"),
         size(entry, "bytes_out", out), size(entry, "bytes_in", in),
         mux_rate(number(entry, "bytes_out") + number(entry, "bytes_in"), copy_ms));
+    if (number(entry, "bytes_lowered") + number(entry, "bytes_raised") > 0)
+        add(line, "; from pinned memory %s down, %s up to it", size(entry, "bytes_lowered", out),
+            size(entry, "bytes_raised", in));
 }
 
 char *mux_line(const cJSON *entry, char *text, size_t text_size)

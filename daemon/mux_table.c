@@ -278,6 +278,9 @@ static void print_last_switch(const cJSON *gpu)
     printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
            number(last, "drain_ms"), number(last, "plan_ms"), copy_ms, number(last, "map_ms"),
            number(last, "lower_ms"), number(last, "pinned_ms"));
+    if (number(last, "bytes_lowered") + number(last, "bytes_raised") > 0)
+        printf("          from pinned memory %s down, %s up to it\n",
+               size(last, "bytes_lowered", out), size(last, "bytes_raised", in));
 }
 
 /* What programs larger than the budget map in host memory; what is in the tiers below pinned

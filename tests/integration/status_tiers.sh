@@ -32,6 +32,17 @@ expect_empty
 for key in pinned_to_paged paged_to_pinned pinned_to_disk disk_to_pinned; do
     [ "$(moved "${key}_bytes")" -gt 0 ] || fail "nothing was moved: $key"
 done
+# what switches moved below is part of that
+of_switches() {
+    grep -o "\"$1\":[ ]*[0-9]*" "$dir/status.json" | awk -F: '{ sum += $2 } END { print sum + 0 }'
+}
+for way in lowered raised; do
+    [ "$(of_switches "bytes_$way")" -gt 0 ] || fail "no switch says what was $way"
+done
+[ "$(of_switches bytes_lowered)" -le $(($(moved pinned_to_paged_bytes) + $(moved pinned_to_disk_bytes))) ] ||
+    fail "switches say that more was lowered than was"
+[ "$(of_switches bytes_raised)" -le $(($(moved paged_to_pinned_bytes) + $(moved disk_to_pinned_bytes))) ] ||
+    fail "switches say that more was raised than was"
 # what came back was there before
 [ "$(moved paged_to_pinned_bytes)" -le "$(moved pinned_to_paged_bytes)" ] || fail "more came back from paged memory than went there"
 [ "$(moved disk_to_pinned_bytes)" -le "$(moved pinned_to_disk_bytes)" ] || fail "more came back from disk than went there"

@@ -106,6 +106,7 @@ static void expect(uint64_t total, uint64_t drain, uint64_t copy, uint64_t out, 
 static void one_alone(void **state)
 {
     (void)state;
+    engine->sums.lowered = engine->sums.raised = 7; /* before: not its own */
     choose(0);
     at(10);
     drained();
@@ -114,6 +115,8 @@ static void one_alone(void **state)
     submitted(GM_WAY_IN, 90);
     at(50);
     ended(GM_WAY_OUT);
+    engine->sums.lowered += 30;
+    engine->sums.raised += 20;
     at(60);
     ended(GM_WAY_IN);
     at(63);
@@ -121,6 +124,8 @@ static void one_alone(void **state)
     expect(63, 10, 50, 40, 48, 3);
     assert_int_equal(noted.bytes[GM_WAY_OUT], 100);
     assert_int_equal(noted.bytes[GM_WAY_IN], 90);
+    assert_int_equal(noted.lowered, 30);
+    assert_int_equal(noted.raised, 20);
 }
 
 /* Another one is chosen while the copies of the first are under way: they are its still, and not

@@ -40,6 +40,9 @@ static void test_kinds(void **state)
         "copies 250.0, map 15.5, lower 0.0, pinned 1.3), 12 GiB out, 0 in, at 51.5 GB/s");
     assert_non_null(strstr(show("{\"kind\":\"switch\",\"left\":[{\"app\":1}],\"left_count\":6}"),
                            "; for app 1 (pid 0, -) L0: - and 5 more; 0.0 ms"));
+    assert_non_null(strstr(
+        show("{\"kind\":\"switch\",\"bytes_lowered\":3221225472,\"bytes_raised\":1073741824}"),
+        ", at 0.0 GB/s; from pinned memory 3 GiB down, 1 GiB up to it"));
     assert_string_equal(show("{\"kind\":\"level\",\"time_s\":0.9996,\"app\":3,\"pid\":812,\"name\":"
                              "\"x\",\"level\":3,\"from_level\":2,\"why\":\"used up\"}"),
                         "00:00:00.999  level   app 3 (pid 812, x) L3: from level 2, used up");
