@@ -4,6 +4,9 @@
  * line:
  *
  *   launch THREADS MS      empty kernels, each thread on a stream of its own
+ *   hook 1 MS              empty kernels by one thread, a burst by the entry point that the program
+ *                          has and one by the driver's own, which differ where something stands
+ *                          between them (LD_PRELOAD); natively they are the same
  *   graph NODES MS         replays of a graph of so many empty kernels
  *   alloc SIZE MS          allocations of that size, each freed before the next
  *
@@ -11,6 +14,10 @@
  *
  *   launch: unit_ns    time over launches, to the end of the last kernel, of all threads together
  *           submit_ns  of it until the last launch had returned; the slowest thread's
+ *   hook:   unit_ns    time over launches by the program's entry point
+ *           own_ns     ... by the driver's own
+ *           hook_ratio of one to the other in two bursts each, next to each other; the median
+ *           is_hooked  1: the two are not the same; 0: they are
  *   graph:  unit_ns    time over replays, to the end of the last
  *   alloc:  first_ns   the first allocation, before which nothing was freed for a while
  *           alloc_ns, free_ns            the medians
@@ -27,6 +34,7 @@
  *
  * Exit codes: 0 done, 2 wrong use, 3 a CUDA call failed (named in the last line: "FAIL call: ...").
  */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
@@ -48,6 +56,7 @@
 #define GM_GRAPH_BURST 32
 #define GM_TIMES_MAX 100000
 #define GM_ALLOCS_LEAST 3
+#define GM_QUADS_MAX 10000
 /* After it, what was freed is not kept for the next allocation. */
 #define GM_REST_NS (150 * GM_MS)
 
@@ -63,7 +72,10 @@ struct calls {
     uint64_t alloc_ns[GM_TIMES_MAX], free_ns[GM_TIMES_MAX]; /* the first ones */
     uint64_t freed_at;                                      /* the last one */
     char *offset;                                           /* what the heap begins with */
+    double quads[GM_QUADS_MAX];                             /* hook: the first ratios */
 };
+
+typedef __typeof__(&cuLaunchKernel) gm_launch;
 
 /* One thread of a launch request. */
 struct launcher {
@@ -73,6 +85,8 @@ struct launcher {
     pthread_barrier_t *start;
     uint64_t least_ns;
     uint64_t count, submit_ns, begin, end;
+    gm_launch ways[2]; /* hook: the program's entry point, the driver's own */
+    uint64_t way_ns[2], quads;
 };
 
 static void check(const struct calls *calls, CUresult result, const char *call)
@@ -135,9 +149,29 @@ static void settle(const struct calls *calls, uint64_t index, uint64_t threads)
     }
 }
 
+static void launch_by(const struct calls *calls, gm_launch way, CUstream stream)
+{
+    check(calls, way(calls->empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL), "cuLaunchKernel");
+}
+
 static void launch(const struct calls *calls, CUstream stream)
 {
-    GM_CU(calls, cuLaunchKernel, calls->empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
+    launch_by(calls, calls->cu.cuLaunchKernel, stream);
+}
+
+/*
+ * The driver's own entry point, by the C library's own dlsym: a versioned look-up does not find one
+ * that something between exports without a version. NULL: none.
+ */
+static gm_launch find_own_launch(void)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *look_up = NULL;
+    for (size_t i = 0; look_up == NULL && i < sizeof(versions) / sizeof(versions[0]); i++)
+        look_up = dlvsym(RTLD_DEFAULT, "dlsym", versions[i]);
+    if (library == NULL || look_up == NULL)
+        return NULL;
+    return (gm_launch)((void *(*)(void *, const char *))look_up)(library, "cuLaunchKernel");
 }
 
 static __attribute__((noinline)) void launch_all(struct launcher *self)
@@ -164,12 +198,62 @@ static __attribute__((noinline)) void launch_all(struct launcher *self)
     GM_CU(calls, cuStreamDestroy, stream);
 }
 
+/* One burst by one of the ways, and its time. */
+static uint64_t burst_by(const struct calls *calls, gm_launch way, CUstream stream)
+{
+    uint64_t from = gm_now();
+    for (int i = 0; i < GM_BURST; i++)
+        launch_by(calls, way, stream);
+    GM_CU(calls, cuStreamSynchronize, stream);
+    return gm_now() - from;
+}
+
+/* By both ways in quads, with either of them first and last in turn: what comes second finds what
+ * the first left in the caches, and drift within a quad hits both. */
+static __attribute__((noinline)) void launch_both(struct launcher *self)
+{
+    struct calls *calls = self->calls;
+    CUstream stream;
+    settle(calls, 0, 1);
+    GM_CU(calls, cuCtxSetCurrent, calls->context);
+    GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    for (int way = 0; way < 2; way++)
+        burst_by(calls, self->ways[way], stream);
+    self->begin = gm_now();
+    do {
+        uint64_t ns[2] = {0, 0};
+        const unsigned outer = self->quads % 2;
+        for (unsigned i = 0; i < 4; i++) {
+            const unsigned way = i == 0 || i == 3 ? outer : !outer;
+            ns[way] += burst_by(calls, self->ways[way], stream);
+        }
+        if (self->quads < GM_QUADS_MAX)
+            calls->quads[self->quads] = (double)ns[0] / (double)ns[1];
+        self->way_ns[0] += ns[0];
+        self->way_ns[1] += ns[1];
+        self->quads++;
+    } while (gm_now() - self->begin < self->least_ns);
+    GM_CU(calls, cuStreamDestroy, stream);
+}
+
 static void *launch_for(void *argument)
 {
+    struct launcher *self = argument;
     char offset[draw_offset() + 1]; /* the stack goes on behind it */
     __asm__ volatile("" : : "r"(offset));
-    launch_all(argument);
+    if (self->ways[0] != NULL)
+        launch_both(self);
+    else
+        launch_all(self);
     return NULL;
+}
+
+static void begin_launcher(struct launcher *launcher)
+{
+    if (pthread_create(&launcher->thread, NULL, launch_for, launcher) != 0) {
+        printf("FAIL no thread\n");
+        exit(2);
+    }
 }
 
 static void serve_launch(struct calls *calls, uint64_t threads, uint64_t least_ns)
@@ -182,10 +266,7 @@ static void serve_launch(struct calls *calls, uint64_t threads, uint64_t least_n
     for (uint64_t i = 0; i < threads; i++) {
         launchers[i] = (struct launcher){
             .calls = calls, .index = i, .threads = threads, .start = &start, .least_ns = least_ns};
-        if (pthread_create(&launchers[i].thread, NULL, launch_for, &launchers[i]) != 0) {
-            printf("FAIL no thread\n");
-            exit(2);
-        }
+        begin_launcher(&launchers[i]);
     }
     for (uint64_t i = 0; i < threads; i++) {
         struct launcher *one = &launchers[i];
@@ -199,6 +280,31 @@ static void serve_launch(struct calls *calls, uint64_t threads, uint64_t least_n
     pthread_barrier_destroy(&start);
     printf("unit_ns=%.3f submit_ns=%.3f count=%" PRIu64 "\n", (double)(end - begin) / (double)count,
            submit, count);
+}
+
+static int compare_ratios(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void serve_hook(struct calls *calls, uint64_t least_ns)
+{
+    struct launcher launcher = {.calls = calls, .threads = 1, .least_ns = least_ns};
+    launcher.ways[0] = calls->cu.cuLaunchKernel;
+    launcher.ways[1] = find_own_launch();
+    if (launcher.ways[1] == NULL) {
+        printf("FAIL the driver's own cuLaunchKernel is not found\n");
+        exit(3);
+    }
+    begin_launcher(&launcher);
+    pthread_join(launcher.thread, NULL);
+    const size_t kept = launcher.quads < GM_QUADS_MAX ? launcher.quads : GM_QUADS_MAX;
+    const double launches = 2.0 * GM_BURST * (double)launcher.quads; /* by each */
+    qsort(calls->quads, kept, sizeof(calls->quads[0]), compare_ratios);
+    printf("unit_ns=%.3f own_ns=%.3f hook_ratio=%.6f is_hooked=%d count=%.0f\n",
+           (double)launcher.way_ns[0] / launches, (double)launcher.way_ns[1] / launches,
+           calls->quads[kept / 2], launcher.ways[0] != launcher.ways[1], launches);
 }
 
 static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
@@ -281,6 +387,8 @@ static bool serve(struct calls *calls, const char *line)
     uint64_t least_ns = (uint64_t)(ms * (double)GM_MS);
     if (strcmp(verb, "launch") == 0 && number <= GM_THREADS_MAX)
         serve_launch(calls, number, least_ns);
+    else if (strcmp(verb, "hook") == 0 && number == 1)
+        serve_hook(calls, least_ns);
     else if (strcmp(verb, "graph") == 0 && number <= 100000)
         serve_graph(calls, number, least_ns);
     else if (strcmp(verb, "alloc") == 0)

@@ -36,6 +36,12 @@ should be within it, is so as well: a noise that is wider would let pass what th
 decided: the run cannot tell a ratio above the limit from one that is fine, and more generations might. So is what
 would be met of one generation, which has no interval, and of rounds that are not balanced.
 
+Processes of one program differ by some percent, and a launch costs tens of nanoseconds of some thousand more. So beside
+launches by one thread ("launch-1") stands what the hook itself costs them ("hook-1"): in one process, burst by burst,
+launches by the entry point that the program has against launches by the driver's own. The ratio of the two is what a
+round has of a process, and natively it is 1. What else gpumux may do to a process (its threads, where memory lies)
+is in both and cancels; it is in "launch-1" alone.
+
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
 PyTorch (bench/python/units.py): inference of one image, decoding, eager and with CUDA graphs, and training. The results
@@ -55,13 +61,17 @@ from shares import Shares, generations_for
 
 LANES = ("native A", "native B", "gpumux")
 LAUNCHES = ("launch-1", "launch-8")
+HOOKS = ("hook-1",)
 GRAPHS = ("graph-20",)
 SIZES = ("4K", "64K", "1M", "2M", "4M", "32M", "128M", "512M", "2G", "8G")
 MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-graphs", "training")
 AT_MOST = 1.005         # of native, of everything
 AT_MOST_LAUNCHES = 1.01 # and of launches
-METRICS = {"unit_ns": "", "first_ns": " first alloc", "alloc_ns": " alloc", "free_ns": " free"}
+METRICS = {"unit_ns": "", "hook_ratio": " / driver's own", "first_ns": " first alloc", "alloc_ns": " alloc",
+           "free_ns": " free"}
 ALLOC_METRICS = ("first_ns", "alloc_ns", "free_ns")
+CASE_METRICS = {"alloc": ALLOC_METRICS, "hook": ("hook_ratio",)}
+TIMES = {"hook_ratio": "unit_ns"} # what is shown beside a metric that is no time
 TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns"} # of what totals are made, where not of the metric
 ROUNDS = 120            # where time does not end them
 SIM_ROUNDS = 6          # ... nor speed is looked at
@@ -90,7 +100,7 @@ def add_options(parser):
                         help="all: calls and the models in PyTorch on the GPU; calls: no PyTorch; cpu: tiny models on "
                              "the processor, to try this out (all; calls with --simcuda)")
     parser.add_argument("--only", type=names, metavar="NAME,...",
-                        help="of " + ", ".join(LAUNCHES + GRAPHS + ("alloc-SIZE",) + MODELS))
+                        help="of " + ", ".join(LAUNCHES + HOOKS + GRAPHS + ("alloc-SIZE",) + MODELS))
     parser.add_argument("--alloc", type=names, metavar="SIZE,...",
                         help=f"sizes that are allocated ({','.join(SIZES)}; with --simcuda those of a quarter of its "
                              "memory at most)")
@@ -129,6 +139,7 @@ class Calls:
 
     def __init__(self, rig, lane, daemon, cores):
         is_linked = daemon and rig.is_linked
+        self.is_hooked = daemon is not None
         command = [rig.at("bench/bench_calls" + ("_linked" if is_linked else ""))]
         if cores:
             command += ["--cores", ",".join(map(str, cores[:THREADS]))]
@@ -156,7 +167,11 @@ class Calls:
 
     def turn(self, name, work):
         kind, what = name.split("-")
-        return self.process.ask(f"{kind} {what} {work}", 120)
+        answer = self.process.ask(f"{kind} {what} {work}", 120)
+        if bool(answer.pop("is_hooked", self.is_hooked)) != self.is_hooked:
+            raise r.Failure(f"{name}: " + ("its launches do not pass the shim" if self.is_hooked else
+                                           "something stands before the driver of a native process"))
+        return answer
 
 
 class Models:
@@ -267,7 +282,7 @@ def measure(rig, case, lanes, shares, generation):
 
 def wanted(rig):
     """The cases of each kind of program, in order."""
-    calls = [*LAUNCHES, *GRAPHS, *(f"alloc-{size}" for size in rig.args.alloc)]
+    calls = [*LAUNCHES, *HOOKS, *GRAPHS, *(f"alloc-{size}" for size in rig.args.alloc)]
     models = [] if rig.args.programs == "calls" else list(MODELS)
     if rig.args.only:
         known = calls + list(MODELS)
@@ -384,6 +399,7 @@ def line_of(case, metric):
     """What a metric of a case comes to."""
     rounds, is_balanced = whole_cycles(times(case, metric))
     totals, _ = whole_cycles(times(case, TOTALS.get(metric, metric)))
+    shown, _ = whole_cycles(times(case, TIMES.get(metric, metric)))
     found = compare(rounds, totals)
     ratio, native = found["ratio"], found["native"]
     noise = is_within = is_surely_above = None # of one generation
@@ -393,7 +409,7 @@ def line_of(case, metric):
         is_surely_above = ratio["low"] > AT_MOST
     return {"case": case["case"], "metric": metric, "generations": len(rounds), "rounds": sum(map(len, rounds)),
             "is_balanced": is_balanced, **found, "noise": noise,
-            "ns": {lane: r.median([one[index] for group in rounds for one in group])
+            "ns": {lane: r.median([one[index] for group in shown for one in group])
                    for index, lane in enumerate(LANES)},
             "is_within_noise": is_within, "is_above": ratio["median"] > AT_MOST, "is_surely_above": is_surely_above}
 
@@ -417,7 +433,7 @@ def goal_of(line):
         if r.size(what) <= 2**21:
             return None
         text, most, is_in_noise = "no slower", 1, False
-    elif kind == "launch":
+    elif kind in ("launch", "hook"):
         text, most, is_in_noise = "of native", AT_MOST_LAUNCHES, False
     else:
         text, most, is_in_noise = "of native, within noise", AT_MOST, True
@@ -451,7 +467,7 @@ def conclude(rig):
     lines = []
     for case in rig.result.get("cases", []):
         if any(one["orders"] for one in case["generations"]):
-            metrics = ALLOC_METRICS if case["case"].startswith("alloc-") else ("unit_ns",)
+            metrics = CASE_METRICS.get(case["case"].partition("-")[0], ("unit_ns",))
             lines += [line_of(case, metric) for metric in metrics]
     rig.result["lines"] = lines
     if not lines:

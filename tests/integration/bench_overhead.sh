@@ -99,7 +99,7 @@ for wanted, *given in ((12, 1, 17), (18, 1, 18), (6, 1, 11.9), (6, 1, 5.5), (4, 
 def line(case, percents, native=(-.1, 0, .1), rounds=6, metric="unit_ns"):
     return overhead.line_of({"case": case, "generations": [
         {"orders": list(range(rounds)), "turns": {lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
-            "unit_ns", "alloc_ns", "alloc_mean_ns")} for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
+            "unit_ns", "hook_ratio", "alloc_ns", "alloc_mean_ns")} for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
         for one, two in zip(percents, native)]}, metric)
 for wanted, given in (
         (True, line("decode", (-.1, 0, .1))),
@@ -116,6 +116,8 @@ for wanted, given in (
         (True, line("launch-1", (.5, .6, .7), (-2, 0, 2))),         # noise is not in this one
         (None, line("launch-1", (.2, .6, 1))),
         (False, line("launch-1", (1, 1.1, 1.2))),
+        (True, line("hook-1", (.5, .6, .7), metric="hook_ratio")),
+        (False, line("hook-1", (1, 1.1, 1.2), metric="hook_ratio")),
         (True, line("alloc-4M", (-300, -290, -280), (-30, 0, 30), metric="alloc_ns")),
         (None, line("alloc-4M", (-1, 0, .9), metric="alloc_ns")),
         (False, line("alloc-4M", (-1, .5, 1), (-30, 0, 30), metric="alloc_ns"))):
@@ -288,7 +290,7 @@ overhead() {
         fail "result of $run"
     grep -q 'of all time' "$dir/$run.out" || fail "$run does not show the total"
 }
-overhead cycle pinned launch-1,launch-8,alloc-1M 2 12 --programs calls --turn 1ms --generations 2 --rounds 13 --budget 256M
+overhead cycle pinned launch-1,launch-8,hook-1,alloc-1M 2 12 --programs calls --turn 1ms --generations 2 --rounds 13 --budget 256M
 overhead loose loose launch-1,graph-20 1 2 --programs calls --turn 1ms --generations 1 --rounds 2 --no-pin --budget 256M
 grep -q 'not balanced: graph-20' "$dir/loose.out" || fail "rounds that are not balanced are not told"
 overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
