@@ -69,9 +69,10 @@ void *gm_real_dlsym_address(void);
  */
 #define GM_REAL_STORE(pointer, address)                                                            \
     {                                                                                              \
-        __typeof__(pointer) gm_none = NULL;                                                        \
-        __atomic_compare_exchange_n(&(pointer), &gm_none, (__typeof__(pointer))(address), false,   \
-                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                           \
+        __typeof__(pointer) gm_none = NULL, gm_found = (__typeof__(pointer))(address);             \
+        if (gm_found)                                                                              \
+            __atomic_compare_exchange_n(&(pointer), &gm_none, gm_found, false, __ATOMIC_ACQ_REL,   \
+                                        __ATOMIC_ACQUIRE);                                         \
     }
 #define GM_REAL_STORES __attribute__((no_sanitize("thread")))
 
