@@ -69,7 +69,10 @@ static void wait_copies(void *arg)
     struct gm_mover *mover = way->mover;
     uint64_t at = 0;
 
-    note_error(mover, mover->cuda->cuCtxSetCurrent(mover->context));
+    const CUresult current = mover->cuda->cuCtxSetCurrent(mover->context);
+    note_error(mover, current);
+    if (current != CUDA_SUCCESS)
+        uv_async_send(&mover->wake); /* there may be no copy to tell it with */
     for (;;) {
         uv_mutex_lock(&way->mutex);
         while (way->posted == at && !way->is_stopping)
@@ -140,8 +143,10 @@ static void close_way(struct way *way)
     for (unsigned i = 0; i < GM_WAY_DEPTH; i++)
         if (way->events[i])
             cuda->cuEventDestroy_v2(way->events[i]);
-    if (way->stream)
+    if (way->stream) {
+        cuda->cuStreamSynchronize(way->stream); /* copies whose event was refused */
         cuda->cuStreamDestroy_v2(way->stream);
+    }
 }
 
 static void free_mover(uv_handle_t *handle)

@@ -35,14 +35,14 @@ static struct {
     struct {
         unsigned way, copies; /* done when so many of the way's copies are */
     } events[EVENTS];
-    CUresult copy_result, record_result, wait_result, synchronize_result;
+    CUresult current_result, copy_result, record_result, wait_result, synchronize_result;
     void (*on_copy)(unsigned way, CUdeviceptr to, CUdeviceptr from, size_t bytes);
 } driver;
 
 static CUresult fake_current(CUcontext context)
 {
     (void)context;
-    return CUDA_SUCCESS;
+    return driver.current_result;
 }
 
 static CUresult fake_stream(CUstream *stream, unsigned flags)
@@ -55,8 +55,19 @@ static CUresult fake_stream(CUstream *stream, unsigned flags)
 
 static CUresult fake_no_stream(CUstream stream)
 {
-    (void)stream;
+    const unsigned way = (unsigned)((uintptr_t)stream - 1);
+    assert_true(driver.streams[way].ended >= driver.streams[way].copies);
     driver.streams_alive--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_synchronize_stream(CUstream stream)
+{
+    const unsigned way = (unsigned)((uintptr_t)stream - 1);
+    uv_mutex_lock(&driver.mutex);
+    while (driver.streams[way].ended < driver.streams[way].copies)
+        uv_cond_wait(&driver.ended, &driver.mutex);
+    uv_mutex_unlock(&driver.mutex);
     return CUDA_SUCCESS;
 }
 
@@ -128,6 +139,7 @@ static const struct gm_cuda fake = {
     .cuCtxSetCurrent = fake_current,
     .cuStreamCreate = fake_stream,
     .cuStreamDestroy_v2 = fake_no_stream,
+    .cuStreamSynchronize = fake_synchronize_stream,
     .cuEventCreate = fake_event,
     .cuEventDestroy_v2 = fake_no_event,
     .cuMemcpyAsync = fake_copy,
@@ -151,15 +163,21 @@ static void on_done(void *arg)
     dones++;
 }
 
-static void open_mover(struct fixture *f)
+static void open_mover_with(struct fixture *f, CUresult current_result)
 {
     char why[128];
     memset(&driver, 0, sizeof driver);
+    driver.current_result = current_result;
     uv_mutex_init(&driver.mutex);
     uv_cond_init(&driver.ended);
     uv_loop_init(&f->loop);
     assert_int_equal(
         gm_mover_open(&f->mover, &f->loop, &fake, NULL, on_done, NULL, why, sizeof why), 0);
+}
+
+static void open_mover(struct fixture *f)
+{
+    open_mover_with(f, CUDA_SUCCESS);
 }
 
 static uint64_t copy(struct fixture *f, enum gm_way way, uint64_t bytes, uint64_t fence)
@@ -191,15 +209,20 @@ static void rest(struct fixture *f)
     uv_run(&f->loop, UV_RUN_NOWAIT);
 }
 
-static void close_mover(struct fixture *f)
+static void end_loop(struct fixture *f)
 {
-    gm_mover_close(f->mover);
     uv_run(&f->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&f->loop), 0);
     assert_int_equal(driver.streams_alive, 0);
     assert_int_equal(driver.events_alive, 0);
     uv_cond_destroy(&driver.ended);
     uv_mutex_destroy(&driver.mutex);
+}
+
+static void close_mover(struct fixture *f)
+{
+    gm_mover_close(f->mover);
+    end_loop(f);
 }
 
 static void test_bytes(void **state)
@@ -428,6 +451,39 @@ static void test_record_refused(void **state)
     assert_int_equal(gm_mover_done(f.mover, GM_WAY_OUT), 0);
     end_without_looking(GM_WAY_OUT, 1);
     driver.record_result = CUDA_SUCCESS;
+    close_mover(&f);
+}
+
+static void end_soon(void *unused)
+{
+    (void)unused;
+    usleep(20000);
+    end_without_looking(GM_WAY_OUT, 1);
+}
+
+/* What is in a stream without an event is waited for as well (fake_no_stream). */
+static void test_close_without_an_event(void **state)
+{
+    struct fixture f;
+    uv_thread_t thread;
+    (void)state;
+    open_mover(&f);
+    driver.record_result = CUDA_ERROR_UNKNOWN;
+    assert_int_equal(copy(&f, GM_WAY_OUT, 2 * MIB, 0), 1);
+    assert_int_equal(uv_thread_create(&thread, end_soon, NULL), 0);
+    gm_mover_close(f.mover);
+    uv_thread_join(&thread);
+    end_loop(&f);
+}
+
+/* A waiter that cannot wait says so, whether there is a copy or not. */
+static void test_no_context(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_mover_with(&f, CUDA_ERROR_INVALID_CONTEXT);
+    expect_error(&f, CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(copy(&f, GM_WAY_OUT, 2 * MIB, 0), 0);
     close_mover(&f);
 }
 
@@ -679,6 +735,8 @@ int main(void)
         cmocka_unit_test(test_close),
         cmocka_unit_test(test_copy_fails),
         cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_close_without_an_event),
+        cmocka_unit_test(test_no_context),
         cmocka_unit_test(test_record_refused),
         cmocka_unit_test(test_wait_refused),
         cmocka_unit_test(test_anything),
