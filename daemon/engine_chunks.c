@@ -195,9 +195,9 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
     assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
     chunk->copy_pending = false;
-    /* What cannot be read keeps its app waiting; what cannot be written, whoever needs room. One
-     * that ends well when it may be tried again makes the next failure news; what was begun beside
-     * it, or is copied in memory, where nothing fails, does not. */
+    /* What cannot be read keeps its app waiting; what cannot be written closes the disk to plans.
+     * One that ends well when it may be tried again makes the next failure news. What is copied in
+     * memory, where nothing fails, does not, nor what ends well before. */
     const bool is_raise = chunk->to_tier == GM_TIER_PINNED;
     const bool is_of_disk = chunk->tier == GM_TIER_DISK || chunk->to_tier == GM_TIER_DISK;
     assert(error == 0 || is_of_disk);
@@ -219,6 +219,7 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
         chunk->page = GM_NONE;
         *last = error;
         *retry_at = engine->now + LOWER_RETRY_NS;
+        engine->plan_is_stale = true; /* it counted on this one */
     } else {
         *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
         if (is_of_disk && *retry_at <= engine->now)

@@ -62,6 +62,7 @@ static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
             .used = gm_stores_used(engine->stores, (enum gm_tier)tier),
             .ending = engine->ending[tier],
+            .is_closed = tier == GM_TIER_DISK && engine->lower_retry_at > engine->now,
         };
 }
 
@@ -144,11 +145,12 @@ void gm_engine_plan(struct gm_engine *engine)
         }
     }
     engine->plan.n = engine->plan_from = 0;
-    engine->plan_is_stale = engine->plan_is_prefetch = false;
+    engine->plan_is_stale = engine->plan_is_prefetch = engine->is_short_of_disk = false;
     describe_tiers(engine, &input);
     if (input.n_targets > 0) {
         input.n_victims = list_victims(engine);
         gm_plan_make(engine->table, &input, &engine->plan);
+        engine->is_short_of_disk = input.tiers[GM_TIER_DISK].is_closed && !engine->plan.is_complete;
     } else if (!is_waiting && engine->config.is_prefetching) {
         plan_ahead(engine, &input);
     }
@@ -316,10 +318,6 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     enum gm_tier to = gm_plan_takes(move);
     uint64_t bytes = gm_chunk_bytes(chunk);
 
-    if (to == GM_TIER_DISK && engine->lower_retry_at > engine->now) {
-        engine->is_short_of_disk = !engine->plan_is_prefetch;
-        return false;
-    }
     if (!may_take(engine, hold, move))
         return false;
     uint64_t *copied = gm_engine_copied_below(engine, chunk->tier, to);
@@ -416,7 +414,7 @@ void gm_engine_move(struct gm_engine *engine)
 {
     struct gm_plan *plan = &engine->plan;
     struct gm_plan_hold hold = {.has_eviction = false};
-    engine->is_short_of_pages = engine->is_short_of_disk = false;
+    engine->is_short_of_pages = false;
     for (uint32_t i = engine->plan_from; i < plan->n; i++) {
         struct gm_move *move = &plan->moves[i];
         if (!move->is_done) {

@@ -348,9 +348,9 @@ struct gm_engine {
     uint64_t host_bytes;       /* ... and what they copy in memory */
     uint64_t disk_bytes;       /* ... and from and to the disk */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
-    bool is_short_of_disk; /* a switch's copy to the disk waits to be tried again in this round */
-    uint64_t lower_since;  /* when the wait for lower tiers began, 0: it does not wait */
-    uint64_t pinned_since; /* ... for pinned room alone */
+    bool is_short_of_disk;     /* it cannot be written, and the plan of a switch lacks the room */
+    uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
+    uint64_t pinned_since;     /* ... for pinned room alone */
     struct gm_waiting_alloc *waiting, **waiting_tail;
     struct gm_mover *mover;
     uv_timer_t timer;

@@ -287,8 +287,10 @@ static void begin(struct gm_planning *p, const struct gm_table *table,
         p->vain_raise[c] = p->vain_given[c] = INT64_MAX;
     }
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
-        p->free[t] =
-            (int64_t)(input->tiers[t].cap + input->tiers[t].ending) - (int64_t)input->tiers[t].used;
+        p->free[t] = input->tiers[t].is_closed
+                         ? INT64_MIN / 2 /* whatever comes up from it */
+                         : (int64_t)(input->tiers[t].cap + input->tiers[t].ending) -
+                               (int64_t)input->tiers[t].used;
     open_pinned_victim(p, 0);
 }
 
@@ -345,7 +347,8 @@ static void sum_tiers(struct gm_planning *p)
     int64_t pinned = p->free[GM_TIER_PINNED];
     int64_t paged = p->free[GM_TIER_PAGED] + (int64_t)p->to_raise[GM_TIER_PAGED];
     p->to_lower = p->window - (pinned - (int64_t)p->to_evict + (int64_t)p->bytes[GM_TIER_PINNED]);
-    p->to_disk = p->to_lower - (paged > 0 ? paged : 0);
+    if (!p->input->tiers[GM_TIER_DISK].is_closed)
+        p->to_disk = p->to_lower - (paged > 0 ? paged : 0);
     int64_t ahead = pinned - raise_floor(p);
     p->ahead_max = (uint64_t)(ahead > p->window / 2 ? ahead : p->window / 2);
     gm_plan_open_walk(p, &p->raise, 0, GM_STAGE_RAISE_FIRST, GM_STAGE_RAISE_LAST);

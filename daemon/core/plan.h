@@ -20,7 +20,8 @@
  * memory, the only tier that the copy engines reach; what finds no lasting place there is lowered
  * further, farthest next use first, the farthest to disk and the rest to paged memory. A part of
  * pinned memory, the streaming window, is free again when the plan is done (as far as lower tiers
- * have room), so that a full lower tier slows a switch but never blocks it.
+ * have room), so that a full lower tier slows a switch but never blocks it. While a tier is closed
+ * the others are all there is; a plan for which they are too small is not complete.
  *
  * How to carry a plan out. Moves may be made in any order in which each is ready:
  *
@@ -71,6 +72,8 @@ struct gm_plan_tier {
     uint64_t cap;
     uint64_t used;   /* now, copies under way included, at both their ends */
     uint64_t ending; /* ... of which copies under way give back when they end: room to come */
+    bool is_closed;  /* it cannot be written now: nothing goes there, and what is there stays or is
+                        raised */
 };
 
 struct gm_plan_input {

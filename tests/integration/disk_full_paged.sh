@@ -1,6 +1,6 @@
 #!/bin/sh
-# The disk cannot be written while paged memory can: what is copied there is not held up. While somebody waits for the
-# disk the status says so, and the log says it once.
+# The disk cannot be written, and without it there is too little room for everybody's turns: those wait, and keep what
+# they have. The status says so while somebody waits for that, and the log says it once.
 . "$(dirname "$0")/lib.sh"
 [ "${GM_LINKED:-}" != 1 ] || skip "a sanitized daemon cannot have a library preloaded before its run-time"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
@@ -12,7 +12,7 @@ within "$patience" uses_disk || fail "the disk was never used"
 touch "$dir/full"
 within "$patience" is_told_of_disk || fail "status does not say that a lower tier fails"
 
-# Some 5 times the disk is tried again. Meanwhile others have their turns, and what is in paged memory comes and goes.
+# Some 5 times the disk is tried again.
 told=0
 for _ in $(seq 50); do
     sleep 0.1

@@ -513,6 +513,49 @@ static void the_disk_has_a_share_of_its_own(void **state)
     assert_true(engine->host_bytes > 0);
 }
 
+static uint64_t planned_for_disk(void)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < engine->plan.n; i++)
+        if (engine->plan.moves[i].kind == GM_MOVE_LOWER &&
+            engine->plan.moves[i].to_tier == GM_TIER_DISK)
+            bytes += bytes_of(&world, engine->plan.moves[i].chunk);
+    return bytes;
+}
+
+/* While it cannot be written, a switch does with less of the window; it is short of the disk only
+ * if that is not enough. */
+static void the_disk_is_closed_after_an_error(void **state)
+{
+    (void)state;
+    begin_tiers(2048 * MIB, 256 * MIB, 2048 * MIB, 1920 * MIB);
+    world.cap[GM_TIER_DISK] = 8192 * MIB;
+    have(SECOND, 2048 * MIB, GM_TIER_GPU);
+    have(LAST, 1792 * MIB, GM_TIER_PINNED);
+    have(FIRST, 1280 * MIB, GM_TIER_PAGED);
+    have(FIRST, 768 * MIB, GM_TIER_DISK);
+    choose(FIRST);
+    gm_engine_plan(engine);
+    assert_int_equal(planned_for_disk(), 128 * MIB);
+
+    engine->lower_retry_at = engine->now + GM_S;
+    gm_engine_plan(engine);
+    assert_int_equal(planned_for_disk(), 0);
+    assert_int_equal(planned(GM_MOVE_FILL, FIRST), 2048 * MIB);
+    assert_false(engine->is_short_of_disk);
+
+    world.cap[GM_TIER_PAGED] = 1536 * MIB;
+    gm_engine_plan(engine);
+    assert_int_equal(planned_for_disk(), 0);
+    assert_true(planned(GM_MOVE_FILL, FIRST) > 1024 * MIB);
+    assert_true(engine->is_short_of_disk);
+
+    engine->lower_retry_at = engine->now;
+    gm_engine_plan(engine);
+    assert_true(planned_for_disk() > 0);
+    assert_false(engine->is_short_of_disk);
+}
+
 /* Staging goes on until nothing more can be staged; how many plans that took. */
 static unsigned stage_all(void)
 {
@@ -715,6 +758,7 @@ int main(void)
         case_of(little_goes_down_at_once),
         case_of(raises_do_not_wait_for_all_lowers),
         case_of(the_disk_has_a_share_of_its_own),
+        case_of(the_disk_is_closed_after_an_error),
         case_of(a_part_is_left_to_the_switch),
         case_of(nothing_goes_down_in_vain),
         case_of(what_is_left_is_not_for_others),

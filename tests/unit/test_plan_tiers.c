@@ -100,9 +100,19 @@ static void draw_turn(struct world *world, struct turn *turn)
         turn->victims[turn->n_victims++] = rest[--n_rest];
 }
 
+static void check_closed(const struct world *world, const struct gm_plan *plan)
+{
+    for (uint32_t i = 0; world->is_closed && i < plan->n; i++)
+        if (plan->moves[i].kind == GM_MOVE_LOWER)
+            assert_int_not_equal(plan->moves[i].to_tier, GM_TIER_DISK);
+}
+
 static struct gm_plan plan_turn(struct world *world, const struct turn *turn)
 {
-    return plan_for(world, turn->targets, turn->n_targets, turn->victims, turn->n_victims);
+    struct gm_plan plan =
+        plan_for(world, turn->targets, turn->n_targets, turn->victims, turn->n_victims);
+    check_closed(world, &plan);
+    return plan;
 }
 
 static uint32_t missing_of(const struct world *world, const struct turn *turn)
@@ -203,9 +213,11 @@ static uint32_t pick_move(struct world *world, const struct gm_plan *plan, const
 /*
  * Overlapping moves: whatever is ready begins, or something under way ends, at random, or with a
  * preference for some kinds of moves over others. Now and then the plan is dropped, what is under
- * way goes on, and a plan for the same or for other targets follows.
+ * way goes on, and a plan for the same or for other targets follows. With `closes` the disk is
+ * closed and open again in between, and where nothing goes on without it, it is opened: then there
+ * is a way again. Counts the turns that ended while it was closed.
  */
-static void overlapping(uint64_t seed)
+static void overlapping(uint64_t seed, bool closes, uint32_t *closed_ends)
 {
     uint8_t rank[GM_MOVE_RAISE + 1];
     static bool has_begun[MAX_MOVES];
@@ -225,6 +237,7 @@ static void overlapping(uint64_t seed)
     haste = 1 + draw(&world, 20); /* beginning is so much more likely than ending */
     for (int round = 0; round < 12; round++) {
         draw_turn(&world, &turn);
+        world.is_closed = closes && draw(&world, 2) == 0;
         plan = plan_turn(&world, &turn);
         memset(has_begun, 0, sizeof has_begun);
         drops = draw(&world, 80);
@@ -250,13 +263,17 @@ static void overlapping(uint64_t seed)
                              (unsigned)left);
                 if (missing_of(&world, &turn) == 0)
                     break;
-                if ((plan.n == 0 && !has_changed) || ++plans > 100)
+                if (world.is_closed && plan.n == 0)
+                    world.is_closed = false;
+                else if ((plan.n == 0 && !has_changed) || ++plans > 100)
                     fail_msg("seed %llu: no way on", (unsigned long long)seed);
                 drop = true;
             } else if (drop) {
                 drops--;
                 if (draw(&world, 2))
                     draw_turn(&world, &turn);
+                if (closes && draw(&world, 4) == 0)
+                    world.is_closed = !world.is_closed;
             }
             if (drop) {
                 plan = plan_turn(&world, &turn);
@@ -279,16 +296,67 @@ static void overlapping(uint64_t seed)
                 world_check(&world);
         }
         world_check(&world);
+        *closed_ends += world.is_closed && world.cap[GM_TIER_DISK] > 0;
     }
     end_world(&world);
 }
 
 static void test_overlapping(void **state)
 {
+    uint32_t closed_ends = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= 500; seed++)
-        overlapping(seed);
-    overlapping(3767); /* ends only with the reserve */
+        overlapping(seed, false, &closed_ends);
+    overlapping(3767, false, &closed_ends); /* ends only with the reserve */
+    assert_int_equal(closed_ends, 0);
+}
+
+static void test_overlapping_beside_a_closed_disk(void **state)
+{
+    uint32_t closed_ends = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 500; seed++)
+        overlapping(seed, true, &closed_ends);
+    assert_true(closed_ends > 500);
+}
+
+/* What finds a place in paged memory goes there, though it would be the disk's. */
+static void test_closed_disk(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 16 * GM_CHUNK_MAX, 1);
+    world.window = GM_PLAN_WINDOW_MIN;
+    world.cap[GM_TIER_PINNED] = GM_PLAN_WINDOW_MIN + 8 * GM_CHUNK_MAX;
+    world.cap[GM_TIER_PAGED] = 8 * GM_CHUNK_MAX;
+    world.cap[GM_TIER_DISK] = 64 * GM_CHUNK_MAX;
+    for (uint32_t app = 0; app < 3; app++) {
+        assert_true(gm_table_add_app(world.table, app, 1000));
+        allocate(&world, app, 16 * GM_CHUNK_MAX);
+    }
+    for (uint32_t app = 0; app < 2; app++) { /* the first one's half is pinned, half paged */
+        const uint32_t before = app - 1;
+        struct gm_plan plan = plan_for(&world, &app, 1, &before, app);
+        assert_true(plan.is_complete);
+        carry_out(&world, &plan);
+    }
+    const uint32_t target = 2, victims[] = {0, 1};
+    struct gm_plan plan = plan_for(&world, &target, 1, victims, 2);
+    assert_true(plan.is_complete);
+    world.is_closed = true;
+    plan = plan_for(&world, &target, 1, victims, 2);
+    check_closed(&world, &plan);
+    assert_false(plan.is_complete);
+    assert_true(plan.n > 0); /* what pinned memory has room for beside the reserve */
+    carry_out(&world, &plan);
+    assert_int_equal(world.bytes_to[GM_TIER_DISK], 0);
+    world.cap[GM_TIER_PAGED] = 24 * GM_CHUNK_MAX;
+    plan = plan_for(&world, &target, 1, victims, 2);
+    assert_true(plan.is_complete);
+    carry_out(&world, &plan);
+    assert_int_equal(world.bytes_to[GM_TIER_DISK], 0);
+    assert_int_equal(world.table->apps[target].missing, 0);
+    end_world(&world);
 }
 
 /*
@@ -697,10 +765,16 @@ static void test_room_beside_raises(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_order),        cmocka_unit_test(test_overlapping),
-        cmocka_unit_test(test_prefetching),     cmocka_unit_test(test_lru_decisions),
-        cmocka_unit_test(test_lru_round_robin), cmocka_unit_test(test_search_victims),
-        cmocka_unit_test(test_search_tiers),    cmocka_unit_test(test_room_beside_raises),
+        cmocka_unit_test(test_in_order),
+        cmocka_unit_test(test_overlapping),
+        cmocka_unit_test(test_prefetching),
+        cmocka_unit_test(test_lru_decisions),
+        cmocka_unit_test(test_lru_round_robin),
+        cmocka_unit_test(test_search_victims),
+        cmocka_unit_test(test_search_tiers),
+        cmocka_unit_test(test_room_beside_raises),
+        cmocka_unit_test(test_closed_disk),
+        cmocka_unit_test(test_overlapping_beside_a_closed_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
