@@ -513,6 +513,15 @@ static void the_disk_has_a_share_of_its_own(void **state)
     assert_true(engine->host_bytes > 0);
 }
 
+/* Where the plan's first move of a kind is. */
+static uint32_t first_of(enum gm_move_kind kind)
+{
+    uint32_t at = 0;
+    while (at < engine->plan.n && engine->plan.moves[at].kind != kind)
+        at++;
+    return at;
+}
+
 static uint64_t planned_for_disk(void)
 {
     uint64_t bytes = 0;
@@ -542,6 +551,7 @@ static void the_disk_is_closed_after_an_error(void **state)
     gm_engine_plan(engine);
     assert_int_equal(planned_for_disk(), 0);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 2048 * MIB);
+    assert_true(first_of(GM_MOVE_LOWER) < first_of(GM_MOVE_EVICT)); /* it waits for no room there */
     assert_false(engine->is_short_of_disk);
 
     world.cap[GM_TIER_PAGED] = 1536 * MIB;
