@@ -315,9 +315,9 @@ static void test_overlapping_beside_a_closed_disk(void **state)
 {
     uint32_t closed_ends = 0;
     (void)state;
-    for (uint64_t seed = 1; seed <= 500; seed++)
+    for (uint64_t seed = 1; seed <= 200; seed++)
         overlapping(seed, true, &closed_ends);
-    assert_true(closed_ends > 500);
+    assert_true(closed_ends > 200);
 }
 
 /* What finds a place in paged memory goes there, though it would be the disk's. */
