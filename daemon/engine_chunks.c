@@ -219,7 +219,6 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
         chunk->page = GM_NONE;
         *last = error;
         *retry_at = engine->now + LOWER_RETRY_NS;
-        engine->plan_is_stale = true; /* it counted on this one */
     } else {
         *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
         if (is_of_disk && *retry_at <= engine->now)

@@ -121,12 +121,40 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     }
 }
 
+static uint32_t count_moves(const struct gm_plan *plan, enum gm_move_kind kind)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n; i++)
+        n += plan->moves[i].kind == kind;
+    return n;
+}
+
+/*
+ * The plan of a switch. While the disk is closed there may be no room for what all of the targets
+ * need; then it is the plan of as many as there is room for. If that is not even one, nobody loses
+ * anything for it: a program that is whole can run, and two halves cannot. (One that grows is
+ * whole but for what it waits for.)
+ */
+static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input, bool is_growing)
+{
+    gm_plan_make(engine->table, input, &engine->plan);
+    if (!input->tiers[GM_TIER_DISK].is_closed || !engine->plan.lacks_room)
+        return;
+    engine->is_short_of_disk = true;
+    while (engine->plan.lacks_room && input->n_targets > 1) {
+        input->n_targets--;
+        gm_plan_make(engine->table, input, &engine->plan);
+    }
+    if (engine->plan.lacks_room && !is_growing && count_moves(&engine->plan, GM_MOVE_EVICT) > 0)
+        engine->plan.n = 0;
+}
+
 void gm_engine_plan(struct gm_engine *engine)
 {
     const struct gm_sched_decision *decision = &engine->decision;
     struct gm_plan_input input = {.targets = engine->targets, .victims = engine->victims};
     uint64_t begin = gm_now();
-    bool is_waiting = false;
+    bool is_waiting = false, is_growing = false;
 
     /* Growing programs that run come first: each of them has a thread that waits in an allocation.
      */
@@ -140,8 +168,10 @@ void gm_engine_plan(struct gm_engine *engine)
             if (app->state != wanted || engine->table->apps[id].missing == 0)
                 continue;
             is_waiting = true;
-            if (app->retry_at <= engine->now && (pass == 0 || app->ping == 0))
-                engine->targets[input.n_targets++] = id;
+            if (app->retry_at > engine->now || (pass == 1 && app->ping != 0))
+                continue;
+            engine->targets[input.n_targets++] = id;
+            is_growing = is_growing || pass == 0;
         }
     }
     engine->plan.n = engine->plan_from = 0;
@@ -149,14 +179,11 @@ void gm_engine_plan(struct gm_engine *engine)
     describe_tiers(engine, &input);
     if (input.n_targets > 0) {
         input.n_victims = list_victims(engine);
-        gm_plan_make(engine->table, &input, &engine->plan);
-        engine->is_short_of_disk = input.tiers[GM_TIER_DISK].is_closed && !engine->plan.is_complete;
+        plan_switch(engine, &input, is_growing);
     } else if (!is_waiting && engine->config.is_prefetching) {
         plan_ahead(engine, &input);
     }
-    engine->plan_evicts = 0;
-    for (uint32_t i = 0; i < engine->plan.n; i++)
-        engine->plan_evicts += engine->plan.moves[i].kind == GM_MOVE_EVICT;
+    engine->plan_evicts = count_moves(&engine->plan, GM_MOVE_EVICT);
     engine->sums.plan_ns += gm_now() - begin;
 }
 
@@ -342,7 +369,7 @@ static bool lower_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
                         const struct gm_move *move)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
-    if (chunk->is_freed || engine->in_set[chunk->app] || chunk->flight == GM_FLIGHT_IN ||
+    if (chunk->is_freed || chunk->flight == GM_FLIGHT_IN ||
         (chunk->flight == GM_FLIGHT_NONE && chunk->tier > GM_TIER_PINNED))
         return true;
     if (chunk->flight != GM_FLIGHT_NONE || chunk->tier != GM_TIER_PINNED)

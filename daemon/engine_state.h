@@ -348,7 +348,7 @@ struct gm_engine {
     uint64_t host_bytes;       /* ... and what they copy in memory */
     uint64_t disk_bytes;       /* ... and from and to the disk */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
-    bool is_short_of_disk;     /* it cannot be written, and the plan of a switch lacks the room */
+    bool is_short_of_disk;     /* it cannot be written, and a switch lacks that room */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
     uint64_t pinned_since;     /* ... for pinned room alone */
     struct gm_waiting_alloc *waiting, **waiting_tail;

@@ -127,8 +127,10 @@ static bool make_pinned(struct gm_planning *p, int64_t bytes, int64_t left)
     while (p->free[GM_TIER_PINNED] - bytes < p->window && p->to_lower > 0 && lower_one(p, false))
         ;
     while (p->free[GM_TIER_PINNED] - bytes < left)
-        if (!lower_one(p, true))
+        if (!lower_one(p, true)) {
+            p->plan->lacks_room = true;
             return false;
+        }
     return true;
 }
 
@@ -279,6 +281,7 @@ static void begin(struct gm_planning *p, const struct gm_table *table,
                               .room = table->budget - table->allocated + table->ending};
     plan->n = 0;
     plan->is_complete = true;
+    plan->lacks_room = false;
     p->has_tiers = input->tiers[GM_TIER_PINNED].cap > 0;
     p->window = (int64_t)input->window;
     p->reserve = (int64_t)gm_plan_reserve(input);

@@ -72,8 +72,8 @@ struct gm_plan_tier {
     uint64_t cap;
     uint64_t used;   /* now, copies under way included, at both their ends */
     uint64_t ending; /* ... of which copies under way give back when they end: room to come */
-    bool is_closed;  /* it cannot be written now: nothing goes there, and what is there stays or is
-                        raised */
+    bool is_closed;  /* paged memory or disk: it cannot be written now: nothing goes there, and what
+                        is there stays or is  raised */
 };
 
 struct gm_plan_input {
@@ -169,6 +169,8 @@ struct gm_plan {
     struct gm_move *moves; /* the caller's memory */
     uint32_t n, capacity;
     bool is_complete; /* every missing chunk has its place, within `capacity` moves */
+    bool
+        lacks_room; /* of gm_plan_make: it is not, as the tiers have no room for what would leave */
 };
 
 /*

@@ -556,14 +556,36 @@ static void the_disk_is_closed_after_an_error(void **state)
 
     world.cap[GM_TIER_PAGED] = 1536 * MIB;
     gm_engine_plan(engine);
+    assert_true(engine->is_short_of_disk);
+    assert_int_equal(engine->plan.n, 0); /* SECOND stays whole: FIRST would not be */
+
+    engine->apps[FIRST].state = GM_APP_RUNNING; /* it grows, and takes what it can get */
+    gm_engine_plan(engine);
+    assert_true(engine->is_short_of_disk);
     assert_int_equal(planned_for_disk(), 0);
     assert_true(planned(GM_MOVE_FILL, FIRST) > 1024 * MIB);
-    assert_true(engine->is_short_of_disk);
+    engine->apps[FIRST].state = GM_APP_LOADING;
 
     engine->lower_retry_at = engine->now;
     gm_engine_plan(engine);
     assert_true(planned_for_disk() > 0);
     assert_false(engine->is_short_of_disk);
+}
+
+/* Pinned memory is full of what the app itself has there, and nothing can be evicted for it: some
+ * of its own goes down. */
+static void its_own_goes_down_for_room(void **state)
+{
+    (void)state;
+    begin_tiers(512 * MIB, 256 * MIB, 608 * MIB, 0);
+    world.cap[GM_TIER_DISK] = 8192 * MIB;
+    have(SECOND, 512 * MIB, GM_TIER_GPU);
+    have(FIRST, 512 * MIB, GM_TIER_PINNED);
+    choose(FIRST);
+    gm_engine_plan(engine);
+    assert_true(planned(GM_MOVE_LOWER, FIRST) > 0);
+    gm_engine_move(engine);
+    assert_int_equal(engine->disk_bytes, planned(GM_MOVE_LOWER, FIRST));
 }
 
 /* Staging goes on until nothing more can be staged; how many plans that took. */
@@ -769,6 +791,7 @@ int main(void)
         case_of(raises_do_not_wait_for_all_lowers),
         case_of(the_disk_has_a_share_of_its_own),
         case_of(the_disk_is_closed_after_an_error),
+        case_of(its_own_goes_down_for_room),
         case_of(a_part_is_left_to_the_switch),
         case_of(nothing_goes_down_in_vain),
         case_of(what_is_left_is_not_for_others),
