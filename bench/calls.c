@@ -17,6 +17,7 @@
  *   hook:   unit_ns    time over launches by the program's entry point
  *           own_ns     ... by the driver's own
  *           hook_ratio of one to the other in two bursts each, next to each other; the median
+ *           hook_mean_ratio    of all of one to all of the other
  *           is_hooked  1: the two are not the same; 0: they are
  *   graph:  unit_ns    time over replays, to the end of the last
  *   alloc:  first_ns   the first allocation, before which nothing was freed for a while
@@ -232,7 +233,7 @@ static __attribute__((noinline)) void launch_both(struct launcher *self)
         self->way_ns[0] += ns[0];
         self->way_ns[1] += ns[1];
         self->quads++;
-    } while (gm_now() - self->begin < self->least_ns);
+    } while (gm_now() - self->begin < self->least_ns || self->quads % 2 != 0);
     GM_CU(calls, cuStreamDestroy, stream);
 }
 
@@ -302,9 +303,11 @@ static void serve_hook(struct calls *calls, uint64_t least_ns)
     const size_t kept = launcher.quads < GM_QUADS_MAX ? launcher.quads : GM_QUADS_MAX;
     const double launches = 2.0 * GM_BURST * (double)launcher.quads; /* by each */
     qsort(calls->quads, kept, sizeof(calls->quads[0]), compare_ratios);
-    printf("unit_ns=%.3f own_ns=%.3f hook_ratio=%.6f is_hooked=%d count=%.0f\n",
-           (double)launcher.way_ns[0] / launches, (double)launcher.way_ns[1] / launches,
-           calls->quads[kept / 2], launcher.ways[0] != launcher.ways[1], launches);
+    printf(
+        "unit_ns=%.3f own_ns=%.3f hook_ratio=%.6f hook_mean_ratio=%.6f is_hooked=%d count=%.0f\n",
+        (double)launcher.way_ns[0] / launches, (double)launcher.way_ns[1] / launches,
+        calls->quads[kept / 2], (double)launcher.way_ns[0] / (double)launcher.way_ns[1],
+        launcher.ways[0] != launcher.ways[1], launches);
 }
 
 static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)

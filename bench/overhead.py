@@ -38,9 +38,10 @@ would be met of one generation, which has no interval, and of rounds that are no
 
 Processes of one program differ by some percent, and a launch costs tens of nanoseconds of some thousand more. So beside
 launches by one thread ("launch-1") stands what the hook itself costs them ("hook-1"): in one process, burst by burst,
-launches by the entry point that the program has against launches by the driver's own. The ratio of the two is what a
-round has of a process, and natively it is 1. What else gpumux may do to a process (its threads, where memory lies)
-is in both and cancels; it is in "launch-1" alone.
+launches by the entry point that the program has against launches by the driver's own, each burst to the end of its
+last kernel, as "launch-1" has it: where the GPU takes longer than who submits, a hook costs nothing in both. The ratio
+of the two is what a round has of a process, and natively it is 1. What else gpumux may do to a process (its threads,
+where memory lies, what waiting for a burst costs) is in both and cancels; it is in "launch-1" alone.
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
@@ -72,7 +73,8 @@ METRICS = {"unit_ns": "", "hook_ratio": " / driver's own", "first_ns": " first a
 ALLOC_METRICS = ("first_ns", "alloc_ns", "free_ns")
 CASE_METRICS = {"alloc": ALLOC_METRICS, "hook": ("hook_ratio",)}
 TIMES = {"hook_ratio": "unit_ns"} # what is shown beside a metric that is no time
-TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns"} # of what totals are made, where not of the metric
+TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns",
+          "hook_ratio": "hook_mean_ratio"} # of what totals are made, where not of the metric
 ROUNDS = 120            # where time does not end them
 SIM_ROUNDS = 6          # ... nor speed is looked at
 LEAST_ROUNDS = 2

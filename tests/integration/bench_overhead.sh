@@ -99,7 +99,8 @@ for wanted, *given in ((12, 1, 17), (18, 1, 18), (6, 1, 11.9), (6, 1, 5.5), (4, 
 def line(case, percents, native=(-.1, 0, .1), rounds=6, metric="unit_ns"):
     return overhead.line_of({"case": case, "generations": [
         {"orders": list(range(rounds)), "turns": {lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
-            "unit_ns", "hook_ratio", "alloc_ns", "alloc_mean_ns")} for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
+            "unit_ns", "hook_ratio", "hook_mean_ratio", "alloc_ns", "alloc_mean_ns")}
+            for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
         for one, two in zip(percents, native)]}, metric)
 for wanted, given in (
         (True, line("decode", (-.1, 0, .1))),
