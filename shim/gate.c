@@ -232,12 +232,6 @@ struct gm_slot *gm_gate_enter_slow(void)
     return slot;
 }
 
-struct gm_slot *gm_gate_enter_closed(struct gm_slot *slot)
-{
-    atomic_store_explicit(&slot->inside, GM_SLOT_OUT, memory_order_release);
-    return gm_gate_enter_slow();
-}
-
 void gm_gate_leave_slow(struct gm_slot *slot)
 {
     struct gm_gate_thread *self = &gm_gate_self;

@@ -47,6 +47,7 @@
 #include "common/wire.h"
 
 #define GM_HIDDEN __attribute__((visibility("hidden")))
+#define GM_COLD __attribute__((cold, noinline)) /* lies apart from what runs all the time */
 
 /* What gm_slot.inside of a thread's own slot says; the daemon and the closer only tell 0 from the
  * rest. */
@@ -67,11 +68,32 @@ extern GM_HIDDEN __thread struct gm_gate_thread gm_gate_self
 extern GM_HIDDEN const struct gm_ctl *_Atomic gm_gate_page;
 
 /* The rest of the inline functions below. Not for anybody else. */
-struct gm_slot *gm_gate_enter_slow(void);
-struct gm_slot *gm_gate_enter_closed(struct gm_slot *slot);
-void gm_gate_leave_slow(struct gm_slot *slot);
-struct gm_slot *gm_sync_enter_slow(void);
-void gm_sync_leave_slow(struct gm_slot *slot);
+GM_COLD struct gm_slot *gm_gate_enter_slow(void);
+GM_COLD void gm_gate_leave_slow(struct gm_slot *slot);
+GM_COLD struct gm_slot *gm_sync_enter_slow(void);
+GM_COLD void gm_sync_leave_slow(struct gm_slot *slot);
+
+/*
+ * Come in, if the gate is open and this is no first and no nested call of its thread. NULL: it is
+ * something else; nothing was done, and gm_gate_enter is what to call.
+ */
+__attribute__((always_inline)) static inline struct gm_slot *gm_gate_enter_fast(void)
+{
+    struct gm_slot *slot = gm_gate_self.fast;
+    if (__builtin_expect(
+            slot == NULL || atomic_load_explicit(&slot->inside, memory_order_relaxed) != 0, 0))
+        return NULL;
+    atomic_store_explicit(&slot->inside, GM_SLOT_TRYING, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst); /* the closer's membarrier does the rest */
+    const struct gm_ctl *page = atomic_load_explicit(&gm_gate_page, memory_order_acquire);
+    if (__builtin_expect(atomic_load_explicit(&page->gate, memory_order_acquire) != GM_GATE_OPEN,
+                         0)) {
+        atomic_store_explicit(&slot->inside, GM_SLOT_OUT, memory_order_release);
+        return NULL;
+    }
+    atomic_store_explicit(&slot->inside, GM_SLOT_IN, memory_order_relaxed);
+    return slot;
+}
 
 /*
  * Come in to submit GPU work; waits while the gate is closed. Returns what gm_gate_leave needs, or
@@ -80,22 +102,12 @@ void gm_sync_leave_slow(struct gm_slot *slot);
  */
 static inline struct gm_slot *gm_gate_enter(void)
 {
-    struct gm_slot *slot = gm_gate_self.fast;
-    if (__builtin_expect(
-            slot == NULL || atomic_load_explicit(&slot->inside, memory_order_relaxed) != 0, 0))
-        return gm_gate_enter_slow();
-    atomic_store_explicit(&slot->inside, GM_SLOT_TRYING, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst); /* the closer's membarrier does the rest */
-    const struct gm_ctl *page = atomic_load_explicit(&gm_gate_page, memory_order_acquire);
-    if (__builtin_expect(atomic_load_explicit(&page->gate, memory_order_acquire) != GM_GATE_OPEN,
-                         0))
-        return gm_gate_enter_closed(slot);
-    atomic_store_explicit(&slot->inside, GM_SLOT_IN, memory_order_relaxed);
-    return slot;
+    struct gm_slot *slot = gm_gate_enter_fast();
+    return __builtin_expect(slot != NULL, 1) ? slot : gm_gate_enter_slow();
 }
 
 /* The real call returned. `slot` is what gm_gate_enter gave. */
-static inline void gm_gate_leave(struct gm_slot *slot)
+__attribute__((always_inline)) static inline void gm_gate_leave(struct gm_slot *slot)
 {
     if (__builtin_expect(slot != gm_gate_self.fast, 0)) {
         gm_gate_leave_slow(slot);

@@ -18,6 +18,8 @@
 #include <cudaProfilerTypedefs.h>
 #include <pthread.h>
 
+#define GM_CACHE_LINE 64
+
 /*
  * Declares gm_real_call, the real function of `symbol`. The first call of the process finds it NULL
  * and resolves the driver; a pointer that must be loaded to be called anyway is the whole cost.
@@ -31,19 +33,45 @@
             return gm_real_missing();                                                              \
     }
 
-#define GM_WRAP_GATED(symbol, args, count)                                                         \
+#define GM_DEFINE __attribute__((visibility("default"))) CUresult CUDAAPI
+
+/*
+ * A wrapper that crosses the gate. Between two launches a framework fills the caches with its own,
+ * so what counts is how few lines a launch touches: the usual case is alone, in three lines of
+ * code, and all else in a function of its own, which gets the arguments as they came. That one does
+ * everything from the start. `is_unusual` sends there; before the gate `is_refused` says that the
+ * driver would find an address invalid; `count` is done inside it.
+ */
+#define GM_WRAP_GATED(symbol, params, args, is_unusual, is_refused, count)                         \
+    static GM_COLD CUresult CUDAAPI gm_slow_##symbol params                                        \
     {                                                                                              \
+        if (is_refused)                                                                            \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
         GM_FIND(symbol)                                                                            \
         struct gm_slot *gm_inside = gm_gate_enter();                                               \
-        if (__builtin_expect(!gm_inside, 0))                                                       \
+        if (!gm_inside)                                                                            \
             return gm_gate_refusal();                                                              \
         count;                                                                                     \
         CUresult gm_result = gm_real_call args;                                                    \
         gm_gate_leave(gm_inside);                                                                  \
         return gm_result;                                                                          \
+    }                                                                                              \
+    __attribute__((aligned(GM_CACHE_LINE))) GM_DEFINE symbol params                                \
+    {                                                                                              \
+        __typeof__(gm_real.symbol) gm_real_call =                                                  \
+            __atomic_load_n(&gm_real.symbol, __ATOMIC_RELAXED);                                    \
+        if (__builtin_expect(!gm_real_call || (is_unusual), 0))                                    \
+            return gm_slow_##symbol args;                                                          \
+        struct gm_slot *gm_inside = gm_gate_enter_fast();                                          \
+        if (__builtin_expect(!gm_inside, 0))                                                       \
+            return gm_slow_##symbol args;                                                          \
+        CUresult gm_result = gm_real_call args;                                                    \
+        gm_gate_leave(gm_inside);                                                                  \
+        return gm_result;                                                                          \
     }
 
-#define GM_WRAP_SUBMIT(symbol, handler, args) GM_WRAP_GATED(symbol, args, (void)0)
+#define GM_WRAP_SUBMIT(symbol, handler, params, args)                                              \
+    GM_WRAP_GATED(symbol, params, args, false, false, (void)0)
 
 /* m(a), m(b), ... */
 #define GM_EACH1(m, a) m(a)
@@ -84,22 +112,22 @@ static inline bool gm_any(const int *are, size_t n)
 }
 
 /* Memory that was freed and is kept (spares.h) is none to the program. */
-#define GM_WRAP_COPY(symbol, handler, args)                                                        \
-    {                                                                                              \
-        if (gm_spares_exist() && !GM_IS_EMPTY args &&                                              \
-            gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)))               \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
-        GM_WRAP_GATED(symbol, args, (void)0)                                                       \
-    }
+#define GM_WRAP_COPY(symbol, handler, params, args)                                                \
+    GM_WRAP_GATED(symbol, params, args, gm_spares_exist(),                                         \
+                  gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
+                      gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),     \
+                  (void)0)
 
-#define GM_WRAP_LAUNCH(symbol, handler, args)                                                      \
-    GM_WRAP_GATED(symbol, args, if (gm_uses_are_counted()) gm_uses_of_##symbol args)
+#define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
+    GM_WRAP_GATED(symbol, params, args, gm_uses_are_counted(), false,                              \
+                  if (gm_uses_are_counted()) gm_uses_of_##symbol args)
 
 /* 1 while this thread is in a handler, or makes calls of its own behind one that is none: a signal
  * that comes then finds locks taken. tests/gpu/crosscheck reads it too, by name. */
 static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("initial-exec")));
 
-#define GM_WRAP_SYNC(symbol, handler, args)                                                        \
+#define GM_WRAP_SYNC(symbol, handler, params, args)                                                \
+    GM_DEFINE symbol params                                                                        \
     {                                                                                              \
         GM_FIND(symbol)                                                                            \
         struct gm_slot *gm_blocked = gm_sync_enter();                                              \
@@ -118,7 +146,8 @@ static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("in
  * A handler makes several driver calls, so all of gm_real must be there, not only its own member.
  * It takes locks and waits for the daemon's answers: a thread is not cancelled in the middle.
  */
-#define GM_WRAP_HANDLE(symbol, handler, args)                                                      \
+#define GM_WRAP_HANDLE(symbol, handler, params, args)                                              \
+    GM_DEFINE symbol params                                                                        \
     {                                                                                              \
         int gm_cancel;                                                                             \
         if (!gm_real_load() || !gm_real.symbol)                                                    \
@@ -133,8 +162,7 @@ static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("in
     }
 
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
-    __attribute__((visibility("default")))                                                         \
-    CUresult CUDAAPI symbol params GM_WRAP_##kind(symbol, gm_on_##symbol, args)
+    GM_WRAP_##kind(symbol, gm_on_##symbol, params, args)
 #include "shim/hooks.def"
 #undef GM_HOOK
 
