@@ -129,32 +129,12 @@ static uint32_t count_moves(const struct gm_plan *plan, enum gm_move_kind kind)
     return n;
 }
 
-/*
- * The plan of a switch. While the disk is closed there may be no room for what all of the targets
- * need; then it is the plan of as many as there is room for. If that is not even one, nobody loses
- * anything for it: a program that is whole can run, and two halves cannot. (One that grows is
- * whole but for what it waits for.)
- */
-static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input, bool is_growing)
-{
-    gm_plan_make(engine->table, input, &engine->plan);
-    if (!input->tiers[GM_TIER_DISK].is_closed || !engine->plan.lacks_room)
-        return;
-    engine->is_short_of_disk = true;
-    while (engine->plan.lacks_room && input->n_targets > 1) {
-        input->n_targets--;
-        gm_plan_make(engine->table, input, &engine->plan);
-    }
-    if (engine->plan.lacks_room && !is_growing && count_moves(&engine->plan, GM_MOVE_EVICT) > 0)
-        engine->plan.n = 0;
-}
-
 void gm_engine_plan(struct gm_engine *engine)
 {
     const struct gm_sched_decision *decision = &engine->decision;
     struct gm_plan_input input = {.targets = engine->targets, .victims = engine->victims};
     uint64_t begin = gm_now();
-    bool is_waiting = false, is_growing = false;
+    bool is_waiting = false;
 
     /* Growing programs that run come first: each of them has a thread that waits in an allocation.
      */
@@ -171,7 +151,7 @@ void gm_engine_plan(struct gm_engine *engine)
             if (app->retry_at > engine->now || (pass == 1 && app->ping != 0))
                 continue;
             engine->targets[input.n_targets++] = id;
-            is_growing = is_growing || pass == 0;
+            input.is_growing = input.is_growing || pass == 0;
         }
     }
     engine->plan.n = engine->plan_from = 0;
@@ -179,7 +159,8 @@ void gm_engine_plan(struct gm_engine *engine)
     describe_tiers(engine, &input);
     if (input.n_targets > 0) {
         input.n_victims = list_victims(engine);
-        plan_switch(engine, &input, is_growing);
+        engine->is_short_of_disk =
+            gm_plan_switch(engine->table, &input, &engine->plan) < input.n_targets;
     } else if (!is_waiting && engine->config.is_prefetching) {
         plan_ahead(engine, &input);
     }

@@ -633,3 +633,36 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
     while (p.has_tiers && p.to_lower > 0 && lower_one(&p, true))
         ;
 }
+
+/* Switches. */
+
+static bool has_closed_tier(const struct gm_plan_input *input)
+{
+    return input->tiers[GM_TIER_PAGED].is_closed || input->tiers[GM_TIER_DISK].is_closed;
+}
+
+static bool has_eviction(const struct gm_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n; i++)
+        if (plan->moves[i].kind == GM_MOVE_EVICT)
+            return true;
+    return false;
+}
+
+uint32_t gm_plan_switch(const struct gm_table *table, const struct gm_plan_input *input,
+                        struct gm_plan *plan)
+{
+    struct gm_plan_input fewer = *input;
+    gm_plan_make(table, input, plan);
+    if (!has_closed_tier(input))
+        return input->n_targets;
+    while (plan->lacks_room && fewer.n_targets > 1) {
+        fewer.n_targets--;
+        gm_plan_make(table, &fewer, plan);
+    }
+    if (!plan->lacks_room)
+        return fewer.n_targets;
+    if (!input->is_growing && has_eviction(plan))
+        plan->n = 0;
+    return 0;
+}

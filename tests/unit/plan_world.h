@@ -37,7 +37,8 @@ struct world {
     uint64_t seed;
     /* tiers below the GPU; no pinned cap: not modelled */
     uint64_t cap[GM_TIERS], used[GM_TIERS], ending[GM_TIERS];
-    bool is_closed; /* the disk */
+    bool is_closed;       /* the disk */
+    bool is_paged_closed; /* paged memory */
     uint64_t window;
     uint64_t left_paged;        /* of plans that prefetch */
     bool tells_ending;          /* give the planner `ending` */
@@ -201,11 +202,12 @@ static inline bool is_ready(const struct world *world, const struct gm_move *mov
 static inline void world_input(const struct world *world, struct gm_plan_input *input)
 {
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
-        input->tiers[t] =
-            (struct gm_plan_tier){.cap = world->cap[t],
-                                  .used = world->used[t],
-                                  .ending = world->tells_ending ? world->ending[t] : 0,
-                                  .is_closed = world->is_closed && t == GM_TIER_DISK};
+        input->tiers[t] = (struct gm_plan_tier){
+            .cap = world->cap[t],
+            .used = world->used[t],
+            .ending = world->tells_ending ? world->ending[t] : 0,
+            .is_closed = t == GM_TIER_DISK ? world->is_closed
+                                           : t == GM_TIER_PAGED && world->is_paged_closed};
     input->window = world->window;
 }
 

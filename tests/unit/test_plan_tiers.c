@@ -1,12 +1,17 @@
 /*
  * core/plan in random worlds with all tiers, seeded.
  *
- *   in order       every plan is possible move by move, complete, leaves its targets on the GPU and
- * the window free; what was never written is not moved; the same input gives the same plan
- *   overlapping    moves begin and end in random order under the rule that plan.h states, with
- * plans dropped and made anew for other targets in the middle: it always ends LRU            a
- * plain LRU planner never moves less search         all ways to take chunks away (small worlds):
- * none is better by the objective
+ * In order: every plan is possible move by move, complete, leaves its targets on the GPU and the
+ * window free; what was never written is not moved; the same input gives the same plan.
+ *
+ * Overlapping: moves begin and end in random order under the rule that plan.h states, with plans
+ * dropped and made anew for other targets in the middle: it always ends.
+ *
+ * Switches: beside a closed tier nobody is taken apart for a target that does not become whole.
+ *
+ * LRU: a plain LRU planner never moves less.
+ *
+ * Search: all ways to take chunks away (small worlds): none is better by the objective.
  */
 #include "tests/unit/plan_world.h"
 
@@ -105,6 +110,9 @@ static void check_closed(const struct world *world, const struct gm_plan *plan)
     for (uint32_t i = 0; world->is_closed && i < plan->n; i++)
         if (plan->moves[i].kind == GM_MOVE_LOWER)
             assert_int_not_equal(plan->moves[i].to_tier, GM_TIER_DISK);
+    for (uint32_t i = 0; world->is_paged_closed && i < plan->n; i++)
+        if (plan->moves[i].kind == GM_MOVE_LOWER)
+            assert_int_not_equal(plan->moves[i].to_tier, GM_TIER_PAGED);
 }
 
 static struct gm_plan plan_turn(struct world *world, const struct turn *turn)
@@ -113,6 +121,48 @@ static struct gm_plan plan_turn(struct world *world, const struct turn *turn)
         plan_for(world, turn->targets, turn->n_targets, turn->victims, turn->n_victims);
     check_closed(world, &plan);
     return plan;
+}
+
+static uint32_t evictions_of(const struct gm_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n; i++)
+        n += plan->moves[i].kind == GM_MOVE_EVICT;
+    return n;
+}
+
+static bool has_closed_tier(const struct world *world)
+{
+    return world->is_closed || world->is_paged_closed;
+}
+
+/*
+ * As a switch plans, beside the world's plan; *n_kept: for how many of the targets. While a tier is
+ * closed nobody is taken apart for a target that does not become whole, unless it grows. (What is
+ * under way can keep a part of it from having a place on the GPU yet.)
+ */
+static struct gm_plan switch_turn(struct world *world, const struct turn *turn, bool is_growing,
+                                  uint32_t *n_kept)
+{
+    static struct gm_move moves[MAX_MOVES];
+    struct gm_plan_input input = {.targets = turn->targets,
+                                  .n_targets = turn->n_targets,
+                                  .victims = turn->victims,
+                                  .n_victims = turn->n_victims,
+                                  .is_growing = is_growing};
+    struct gm_plan plan = {.moves = moves, .capacity = MAX_MOVES};
+    world_input(world, &input);
+    *n_kept = gm_plan_switch(world->table, &input, &plan);
+    check_closed(world, &plan);
+    if (has_closed_tier(world) && !is_growing && evictions_of(&plan) > 0)
+        assert_true(*n_kept > 0 && (plan.is_complete || world->n_flying + world->n_ends > 0));
+    return plan;
+}
+
+static struct gm_plan plan_either(struct world *world, const struct turn *turn, bool switches)
+{
+    uint32_t n_kept;
+    return switches ? switch_turn(world, turn, false, &n_kept) : plan_turn(world, turn);
 }
 
 static uint32_t missing_of(const struct world *world, const struct turn *turn)
@@ -215,9 +265,10 @@ static uint32_t pick_move(struct world *world, const struct gm_plan *plan, const
  * preference for some kinds of moves over others. Now and then the plan is dropped, what is under
  * way goes on, and a plan for the same or for other targets follows. With `closes` the disk is
  * closed and open again in between, and where nothing goes on without it, it is opened: then there
- * is a way again. Counts the turns that ended while it was closed.
+ * is a way again. Counts the turns that ended while it was closed. With `switches` the plans are
+ * those of switches.
  */
-static void overlapping(uint64_t seed, bool closes, uint32_t *closed_ends)
+static void overlapping(uint64_t seed, bool closes, bool switches, uint32_t *closed_ends)
 {
     uint8_t rank[GM_MOVE_RAISE + 1];
     static bool has_begun[MAX_MOVES];
@@ -238,7 +289,7 @@ static void overlapping(uint64_t seed, bool closes, uint32_t *closed_ends)
     for (int round = 0; round < 12; round++) {
         draw_turn(&world, &turn);
         world.is_closed = closes && draw(&world, 2) == 0;
-        plan = plan_turn(&world, &turn);
+        plan = plan_either(&world, &turn, switches);
         memset(has_begun, 0, sizeof has_begun);
         drops = draw(&world, 80);
         plans = 0;
@@ -276,7 +327,7 @@ static void overlapping(uint64_t seed, bool closes, uint32_t *closed_ends)
                     world.is_closed = !world.is_closed;
             }
             if (drop) {
-                plan = plan_turn(&world, &turn);
+                plan = plan_either(&world, &turn, switches);
                 check_never_written(&world, &plan);
                 memset(has_begun, 0, sizeof has_begun);
                 has_changed = false;
@@ -306,8 +357,8 @@ static void test_overlapping(void **state)
     uint32_t closed_ends = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= 500; seed++)
-        overlapping(seed, false, &closed_ends);
-    overlapping(3767, false, &closed_ends); /* ends only with the reserve */
+        overlapping(seed, false, false, &closed_ends);
+    overlapping(3767, false, false, &closed_ends); /* ends only with the reserve */
     assert_int_equal(closed_ends, 0);
 }
 
@@ -315,9 +366,109 @@ static void test_overlapping_beside_a_closed_disk(void **state)
 {
     uint32_t closed_ends = 0;
     (void)state;
-    for (uint64_t seed = 1; seed <= 200; seed++)
-        overlapping(seed, true, &closed_ends);
+    for (uint64_t seed = 1; seed <= 400; seed++)
+        overlapping(seed, true, seed % 2 == 0, &closed_ends);
     assert_true(closed_ends > 200);
+}
+
+/*
+ * The plans of switches, move by move. While nothing is closed they are plain plans. Else as many
+ * targets become whole as there is room for, the last being given up first; and if not even the
+ * first of all does, nobody is taken apart for it, unless it grows.
+ */
+struct switches {
+    uint32_t plain;                   /* nothing was closed */
+    uint32_t all, fewer;              /* kept */
+    uint32_t empty, partial, growing; /* nobody was: no plan, one without evictions, one with */
+};
+
+static void check_same(const struct gm_plan *a, const struct gm_plan *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->is_complete, b->is_complete);
+    assert_int_equal(a->lacks_room, b->lacks_room);
+    for (uint32_t i = 0; i < a->n; i++) {
+        assert_int_equal(a->moves[i].kind, b->moves[i].kind);
+        assert_int_equal(a->moves[i].to_tier, b->moves[i].to_tier);
+        assert_int_equal(a->moves[i].chunk, b->moves[i].chunk);
+        assert_int_equal(a->moves[i].frame, b->moves[i].frame);
+    }
+}
+
+/*
+ * A switch's plan for its first `n_kept` targets beside plain plans: nobody is given up without
+ * need, and for those that are kept it is the plain one. If nobody is, what needs no eviction is
+ * done for the first.
+ */
+static void check_switch(struct world *world, const struct turn *turn, const struct gm_plan *plan,
+                         uint32_t n_kept, bool is_growing)
+{
+    struct turn fewer = *turn;
+    assert_true(n_kept <= turn->n_targets);
+    assert_true(has_closed_tier(world) || n_kept == turn->n_targets);
+    for (; fewer.n_targets > n_kept; fewer.n_targets--)
+        assert_true(plan_turn(world, &fewer).lacks_room);
+    fewer.n_targets = n_kept > 0 ? n_kept : 1;
+    struct gm_plan plain = plan_turn(world, &fewer);
+    if (n_kept > 0 || is_growing || evictions_of(&plain) == 0)
+        check_same(plan, &plain);
+    else
+        assert_int_equal(plan->n, 0);
+    assert_true(!has_closed_tier(world) || plan->is_complete == (n_kept > 0));
+}
+
+static void count_switch(struct switches *counts, const struct world *world,
+                         const struct turn *turn, const struct gm_plan *plan, uint32_t n_kept)
+{
+    if (!has_closed_tier(world))
+        counts->plain++;
+    else if (n_kept == turn->n_targets)
+        counts->all++;
+    else if (n_kept > 0)
+        counts->fewer++;
+    else if (plan->n == 0)
+        counts->empty++;
+    else if (evictions_of(plan) == 0)
+        counts->partial++;
+    else
+        counts->growing++;
+}
+
+static void switching(uint64_t seed, struct switches *counts)
+{
+    struct world world;
+    make_tiered_world(&world, seed);
+    enum sizes sizes = (enum sizes)draw(&world, SIZES);
+    fill_up(&world, sizes);
+    for (int step = 0; step < 25; step++) {
+        struct turn turn;
+        uint32_t n_kept;
+        if (draw(&world, 5) == 0)
+            change_allocations(&world, sizes);
+        draw_turn(&world, &turn);
+        world.is_closed = draw(&world, 3) > 0;
+        world.is_paged_closed = draw(&world, 6) == 0;
+        const bool is_growing = draw(&world, 4) == 0;
+        struct gm_plan plan = switch_turn(&world, &turn, is_growing, &n_kept);
+        check_switch(&world, &turn, &plan, n_kept, is_growing);
+        count_switch(counts, &world, &turn, &plan, n_kept);
+        carry_out(&world, &plan);
+        for (uint32_t i = 0; plan.is_complete && i < n_kept; i++)
+            assert_int_equal(world.table->apps[turn.targets[i]].missing, 0);
+    }
+    end_world(&world);
+}
+
+static void test_switches(void **state)
+{
+    struct switches counts = {0};
+    (void)state;
+    for (uint64_t seed = 1; seed <= 300; seed++)
+        switching(seed, &counts);
+    /* each of them was seen */
+    assert_true(counts.plain > 500 && counts.all > 500);
+    assert_true(counts.fewer > 100 && counts.empty > 100);
+    assert_true(counts.partial > 10 && counts.growing > 10);
 }
 
 /* What finds a place in paged memory goes there, though it would be the disk's. */
@@ -775,6 +926,7 @@ int main(void)
         cmocka_unit_test(test_room_beside_raises),
         cmocka_unit_test(test_closed_disk),
         cmocka_unit_test(test_overlapping_beside_a_closed_disk),
+        cmocka_unit_test(test_switches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
