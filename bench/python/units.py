@@ -6,6 +6,11 @@ It imports PyTorch and prints "imported". After that a request is one of
 
     load NAME         make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
     run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
+    load hook-NAME    the same model, for requests of the kind
+    hook COUNT WARM   the same four times, twice with the hooks of gpumux and twice past them (hooks.py), with either
+                      of them first and last in turn: "unit_ns=... own_ns=... hook_ratio=... hook_mean_ratio=...
+                      is_hooked=... sum=...", which are the time with hooks, that without, twice the ratio of the two,
+                      and whether there are hooks
 
 A unit is an inference of one image (resnet18 to resnet152), one decoded token (decode: each kernel launched by itself,
 decode-graphs: one CUDA graph) or one step of training (training), each waited for. `sum` is a checksum of what was
@@ -35,6 +40,7 @@ try:
     import torch
     from torch.nn import functional as F
 
+    import hooks
     import models
 except ImportError as error:
     print(f"absent no PyTorch: {error}", flush=True)
@@ -244,14 +250,42 @@ def load(place, name):
     return model
 
 
-def run(model, count, warm):
+def compute(model, count, warm):
+    """Nanoseconds for so many units."""
     for _ in range(warm):  # what was idle gets going again
         model.unit()
     begun = time.monotonic_ns()
     for _ in range(count):
         model.unit()
-    took = time.monotonic_ns() - begun
+    return time.monotonic_ns() - begun
+
+
+def run(model, count, warm):
+    took = compute(model, count, warm)
     say(f"unit_ns={took / count:.1f} sum={model.sum()}")
+
+
+class Switched:
+    """Units with the hooks and without them, in one process."""
+
+    def __init__(self):
+        self.is_own_first = False
+        try:
+            self.hooks = hooks.Hooks()
+        except hooks.Unavailable as why:
+            raise Absent(why) from None
+
+    def run(self, model, count, warm):
+        took = {True: 0, False: 0}
+        for is_outer in (True, False, False, True):
+            is_on = is_outer != self.is_own_first
+            self.hooks.switch(is_on)
+            took[is_on] += compute(model, count, warm)
+        self.hooks.switch(True)
+        self.is_own_first = not self.is_own_first
+        ratio = took[True] / took[False]
+        say(f"unit_ns={took[True] / count / 2:.1f} own_ns={took[False] / count / 2:.1f} hook_ratio={ratio:.6f} "
+            f"hook_mean_ratio={ratio:.6f} is_hooked={int(bool(self.hooks))} sum={model.sum()}")
 
 
 def main():
@@ -269,20 +303,26 @@ def main():
         say("absent PyTorch sees no GPU")
         return
     say("imported")
-    model = None
+    model = switched = None
     for line in iter(sys.stdin.readline, ""):
         verb, *what = line.split()
         if verb == "run":
             run(model, *map(int, what))
             continue
-        model = None
+        if verb == "hook":
+            switched.run(model, *map(int, what))
+            continue
+        model = switched = None
         place.settle(False)
         gc.unfreeze()
         gc.collect()
         if not place.is_tiny:
             torch.cuda.empty_cache()
         try:
-            model = load(place, *what)
+            name, = what
+            if name.startswith("hook-"):
+                switched = Switched()
+            model = load(place, name.removeprefix("hook-"))
         except Absent as absent:
             say(f"absent {absent}")
 

@@ -119,6 +119,9 @@ for wanted, given in (
         (False, line("launch-1", (1, 1.1, 1.2))),
         (True, line("hook-1", (.5, .6, .7), metric="hook_ratio")),
         (False, line("hook-1", (1, 1.1, 1.2), metric="hook_ratio")),
+        (True, line("hook-resnet18", (.28, .3, .32), (-2, 0, 2), metric="hook_ratio")),
+        (None, line("hook-resnet18", (.1, .3, .5), metric="hook_ratio")),
+        (False, line("hook-resnet18", (.5, .6, .7), metric="hook_ratio")),
         (True, line("alloc-4M", (-300, -290, -280), (-30, 0, 30), metric="alloc_ns")),
         (None, line("alloc-4M", (-1, 0, .9), metric="alloc_ns")),
         (False, line("alloc-4M", (-1, .5, 1), (-30, 0, 30), metric="alloc_ns"))):
@@ -300,5 +303,5 @@ overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
 python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed.json" "$dir/alone.json" ||
     fail "summary of the runs"
 if python3 -c 'import torch' 2> /dev/null; then
-    overhead models pinned decode 1 6 --programs cpu --model-turn 5ms --generations 1 --rounds 7 --budget 256M
+    overhead models pinned decode,hook-decode 2 6 --programs cpu --model-turn 5ms --generations 2 --rounds 7 --budget 256M
 fi

@@ -1,0 +1,85 @@
+"""What gpumux's hooks cost a program, told within one process: they are switched off and on again while it runs.
+
+Most entry points of libgpumux.so do nothing to a program that has the GPU but let the call pass the gate (SUBMIT,
+COPY, LAUNCH and SYNC in shim/hooks.def). While they are off each of these begins with a jump to the driver's own, so
+whoever holds its address, from wherever it got that, calls the driver. The others are left alone: they keep the books
+of what the program has, and frameworks call them rarely. So a program whose memory is where it belongs goes on as
+before, but a daemon that closes its gate meanwhile is not obeyed: for benches, where nobody else wants the GPU.
+
+Where nothing of gpumux is preloaded there is nothing to switch, and both ways are the same.
+"""
+
+import ctypes
+import mmap
+import os
+import platform
+import re
+
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "shim", "hooks.def")
+PASSING = ("SUBMIT", "COPY", "LAUNCH", "SYNC")
+DLSYM_VERSIONS = (b"GLIBC_2.34", b"GLIBC_2.2.5")
+ANYWHERE = None # RTLD_DEFAULT: in the order of the process, what is preloaded first
+
+
+class Unavailable(Exception):
+    """They cannot be switched here."""
+
+
+def names():
+    """The entry points that are switched."""
+    with open(TABLE, encoding="utf-8") as file:
+        return [symbol for symbol, kind in re.findall(r"^GM_HOOK\(\w+, (\w+), \d+, \w+, (\w+),", file.read(), re.M)
+                if kind in PASSING]
+
+
+def jump_to(address):
+    """jmp *0(%rip), and the address behind it."""
+    return b"\xff\x25\0\0\0\0" + address.to_bytes(8, "little")
+
+
+class Hooks:
+    """Those of this process, which are on."""
+
+    def __init__(self):
+        if platform.machine() != "x86_64":
+            raise Unavailable(f"hooks cannot be switched on {platform.machine()}")
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.switches = [] # (address, as it is, with the jump)
+        look_up = self.own_dlsym()
+        try:
+            driver = ctypes.CDLL("libcuda.so.1")._handle
+        except OSError:
+            return
+        for name in names():
+            ours, own = look_up(ANYWHERE, name.encode()), look_up(driver, name.encode())
+            if ours and own and ours != own:
+                jump = jump_to(own)
+                self.switches.append((ours, ctypes.string_at(ours, len(jump)), jump))
+        self.make_writable()
+
+    def own_dlsym(self):
+        """The C library's, past one that is exported in front of it."""
+        dlvsym = self.libc.dlvsym
+        dlvsym.restype, dlvsym.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+        for version in DLSYM_VERSIONS:
+            address = dlvsym(ANYWHERE, b"dlsym", version)
+            if address:
+                return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(address)
+        raise Unavailable("the C library's own dlsym is not found")
+
+    def make_writable(self):
+        size = mmap.PAGESIZE
+        for page in sorted({at // size for address, code, _ in self.switches
+                            for at in (address, address + len(code) - 1)}):
+            if self.libc.mprotect(ctypes.c_void_p(page * size), ctypes.c_size_t(size),
+                                  mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) != 0:
+                raise Unavailable(f"code may not be changed here: {os.strerror(ctypes.get_errno())}")
+
+    def __bool__(self):
+        """Whether there is anything between this program and the driver."""
+        return bool(self.switches)
+
+    def switch(self, is_on):
+        """No thread is in such a call."""
+        for address, code, jump in self.switches:
+            ctypes.memmove(address, code if is_on else jump, len(jump))
