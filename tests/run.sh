@@ -31,12 +31,11 @@ note() {
 "
 }
 
-# suite NAME DIR AT-ONCE [CMAKE-ARGUMENT...]: build into DIR and run all of its tests, so many at once.
+# suite NAME DIR [CMAKE-ARGUMENT...]: build into DIR and run all of its tests, $at_once at once.
 suite() {
     name=$1
     dir=$2
-    at_once=$3
-    shift 3
+    shift 2
     echo "== $name: building in $dir"
     if ! gm_configure "$dir" -DGM_WERROR=ON "$@" || ! gm_build "$dir"; then
         failed=$((failed + 1))
@@ -72,12 +71,11 @@ suite() {
 }
 
 gm_install
-# Tests wait much of the time, for copies, slices, each other. But the thread sanitizer computes all of it.
-cores=$(nproc)
-suite plain "$root/build" $((2 * cores))
+at_once=$((2 * $(nproc))) # tests wait much of the time, for copies, slices, each other
+suite plain "$root/build"
 if [ -z "$quick" ]; then
-    suite address "$root/build-asan" $((2 * cores)) -DGM_SANITIZE=address
-    suite thread "$root/build-tsan" "$cores" -DGM_SANITIZE=thread
+    suite address "$root/build-asan" -DGM_SANITIZE=address
+    suite thread "$root/build-tsan" -DGM_SANITIZE=thread
 fi
 if [ -n "$demo" ]; then
     echo "== demo"
