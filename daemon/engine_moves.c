@@ -155,12 +155,13 @@ void gm_engine_plan(struct gm_engine *engine)
         }
     }
     engine->plan.n = engine->plan_from = 0;
-    engine->plan_is_stale = engine->plan_is_prefetch = engine->is_short_of_disk = false;
+    engine->plan_is_stale = engine->plan_is_prefetch = false;
+    engine->short_from = engine->short_to = 0;
     describe_tiers(engine, &input);
     if (input.n_targets > 0) {
         input.n_victims = list_victims(engine);
-        engine->is_short_of_disk =
-            gm_plan_switch(engine->table, &input, &engine->plan) < input.n_targets;
+        engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
+        engine->short_to = input.n_targets;
     } else if (!is_waiting && engine->config.is_prefetching) {
         plan_ahead(engine, &input);
     }

@@ -348,7 +348,8 @@ struct gm_engine {
     uint64_t host_bytes;       /* ... and what they copy in memory */
     uint64_t disk_bytes;       /* ... and from and to the disk */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
-    bool is_short_of_disk;     /* it cannot be written, and a switch lacks that room */
+    uint32_t short_from;       /* of `targets`: those from here on ... */
+    uint32_t short_to;         /* ... up to here lack room on a disk that cannot be written */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
     uint64_t pinned_since;     /* ... for pinned room alone */
     struct gm_waiting_alloc *waiting, **waiting_tail;

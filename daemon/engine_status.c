@@ -25,6 +25,15 @@ static const char *drain_text(uint32_t reason)
     }
 }
 
+/* The newest plan gave it up, because the disk cannot be written. */
+static bool is_short_of_disk(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = engine->short_from; i < engine->short_to; i++)
+        if (engine->targets[i] == id)
+            return true;
+    return false;
+}
+
 /* One phrase: why the app does not run, or why it cannot be paused; "" if there is nothing to say.
  */
 static void say_why(const struct gm_engine *engine, uint32_t id,
@@ -53,7 +62,7 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         const char *what = "its memory is being moved to the GPU";
         if (engine->create_error != CUDA_SUCCESS)
             what = "the GPU has no room within the budget: programs beside gpumux use it";
-        else if (engine->is_short_of_disk)
+        else if (is_short_of_disk(engine, id))
             what = "a lower tier fails (see the log): trying again";
         else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
             what = "no pinned memory to evict to: the system refuses more";

@@ -552,16 +552,16 @@ static void the_disk_is_closed_after_an_error(void **state)
     assert_int_equal(planned_for_disk(), 0);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 2048 * MIB);
     assert_true(first_of(GM_MOVE_LOWER) < first_of(GM_MOVE_EVICT)); /* it waits for no room there */
-    assert_false(engine->is_short_of_disk);
+    assert_int_equal(engine->short_from, engine->short_to);
 
     world.cap[GM_TIER_PAGED] = 1536 * MIB;
     gm_engine_plan(engine);
-    assert_true(engine->is_short_of_disk);
+    assert_true(engine->short_from == 0 && engine->short_to == 1);
     assert_int_equal(engine->plan.n, 0); /* SECOND stays whole: FIRST would not be */
 
     engine->apps[FIRST].state = GM_APP_RUNNING; /* it grows, and takes what it can get */
     gm_engine_plan(engine);
-    assert_true(engine->is_short_of_disk);
+    assert_true(engine->short_from == 0 && engine->short_to == 1);
     assert_int_equal(planned_for_disk(), 0);
     assert_true(planned(GM_MOVE_FILL, FIRST) > 1024 * MIB);
     engine->apps[FIRST].state = GM_APP_LOADING;
@@ -569,7 +569,7 @@ static void the_disk_is_closed_after_an_error(void **state)
     engine->lower_retry_at = engine->now;
     gm_engine_plan(engine);
     assert_true(planned_for_disk() > 0);
-    assert_false(engine->is_short_of_disk);
+    assert_int_equal(engine->short_from, engine->short_to);
 }
 
 /* Pinned memory is full of what the app itself has there, and nothing can be evicted for it: some
