@@ -44,8 +44,10 @@ of the two is what a round has of a process, and natively it is 1. What else gpu
 where memory lies, what waiting for a burst costs) is in both and cancels; it is in "launch-1" alone.
 
 So it is with models ("hook-resnet18" and so on): some units with the hooks, some past them, in one process
-(bench/python/hooks.py), which tells far smaller costs than processes that are compared. What it leaves out is in the
-models' own cases alone, as above, and calls that keep the books of memory, which cross the shim both times.
+(bench/python/hooks.py), which tells far smaller costs than processes that are compared. The way past a hook is a jump,
+which has a cost as well; a third way, with a second jump, tells it, and it is taken off ("/ driver's own"; beside it
+"/ past hooks", where it is not, a bound from below). What this leaves out is in the models' own cases alone, as above,
+and in calls that keep the books of memory, which cross the shim in every way.
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
@@ -73,13 +75,14 @@ MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-gr
 MODEL_HOOKS = tuple(f"hook-{name}" for name in MODELS)
 AT_MOST = 1.005         # of native, of everything
 AT_MOST_LAUNCHES = 1.01 # and of launches
-METRICS = {"unit_ns": "", "hook_ratio": " / driver's own", "first_ns": " first alloc", "alloc_ns": " alloc",
-           "free_ns": " free"}
+METRICS = {"unit_ns": "", "hook_ratio": " / driver's own", "jump_ratio": " / past hooks", "first_ns": " first alloc",
+           "alloc_ns": " alloc", "free_ns": " free"}
 ALLOC_METRICS = ("first_ns", "alloc_ns", "free_ns")
-CASE_METRICS = {"alloc": ALLOC_METRICS, "hook": ("hook_ratio",)}
-TIMES = {"hook_ratio": "unit_ns"} # what is shown beside a metric that is no time
+CASE_METRICS = {"alloc": ALLOC_METRICS, **dict.fromkeys(HOOKS, ("hook_ratio",)),
+                **dict.fromkeys(MODEL_HOOKS, ("hook_ratio", "jump_ratio"))} # by kind or case
+TIMES = {"hook_ratio": "unit_ns", "jump_ratio": "unit_ns"} # what is shown beside a metric that is no time
 TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns",
-          "hook_ratio": "hook_mean_ratio"} # of what totals are made, where not of the metric
+          "hook_ratio": "hook_mean_ratio"} # of what totals are made, if it was told, else of the metric
 ROUNDS = 120            # where time does not end them
 SIM_ROUNDS = 6          # ... nor speed is looked at
 LEAST_ROUNDS = 2
@@ -119,7 +122,8 @@ def add_options(parser):
                              f"{ROUNDS}, with --simcuda {SIM_ROUNDS})")
     parser.add_argument("--turn", type=r.milliseconds, default=10, metavar="TIME", help="of a call (10ms)")
     parser.add_argument("--model-turn", type=r.milliseconds, default=20, metavar="TIME",
-                        help=f"of a model, and at least {LEAST_UNITS} units (20ms)")
+                        help=f"of a model, and at least {LEAST_UNITS} units (20ms); with hooks and past them each of "
+                             "ten in a row a quarter of it, and at least one unit")
     parser.add_argument("--no-pin", action="store_true", help="let every thread run on any core")
     parser.add_argument("--budget", type=r.size, metavar="SIZE",
                         help="of the daemon (40G; with --simcuda half of its memory)")
@@ -166,9 +170,9 @@ class Calls:
         return 1 if name.startswith("alloc-") else 2
 
     @staticmethod
-    def work(rig, first=None):
+    def work(rig, name, first=None):
         """What a turn does, by what the first did."""
-        del first
+        del name, first
         return f"{rig.args.turn:g}"
 
     def await_ready(self):
@@ -206,13 +210,16 @@ class Models:
         return 4
 
     @staticmethod
-    def work(rig, first=None):
-        """Units of a turn, and before them those that are not counted: the same of all, so that they stay in step."""
-        if not first:
-            return f"{LEAST_UNITS} 1"
-        unit_ms = r.median([one["unit_ns"] for one in first]) / 1e6
-        units = max(LEAST_UNITS, round(rig.args.model_turn / unit_ms))
-        return f"{units} {1 if units < 4 else 2}"
+    def work(rig, name, first=None):
+        """
+        Units of a turn, and before them those that are not counted: the same of all, so that they stay in step. By
+        each way past the hooks or not few units and none before them: another way always came before, so what that
+        costs is in all.
+        """
+        is_hook = name in MODEL_HOOKS
+        least, turn = (1, rig.args.model_turn / 4) if is_hook else (LEAST_UNITS, rig.args.model_turn)
+        units = max(least, round(turn * 1e6 / r.median([one["unit_ns"] for one in first]))) if first else least
+        return f"{units} {0 if is_hook else 1 if units < 4 else 2}"
 
     def answer(self, seconds):
         line = self.process.line(seconds)
@@ -272,8 +279,8 @@ def measure(rig, case, lanes, shares, generation):
     name, begun = case["case"], time.monotonic()
     shares.began(name)
     load(case, lanes)
-    first = [lane.turn(name, lanes[0].work(rig)) for lane in lanes] # not counted: the first of everything
-    work = lanes[0].work(rig, first)
+    first = [lane.turn(name, lanes[0].work(rig, name)) for lane in lanes] # not counted: the first of everything
+    work = lanes[0].work(rig, name, first)
     shares.took(name, time.monotonic() - begun)
     found = {"generation": generation, "work": work, "orders": [],
              "turns": {lane: {key: [] for key in first[0] if key != "sum"} for lane in LANES}}
@@ -294,7 +301,7 @@ def measure(rig, case, lanes, shares, generation):
 def wanted(rig):
     """The cases of each kind of program, in order."""
     calls = [*LAUNCHES, *HOOKS, *GRAPHS, *(f"alloc-{size}" for size in rig.args.alloc)]
-    models = [] if rig.args.programs == "calls" else [*MODELS, *MODEL_HOOKS]
+    models = [] if rig.args.programs == "calls" else [name for pair in zip(MODELS, MODEL_HOOKS) for name in pair]
     if rig.args.only:
         known = [*calls, *MODELS, *MODEL_HOOKS]
         for name in rig.args.only:
@@ -401,15 +408,17 @@ def run(rig):
     daemon.stop()
 
 
-def times(case, metric):
-    """By generation: of each round the time in each process."""
-    return [list(zip(*(one["turns"][lane][metric] for lane in LANES))) for one in case["generations"] if one["orders"]]
+def times(case, *metrics):
+    """By generation: of each round the time in each process, by the first of the metrics that was told."""
+    groups = [one for one in case["generations"] if one["orders"]]
+    metric = next(metric for metric in metrics if all(metric in one["turns"][LANES[0]] for one in groups))
+    return [list(zip(*(one["turns"][lane][metric] for lane in LANES))) for one in groups]
 
 
 def line_of(case, metric):
     """What a metric of a case comes to."""
     rounds, is_balanced = whole_cycles(times(case, metric))
-    totals, _ = whole_cycles(times(case, TOTALS.get(metric, metric)))
+    totals, _ = whole_cycles(times(case, TOTALS.get(metric, metric), metric))
     shown, _ = whole_cycles(times(case, TIMES.get(metric, metric)))
     found = compare(rounds, totals)
     ratio, native = found["ratio"], found["native"]
@@ -436,9 +445,10 @@ def is_met(line, most, is_in_noise):
 
 
 def goal_of(line):
-    """None where nothing is wanted: small allocations, which are the plain driver's, and the first of a turn."""
+    """None where nothing is wanted: small allocations, which are the plain driver's, the first of a turn, and
+    what is only a bound."""
     kind, _, what = line["case"].partition("-")
-    if line["metric"] == "first_ns":
+    if line["metric"] in ("first_ns", "jump_ratio"):
         return None
     if kind == "alloc":
         if r.size(what) <= 2**21:
@@ -481,7 +491,8 @@ def conclude(rig):
     lines = []
     for case in rig.result.get("cases", []):
         if any(one["orders"] for one in case["generations"]):
-            metrics = CASE_METRICS.get(case["case"].partition("-")[0], ("unit_ns",))
+            name = case["case"]
+            metrics = CASE_METRICS.get(name, CASE_METRICS.get(name.partition("-")[0], ("unit_ns",)))
             lines += [line_of(case, metric) for metric in metrics]
     rig.result["lines"] = lines
     if not lines:

@@ -1,12 +1,19 @@
 """What gpumux's hooks cost a program, told within one process: they are switched off and on again while it runs.
 
-Most entry points of libgpumux.so do nothing to a program that has the GPU but let the call pass the gate (SUBMIT,
+Most entry points of libgpumux.so do little for a program that has the GPU but let the call pass the gate (SUBMIT,
 COPY, LAUNCH and SYNC in shim/hooks.def). While they are off each of these begins with a jump to the driver's own, so
 whoever holds its address, from wherever it got that, calls the driver. The others are left alone: they keep the books
 of what the program has, and frameworks call them rarely. So a program whose memory is where it belongs goes on as
 before, but a daemon that closes its gate meanwhile is not obeyed: for benches, where nobody else wants the GPU.
 
-Where nothing of gpumux is preloaded there is nothing to switch, and both ways are the same.
+A jump has its cost too, above all where the line that it is in has to be fetched first. So there is a third way, with
+a second jump, in a line of its own, behind the first: what that adds is what the first added, and so
+
+    ON             with the hooks
+    ONE_JUMP       past them
+    TWO_JUMPS      the same; as far from ONE_JUMP as that is from the driver alone: 2 ONE_JUMP - TWO_JUMPS
+
+Where nothing of gpumux is preloaded there is nothing to switch, and all ways are the same.
 """
 
 import ctypes
@@ -18,7 +25,10 @@ import re
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "shim", "hooks.def")
 PASSING = ("SUBMIT", "COPY", "LAUNCH", "SYNC")
 DLSYM_VERSIONS = (b"GLIBC_2.34", b"GLIBC_2.2.5")
-ANYWHERE = None # RTLD_DEFAULT: in the order of the process, what is preloaded first
+ON, ONE_JUMP, TWO_JUMPS = WAYS = range(3)
+CACHE_LINE = 64
+LAUNCH = "cuLaunchKernel" # what has to be among them
+ANYWHERE = None           # RTLD_DEFAULT: in the order of the process, what is preloaded first
 
 
 class Unavailable(Exception):
@@ -37,6 +47,9 @@ def jump_to(address):
     return b"\xff\x25\0\0\0\0" + address.to_bytes(8, "little")
 
 
+JUMP = len(jump_to(0))
+
+
 class Hooks:
     """Those of this process, which are on."""
 
@@ -44,17 +57,21 @@ class Hooks:
         if platform.machine() != "x86_64":
             raise Unavailable(f"hooks cannot be switched on {platform.machine()}")
         self.libc = ctypes.CDLL(None, use_errno=True)
-        self.switches = [] # (address, as it is, with the jump)
+        self.switches = {} # by name: address and what it begins with, by way
         look_up = self.own_dlsym()
         try:
             driver = ctypes.CDLL("libcuda.so.1")._handle
         except OSError:
             return
-        for name in names():
-            ours, own = look_up(ANYWHERE, name.encode()), look_up(driver, name.encode())
-            if ours and own and ours != own:
-                jump = jump_to(own)
-                self.switches.append((ours, ctypes.string_at(ours, len(jump)), jump))
+        found = [(name, look_up(ANYWHERE, name.encode()), look_up(driver, name.encode())) for name in names()]
+        found = [(name, ours, own) for name, ours, own in found if ours and own and ours != own]
+        self.second = mmap.mmap(-1, max(1, len(found)) * CACHE_LINE,
+                                prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        line = ctypes.addressof(ctypes.c_char.from_buffer(self.second))
+        for name, ours, own in found:
+            ctypes.memmove(line, jump_to(own), JUMP)
+            self.switches[name] = ours, (ctypes.string_at(ours, JUMP), jump_to(own), jump_to(line))
+            line += CACHE_LINE
         self.make_writable()
 
     def own_dlsym(self):
@@ -69,17 +86,17 @@ class Hooks:
 
     def make_writable(self):
         size = mmap.PAGESIZE
-        for page in sorted({at // size for address, code, _ in self.switches
-                            for at in (address, address + len(code) - 1)}):
+        for page in sorted({at // size for address, _ in self.switches.values()
+                            for at in (address, address + JUMP - 1)}):
             if self.libc.mprotect(ctypes.c_void_p(page * size), ctypes.c_size_t(size),
                                   mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) != 0:
                 raise Unavailable(f"code may not be changed here: {os.strerror(ctypes.get_errno())}")
 
     def __bool__(self):
-        """Whether there is anything between this program and the driver."""
-        return bool(self.switches)
+        """Whether there is anything between this program's launches and the driver."""
+        return LAUNCH in self.switches
 
-    def switch(self, is_on):
+    def switch(self, way):
         """No thread is in such a call."""
-        for address, code, jump in self.switches:
-            ctypes.memmove(address, code if is_on else jump, len(jump))
+        for address, code in self.switches.values():
+            ctypes.memmove(address, code[way], JUMP)

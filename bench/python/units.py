@@ -7,10 +7,10 @@ It imports PyTorch and prints "imported". After that a request is one of
     load NAME         make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
     run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
     load hook-NAME    the same model, for requests of the kind
-    hook COUNT WARM   the same four times, twice with the hooks of gpumux and twice past them (hooks.py), with either
-                      of them first and last in turn: "unit_ns=... own_ns=... hook_ratio=... hook_mean_ratio=...
-                      is_hooked=... sum=...", which are the time with hooks, that without, twice the ratio of the two,
-                      and whether there are hooks
+    hook COUNT WARM   the same by the ways of hooks.py, in SQUARE: "unit_ns=... own_ns=... hook_ratio=...
+                      jump_ratio=... is_hooked=... sum=...", which are the time with the hooks, what follows for the
+                      driver alone, the ratio of the two, that to the way with one jump, at which the hooks seem to
+                      cost less than they do, and whether there are hooks
 
 A unit is an inference of one image (resnet18 to resnet152), one decoded token (decode: each kernel launched by itself,
 decode-graphs: one CUDA graph) or one step of training (training), each waited for. `sum` is a checksum of what was
@@ -235,6 +235,15 @@ def say(text):
     print(text, flush=True)
 
 
+def clean(place):
+    """After a model, before the next."""
+    place.settle(False)
+    gc.unfreeze()
+    gc.collect()
+    if not place.is_tiny:
+        torch.cuda.empty_cache()
+
+
 def load(place, name):
     torch.zeros(1, device=place.device)  # the context, if there is none yet, and with it the driver's threads
     place.synchronize()
@@ -243,10 +252,9 @@ def load(place, name):
     model.begin()
     for _ in range(3):
         model.unit()
-    found = model.sum()
+    model.sum()
     gc.collect()
     gc.freeze()  # else the collector now and then looks through all of PyTorch, in one process or another
-    say(f"loaded bytes={place.used_bytes()} sum={found}")
     return model
 
 
@@ -268,24 +276,30 @@ def run(model, count, warm):
 class Switched:
     """Units with the hooks and without them, in one process."""
 
+    # Three times all of them, each once first, second and third; what the first of all does cold is not counted.
+    SQUARE = (hooks.ON, hooks.ONE_JUMP, hooks.TWO_JUMPS, hooks.ONE_JUMP, hooks.TWO_JUMPS, hooks.ON, hooks.TWO_JUMPS,
+              hooks.ON, hooks.ONE_JUMP)
+
     def __init__(self):
-        self.is_own_first = False
         try:
             self.hooks = hooks.Hooks()
         except hooks.Unavailable as why:
             raise Absent(why) from None
 
     def run(self, model, count, warm):
-        took = {True: 0, False: 0}
-        for is_outer in (True, False, False, True):
-            is_on = is_outer != self.is_own_first
-            self.hooks.switch(is_on)
-            took[is_on] += compute(model, count, warm)
-        self.hooks.switch(True)
-        self.is_own_first = not self.is_own_first
-        ratio = took[True] / took[False]
-        say(f"unit_ns={took[True] / count / 2:.1f} own_ns={took[False] / count / 2:.1f} hook_ratio={ratio:.6f} "
-            f"hook_mean_ratio={ratio:.6f} is_hooked={int(bool(self.hooks))} sum={model.sum()}")
+        took = dict.fromkeys(hooks.WAYS, 0)
+        compute(model, count, warm)
+        try:
+            for way in self.SQUARE:
+                self.hooks.switch(way)
+                took[way] += compute(model, count, warm)
+        finally:
+            self.hooks.switch(hooks.ON)
+        units = count * self.SQUARE.count(hooks.ON)
+        own = 2 * took[hooks.ONE_JUMP] - took[hooks.TWO_JUMPS]
+        say(f"unit_ns={took[hooks.ON] / units:.1f} own_ns={own / units:.1f} hook_ratio={took[hooks.ON] / own:.6f} "
+            f"jump_ratio={took[hooks.ON] / took[hooks.ONE_JUMP]:.6f} is_hooked={int(bool(self.hooks))} "
+            f"sum={model.sum()}")
 
 
 def main():
@@ -303,7 +317,7 @@ def main():
         say("absent PyTorch sees no GPU")
         return
     say("imported")
-    model = switched = None
+    model = switched = kind = None
     for line in iter(sys.stdin.readline, ""):
         verb, *what = line.split()
         if verb == "run":
@@ -312,17 +326,15 @@ def main():
         if verb == "hook":
             switched.run(model, *map(int, what))
             continue
-        model = switched = None
-        place.settle(False)
-        gc.unfreeze()
-        gc.collect()
-        if not place.is_tiny:
-            torch.cuda.empty_cache()
+        name, = what
         try:
-            name, = what
-            if name.startswith("hook-"):
-                switched = Switched()
-            model = load(place, name.removeprefix("hook-"))
+            switched = Switched() if name.startswith("hook-") else None
+            name = name.removeprefix("hook-")
+            if kind != name:
+                model = kind = None
+                clean(place)
+                model, kind = load(place, name), name
+            say(f"loaded bytes={place.used_bytes()} sum={model.sum()}")
         except Absent as absent:
             say(f"absent {absent}")
 

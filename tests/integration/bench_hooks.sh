@@ -9,7 +9,6 @@ benches=$(cd "$(dirname "$0")/../../bench" && pwd)
 
 cat > "$dir/program.py" << 'END'
 import ctypes, os, sys, threading
-where, patience = sys.argv[2], float(sys.argv[3])
 sys.path.insert(0, sys.argv[1])
 import hooks
 
@@ -33,20 +32,20 @@ found = hooks.Hooks()
 done = None
 print("hooked" if found else "native", flush=True)
 for line in iter(sys.stdin.readline, ""):
-    if line.strip() in ("on", "off"):
-        found.switch(line.strip() == "on")
+    verb, *what = line.split()
+    if verb == "switch":
+        found.switch(int(what[0]))
         print("ok", flush=True)
-    elif line.strip() == "call": # a thread of its own may wait for ever
+    elif verb == "call": # a thread of its own may wait for ever
         done = threading.Event()
         threading.Thread(target=call, args=(done,), daemon=True).start()
-        print("called" if done.wait(1) else "waits", flush=True)
     else:
-        print("called" if done.wait(patience) else "waits", flush=True)
+        print("called" if done.wait(float(what[0])) else "waits", flush=True)
 END
 python() {
     mkfifo "$dir/$1.in"
     spawn "$1" env ${2:+"LD_PRELOAD=$2"} sh -c \
-        "exec python3 -B '$dir/program.py' '$benches/python' '$dir' '$patience' < '$dir/$1.in'"
+        "exec python3 -B '$dir/program.py' '$benches/python' < '$dir/$1.in'"
 }
 # has_said NAME WORD...: these lines, and no more
 has_said() {
@@ -65,24 +64,26 @@ start_mlfq
 python hooked "$shim"
 exec 3> "$dir/hooked.in"
 expect hooked hooked
-echo call >&3
+printf 'call\nlook %s\n' "$patience" >&3
 expect hooked hooked called
 "$ctl" pause "$(pid_of hooked)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
 within "$patience" is_paused hooked || fail "it is not paused: $(app_of "$(pid_of hooked)")"
-printf 'off\ncall\n' >&3
+printf 'switch 1\ncall\nlook %s\n' "$patience" >&3
 expect hooked hooked called ok called
-printf 'on\ncall\n' >&3
-expect hooked hooked called ok called ok waits
+printf 'switch 2\ncall\nlook %s\n' "$patience" >&3
+expect hooked hooked called ok called ok called
+printf 'switch 0\ncall\nlook 1\n' >&3
+expect hooked hooked called ok called ok called ok waits
 "$ctl" resume "$(pid_of hooked)" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
-echo then >&3
-expect hooked hooked called ok called ok waits called
+echo "look $patience" >&3
+expect hooked hooked called ok called ok called ok waits called
 exec 3>&-
 await hooked
 [ "$code" = 0 ] || fail "it ended with $code"
 
 python native ""
 exec 4> "$dir/native.in"
-printf 'off\ncall\non\n' >&4
+printf 'switch 1\ncall\nlook %s\nswitch 0\n' "$patience" >&4
 expect native native ok called ok
 exec 4>&-
 await native
