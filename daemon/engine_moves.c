@@ -121,14 +121,6 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     }
 }
 
-static uint32_t count_moves(const struct gm_plan *plan, enum gm_move_kind kind)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < plan->n; i++)
-        n += plan->moves[i].kind == kind;
-    return n;
-}
-
 void gm_engine_plan(struct gm_engine *engine)
 {
     const struct gm_sched_decision *decision = &engine->decision;
@@ -165,7 +157,7 @@ void gm_engine_plan(struct gm_engine *engine)
     } else if (!is_waiting && engine->config.is_prefetching) {
         plan_ahead(engine, &input);
     }
-    engine->plan_evicts = count_moves(&engine->plan, GM_MOVE_EVICT);
+    engine->plan_evicts = gm_plan_count(&engine->plan, GM_MOVE_EVICT);
     engine->sums.plan_ns += gm_now() - begin;
 }
 

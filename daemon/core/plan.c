@@ -634,19 +634,19 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
         ;
 }
 
+uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n; i++)
+        n += plan->moves[i].kind == kind;
+    return n;
+}
+
 /* Switches. */
 
 static bool has_closed_tier(const struct gm_plan_input *input)
 {
     return input->tiers[GM_TIER_PAGED].is_closed || input->tiers[GM_TIER_DISK].is_closed;
-}
-
-static bool has_eviction(const struct gm_plan *plan)
-{
-    for (uint32_t i = 0; i < plan->n; i++)
-        if (plan->moves[i].kind == GM_MOVE_EVICT)
-            return true;
-    return false;
 }
 
 uint32_t gm_plan_switch(const struct gm_table *table, const struct gm_plan_input *input,
@@ -662,7 +662,7 @@ uint32_t gm_plan_switch(const struct gm_table *table, const struct gm_plan_input
     }
     if (!plan->lacks_room)
         return fewer.n_targets;
-    if (!input->is_growing && has_eviction(plan))
+    if (!input->is_growing && gm_plan_count(plan, GM_MOVE_EVICT) > 0)
         plan->n = 0;
     return 0;
 }

@@ -184,6 +184,9 @@ struct gm_plan {
 void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *input,
                   struct gm_plan *plan);
 
+/* How many of its moves are of that kind. */
+uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind);
+
 /*
  * The plan of a switch: that of gm_plan_make, unless a tier is closed and the others have no room
  * for what would leave. Then the plan is for as many targets as there is room for: they are given

@@ -1,6 +1,6 @@
 /*
- * A small model of the world that plans move memory in, shared by test_plan.c and
- * test_plan_tiers.c: a table, tiers with exact accounts, and where the copies of every chunk are. A
+ * A small model of the world that plans move memory in, shared by the tests
+ * test_plan*.c: a table, tiers with exact accounts, and where the copies of every chunk are. A
  * move begins (it takes what it needs) and ends (it gives back what it leaves), as in the daemon,
  * so that moves can overlap in any order.
  *
@@ -37,8 +37,7 @@ struct world {
     uint64_t seed;
     /* tiers below the GPU; no pinned cap: not modelled */
     uint64_t cap[GM_TIERS], used[GM_TIERS], ending[GM_TIERS];
-    bool is_closed;       /* the disk */
-    bool is_paged_closed; /* paged memory */
+    bool is_closed[GM_TIERS];
     uint64_t window;
     uint64_t left_paged;        /* of plans that prefetch */
     bool tells_ending;          /* give the planner `ending` */
@@ -202,12 +201,11 @@ static inline bool is_ready(const struct world *world, const struct gm_move *mov
 static inline void world_input(const struct world *world, struct gm_plan_input *input)
 {
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
-        input->tiers[t] = (struct gm_plan_tier){
-            .cap = world->cap[t],
-            .used = world->used[t],
-            .ending = world->tells_ending ? world->ending[t] : 0,
-            .is_closed = t == GM_TIER_DISK ? world->is_closed
-                                           : t == GM_TIER_PAGED && world->is_paged_closed};
+        input->tiers[t] =
+            (struct gm_plan_tier){.cap = world->cap[t],
+                                  .used = world->used[t],
+                                  .ending = world->tells_ending ? world->ending[t] : 0,
+                                  .is_closed = world->is_closed[t]};
     input->window = world->window;
 }
 

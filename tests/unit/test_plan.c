@@ -225,14 +225,6 @@ static uint64_t chunks_in(const struct world *world, uint32_t app, enum gm_tier 
     return world->table->apps[app].bytes[tier] / CHUNK;
 }
 
-static uint32_t count_moves(const struct gm_plan *plan, enum gm_move_kind kind)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < plan->n; i++)
-        count += plan->moves[i].kind == kind;
-    return count;
-}
-
 /* The first move of `kind` of app `app` from number `from` on; the plan's end if there is none. */
 static uint32_t find_move(const struct world *world, const struct gm_plan *plan, uint32_t from,
                           enum gm_move_kind kind, uint32_t app)
@@ -254,10 +246,10 @@ static void test_highest_tier_with_room(void **state)
         allocate(&world, app, 4 * CHUNK);
     run(&world, A);
     struct gm_plan plan = run(&world, B);
-    assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), 0);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 0);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 4);
     plan = run(&world, C); /* A is farther than B, which comes next */
-    assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 4);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 3);
     assert_int_equal(chunks_in(&world, A, GM_TIER_DISK), 1);
     assert_int_equal(chunks_in(&world, B, GM_TIER_PINNED), 4);
@@ -282,8 +274,8 @@ static void test_raises_before_fills(void **state)
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 4);
     assert_int_equal(chunks_in(&world, B, GM_TIER_PAGED), 4);
     struct gm_plan plan = run(&world, A);
-    assert_int_equal(count_moves(&plan, GM_MOVE_RAISE), 4);
-    assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 4);
     for (uint32_t i = 0; i < plan.n; i++) {
         if (plan.moves[i].kind != GM_MOVE_FILL)
             continue;
@@ -317,7 +309,7 @@ static void test_raises_early(void **state)
     world.cap[GM_TIER_PINNED] = 32 * CHUNK;
     struct gm_plan plan = run(&world, A);
     assert_int_equal(find_move(&world, &plan, 0, GM_MOVE_EVICT, C), 4);
-    assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), 0);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 0);
     end_world(&world);
 }
 
@@ -353,7 +345,7 @@ static void test_never_written(void **state)
         allocate(&world, app, 4 * CHUNK);
     struct gm_plan plan = plan_for(&world, targets, 1, victims, 2);
     assert_int_equal(plan.n, 4);
-    assert_int_equal(count_moves(&plan, GM_MOVE_FILL), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 4);
     carry_out(&world, &plan);
     assert_int_equal(world.bytes[GM_MOVE_FILL], 0);
     end_world(&world);
@@ -371,7 +363,7 @@ static void test_nothing_has_room(void **state)
     run(&world, A);
     struct gm_plan plan = plan_for(&world, &b, 1, &a, 1);
     assert_false(plan.is_complete);
-    assert_true(count_moves(&plan, GM_MOVE_FILL) > 0);
+    assert_true(gm_plan_count(&plan, GM_MOVE_FILL) > 0);
     carry_out(&world, &plan);
     plan = plan_for(&world, &b, 1, &a, 1);
     assert_false(plan.is_complete);
@@ -449,16 +441,16 @@ static void test_counts_on_flights(void **state)
     uint32_t raise = find_move(&world, &plan, 0, GM_MOVE_RAISE, A);
     uint32_t evicted = find_move(&world, &plan, 0, GM_MOVE_EVICT, B);
     struct gm_move moves[] = {plan.moves[raise], plan.moves[evicted]};
-    uint32_t evictions = count_moves(&plan, GM_MOVE_EVICT);
-    uint32_t lowers = count_moves(&plan, GM_MOVE_LOWER);
+    uint32_t evictions = gm_plan_count(&plan, GM_MOVE_EVICT);
+    uint32_t lowers = gm_plan_count(&plan, GM_MOVE_LOWER);
     begin_move(&world, &moves[0]);
     begin_move(&world, &moves[1]);
     plan = plan_for(&world, &a, 1, &b, 1);
     assert_true(plan.is_complete);
-    assert_int_equal(count_moves(&plan, GM_MOVE_EVICT), evictions - 1);
-    assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), lowers);
-    assert_int_equal(count_moves(&plan, GM_MOVE_RAISE), 3);
-    assert_int_equal(count_moves(&plan, GM_MOVE_FILL), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), evictions - 1);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), lowers);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 3);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 4);
     end_flight(&world, moves[0].chunk);
     end_flight(&world, moves[1].chunk);
     carry_out(&world, &plan);
@@ -487,8 +479,8 @@ static void test_prefetch_fills_and_raises(void **state)
     world.cap[GM_TIER_PINNED] += 3 * CHUNK;
     struct gm_plan plan = prefetch_for(&world, &a, 1, NULL, 0);
     assert_false(plan.is_complete);
-    assert_int_equal(count_moves(&plan, GM_MOVE_FILL), 2);
-    assert_int_equal(count_moves(&plan, GM_MOVE_RAISE), 5);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 5);
     assert_int_equal(carry_out(&world, &plan), 0);
     assert_int_equal(world.table->apps[A].resident, 2 * CHUNK);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 3);
@@ -514,8 +506,8 @@ static void test_prefetch_exchanges(void **state)
     assert_int_equal(chunks_in(&world, B, GM_TIER_PINNED), 2);
     struct gm_plan plan = prefetch_for(&world, &a, 1, &b, 1);
     carry_out(&world, &plan);
-    assert_int_equal(count_moves(&plan, GM_MOVE_RAISE), 2);
-    assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 2);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 2);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 2); /* from the disk first */
     assert_int_equal(chunks_in(&world, B, GM_TIER_DISK), 4);
@@ -548,14 +540,14 @@ static void test_prefetch_leaves_a_part(void **state)
         run(&world, C);
         world.left_paged = cases[i].left * CHUNK;
         struct gm_plan plan = prefetch_for(&world, &a, 1, &b, 1);
-        assert_int_equal(count_moves(&plan, GM_MOVE_RAISE), cases[i].raised);
-        assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), cases[i].raised);
+        assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), cases[i].raised);
+        assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), cases[i].raised);
         carry_out(&world, &plan);
         /* but into free room it comes */
         world.cap[GM_TIER_PINNED] += 4 * CHUNK;
         plan = prefetch_for(&world, &a, 1, &b, 1);
-        assert_int_equal(count_moves(&plan, GM_MOVE_RAISE), 4 - cases[i].raised);
-        assert_int_equal(count_moves(&plan, GM_MOVE_LOWER), 0);
+        assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 4 - cases[i].raised);
+        assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 0);
         end_world(&world);
     }
 }
@@ -576,8 +568,8 @@ static void test_prefetch_takes_what_is_given(void **state)
         struct gm_plan plan = plan_for(&world, &now, 1, victims, 2);
         carry_out(&world, &plan);
         if (turn > 3) {
-            assert_int_equal(count_moves(&plan, GM_MOVE_FILL), 2);
-            assert_int_equal(count_moves(&plan, GM_MOVE_EVICT), 2);
+            assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 2);
+            assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
         }
         plan = prefetch_taking(&world, &next, 1, &last, 1, 1);
         carry_out(&world, &plan);
@@ -617,7 +609,7 @@ static void test_prefetch_takes_from_its_user(void **state)
     assert_int_equal(plan.n, 0);
     const uint32_t c = C;
     plan = prefetch_taking(&world, &a, 1, &c, 1, 1);
-    assert_int_equal(count_moves(&plan, GM_MOVE_EVICT), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
     assert_int_equal(carry_out(&world, &plan), 2 * CHUNK);
     assert_int_equal(world.table->apps[A].resident, 2 * CHUNK);
     end_world(&world);
