@@ -8,7 +8,7 @@ command -v python3 > /dev/null 2>&1 || skip "no python3"
 benches=$(cd "$(dirname "$0")/../../bench" && pwd)
 
 cat > "$dir/program.py" << 'END'
-import ctypes, os, sys, threading
+import ctypes, sys, threading
 sys.path.insert(0, sys.argv[1])
 import hooks
 
@@ -56,9 +56,6 @@ has_said() {
 expect() {
     within "$patience" has_said "$@" || fail "$1 said $(tr '\n' ' ' < "$dir/$1.out"), expected: $*"
 }
-is_paused() {
-    is_up && app_has "$(pid_of "$1")" '"state":"paused"'
-}
 
 start_mlfq
 python hooked "$shim"
@@ -67,7 +64,7 @@ expect hooked hooked
 printf 'call\nlook %s\n' "$patience" >&3
 expect hooked hooked called
 "$ctl" pause "$(pid_of hooked)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-within "$patience" is_paused hooked || fail "it is not paused: $(app_of "$(pid_of hooked)")"
+within "$patience" has_state hooked paused || fail "it is not paused: $(app_of "$(pid_of hooked)")"
 printf 'switch 1\ncall\nlook %s\n' "$patience" >&3
 expect hooked hooked called ok called
 printf 'switch 2\ncall\nlook %s\n' "$patience" >&3

@@ -282,6 +282,11 @@ app_has() {
     app_of "$1" | grep -q "$2"
 }
 
+# has_state NAME STATE: that is what status says of it now.
+has_state() {
+    is_up && app_has "$(pid_of "$1")" "\"state\":\"$2\""
+}
+
 # app_number PID KEY
 app_number() {
     app_of "$1" | grep -o "\"$2\":[0-9.e+]*" | head -n 1 | cut -d: -f2

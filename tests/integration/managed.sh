@@ -3,10 +3,6 @@
 # stay; when the program runs again it comes back. Beside a hog, with both in turn, nothing is lost.
 . "$(dirname "$0")/lib.sh"
 
-is_paused() {
-    is_up && app_has "$(pid_of "$1")" '"state":"paused"'
-}
-
 has_asked() {
     [ -f "$dir/signal.asked" ] || has_ended one
 }
@@ -18,10 +14,10 @@ start_daemon --drain-deadline 60s
 app one linked --mode managed --bytes 128M --iterations 5 --signal "$dir/signal"
 await_ready one
 "$ctl" pause "$(pid_of one)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-within "$patience" is_paused one || fail "it is not paused"
+within "$patience" has_state one paused || fail "it is not paused"
 touch "$dir/signal.ask"
 within "$patience" has_asked || fail "it waits for an answer"
-is_paused one || fail "it was let go"
+has_state one paused || fail "it was let go"
 grep -q '^paused: first=-1 kept=0 own=-1$' "$dir/one.out" || fail "paused, it is: $(cat "$dir/one.out")"
 "$ctl" resume "$(pid_of one)" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
 expect_pass one

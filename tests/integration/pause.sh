@@ -12,10 +12,6 @@ grows() {
     is_up && awk -v now="$(run_of "$1")" -v then="$2" 'BEGIN { exit !(now > then + 0.1) }'
 }
 
-has_state() {
-    is_up && app_has "$(pid_of "$1")" "\"state\":\"$2\""
-}
-
 is_evicted() {
     is_up && evicted=$(app_number "$(pid_of "$1")" resident_bytes) &&
         [ "$evicted" -lt "$(app_number "$(pid_of "$1")" total_bytes)" ]

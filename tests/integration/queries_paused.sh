@@ -3,10 +3,6 @@
 # for memory that never moved, in every way of reaching the driver. Natively it passes the same checks.
 . "$(dirname "$0")/lib.sh"
 
-is_paused() {
-    is_up && app_has "$(pid_of "$1")" '"state":"paused"'
-}
-
 is_evicted() {
     is_up && [ "$(app_number "$(pid_of "$1")" resident_bytes)" -lt "$(app_number "$(pid_of "$1")" total_bytes)" ]
 }
@@ -22,13 +18,13 @@ for way in linked dlsym proc; do
     app "$way" "$way" --mode pointers --bytes 96M --allocs 3 --iterations 3 --seed 1 --signal "$dir/$way.signal"
     await_ready "$way"
     "$ctl" pause "$(pid_of "$way")" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-    within "$patience" is_paused "$way" || fail "$way is not paused"
+    within "$patience" has_state "$way" paused || fail "$way is not paused"
     app "other-$way" linked --bytes 120M --iterations 3 --seed 2
     within "$patience" is_evicted "$way" || fail "$way keeps all of its room"
     touch "$dir/$way.signal.ask"
     within "$patience" has_asked "$way" || fail "$way waits for an answer"
     ! has_ended "$way" || fail "$way: $(tail -n 1 "$dir/$way.out")"
-    is_paused "$way" || fail "$way was let go to be answered"
+    has_state "$way" paused || fail "$way was let go to be answered"
     "$ctl" resume "$(pid_of "$way")" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
     expect_pass "$way" "other-$way"
 done

@@ -16,10 +16,6 @@ has_asked() {
     [ -f "$dir/signal.asked" ] || has_ended holder
 }
 
-is_paused() {
-    is_up && app_has "$(pid_of holder)" '"state":"paused"'
-}
-
 native alone linked --mode unswappable --bytes 128M
 expect_pass alone
 start_daemon
@@ -35,7 +31,7 @@ within "$patience" is_at graph_bytes $piece || fail "of graphs: $(number_of grap
 "$ctl" status > "$dir/table.out" && grep -q ' MiB unswappable' "$dir/table.out" || fail "the table does not tell"
 
 "$ctl" pause "$(pid_of holder)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-within "$patience" is_paused || fail "it is not paused"
+within "$patience" has_state holder paused || fail "it is not paused"
 within "$patience" is_at graph_bytes 0 || fail "of graphs: $(number_of graph_bytes), trimmed when it was paused"
 "$ctl" resume "$(pid_of holder)" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
 touch "$dir/signal.ask"

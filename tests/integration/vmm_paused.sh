@@ -17,10 +17,6 @@ is_evicted() {
         [ "$evicted" -lt $((40 * 1048576 / shrink)) ]
 }
 
-has_state() {
-    is_up && app_has "$(pid_of one)" "\"state\":\"$1\""
-}
-
 start_daemon
 # The other one goes on when the first is paused: then it needs the room.
 app two linked --bytes 128M --allocs 4 --iterations 10 --seed 2 --go "$dir/go"
@@ -29,12 +25,12 @@ app one linked --mode mappers --threads 2 --bytes 96M --iterations 10 --seconds 
     --until "$dir/enough"
 await_ready one
 "$ctl" pause "$(pid_of one)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
-within "$patience" has_state paused || fail "it is not paused: $(app_of "$(pid_of one)")"
+within "$patience" has_state one paused || fail "it is not paused: $(app_of "$(pid_of one)")"
 touch "$dir/go"
 within "$patience" is_evicted || fail "it keeps its memory: $(app_of "$(pid_of one)")"
 from=$(rounds)
 within "$patience" goes_on $((from + 20)) || fail "it did $(rounds) rounds, $from of them before it was paused"
-has_state paused || fail "it is not paused any more"
+has_state one paused || fail "it is not paused any more"
 say "$(($(rounds) - from)) rounds while paused"
 "$ctl" resume "$(pid_of one)" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
 touch "$dir/enough"
