@@ -252,7 +252,6 @@ def load(place, name):
     model.begin()
     for _ in range(3):
         model.unit()
-    model.sum()
     gc.collect()
     gc.freeze()  # else the collector now and then looks through all of PyTorch, in one process or another
     return model
