@@ -11,7 +11,8 @@ a second jump, in a line of its own, behind the first: what that adds is what th
 
     ON             with the hooks
     ONE_JUMP       past them
-    TWO_JUMPS      the same; as far from ONE_JUMP as that is from the driver alone: 2 ONE_JUMP - TWO_JUMPS
+    TWO_JUMPS      the same; it takes as much longer than ONE_JUMP as that takes longer than the driver alone, which is
+                   therefore ONE_JUMP * ONE_JUMP / TWO_JUMPS
 
 Where nothing of gpumux is preloaded there is nothing to switch, and all ways are the same.
 """

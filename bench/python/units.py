@@ -295,7 +295,7 @@ class Switched:
         finally:
             self.hooks.switch(hooks.ON)
         units = count * self.SQUARE.count(hooks.ON)
-        own = 2 * took[hooks.ONE_JUMP] - took[hooks.TWO_JUMPS]
+        own = took[hooks.ONE_JUMP]**2 / took[hooks.TWO_JUMPS]
         say(f"unit_ns={took[hooks.ON] / units:.1f} own_ns={own / units:.1f} hook_ratio={took[hooks.ON] / own:.6f} "
             f"jump_ratio={took[hooks.ON] / took[hooks.ONE_JUMP]:.6f} is_hooked={int(bool(self.hooks))} "
             f"sum={model.sum()}")
