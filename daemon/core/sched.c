@@ -54,11 +54,12 @@
  * rank while it was idle, it stands behind the first that waits for one: so each goes on at most
  * once between two slices that begin, and apps that rest all the time do not hand the GPU to each
  * other for as long as their slices last. Forgotten is less than an eighth of a slice, which is not
- * worth a switch; what is left when the app was idle for longer than a round with it takes, so
+ * worth a switch; what is left when it rests again before it went on; what is left when the app was
+ * idle for longer than a round with it takes, so
  * nothing is saved up; and what is left at a change of its rank or settings, while it did not
  * drain, when its share is used up, when it had been put first for its patience, and when all apps
- * fit together. Where room is left for an idle app, so that its gate stays open, its slice goes on
- * without all this.
+ * fit together. The same holds for an app that was sent away in its slice and rests then. Where
+ * room is left for an idle app, so that its gate stays open, its slice goes on without all this.
  *
  * An app that did not drain (BUSY) is in the set for retry_ns whatever its turn, and its bytes
  * count. Then, if somebody who waits before it could run without it, it is taken out of the set,
@@ -385,8 +386,9 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
         a->is_patient = false;
         a->has_rest = false;
     }
-    a->is_begun &=
-        a->has_rest && a->is_open && gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST;
+    /* Who was sent away in its slice rests in it as well; who waited to go on has waited enough. */
+    bool is_in_slice = a->is_open ? a->has_rest : a->place == GM_QUEUE && !a->is_resumed;
+    a->is_begun &= is_in_slice && gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST;
     a->rested_at = s->now;
     a->rest_turn = s->ranks[a->rank].newest;
     gm_sched_stand(s, id);

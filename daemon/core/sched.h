@@ -29,7 +29,7 @@ enum gm_sched_event_kind {
     GM_SCHED_JOIN,  /* an app appeared: idle, 0 bytes, class auto, weight 1, no limit, not paused */
     GM_SCHED_LEAVE, /* it is gone */
     GM_SCHED_WANT,  /* it has GPU work to submit (or submits: its gate is open) */
-    GM_SCHED_IDLE,  /* its gate is open and it submits nothing, waits for nothing, runs nothing */
+    GM_SCHED_IDLE,  /* it submits nothing, waits for nothing (its gate neither), runs nothing */
     GM_SCHED_SIZE,  /* its committed bytes are now `bytes` */
     GM_SCHED_OPENED, /* its gate opened: a slice began, or goes on */
     GM_SCHED_CLOSED, /* its gate is closed and it is drained */

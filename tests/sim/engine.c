@@ -142,6 +142,14 @@ void engine_make_true(struct world *w)
         prefetch(w);
 }
 
+/* When it is taken for idle: it was chosen, or closed, since it had wanted, but may have nothing
+ * left to do. */
+static uint64_t rests_at(const struct world *w, const struct world_app *a)
+{
+    bool is_done = a->is_wanting && a->left_ns == 0 && !a->habit.is_wild;
+    return is_done ? w->now + w->idle_ns : NEVER;
+}
+
 void engine_drain_ends(struct world *w, uint32_t app)
 {
     struct world_app *a = &w->apps[app];
@@ -152,7 +160,7 @@ void engine_drain_ends(struct world *w, uint32_t app)
     }
     stop_running(w, a);
     a->is_open = false;
-    a->rest_at = NEVER;
+    a->rest_at = rests_at(w, a);
     world_send(w, GM_SCHED_CLOSED, app, 0);
 }
 
@@ -162,7 +170,6 @@ void engine_load_ends(struct world *w, uint32_t app)
     a->is_loading = false;
     a->is_open = true;
     a->run_from = w->now;
-    /* It was chosen since it had wanted, but may have nothing left to do. */
-    a->rest_at = a->left_ns == 0 && !a->habit.is_wild ? w->now + w->idle_ns : NEVER;
+    a->rest_at = rests_at(w, a);
     world_send(w, GM_SCHED_OPENED, app, 0);
 }

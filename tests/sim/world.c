@@ -247,7 +247,8 @@ static void request_ends(struct world *w, uint32_t app)
 
 static void rest(struct world *w, uint32_t app)
 {
-    struct gm_sched_event event = {.kind = GM_SCHED_IDLE, .app = app, .ago_ns = w->idle_ns};
+    const uint64_t ago_ns = w->apps[app].is_open ? w->idle_ns : 0;
+    struct gm_sched_event event = {.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns};
     w->apps[app].rest_at = NEVER;
     w->apps[app].is_wanting = false;
     send_event(w, &event);
@@ -404,7 +405,7 @@ static struct soonest find_next(struct world *w)
             sooner(&s, a->load_at, LOAD, app);
         if (a->is_open && a->left_ns > 0 && a->left_ns != WORLD_FOREVER)
             sooner(&s, a->run_from + a->left_ns, DONE, app);
-        if (a->is_open)
+        if (a->is_open || !w->in_set[app])
             sooner(&s, a->rest_at, REST, app);
         sooner(&s, a->ask_at, ASK, app);
         sooner(&s, a->die_at, DIE, app);

@@ -5,7 +5,7 @@
  * Engine: an app that left the set drains for a while and is then closed or busy; one that came
  * into it waits until the memory of the others is drained, loads, and is then open. How long a load
  * takes is drawn, or follows from the bytes that must move. As the daemon, it sees that an app is
- * idle when its gate is open and it did nothing for idle_ns.
+ * idle when it did nothing for idle_ns, be its gate open or closed.
  *
  * Programs: each makes requests that take some time on the GPU, and thinks between them; it grows
  * and shrinks, comes and dies. `wild` ones want and rest at any time. Time on the GPU passes while

@@ -442,6 +442,45 @@ static void better_level_comes_between_and_all_go_on(void **state)
         assert_int_equal(account(app).run_ns, LOWEST);
 }
 
+/* Who was sent away in its slice by a better level, and has nothing to do by then, is no more in
+ * the way than one that rested before; and has no less when it wants again. */
+static void sent_away_and_idle(void **state)
+{
+    (void)state;
+    arrive_all(4);
+    set_class(3, GM_CLASS_INTERACTIVE);
+    event(GM_SCHED_IDLE, 3);
+    for (uint32_t app = 0; app < 3; app++)
+        set_class(app, GM_CLASS_BATCH);
+    engine();
+    pass(LOWEST - 100);
+    event(GM_SCHED_WANT, 3);
+    expect_set("3");
+    expect_next("0 1 2");
+    engine();
+    event(GM_SCHED_IDLE, 0);
+    expect_set("3");
+    expect_next("1 2");
+    expect_reason(0, GM_WHY_IDLE);
+    now += 30;
+    event(GM_SCHED_IDLE, 3);
+    expect_set("1");
+    engine();
+    pass(50);
+    event(GM_SCHED_WANT, 0);
+    expect_set("1");
+    expect_next("0 2");
+    pass(LOWEST - 50);
+    expect_set("0");
+    expect_wake(now + 100); /* the rest of its slice */
+    event(GM_SCHED_WANT, 3);
+    engine();
+    expect_next("0 2 1");
+    event(GM_SCHED_IDLE, 0); /* again, and before it could go on */
+    event(GM_SCHED_WANT, 0);
+    expect_next("2 1 0");
+}
+
 static void rest_is_forgotten_with_a_level(void **state)
 {
     (void)state;
@@ -490,6 +529,7 @@ int main(void)
         rule(rest_is_forgotten_when_it_did_not_drain),
         rule(rest_is_forgotten_when_everything_fits),
         levels_rule(better_level_comes_between_and_all_go_on),
+        levels_rule(sent_away_and_idle),
         levels_rule(rest_is_forgotten_with_a_level),
     };
     return cmocka_run_group_tests_name("sched_turns", tests, NULL, NULL);
