@@ -101,6 +101,7 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
         app->is_idle = false;
     }
     set_gate(app, GM_GATE_OPEN);
+    gm_engine_sample_soon(engine);
     if (!was_held)
         gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
 }
@@ -168,6 +169,8 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         app->busy_reason = 0;
         gm_log(GM_LOG_DEBUG, "app %u drained in %.3f ms", id, (double)drained->drain_ns / 1e6);
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
+        app->active_at = engine->now; /* it may only have waited for that */
+        gm_engine_sample_soon(engine);
         if (is_for_trades)
             return;
         engine->last_drain_at = engine->now;

@@ -192,6 +192,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
             gm_engine_exited(engine, other);
     watch_exit(engine, app);
     app->session = session;
+    app->is_idle = true; /* until a thread of it waits for the gate */
     engine->n_apps++;
     *out = id;
     engine->now = gm_now();

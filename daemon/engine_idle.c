@@ -6,10 +6,14 @@
  * tell: when it has done nothing else for half of that time, it is asked (QUERY), and it answers
  * (QUIET) when its work has ended, which may take long. Until then it counts as busy and is charged
  * for its turn. So does a program that never answers: it is stopped, or its kernels wait for the
- * host, or it lies; it has turns like every other and yields them when they are over.
+ * host, or it lies; its turn is over when its slice is.
  *
  * One QUERY is under way for an app at most, and what is known by then makes it void: a CLOSE, and
  * anything the app did since. An app that is idle is not asked again before it did something.
+ *
+ * A paused app is quiet, so it needs no asking: it is idle when for --idle no call returned, none
+ * is under way and none waits for the gate. It has no use for a turn before it says WANT. So who
+ * was paused in the last moment of its work is not given the GPU, and no memory is moved for it.
  */
 #include "daemon/engine_state.h"
 
@@ -126,12 +130,43 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     app->ask_at = engine->now + app->ask_wait;
 }
 
+/* It is paused, and may have nothing to do. Whether that is soon to be known. */
+static bool look_at_paused(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->is_idle || app->is_held)
+        return false;
+    bool is_waiting =
+        atomic_load(&app->stat->waiting) > 0 || app->pending_allocs > 0 || app->waiting_allocs > 0;
+    if (is_waiting || is_active(app))
+        app->active_at = engine->now;
+    if (engine->now - app->active_at < engine->config.idle_ns)
+        return !is_waiting;
+    gm_log(GM_LOG_DEBUG, "app %u is idle: it was paused, and nothing of it waits", id);
+    app->is_idle = true;
+    gm_engine_feed_idle(engine, id, 0);
+    return false;
+}
+
+static void sample_in(struct gm_engine *engine, uint64_t ns)
+{
+    engine->sample_at = engine->now + (ns > GM_MS ? ns : GM_MS);
+}
+
+void gm_engine_sample_soon(struct gm_engine *engine)
+{
+    if (engine->sample_at > engine->now + engine->config.idle_ns / LOOKS)
+        sample_in(engine, engine->config.idle_ns / LOOKS);
+}
+
 void gm_engine_sample(struct gm_engine *engine)
 {
     uint64_t idle = engine->config.idle_ns;
     bool is_busy = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_PAUSED)
+            is_busy = look_at_paused(engine, id) || is_busy;
         if (app->state != GM_APP_RUNNING)
             continue;
         if (is_active(app))
@@ -142,6 +177,5 @@ void gm_engine_sample(struct gm_engine *engine)
         rest_if_idle(engine, id);
         is_busy = is_busy || !app->is_idle || app->is_limited;
     }
-    uint64_t wait = is_busy ? idle / LOOKS : REST * idle;
-    engine->sample_at = engine->now + (wait > GM_MS ? wait : GM_MS);
+    sample_in(engine, is_busy ? idle / LOOKS : REST * idle);
 }

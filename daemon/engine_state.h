@@ -475,11 +475,13 @@ bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint6
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
 
 /* engine_idle.c */
-/* Look which running apps do something, and ask those that seem not to. */
+/* Look which apps do something, and ask those running ones that seem not to. */
 void gm_engine_sample(struct gm_engine *engine);
-/* The answer to QUERY. */
+/* An app began to run, or was paused: its idleness is noticed in time although all were idle. */
+void gm_engine_sample_soon(struct gm_engine *engine);
 /* A thread of it waits at the closed gate. */
 void gm_engine_wants(struct gm_engine *engine, uint32_t app);
+/* The answer to QUERY. */
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
 /* engine_moves.c */

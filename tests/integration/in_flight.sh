@@ -63,7 +63,7 @@ for context in "" --own-context; do
     touch "$dir/ahead.release"
     expect_pass other
     ! has_ended ahead || fail "the first program ended by itself"
-    grep -q 'app 0 is idle' "$dir/daemon.out" || fail "the end of its work was not noticed"
+    grep -q 'app 0 is idle (query' "$dir/daemon.out" || fail "the end of its work was not noticed"
     touch "$dir/ahead.end"
     expect_pass ahead
     expect_no_busy
@@ -121,7 +121,7 @@ begin
 unset SIMCUDA_FAIL
 touch "$dir/ahead.release"
 expect_pass other
-! grep -q 'app 0 is idle' "$dir/daemon.out" || fail "it was taken for idle"
+! grep -q 'app 0 is idle (query' "$dir/daemon.out" || fail "it was taken for idle while it ran"
 take_status
 ran=$(app_number "$(pid_of ahead)" run_s)
 awk -v q="$(queries 0)" -v r="$ran" 'BEGIN { exit !(q <= 20 + r) }' ||

@@ -17,6 +17,7 @@ round() {
     rm -f "$dir"/go.*
     app still linked --bytes 96M --iterations 2 --seed 1 --go "$dir/go.still"
     await_ready still
+    within "$patience" has_state still idle # before other comes: else it may be given its turn once more
     app other linked --bytes 96M --iterations 2 --seed 2 --go "$dir/go.other"
     await_ready other
     within "$patience" is_paused || fail "still is not paused with some of its memory on the GPU"

@@ -142,7 +142,78 @@ static void test_idle_when_quiet(void **state)
     assert_int_equal(idles[1], 2);
     assert_int_equal(wants[1], 1);
     assert_int_equal(queries[0], 0); /* whose gate is closed needs no asking */
-    assert_int_equal(idles[0], 0);
+}
+
+/* Who is paused and waits for nothing is idle, unasked, until it says WANT. */
+static void test_paused(void **state)
+{
+    (void)state;
+    app->state = GM_APP_PAUSED;
+    pass(IDLE / 2);
+    call_in(0); /* as when one returns because what it waited for was drained */
+    pass(IDLE / 4);
+    assert_int_equal(app->active_at, engine->now);
+    pass(IDLE - 1);
+    assert_int_equal(idles[1], 0);
+    pass(IDLE / 4 + 1);
+    assert_int_equal(idles[1], 1);
+    assert_int_equal(ago[1], 0); /* it was charged for nothing */
+    assert_true(app->is_idle);
+    pass(10 * IDLE);
+    assert_int_equal(idles[1], 1);
+    gm_engine_wants(engine, 1);
+    assert_int_equal(wants[1], 1);
+    assert_false(app->is_idle);
+    pass(3 * IDLE + IDLE / 4);
+    assert_int_equal(idles[1], 2); /* it thought better of it */
+    assert_int_equal(queries[1], 0);
+}
+
+/* A thread that waits for the gate, a call that waits, an allocation, and trades. */
+static void test_paused_and_waiting(void **state)
+{
+    (void)state;
+    uint32_t *counts[] = {&app->pending_allocs, &app->waiting_allocs};
+    app->state = GM_APP_PAUSED;
+    atomic_store(&app->stat->waiting, 1);
+    pass(10 * IDLE);
+    atomic_store(&app->stat->waiting, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        *counts[i] = 1;
+        pass(10 * IDLE);
+        *counts[i] = 0;
+    }
+    atomic_store(&app->stat->slot[5].blocked, 1);
+    pass(10 * IDLE);
+    atomic_store(&app->stat->slot[5].blocked, 0);
+    app->is_held = true;
+    pass(10 * IDLE);
+    assert_int_equal(idles[1], 0);
+    app->is_held = false;
+    app->active_at = engine->now;
+    pass(4 * IDLE);
+    assert_int_equal(idles[1], 1);
+}
+
+/* Whoever waits for the gate is not looked at more often for it. */
+static void test_looks_at_the_paused(void **state)
+{
+    (void)state;
+    app->state = GM_APP_PAUSED;
+    engine->apps[0].is_idle = true;
+    gm_engine_sample(engine);
+    assert_int_equal(engine->sample_at, engine->now + IDLE / 4);
+    atomic_store(&app->stat->waiting, 1);
+    gm_engine_sample(engine);
+    assert_int_equal(engine->sample_at, engine->now + 3 * IDLE);
+    gm_engine_sample_soon(engine); /* something changed */
+    assert_int_equal(engine->sample_at, engine->now + IDLE / 4);
+    engine->now += IDLE / 8;
+    gm_engine_sample_soon(engine);
+    assert_int_equal(engine->sample_at, engine->now + IDLE / 8);
+    engine->config.idle_ns = 0;
+    gm_engine_sample_soon(engine);
+    assert_int_equal(engine->sample_at, engine->now + GM_MS);
 }
 
 static void test_calls_void_the_question(void **state)
@@ -215,7 +286,9 @@ static void test_close_voids_the_question(void **state)
     uint64_t first = asked[1];
     app->epoch++; /* closed ... */
     app->state = GM_APP_PAUSED;
+    atomic_store(&app->stat->waiting, 1);
     pass(5 * IDLE);
+    atomic_store(&app->stat->waiting, 0);
     app->state = GM_APP_RUNNING; /* ... and open again */
     app->active_at = engine->now;
     answer(first, 1);
@@ -349,6 +422,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_idle_when_quiet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_paused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_paused_and_waiting, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_looks_at_the_paused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_calls_void_the_question, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_close_voids_the_question, set_up, tear_down),
