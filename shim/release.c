@@ -36,15 +36,24 @@ bool gm_synchronize(CUcontext context, CUresult *result)
     return true;
 }
 
+CUresult gm_release_chunks(const struct gm_alloc *alloc)
+{
+    return (CUresult)gm_link_free(alloc->va, alloc->span);
+}
+
+void gm_release_range(const struct gm_alloc *alloc, CUresult result)
+{
+    if (result == CUDA_SUCCESS) /* else something of it is still mapped: it cannot be used again */
+        gm_real.cuMemAddressFree(alloc->va, alloc->span);
+}
+
 CUresult gm_release(const struct gm_alloc *alloc)
 {
     if (alloc->kind == GM_ALLOC_IMPORT)
         return gm_sharing_release(alloc);
-    int result = gm_link_free(alloc->va, alloc->span);
-    if (result != 0)
-        return (CUresult)result; /* something of it is still mapped: the range cannot be reused */
-    gm_real.cuMemAddressFree(alloc->va, alloc->span);
-    return CUDA_SUCCESS;
+    CUresult result = gm_release_chunks(alloc);
+    gm_release_range(alloc, result);
+    return result;
 }
 
 static void gm_deferred_push(struct gm_deferred *deferred)

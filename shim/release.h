@@ -19,6 +19,11 @@ bool gm_synchronize(CUcontext context, CUresult *result);
 /* The GPU is done with *alloc, which is out of the map: give its chunks and its range back. */
 CUresult gm_release(const struct gm_alloc *alloc);
 
+/* The same in two steps, for chunks that no other program has. Until the first one is over the
+ * driver finds memory there; the second takes its result. */
+CUresult gm_release_chunks(const struct gm_alloc *alloc);
+void gm_release_range(const struct gm_alloc *alloc, CUresult result);
+
 /* Give *alloc back later. False: no memory to put it off. */
 bool gm_defer(const struct gm_alloc *alloc);
 

@@ -8,15 +8,15 @@
 
 struct gm_spare {
     struct gm_alloc alloc;
-    uint64_t at; /* when it was put here */
+    uint64_t at;     /* when it was put here */
+    bool is_leaving; /* taken out, on its way to the daemon: the driver still finds it */
 };
 
 static pthread_mutex_t gm_spares_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gm_spare gm_spares[GM_SPARES_MAX]; /* the oldest first */
-_Atomic uint32_t gm_spares_n;                    /* changed with the lock held */
-static uint64_t gm_spares_put_at;                /* the latest put */
-/* What is taken out and on its way to the daemon, and how much ever was. */
-static uint64_t gm_spares_leaving[GM_GPUS_MAX], gm_spares_n_leaving, gm_spares_n_gone;
+static struct gm_spare gm_spares[GM_SPARES_MAX];       /* the oldest first */
+_Atomic uint32_t gm_spares_n;                          /* changed with the lock held */
+static uint64_t gm_spares_put_at;                      /* the latest put */
+static uint64_t gm_spares_n_leaving, gm_spares_n_gone; /* now; ever so far */
 static pthread_cond_t gm_spares_went = PTHREAD_COND_INITIALIZER;
 /* What the program itself had at most, lately. */
 static struct gm_spares_use {
@@ -35,12 +35,12 @@ static _Atomic uint32_t gm_spares_version;
  * in turn has none half of the time, and shall not have to wake the watcher with every free. */
 static bool gm_spares_are_watched;
 
-/* With the lock held. */
-static uint64_t gm_spares_sum(int32_t gpu)
+/* With the lock held; without those that leave, or with them. */
+static uint64_t gm_spares_sum(int32_t gpu, bool is_all)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < gm_spares_n; i++)
-        if (gm_spares[i].alloc.gpu == gpu)
+        if (gm_spares[i].alloc.gpu == gpu && (is_all || !gm_spares[i].is_leaving))
             bytes += gm_spares[i].alloc.span;
     return bytes;
 }
@@ -85,7 +85,7 @@ enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
     const uint64_t most = gm_link_budget((uint32_t)alloc->gpu) / GM_SPARES_SHARE;
     pthread_mutex_lock(&gm_spares_lock);
     if (gm_spares_n < GM_SPARES_MAX && alloc->span <= most &&
-        gm_spares_sum(alloc->gpu) <= most - alloc->span) {
+        gm_spares_sum(alloc->gpu, false) <= most - alloc->span) {
         gm_spares[gm_spares_n] = (struct gm_spare){.alloc = *alloc, .at = now};
         gm_spares_publish(gm_spares_n, gm_spares_n + 1);
         gm_spares_put_at = now;
@@ -103,7 +103,8 @@ bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
         return false; /* perhaps nothing is mapped there any more */
     pthread_mutex_lock(&gm_spares_lock);
     for (uint32_t i = gm_spares_n; i-- > 0 && !is_found;) {
-        is_found = gm_spares[i].alloc.gpu == gpu && gm_spares[i].alloc.span == span;
+        is_found = gm_spares[i].alloc.gpu == gpu && gm_spares[i].alloc.span == span &&
+                   !gm_spares[i].is_leaving;
         if (is_found) {
             *va = gm_spares[i].alloc.va;
             gm_spares_note(&gm_spares[i].alloc, false);
@@ -121,21 +122,27 @@ static bool gm_spares_release_one(int32_t gpu, uint64_t until)
     bool is_found = false;
     pthread_mutex_lock(&gm_spares_lock);
     for (uint32_t i = 0; i < gm_spares_n && !is_found; i++) {
-        is_found = (gpu < 0 || gm_spares[i].alloc.gpu == gpu) && gm_spares[i].at <= until;
+        struct gm_spare *spare = &gm_spares[i];
+        is_found = (gpu < 0 || spare->alloc.gpu == gpu) && spare->at <= until && !spare->is_leaving;
         if (is_found) {
-            alloc = gm_spares[i].alloc;
-            gm_spares_remove(i);
-            gm_spares_leaving[alloc.gpu] += alloc.span;
+            alloc = spare->alloc;
+            spare->is_leaving = true;
             gm_spares_n_leaving++;
         }
     }
     pthread_mutex_unlock(&gm_spares_lock);
     if (!is_found)
         return false;
-    gm_release(&alloc);
+    const CUresult result = gm_release_chunks(&alloc);
     gm_spares_note(&alloc, false);
     pthread_mutex_lock(&gm_spares_lock);
-    gm_spares_leaving[alloc.gpu] -= alloc.span;
+    uint32_t at = 0;
+    while (!gm_spares[at].is_leaving || gm_spares[at].alloc.va != alloc.va)
+        at++;
+    gm_spares_remove(at); /* before its range can be anybody's again */
+    pthread_mutex_unlock(&gm_spares_lock);
+    gm_release_range(&alloc, result);
+    pthread_mutex_lock(&gm_spares_lock);
     gm_spares_n_leaving--;
     gm_spares_n_gone++;
     pthread_cond_broadcast(&gm_spares_went);
@@ -184,7 +191,7 @@ uint64_t gm_spares_gone(bool is_waiting)
 uint64_t gm_spares_bytes(int32_t gpu)
 {
     pthread_mutex_lock(&gm_spares_lock);
-    const uint64_t bytes = gm_spares_sum(gpu) + gm_spares_leaving[gpu];
+    const uint64_t bytes = gm_spares_sum(gpu, true);
     pthread_mutex_unlock(&gm_spares_lock);
     return bytes;
 }
@@ -216,9 +223,10 @@ uint64_t gm_spares_watch(uint64_t now)
         gm_spares_release_one(-1, now - GM_SPARES_KEEP_NS);
     pthread_mutex_lock(&gm_spares_lock);
     uint64_t next = UINT64_MAX;
-    if (gm_spares_n > 0)
-        next = gm_spares[0].at + GM_SPARES_KEEP_NS;
-    else if (gm_spares_put_at + GM_SPARES_KEEP_NS > now)
+    for (uint32_t i = gm_spares_n; i-- > 0;) /* the oldest first */
+        if (!gm_spares[i].is_leaving)
+            next = gm_spares[i].at + GM_SPARES_KEEP_NS;
+    if (next == UINT64_MAX && gm_spares_put_at + GM_SPARES_KEEP_NS > now)
         next = gm_spares_put_at + GM_SPARES_KEEP_NS;
     gm_spares_are_watched = next != UINT64_MAX;
     pthread_mutex_unlock(&gm_spares_lock);

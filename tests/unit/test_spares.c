@@ -25,6 +25,8 @@ static _Atomic bool is_held;  /* what is released does not come to its end */
 static uint64_t releases_put; /* so many releases come with another put, of another thread */
 static _Atomic uint64_t n_released, released_bytes;
 static _Atomic uint64_t last_released;
+static _Atomic bool is_begun; /* a release is */
+static _Atomic bool is_early; /* a range was given back while it was a spare */
 
 static struct gm_stat stat_area;
 
@@ -58,6 +60,19 @@ static void nap(void)
 
 CUresult gm_release(const struct gm_alloc *alloc)
 {
+    (void)alloc;
+    return CUDA_ERROR_UNKNOWN; /* a spare's range must not be free before it is none any more */
+}
+
+void gm_release_range(const struct gm_alloc *alloc, CUresult result)
+{
+    if (gm_spares_has(alloc->va) || result != CUDA_SUCCESS)
+        is_early = true;
+}
+
+CUresult gm_release_chunks(const struct gm_alloc *alloc)
+{
+    is_begun = true;
     while (is_held)
         nap();
     n_released++;
@@ -75,6 +90,7 @@ static int begin(void **state)
     gm_spares_release(-1, UINT64_MAX);
     gm_spares_watch(UINT64_MAX); /* nobody watches from here on */
     n_released = released_bytes = last_released = 0;
+    is_begun = is_early = false;
     return 0;
 }
 
@@ -209,20 +225,30 @@ static void *let_go(void *unused)
 static void test_wait_for_another(void **state)
 {
     pthread_t thread, other;
+    uint64_t va;
     (void)state;
     put(0, 0x1000000, 4 * MIB, 1);
     put(0, 0x2000000, 4 * MIB, 1);
     const uint64_t gone = gm_spares_gone(true);
     is_held = true;
     assert_int_equal(pthread_create(&thread, NULL, shrink, NULL), 0);
-    while (gm_spares_n == 2)
+    while (!is_begun)
         sched_yield();
     assert_int_equal(gm_spares_bytes(0), 8 * MIB);
+    assert_true(gm_spares_has(0x1000000)); /* the driver finds it still */
+    assert_true(gm_spares_take(0, 4 * MIB, &va));
+    assert_int_equal(va, 0x2000000);
+    assert_false(gm_spares_take(0, 4 * MIB, &va)); /* the other one is nobody's */
+    assert_false(gm_spares_shrink(0));
+    assert_int_equal(gm_spares_watch(2), 1 + KEEP);
+    put(0, va, 4 * MIB, 2);
+    assert_int_equal(gm_spares_watch(2), 2 + KEEP);
     assert_int_equal(gm_spares_gone(false), gone);
     assert_int_equal(pthread_create(&other, NULL, let_go, NULL), 0);
     assert_int_equal(gm_spares_gone(true), gone + 1);
     assert_int_equal(n_released, 1);
     assert_int_equal(gm_spares_bytes(0), 4 * MIB);
+    assert_false(gm_spares_has(0x1000000));
     pthread_join(thread, NULL);
     pthread_join(other, NULL);
 }
@@ -321,6 +347,7 @@ static void test_threads(void **state)
     assert_int_equal(released_bytes, n_released * 2 * MIB);
     assert_int_equal(gm_spares_bytes(0), 0);
     assert_int_equal(stat_area.spare_bytes, 0);
+    assert_false(is_early);
 }
 
 int main(void)
