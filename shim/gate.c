@@ -21,7 +21,8 @@
 
 #define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads that found no slot of their own */
 #define GM_SLOT_WORDS (GM_SLOTS / 64u)
-#define GM_GATE_RECHECK_S 1 /* a waiter looks again, and asks again, even if nobody wakes it */
+/* A waiter looks again, and asks again, even if nobody wakes it, or signals do all the time. */
+#define GM_GATE_RECHECK_S 1
 
 __thread struct gm_gate_thread gm_gate_self __attribute__((tls_model("initial-exec")));
 
@@ -161,18 +162,20 @@ static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
 
 /*
  * Wait until the word of `page` is not `word` any more, or for a while. The first waiter of a
- * closing tells the daemon; so does one whom nobody woke for GM_GATE_RECHECK_S, in case that was
- * not heard.
+ * closing tells the daemon; so does one who has waited for GM_GATE_RECHECK_S, in case that was not
+ * heard. *since: when this one began to wait or last told it so, 0 at first.
  */
-static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, bool *is_late)
+static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, uint64_t *since)
 {
-    uint64_t asked = atomic_load(&page->epoch) + 1;
-    if (atomic_exchange(&gm_want_sent, asked) != asked || is_first || *is_late)
+    const uint64_t asked = atomic_load(&page->epoch) + 1, now = gm_now();
+    const bool is_late = *since != 0 && now - *since >= GM_GATE_RECHECK_S * GM_S;
+    if (atomic_exchange(&gm_want_sent, asked) != asked || is_first || is_late)
         gm_link_want();
+    if (*since == 0 || is_late)
+        *since = now;
 
     struct timespec most = {.tv_sec = GM_GATE_RECHECK_S};
-    long error = syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
-    *is_late = error != 0 && errno == ETIMEDOUT;
+    syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
 }
 
 struct gm_slot *gm_gate_enter_slow(void)
@@ -196,7 +199,7 @@ struct gm_slot *gm_gate_enter_slow(void)
     struct gm_stat *stat = gm_gate_stat();
     struct gm_slot *slot = before == GM_SLOT_TRYING ? &gm_slot_interrupted : self->own;
     bool is_waiting = false;
-    bool is_late = false;
+    uint64_t since = 0;
     for (;;) {
         gm_gate_step(self, GM_SLOT_TRYING);
         const struct gm_ctl *page = atomic_load(&gm_gate_page);
@@ -217,10 +220,11 @@ struct gm_slot *gm_gate_enter_slow(void)
         bool is_first = false;
         if (self->is_waiting == 0) { /* else this is a handler in the middle of the wait */
             is_waiting = true;
-            self->is_waiting = 1;
+            /* In this order: a handler that comes between counts for itself. */
             is_first = atomic_fetch_add(&stat->waiting, 1) == 0;
+            self->is_waiting = 1;
         }
-        gm_gate_wait(page, word, is_first, &is_late);
+        gm_gate_wait(page, word, is_first, &since);
     }
     gm_gate_step(self, slot != NULL ? GM_SLOT_IN : before);
     if (is_waiting) {

@@ -39,11 +39,11 @@
  * not else: then the app goes to the tail of QUEUE. If it still fits there, its gate stays open and
  * a new slice begins. What it runs while it drains counts for its next slice, so that over time
  * slices are exact; if that leaves less than an eighth of it, which is not worth a switch, it
- * forfeits a turn instead, once somebody stands behind it, and no more than one. Who could not run
- * by what is said of him, and was closed, comes anew. Weights: gm_sched_slice. Apps of a better
- * rank need not wait for the end of a slice: who has to make room for them goes to the *head* of
- * its QUEUE and has the rest of its slice when there is room again (or to the tail, if less than a
- * quarter is left).
+ * forfeits a turn instead, once somebody stands behind it, and no more than one; also if it is idle
+ * meanwhile, for less than a round. Who could not run by what is said of him, and was closed, comes
+ * anew. Weights: gm_sched_slice. Apps of a better rank need not wait for the end of a slice: who
+ * has to make room for them goes to the *head* of its QUEUE and has the rest of its slice when
+ * there is room again (or to the tail, if less than a quarter is left).
  *
  * Idleness ends a turn at once, but not the slice: what is left of it is kept. If the app wants the
  * GPU again at that rank it stands in QUEUE before all who wait for a slice of their own (but
@@ -55,11 +55,11 @@
  * once between two slices that begin, and apps that rest all the time do not hand the GPU to each
  * other for as long as their slices last. Forgotten is less than an eighth of a slice, which is not
  * worth a switch; what is left when it rests again before it went on; what is left when the app was
- * idle for longer than a round with it takes, so
- * nothing is saved up; and what is left at a change of its rank or settings, while it did not
- * drain, when its share is used up, when it had been put first for its patience, and when all apps
- * fit together. The same holds for an app that was sent away in its slice and rests then. Where
- * room is left for an idle app, so that its gate stays open, its slice goes on without all this.
+ * idle for longer than a round with it takes, so nothing is saved up; and what is left at a change
+ * of its rank or settings, while it did not drain, when its share is used up, when it had been put
+ * first for its patience, and when all apps fit together. All this holds as well for an app that
+ * was sent away in its slice and rests then. Where room is left for an idle app, so that its gate
+ * stays open, its slice goes on without all this.
  *
  * An app that did not drain (BUSY) is in the set for retry_ns whatever its turn, and its bytes
  * count. Then, if somebody who waits before it could run without it, it is taken out of the set,
@@ -364,8 +364,11 @@ static void app_wants(struct gm_sched *s, uint32_t id)
         go_on(s, id);
         return;
     }
-    gm_sched_forget_slice(a);
-    if (has_missed_a_round(s, a))
+    const bool has_missed = has_missed_a_round(s, a);
+    if (!a->is_in_debt || has_missed || a->rank != gm_sched_rank_of(a))
+        gm_sched_forget_slice(a);
+    a->is_in_debt = false;
+    if (has_missed)
         a->turn = 0;
     gm_sched_stand(s, id);
 }
@@ -386,8 +389,11 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
         a->is_patient = false;
         a->has_rest = false;
     }
+    bool is_sent_away = !a->is_open && a->place == GM_QUEUE;
+    bool has_gone_on = !a->is_resumed || a->slice_at > a->rested_at;
+    a->is_in_debt = is_sent_away && !a->is_begun && (a->used_ns > 0 || a->owes_turn);
     /* Who was sent away in its slice rests in it as well; who waited to go on has waited enough. */
-    bool is_in_slice = a->is_open ? a->has_rest : a->place == GM_QUEUE && !a->is_resumed;
+    bool is_in_slice = a->is_open ? a->has_rest : is_sent_away && has_gone_on;
     a->is_begun &= is_in_slice && gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST;
     a->rested_at = s->now;
     a->rest_turn = s->ranks[a->rank].newest;
@@ -468,7 +474,7 @@ static void forget_rest(struct gm_sched *s, uint32_t id)
         gm_sched_append(s, id, GM_QUEUE, a->rank);
     }
     a->is_begun &= a->is_wanting;
-    a->is_resumed = false;
+    a->is_resumed = a->is_in_debt = false;
 }
 
 /* ---- The interface ---- */

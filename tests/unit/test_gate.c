@@ -123,6 +123,30 @@ static void test_waits_and_asks_once(void **state)
     pthread_join(thread[0], NULL);
 }
 
+/* Who waits asks again each second, also one that signals wake all the time. */
+static void test_asks_again(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    attach(gm_gate_membarrier_register());
+    atomic_store(&went_through, 0);
+    struct sigaction action = {.sa_handler = no_handler};
+    sigaction(SIGUSR1, &action, NULL);
+    store_gate(GM_GATE_CLOSED);
+    const uint64_t at = gm_now();
+    pthread_create(&thread, NULL, go_through, NULL);
+    assert_true(becomes(&stat_area.waiting, 1));
+    while (atomic_load(&wants) < 3 && gm_now() - at < LONG) {
+        pthread_kill(thread, SIGUSR1);
+        nap(50000);
+    }
+    assert_int_equal(atomic_load(&wants), 3);
+    assert_true(gm_now() - at >= 2 * GM_S);
+    assert_int_equal(atomic_load(&went_through), 0);
+    store_gate(GM_GATE_OPEN);
+    pthread_join(thread, NULL);
+}
+
 static void test_capture_passes(void **state)
 {
     pthread_t thread;
@@ -433,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_cold_passes),
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_waits_and_asks_once),
+        cmocka_unit_test(test_asks_again),
         cmocka_unit_test(test_capture_passes),
         cmocka_unit_test(test_slots_are_reused),
         cmocka_unit_test(test_overflow_shares_a_slot),

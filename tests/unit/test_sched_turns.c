@@ -453,7 +453,7 @@ static void sent_away_and_idle(void **state)
     for (uint32_t app = 0; app < 3; app++)
         set_class(app, GM_CLASS_BATCH);
     engine();
-    pass(LOWEST - 100);
+    pass(100);
     event(GM_SCHED_WANT, 3);
     expect_set("3");
     expect_next("0 1 2");
@@ -472,13 +472,72 @@ static void sent_away_and_idle(void **state)
     expect_next("0 2");
     pass(LOWEST - 50);
     expect_set("0");
-    expect_wake(now + 100); /* the rest of its slice */
+    expect_wake(now + LOWEST - 100); /* the rest of its slice */
+    pass(40);
     event(GM_SCHED_WANT, 3);
     engine();
     expect_next("0 2 1");
-    event(GM_SCHED_IDLE, 0); /* again, and before it could go on */
+    event(GM_SCHED_IDLE, 0); /* again, after it went on */
+    event(GM_SCHED_WANT, 0);
+    expect_next("2 0 1");    /* no slice began: behind the first that waits for one */
+    event(GM_SCHED_IDLE, 0); /* and before */
     event(GM_SCHED_WANT, 0);
     expect_next("2 1 0");
+}
+
+/* What it runs while it drains counts for its next slice, also if it is idle in between. */
+static void resting_pays_no_debt(void **state)
+{
+    static const uint64_t late[] = {30, 50, 80, 95};
+    (void)state;
+    for (unsigned i = 0; i < 2 * sizeof late / sizeof *late; i++) {
+        for (uint32_t app = 0; app < 2; app++)
+            arrive(app, 60);
+        engine();
+        for (uint64_t end = now + 1000 * QUANTUM; now < end;) {
+            now = last.wake_at;
+            event(GM_SCHED_TIMER, 0);
+            bool is_closing = is_open[0] && !is_in_set(0);
+            if (is_closing) {
+                now += late[i / 2];
+                event(GM_SCHED_CLOSED, 0);
+            }
+            engine();
+            if (is_closing && i % 2 == 1) { /* while the other one runs */
+                now += 10;
+                event(GM_SCHED_IDLE, 0);
+                now += 1;
+                event(GM_SCHED_WANT, 0);
+            }
+        }
+        assert_in_range(account(0).run_ns * 100, account(1).run_ns * 95, account(1).run_ns * 105);
+        for (uint32_t app = 0; app < 2; app++)
+            event(GM_SCHED_LEAVE, app);
+        memset(is_open, 0, sizeof is_open);
+    }
+}
+
+static void debts_are_forgotten_after_a_round(void **state)
+{
+    (void)state;
+    for (uint32_t app = 0; app < 2; app++)
+        arrive(app, 60);
+    engine();
+    for (unsigned is_late = 0; is_late < 2; is_late++) {
+        now = last.wake_at;
+        event(GM_SCHED_TIMER, 0);
+        expect_set("1");
+        now += 60;
+        event(GM_SCHED_CLOSED, 0);
+        engine();
+        event(GM_SCHED_IDLE, 0);
+        now += is_late ? 2 * QUANTUM + 1 : 1;
+        event(GM_SCHED_WANT, 0);
+        engine();
+        while (!is_open[0])
+            pass(1);
+        expect_wake(now + (is_late ? QUANTUM : QUANTUM - 60));
+    }
 }
 
 static void rest_is_forgotten_with_a_level(void **state)
@@ -530,6 +589,8 @@ int main(void)
         rule(rest_is_forgotten_when_everything_fits),
         levels_rule(better_level_comes_between_and_all_go_on),
         levels_rule(sent_away_and_idle),
+        rule(resting_pays_no_debt),
+        rule(debts_are_forgotten_after_a_round),
         levels_rule(rest_is_forgotten_with_a_level),
     };
     return cmocka_run_group_tests_name("sched_turns", tests, NULL, NULL);
