@@ -144,9 +144,12 @@ static uint32_t gm_gate_place(const struct gm_gate_thread *self)
 /*
  * Sequentially consistent: the slow way needs no membarrier and closes races with captures. In the
  * shared slot a handler may come between the count and the note of it: then it counts for itself.
+ * In the child of a fork by a handler that came meanwhile, where nobody drains, it does nothing.
  */
 static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
 {
+    if (self->own == NULL)
+        return;
     if (!gm_slot_is_shared(self->own)) {
         atomic_exchange(&self->own->inside, place);
         return;
@@ -227,7 +230,7 @@ struct gm_slot *gm_gate_enter_slow(void)
         gm_gate_wait(page, word, is_first, &since);
     }
     gm_gate_step(self, slot != NULL ? GM_SLOT_IN : before);
-    if (is_waiting) {
+    if (is_waiting && self->is_waiting != 0) { /* else it is the child of such a fork */
         self->is_waiting = 0;
         atomic_fetch_sub(&stat->waiting, 1);
     }

@@ -19,8 +19,8 @@ bool gm_synchronize(CUcontext context, CUresult *result);
 /* The GPU is done with *alloc, which is out of the map: give its chunks and its range back. */
 CUresult gm_release(const struct gm_alloc *alloc);
 
-/* The same in two steps, for chunks that no other program has. Until the first one is over the
- * driver finds memory there; the second takes its result. */
+/* The same in two steps, for what is no import. Until the first one is over the driver finds memory
+ * there; the second takes its result: after a failure the range is never used again. */
 CUresult gm_release_chunks(const struct gm_alloc *alloc);
 void gm_release_range(const struct gm_alloc *alloc, CUresult result);
 

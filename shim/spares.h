@@ -39,7 +39,8 @@ enum gm_spares_put {
 /* Keep the range of an allocation that was taken out of the map; the GPU is done with it. */
 enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now);
 
-/* A range of `span` bytes on `gpu`, the latest one; it is the caller's. False: there is none. */
+/* A range of `span` bytes on `gpu`, the latest one; it is the caller's. False: there is none, but
+ * for those that are being released, which nobody gets any more. */
 bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va);
 
 /* Release all on `gpu` (-1: everywhere) that are there now and were put at `until` or before. True:

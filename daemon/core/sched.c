@@ -39,11 +39,11 @@
  * not else: then the app goes to the tail of QUEUE. If it still fits there, its gate stays open and
  * a new slice begins. What it runs while it drains counts for its next slice, so that over time
  * slices are exact; if that leaves less than an eighth of it, which is not worth a switch, it
- * forfeits a turn instead, once somebody stands behind it, and no more than one; also if it is idle
- * meanwhile, for less than a round. Who could not run by what is said of him, and was closed, comes
- * anew. Weights: gm_sched_slice. Apps of a better rank need not wait for the end of a slice: who
- * has to make room for them goes to the *head* of its QUEUE and has the rest of its slice when
- * there is room again (or to the tail, if less than a quarter is left).
+ * forfeits a turn instead, once somebody stands behind it, and no more than one; also if it
+ * rests once it is closed, for less than a round. Who could not run by what is said of him, and was
+ * closed, comes anew. Weights: gm_sched_slice. Apps of a better rank need not wait for the end of a
+ * slice: who has to make room for them goes to the *head* of its QUEUE and has the rest of its
+ * slice when there is room again (or to the tail, if less than a quarter is left).
  *
  * Idleness ends a turn at once, but not the slice: what is left of it is kept. If the app wants the
  * GPU again at that rank it stands in QUEUE before all who wait for a slice of their own (but
@@ -201,7 +201,7 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
         rank = gm_sched_rank_of(a);
     }
     if (place == GM_HELD || a->rank != rank)
-        a->is_begun = a->is_resumed = a->owes_turn = false;
+        a->is_begun = a->is_resumed = a->owes_turn = a->is_in_debt = false;
     if (a->rank != rank)
         a->turn = 0;
     if (a->place != place || a->rank != rank)
@@ -391,7 +391,8 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
     }
     bool is_sent_away = !a->is_open && a->place == GM_QUEUE;
     bool has_gone_on = !a->is_resumed || a->slice_at > a->rested_at;
-    a->is_in_debt = is_sent_away && !a->is_begun && (a->used_ns > 0 || a->owes_turn);
+    a->is_in_debt = is_sent_away && !a->is_begun && a->rank != GM_RANK_PATIENCE &&
+                    (a->used_ns > 0 || a->owes_turn);
     /* Who was sent away in its slice rests in it as well; who waited to go on has waited enough. */
     bool is_in_slice = a->is_open ? a->has_rest : is_sent_away && has_gone_on;
     a->is_begun &= is_in_slice && gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST;

@@ -75,7 +75,7 @@ struct gm_sched_app {
     bool is_begun;   /* its slice began and is not over; idle: and there is a rest worth a switch */
     bool is_resumed; /* ... and goes on after it was idle and out of the set */
     bool owes_turn;  /* it used up its next slice before it was closed */
-    bool is_in_debt; /* AWAY: it went idle before it paid for what it ran while it drained */
+    bool is_in_debt; /* AWAY: its next slice is not whole, or is owed, as it was when it rested */
     bool has_wanted;
     bool is_past_start; /* `gaps` begins with its second */
 };
