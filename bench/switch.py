@@ -27,6 +27,8 @@ def add_options(parser):
     parser.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
     parser.add_argument("--pinned", type=r.size, metavar="SIZE", help="pinned memory (both sizes together, and 128M)")
     parser.add_argument("--piece", type=r.size, metavar="SIZE", help="allocations of the programs (1G)")
+    parser.add_argument("--idle", type=r.milliseconds, default=5, metavar="TIME",
+                        help="the daemon's option (5ms); with --gap 0 each turn waits for that as well")
     parser.add_argument("--turns", type=int, default=20, metavar="N", help="measured turns of each program (20)")
     parser.add_argument("--warm", type=int, default=10, metavar="N", help="turns of each before those (10)")
     parser.add_argument("--peer", action="append", choices=("checkpoint", "restart"), default=[],
@@ -59,7 +61,8 @@ def summarize(records):
 
 def measure(rig):
     args = rig.args
-    daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=args.pinned or sum(args.sizes) + 2**27)
+    daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=args.pinned or sum(args.sizes) + 2**27,
+                      idle=f"{args.idle:g}ms")
     rig.result["has_parts"] = r.tell_history(daemon)
     apps = [r.App(rig, f"app-{index}", count, daemon, piece=args.piece) for index, count in enumerate(args.sizes)]
     warm, records = [], []
