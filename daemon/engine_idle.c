@@ -40,6 +40,11 @@ static bool look_at(struct gm_slot *slot, uint64_t *calls)
     return is_inside;
 }
 
+static bool awaits_memory(const struct gm_app *app)
+{
+    return app->pending_allocs > 0 || app->waiting_allocs > 0;
+}
+
 /* What the app's threads did since the last look, from their words in shared memory. A thread in a
  * call, in a synchronizing call or in an allocation is doing something however long it takes. */
 static bool is_active(struct gm_app *app)
@@ -56,7 +61,7 @@ static bool is_active(struct gm_app *app)
     }
     bool has_moved = calls != app->calls;
     app->calls = calls;
-    return has_moved || is_inside || app->pending_allocs > 0 || app->waiting_allocs > 0;
+    return has_moved || is_inside || awaits_memory(app);
 }
 
 static void note_active(struct gm_engine *engine, uint32_t id)
@@ -136,8 +141,7 @@ static bool look_at_paused(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     if (app->is_idle || app->is_held)
         return false;
-    bool is_waiting =
-        atomic_load(&app->stat->waiting) > 0 || app->pending_allocs > 0 || app->waiting_allocs > 0;
+    bool is_waiting = atomic_load(&app->stat->waiting) > 0 || awaits_memory(app);
     if (is_waiting || is_active(app))
         app->active_at = engine->now;
     if (engine->now - app->active_at < engine->config.idle_ns)

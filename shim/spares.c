@@ -13,10 +13,10 @@ struct gm_spare {
 };
 
 static pthread_mutex_t gm_spares_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gm_spare gm_spares[GM_SPARES_MAX];       /* the oldest first */
-_Atomic uint32_t gm_spares_n;                          /* changed with the lock held */
-static uint64_t gm_spares_put_at;                      /* the latest put */
-static uint64_t gm_spares_n_leaving, gm_spares_n_gone; /* now; ever so far */
+static struct gm_spare gm_spares[GM_SPARES_MAX]; /* the oldest first */
+_Atomic uint32_t gm_spares_n;                    /* changed with the lock held */
+static uint64_t gm_spares_put_at;                /* the latest put */
+static uint64_t gm_spares_n_gone;                /* released so far */
 static pthread_cond_t gm_spares_went = PTHREAD_COND_INITIALIZER;
 /* What the program itself had at most, lately. */
 static struct gm_spares_use {
@@ -127,7 +127,6 @@ static bool gm_spares_release_one(int32_t gpu, uint64_t until)
         if (is_found) {
             alloc = spare->alloc;
             spare->is_leaving = true;
-            gm_spares_n_leaving++;
         }
     }
     pthread_mutex_unlock(&gm_spares_lock);
@@ -140,13 +139,10 @@ static bool gm_spares_release_one(int32_t gpu, uint64_t until)
     while (!gm_spares[at].is_leaving || gm_spares[at].alloc.va != alloc.va)
         at++;
     gm_spares_remove(at); /* before its range can be anybody's again */
-    pthread_mutex_unlock(&gm_spares_lock);
-    gm_release_range(&alloc, result);
-    pthread_mutex_lock(&gm_spares_lock);
-    gm_spares_n_leaving--;
     gm_spares_n_gone++;
     pthread_cond_broadcast(&gm_spares_went);
     pthread_mutex_unlock(&gm_spares_lock);
+    gm_release_range(&alloc, result);
     return true;
 }
 
@@ -178,10 +174,19 @@ bool gm_spares_release(int32_t gpu, uint64_t until)
     return is_any;
 }
 
+/* With the lock held. */
+static bool gm_spares_leave(void)
+{
+    for (uint32_t i = 0; i < gm_spares_n; i++)
+        if (gm_spares[i].is_leaving)
+            return true;
+    return false;
+}
+
 uint64_t gm_spares_gone(bool is_waiting)
 {
     pthread_mutex_lock(&gm_spares_lock);
-    while (is_waiting && gm_spares_n_leaving > 0)
+    while (is_waiting && gm_spares_leave())
         pthread_cond_wait(&gm_spares_went, &gm_spares_lock);
     const uint64_t gone = gm_spares_n_gone;
     pthread_mutex_unlock(&gm_spares_lock);
