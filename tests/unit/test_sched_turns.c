@@ -411,15 +411,21 @@ static void set_class(uint32_t app, enum gm_sched_class class)
     assert_int_equal(gm_sched_set(sched, now, app, &policy, &last), 0);
 }
 
-static void better_level_comes_between_and_all_go_on(void **state)
+/* 0, 1 and 2 take turns at the last level; 3 goes before them when it wants. */
+static void arrive_with_a_better_one(void)
 {
-    (void)state;
     arrive_all(4);
     set_class(3, GM_CLASS_INTERACTIVE);
     event(GM_SCHED_IDLE, 3);
     for (uint32_t app = 0; app < 3; app++)
         set_class(app, GM_CLASS_BATCH);
     engine();
+}
+
+static void better_level_comes_between_and_all_go_on(void **state)
+{
+    (void)state;
+    arrive_with_a_better_one();
     interrupt(LOWEST - 100, 50);
     event(GM_SCHED_WANT, 3);
     expect_set("3");
@@ -447,12 +453,7 @@ static void better_level_comes_between_and_all_go_on(void **state)
 static void sent_away_and_idle(void **state)
 {
     (void)state;
-    arrive_all(4);
-    set_class(3, GM_CLASS_INTERACTIVE);
-    event(GM_SCHED_IDLE, 3);
-    for (uint32_t app = 0; app < 3; app++)
-        set_class(app, GM_CLASS_BATCH);
-    engine();
+    arrive_with_a_better_one();
     pass(100);
     event(GM_SCHED_WANT, 3);
     expect_set("3");
