@@ -175,6 +175,7 @@ static enum gm_boot_state gm_boot_run(void)
 {
     int n_devices;
 
+    gm_real_load(); /* who is here found its own function, perhaps while another thread loads */
     if (gm_boot_is_off()) {
         gm_gate_attach(NULL, NULL, false);
         return GM_BOOT_PASS;
