@@ -24,6 +24,7 @@
 #include "shim/link.h"
 #include "shim/real.h"
 #include "shim/sharing.h"
+#include "shim/uses.h"
 
 #define GM_BOOT_LOG_FD 500 /* the log's fd is at least this, as the link's */
 
@@ -176,6 +177,7 @@ static enum gm_boot_state gm_boot_run(void)
     int n_devices;
 
     gm_real_load(); /* who is here found its own function, perhaps while another thread loads */
+    gm_uses_count(false);
     if (gm_boot_is_off()) {
         gm_gate_attach(NULL, NULL, false);
         return GM_BOOT_PASS;

@@ -24,7 +24,11 @@
 /* A waiter looks again, and asks again, even if nobody wakes it, or signals do all the time. */
 #define GM_GATE_RECHECK_S 1
 
-__thread struct gm_gate_thread gm_gate_self __attribute__((tls_model("initial-exec")));
+/* What a thread without a fast slot finds taken. */
+static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN, .blocked = 1};
+
+__thread struct gm_gate_thread gm_gate_self
+    __attribute__((tls_model("initial-exec"))) = {.fast = &gm_slot_taken};
 
 static const struct gm_ctl gm_page_cold = {.gate = GM_GATE_COLD};
 static const struct gm_ctl gm_page_open = {.gate = GM_GATE_OPEN};
@@ -35,7 +39,7 @@ static struct gm_ctl gm_page_held = {.gate = GM_GATE_COLD};
 static const struct gm_ctl *gm_page_before; /* the holder's: what is in place otherwise */
 /* What gm_gate_lost put, or wants to have put, in place; NULL: it did not come yet. */
 static const struct gm_ctl *_Atomic gm_page_lost;
-const struct gm_ctl *_Atomic gm_gate_page = &gm_page_cold;
+struct gm_hot gm_hot = {.page = &gm_page_cold};
 
 static struct gm_stat gm_stat_own; /* slots of a program that runs without a daemon */
 static struct gm_stat *_Atomic gm_stat_area = &gm_stat_own;
@@ -74,7 +78,7 @@ static void gm_gate_thread_exit(void *unused)
     struct gm_stat *stat = gm_gate_stat();
 
     (void)unused;
-    self->fast = NULL;
+    self->fast = &gm_slot_taken;
     self->own = NULL;
     if (slot == NULL)
         return;
@@ -124,7 +128,7 @@ static void gm_gate_settle(struct gm_gate_thread *self)
     bool is_shared = gm_slot_is_shared(slot);
 
     self->own = slot;
-    self->fast = is_shared || !gm_gate_is_asymmetric ? NULL : slot;
+    self->fast = is_shared || !gm_gate_is_asymmetric ? &gm_slot_taken : slot;
     if (gm_gate_has_key)
         pthread_setspecific(gm_gate_key, self); /* on failure the slot is not reused, no more */
 }
@@ -205,7 +209,7 @@ struct gm_slot *gm_gate_enter_slow(void)
     uint64_t since = 0;
     for (;;) {
         gm_gate_step(self, GM_SLOT_TRYING);
-        const struct gm_ctl *page = atomic_load(&gm_gate_page);
+        const struct gm_ctl *page = atomic_load(&gm_hot.page);
         uint32_t word = atomic_load(&page->gate);
         if (word == GM_GATE_OPEN)
             break;
@@ -239,18 +243,19 @@ struct gm_slot *gm_gate_enter_slow(void)
     return slot;
 }
 
-void gm_gate_leave_slow(struct gm_slot *slot)
+CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result)
 {
     struct gm_gate_thread *self = &gm_gate_self;
     if (slot == &gm_slot_interrupted && self->own != NULL) {
         atomic_fetch_add(&self->own->calls, 1);
         gm_gate_step(self, GM_SLOT_TRYING);
-        return;
+        return result;
     }
     if (slot == &gm_slot_nested || slot != self->own)
-        return; /* nested, or a call that began in the parent of a fork */
+        return result; /* nested, or a call that began in the parent of a fork */
     atomic_fetch_add(&slot->calls, 1);
     gm_gate_step(self, GM_SLOT_OUT);
+    return result;
 }
 
 struct gm_slot *gm_sync_enter_slow(void)
@@ -334,13 +339,13 @@ bool gm_gate_membarrier_register(void)
 
 bool gm_gate_await_open(uint64_t most_ns)
 {
-    const struct gm_ctl *page = atomic_load(&gm_gate_page);
+    const struct gm_ctl *page = atomic_load(&gm_hot.page);
     struct timespec most = {.tv_sec = (time_t)(most_ns / 1000000000u),
                             .tv_nsec = (long)(most_ns % 1000000000u)};
     uint32_t word = atomic_load(&page->gate);
     if (word == GM_GATE_CLOSED && page != &gm_page_refused)
         syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
-    page = atomic_load(&gm_gate_page);
+    page = atomic_load(&gm_hot.page);
     return page == &gm_page_refused || atomic_load(&page->gate) != GM_GATE_CLOSED;
 }
 
@@ -384,14 +389,14 @@ enum gm_drain_reason gm_gate_scan(void)
 
 bool gm_gate_hold(uint64_t patience_ns)
 {
-    const struct gm_ctl *page = atomic_load(&gm_gate_page);
+    const struct gm_ctl *page = atomic_load(&gm_hot.page);
     uint64_t until = gm_now() + patience_ns;
     long nap = 20000;
     if (page == &gm_page_refused)
         return false;
     gm_page_before = page;
     atomic_store(&gm_page_held.gate, GM_GATE_CLOSED);
-    if (!atomic_compare_exchange_strong(&gm_gate_page, &page, &gm_page_held)) {
+    if (!atomic_compare_exchange_strong(&gm_hot.page, &page, &gm_page_held)) {
         atomic_store(&gm_page_held.gate, GM_GATE_COLD);
         return false; /* the daemon was just lost */
     }
@@ -418,10 +423,10 @@ static void gm_page_wake(const struct gm_ctl *page)
 void gm_gate_unhold(void)
 {
     const struct gm_ctl *page = &gm_page_held;
-    atomic_compare_exchange_strong(&gm_gate_page, &page, gm_page_before); /* else: refused */
+    atomic_compare_exchange_strong(&gm_hot.page, &page, gm_page_before); /* else: refused */
     const struct gm_ctl *lost = atomic_load(&gm_page_lost);
     if (lost != NULL)
-        atomic_store(&gm_gate_page, lost);
+        atomic_store(&gm_hot.page, lost);
     atomic_store(&gm_page_held.gate, GM_GATE_COLD);
     gm_page_wake(&gm_page_held);
     if (lost != NULL)
@@ -439,7 +444,7 @@ int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asym
     gm_gate_is_asymmetric = page == NULL || is_asymmetric;
     atomic_store(&gm_page_lost, NULL);
     atomic_store(&gm_stat_area, page == NULL ? &gm_stat_own : stat);
-    atomic_store(&gm_gate_page, page == NULL ? &gm_page_open : page);
+    atomic_store(&gm_hot.page, page == NULL ? &gm_page_open : page);
     return 0;
 }
 
@@ -450,18 +455,18 @@ void gm_gate_lost(bool is_whole)
     const struct gm_ctl *page = is_whole ? &gm_page_open : &gm_page_refused;
     const struct gm_ctl *old;
     atomic_store(&gm_page_lost, page);
-    old = atomic_load(&gm_gate_page);
+    old = atomic_load(&gm_hot.page);
     do {
         if (is_whole && old == &gm_page_held)
             return;
-    } while (!atomic_compare_exchange_weak(&gm_gate_page, &old, page));
+    } while (!atomic_compare_exchange_weak(&gm_hot.page, &old, page));
     gm_page_wake(old);
 }
 
 void gm_gate_after_fork(void)
 {
     struct gm_gate_thread *self = &gm_gate_self;
-    self->fast = NULL;
+    self->fast = &gm_slot_taken;
     self->own = NULL;
     self->inside = 0;
     self->blocked = 0;
@@ -471,5 +476,5 @@ void gm_gate_after_fork(void)
     atomic_store(&gm_slots_top, 0);
     gm_gate_is_asymmetric = true; /* nobody closes this gate */
     atomic_store(&gm_stat_area, &gm_stat_own);
-    atomic_store(&gm_gate_page, &gm_page_open);
+    atomic_store(&gm_hot.page, &gm_page_open);
 }

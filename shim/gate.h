@@ -45,6 +45,7 @@
 #include "common/clock.h"
 #include "common/shm.h"
 #include "common/wire.h"
+#include "shim/hot.h"
 
 #define GM_HIDDEN __attribute__((visibility("hidden")))
 #define GM_COLD __attribute__((cold, noinline)) /* lies apart from what runs all the time */
@@ -55,7 +56,7 @@ enum { GM_SLOT_OUT = 0, GM_SLOT_TRYING = 1, GM_SLOT_IN = 2 };
 
 /* What a thread knows of itself. Private to gate.h and gate.c. */
 struct gm_gate_thread {
-    struct gm_slot *fast; /* its slot, if the fast path may use it; else NULL */
+    struct gm_slot *fast; /* its slot, if it may go the fast way; else one that is always taken */
     struct gm_slot *own;  /* its slot, or the shared one; NULL before its first call */
     uint32_t inside;      /* in the shared slot: as gm_slot.inside in its own; counted unless 0 */
     uint32_t blocked;     /* in the shared slot: 1 while it is in a synchronizing call */
@@ -65,11 +66,10 @@ struct gm_gate_thread {
 /* initial-exec: a preloaded library has its thread-local words in every thread's static block. */
 extern GM_HIDDEN __thread struct gm_gate_thread gm_gate_self
     __attribute__((tls_model("initial-exec")));
-extern GM_HIDDEN const struct gm_ctl *_Atomic gm_gate_page;
 
 /* The rest of the inline functions below. Not for anybody else. */
 GM_COLD struct gm_slot *gm_gate_enter_slow(void);
-GM_COLD void gm_gate_leave_slow(struct gm_slot *slot);
+GM_COLD CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result);
 GM_COLD struct gm_slot *gm_sync_enter_slow(void);
 GM_COLD void gm_sync_leave_slow(struct gm_slot *slot);
 
@@ -80,18 +80,19 @@ GM_COLD void gm_sync_leave_slow(struct gm_slot *slot);
 __attribute__((always_inline)) static inline struct gm_slot *gm_gate_enter_fast(void)
 {
     struct gm_slot *slot = gm_gate_self.fast;
-    if (__builtin_expect(
-            slot == NULL || atomic_load_explicit(&slot->inside, memory_order_relaxed) != 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&slot->inside, memory_order_relaxed) != 0, 0))
         return NULL;
     atomic_store_explicit(&slot->inside, GM_SLOT_TRYING, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst); /* the closer's membarrier does the rest */
-    const struct gm_ctl *page = atomic_load_explicit(&gm_gate_page, memory_order_acquire);
+    const struct gm_ctl *page = atomic_load_explicit(&gm_hot.page, memory_order_acquire);
     if (__builtin_expect(atomic_load_explicit(&page->gate, memory_order_acquire) != GM_GATE_OPEN,
                          0)) {
         atomic_store_explicit(&slot->inside, GM_SLOT_OUT, memory_order_release);
         return NULL;
     }
     atomic_store_explicit(&slot->inside, GM_SLOT_IN, memory_order_relaxed);
+    if (slot == NULL)
+        __builtin_unreachable(); /* so that nobody looks again */
     return slot;
 }
 
@@ -106,16 +107,32 @@ static inline struct gm_slot *gm_gate_enter(void)
     return __builtin_expect(slot != NULL, 1) ? slot : gm_gate_enter_slow();
 }
 
-/* The real call returned. `slot` is what gm_gate_enter gave. */
-__attribute__((always_inline)) static inline void gm_gate_leave(struct gm_slot *slot)
+/* One call more, of a thread's own slot: nobody else writes it, so one plain instruction will do.
+ */
+__attribute__((always_inline)) static inline void gm_slot_count(struct gm_slot *slot)
 {
-    if (__builtin_expect(slot != gm_gate_self.fast, 0)) {
-        gm_gate_leave_slow(slot);
-        return;
-    }
+#ifdef __x86_64__
+    __asm__("addq $1, %0" : "+m"(*(uint64_t *)&slot->calls) : : "cc");
+#else
     uint64_t calls = atomic_load_explicit(&slot->calls, memory_order_relaxed);
     atomic_store_explicit(&slot->calls, calls + 1, memory_order_relaxed);
-    atomic_store_explicit(&slot->inside, 0, memory_order_release);
+#endif
+}
+
+/* The real call returned `result`, which this returns. `slot` is what gm_gate_enter gave. */
+__attribute__((always_inline)) static inline CUresult gm_gate_leave_with(struct gm_slot *slot,
+                                                                         CUresult result)
+{
+    if (__builtin_expect(slot != gm_gate_self.fast, 0))
+        return gm_gate_leave_slow(slot, result);
+    gm_slot_count(slot);
+    atomic_store_explicit(&slot->inside, GM_SLOT_OUT, memory_order_release);
+    return result;
+}
+
+static inline void gm_gate_leave(struct gm_slot *slot)
+{
+    gm_gate_leave_with(slot, CUDA_SUCCESS);
 }
 
 /* What a SUBMIT call returns when gm_gate_enter gave NULL. */
@@ -128,8 +145,7 @@ static inline CUresult gm_gate_refusal(void)
 static inline struct gm_slot *gm_sync_enter(void)
 {
     struct gm_slot *slot = gm_gate_self.fast;
-    if (__builtin_expect(
-            slot == NULL || atomic_load_explicit(&slot->blocked, memory_order_relaxed) != 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&slot->blocked, memory_order_relaxed) != 0, 0))
         return gm_sync_enter_slow();
     atomic_store_explicit(&slot->blocked, 1, memory_order_relaxed);
     return slot;
@@ -141,8 +157,7 @@ static inline void gm_sync_leave(struct gm_slot *slot)
         gm_sync_leave_slow(slot);
         return;
     }
-    uint64_t calls = atomic_load_explicit(&slot->calls, memory_order_relaxed);
-    atomic_store_explicit(&slot->calls, calls + 1, memory_order_relaxed);
+    gm_slot_count(slot);
     atomic_store_explicit(&slot->blocked, 0, memory_order_release);
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/chunk.h"
 #include "shim/allocs.h"
+#include "shim/hot.h"
 #include "shim/vmm.h"
 
 #define GM_PROBES 8u
@@ -25,10 +26,24 @@ struct gm_use {
 _Atomic bool gm_uses_is_on;
 static struct gm_use gm_uses[GM_USES_MAX];
 
+/* Every launch reads what is written here: only what changes is. */
 void gm_uses_count(bool is_on)
 {
     if (atomic_load_explicit(&gm_uses_is_on, memory_order_relaxed) != is_on)
         atomic_store_explicit(&gm_uses_is_on, is_on, memory_order_relaxed);
+#define GM_USES_LAUNCH(symbol)                                                                     \
+    {                                                                                              \
+        __typeof__(gm_real.symbol) gm_usual = is_on ? NULL : gm_real.symbol;                       \
+        if (__atomic_load_n(&gm_hot.symbol, __ATOMIC_RELAXED) != gm_usual)                         \
+            __atomic_store_n(&gm_hot.symbol, gm_usual, __ATOMIC_RELAXED);                          \
+    }
+#define GM_USES_SUBMIT(symbol)
+#define GM_USES_COPY(symbol)
+#define GM_USES_SYNC(symbol)
+#define GM_USES_HANDLE(symbol)
+#define GM_HOOK(api, symbol, since, mode, kind, params, args) GM_USES_##kind(symbol)
+#include "shim/hooks.def"
+#undef GM_HOOK
 }
 
 /* ---- counting ---- */

@@ -1,7 +1,7 @@
 /*
  * Uses: which memory the program's launches work on, for a daemon that must choose what of it stays
- * on the GPU (programs larger than the budget). Counted only while the daemon asks for it: else a
- * launch pays one load and a branch.
+ * on the GPU (programs larger than the budget). Counted only while the daemon asks for it: else
+ * hot.h has the real functions, and a launch that finds its own there does not come by here.
  *
  * The model: a launch uses what its arguments point to. Every 8-byte word of its arguments that may
  * be an address in chunks counts as one use of the 2 MiB page it lies in. A tensor's base pointer
@@ -36,7 +36,8 @@ static inline bool gm_uses_are_counted(void)
     return __builtin_expect(atomic_load_explicit(&gm_uses_is_on, memory_order_relaxed), 0);
 }
 
-/* Link only: begin or end to count. What was counted before is kept. */
+/* Begin or end to count. What was counted before is kept. Boot calls it once, when gm_real is
+ * loaded before link starts, whose it is then. */
 void gm_uses_count(bool is_on);
 
 /* Take out what was counted, ascending by va: at most GM_USES_MAX entries. */

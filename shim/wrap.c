@@ -10,6 +10,7 @@
  */
 #include "shim/gate.h"
 #include "shim/handlers.h"
+#include "shim/hot.h"
 #include "shim/pools.h"
 #include "shim/real.h"
 #include "shim/spares.h"
@@ -17,8 +18,6 @@
 
 #include <cudaProfilerTypedefs.h>
 #include <pthread.h>
-
-#define GM_CACHE_LINE 64
 
 /*
  * Declares gm_real_call, the real function of `symbol`. The first call of the process finds it NULL
@@ -35,44 +34,6 @@
 
 #define GM_DEFINE __attribute__((visibility("default"))) CUresult CUDAAPI
 
-/*
- * A wrapper that crosses the gate. Between two launches a framework fills the caches with its own,
- * so what counts is how few lines a launch touches: the usual case is alone, in three lines of
- * code, and all else in a function of its own, which gets the arguments as they came. That one does
- * everything from the start. `is_unusual` sends there; before the gate `is_refused` says that the
- * driver would find an address invalid; `count` is done inside it.
- */
-#define GM_WRAP_GATED(symbol, params, args, is_unusual, is_refused, count)                         \
-    static GM_COLD CUresult CUDAAPI gm_slow_##symbol params                                        \
-    {                                                                                              \
-        if (is_refused)                                                                            \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
-        GM_FIND(symbol)                                                                            \
-        struct gm_slot *gm_inside = gm_gate_enter();                                               \
-        if (!gm_inside)                                                                            \
-            return gm_gate_refusal();                                                              \
-        count;                                                                                     \
-        CUresult gm_result = gm_real_call args;                                                    \
-        gm_gate_leave(gm_inside);                                                                  \
-        return gm_result;                                                                          \
-    }                                                                                              \
-    __attribute__((aligned(GM_CACHE_LINE))) GM_DEFINE symbol params                                \
-    {                                                                                              \
-        __typeof__(gm_real.symbol) gm_real_call =                                                  \
-            __atomic_load_n(&gm_real.symbol, __ATOMIC_RELAXED);                                    \
-        if (__builtin_expect(!gm_real_call || (is_unusual), 0))                                    \
-            return gm_slow_##symbol args;                                                          \
-        struct gm_slot *gm_inside = gm_gate_enter_fast();                                          \
-        if (__builtin_expect(!gm_inside, 0))                                                       \
-            return gm_slow_##symbol args;                                                          \
-        CUresult gm_result = gm_real_call args;                                                    \
-        gm_gate_leave(gm_inside);                                                                  \
-        return gm_result;                                                                          \
-    }
-
-#define GM_WRAP_SUBMIT(symbol, handler, params, args)                                              \
-    GM_WRAP_GATED(symbol, params, args, false, false, (void)0)
-
 /* m(a), m(b), ... */
 #define GM_EACH1(m, a) m(a)
 #define GM_EACH2(m, a, ...) m(a), GM_EACH1(m, __VA_ARGS__)
@@ -88,6 +49,59 @@
     GM_NINTH(__VA_ARGS__, GM_EACH9, GM_EACH8, GM_EACH7, GM_EACH6, GM_EACH5, GM_EACH4, GM_EACH3,    \
              GM_EACH2, GM_EACH1)                                                                   \
     (m, __VA_ARGS__)
+
+/*
+ * On x86-64 arguments from the seventh on come on the stack. A compiler loads them all before the
+ * gate, in registers that it has to save for that, and pushes them behind it. Said to be changed
+ * where they are they stay there, and are pushed from there: less code.
+ */
+#ifdef __x86_64__
+#define GM_TWELFTH(a, b, c, d, e, f, g, h, i, j, k, last, ...) last
+#define GM_LEAVE_ON_STACK(...)                                                                     \
+    GM_TWELFTH(__VA_ARGS__, GM_LEAVE, GM_LEAVE, GM_LEAVE, GM_LEAVE, GM_LEAVE, GM_LEAVE_NONE,       \
+               GM_LEAVE_NONE, GM_LEAVE_NONE, GM_LEAVE_NONE, GM_LEAVE_NONE, GM_LEAVE_NONE, )        \
+    (__VA_ARGS__)
+#define GM_LEAVE_NONE(...) (void)0
+#define GM_LEAVE(a, b, c, d, e, f, ...) __asm__ volatile("" : GM_EACH(GM_IN_PLACE, __VA_ARGS__))
+#define GM_IN_PLACE(a) "+m"(a)
+#else
+#define GM_LEAVE_ON_STACK(...) (void)0
+#endif
+
+/*
+ * A wrapper that crosses the gate. Between two launches a framework fills the caches with its own,
+ * so what counts is how few lines a launch touches: the usual case is alone, and all else in a
+ * function of its own, which gets the arguments as they came. That one does everything from the
+ * start. `usual` is the real function, or NULL, and with `is_unusual` that sends there too; before
+ * the gate `is_refused` says that the driver would find an address invalid; `count` is done inside
+ * it. Two lines that lie in a pair are fetched as one: `lines` is what the code begins at.
+ */
+#define GM_WRAP_GATED(symbol, params, args, lines, usual, is_unusual, is_refused, count)           \
+    static GM_COLD CUresult CUDAAPI gm_slow_##symbol params                                        \
+    {                                                                                              \
+        if (is_refused)                                                                            \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        GM_FIND(symbol)                                                                            \
+        struct gm_slot *gm_inside = gm_gate_enter();                                               \
+        if (!gm_inside)                                                                            \
+            return gm_gate_refusal();                                                              \
+        count;                                                                                     \
+        return gm_gate_leave_with(gm_inside, gm_real_call args);                                   \
+    }                                                                                              \
+    __attribute__((aligned((lines)*GM_CACHE_LINE))) GM_DEFINE symbol params                        \
+    {                                                                                              \
+        __typeof__(gm_real.symbol) gm_real_call = __atomic_load_n(&(usual), __ATOMIC_RELAXED);     \
+        GM_LEAVE_ON_STACK args;                                                                    \
+        if (__builtin_expect(!gm_real_call || (is_unusual), 0))                                    \
+            return gm_slow_##symbol args;                                                          \
+        struct gm_slot *gm_inside = gm_gate_enter_fast();                                          \
+        if (__builtin_expect(!gm_inside, 0))                                                       \
+            return gm_slow_##symbol args;                                                          \
+        return gm_gate_leave_with(gm_inside, gm_real_call args);                                   \
+    }
+
+#define GM_WRAP_SUBMIT(symbol, handler, params, args)                                              \
+    GM_WRAP_GATED(symbol, params, args, 1, gm_real.symbol, false, false, (void)0)
 
 /* The arguments as words. Sizes are no addresses, though one may be as large as an address is:
  * ranges of the driver's may start at 12 GiB. */
@@ -113,13 +127,13 @@ static inline bool gm_any(const int *are, size_t n)
 
 /* Memory that was freed and is kept (spares.h) is none to the program. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
-    GM_WRAP_GATED(symbol, params, args, gm_spares_exist(),                                         \
+    GM_WRAP_GATED(symbol, params, args, 1, gm_real.symbol, gm_spares_exist(),                      \
                   gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
                       gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),     \
                   (void)0)
 
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
-    GM_WRAP_GATED(symbol, params, args, gm_uses_are_counted(), false,                              \
+    GM_WRAP_GATED(symbol, params, args, 2, gm_hot.symbol, false, false,                            \
                   if (gm_uses_are_counted()) gm_uses_of_##symbol args)
 
 /* 1 while this thread is in a handler, or makes calls of its own behind one that is none: a signal

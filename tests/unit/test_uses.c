@@ -14,6 +14,7 @@
 #include "common/chunk.h"
 #include "shim/accounts.h"
 #include "shim/allocs.h"
+#include "shim/hot.h"
 #include "shim/uses.h"
 #include "shim/vmm.h"
 
@@ -21,6 +22,7 @@
 #define BASE (0x7f00ull << 32)
 
 struct gm_real gm_real;
+struct gm_hot gm_hot;
 
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
 {
@@ -345,14 +347,31 @@ static void test_threads(void **state)
     assert_in_range(sum, 30000, 60000);
 }
 
+static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                       unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+                       void **extra)
+{
+    (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz;
+    (void)shared, (void)stream, (void)params, (void)extra;
+    return CUDA_SUCCESS;
+}
+
 static void test_switch(void **state)
 {
     (void)state;
+    gm_real.cuLaunchKernel = launch;
     assert_false(gm_uses_are_counted());
+    assert_null(gm_hot.cuLaunchKernel);
+    gm_uses_count(false); /* from now on launches go the short way */
+    assert_false(gm_uses_are_counted());
+    assert_ptr_equal(gm_hot.cuLaunchKernel, launch);
+    assert_null(gm_hot.cuLaunchKernelEx); /* what the driver lacks is found out on the long one */
     gm_uses_count(true);
     assert_true(gm_uses_are_counted());
+    assert_null(gm_hot.cuLaunchKernel);
     gm_uses_count(false);
     assert_false(gm_uses_are_counted());
+    assert_ptr_equal(gm_hot.cuLaunchKernel, launch);
 }
 
 int main(void)

@@ -1,0 +1,43 @@
+/*
+ * What every launch reads of the shim, together in one line of cache. Between two launches a
+ * framework fills the caches with its own, so what a launch costs is how many lines it has to fetch
+ * again: these, the wrapper's code, its thread's gm_gate_self and slot, and the gate's word.
+ *
+ * Each member has one owner, who alone writes it.
+ */
+#ifndef GM_SHIM_HOT_H
+#define GM_SHIM_HOT_H
+
+#include <stdatomic.h>
+
+#include "common/shm.h"
+#include "shim/real.h"
+
+#define GM_CACHE_LINE 64
+
+struct gm_hot {
+    /* gate.c: where the gate's word is. */
+    const struct gm_ctl *_Atomic page;
+
+    /* uses.c: for each LAUNCH row of hooks.def the real function, while there is no more to do than
+     * to pass the gate; NULL: what to do is found out on the long way. */
+#define GM_HOT_LAUNCH(symbol, pfn) pfn symbol;
+#define GM_HOT_SUBMIT(symbol, pfn)
+#define GM_HOT_COPY(symbol, pfn)
+#define GM_HOT_SYNC(symbol, pfn)
+#define GM_HOT_HANDLE(symbol, pfn)
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_HOT_##kind(symbol, GM_PFN_##mode(PFN_##api##_v##since))
+#include "shim/hooks.def"
+#undef GM_HOOK
+#undef GM_HOT_LAUNCH
+#undef GM_HOT_SUBMIT
+#undef GM_HOT_COPY
+#undef GM_HOT_SYNC
+#undef GM_HOT_HANDLE
+} __attribute__((aligned(GM_CACHE_LINE)));
+_Static_assert(sizeof(struct gm_hot) == GM_CACHE_LINE, "one line");
+
+extern __attribute__((visibility("hidden"))) struct gm_hot gm_hot;
+
+#endif
