@@ -49,6 +49,12 @@ which has a cost as well; a third way, with a second jump, tells it, and it is t
 "/ past hooks", where it is not, a bound from below). What this leaves out is in the models' own cases alone, as above,
 and in calls that keep the books of memory, which cross the shim in every way.
 
+With --forked the three processes of a model are forked from one that has imported PyTorch with gpumux preloaded, and
+has made no CUDA call. So where their code and their memory lie, and in which pages of the machine, is the same in all
+three, which else makes processes differ by some percent. The native ones first take gpumux out (hooks.take_out): every
+symbol that it exports becomes a jump to what it stands before, so that who asks for an entry point of the driver gets
+the driver's own. What is in the comparison is all that gpumux does, but for being loaded.
+
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
 PyTorch (bench/python/units.py): inference of one image, decoding, eager and with CUDA graphs, and training. The results
@@ -61,7 +67,7 @@ import sys
 import time
 
 import rig as r
-from actors import under
+from actors import forked, under
 from cores import Cores
 from paired import ORDERS, compare, whole_cycles
 from shares import Shares, generations_for
@@ -124,6 +130,9 @@ def add_options(parser):
     parser.add_argument("--model-turn", type=r.milliseconds, default=20, metavar="TIME",
                         help=f"of a model, and at least {LEAST_UNITS} units (20ms); with hooks and past them each of "
                              "ten in a row a quarter of it, and at least one unit")
+    parser.add_argument("--forked", action="store_true",
+                        help="the three processes of a model are forked from one that has PyTorch imported and the "
+                             "library preloaded, which the native ones take out")
     parser.add_argument("--no-pin", action="store_true", help="let every thread run on any core")
     parser.add_argument("--budget", type=r.size, metavar="SIZE",
                         help="of the daemon (40G; with --simcuda half of its memory)")
@@ -156,6 +165,8 @@ class Calls:
     start_s, load_s = 2, .1  # about; until they were measured
     is_slow_to_start = False
 
+    parent = None
+
     def __init__(self, rig, lane, daemon, cores):
         is_linked = daemon and rig.is_linked
         self.is_hooked = daemon is not None
@@ -164,6 +175,10 @@ class Calls:
             command += ["--cores", ",".join(map(str, cores[:THREADS]))]
         self.process = r.Process(rig, f"calls-{lane}".replace(" ", "-"), command,
                                  under(rig, daemon, is_preloaded=not rig.is_linked))
+
+    @classmethod
+    def start(cls, rig, order, daemon, cores):
+        return {lane: cls(rig, lane, daemon if lane == "gpumux" else None, cores) for lane in order}
 
     @staticmethod
     def weight(name):
@@ -195,14 +210,24 @@ class Models:
     start_s, load_s = 12, 4
     is_slow_to_start = True  # imports; it makes its context with its first model
 
-    def __init__(self, rig, lane, daemon, cores):
+    def __init__(self, process, is_hooked, parent=None):
+        self.process, self.is_hooked, self.parent = process, is_hooked, parent
+        self.pid = None
+
+    @classmethod
+    def start(cls, rig, order, daemon, cores):
         command = [sys.executable, "-B", "-u", f"{rig.here}/python/units.py"]
         if rig.args.programs == "cpu":
             command += ["--device", "cpu"]
         if cores:
             command += ["--core", str(cores[0])]
-        self.is_hooked = daemon is not None
-        self.process = r.Process(rig, f"models-{lane}".replace(" ", "-"), command, under(rig, daemon))
+        if rig.args.forked:
+            parent, children = forked(rig, "models", command, {lane: "hooked" if lane == "gpumux" else "native"
+                                                               for lane in order}, under(rig, daemon))
+            return {lane: cls(child, lane == "gpumux", parent) for lane, child in children.items()}
+        return {lane: cls(r.Process(rig, f"models-{lane}".replace(" ", "-"), command,
+                                    under(rig, daemon if lane == "gpumux" else None)), lane == "gpumux")
+                for lane in order}
 
     @staticmethod
     def weight(name):
@@ -228,7 +253,7 @@ class Models:
         return self.process.understand(line)
 
     def await_ready(self):
-        self.answer(180)
+        self.pid = self.answer(180)["pid"]
 
     def begin_load(self, name):
         self.process.send(f"load {name}")
@@ -261,6 +286,15 @@ def load(case, lanes):
     check_sums(case, loaded)
 
 
+def check_forked(daemon, lanes):
+    """Of those that were forked with the library in them, this daemon has one, and the others are none of its apps."""
+    apps = {app["pid"] for app in daemon.status()["apps"]}
+    for name, lane in zip(LANES, lanes):
+        if (lane.pid in apps) != (name == "gpumux"):
+            raise r.Failure(f"{name}: it is " + ("an app of the daemon" if lane.pid in apps else
+                                                 "no app of the daemon"))
+
+
 def is_going_on(number, spent, share, most):
     """
     After so many rounds, in so much of the share of the time: another one? A cycle is begun if it is going to fit,
@@ -274,11 +308,13 @@ def is_going_on(number, spent, share, most):
     return number % cycle != 0 or (number + cycle <= most and spent * (number + cycle) / number <= share)
 
 
-def measure(rig, case, lanes, shares, generation):
+def measure(rig, case, lanes, daemon, shares, generation):
     """Rounds of a case while its share lasts, and at least a few."""
     name, begun = case["case"], time.monotonic()
     shares.began(name)
     load(case, lanes)
+    if lanes[0].parent and rig.args.programs != "cpu": # where nobody makes a CUDA call
+        check_forked(daemon, lanes)
     first = [lane.turn(name, lanes[0].work(rig, name)) for lane in lanes] # not counted: the first of everything
     work = lanes[0].work(rig, name, first)
     shares.took(name, time.monotonic() - begun)
@@ -301,12 +337,15 @@ def measure(rig, case, lanes, shares, generation):
 def wanted(rig):
     """The cases of each kind of program, in order."""
     calls = [*LAUNCHES, *HOOKS, *GRAPHS, *(f"alloc-{size}" for size in rig.args.alloc)]
-    models = [] if rig.args.programs == "calls" else [name for pair in zip(MODELS, MODEL_HOOKS) for name in pair]
+    models = [] if rig.args.programs == "calls" else [
+        name for pair in zip(MODELS, MODEL_HOOKS) for name in pair if name in MODELS or not rig.args.forked]
     if rig.args.only:
         known = [*calls, *MODELS, *MODEL_HOOKS]
         for name in rig.args.only:
             if name not in known and not name.startswith("alloc-"):
                 raise r.Failure(f"there is no case {name}")
+            if name in MODEL_HOOKS and rig.args.forked:
+                raise r.Failure(f"case {name} has its own way past the hooks, which --forked leaves out")
             if name in MODELS + MODEL_HOOKS and not models:
                 raise r.Failure(f"case {name} is a model, which --programs {rig.args.programs} leaves out")
         calls = [name for name in rig.args.only if name in calls or name.startswith("alloc-")]
@@ -343,10 +382,9 @@ def start(rig, kind, daemon, shares, generations):
     begun, found = time.monotonic(), {}
     for generation in generations:
         shares.began(kind.__name__)
-        lanes = found[generation] = [None] * len(LANES)
-        for index in ORDERS[generation % len(ORDERS)]: # who starts first does not always find the same machine
-            lanes[index] = kind(rig, LANES[index], daemon if LANES[index] == "gpumux" else None,
-                                rig.result["pinning"]["cores"][generation])
+        order = [LANES[index] for index in ORDERS[generation % len(ORDERS)]] # the first finds another machine
+        lanes = kind.start(rig, order, daemon, rig.result["pinning"]["cores"][generation])
+        found[generation] = [lanes[lane] for lane in LANES]
     for lanes in found.values():
         for lane in lanes:
             lane.await_ready()
@@ -354,12 +392,12 @@ def start(rig, kind, daemon, shares, generations):
     return found
 
 
-def generate(rig, lanes, cases, cores, shares, generation):
+def generate(rig, lanes, cases, cores, daemon, shares, generation):
     """One generation of a kind of program, which is started: measured in all of its cases, ended."""
     for case in cases:
         try:
             with cores.at_home():
-                measure(rig, case, lanes, shares, generation)
+                measure(rig, case, lanes, daemon, shares, generation)
         except r.Absent as absent:
             rig.result["absent"][case["case"]] = str(absent)
             shares.drop(case["case"])
@@ -367,6 +405,8 @@ def generate(rig, lanes, cases, cores, shares, generation):
         lane.process.process.stdin.close()
     for lane in lanes:
         lane.process.end()
+    for parent in {lane.parent for lane in lanes if lane.parent}:
+        parent.end()
 
 
 def run(rig):
@@ -398,7 +438,8 @@ def run(rig):
                 for one in (kind.__name__, *group):
                     shares.drop(one)
                 continue
-            generate(rig, started[kind][generation], [cases[name] for name in group], cores, shares, generation)
+            generate(rig, started[kind][generation], [cases[name] for name in group], cores, daemon, shares,
+                     generation)
     if not any(one["orders"] for case in cases.values() for one in case["generations"]):
         raise r.Absent("; ".join(f"{name}: {why}" for name, why in rig.result["absent"].items()))
     gpu = daemon.gpu()

@@ -1,8 +1,8 @@
 """The models of bench/overhead in PyTorch, which know nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 units.py [--device cpu] [--core N]
+    python3 units.py [--device cpu] [--core N] [--lane IN:OUT:native|IN:OUT:hooked ...]
 
-It imports PyTorch and prints "imported". After that a request is one of
+It imports PyTorch and prints "imported pid=...". After that a request is one of
 
     load NAME         make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
     run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
@@ -22,14 +22,22 @@ which begins with the first unit of a training). Not so the threads of the drive
 the making of a model, which may use all cores: two programs that are to be compared share a core, as the cores of a
 machine are not equally fast, but three imports on one core would take all of the time.
 
+--lane: when PyTorch is imported it forks one program for each, which reads from descriptor IN and writes to OUT, and
+waits for all to end. What comes with a process (where its memory lies, and in which pages) is so the same in all. A
+native one takes out what is preloaded (hooks.py) before it makes its first CUDA call.
+
 --device cpu computes tiny models on the processor, to try this out. The end of the input ends the program.
 """
 
 import argparse
+import ctypes
 import gc
 import os
+import signal
 import sys
 import time
+
+PR_SET_PDEATHSIG = 1
 
 # Before torch: what makes two runs of the same program agree to the bit.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -301,11 +309,42 @@ class Switched:
             f"sum={model.sum()}")
 
 
+def die_with_parent():
+    """Even if it is killed, nothing that it started goes on using the GPU."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def fork_lanes(lanes):
+    """Returns in each of the programs; ends the one that forks them, with 1 if one failed."""
+    parts = [lane.split(":") for lane in lanes]
+    for fd_in, fd_out, what in parts:
+        if os.fork() != 0:
+            continue
+        die_with_parent()
+        os.dup2(int(fd_in), 0)
+        os.dup2(int(fd_out), 1)
+        for fd in {int(fd) for part in parts for fd in part[:2]} - {0, 1}:
+            os.close(fd)
+        if what == "native":
+            try:
+                hooks.take_out()
+            except hooks.Unavailable as why:
+                say(f"absent {why}")
+                sys.exit(0)
+        return
+    for fd in {int(fd) for part in parts for fd in part[:2]}:
+        os.close(fd)
+    sys.exit(int(any([os.wait()[1] != 0 for _ in lanes])))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--core", type=int, metavar="N")
+    parser.add_argument("--lane", action="append", default=[], metavar="IN:OUT:WHAT")
     args = parser.parse_args()
+    if args.lane:
+        fork_lanes(args.lane)
     place = Place(args.device, args.core)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -315,7 +354,7 @@ def main():
     if not place.is_tiny and not torch.cuda.is_available():
         say("absent PyTorch sees no GPU")
         return
-    say("imported")
+    say(f"imported pid={os.getpid()}")
     model = switched = kind = None
     for line in iter(sys.stdin.readline, ""):
         verb, *what = line.split()

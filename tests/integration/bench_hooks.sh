@@ -1,6 +1,7 @@
 #!/bin/sh
 # The hooks that bench/overhead switches off and on in a process: while they are off a call goes past the closed gate,
 # while they are on it waits there, whoever had looked up its address before; and natively there is nothing to switch.
+# A process that took the library out is a native one.
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null 2>&1 || skip "no python3"
 [ "${GM_LINKED:-}" != 1 ] || skip "the shim is not preloaded here"
@@ -12,6 +13,8 @@ import ctypes, sys, threading
 sys.path.insert(0, sys.argv[1])
 import hooks
 
+if sys.argv[2] == "out":
+    assert hooks.take_out() > 100
 driver = ctypes.CDLL("libcuda.so.1")
 pointer = ctypes.c_uint64()
 context = ctypes.c_void_p()
@@ -45,7 +48,7 @@ END
 python() {
     mkfifo "$dir/$1.in"
     spawn "$1" env ${2:+"LD_PRELOAD=$2"} sh -c \
-        "exec python3 -B '$dir/program.py' '$benches/python' < '$dir/$1.in'"
+        "exec python3 -B '$dir/program.py' '$benches/python' ${3:-in} < '$dir/$1.in'"
 }
 # has_said NAME WORD...: these lines, and no more
 has_said() {
@@ -85,4 +88,13 @@ expect native native ok called ok
 exec 4>&-
 await native
 [ "$code" = 0 ] || fail "native ended with $code"
+
+python out "$shim" out
+exec 5> "$dir/out.in"
+printf 'call\nlook %s\n' "$patience" >&5
+expect out hooked called
+[ -z "$(app_of "$(pid_of out)")" ] || fail "the library was taken out, and yet there is an app: $(app_of "$(pid_of out)")"
+exec 5>&-
+await out
+[ "$code" = 0 ] || fail "the one without the library ended with $code"
 expect_empty

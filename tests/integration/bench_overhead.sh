@@ -304,4 +304,5 @@ python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed
     fail "summary of the runs"
 if python3 -c 'import torch' 2> /dev/null; then
     overhead models pinned decode,hook-decode 2 6 --programs cpu --model-turn 5ms --generations 2 --rounds 7 --budget 256M
+    overhead forked pinned decode,resnet18 2 6 --programs cpu --forked --model-turn 5ms --generations 2 --rounds 7 --budget 256M
 fi
