@@ -161,6 +161,7 @@ static void gm_boot_after_fork(void)
     if (state != GM_BOOT_BOOT && state != GM_BOOT_LIVE)
         return;
     gm_gate_after_fork();
+    gm_link_part();
     gm_link_close();
     gm_boot_is_mine = false;
     gm_boot_is_child = true;

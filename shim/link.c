@@ -603,6 +603,14 @@ int gm_link_start(void)
     return 0;
 }
 
+/* If even this fails, there is no memory left, and what the child then does it does as before. */
+void gm_link_part(void)
+{
+    if (gm_link_stat != NULL)
+        mmap(gm_link_stat, sizeof(*gm_link_stat), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
 void gm_link_close(void)
 {
     atomic_store(&gm_link_is_connected, false);

@@ -89,6 +89,12 @@ uint32_t gm_link_app(void);
 /* What this program may take of `gpu` for its own, in bytes. */
 uint64_t gm_link_budget(uint32_t gpu);
 
+/*
+ * The forked child: its parent's words are its own from now on. A handler may have forked in the
+ * middle of a call, which goes on in the child and writes to the parent's slot.
+ */
+void gm_link_part(void);
+
 /* The forked child, or a boot that cannot be finished: close the socket. The areas stay mapped. */
 void gm_link_close(void);
 

@@ -686,11 +686,15 @@ static void forks(void)
 {
     boot_live();
     CUdeviceptr va = allocate(4 * MIB, NULL, true);
+    struct gm_slot *inside = gm_gate_enter(); /* as a call that a handler interrupts to fork */
     set_gate(GM_GATE_CLOSED);
     pid_t child = fork();
     if (child == 0) {
         CUdeviceptr other;
         CHECK(gm_boot() == GM_BOOT_DEAD);
+        atomic_store(&inside->inside, GM_SLOT_TRYING); /* where it was interrupted it goes on */
+        gm_slot_count(inside);
+        gm_gate_leave(inside);
         struct gm_slot *slot = gm_gate_enter(); /* does not wait */
         CHECK(slot != NULL);
         gm_gate_leave(slot);
@@ -701,6 +705,8 @@ static void forks(void)
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(atomic_load(&inside->inside) == GM_SLOT_IN && atomic_load(&inside->calls) == 0);
+    gm_gate_leave(inside);
     set_gate(GM_GATE_OPEN);
     CHECK(gm_link_is_up() && submit() == CUDA_SUCCESS);
     CHECK(atomic_load(&stat_area->waiting) == 0);
