@@ -73,11 +73,13 @@ class Process:
                 return None
             part = os.read(self.process.stdout.fileno(), 4096)
             if not part:
-                code = self.process.wait()
-                raise Failure(f"{self.name} ended with {code}: {self.complaint()}")
+                self.ended()
             self.pending += part
         text, _, self.pending = self.pending.partition(b"\n")
         return text.decode(errors="replace")
+
+    def ended(self):
+        raise Failure(f"{self.name} ended with {self.process.wait()}: {self.complaint()}")
 
     def line(self, seconds):
         """Its next line of output, within that many seconds."""
@@ -135,6 +137,10 @@ class Ends:
     def poll(self):
         return self.parent.process.poll()
 
+    def kill(self):
+        """All of them."""
+        self.parent.process.kill()
+
     def wait(self, timeout=None):
         """0, even if it failed, which the parent's own code tells."""
         with selectors.DefaultSelector() as selector:
@@ -149,11 +155,19 @@ class Ends:
 class Child(Process):
     """A program that `parent` forks, and which is asked by pipes of its own: the ends that are here."""
 
-    def __init__(self, name, parent, stdin, stdout): # pylint: disable=super-init-not-called
+    def __init__(self, rig, name, parent, stdin, stdout): # pylint: disable=super-init-not-called
         self.name, self.log, self.pending = name, parent.log, b""
         self.process, self.pid = Ends(parent, stdin, stdout), None
         self.selector = selectors.DefaultSelector()
         self.selector.register(stdout, selectors.EVENT_READ)
+        rig.started.append(self)
+
+    def ended(self):
+        """Only the parent knows how, when the others have ended; but it may have said why there is none."""
+        line = self.process.parent.try_line(1)
+        if line and line.startswith("absent "):
+            raise Absent(line.partition(" ")[2])
+        raise Failure(f"{self.name} ended; of it or one beside it: {self.complaint()}")
 
 
 def forked(rig, name, command, lanes, environment=None):
@@ -172,7 +186,7 @@ def forked(rig, name, command, lanes, environment=None):
     finally:
         for fd in theirs:
             os.close(fd)
-    return parent, {lane: Child(f"{name}-{lane}".replace(" ", "-"), parent, *ends) for lane, ends in mine.items()}
+    return parent, {lane: Child(rig, f"{name}-{lane}".replace(" ", "-"), parent, *ends) for lane, ends in mine.items()}
 
 
 def under(rig, daemon, is_preloaded=True):

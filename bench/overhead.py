@@ -51,9 +51,9 @@ and in calls that keep the books of memory, which cross the shim in every way.
 
 With --forked the three processes of a model are forked from one that has imported PyTorch with gpumux preloaded, and
 has made no CUDA call. So where their code and their memory lie, and in which pages of the machine, is the same in all
-three, which else makes processes differ by some percent. The native ones first take gpumux out (hooks.take_out): every
-symbol that it exports becomes a jump to what it stands before, so that who asks for an entry point of the driver gets
-the driver's own. What is in the comparison is all that gpumux does, but for being loaded.
+three, which else makes processes differ by some percent. The native ones first take gpumux out (hooks.take_out): what
+it exports becomes a jump to what it stands before, so that who asks for an entry point of the driver gets the
+driver's own. What is in the comparison is all that gpumux does, but for being loaded.
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
@@ -145,6 +145,8 @@ def fit(rig):
         memory = r.size(rig.environment.get("SIMCUDA_MEMORY", SIM_MEMORY))
         if args.programs == "all":
             args.programs = "calls"
+    if args.forked and args.programs == "calls":
+        raise r.Failure("--forked is for models, and there are none among calls: leave one of both out")
     args.alloc = args.alloc or [size for size in SIZES if r.size(size) <= memory // 4]
     args.budget = args.budget or memory // 2
     if not args.rounds and not args.seconds:
@@ -216,6 +218,8 @@ class Models:
 
     @classmethod
     def start(cls, rig, order, daemon, cores):
+        if rig.is_linked:
+            raise r.Absent("what a sanitizer built cannot be preloaded into Python")
         command = [sys.executable, "-B", "-u", f"{rig.here}/python/units.py"]
         if rig.args.programs == "cpu":
             command += ["--device", "cpu"]
@@ -286,8 +290,10 @@ def load(case, lanes):
     check_sums(case, loaded)
 
 
-def check_forked(daemon, lanes):
+def check_forked(rig, daemon, lanes):
     """Of those that were forked with the library in them, this daemon has one, and the others are none of its apps."""
+    if not lanes[0].parent or rig.args.programs == "cpu": # where nobody makes a CUDA call
+        return
     apps = {app["pid"] for app in daemon.status()["apps"]}
     for name, lane in zip(LANES, lanes):
         if (lane.pid in apps) != (name == "gpumux"):
@@ -313,8 +319,7 @@ def measure(rig, case, lanes, daemon, shares, generation):
     name, begun = case["case"], time.monotonic()
     shares.began(name)
     load(case, lanes)
-    if lanes[0].parent and rig.args.programs != "cpu": # where nobody makes a CUDA call
-        check_forked(daemon, lanes)
+    check_forked(rig, daemon, lanes)
     first = [lane.turn(name, lanes[0].work(rig, name)) for lane in lanes] # not counted: the first of everything
     work = lanes[0].work(rig, name, first)
     shares.took(name, time.monotonic() - begun)
@@ -332,6 +337,7 @@ def measure(rig, case, lanes, daemon, shares, generation):
             for key, values in found["turns"][lane].items():
                 values.append(turn[key])
         number += 1
+    check_forked(rig, daemon, lanes)
 
 
 def wanted(rig):
@@ -385,9 +391,15 @@ def start(rig, kind, daemon, shares, generations):
         order = [LANES[index] for index in ORDERS[generation % len(ORDERS)]] # the first finds another machine
         lanes = kind.start(rig, order, daemon, rig.result["pinning"]["cores"][generation])
         found[generation] = [lanes[lane] for lane in LANES]
-    for lanes in found.values():
-        for lane in lanes:
-            lane.await_ready()
+    try:
+        for lanes in found.values():
+            for lane in lanes:
+                lane.await_ready()
+    except r.Absent: # and one that is not goes on
+        for lanes in found.values():
+            for lane in lanes:
+                lane.process.process.stdin.close()
+        raise
     shares.took(kind.__name__, (time.monotonic() - begun) / len(found))
     return found
 
@@ -541,7 +553,8 @@ def conclude(rig):
     pinning = rig.result["pinning"]
     print(f"overhead: native against gpumux, everything fits; {len(pinning['cores'])} generations; intervals of 95 % "
           "by Student's t over them; " + ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
-                                          if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}"))
+                                          if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}") +
+          ("; models forked from one" if rig.args.forked else ""))
     rows = []
     for line in lines:
         metric = METRICS[line["metric"]]

@@ -1,7 +1,8 @@
 /*
- * What every launch reads of the shim, together in one line of cache. Between two launches a
- * framework fills the caches with its own, so what a launch costs is how many lines it has to fetch
- * again: these, the wrapper's code, its thread's gm_gate_self and slot, and the gate's word.
+ * What every launch reads of the shim's own variables, together in one line of cache. Between two
+ * launches a framework fills the caches with its own, so what a launch costs is how many lines it
+ * has to fetch again: this, the wrapper's code, where gm_gate_self lies in a thread (the linker's
+ * table), that, the thread's slot, and the gate's word.
  *
  * Each member has one owner, who alone writes it.
  */

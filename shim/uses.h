@@ -36,8 +36,10 @@ static inline bool gm_uses_are_counted(void)
     return __builtin_expect(atomic_load_explicit(&gm_uses_is_on, memory_order_relaxed), 0);
 }
 
-/* Begin or end to count. What was counted before is kept. Boot calls it once, when gm_real is
- * loaded before link starts, whose it is then. */
+/*
+ * Begin or end to count. What was counted before is kept. Boot calls it when gm_real is loaded,
+ * each time that it tries; from its success on link does, and a forked child.
+ */
 void gm_uses_count(bool is_on);
 
 /* Take out what was counted, ascending by va: at most GM_USES_MAX entries. */

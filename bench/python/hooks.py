@@ -96,9 +96,9 @@ class Code:
 
 def take_out():
     """
-    Make this process, which has made no CUDA call yet, a native one: all that libgpumux.so exports jumps to what it
-    stands before. So whoever asks for an entry point of the driver gets the driver's own, and the library, which no
-    call ever reaches, does nothing. Returns how many were taken out.
+    Make this process, which has made no CUDA call yet, a native one: what libgpumux.so exports in front of the driver,
+    NVML and the C library jumps to theirs. So whoever asks for an entry point of the driver gets the driver's own, and
+    the library, which no call ever reaches, does nothing. Returns how many were taken out.
     """
     code = Code()
     look_up, found = code.own_dlsym(), {}

@@ -242,8 +242,9 @@ if python3 -c 'import torch' 2> /dev/null; then
         --link-rounds 1 --sizes 3M,3M,3M --budget 5M --tokens 8 --steps 8 --trips 1 --blocks 1
     result batch-models python3 -B "$benches/batch.py" --build "$BUILD" --programs cpu --link-bytes 32M \
         --link-rounds 1 --sizes 4M,4M,4M --budget 6M --together 2s --more 1s --settle 1s --alone 500ms
-    result overhead-models python3 -B "$benches/overhead.py" --build "$BUILD" --programs cpu --turn 2ms \
-        --model-turn 10ms --only resnet18,decode --budget 512M --rounds 2 --generations 1
+    [ "${GM_LINKED:-}" = 1 ] || # which cannot be preloaded
+        result overhead-models python3 -B "$benches/overhead.py" --build "$BUILD" --programs cpu --turn 2ms \
+            --model-turn 10ms --only resnet18,decode --budget 512M --rounds 2 --generations 1
 elif [ "${GM_LINKED:-}" != 1 ]; then
     python3 -B "$benches/pipeline.py" --build "$BUILD" --programs torch --link-bytes 32M --link-rounds 1 \
         --sizes 3M,3M,3M --budget 5M > "$dir/models.out" 2>&1

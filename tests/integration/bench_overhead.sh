@@ -138,7 +138,7 @@ check(overhead.goal_of(line("alloc-2M", (1, 2, 3), metric="alloc_ns")) is None)
 # What fits: of the simulated GPU as much as it has, of another what there always was; what is given stays.
 def fitted(memory=None, **given):
     args = types.SimpleNamespace(**{"simcuda": False, "programs": "all", "alloc": None, "budget": None, "rounds": None,
-                                    "seconds": 0, **given})
+                                    "seconds": 0, "forked": False, **given})
     overhead.fit(types.SimpleNamespace(args=args, environment={"SIMCUDA_MEMORY": memory} if memory else {}))
     return args.programs, args.alloc[-1], args.budget, args.rounds
 check(fitted() == ("all", "8G", 40 * 2**30, 120), fitted())
@@ -302,7 +302,17 @@ overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --genera
 overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
 python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed.json" "$dir/alone.json" ||
     fail "summary of the runs"
-if python3 -c 'import torch' 2> /dev/null; then
+# Forked from one, which may have nothing to fork for.
+mkdir "$dir/none"
+echo 'raise ImportError("none here")' > "$dir/none/torch.py"
+PYTHONPATH=$dir/none timeout 300 python3 -B "$benches/overhead.py" --build "$BUILD" --only decode,launch-1 --programs cpu --forked \
+    --turn 1ms --generations 1 --rounds 2 --no-pin --budget 256M > "$dir/none.out" 2>&1 || fail "without PyTorch, forked, it ended with $?"
+why='no PyTorch'
+[ "${GM_LINKED:-}" != 1 ] || why='what a sanitizer built'
+grep -q "not measured: models: $why" "$dir/none.out" || fail "without PyTorch, forked, it said $(tail -1 "$dir/none.out")"
+python3 -B "$benches/overhead.py" --build "$BUILD" --programs calls --forked > "$dir/none.out" 2>&1 && fail "calls cannot be forked"
+grep -q 'overhead: FAILED: --forked is for models' "$dir/none.out" || fail "forked calls: $(tail -1 "$dir/none.out")"
+if [ "${GM_LINKED:-}" != 1 ] && python3 -c 'import torch' 2> /dev/null; then
     overhead models pinned decode,hook-decode 2 6 --programs cpu --model-turn 5ms --generations 2 --rounds 7 --budget 256M
     overhead forked pinned decode,resnet18 2 6 --programs cpu --forked --model-turn 5ms --generations 2 --rounds 7 --budget 256M
 fi
