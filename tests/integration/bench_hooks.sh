@@ -93,6 +93,7 @@ python out "$shim" out
 exec 5> "$dir/out.in"
 printf 'call\nlook %s\n' "$patience" >&5
 expect out hooked called
+is_up || fail "the daemon does not answer"
 [ -z "$(app_of "$(pid_of out)")" ] || fail "the library was taken out, and yet there is an app: $(app_of "$(pid_of out)")"
 exec 5>&-
 await out
