@@ -44,16 +44,19 @@ class Process:
 
     def __init__(self, rig, name, command, environment=None, kept=()):
         """`kept` are descriptors that it has as well."""
-        self.name = name
-        self.log = os.path.join(rig.logs, name + ".log")
-        self.pending = b""
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=log, preexec_fn=end_with_parent,
-                                            env={**rig.environment, **(environment or {})}, pass_fds=kept)
-        self.pid = self.process.pid
+        path = os.path.join(rig.logs, name + ".log")
+        with open(path, "ab") as log:
+            process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=log, preexec_fn=end_with_parent,
+                                       env={**rig.environment, **(environment or {})}, pass_fds=kept)
+        self.hold(rig, name, path, process)
+
+    def hold(self, rig, name, log, process):
+        """What was started."""
+        self.name, self.log, self.pending = name, log, b""
+        self.process, self.pid = process, process.pid
         self.selector = selectors.DefaultSelector()
-        self.selector.register(self.process.stdout, selectors.EVENT_READ)
+        self.selector.register(process.stdout, selectors.EVENT_READ)
         rig.started.append(self)
 
     def is_running(self):
@@ -131,6 +134,8 @@ class Process:
 class Ends:
     """Of a forked program: the pipes, and its end, which is that of its output."""
 
+    pid = None # it says so itself
+
     def __init__(self, parent, stdin, stdout):
         self.parent, self.stdin, self.stdout = parent, stdin, stdout
 
@@ -156,11 +161,7 @@ class Child(Process):
     """A program that `parent` forks, and which is asked by pipes of its own: the ends that are here."""
 
     def __init__(self, rig, name, parent, stdin, stdout): # pylint: disable=super-init-not-called
-        self.name, self.log, self.pending = name, parent.log, b""
-        self.process, self.pid = Ends(parent, stdin, stdout), None
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(stdout, selectors.EVENT_READ)
-        rig.started.append(self)
+        self.hold(rig, name, parent.log, Ends(parent, stdin, stdout))
 
     def ended(self):
         """Only the parent knows how, when the others have ended; but it may have said why there is none."""

@@ -50,10 +50,10 @@ which has a cost as well; a third way, with a second jump, tells it, and it is t
 and in calls that keep the books of memory, which cross the shim in every way.
 
 With --forked the three processes of a model are forked from one that has imported PyTorch with gpumux preloaded, and
-has made no CUDA call. So where their code and their memory lie, and in which pages of the machine, is the same in all
-three, which else makes processes differ by some percent. The native ones first take gpumux out (hooks.take_out): what
-it exports becomes a jump to what it stands before, so that who asks for an entry point of the driver gets the
-driver's own. What is in the comparison is all that gpumux does, but for being loaded.
+has made no CUDA call. So where their code lies and all that they had before, in which pages of the machine too, is
+the same in all three, which else makes processes differ by some percent. The native ones first take gpumux out
+(hooks.take_out): what it exports becomes a jump to what it stands before, so that who asks for an entry point of the
+driver gets the driver's own. What is in the comparison is all that gpumux does, but for being loaded.
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in

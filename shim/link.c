@@ -603,7 +603,7 @@ int gm_link_start(void)
     return 0;
 }
 
-/* If even this fails, there is no memory left, and what the child then does it does as before. */
+/* If there is no memory for it they stay its parent's, which only such a fork can tell. */
 void gm_link_part(void)
 {
     if (gm_link_stat != NULL)

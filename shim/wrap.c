@@ -57,15 +57,15 @@
  */
 #ifdef __x86_64__
 #define GM_TWELFTH(a, b, c, d, e, f, g, h, i, j, k, last, ...) last
-#define GM_LEAVE_ON_STACK(...)                                                                     \
-    GM_TWELFTH(__VA_ARGS__, GM_LEAVE, GM_LEAVE, GM_LEAVE, GM_LEAVE, GM_LEAVE, GM_LEAVE_NONE,       \
-               GM_LEAVE_NONE, GM_LEAVE_NONE, GM_LEAVE_NONE, GM_LEAVE_NONE, GM_LEAVE_NONE, )        \
+#define GM_KEEP_ON_STACK(...)                                                                      \
+    GM_TWELFTH(__VA_ARGS__, GM_KEEP, GM_KEEP, GM_KEEP, GM_KEEP, GM_KEEP, GM_KEEP_NONE,             \
+               GM_KEEP_NONE, GM_KEEP_NONE, GM_KEEP_NONE, GM_KEEP_NONE, GM_KEEP_NONE, )             \
     (__VA_ARGS__)
-#define GM_LEAVE_NONE(...) (void)0
-#define GM_LEAVE(a, b, c, d, e, f, ...) __asm__ volatile("" : GM_EACH(GM_IN_PLACE, __VA_ARGS__))
+#define GM_KEEP_NONE(...) (void)0
+#define GM_KEEP(a, b, c, d, e, f, ...) __asm__ volatile("" : GM_EACH(GM_IN_PLACE, __VA_ARGS__))
 #define GM_IN_PLACE(a) "+m"(a)
 #else
-#define GM_LEAVE_ON_STACK(...) (void)0
+#define GM_KEEP_ON_STACK(...) (void)0
 #endif
 
 /*
@@ -74,9 +74,9 @@
  * function of its own, which gets the arguments as they came. That one does everything from the
  * start. `usual` is the real function, or NULL, and with `is_unusual` that sends there too; before
  * the gate `is_refused` says that the driver would find an address invalid; `count` is done inside
- * it. Two lines that lie in a pair are fetched as one: `lines` is what the code begins at.
+ * it. The usual case fits in two lines, and begins at a pair, which is often fetched as one.
  */
-#define GM_WRAP_GATED(symbol, params, args, lines, usual, is_unusual, is_refused, count)           \
+#define GM_WRAP_GATED(symbol, params, args, usual, is_unusual, is_refused, count)                  \
     static GM_COLD CUresult CUDAAPI gm_slow_##symbol params                                        \
     {                                                                                              \
         if (is_refused)                                                                            \
@@ -88,10 +88,10 @@
         count;                                                                                     \
         return gm_gate_leave_with(gm_inside, gm_real_call args);                                   \
     }                                                                                              \
-    __attribute__((aligned((lines)*GM_CACHE_LINE))) GM_DEFINE symbol params                        \
+    __attribute__((aligned(2 * GM_CACHE_LINE))) GM_DEFINE symbol params                            \
     {                                                                                              \
         __typeof__(gm_real.symbol) gm_real_call = __atomic_load_n(&(usual), __ATOMIC_RELAXED);     \
-        GM_LEAVE_ON_STACK args;                                                                    \
+        GM_KEEP_ON_STACK args;                                                                     \
         if (__builtin_expect(!gm_real_call || (is_unusual), 0))                                    \
             return gm_slow_##symbol args;                                                          \
         struct gm_slot *gm_inside = gm_gate_enter_fast();                                          \
@@ -101,7 +101,7 @@
     }
 
 #define GM_WRAP_SUBMIT(symbol, handler, params, args)                                              \
-    GM_WRAP_GATED(symbol, params, args, 1, gm_real.symbol, false, false, (void)0)
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, false, false, (void)0)
 
 /* The arguments as words. Sizes are no addresses, though one may be as large as an address is:
  * ranges of the driver's may start at 12 GiB. */
@@ -127,13 +127,13 @@ static inline bool gm_any(const int *are, size_t n)
 
 /* Memory that was freed and is kept (spares.h) is none to the program. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
-    GM_WRAP_GATED(symbol, params, args, 1, gm_real.symbol, gm_spares_exist(),                      \
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_spares_exist(),                         \
                   gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
                       gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),     \
                   (void)0)
 
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
-    GM_WRAP_GATED(symbol, params, args, 2, gm_hot.symbol, false, false,                            \
+    GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \
                   if (gm_uses_are_counted()) gm_uses_of_##symbol args)
 
 /* 1 while this thread is in a handler, or makes calls of its own behind one that is none: a signal

@@ -23,33 +23,31 @@ the making of a model, which may use all cores: two programs that are to be comp
 machine are not equally fast, but three imports on one core would take all of the time.
 
 --lane: when PyTorch is imported it forks one program for each, which reads from descriptor IN and writes to OUT, and
-waits for all to end. What comes with a process (where its memory lies, and in which pages) is so the same in all. A
+waits for all to end. What they had before (where it lies, and in which pages of the machine) is so the same in all. A
 native one takes out what is preloaded (hooks.py) before it makes its first CUDA call.
 
 --device cpu computes tiny models on the processor, to try this out. The end of the input ends the program.
 """
 
 import argparse
-import ctypes
 import gc
 import os
-import signal
 import sys
 import time
-
-PR_SET_PDEATHSIG = 1
 
 # Before torch: what makes two runs of the same program agree to the bit.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 # Something of another size in each start, so that what comes later lies elsewhere in its pages (bench/calls.c).
 OFFSET = bytearray(16 * os.urandom(1)[0])
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 try:
     import torch
     from torch.nn import functional as F
 
     import hooks
     import models
+    from actors import end_with_parent
 except ImportError as error:
     print(f"absent no PyTorch: {error}", flush=True)
     sys.exit(0)
@@ -309,18 +307,13 @@ class Switched:
             f"sum={model.sum()}")
 
 
-def die_with_parent():
-    """Even if it is killed, nothing that it started goes on using the GPU."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def fork_lanes(lanes):
     """Returns in each of the programs; ends the one that forks them, with 1 if one failed."""
     parts = [lane.split(":") for lane in lanes]
     for fd_in, fd_out, what in parts:
         if os.fork() != 0:
             continue
-        die_with_parent()
+        end_with_parent()
         os.dup2(int(fd_in), 0)
         os.dup2(int(fd_out), 1)
         for fd in {int(fd) for part in parts for fd in part[:2]} - {0, 1}:
