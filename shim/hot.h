@@ -1,8 +1,10 @@
 /*
- * What every launch reads of the shim's own variables, together in one line of cache. Between two
- * launches a framework fills the caches with its own, so what a launch costs is how many lines it
- * has to fetch again: this, the wrapper's code, where gm_gate_self lies in a thread (the linker's
- * table), that, the thread's slot, and the gate's word.
+ * What every launch reads of the shim's own variables, together in one line of cache, and so with
+ * one look. Between two launches a framework fills the caches with its own: what a launch costs is
+ * what has to be fetched again. Nothing goes on before the wrapper's code is there (wrap.c). The
+ * lines that it reads (this, where gm_gate_self lies in a thread, that, the thread's slot, and the
+ * gate's word) come while the driver's own code is fetched: reading two of them less made no
+ * difference.
  *
  * Each member has one owner, who alone writes it.
  */

@@ -70,7 +70,7 @@
 
 /*
  * A wrapper that crosses the gate. Between two launches a framework fills the caches with its own,
- * so what counts is how few lines a launch touches: the usual case is alone, and all else in a
+ * so what counts is how few lines of code a launch is: the usual case is alone, and all else in a
  * function of its own, which gets the arguments as they came. That one does everything from the
  * start. `usual` is the real function, or NULL, and with `is_unusual` that sends there too; before
  * the gate `is_refused` says that the driver would find an address invalid; `count` is done inside
