@@ -17,18 +17,19 @@ makes a host noisy, and what is done about it:
   core, or no permission, and with --no-pin, nothing is pinned, and the result says so ("pinning").
 - What belongs to a process and not to gpumux (where its memory came to lie) would look like a cost, too, so all
   three are started anew in each generation. And as a library more moves everything by the same in each start, where
-  threads' stacks and the heap lie within a page is drawn (bench/calls.c).
+  threads' stacks and the heap lie within a page is drawn (bench/calls.c), and before each load of a model what else is
+  on the heap. With --loads N models are loaded N times in each generation, each time to another place.
 
 Of each round: the ratio of gpumux to A and to B, and that of A to B, which is the same measurement with nothing to be
-found. Of a generation count the medians (for gpumux to native the geometric mean of two), of all of them the geometric
-mean, with the interval of 95 % by Student's t over the generations (paired.py). The noise is how far from 1 the
-interval of A to B reaches; a ratio is within it if its interval meets [1/noise, noise]. Beside it stands the ratio of
-the total times of all rounds, which rare long stalls cannot hide from; it is noisier, as the stalls of the host are in
-it as well.
+found. Of a load count the medians (for gpumux to native the geometric mean of two), of a generation and of all of them
+the geometric mean, with the interval of 95 % by Student's t over the generations (paired.py). The noise is how far from
+1 the interval of A to B reaches; a ratio is within it if its interval meets [1/noise, noise]. Beside it stands the
+ratio of the total times of all rounds, which rare long stalls cannot hide from; it is noisier, as the stalls of the
+host are in it as well.
 
-A generation ends on a whole cycle of ORDERS, if there is time for one; what there is beyond (of a run that was
-stopped) is not counted, nor is a generation without one. Where half of a case's generations have none, all its rounds
-are counted, and the result says that they are not balanced.
+A load ends on a whole cycle of ORDERS, if there is time for one; what there is beyond (of a run that was stopped) is
+not counted, nor is a load without one. Where half of a case's loads have none, all its rounds are counted, and the
+result says that they are not balanced.
 
 A goal is missed if the ratio that was measured is above its limit, however wide the interval, or if it should be
 within the noise and is not. It is met if the whole interval is at most the limit, and the noise, where the ratio
@@ -122,8 +123,10 @@ def add_options(parser):
                              "memory at most)")
     parser.add_argument("--generations", type=count, metavar="N",
                         help="starts of the processes (by --seconds: 3 or more if that leaves time to measure)")
+    parser.add_argument("--loads", type=count, default=1, metavar="N",
+                        help="of each model in a generation (1)")
     parser.add_argument("--rounds", type=count, metavar="N",
-                        help=f"of each case in a generation, at most, and at least {LEAST_ROUNDS}; from "
+                        help=f"of each case in a load, at most, and at least {LEAST_ROUNDS}; from "
                              f"{len(ORDERS)} on multiples of that (as many as there is time for; without --seconds "
                              f"{ROUNDS}, with --simcuda {SIM_ROUNDS})")
     parser.add_argument("--turn", type=r.milliseconds, default=10, metavar="TIME", help="of a call (10ms)")
@@ -169,6 +172,12 @@ class Calls:
 
     parent = None
 
+    @staticmethod
+    def loads(rig):
+        """In a generation."""
+        del rig
+        return 1
+
     def __init__(self, rig, lane, daemon, cores):
         is_linked = daemon and rig.is_linked
         self.is_hooked = daemon is not None
@@ -195,6 +204,12 @@ class Calls:
     def await_ready(self):
         self.process.await_line("ready", 60)
 
+    def begin_scatter(self):
+        pass
+
+    def end_scatter(self):
+        pass
+
     def begin_load(self, name):
         pass
 
@@ -211,6 +226,10 @@ class Models:
 
     start_s, load_s = 12, 4
     is_slow_to_start = True  # imports; it makes its context with its first model
+
+    @staticmethod
+    def loads(rig):
+        return rig.args.loads
 
     def __init__(self, process, is_hooked, parent=None):
         self.process, self.is_hooked, self.parent = process, is_hooked, parent
@@ -259,6 +278,12 @@ class Models:
     def await_ready(self):
         self.pid = self.answer(180)["pid"]
 
+    def begin_scatter(self):
+        self.process.send("scatter")
+
+    def end_scatter(self):
+        self.process.await_line("scattered", 180)
+
     def begin_load(self, name):
         self.process.send(f"load {name}")
 
@@ -279,8 +304,13 @@ def check_sums(case, answers):
         raise r.Failure(f"{case['case']}: results differ: {[one['sum'] for one in answers]}")
 
 
-def load(case, lanes):
-    """The case into all of them, at once."""
+def load(case, lanes, is_anew):
+    """The case into all of them, at once, and if it is anew into each to another place than before."""
+    if is_anew:
+        for lane in lanes:
+            lane.begin_scatter()
+        for lane in lanes:
+            lane.end_scatter()
     for lane in lanes:
         lane.begin_load(case["case"])
     loaded = [lane.end_load() for lane in lanes]
@@ -314,16 +344,16 @@ def is_going_on(number, spent, share, most):
     return number % cycle != 0 or (number + cycle <= most and spent * (number + cycle) / number <= share)
 
 
-def measure(rig, case, lanes, daemon, shares, generation):
-    """Rounds of a case while its share lasts, and at least a few."""
+def measure(rig, case, lanes, daemon, shares, which, is_anew):
+    """A load of a case, of the generation and number in `which`: rounds while its share lasts, and at least a few."""
     name, begun = case["case"], time.monotonic()
     shares.began(name)
-    load(case, lanes)
+    load(case, lanes, is_anew)
     check_forked(rig, daemon, lanes)
     first = [lane.turn(name, lanes[0].work(rig, name)) for lane in lanes] # not counted: the first of everything
     work = lanes[0].work(rig, name, first)
     shares.took(name, time.monotonic() - begun)
-    found = {"generation": generation, "work": work, "orders": [],
+    found = {**which, "work": work, "orders": [],
              "turns": {lane: {key: [] for key in first[0] if key != "sum"} for lane in LANES}}
     case["generations"].append(found)
     begun, share, number = time.monotonic(), shares.seconds(name), 0
@@ -365,7 +395,7 @@ def shares_of(rig, kinds, cores, generations):
     steps, costs, weights = [], {}, {}
     for kind, group in kinds:
         if group:
-            steps += [kind.__name__, *group]
+            steps += [kind.__name__, *group * kind.loads(rig)]
             costs.update({kind.__name__: kind.start_s / at_once(kind, cores), **{name: kind.load_s for name in group}})
             weights.update({name: kind.weight(name) for name in group})
     return Shares(lambda: rig.left() - kept, steps * generations, costs, weights)
@@ -406,13 +436,19 @@ def start(rig, kind, daemon, shares, generations):
 
 def generate(rig, lanes, cases, cores, daemon, shares, generation):
     """One generation of a kind of program, which is started: measured in all of its cases, ended."""
-    for case in cases:
-        try:
-            with cores.at_home():
-                measure(rig, case, lanes, daemon, shares, generation)
-        except r.Absent as absent:
-            rig.result["absent"][case["case"]] = str(absent)
-            shares.drop(case["case"])
+    for number in range(lanes[0].loads(rig)):
+        which, model = {"generation": generation, "load": number}, None
+        for case in cases:
+            name = case["case"]
+            if name in rig.result["absent"]:
+                continue
+            try:
+                with cores.at_home(): # hook-MODEL takes the model that is there
+                    measure(rig, case, lanes, daemon, shares, which, name != f"hook-{model}")
+            except r.Absent as absent:
+                rig.result["absent"][name] = str(absent)
+                shares.drop(name)
+            model = name
     for lane in lanes: # all at once
         lane.process.process.stdin.close()
     for lane in lanes:
@@ -428,7 +464,8 @@ def run(rig):
     cases = {name: {"case": name, "generations": []} for _, group in kinds for name in group}
     rig.result.update(cases=list(cases.values()), absent={})
     cores = Cores(not args.no_pin)
-    cost = sum(kind.start_s / at_once(kind, cores) + kind.load_s * len(group) for kind, group in kinds if group)
+    cost = sum(kind.start_s / at_once(kind, cores) + kind.load_s * len(group) * kind.loads(rig)
+               for kind, group in kinds if group)
     generations = args.generations or generations_for(rig.left(), cost)
     rig.result["pinning"] = {"is_pinned": not cores.why_not, "why_not": cores.why_not,
                              "home": None if cores.why_not else cores.all[0],
@@ -462,10 +499,13 @@ def run(rig):
 
 
 def times(case, *metrics):
-    """By generation: of each round the time in each process, by the first of the metrics that was told."""
+    """By generation and load: of each round the time in each process, by the first of the metrics that was told."""
     groups = [one for one in case["generations"] if one["orders"]]
     metric = next(metric for metric in metrics if all(metric in one["turns"][LANES[0]] for one in groups))
-    return [list(zip(*(one["turns"][lane][metric] for lane in LANES))) for one in groups]
+    found = {}
+    for one in groups:
+        found.setdefault(one["generation"], []).append(list(zip(*(one["turns"][lane][metric] for lane in LANES))))
+    return list(found.values())
 
 
 def line_of(case, metric):
@@ -480,9 +520,10 @@ def line_of(case, metric):
         noise = max(native["high"], 1 / native["low"])
         is_within = ratio["low"] <= noise and ratio["high"] >= 1 / noise
         is_surely_above = ratio["low"] > AT_MOST
-    return {"case": case["case"], "metric": metric, "generations": len(rounds), "rounds": sum(map(len, rounds)),
+    return {"case": case["case"], "metric": metric, "generations": len(rounds), "loads": sum(map(len, rounds)),
+            "rounds": sum(len(one) for loads in rounds for one in loads),
             "is_balanced": is_balanced, **found, "noise": noise,
-            "ns": {lane: r.median([one[index] for group in shown for one in group])
+            "ns": {lane: r.median([one[index] for loads in shown for group in loads for one in group])
                    for index, lane in enumerate(LANES)},
             "is_within_noise": is_within, "is_above": ratio["median"] > AT_MOST, "is_surely_above": is_surely_above}
 
@@ -554,7 +595,8 @@ def conclude(rig):
     print(f"overhead: native against gpumux, everything fits; {len(pinning['cores'])} generations; intervals of 95 % "
           "by Student's t over them; " + ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
                                           if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}") +
-          ("; models forked from one" if rig.args.forked else ""))
+          ("; models forked from one" if rig.args.forked else "") +
+          (f"; models loaded {rig.args.loads} times in each generation" if rig.args.loads > 1 else ""))
     rows = []
     for line in lines:
         metric = METRICS[line["metric"]]

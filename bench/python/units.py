@@ -4,6 +4,7 @@
 
 It imports PyTorch and prints "imported pid=...". After that a request is one of
 
+    scatter           forget the model, and let what comes next lie elsewhere in host memory: "scattered"
     load NAME         make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
     run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
     load hook-NAME    the same model, for requests of the kind
@@ -30,8 +31,12 @@ native one takes out what is preloaded (hooks.py) before it makes its first CUDA
 """
 
 import argparse
+import copy
+import ctypes
+import functools
 import gc
 import os
+import random
 import sys
 import time
 
@@ -57,8 +62,9 @@ class Absent(Exception):
     """What a model needs is not installed."""
 
 
-def make_resnet(name):
-    """A ResNet with random weights, made on the processor, so that it is the same everywhere."""
+@functools.lru_cache(maxsize=1)
+def made_resnet(name):
+    """A ResNet with random weights, made on the processor, so that it is the same everywhere. To copy."""
     torch.manual_seed(1)
     try:
         import torchvision
@@ -80,7 +86,7 @@ class Inference:
     def __init__(self, place, name):
         side, dtype = (32, torch.float32) if place.is_tiny else (224, torch.float16)
         self.place = place
-        self.model = make_resnet(name).eval().to(device=place.device, dtype=dtype)
+        self.model = copy.deepcopy(made_resnet(name)).eval().to(device=place.device, dtype=dtype)
         generator = torch.Generator("cpu").manual_seed(2)
         self.image = torch.randn(1, 3, side, side, generator=generator).to(device=place.device, dtype=dtype)
         self.last = None
@@ -182,7 +188,7 @@ class Training:
     def __init__(self, place):
         batch, side = (2, 32) if place.is_tiny else (32, 224)
         self.place = place
-        self.model = make_resnet("resnet50").train().to(place.device)
+        self.model = copy.deepcopy(made_resnet("resnet50")).train().to(place.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=.001, momentum=.9)
         generator = torch.Generator("cpu").manual_seed(4)
         self.images = torch.randn(batch, 3, side, side, generator=generator).to(place.device)
@@ -239,6 +245,31 @@ class Place:
 
 def say(text):
     print(text, flush=True)
+
+
+class Scattered:
+    """
+    Pieces of host memory, so many and so large as is drawn, and holes between them: what comes later lies elsewhere
+    than it would, and not side by side, as in another start of the program. Until they are dropped.
+    """
+
+    MOST = 4096       # some 2 MB
+    MOST_BYTES = 1024 # Python's own allocator has those of up to 512, and the C library all
+
+    def __init__(self):
+        drawn = random.SystemRandom()
+        self.libc = ctypes.CDLL(None)
+        self.libc.malloc.argtypes, self.libc.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
+        self.libc.free.argtypes, self.libc.free.restype = (ctypes.c_void_p,), None
+        sizes = [drawn.randint(1, self.MOST_BYTES) for _ in range(drawn.randint(2, self.MOST))]
+        self.pieces = [(bytes(size), self.libc.malloc(size)) for size in sizes]
+        drawn.shuffle(self.pieces)
+        self.drop(len(sizes) // 2)
+
+    def drop(self, count):
+        for _, piece in self.pieces[:count]:
+            self.libc.free(piece)
+        del self.pieces[:count]
 
 
 def clean(place):
@@ -348,7 +379,7 @@ def main():
         say("absent PyTorch sees no GPU")
         return
     say(f"imported pid={os.getpid()}")
-    model = switched = kind = None
+    model = switched = kind = scattered = None
     for line in iter(sys.stdin.readline, ""):
         verb, *what = line.split()
         if verb == "run":
@@ -356,6 +387,14 @@ def main():
             continue
         if verb == "hook":
             switched.run(model, *map(int, what))
+            continue
+        if verb == "scatter":
+            model = kind = None
+            clean(place)
+            if scattered:
+                scattered.drop(len(scattered.pieces))
+            scattered = Scattered()
+            say("scattered")
             continue
         name, = what
         try:

@@ -34,7 +34,7 @@ def has(found, name, value):
 
 # A cost of 1 % is seen through a host that changes by tens of percent, and none where there is none.
 for cost in (1.01, 1):
-    found = paired.compare([generation(600, cost) for _ in range(5)])
+    found = paired.compare([[generation(600, cost)] for _ in range(5)])
     check(has(found, "ratio", cost) and has(found, "total", cost), cost, found)
     check(has(found, "native", 1) and has(found, "native_total", 1), found)
     check(all(one["high"] - one["low"] < .008 for name, one in found.items() if "total" not in name), found)
@@ -47,8 +47,8 @@ for count, times in ((3, 400), (5, 200), (10, 100), (40, 40)):
     for number in range(times):
         cost = (1, 1.005)[number % 2]
         own = [[math.exp(chance.gauss(0, .012)) for _ in range(3)] for _ in range(count)]
-        groups = [[tuple(time * factor * (chance.paretovariate(2) if chance.random() < .1 else 1)
-                         for time, factor in zip(one, factors)) for one in generation(6, cost)] for factors in own]
+        groups = [[[tuple(time * factor * (chance.paretovariate(2) if chance.random() < .1 else 1)
+                          for time, factor in zip(one, factors)) for one in generation(6, cost)]] for factors in own]
         found = paired.compare(groups)["ratio"]
         check(found["low"] <= found["median"] <= found["high"], found)
         hits += found["low"] <= cost <= found["high"]
@@ -63,28 +63,38 @@ for freedom, bound in enumerate(paired.STUDENT, 1):
 
 # What is different between processes is in the interval, and not taken for a cost that is certain, however many
 # rounds each has.
-found = paired.compare([generation(600, 1, own=own) for own in ((1.04, 1), (1, 1.04), (1, 1))])
+found = paired.compare([[generation(600, 1, own=own)] for own in ((1.04, 1), (1, 1.04), (1, 1))])
 check(found["native"]["low"] < .97 and found["native"]["high"] > 1.03, found)
+
+# Where a load came to lie is in the generation's value no more than by its part, however many rounds it has.
+found = paired.compare([[generation(rounds, 1, noise=.005, own=own)
+                         for rounds, own in ((60, (1.04, 1)), (600, (1, 1.04)))] for _ in range(3)])
+check(has(found, "native", 1) and found["native"]["high"] < 1.005, found)
+check(found["native_total"]["high"] < .98, found) # that is by time
 
 # Stalls of one in a hundred rounds: no median shows them, the total does.
 stalled = [generation(600, 1, noise=.005) for _ in range(3)]
-stalled = [[(a, b, 60 * other if number % 100 == 50 else other) for number, (a, b, other) in enumerate(group)]
+stalled = [[[(a, b, 60 * other if number % 100 == 50 else other) for number, (a, b, other) in enumerate(group)]]
            for group in stalled]
 found = paired.compare(stalled)
 check(found["ratio"]["median"] < 1.002 and found["total"]["value"] > 1.3 and found["total"]["low"] > 1.1, found)
 
 # Totals of something else, for times that are themselves medians.
-plain = [[(1., 1., 1.)] * 100] * 2
-found = paired.compare(plain, [[(1., 1., 1.5)] * 100] * 2)
+plain = [[[(1., 1., 1.)] * 100]] * 2
+found = paired.compare(plain, [[[(1., 1., 1.5)] * 100]] * 2)
 check(found["ratio"]["high"] == 1 and math.isclose(found["total"]["low"], 1.5), found)
 
 # One generation has no interval, however many rounds.
-found = paired.compare([generation(600, 1)])
+found = paired.compare([[generation(600, 1)]])
 check(all(one["low"] is None and one["high"] is None for one in found.values()), found)
 
 # Whole cycles count; what has none does not, unless that is half of all.
-check(paired.whole_cycles([list(range(count)) for count in (13, 5, 6)]) == ([list(range(12)), list(range(6))], True))
-check(paired.whole_cycles([[1] * 7, [1] * 2]) == ([[1] * 7, [1] * 2], False))
+check(paired.whole_cycles([[list(range(count))] for count in (13, 5, 6)]) ==
+      ([[list(range(12))], [list(range(6))]], True))
+check(paired.whole_cycles([[[1] * 7], [[1] * 2]]) == ([[[1] * 7], [[1] * 2]], False))
+half = [[[1] * 7, [1] * 2], [[1] * 3], [[1] * 6]]
+check(paired.whole_cycles(half) == (half, False))
+check(paired.whole_cycles([*half, [[1] * 8, [1] * 6]]) == ([[[1] * 6], [[1] * 6], [[1] * 6] * 2], True))
 def rounds(seconds, share, most=math.inf):
     """Of so many seconds each."""
     number = 0
@@ -98,10 +108,10 @@ for wanted, *given in ((12, 1, 17), (18, 1, 18), (6, 1, 11.9), (6, 1, 5.5), (4, 
 # Outcomes. A line of three generations around the ratio, and of A to B, in percent.
 def line(case, percents, native=(-.1, 0, .1), rounds=6, metric="unit_ns"):
     return overhead.line_of({"case": case, "generations": [
-        {"orders": list(range(rounds)), "turns": {lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
+        {"generation": number, "orders": list(range(rounds)), "turns": {lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
             "unit_ns", "hook_ratio", "hook_mean_ratio", "alloc_ns", "alloc_mean_ns")}
             for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
-        for one, two in zip(percents, native)]}, metric)
+        for number, (one, two) in enumerate(zip(percents, native))]}, metric)
 for wanted, given in (
         (True, line("decode", (-.1, 0, .1))),
         (None, line("decode", (-1, 0, 1))),                         # it may be above
@@ -250,7 +260,10 @@ cat > "$dir/check.py" << 'END'
 import json, os, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     result = json.load(file)
-is_pinned, names, generations, rounds = sys.argv[2] == "pinned", sys.argv[3].split(","), *map(int, sys.argv[4:6])
+is_pinned, names = sys.argv[2] == "pinned", sys.argv[3].split(",")
+generations, rounds = map(int, sys.argv[4:6])
+command = result["command"]
+loads = int(command[command.index("--loads") + 1]) if "--loads" in command else 1
 assert result["is_verified"] is True and not any(result["moved"].values()) and not result["absent"], result["absent"]
 pinning, allowed = result["pinning"], sorted(os.sched_getaffinity(0))
 assert len(pinning["cores"]) == generations, pinning
@@ -264,8 +277,10 @@ sys.path.insert(0, sys.argv[6])
 import paired
 whole = {}
 for case in result["cases"]:
-    whole[case["case"]] = paired.whole_cycles([one["orders"] for one in case["generations"]])
-    assert [one["generation"] for one in case["generations"]] == list(range(generations)), case["case"]
+    counts = [(one["generation"], one["load"]) for one in case["generations"]]
+    assert counts == [(number, load) for number in range(generations) for load in range(loads)], (case["case"], counts)
+    orders = [one["orders"] for one in case["generations"]]
+    whole[case["case"]] = paired.whole_cycles([orders[at:at + loads] for at in range(0, len(orders), loads)])
     for one in case["generations"]:
         count = len(one["orders"])
         assert count == rounds if rounds else count >= 2, (case["case"], count)
@@ -275,7 +290,8 @@ for case in result["cases"]:
             assert turns and all(len(values) == count and min(values) > 0 for values in turns.values()), turns
 for line in result["lines"]:
     counted, is_balanced = whole[line["case"]]
-    assert (line["generations"], line["rounds"]) == (len(counted), sum(map(len, counted))), line
+    assert (line["generations"], line["loads"]) == (len(counted), sum(map(len, counted))), line
+    assert line["rounds"] == sum(len(one) for loads_of_one in counted for one in loads_of_one), line
     assert line["is_balanced"] is is_balanced and (not rounds or is_balanced is (rounds >= 6)), line
     if len(counted) > 1:
         assert line["total"]["low"] <= line["total"]["value"] <= line["total"]["high"], line
@@ -314,5 +330,5 @@ python3 -B "$benches/overhead.py" --build "$BUILD" --programs calls --forked > "
 grep -q 'overhead: FAILED: --forked is for models' "$dir/none.out" || fail "forked calls: $(tail -1 "$dir/none.out")"
 if [ "${GM_LINKED:-}" != 1 ] && python3 -c 'import torch' 2> /dev/null; then
     overhead models pinned decode,hook-decode 2 6 --programs cpu --model-turn 5ms --generations 2 --rounds 7 --budget 256M
-    overhead forked pinned decode,resnet18 2 6 --programs cpu --forked --model-turn 5ms --generations 2 --rounds 7 --budget 256M
+    overhead forked pinned decode,resnet18 2 6 --programs cpu --forked --loads 3 --model-turn 5ms --generations 2 --rounds 7 --budget 256M
 fi
