@@ -18,7 +18,8 @@ makes a host noisy, and what is done about it:
 - What belongs to a process and not to gpumux (where its memory came to lie) would look like a cost, too, so all
   three are started anew in each generation. And as a library more moves everything by the same in each start, where
   threads' stacks and the heap lie within a page is drawn (bench/calls.c), and before each load of a model what else is
-  on the heap. With --loads N models are loaded N times in each generation, each time to another place.
+  on the heap. With --loads N models are loaded N times in each generation, and their objects lie elsewhere each time;
+  what the driver, PyTorch and gpumux have made meanwhile stays where it is.
 
 Of each round: the ratio of gpumux to A and to B, and that of A to B, which is the same measurement with nothing to be
 found. Of a load count the medians (for gpumux to native the geometric mean of two), of a generation and of all of them
@@ -124,7 +125,7 @@ def add_options(parser):
     parser.add_argument("--generations", type=count, metavar="N",
                         help="starts of the processes (by --seconds: 3 or more if that leaves time to measure)")
     parser.add_argument("--loads", type=count, default=1, metavar="N",
-                        help="of each model in a generation (1)")
+                        help="of each model in a generation (1); of the same time there are fewer generations")
     parser.add_argument("--rounds", type=count, metavar="N",
                         help=f"of each case in a load, at most, and at least {LEAST_ROUNDS}; from "
                              f"{len(ORDERS)} on multiples of that (as many as there is time for; without --seconds "
@@ -148,8 +149,9 @@ def fit(rig):
         memory = r.size(rig.environment.get("SIMCUDA_MEMORY", SIM_MEMORY))
         if args.programs == "all":
             args.programs = "calls"
-    if args.forked and args.programs == "calls":
-        raise r.Failure("--forked is for models, and there are none among calls: leave one of both out")
+    if args.programs == "calls" and (args.forked or args.loads > 1):
+        option = "--forked" if args.forked else "--loads"
+        raise r.Failure(f"{option} is for models, and there are none among calls: leave one of both out")
     args.alloc = args.alloc or [size for size in SIZES if r.size(size) <= memory // 4]
     args.budget = args.budget or memory // 2
     if not args.rounds and not args.seconds:
@@ -167,7 +169,7 @@ def check_hooked(name, answer, is_hooked):
 class Calls:
     """Driver calls, by bench_calls."""
 
-    start_s, load_s = 2, .1  # about; until they were measured
+    start_s, load_s, again_s = 2, .1, .1 # about, until they were measured: to start, a process' first load, and others
     is_slow_to_start = False
 
     parent = None
@@ -224,7 +226,7 @@ class Calls:
 class Models:
     """Models in PyTorch, by units.py."""
 
-    start_s, load_s = 12, 4
+    start_s, load_s, again_s = 12, 4, 1.5
     is_slow_to_start = True  # imports; it makes its context with its first model
 
     @staticmethod
@@ -304,6 +306,27 @@ def check_sums(case, answers):
         raise r.Failure(f"{case['case']}: results differ: {[one['sum'] for one in answers]}")
 
 
+def step(name, number):
+    """Of the plan, by the number of the load: the first takes longer than those that follow in the same processes."""
+    return f"{name} again" if number > 0 else name
+
+
+def is_there(name, group):
+    """Does the case take what the one before it has loaded?"""
+    at = group.index(name)
+    return at > 0 and name == f"hook-{group[at - 1]}"
+
+
+def drop(shares, name):
+    for number in (0, 1):
+        shares.drop(step(name, number))
+
+
+def load_cost(kind, group, name, number):
+    """Seconds, about."""
+    return 0 if is_there(name, group) else kind.again_s if number > 0 else kind.load_s
+
+
 def load(case, lanes, is_anew):
     """The case into all of them, at once, and if it is anew into each to another place than before."""
     if is_anew:
@@ -346,17 +369,17 @@ def is_going_on(number, spent, share, most):
 
 def measure(rig, case, lanes, daemon, shares, which, is_anew):
     """A load of a case, of the generation and number in `which`: rounds while its share lasts, and at least a few."""
-    name, begun = case["case"], time.monotonic()
-    shares.began(name)
+    name, planned, begun = case["case"], step(case["case"], which["load"]), time.monotonic()
+    shares.began(planned)
     load(case, lanes, is_anew)
     check_forked(rig, daemon, lanes)
     first = [lane.turn(name, lanes[0].work(rig, name)) for lane in lanes] # not counted: the first of everything
     work = lanes[0].work(rig, name, first)
-    shares.took(name, time.monotonic() - begun)
+    shares.took(planned, time.monotonic() - begun)
     found = {**which, "work": work, "orders": [],
              "turns": {lane: {key: [] for key in first[0] if key != "sum"} for lane in LANES}}
     case["generations"].append(found)
-    begun, share, number = time.monotonic(), shares.seconds(name), 0
+    begun, share, number = time.monotonic(), shares.seconds(planned), 0
     while is_going_on(number, time.monotonic() - begun, share, rig.args.rounds or math.inf):
         turns = [None] * len(lanes)
         for index in ORDERS[number % len(ORDERS)]:
@@ -395,9 +418,11 @@ def shares_of(rig, kinds, cores, generations):
     steps, costs, weights = [], {}, {}
     for kind, group in kinds:
         if group:
-            steps += [kind.__name__, *group * kind.loads(rig)]
-            costs.update({kind.__name__: kind.start_s / at_once(kind, cores), **{name: kind.load_s for name in group}})
-            weights.update({name: kind.weight(name) for name in group})
+            loads = [(name, number) for number in range(kind.loads(rig)) for name in group]
+            steps += [kind.__name__, *(step(*one) for one in loads)]
+            costs.update({kind.__name__: kind.start_s / at_once(kind, cores),
+                          **{step(*one): load_cost(kind, group, *one) for one in loads}})
+            weights.update({step(name, number): kind.weight(name) for name, number in loads})
     return Shares(lambda: rig.left() - kept, steps * generations, costs, weights)
 
 
@@ -437,18 +462,17 @@ def start(rig, kind, daemon, shares, generations):
 def generate(rig, lanes, cases, cores, daemon, shares, generation):
     """One generation of a kind of program, which is started: measured in all of its cases, ended."""
     for number in range(lanes[0].loads(rig)):
-        which, model = {"generation": generation, "load": number}, None
         for case in cases:
-            name = case["case"]
-            if name in rig.result["absent"]:
+            name, which = case["case"], {"generation": generation, "load": number}
+            present = [one["case"] for one in cases if one["case"] not in rig.result["absent"]]
+            if name not in present:
                 continue
             try:
-                with cores.at_home(): # hook-MODEL takes the model that is there
-                    measure(rig, case, lanes, daemon, shares, which, name != f"hook-{model}")
+                with cores.at_home():
+                    measure(rig, case, lanes, daemon, shares, which, not is_there(name, present))
             except r.Absent as absent:
                 rig.result["absent"][name] = str(absent)
-                shares.drop(name)
-            model = name
+                drop(shares, name)
     for lane in lanes: # all at once
         lane.process.process.stdin.close()
     for lane in lanes:
@@ -464,7 +488,8 @@ def run(rig):
     cases = {name: {"case": name, "generations": []} for _, group in kinds for name in group}
     rig.result.update(cases=list(cases.values()), absent={})
     cores = Cores(not args.no_pin)
-    cost = sum(kind.start_s / at_once(kind, cores) + kind.load_s * len(group) * kind.loads(rig)
+    cost = sum(kind.start_s / at_once(kind, cores) +
+               sum(load_cost(kind, group, name, number) for number in range(kind.loads(rig)) for name in group)
                for kind, group in kinds if group)
     generations = args.generations or generations_for(rig.left(), cost)
     rig.result["pinning"] = {"is_pinned": not cores.why_not, "why_not": cores.why_not,
@@ -484,8 +509,9 @@ def run(rig):
                     started[kind] = start(rig, kind, daemon, shares, range(generation, last))
             except r.Absent as absent:
                 rig.result["absent"]["models"] = str(absent)
-                for one in (kind.__name__, *group):
-                    shares.drop(one)
+                shares.drop(kind.__name__)
+                for name in group:
+                    drop(shares, name)
                 continue
             generate(rig, started[kind][generation], [cases[name] for name in group], cores, daemon, shares,
                      generation)
@@ -596,7 +622,7 @@ def conclude(rig):
           "by Student's t over them; " + ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
                                           if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}") +
           ("; models forked from one" if rig.args.forked else "") +
-          (f"; models loaded {rig.args.loads} times in each generation" if rig.args.loads > 1 else ""))
+          (f"; models loaded {rig.args.loads} times in each" if rig.args.loads > 1 else ""))
     rows = []
     for line in lines:
         metric = METRICS[line["metric"]]
@@ -611,7 +637,7 @@ def conclude(rig):
     r.table(["case", "rounds", "native", "gpumux", "ratio", "from", "to", "of all time", "from", "to", "A to B",
              "noise", "within noise", f"above {AT_MOST}"], rows)
     for name in dict.fromkeys(line["case"] for line in lines if not line["is_balanced"]):
-        print(f"not balanced: {name}: too few generations have a whole cycle of {len(ORDERS)} rounds")
+        print(f"not balanced: {name}: too few loads have a whole cycle of {len(ORDERS)} rounds")
     for name, why in rig.result["absent"].items():
         print(f"not measured: {name}: {why}")
     goals = rig.result["goals"] = [goal for goal in map(goal_of, lines) if goal]

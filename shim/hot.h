@@ -3,8 +3,7 @@
  * one look. Between two launches a framework fills the caches with its own: what a launch costs is
  * what has to be fetched again. Nothing goes on before the wrapper's code is there (wrap.c). The
  * lines that it reads (this, where gm_gate_self lies in a thread, that, the thread's slot, and the
- * gate's word) come while the driver's own code is fetched: reading two of them less made no
- * difference.
+ * gate's word) come while the driver's own code is fetched.
  *
  * Each member has one owner, who alone writes it.
  */

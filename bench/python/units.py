@@ -52,7 +52,7 @@ try:
 
     import hooks
     import models
-    from actors import end_with_parent
+    from actors import LIBC, end_with_parent
 except ImportError as error:
     print(f"absent no PyTorch: {error}", flush=True)
     sys.exit(0)
@@ -62,7 +62,7 @@ class Absent(Exception):
     """What a model needs is not installed."""
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=None) # all four have .6 GB
 def made_resnet(name):
     """A ResNet with random weights, made on the processor, so that it is the same everywhere. To copy."""
     torch.manual_seed(1)
@@ -258,17 +258,16 @@ class Scattered:
 
     def __init__(self):
         drawn = random.SystemRandom()
-        self.libc = ctypes.CDLL(None)
-        self.libc.malloc.argtypes, self.libc.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
-        self.libc.free.argtypes, self.libc.free.restype = (ctypes.c_void_p,), None
+        LIBC.malloc.argtypes, LIBC.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
+        LIBC.free.argtypes, LIBC.free.restype = (ctypes.c_void_p,), None
         sizes = [drawn.randint(1, self.MOST_BYTES) for _ in range(drawn.randint(2, self.MOST))]
-        self.pieces = [(bytes(size), self.libc.malloc(size)) for size in sizes]
+        self.pieces = [(bytes(size), LIBC.malloc(size)) for size in sizes]
         drawn.shuffle(self.pieces)
         self.drop(len(sizes) // 2)
 
     def drop(self, count):
         for _, piece in self.pieces[:count]:
-            self.libc.free(piece)
+            LIBC.free(piece)
         del self.pieces[:count]
 
 
@@ -401,8 +400,9 @@ def main():
             switched = Switched() if name.startswith("hook-") else None
             name = name.removeprefix("hook-")
             if kind != name:
-                model = kind = None
-                clean(place)
+                if kind is not None: # else it is clean
+                    model = kind = None
+                    clean(place)
                 model, kind = load(place, name), name
             say(f"loaded bytes={place.used_bytes()} sum={model.sum()}")
         except Absent as absent:

@@ -6,7 +6,7 @@ command -v python3 > /dev/null 2>&1 || skip "no python3"
 benches=$(cd "$(dirname "$0")/../../bench" && pwd)
 
 python3 -B - "$benches" << 'END' || fail "statistics, shares or cores"
-import math, os, random, sys, types
+import contextlib, math, os, random, sys, types
 sys.path.insert(0, sys.argv[1])
 import cores, figures, overhead, paired, shares, summary
 
@@ -108,8 +108,9 @@ for wanted, *given in ((12, 1, 17), (18, 1, 18), (6, 1, 11.9), (6, 1, 5.5), (4, 
 # Outcomes. A line of three generations around the ratio, and of A to B, in percent.
 def line(case, percents, native=(-.1, 0, .1), rounds=6, metric="unit_ns"):
     return overhead.line_of({"case": case, "generations": [
-        {"generation": number, "orders": list(range(rounds)), "turns": {lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
-            "unit_ns", "hook_ratio", "hook_mean_ratio", "alloc_ns", "alloc_mean_ns")}
+        {"generation": number, "orders": list(range(rounds)), "turns": {
+            lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
+                "unit_ns", "hook_ratio", "hook_mean_ratio", "alloc_ns", "alloc_mean_ns")}
             for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
         for number, (one, two) in enumerate(zip(percents, native))]}, metric)
 for wanted, given in (
@@ -148,7 +149,7 @@ check(overhead.goal_of(line("alloc-2M", (1, 2, 3), metric="alloc_ns")) is None)
 # What fits: of the simulated GPU as much as it has, of another what there always was; what is given stays.
 def fitted(memory=None, **given):
     args = types.SimpleNamespace(**{"simcuda": False, "programs": "all", "alloc": None, "budget": None, "rounds": None,
-                                    "seconds": 0, "forked": False, **given})
+                                    "seconds": 0, "forked": False, "loads": 1, **given})
     overhead.fit(types.SimpleNamespace(args=args, environment={"SIMCUDA_MEMORY": memory} if memory else {}))
     return args.programs, args.alloc[-1], args.budget, args.rounds
 check(fitted() == ("all", "8G", 40 * 2**30, 120), fitted())
@@ -182,6 +183,57 @@ check(shares.Shares(lambda: math.inf, ["a"], {"a": 1}, {"a": 1}).seconds("a") ==
 for seconds, cost, wanted in ((math.inf, 15, 3), (20, 15, 1), (60, 15, 2), (80, 15, 3), (90, 15, 3), (90, 2, 13),
                               (395, 38, 3), (10000, 15, 40)):
     check(shares.generations_for(seconds, cost) == wanted, seconds, cost, shares.generations_for(seconds, cost))
+
+# Loads: what is asked of the processes, in order, and what of the plan is left; a case that is absent comes no more.
+class Lane(overhead.Models):
+    """Answers at once; loading for the first time takes a second, then a tenth, and a round .01 s."""
+    def __init__(self, asked, absent):
+        process = types.SimpleNamespace(stdin=types.SimpleNamespace(close=lambda: None))
+        super().__init__(types.SimpleNamespace(process=process, end=lambda: None), is_hooked=False)
+        self.asked, self.absent, self.name, self.known = asked, absent, None, set()
+    def begin_scatter(self):
+        self.asked.append("scatter")
+    def end_scatter(self):
+        pass
+    def begin_load(self, name):
+        self.name = name
+        self.asked.append(name)
+    def end_load(self):
+        now[0] += .1 if self.name in self.known else 1
+        self.known.add(self.name)
+        return overhead.r.Absent("none") if self.name in self.absent else {"bytes": 1, "sum": 1}
+    def turn(self, name, work):
+        now[0] += .01
+        return {"unit_ns": 1e6, "own_ns": 1e6, "hook_ratio": 1., "jump_ratio": 1., "sum": 1}
+def generated(only, loads, absent=(), generations=3, seconds=60.):
+    """What the first process is asked, in which rounds of each load, and what is still planned behind it."""
+    now[0] = 0.
+    args = types.SimpleNamespace(loads=loads, rounds=None, model_turn=20, seconds=seconds, forked=False, programs="all")
+    rig = types.SimpleNamespace(args=args, left=lambda: seconds - now[0], result={"absent": {}})
+    at, cases = types.SimpleNamespace(all=[0], at_home=contextlib.nullcontext), {one: [] for one in only}
+    plan, asked = overhead.shares_of(rig, [(overhead.Models, only)], at, generations), []
+    for number in range(generations):
+        plan.began("Models")
+        plan.took("Models", 0)
+        overhead.generate(rig, [Lane(one, absent) for one in (asked, [], [])],
+                          [{"case": name, "generations": loads} for name, loads in cases.items()
+                           if name not in rig.result["absent"]], at, None, plan, number)
+    return asked, [[(one["generation"], one["load"], len(one["orders"])) for one in loads]
+                   for loads in cases.values()], plan.coming
+overhead.time = types.SimpleNamespace(monotonic=lambda: now[0])
+again = ["scatter", "decode"], ["scatter", "hook-decode"], ["scatter", "decode", "hook-decode"]
+check(generated(["decode"], 2)[0] == again[0] * 6)
+check(generated(["hook-decode"], 2)[0] == again[1] * 6)
+asked, loads, coming = generated(["decode", "hook-decode"], 2)
+check(asked == again[2] * 6 and not coming, asked, coming)
+check([[one[:2] for one in case] for case in loads] ==
+      [[(number, load) for number in range(3) for load in range(2)]] * 2, loads)
+asked, loads, coming = generated(["decode", "hook-decode", "training"], 2, absent=("decode",))
+check(asked == ["scatter", "decode"] + ["scatter", "hook-decode", "scatter", "training"] * 6, asked)
+check(not coming, coming)
+# Each has as many rounds as the others, though the first of a process is slow to load.
+_, (loads,), _ = generated(["decode"], 4, generations=6)
+check(.8 < min(one[2] for one in loads[4:]) / max(one[2] for one in loads[4:]), loads)
 
 # Cores: not the home, another in each generation, as long as there are others; and given back.
 some = cores.Cores()
@@ -328,6 +380,8 @@ why='no PyTorch'
 grep -q "not measured: models: $why" "$dir/none.out" || fail "without PyTorch, forked, it said $(tail -1 "$dir/none.out")"
 python3 -B "$benches/overhead.py" --build "$BUILD" --programs calls --forked > "$dir/none.out" 2>&1 && fail "calls cannot be forked"
 grep -q 'overhead: FAILED: --forked is for models' "$dir/none.out" || fail "forked calls: $(tail -1 "$dir/none.out")"
+python3 -B "$benches/overhead.py" --build "$BUILD" --programs calls --loads 2 > "$dir/none.out" 2>&1 && fail "calls are loaded once"
+grep -q 'overhead: FAILED: --loads is for models' "$dir/none.out" || fail "loads of calls: $(tail -1 "$dir/none.out")"
 if [ "${GM_LINKED:-}" != 1 ] && python3 -c 'import torch' 2> /dev/null; then
     overhead models pinned decode,hook-decode 2 6 --programs cpu --model-turn 5ms --generations 2 --rounds 7 --budget 256M
     overhead forked pinned decode,resnet18 2 6 --programs cpu --forked --loads 3 --model-turn 5ms --generations 2 --rounds 7 --budget 256M
