@@ -35,6 +35,14 @@ void mux_complain(const char *format, ...)
     fprintf(stderr, "mux-ctl: %s\n", text);
 }
 
+int mux_written(const char *what)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return MUX_OK;
+    mux_complain("%s cannot be written: %s", what, strerror(errno));
+    return MUX_FAILED;
+}
+
 struct line {
     struct mux_options options;
     char *command;
@@ -241,11 +249,12 @@ static bool parse(const struct argp *argp, int argc, char **argv, unsigned flags
     return !line->is_bad;
 }
 
-static void help(const struct argp *argp, const char *name)
+static int help(const struct argp *argp, const char *name)
 {
     char text[64];
     snprintf(text, sizeof text, "%s", name);
     argp_help(argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, text);
+    return mux_written("the help");
 }
 
 static int count(char **words)
@@ -269,8 +278,7 @@ static bool parse_command(struct line *line, const struct argp *argp, unsigned m
     if (!line->is_help)
         return true;
     snprintf(name, sizeof name, "mux-ctl %s", line->command);
-    help(argp, name);
-    *code = MUX_OK;
+    *code = help(argp, name);
     return false;
 }
 
@@ -326,7 +334,7 @@ static int run_version(struct line *line)
         return MUX_FAILED;
     }
     printf("mux-ctl %s (protocol %u)\n", GM_VERSION, GM_WIRE_VERSION);
-    return MUX_OK;
+    return mux_written("the version");
 }
 
 static const struct {
@@ -346,13 +354,11 @@ int main(int argc, char **argv)
         return MUX_FAILED;
     if (!parse(&main_argp, argc, argv, ARGP_IN_ORDER, &line))
         return MUX_FAILED;
-    if (line.is_help) {
-        help(&main_argp, "mux-ctl");
-        return MUX_OK;
-    }
+    if (line.is_help)
+        return help(&main_argp, "mux-ctl");
     if (line.is_version) {
         printf("mux-ctl %s\n", GM_VERSION);
-        return MUX_OK;
+        return mux_written("the version");
     }
     if (!line.command) {
         mux_complain("what to do? " COMMANDS ": mux-ctl --help says more");

@@ -37,6 +37,10 @@ struct mux_options {
 /* One line on standard error. */
 void mux_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* MUX_OK: what was printed has arrived. MUX_FAILED, after one line that says what could not be
+ * written. */
+int mux_written(const char *what);
+
 /* One question and what came back. */
 struct mux_question {
     enum gm_msg_type question, answer;

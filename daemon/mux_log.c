@@ -99,11 +99,7 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
         print_entries(log, count, options->is_json, place);
     }
     cJSON_Delete(log);
-    if (fflush(stdout) || ferror(stdout)) {
-        mux_complain("the log cannot be written: %s", strerror(errno));
-        return MUX_FAILED;
-    }
-    return code;
+    return mux_written("the log") ? MUX_FAILED : code;
 }
 
 static void on_interrupt(int signal)

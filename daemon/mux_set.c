@@ -118,5 +118,5 @@ int mux_set(const struct mux_options *options, const char *name, const char *set
         return MUX_FAILED;
     }
     printf("%u program%s changed\n", answer.changed, answer.changed == 1 ? "" : "s");
-    return MUX_OK;
+    return mux_written("what was changed");
 }

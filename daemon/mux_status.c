@@ -28,11 +28,7 @@ static int show(const char *text, bool is_json)
         mux_table(status);
     }
     cJSON_Delete(status);
-    if (fflush(stdout) || ferror(stdout)) {
-        mux_complain("the status cannot be written: %s", strerror(errno));
-        return MUX_FAILED;
-    }
-    return MUX_OK;
+    return mux_written("the status");
 }
 
 int mux_status(const struct mux_options *options)

@@ -342,6 +342,15 @@ static int place_socket(struct gm_options *options, const struct line *line)
     return 0;
 }
 
+/* What was printed has arrived: GM_OPTIONS_DONE, or -EIO and why not. */
+static int written(const char *what, char *why, size_t why_size)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return GM_OPTIONS_DONE;
+    snprintf(why, why_size, "%s cannot be written: %s", what, strerror(errno));
+    return -EIO;
+}
+
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size)
 {
     static char docs[ROWS][256]; /* argp keeps pointers */
@@ -386,11 +395,11 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
     }
     if (line.is_help) {
         argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-        return GM_OPTIONS_DONE;
+        return written("the help", why, why_size);
     }
     if (line.is_version) {
         printf("gpumuxd %s\n", GM_VERSION);
-        return GM_OPTIONS_DONE;
+        return written("the version", why, why_size);
     }
     if (line.extra) {
         snprintf(why, why_size, "\"%s\" is no option: gpumuxd --help lists them",

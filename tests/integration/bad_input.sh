@@ -292,6 +292,15 @@ what="option without its value"
 expect 1 "--socket needs a value" "$ctl" status --socket
 what="one word too many"
 expect 1 "\"now\" is one word too many" "$ctl" status now
+if [ -w /dev/full ]; then
+    full='"$@" > /dev/full'
+    for words in --help --version version "status --help"; do
+        what="$words where nothing can be written"
+        expect 1 "cannot be written: No space left on device" sh -c "$full" sh "$ctl" $words
+    done
+    what="gpumuxd --help where nothing can be written"
+    expect 1 "the help cannot be written: No space left on device" sh -c "$full" sh "$daemon" --help
+fi
 what="malformed time"
 expect 1 "--watch: \"often\" is not a time" "$ctl" status --watch often
 what="a word for log"
