@@ -206,12 +206,6 @@ class Calls:
     def await_ready(self):
         self.process.await_line("ready", 60)
 
-    def begin_scatter(self):
-        pass
-
-    def end_scatter(self):
-        pass
-
     def begin_load(self, name):
         pass
 
@@ -280,12 +274,6 @@ class Models:
     def await_ready(self):
         self.pid = self.answer(180)["pid"]
 
-    def begin_scatter(self):
-        self.process.send("scatter")
-
-    def end_scatter(self):
-        self.process.await_line("scattered", 180)
-
     def begin_load(self, name):
         self.process.send(f"load {name}")
 
@@ -311,29 +299,19 @@ def step(name, number):
     return f"{name} again" if number > 0 else name
 
 
-def is_there(name, group):
-    """Does the case take what the one before it has loaded?"""
-    at = group.index(name)
-    return at > 0 and name == f"hook-{group[at - 1]}"
-
-
 def drop(shares, name):
     for number in (0, 1):
         shares.drop(step(name, number))
 
 
 def load_cost(kind, group, name, number):
-    """Seconds, about."""
-    return 0 if is_there(name, group) else kind.again_s if number > 0 else kind.load_s
+    """Seconds, about. hook-MODEL takes the model that is there."""
+    is_there = name.startswith("hook-") and name.removeprefix("hook-") in group
+    return 0 if is_there else kind.again_s if number > 0 else kind.load_s
 
 
-def load(case, lanes, is_anew):
-    """The case into all of them, at once, and if it is anew into each to another place than before."""
-    if is_anew:
-        for lane in lanes:
-            lane.begin_scatter()
-        for lane in lanes:
-            lane.end_scatter()
+def load(case, lanes):
+    """The case into all of them, at once."""
     for lane in lanes:
         lane.begin_load(case["case"])
     loaded = [lane.end_load() for lane in lanes]
@@ -367,11 +345,11 @@ def is_going_on(number, spent, share, most):
     return number % cycle != 0 or (number + cycle <= most and spent * (number + cycle) / number <= share)
 
 
-def measure(rig, case, lanes, daemon, shares, which, is_anew):
+def measure(rig, case, lanes, daemon, shares, which):
     """A load of a case, of the generation and number in `which`: rounds while its share lasts, and at least a few."""
     name, planned, begun = case["case"], step(case["case"], which["load"]), time.monotonic()
     shares.began(planned)
-    load(case, lanes, is_anew)
+    load(case, lanes)
     check_forked(rig, daemon, lanes)
     first = [lane.turn(name, lanes[0].work(rig, name)) for lane in lanes] # not counted: the first of everything
     work = lanes[0].work(rig, name, first)
@@ -463,16 +441,14 @@ def generate(rig, lanes, cases, cores, daemon, shares, generation):
     """One generation of a kind of program, which is started: measured in all of its cases, ended."""
     for number in range(lanes[0].loads(rig)):
         for case in cases:
-            name, which = case["case"], {"generation": generation, "load": number}
-            present = [one["case"] for one in cases if one["case"] not in rig.result["absent"]]
-            if name not in present:
+            if case["case"] in rig.result["absent"]:
                 continue
             try:
                 with cores.at_home():
-                    measure(rig, case, lanes, daemon, shares, which, not is_there(name, present))
+                    measure(rig, case, lanes, daemon, shares, {"generation": generation, "load": number})
             except r.Absent as absent:
-                rig.result["absent"][name] = str(absent)
-                drop(shares, name)
+                rig.result["absent"][case["case"]] = str(absent)
+                drop(shares, case["case"])
     for lane in lanes: # all at once
         lane.process.process.stdin.close()
     for lane in lanes:

@@ -4,10 +4,11 @@
 
 It imports PyTorch and prints "imported pid=...". After that a request is one of
 
-    scatter           forget the model, and let what comes next lie elsewhere in host memory: "scattered"
-    load NAME         make this model, in place of the one before, and compute a few units: "loaded bytes=... sum=..."
+    load NAME         make this model, in place of the one before and elsewhere in host memory, and compute a few
+                      units: "loaded bytes=... is_new=1 sum=..."
     run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
-    load hook-NAME    the same model, for requests of the kind
+    load hook-NAME    the same model, for requests of the next kind: that which "load NAME" has just made (is_new=0), or
+                      a new one
     hook COUNT WARM   the same by the ways of hooks.py, in SQUARE: "unit_ns=... own_ns=... hook_ratio=...
                       jump_ratio=... is_hooked=... sum=...", which are the time with the hooks, what follows for the
                       driver alone, the ratio of the two, that to the way with one jump, at which the hooks seem to
@@ -56,6 +57,10 @@ try:
 except ImportError as error:
     print(f"absent no PyTorch: {error}", flush=True)
     sys.exit(0)
+
+
+LIBC.malloc.argtypes, LIBC.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
+LIBC.free.argtypes, LIBC.free.restype = (ctypes.c_void_p,), None
 
 
 class Absent(Exception):
@@ -258,8 +263,6 @@ class Scattered:
 
     def __init__(self):
         drawn = random.SystemRandom()
-        LIBC.malloc.argtypes, LIBC.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
-        LIBC.free.argtypes, LIBC.free.restype = (ctypes.c_void_p,), None
         sizes = [drawn.randint(1, self.MOST_BYTES) for _ in range(drawn.randint(2, self.MOST))]
         self.pieces = [(bytes(size), LIBC.malloc(size)) for size in sizes]
         drawn.shuffle(self.pieces)
@@ -269,6 +272,9 @@ class Scattered:
         for _, piece in self.pieces[:count]:
             LIBC.free(piece)
         del self.pieces[:count]
+
+    def drop_all(self):
+        self.drop(len(self.pieces))
 
 
 def clean(place):
@@ -378,7 +384,7 @@ def main():
         say("absent PyTorch sees no GPU")
         return
     say(f"imported pid={os.getpid()}")
-    model = switched = kind = scattered = None
+    model = switched = last = scattered = None
     for line in iter(sys.stdin.readline, ""):
         verb, *what = line.split()
         if verb == "run":
@@ -387,24 +393,19 @@ def main():
         if verb == "hook":
             switched.run(model, *map(int, what))
             continue
-        if verb == "scatter":
-            model = kind = None
-            clean(place)
-            if scattered:
-                scattered.drop(len(scattered.pieces))
-            scattered = Scattered()
-            say("scattered")
-            continue
         name, = what
         try:
             switched = Switched() if name.startswith("hook-") else None
-            name = name.removeprefix("hook-")
-            if kind != name:
-                if kind is not None: # else it is clean
-                    model = kind = None
-                    clean(place)
-                model, kind = load(place, name), name
-            say(f"loaded bytes={place.used_bytes()} sum={model.sum()}")
+            is_new = name != f"hook-{last}"
+            if is_new:
+                model = last = None
+                clean(place)
+                if scattered:
+                    scattered.drop_all()
+                scattered = Scattered()
+                model = load(place, name.removeprefix("hook-"))
+            last = name
+            say(f"loaded bytes={place.used_bytes()} is_new={int(is_new)} sum={model.sum()}")
         except Absent as absent:
             say(f"absent {absent}")
 

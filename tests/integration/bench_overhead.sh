@@ -191,10 +191,6 @@ class Lane(overhead.Models):
         process = types.SimpleNamespace(stdin=types.SimpleNamespace(close=lambda: None))
         super().__init__(types.SimpleNamespace(process=process, end=lambda: None), is_hooked=False)
         self.asked, self.absent, self.name, self.known = asked, absent, None, set()
-    def begin_scatter(self):
-        self.asked.append("scatter")
-    def end_scatter(self):
-        pass
     def begin_load(self, name):
         self.name = name
         self.asked.append(name)
@@ -221,16 +217,12 @@ def generated(only, loads, absent=(), generations=3, seconds=60.):
     return asked, [[(one["generation"], one["load"], len(one["orders"])) for one in loads]
                    for loads in cases.values()], plan.coming
 overhead.time = types.SimpleNamespace(monotonic=lambda: now[0])
-again = ["scatter", "decode"], ["scatter", "hook-decode"], ["scatter", "decode", "hook-decode"]
-check(generated(["decode"], 2)[0] == again[0] * 6)
-check(generated(["hook-decode"], 2)[0] == again[1] * 6)
 asked, loads, coming = generated(["decode", "hook-decode"], 2)
-check(asked == again[2] * 6 and not coming, asked, coming)
+check(asked == ["decode", "hook-decode"] * 6 and not coming, asked, coming)
 check([[one[:2] for one in case] for case in loads] ==
       [[(number, load) for number in range(3) for load in range(2)]] * 2, loads)
 asked, loads, coming = generated(["decode", "hook-decode", "training"], 2, absent=("decode",))
-check(asked == ["scatter", "decode"] + ["scatter", "hook-decode", "scatter", "training"] * 6, asked)
-check(not coming, coming)
+check(asked == ["decode"] + ["hook-decode", "training"] * 6 and not coming, asked, coming)
 # Each has as many rounds as the others, though the first of a process is slow to load.
 _, (loads,), _ = generated(["decode"], 4, generations=6)
 check(.8 < min(one[2] for one in loads[4:]) / max(one[2] for one in loads[4:]), loads)
@@ -383,6 +375,9 @@ grep -q 'overhead: FAILED: --forked is for models' "$dir/none.out" || fail "fork
 python3 -B "$benches/overhead.py" --build "$BUILD" --programs calls --loads 2 > "$dir/none.out" 2>&1 && fail "calls are loaded once"
 grep -q 'overhead: FAILED: --loads is for models' "$dir/none.out" || fail "loads of calls: $(tail -1 "$dir/none.out")"
 if [ "${GM_LINKED:-}" != 1 ] && python3 -c 'import torch' 2> /dev/null; then
+    loaded=$(printf 'load %s\n' decode decode hook-decode hook-decode decode-graphs hook-decode decode |
+        python3 -B "$benches/python/units.py" --device cpu | sed -n 's/^loaded .*is_new=\([01]\).*/\1/p; s/^absent .*/-/p' | tr -d '\n')
+    [ "$loaded" = 1101-11 ] || fail "which loads made a new model: $loaded"
     overhead models pinned decode,hook-decode 2 6 --programs cpu --model-turn 5ms --generations 2 --rounds 7 --budget 256M
     overhead forked pinned decode,resnet18 2 6 --programs cpu --forked --loads 3 --model-turn 5ms --generations 2 --rounds 7 --budget 256M
 fi
