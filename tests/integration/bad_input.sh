@@ -300,6 +300,8 @@ if [ -w /dev/full ]; then
     done
     what="gpumuxd --help where nothing can be written"
     expect 1 "the help cannot be written: No space left on device" sh -c "$full" sh "$daemon" --help
+else
+    echo "      (no /dev/full: help that cannot be written is left out)"
 fi
 what="malformed time"
 expect 1 "--watch: \"often\" is not a time" "$ctl" status --watch often
