@@ -4,9 +4,9 @@
  * line:
  *
  *   launch THREADS MS      empty kernels, each thread on a stream of its own
- *   hook 1 MS              empty kernels by one thread, a burst by the entry point that the program
- *                          has and one by the driver's own, which differ where something stands
- *                          between them (LD_PRELOAD); natively they are the same
+ *   hook THREADS MS        the same, a burst of all threads by the entry point that the program has
+ *                          and one by the driver's own, which differ where something stands between
+ *                          them (LD_PRELOAD); natively they are the same
  *   graph NODES MS         replays of a graph of so many empty kernels
  *   alloc SIZE MS          allocations of that size, each freed before the next
  *
@@ -14,7 +14,7 @@
  *
  *   launch: unit_ns    time over launches, to the end of the last kernel, of all threads together
  *           submit_ns  of it until the last launch had returned; the slowest thread's
- *   hook:   unit_ns    time over launches by the program's entry point
+ *   hook:   unit_ns    time over launches by the program's entry point, of all threads together
  *           own_ns     ... by the driver's own
  *           hook_ratio of one to the other in two bursts each, next to each other; the median
  *           hook_mean_ratio    of all of one to all of the other
@@ -86,7 +86,17 @@ struct launcher {
     pthread_barrier_t *start;
     uint64_t least_ns;
     uint64_t count, submit_ns, begin, end;
-    gm_launch ways[2]; /* hook: the program's entry point, the driver's own */
+    struct both *both;
+};
+
+/* What the threads of a hook request share: all of them submit a burst by the same way, wait for
+ * it, and for each other. */
+struct both {
+    gm_launch ways[2]; /* the program's entry point, the driver's own */
+    pthread_barrier_t begin, end;
+    /* The first thread's; the others look between the two barriers. */
+    unsigned way;
+    bool is_over;
     uint64_t way_ns[2], quads;
 };
 
@@ -199,41 +209,69 @@ static __attribute__((noinline)) void launch_all(struct launcher *self)
     GM_CU(calls, cuStreamDestroy, stream);
 }
 
-/* One burst by one of the ways, and its time. */
-static uint64_t burst_by(const struct calls *calls, gm_launch way, CUstream stream)
+/* A burst of each thread by that way, and their time from the first to the last. */
+static uint64_t burst_by(struct launcher *self, CUstream stream)
 {
+    struct both *both = self->both;
     uint64_t from = gm_now();
     for (int i = 0; i < GM_BURST; i++)
-        launch_by(calls, way, stream);
-    GM_CU(calls, cuStreamSynchronize, stream);
+        launch_by(self->calls, both->ways[both->way], stream);
+    GM_CU(self->calls, cuStreamSynchronize, stream);
+    pthread_barrier_wait(&both->end);
     return gm_now() - from;
 }
 
-/* By both ways in quads, with either of them first and last in turn: what comes second finds what
- * the first left in the caches, and drift within a quad hits both. */
-static __attribute__((noinline)) void launch_both(struct launcher *self)
+/* The first thread, of all: by both ways in quads, with either of them first and last in turn: what
+ * comes second finds what the first left in the caches, and drift within a quad hits both. */
+static __attribute__((noinline)) void lead_both(struct launcher *self, CUstream stream)
 {
     struct calls *calls = self->calls;
-    CUstream stream;
-    settle(calls, 0, 1);
-    GM_CU(calls, cuCtxSetCurrent, calls->context);
-    GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    for (int way = 0; way < 2; way++)
-        burst_by(calls, self->ways[way], stream);
+    struct both *both = self->both;
     self->begin = gm_now();
     do {
         uint64_t ns[2] = {0, 0};
-        const unsigned outer = self->quads % 2;
+        const unsigned outer = both->quads % 2;
         for (unsigned i = 0; i < 4; i++) {
-            const unsigned way = i == 0 || i == 3 ? outer : !outer;
-            ns[way] += burst_by(calls, self->ways[way], stream);
+            both->way = i == 0 || i == 3 ? outer : !outer;
+            pthread_barrier_wait(&both->begin);
+            ns[both->way] += burst_by(self, stream);
         }
-        if (self->quads < GM_QUADS_MAX)
-            calls->quads[self->quads] = (double)ns[0] / (double)ns[1];
-        self->way_ns[0] += ns[0];
-        self->way_ns[1] += ns[1];
-        self->quads++;
-    } while (gm_now() - self->begin < self->least_ns || self->quads % 2 != 0);
+        if (both->quads < GM_QUADS_MAX)
+            calls->quads[both->quads] = (double)ns[0] / (double)ns[1];
+        both->way_ns[0] += ns[0];
+        both->way_ns[1] += ns[1];
+        both->quads++;
+    } while (gm_now() - self->begin < self->least_ns || both->quads % 2 != 0);
+    both->is_over = true;
+    pthread_barrier_wait(&both->begin);
+}
+
+static __attribute__((noinline)) void follow_both(struct launcher *self, CUstream stream)
+{
+    for (;;) {
+        pthread_barrier_wait(&self->both->begin);
+        if (self->both->is_over)
+            return;
+        burst_by(self, stream);
+    }
+}
+
+static void launch_both(struct launcher *self)
+{
+    struct calls *calls = self->calls;
+    CUstream stream;
+    settle(calls, self->index, self->threads);
+    GM_CU(calls, cuCtxSetCurrent, calls->context);
+    GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    for (int way = 0; way < 2; way++) { /* the driver prepares a stream at its first launches */
+        for (int i = 0; i < GM_BURST; i++)
+            launch_by(calls, self->both->ways[way], stream);
+        GM_CU(calls, cuStreamSynchronize, stream);
+    }
+    if (self->index == 0)
+        lead_both(self, stream);
+    else
+        follow_both(self, stream);
     GM_CU(calls, cuStreamDestroy, stream);
 }
 
@@ -242,7 +280,7 @@ static void *launch_for(void *argument)
     struct launcher *self = argument;
     char offset[draw_offset() + 1]; /* the stack goes on behind it */
     __asm__ volatile("" : : "r"(offset));
-    if (self->ways[0] != NULL)
+    if (self->both != NULL)
         launch_both(self);
     else
         launch_all(self);
@@ -289,25 +327,33 @@ static int compare_ratios(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void serve_hook(struct calls *calls, uint64_t least_ns)
+static void serve_hook(struct calls *calls, uint64_t threads, uint64_t least_ns)
 {
-    struct launcher launcher = {.calls = calls, .threads = 1, .least_ns = least_ns};
-    launcher.ways[0] = calls->cu.cuLaunchKernel;
-    launcher.ways[1] = find_own_launch();
-    if (launcher.ways[1] == NULL) {
+    struct launcher launchers[GM_THREADS_MAX];
+    struct both both = {.ways = {calls->cu.cuLaunchKernel, find_own_launch()}};
+    if (both.ways[1] == NULL) {
         printf("FAIL the driver's own cuLaunchKernel is not found\n");
         exit(3);
     }
-    begin_launcher(&launcher);
-    pthread_join(launcher.thread, NULL);
-    const size_t kept = launcher.quads < GM_QUADS_MAX ? launcher.quads : GM_QUADS_MAX;
-    const double launches = 2.0 * GM_BURST * (double)launcher.quads; /* by each */
+    pthread_barrier_init(&both.begin, NULL, (unsigned)threads);
+    pthread_barrier_init(&both.end, NULL, (unsigned)threads);
+    for (uint64_t i = 0; i < threads; i++) {
+        launchers[i] = (struct launcher){
+            .calls = calls, .index = i, .threads = threads, .least_ns = least_ns, .both = &both};
+        begin_launcher(&launchers[i]);
+    }
+    for (uint64_t i = 0; i < threads; i++)
+        pthread_join(launchers[i].thread, NULL);
+    pthread_barrier_destroy(&both.begin);
+    pthread_barrier_destroy(&both.end);
+    const size_t kept = both.quads < GM_QUADS_MAX ? both.quads : GM_QUADS_MAX;
+    const double launches = 2.0 * GM_BURST * (double)both.quads * (double)threads; /* by each way */
     qsort(calls->quads, kept, sizeof(calls->quads[0]), compare_ratios);
     printf(
         "unit_ns=%.3f own_ns=%.3f hook_ratio=%.6f hook_mean_ratio=%.6f is_hooked=%d count=%.0f\n",
-        (double)launcher.way_ns[0] / launches, (double)launcher.way_ns[1] / launches,
-        calls->quads[kept / 2], (double)launcher.way_ns[0] / (double)launcher.way_ns[1],
-        launcher.ways[0] != launcher.ways[1], launches);
+        (double)both.way_ns[0] / launches, (double)both.way_ns[1] / launches,
+        calls->quads[kept / 2], (double)both.way_ns[0] / (double)both.way_ns[1],
+        both.ways[0] != both.ways[1], launches);
 }
 
 static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
@@ -390,8 +436,8 @@ static bool serve(struct calls *calls, const char *line)
     uint64_t least_ns = (uint64_t)(ms * (double)GM_MS);
     if (strcmp(verb, "launch") == 0 && number <= GM_THREADS_MAX)
         serve_launch(calls, number, least_ns);
-    else if (strcmp(verb, "hook") == 0 && number == 1)
-        serve_hook(calls, least_ns);
+    else if (strcmp(verb, "hook") == 0 && number <= GM_THREADS_MAX)
+        serve_hook(calls, number, least_ns);
     else if (strcmp(verb, "graph") == 0 && number <= 100000)
         serve_graph(calls, number, least_ns);
     else if (strcmp(verb, "alloc") == 0)
