@@ -43,7 +43,8 @@ launches by one thread ("launch-1") stands what the hook itself costs them ("hoo
 launches by the entry point that the program has against launches by the driver's own, each burst to the end of its
 last kernel, as "launch-1" has it: where the GPU takes longer than who submits, a hook costs nothing in both. The ratio
 of the two is what a round has of a process, and natively it is 1. What else gpumux may do to a process (its threads,
-where memory lies, what waiting for a burst costs) is in both and cancels; it is in "launch-1" alone.
+where memory lies, what waiting for a burst costs) is in both and cancels; it is in "launch-1" alone. "hook-8" is the
+same of eight threads at once, each burst to the end of the slowest.
 
 So it is with models ("hook-resnet18" and so on): some units with the hooks, some past them, in one process
 (bench/python/hooks.py), which tells far smaller costs than processes that are compared. The way past a hook is a jump,
@@ -56,6 +57,13 @@ has made no CUDA call. So where their code lies and all that they had before, in
 the same in all three, which else makes processes differ by some percent. The native ones first take gpumux out
 (hooks.take_out): what it exports becomes a jump to what it stands before, so that who asks for an entry point of the
 driver gets the driver's own. What is in the comparison is all that gpumux does, but for being loaded.
+
+With --third another process is compared with A and B, to find out what a cost is made of: a third native one (what the
+bench itself finds where there is nothing), one with the library and without a daemon (the hooks are there, and memory
+is the driver's), or a native one whose memory PyTorch maps itself by the driver's VMM (memory as gpumux has it, and no
+hooks).
+
+Several runs of the same code are one larger sample: python3 bench/summary.py --together FILE...
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
 allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
@@ -74,9 +82,13 @@ from cores import Cores
 from paired import ORDERS, compare, whole_cycles
 from shares import Shares, generations_for
 
-LANES = ("native A", "native B", "gpumux")
+NATIVE = ("native A", "native B")
+# The third process by what --third says: its name.
+THIRDS = {"gpumux": "gpumux", "native": "native C", "alone": "alone", "vmm": "vmm"}
+HOOKED = ("gpumux", "alone")
+LANE_COUNT = 3
 LAUNCHES = ("launch-1", "launch-8")
-HOOKS = ("hook-1",)
+HOOKS = ("hook-1", "hook-8")
 GRAPHS = ("graph-20",)
 SIZES = ("4K", "64K", "1M", "2M", "4M", "32M", "128M", "512M", "2G", "8G")
 MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-graphs", "training")
@@ -99,7 +111,6 @@ SIM_MEMORY = "1G"       # of the simulated one, where its environment says nothi
 LEAST_UNITS = 2         # of a model in a turn
 THREADS = 8             # of the case with most
 MOST_AT_ONCE = 5        # generations
-PROGRAM_BYTES = 2**31   # of host memory, about, of one in PyTorch
 SPENT = .92             # of --seconds; the rest is to conclude and to clean up
 
 
@@ -137,6 +148,11 @@ def add_options(parser):
     parser.add_argument("--forked", action="store_true",
                         help="the three processes of a model are forked from one that has PyTorch imported and the "
                              "library preloaded, which the native ones take out")
+    parser.add_argument("--third", choices=THIRDS, default="gpumux",
+                        help="what is compared with A and B. gpumux: a program under it. Where a cost of that may come "
+                             "from: native: a third one like A and B, what the bench finds where there is nothing; "
+                             "alone: one with the library and no daemon, which has the hooks and not the memory; vmm: a "
+                             "native model with memory that PyTorch maps itself (expandable segments) (gpumux)")
     parser.add_argument("--no-pin", action="store_true", help="let every thread run on any core")
     parser.add_argument("--budget", type=r.size, metavar="SIZE",
                         help="of the daemon (40G; with --simcuda half of its memory)")
@@ -152,10 +168,24 @@ def fit(rig):
     if args.programs == "calls" and (args.forked or args.loads > 1):
         option = "--forked" if args.forked else "--loads"
         raise r.Failure(f"{option} is for models, and there are none among calls: leave one of both out")
+    if args.third == "vmm" and args.programs != "all":
+        raise r.Failure("--third vmm is for models on a GPU: leave --programs and --simcuda out")
     args.alloc = args.alloc or [size for size in SIZES if r.size(size) <= memory // 4]
     args.budget = args.budget or memory // 2
     if not args.rounds and not args.seconds:
         args.rounds = SIM_ROUNDS if args.simcuda else ROUNDS
+
+
+def lane_names(rig):
+    """Of the three processes."""
+    return (*NATIVE, THIRDS[rig.args.third])
+
+
+def surroundings(rig, lane, daemon):
+    """The environment of a process, which one with a linked shim needs in part."""
+    if lane == "gpumux":
+        return under(rig, daemon, is_preloaded=not rig.is_linked)
+    return {"LD_PRELOAD": rig.shim} if lane == "alone" and not rig.is_linked else {}
 
 
 def check_hooked(name, answer, is_hooked):
@@ -170,8 +200,7 @@ class Calls:
     """Driver calls, by bench_calls."""
 
     start_s, load_s, again_s = 2, .1, .1 # about, until they were measured: to start, a process' first load, and others
-    is_slow_to_start = False
-
+    bytes = 2**28                        # of host memory, about
     parent = None
 
     @staticmethod
@@ -181,17 +210,15 @@ class Calls:
         return 1
 
     def __init__(self, rig, lane, daemon, cores):
-        is_linked = daemon and rig.is_linked
-        self.is_hooked = daemon is not None
-        command = [rig.at("bench/bench_calls" + ("_linked" if is_linked else ""))]
+        self.is_hooked = lane in HOOKED
+        command = [rig.at("bench/bench_calls" + ("_linked" if self.is_hooked and rig.is_linked else ""))]
         if cores:
             command += ["--cores", ",".join(map(str, cores[:THREADS]))]
-        self.process = r.Process(rig, f"calls-{lane}".replace(" ", "-"), command,
-                                 under(rig, daemon, is_preloaded=not rig.is_linked))
+        self.process = r.Process(rig, f"calls-{lane}".replace(" ", "-"), command, surroundings(rig, lane, daemon))
 
     @classmethod
     def start(cls, rig, order, daemon, cores):
-        return {lane: cls(rig, lane, daemon if lane == "gpumux" else None, cores) for lane in order}
+        return {lane: cls(rig, lane, daemon, cores) for lane in order}
 
     @staticmethod
     def weight(name):
@@ -220,8 +247,8 @@ class Calls:
 class Models:
     """Models in PyTorch, by units.py."""
 
-    start_s, load_s, again_s = 12, 4, 1.5
-    is_slow_to_start = True  # imports; it makes its context with its first model
+    start_s, load_s, again_s = 12, 4, 1.5 # it imports; and makes its context with its first model
+    bytes = 2**31
 
     @staticmethod
     def loads(rig):
@@ -241,12 +268,12 @@ class Models:
         if cores:
             command += ["--core", str(cores[0])]
         if rig.args.forked:
-            parent, children = forked(rig, "models", command, {lane: "hooked" if lane == "gpumux" else "native"
+            parent, children = forked(rig, "models", command, {lane: "native" if lane.startswith("native") else lane
                                                                for lane in order}, under(rig, daemon))
-            return {lane: cls(child, lane == "gpumux", parent) for lane, child in children.items()}
-        return {lane: cls(r.Process(rig, f"models-{lane}".replace(" ", "-"), command,
-                                    under(rig, daemon if lane == "gpumux" else None)), lane == "gpumux")
-                for lane in order}
+            return {lane: cls(child, lane in HOOKED, parent) for lane, child in children.items()}
+        return {lane: cls(r.Process(rig, f"models-{lane}".replace(" ", "-"),
+                                    command + (["--vmm"] if lane == "vmm" else []), surroundings(rig, lane, daemon)),
+                          lane in HOOKED) for lane in order}
 
     @staticmethod
     def weight(name):
@@ -326,7 +353,7 @@ def check_forked(rig, daemon, lanes):
     if not lanes[0].parent or rig.args.programs == "cpu": # where nobody makes a CUDA call
         return
     apps = {app["pid"] for app in daemon.status()["apps"]}
-    for name, lane in zip(LANES, lanes):
+    for name, lane in zip(lane_names(rig), lanes):
         if (lane.pid in apps) != (name == "gpumux"):
             raise r.Failure(f"{name}: it is " + ("an app of the daemon" if lane.pid in apps else
                                                  "no app of the daemon"))
@@ -355,7 +382,7 @@ def measure(rig, case, lanes, daemon, shares, which):
     work = lanes[0].work(rig, name, first)
     shares.took(planned, time.monotonic() - begun)
     found = {**which, "work": work, "orders": [],
-             "turns": {lane: {key: [] for key in first[0] if key != "sum"} for lane in LANES}}
+             "turns": {lane: {key: [] for key in first[0] if key != "sum"} for lane in lane_names(rig)}}
     case["generations"].append(found)
     begun, share, number = time.monotonic(), shares.seconds(planned), 0
     while is_going_on(number, time.monotonic() - begun, share, rig.args.rounds or math.inf):
@@ -364,8 +391,8 @@ def measure(rig, case, lanes, daemon, shares, which):
             turns[index] = lanes[index].turn(name, work)
         check_sums(case, turns)
         found["orders"].append(number % len(ORDERS))
-        for lane, turn in zip(LANES, turns):
-            for key, values in found["turns"][lane].items():
+        for times_of, turn in zip(found["turns"].values(), turns):
+            for key, values in times_of.items():
                 values.append(turn[key])
         number += 1
     check_forked(rig, daemon, lanes)
@@ -387,6 +414,10 @@ def wanted(rig):
                 raise r.Failure(f"case {name} is a model, which --programs {rig.args.programs} leaves out")
         calls = [name for name in rig.args.only if name in calls or name.startswith("alloc-")]
         models = [name for name in rig.args.only if name in models]
+        if calls and rig.args.third == "vmm":
+            raise r.Failure(f"case {calls[0]} is a call, which --third vmm leaves out")
+    if rig.args.third == "vmm":
+        calls = []
     return [(Calls, calls), (Models, models)]
 
 
@@ -406,14 +437,12 @@ def shares_of(rig, kinds, cores, generations):
 
 def at_once(kind, cores):
     """
-    How many generations of a kind of program to start together: as many as there are cores and memory for their
-    imports, and few enough that nobody waits for long.
+    How many generations of a kind of program to start together: as many as there are cores and memory for that, and
+    few enough that nobody waits for long.
     """
-    if not kind.is_slow_to_start:
-        return 1
     with open("/proc/meminfo", encoding="ascii") as file:
         available = next((int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")), 0)
-    return max(1, min(MOST_AT_ONCE, len(cores.all) // len(LANES), available // (len(LANES) * PROGRAM_BYTES)))
+    return max(1, min(MOST_AT_ONCE, len(cores.all) // LANE_COUNT, available // (LANE_COUNT * kind.bytes)))
 
 
 def start(rig, kind, daemon, shares, generations):
@@ -421,9 +450,9 @@ def start(rig, kind, daemon, shares, generations):
     begun, found = time.monotonic(), {}
     for generation in generations:
         shares.began(kind.__name__)
-        order = [LANES[index] for index in ORDERS[generation % len(ORDERS)]] # the first finds another machine
+        order = [lane_names(rig)[index] for index in ORDERS[generation % len(ORDERS)]] # the first finds another machine
         lanes = kind.start(rig, order, daemon, rig.result["pinning"]["cores"][generation])
-        found[generation] = [lanes[lane] for lane in LANES]
+        found[generation] = [lanes[lane] for lane in lane_names(rig)]
     try:
         for lanes in found.values():
             for lane in lanes:
@@ -503,10 +532,10 @@ def run(rig):
 def times(case, *metrics):
     """By generation and load: of each round the time in each process, by the first of the metrics that was told."""
     groups = [one for one in case["generations"] if one["orders"]]
-    metric = next(metric for metric in metrics if all(metric in one["turns"][LANES[0]] for one in groups))
+    metric = next(metric for metric in metrics if all(metric in one["turns"][NATIVE[0]] for one in groups))
     found = {}
     for one in groups:
-        found.setdefault(one["generation"], []).append(list(zip(*(one["turns"][lane][metric] for lane in LANES))))
+        found.setdefault(one["generation"], []).append(list(zip(*(lane[metric] for lane in one["turns"].values()))))
     return list(found.values())
 
 
@@ -526,7 +555,7 @@ def line_of(case, metric):
             "rounds": sum(len(one) for loads in rounds for one in loads),
             "is_balanced": is_balanced, **found, "noise": noise,
             "ns": {lane: r.median([one[index] for loads in shown for group in loads for one in group])
-                   for index, lane in enumerate(LANES)},
+                   for index, lane in enumerate(case["generations"][0]["turns"])},
             "is_within_noise": is_within, "is_above": ratio["median"] > AT_MOST, "is_surely_above": is_surely_above}
 
 
@@ -583,41 +612,91 @@ def show_ns(value):
     return f"{value:.0f} ns"
 
 
-def conclude(rig):
+def lines_of(cases):
+    """What those that were measured come to."""
     lines = []
-    for case in rig.result.get("cases", []):
+    for case in cases:
         if any(one["orders"] for one in case["generations"]):
             name = case["case"]
             metrics = CASE_METRICS.get(name, CASE_METRICS.get(name.partition("-")[0], ("unit_ns",)))
             lines += [line_of(case, metric) for metric in metrics]
-    rig.result["lines"] = lines
-    if not lines:
-        return
-    pinning = rig.result["pinning"]
-    print(f"overhead: native against gpumux, everything fits; {len(pinning['cores'])} generations; intervals of 95 % "
-          "by Student's t over them; " + ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
-                                          if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}") +
-          ("; models forked from one" if rig.args.forked else "") +
-          (f"; models loaded {rig.args.loads} times in each" if rig.args.loads > 1 else ""))
+    return lines
+
+
+def third_of(line):
+    """The name of the process that was compared with A and B."""
+    return next(reversed(line["ns"]))
+
+
+def goals_of(lines):
+    """None where the third process is not under gpumux: then there is nothing to reach."""
+    return [goal for goal in map(goal_of, lines) if goal] if third_of(lines[0]) == THIRDS["gpumux"] else []
+
+
+def show(lines, goals, absent):
     rows = []
     for line in lines:
         metric = METRICS[line["metric"]]
-        native = math.sqrt(line["ns"]["native A"] * line["ns"]["native B"])
+        native = math.sqrt(line["ns"][NATIVE[0]] * line["ns"][NATIVE[1]])
         ratio, total = line["ratio"], line["total"]
-        rows.append([line["case"] + metric, line["rounds"], show_ns(native), show_ns(line["ns"]["gpumux"]),
+        rows.append([line["case"] + metric, line["rounds"], show_ns(native), show_ns(line["ns"][third_of(line)]),
                      *(r.number(ratio[key], 4) for key in ("median", "low", "high")),
                      *(r.number(total[key], 4) for key in ("value", "low", "high")),
                      r.number(line["native"]["median"], 4), show_noise(line),
                      {True: "yes", False: "no", None: "-"}[line["is_within_noise"]],
                      "surely" if line["is_surely_above"] else "yes" if line["is_above"] else "no"])
-    r.table(["case", "rounds", "native", "gpumux", "ratio", "from", "to", "of all time", "from", "to", "A to B",
-             "noise", "within noise", f"above {AT_MOST}"], rows)
+    r.table(["case", "rounds", "native", third_of(lines[0]), "ratio", "from", "to", "of all time", "from", "to",
+             "A to B", "noise", "within noise", f"above {AT_MOST}"], rows)
     for name in dict.fromkeys(line["case"] for line in lines if not line["is_balanced"]):
         print(f"not balanced: {name}: too few loads have a whole cycle of {len(ORDERS)} rounds")
-    for name, why in rig.result["absent"].items():
+    for name, why in absent.items():
         print(f"not measured: {name}: {why}")
-    goals = rig.result["goals"] = [goal for goal in map(goal_of, lines) if goal]
     r.show_goals(goals)
+
+
+def conclude(rig):
+    result, args = rig.result, rig.args
+    lines = result["lines"] = lines_of(result.get("cases", []))
+    if not lines:
+        return
+    pinning = result["pinning"]
+    print(f"overhead: native against {third_of(lines[0])}, everything fits; {len(pinning['cores'])} generations; "
+          "intervals of 95 % by Student's t over them; " +
+          ("on cores " + ", ".join(str(cores[0]) for cores in pinning["cores"])
+           if pinning["is_pinned"] else f"not pinned: {pinning['why_not']}") +
+          ("; models forked from one" if args.forked else "") +
+          (f"; models loaded {args.loads} times in each" if args.loads > 1 else ""))
+    result["goals"] = goals_of(lines)
+    show(lines, result["goals"], result["absent"])
+
+
+def kind_of(result, name):
+    """What the results of a case must agree in to be of one kind."""
+    return {"the GPU": result["machine"]["gpu"], "the third process": third_of(result["lines"][0]),
+            "--forked": name in MODELS and "--forked" in result["command"]}
+
+
+def together(results):
+    """
+    Print what several results come to, of the same code and kind of machine: all generations of a case, which are the
+    sample whenever they were made. Failure, if they differ in more than that.
+    """
+    cases, kinds, number = {}, {}, 0
+    for result in results:
+        for case in result["cases"]:
+            name = case["case"]
+            for what, value in kind_of(result, name).items():
+                if kinds.setdefault((name, what), value) != value:
+                    raise r.Failure(f"the results of {name} differ in {what}: {kinds[name, what]} and {value}")
+            found = cases.setdefault(name, {"case": name, "generations": []})
+            found["generations"] += [{**one, "generation": number + one["generation"]} for one in case["generations"]]
+        number += len(result["pinning"]["cores"])
+    lines = lines_of(cases.values())
+    if len(set(map(third_of, lines))) > 1:
+        raise r.Failure("the results differ in the third process")
+    print(f"overhead: {len(results)} results together, of " +
+          ", ".join(dict.fromkeys(result["commit"] or "an unknown commit" for result in results)))
+    show(lines, goals_of(lines), {})
 
 
 if __name__ == "__main__":

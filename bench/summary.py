@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""python3 bench/summary.py FILE...: one line about each result file, or a few. Used by run-gpu.sh."""
+"""
+python3 bench/summary.py FILE...: one line about each result file, or a few. Used by run-gpu.sh.
+
+python3 bench/summary.py --together FILE...: what several results of overhead come to.
+"""
 
 import json
 import sys
 
 from figures import number, outcome, percent, show_size
-from overhead import AT_MOST, METRICS, show_noise
+from actors import Failure
+from overhead import AT_MOST, METRICS, show_noise, together
 
 
 def middle(value, digits=1):
@@ -161,10 +166,34 @@ def about_overhead(result):
     yield from about_goals(result)
 
 
+def load(file):
+    with open(file, encoding="utf-8") as text:
+        try:
+            return json.load(text)
+        except ValueError:
+            raise Failure(f"{file} is no result") from None
+
+
+def pool(files):
+    """Of overhead, together."""
+    try:
+        results = [load(file) for file in files]
+        wrong = [file for file, one in zip(files, results) if one.get("bench") != "overhead" or not one.get("lines")]
+        if wrong or not results:
+            raise Failure(f"{', '.join(wrong) or 'no file'}: --together takes results of bench/overhead")
+        together(results)
+    except OSError as error:
+        sys.exit(f"summary: {error.filename}: {error.strerror}")
+    except Failure as failure:
+        sys.exit(f"summary: {failure}")
+
+
 def main():
+    if sys.argv[1:2] == ["--together"]:
+        pool(sys.argv[2:])
+        return
     for file in sys.argv[1:]:
-        with open(file, encoding="utf-8") as text:
-            result = json.load(text)
+        result = load(file)
         name = result["bench"]
         lines = [result["outcome"]] if result.get("outcome") else []
         try:

@@ -1,6 +1,6 @@
 """The models of bench/overhead in PyTorch, which know nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 units.py [--device cpu] [--core N] [--lane IN:OUT:native|IN:OUT:hooked ...]
+    python3 units.py [--device cpu] [--core N] [--vmm] [--lane IN:OUT:gpumux|native|alone|vmm ...]
 
 It imports PyTorch and prints "imported pid=...". After that a request is one of
 
@@ -25,8 +25,11 @@ the making of a model, which may use all cores: two programs that are to be comp
 machine are not equally fast, but three imports on one core would take all of the time.
 
 --lane: when PyTorch is imported it forks one program for each, which reads from descriptor IN and writes to OUT, and
-waits for all to end. What they had before (where it lies, and in which pages of the machine) is so the same in all. A
-native one takes out what is preloaded (hooks.py) before it makes its first CUDA call.
+waits for all to end. What they had before (where it lies, and in which pages of the machine) is so the same in all.
+What is preloaded stays in that of gpumux; the one that is alone keeps it and finds no daemon; the others take it out
+(hooks.py) before they make their first CUDA call, and vmm is as with
+
+--vmm: PyTorch maps memory by the driver's VMM (its expandable segments), natively.
 
 --device cpu computes tiny models on the processor, to try this out. The end of the input ends the program.
 """
@@ -247,6 +250,11 @@ class Place:
             return Training(self)
         raise Absent(f"there is no model {name}")
 
+    def check_memory(self, is_vmm):
+        """That PyTorch maps its memory itself, or does not."""
+        if not self.is_tiny and any(one["is_expandable"] != is_vmm for one in torch.cuda.memory_snapshot()):
+            raise RuntimeError("memory is not as it should be: expandable segments")
+
 
 def say(text):
     print(text, flush=True)
@@ -344,7 +352,7 @@ class Switched:
 
 
 def fork_lanes(lanes):
-    """Returns in each of the programs; ends the one that forks them, with 1 if one failed."""
+    """Returns in each of the programs, True in one with --vmm; ends the one that forks them, with 1 if one failed."""
     parts = [lane.split(":") for lane in lanes]
     for fd_in, fd_out, what in parts:
         if os.fork() != 0:
@@ -354,13 +362,15 @@ def fork_lanes(lanes):
         os.dup2(int(fd_out), 1)
         for fd in {int(fd) for part in parts for fd in part[:2]} - {0, 1}:
             os.close(fd)
-        if what == "native":
+        if what == "alone":
+            os.environ["GPUMUX_SOCKET"] = os.devnull
+        elif what != "gpumux":
             try:
                 hooks.take_out()
             except hooks.Unavailable as why:
                 say(f"absent {why}")
                 sys.exit(0)
-        return
+        return what == "vmm"
     for fd in {int(fd) for part in parts for fd in part[:2]}:
         os.close(fd)
     sys.exit(int(any([os.wait()[1] != 0 for _ in lanes])))
@@ -370,10 +380,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--core", type=int, metavar="N")
+    parser.add_argument("--vmm", action="store_true")
     parser.add_argument("--lane", action="append", default=[], metavar="IN:OUT:WHAT")
     args = parser.parse_args()
-    if args.lane:
-        fork_lanes(args.lane)
+    is_vmm = fork_lanes(args.lane) if args.lane else args.vmm
+    if is_vmm:
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
     place = Place(args.device, args.core)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -405,6 +417,7 @@ def main():
                 scattered = Scattered()
                 model = load(place, name.removeprefix("hook-"))
             last = name
+            place.check_memory(is_vmm)
             say(f"loaded bytes={place.used_bytes()} is_new={int(is_new)} sum={model.sum()}")
         except Absent as absent:
             say(f"absent {absent}")

@@ -6,7 +6,7 @@ command -v python3 > /dev/null 2>&1 || skip "no python3"
 benches=$(cd "$(dirname "$0")/../../bench" && pwd)
 
 python3 -B - "$benches" << 'END' || fail "statistics, shares or cores"
-import contextlib, math, os, random, sys, types
+import contextlib, io, math, os, random, sys, types
 sys.path.insert(0, sys.argv[1])
 import cores, figures, overhead, paired, shares, summary
 
@@ -111,7 +111,7 @@ def line(case, percents, native=(-.1, 0, .1), rounds=6, metric="unit_ns"):
         {"generation": number, "orders": list(range(rounds)), "turns": {
             lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
                 "unit_ns", "hook_ratio", "hook_mean_ratio", "alloc_ns", "alloc_mean_ns")}
-            for lane, log in zip(overhead.LANES, (two / 2, -two / 2, one))}}
+            for lane, log in zip((*overhead.NATIVE, "gpumux"), (two / 2, -two / 2, one))}}
         for number, (one, two) in enumerate(zip(percents, native))]}, metric)
 for wanted, given in (
         (True, line("decode", (-.1, 0, .1))),
@@ -130,6 +130,7 @@ for wanted, given in (
         (False, line("launch-1", (1, 1.1, 1.2))),
         (True, line("hook-1", (.5, .6, .7), metric="hook_ratio")),
         (False, line("hook-1", (1, 1.1, 1.2), metric="hook_ratio")),
+        (True, line("hook-8", (.5, .6, .7), metric="hook_ratio")),
         (True, line("hook-resnet18", (.28, .3, .32), (-2, 0, 2), metric="hook_ratio")),
         (None, line("hook-resnet18", (.1, .3, .5), metric="hook_ratio")),
         (False, line("hook-resnet18", (.5, .6, .7), metric="hook_ratio")),
@@ -149,13 +150,45 @@ check(overhead.goal_of(line("alloc-2M", (1, 2, 3), metric="alloc_ns")) is None)
 # What fits: of the simulated GPU as much as it has, of another what there always was; what is given stays.
 def fitted(memory=None, **given):
     args = types.SimpleNamespace(**{"simcuda": False, "programs": "all", "alloc": None, "budget": None, "rounds": None,
-                                    "seconds": 0, "forked": False, "loads": 1, **given})
+                                    "seconds": 0, "forked": False, "loads": 1,
+                                    "third": "gpumux", **given})
     overhead.fit(types.SimpleNamespace(args=args, environment={"SIMCUDA_MEMORY": memory} if memory else {}))
     return args.programs, args.alloc[-1], args.budget, args.rounds
 check(fitted() == ("all", "8G", 40 * 2**30, 120), fitted())
 check(fitted(simcuda=True) == ("calls", "128M", 2**29, 6), fitted(simcuda=True))
 check(fitted("256M", simcuda=True, seconds=5) == ("calls", "32M", 2**27, None))
 check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", 5, 7))
+
+# Several results are one sample: the generations of all, each its own; of one kind alone.
+def result(*lines, generations=1, gpu="one", command=(), third="gpumux"):
+    return {"bench": "overhead", "machine": {"gpu": gpu}, "command": list(command), "commit": "c",
+            "pinning": {"cores": [[]] * generations}, "cases": [
+                {"case": name, "generations": [{"generation": number, "orders": [0] * 6, "turns": {
+                    lane: {"unit_ns": [1000. * share] * 6}
+                    for lane, share in (("native A", 1), ("native B", 1), (third, cost))}}
+                    for number, cost in enumerate(costs)]} for name, costs in lines],
+            "lines": [{"ns": {"native A": 1, "native B": 1, third: 1}}]}
+def pooled(*results):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        overhead.together(results)
+    return [row.split() for row in said.getvalue().splitlines()]
+rows = pooled(result(("decode", (1, 1.01)), generations=2), result(("decode", (1.02,)), ("training", (1.1,))))
+check([row[:2] for row in rows if row[0] in ("decode", "training")] == [["decode", "18"], ["training", "6"]], rows)
+wanted = paired.interval("median", [math.log(cost) for cost in (1, 1.01, 1.02)])
+check([row[6:9] for row in rows if row[0] == "decode"] == [[f"{one:.4f}" for one in wanted.values()]], rows, wanted)
+check(sum(row[0] == "goal:" for row in rows) == 2, rows)
+rows = pooled(*[result(("decode", (1.02,)), third="native C")] * 2)
+check(not any(row[0] == "goal:" for row in rows) and "C" in rows[1], rows)
+pooled(result(("launch-1", (1,))), result(("launch-1", (1,)), command=["--forked"])) # those are of models alone
+for other in (result(("decode", (1,)), gpu="two"), result(("decode", (1,)), command=["--forked"]),
+              result(("decode", (1,)), third="alone"), result(("training", (1,)), third="alone")):
+    try:
+        pooled(result(("decode", (1,))), other)
+    except overhead.r.Failure as failure:
+        check("differ in" in str(failure), failure)
+    else:
+        check(False, other)
 
 # Time: the cost of what is to come comes off first, and what is left is divided by weight.
 now = [100.]
@@ -204,7 +237,8 @@ class Lane(overhead.Models):
 def generated(only, loads, absent=(), generations=3, seconds=60.):
     """What the first process is asked, in which rounds of each load, and what is still planned behind it."""
     now[0] = 0.
-    args = types.SimpleNamespace(loads=loads, rounds=None, model_turn=20, seconds=seconds, forked=False, programs="all")
+    args = types.SimpleNamespace(loads=loads, rounds=None, model_turn=20, seconds=seconds, forked=False, programs="all",
+                                 third="gpumux")
     rig = types.SimpleNamespace(args=args, left=lambda: seconds - now[0], result={"absent": {}})
     at, cases = types.SimpleNamespace(all=[0], at_home=contextlib.nullcontext), {one: [] for one in only}
     plan, asked = overhead.shares_of(rig, [(overhead.Models, only)], at, generations), []
@@ -308,6 +342,9 @@ is_pinned, names = sys.argv[2] == "pinned", sys.argv[3].split(",")
 generations, rounds = map(int, sys.argv[4:6])
 command = result["command"]
 loads = int(command[command.index("--loads") + 1]) if "--loads" in command else 1
+third = command[command.index("--third") + 1] if "--third" in command else "gpumux"
+third = "native C" if third == "native" else third
+assert not result["goals"] if third != "gpumux" else result["goals"], result["goals"]
 assert result["is_verified"] is True and not any(result["moved"].values()) and not result["absent"], result["absent"]
 pinning, allowed = result["pinning"], sorted(os.sched_getaffinity(0))
 assert len(pinning["cores"]) == generations, pinning
@@ -329,7 +366,7 @@ for case in result["cases"]:
         count = len(one["orders"])
         assert count == rounds if rounds else count >= 2, (case["case"], count)
         assert one["orders"] == [number % 6 for number in range(count)], one["orders"]
-        assert set(one["turns"]) == {"native A", "native B", "gpumux"}
+        assert list(one["turns"]) == ["native A", "native B", third], one["turns"]
         for turns in one["turns"].values():
             assert turns and all(len(values) == count and min(values) > 0 for values in turns.values()), turns
 for line in result["lines"]:
@@ -354,14 +391,37 @@ overhead() {
         fail "result of $run"
     grep -q 'of all time' "$dir/$run.out" || fail "$run does not show the total"
 }
-overhead cycle pinned launch-1,launch-8,hook-1,alloc-1M 2 12 --programs calls --turn 1ms --generations 2 --rounds 13 --budget 256M
+# sum_of_rounds RUN...: those of launch-1 that count
+sum_of_rounds() {
+    for run in "$@"; do
+        python3 -B -c 'import json, sys
+print(next(line["rounds"] for line in json.load(open(sys.argv[1]))["lines"] if line["case"] == "launch-1"))' "$dir/$run.json"
+    done | awk '{sum += $1} END {print sum}'
+}
+overhead cycle pinned launch-1,launch-8,hook-1,hook-8,alloc-4M 2 12 --programs calls --turn 1ms --generations 2 --rounds 13 --budget 256M
 overhead loose loose launch-1,graph-20 1 2 --programs calls --turn 1ms --generations 1 --rounds 2 --no-pin --budget 256M
 grep -q 'not balanced: graph-20' "$dir/loose.out" || fail "rounds that are not balanced are not told"
 overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
 # By itself on the simulated GPU.
 overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
-python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed.json" "$dir/alone.json" ||
-    fail "summary of the runs"
+# Others than gpumux: check_hooked sees that the hooks are there or not, and without a daemon nothing is its app.
+overhead third pinned launch-1,hook-1 1 6 --programs calls --turn 1ms --generations 1 --rounds 6 --third native --budget 256M
+overhead bare pinned hook-1,launch-1 1 6 --programs calls --turn 1ms --generations 1 --rounds 6 --third alone --budget 256M
+python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed.json" "$dir/alone.json" \
+    "$dir/third.json" "$dir/bare.json" || fail "summary of the runs"
+python3 -B "$benches/summary.py" --together "$dir/cycle.json" "$dir/timed.json" > "$dir/together.out" ||
+    fail "several runs together"
+grep -q "^launch-1 .* $(sum_of_rounds cycle timed) " "$dir/together.out" || fail "rounds together: $(cat "$dir/together.out")"
+for options in "--only launch-1,decode" "--programs calls" --simcuda; do
+    # shellcheck disable=SC2086 # several
+    python3 -B "$benches/overhead.py" --build "$BUILD" --third vmm $options > "$dir/wrong.out" 2>&1 &&
+        fail "$options with memory of PyTorch"
+    grep -q '^overhead: FAILED: .*--third vmm' "$dir/wrong.out" || fail "$options with --third vmm: $(cat "$dir/wrong.out")"
+done
+for wrong in "$dir/none.json" "$dir/check.py" ""; do
+    python3 -B "$benches/summary.py" --together ${wrong:+"$wrong"} > "$dir/wrong.out" 2>&1 && fail "together of '$wrong'"
+    [ "$(wc -l < "$dir/wrong.out")" = 1 ] && grep -q '^summary: ' "$dir/wrong.out" || fail "together of '$wrong': $(cat "$dir/wrong.out")"
+done
 # Forked from one, which may have nothing to fork for.
 mkdir "$dir/none"
 echo 'raise ImportError("none here")' > "$dir/none/torch.py"
