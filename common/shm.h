@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 2u
+#define GM_SHM_VERSION 3u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* threads with a slot of their own; the last slot is shared by the rest */
 
@@ -45,14 +45,18 @@ struct gm_ctl {
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 
+/* Bytes that one thread writes for itself. A line of cache is 64; but a processor that fetches one
+ * often fetches its neighbour as well, and so takes that from who writes there. */
+#define GM_CACHE_PAIR 128
+
 /* One thread of the app. Written by that thread alone (the last slot: by atomic adds). */
 struct gm_slot {
     _Atomic uint32_t inside;  /* not 0 while it is in a gate-crossing call: shim/gate.h */
     _Atomic uint32_t blocked; /* 1 while it is in a synchronizing call */
     _Atomic uint64_t calls;   /* hooked calls that returned; only its change means something */
-    uint8_t reserved[48];
+    uint8_t reserved[GM_CACHE_PAIR - 16];
 };
-_Static_assert(sizeof(struct gm_slot) == 64, "one cache line a thread");
+_Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache");
 
 struct gm_stat {
     uint32_t magic;
@@ -72,6 +76,6 @@ struct gm_stat {
     uint8_t reserved[4096 - 72];
     struct gm_slot slot[GM_SLOTS];
 };
-_Static_assert(sizeof(struct gm_stat) == 4096 + 64 * GM_SLOTS, "gm_stat layout");
+_Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");
 
 #endif

@@ -11,6 +11,7 @@
 #define GM_SHIM_HOT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "common/shm.h"
 #include "shim/real.h"
@@ -37,8 +38,10 @@ struct gm_hot {
 #undef GM_HOT_COPY
 #undef GM_HOT_SYNC
 #undef GM_HOT_HANDLE
-} __attribute__((aligned(GM_CACHE_LINE)));
-_Static_assert(sizeof(struct gm_hot) == GM_CACHE_LINE, "one line");
+
+    char end[]; /* the line beside it is nobody's */
+} __attribute__((aligned(GM_CACHE_PAIR)));
+_Static_assert(offsetof(struct gm_hot, end) == GM_CACHE_LINE, "one line");
 
 extern __attribute__((visibility("hidden"))) struct gm_hot gm_hot;
 

@@ -88,7 +88,7 @@
         count;                                                                                     \
         return gm_gate_leave_with(gm_inside, gm_real_call args);                                   \
     }                                                                                              \
-    __attribute__((aligned(2 * GM_CACHE_LINE))) GM_DEFINE symbol params                            \
+    __attribute__((aligned(GM_CACHE_PAIR))) GM_DEFINE symbol params                                \
     {                                                                                              \
         __typeof__(gm_real.symbol) gm_real_call = __atomic_load_n(&(usual), __ATOMIC_RELAXED);     \
         GM_KEEP_ON_STACK args;                                                                     \

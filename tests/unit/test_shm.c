@@ -53,14 +53,14 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, graph_bytes, 56, 8);
     LAYOUT(gm_stat, spare_bytes, 64, 8);
     LAYOUT(gm_stat, reserved, 72, 4096 - 72);
-    LAYOUT(gm_stat, slot, 4096, 64 * 1024);
-    assert_int_equal(sizeof(struct gm_stat), 4096 + 64 * 1024);
+    LAYOUT(gm_stat, slot, 4096, 128 * 1024);
+    assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 
     LAYOUT(gm_slot, inside, 0, 4);
     LAYOUT(gm_slot, blocked, 4, 4);
     LAYOUT(gm_slot, calls, 8, 8);
-    LAYOUT(gm_slot, reserved, 16, 48);
-    assert_int_equal(sizeof(struct gm_slot), 64);
+    LAYOUT(gm_slot, reserved, 16, 112);
+    assert_int_equal(sizeof(struct gm_slot), 128);
 }
 
 /* Words in memory that two processes share must need no lock, or each side would have its own. */
