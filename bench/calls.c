@@ -58,6 +58,7 @@
 #define GM_TIMES_MAX 100000
 #define GM_ALLOCS_LEAST 3
 #define GM_QUADS_MAX 10000
+_Static_assert(GM_QUADS_MAX % 2 == 0, "as many with either way outside");
 /* After it, what was freed is not kept for the next allocation. */
 #define GM_REST_NS (150 * GM_MS)
 
@@ -209,7 +210,8 @@ static __attribute__((noinline)) void launch_all(struct launcher *self)
     GM_CU(calls, cuStreamDestroy, stream);
 }
 
-/* A burst of each thread by that way, and their time from the first to the last. */
+/* A burst of this thread by that way; returns when all are through theirs. The time from here on,
+ * with this thread's waking up at the end, which is the same by either way. */
 static uint64_t burst_by(struct launcher *self, CUstream stream)
 {
     struct both *both = self->both;
@@ -268,6 +270,7 @@ static void launch_both(struct launcher *self)
             launch_by(calls, self->both->ways[way], stream);
         GM_CU(calls, cuStreamSynchronize, stream);
     }
+    pthread_barrier_wait(&self->both->end); /* all are that far */
     if (self->index == 0)
         lead_both(self, stream);
     else
@@ -291,7 +294,8 @@ static void begin_launcher(struct launcher *launcher)
 {
     if (pthread_create(&launcher->thread, NULL, launch_for, launcher) != 0) {
         printf("FAIL no thread\n");
-        exit(2);
+        fflush(stdout);
+        _Exit(2); /* other threads may be in the driver */
     }
 }
 
@@ -346,14 +350,14 @@ static void serve_hook(struct calls *calls, uint64_t threads, uint64_t least_ns)
         pthread_join(launchers[i].thread, NULL);
     pthread_barrier_destroy(&both.begin);
     pthread_barrier_destroy(&both.end);
-    const size_t kept = both.quads < GM_QUADS_MAX ? both.quads : GM_QUADS_MAX;
+    const size_t kept = both.quads < GM_QUADS_MAX ? both.quads : GM_QUADS_MAX;     /* even */
     const double launches = 2.0 * GM_BURST * (double)both.quads * (double)threads; /* by each way */
     qsort(calls->quads, kept, sizeof(calls->quads[0]), compare_ratios);
     printf(
         "unit_ns=%.3f own_ns=%.3f hook_ratio=%.6f hook_mean_ratio=%.6f is_hooked=%d count=%.0f\n",
         (double)both.way_ns[0] / launches, (double)both.way_ns[1] / launches,
-        calls->quads[kept / 2], (double)both.way_ns[0] / (double)both.way_ns[1],
-        both.ways[0] != both.ways[1], launches);
+        (calls->quads[kept / 2 - 1] + calls->quads[kept / 2]) / 2,
+        (double)both.way_ns[0] / (double)both.way_ns[1], both.ways[0] != both.ways[1], launches);
 }
 
 static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)

@@ -151,8 +151,8 @@ def add_options(parser):
     parser.add_argument("--third", choices=THIRDS, default="gpumux",
                         help="what is compared with A and B. gpumux: a program under it. Where a cost of that may come "
                              "from: native: a third one like A and B, what the bench finds where there is nothing; "
-                             "alone: one with the library and no daemon, which has the hooks and not the memory; vmm: a "
-                             "native model with memory that PyTorch maps itself (expandable segments) (gpumux)")
+                             "alone: one with the library and no daemon, which has the hooks and not the memory; "
+                             "vmm: a native model with memory that PyTorch maps itself (expandable segments) (gpumux)")
     parser.add_argument("--no-pin", action="store_true", help="let every thread run on any core")
     parser.add_argument("--budget", type=r.size, metavar="SIZE",
                         help="of the daemon (40G; with --simcuda half of its memory)")
@@ -215,6 +215,7 @@ class Calls:
         if cores:
             command += ["--cores", ",".join(map(str, cores[:THREADS]))]
         self.process = r.Process(rig, f"calls-{lane}".replace(" ", "-"), command, surroundings(rig, lane, daemon))
+        self.pid = self.process.pid
 
     @classmethod
     def start(cls, rig, order, daemon, cores):
@@ -232,6 +233,7 @@ class Calls:
 
     def await_ready(self):
         self.process.await_line("ready", 60)
+        self.turn("hook-1", 0) # checks that
 
     def begin_load(self, name):
         pass
@@ -348,9 +350,9 @@ def load(case, lanes):
     check_sums(case, loaded)
 
 
-def check_forked(rig, daemon, lanes):
-    """Of those that were forked with the library in them, this daemon has one, and the others are none of its apps."""
-    if not lanes[0].parent or rig.args.programs == "cpu": # where nobody makes a CUDA call
+def check_apps(rig, daemon, lanes):
+    """The one under gpumux is an app of the daemon, and the others are not."""
+    if isinstance(lanes[0], Models) and rig.args.programs == "cpu": # where nobody makes a CUDA call
         return
     apps = {app["pid"] for app in daemon.status()["apps"]}
     for name, lane in zip(lane_names(rig), lanes):
@@ -377,7 +379,7 @@ def measure(rig, case, lanes, daemon, shares, which):
     name, planned, begun = case["case"], step(case["case"], which["load"]), time.monotonic()
     shares.began(planned)
     load(case, lanes)
-    check_forked(rig, daemon, lanes)
+    check_apps(rig, daemon, lanes)
     first = [lane.turn(name, lanes[0].work(rig, name)) for lane in lanes] # not counted: the first of everything
     work = lanes[0].work(rig, name, first)
     shares.took(planned, time.monotonic() - begun)
@@ -395,7 +397,7 @@ def measure(rig, case, lanes, daemon, shares, which):
             for key, values in times_of.items():
                 values.append(turn[key])
         number += 1
-    check_forked(rig, daemon, lanes)
+    check_apps(rig, daemon, lanes)
 
 
 def wanted(rig):
@@ -491,7 +493,8 @@ def run(rig):
     fit(rig)
     kinds = wanted(rig)
     cases = {name: {"case": name, "generations": []} for _, group in kinds for name in group}
-    rig.result.update(cases=list(cases.values()), absent={})
+    rig.result.update(cases=list(cases.values()), absent={}, settings={
+        key: getattr(args, key) for key in ("third", "forked", "programs", "turn", "model_turn", "no_pin")})
     cores = Cores(not args.no_pin)
     cost = sum(kind.start_s / at_once(kind, cores) +
                sum(load_cost(kind, group, name, number) for number in range(kind.loads(rig)) for name in group)
@@ -671,32 +674,41 @@ def conclude(rig):
 
 
 def kind_of(result, name):
-    """What the results of a case must agree in to be of one kind."""
-    return {"the GPU": result["machine"]["gpu"], "the third process": third_of(result["lines"][0]),
-            "--forked": name in MODELS and "--forked" in result["command"]}
+    """What the results of a case must agree in; results until 2026-11-23 do not say all of it."""
+    settings = result.get("settings", {"third": "gpumux", "forked": "--forked" in result["command"]})
+    return {"GPU": result["machine"]["gpu"],
+            **{key: value for key, value in settings.items() if name in MODELS + MODEL_HOOKS or key != "forked"}}
 
 
 def together(results):
     """
     Print what several results come to, of the same code and kind of machine: all generations of a case, which are the
-    sample whenever they were made. Failure, if they differ in more than that.
+    sample whenever they were made. Failure, if they are not of one kind, or not several, or not whole.
     """
-    cases, kinds, number = {}, {}, 0
+    cases, kinds, known, absent, number = {}, {}, set(), {}, 0
     for result in results:
+        if not all("generations" in case for case in result["cases"]) or not result["is_verified"]:
+            raise r.Failure(f"the result of {result['date']} is not whole, or of the time before there were generations")
+        if (result["date"], str(result["command"])) in known:
+            raise r.Failure(f"the result of {result['date']} is there twice")
+        known.add((result["date"], str(result["command"])))
+        absent.update(result["absent"])
         for case in result["cases"]:
             name = case["case"]
             for what, value in kind_of(result, name).items():
                 if kinds.setdefault((name, what), value) != value:
                     raise r.Failure(f"the results of {name} differ in {what}: {kinds[name, what]} and {value}")
             found = cases.setdefault(name, {"case": name, "generations": []})
-            found["generations"] += [{**one, "generation": number + one["generation"]} for one in case["generations"]]
+            found["generations"] += [{**one, "generation": number + one["generation"]}
+                                     for one in case["generations"]]
         number += len(result["pinning"]["cores"])
     lines = lines_of(cases.values())
     if len(set(map(third_of, lines))) > 1:
         raise r.Failure("the results differ in the third process")
-    print(f"overhead: {len(results)} results together, of " +
-          ", ".join(dict.fromkeys(result["commit"] or "an unknown commit" for result in results)))
-    show(lines, goals_of(lines), {})
+    commits = list(dict.fromkeys(result["commit"] or "an unknown one" for result in results))
+    print(f"overhead: {len(results)} results together, of commit " + ", ".join(commits) +
+          (", which have to be the same where it counts" if len(commits) > 1 else ""))
+    show(lines, goals_of(lines), absent)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ class Rig:
         self.native_app = self.at("bench/bench_app")
         self.app = self.at("bench/bench_app_linked") if self.is_linked else self.native_app
         self.environment = dict(os.environ)
-        self.environment.pop("LD_PRELOAD", None)
+        for variable in ("LD_PRELOAD", "GPUMUX_DISABLE"):
+            self.environment.pop(variable, None)
         self.environment["GPUMUX_SOCKET"] = os.path.join(self.work, "nobody.sock") # each daemon has its own
         if args.simcuda:
             os.mkdir(os.path.join(self.work, "sim"))
@@ -208,7 +209,7 @@ def main(bench, description, add_options, run, conclude):
     stopped has left; write the result; clean up. Ends the program: 0 done, 1 failed, 2 wrong use, 77 not available.
     """
     parser = argparse.ArgumentParser(prog=bench + ".py", description=description,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add_options(parser)
     add_common(parser)
     args = parser.parse_args()

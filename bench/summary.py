@@ -152,57 +152,69 @@ def about_pipeline(result):
 
 
 def about_overhead(result):
+    third = result.get("settings", {}).get("third", "gpumux")
+    whose = "" if third == "gpumux" else f" of the third, {third}"
     for line in result["lines"]:
         ratio, total = line["ratio"], line.get("total")
         of_all = f"of all time {total['value']:.4f}; " if total else ""
         span = f"{number(ratio['low'], 4)} to {number(ratio['high'], 4)}"
         noise = "noise unknown" if line["noise"] is None else (
             f"noise {show_noise(line)}: {'within' if line['is_within_noise'] else 'beyond'}")
-        yield (f"{line['case']}{METRICS[line['metric']]}: {ratio['median']:.4f} of native ({span}; {of_all}{noise}"
+        yield (f"{line['case']}{METRICS[line['metric']]}{whose}: {ratio['median']:.4f} of native ({span}; {of_all}"
+               f"{noise}"
                f"{f', above {AT_MOST}' if line['is_above'] else ''}"
                f"{'' if line.get('is_balanced', True) else ', not balanced'})")
     for name, why in result["absent"].items():
         yield f"not measured: {name}: {why}"
-    yield from about_goals(result)
+    if not whose:
+        yield from about_goals(result)
 
 
 def load(file):
-    with open(file, encoding="utf-8") as text:
-        try:
-            return json.load(text)
-        except ValueError:
-            raise Failure(f"{file} is no result") from None
+    try:
+        with open(file, encoding="utf-8") as text:
+            result = json.load(text)
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror}") from None
+    except ValueError:
+        raise Failure(f"{file} is no result") from None
+    if not isinstance(result, dict) or "bench" not in result:
+        raise Failure(f"{file} is no result")
+    return result
 
 
 def pool(files):
     """Of overhead, together."""
+    results = [load(file) for file in files]
+    wrong = [file for file, one in zip(files, results) if one["bench"] != "overhead" or not one.get("lines")]
+    if wrong or not results:
+        raise Failure(f"{', '.join(wrong) or 'no file'}: --together takes results of bench/overhead")
+    together(results)
+
+
+def tell(file):
+    """What one result says."""
+    result = load(file)
+    name = result["bench"]
+    lines = [result["outcome"]] if result.get("outcome") else []
     try:
-        results = [load(file) for file in files]
-        wrong = [file for file, one in zip(files, results) if one.get("bench") != "overhead" or not one.get("lines")]
-        if wrong or not results:
-            raise Failure(f"{', '.join(wrong) or 'no file'}: --together takes results of bench/overhead")
-        together(results)
-    except OSError as error:
-        sys.exit(f"summary: {error.filename}: {error.strerror}")
-    except Failure as failure:
-        sys.exit(f"summary: {failure}")
+        lines += globals()["about_" + name](result)
+    except (LookupError, TypeError): # of a bench that was cut short
+        if not lines:
+            raise
+    for index, line in enumerate(lines):
+        print(f"{name if index == 0 else '':12}{line}")
 
 
 def main():
-    if sys.argv[1:2] == ["--together"]:
-        pool(sys.argv[2:])
-        return
-    for file in sys.argv[1:]:
-        result = load(file)
-        name = result["bench"]
-        lines = [result["outcome"]] if result.get("outcome") else []
-        try:
-            lines += globals()["about_" + name](result)
-        except (LookupError, TypeError): # of a bench that was cut short
-            if not lines:
-                raise
-        for index, line in enumerate(lines):
-            print(f"{name if index == 0 else '':12}{line}")
+    try:
+        if sys.argv[1:2] == ["--together"]:
+            pool(sys.argv[2:])
+        else:
+            for file in sys.argv[1:]:
+                tell(file)
+    except Failure as failure:
+        sys.exit(f"summary: {failure}")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ import time
 
 # Before torch: what makes two runs of the same program agree to the bit.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"): # whose memory it is, is what is compared
+    os.environ.pop(variable, None)
 # Something of another size in each start, so that what comes later lies elsewhere in its pages (bench/calls.c).
 OFFSET = bytearray(16 * os.urandom(1)[0])
 
@@ -351,27 +353,44 @@ class Switched:
             f"sum={model.sum()}")
 
 
+def lane(text):
+    fd_in, fd_out, what = text.split(":")
+    if what not in ("gpumux", "native", "alone", "vmm"):
+        raise ValueError(what)
+    return int(fd_in), int(fd_out), what
+
+
+def map_memory():
+    """From now on by expandable segments. False: unknown here."""
+    for module, name in ((torch._C, "_accelerator_setAllocatorSettings"),
+                         (torch.cuda.memory, "_set_allocator_settings")):
+        if hasattr(module, name):
+            getattr(module, name)("expandable_segments:True")
+            return True
+    return False
+
+
 def fork_lanes(lanes):
     """Returns in each of the programs, True in one with --vmm; ends the one that forks them, with 1 if one failed."""
-    parts = [lane.split(":") for lane in lanes]
-    for fd_in, fd_out, what in parts:
+    for fd_in, fd_out, what in lanes:
         if os.fork() != 0:
             continue
         end_with_parent()
-        os.dup2(int(fd_in), 0)
-        os.dup2(int(fd_out), 1)
-        for fd in {int(fd) for part in parts for fd in part[:2]} - {0, 1}:
+        os.dup2(fd_in, 0)
+        os.dup2(fd_out, 1)
+        for fd in {fd for one in lanes for fd in one[:2]} - {0, 1}:
             os.close(fd)
         if what == "alone":
             os.environ["GPUMUX_SOCKET"] = os.devnull
         elif what != "gpumux":
             try:
-                hooks.take_out()
+                if not hooks.take_out():
+                    raise hooks.Unavailable("there is nothing preloaded to take out")
             except hooks.Unavailable as why:
                 say(f"absent {why}")
                 sys.exit(0)
         return what == "vmm"
-    for fd in {int(fd) for part in parts for fd in part[:2]}:
+    for fd in {fd for one in lanes for fd in one[:2]}:
         os.close(fd)
     sys.exit(int(any([os.wait()[1] != 0 for _ in lanes])))
 
@@ -381,11 +400,14 @@ def main():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--core", type=int, metavar="N")
     parser.add_argument("--vmm", action="store_true")
-    parser.add_argument("--lane", action="append", default=[], metavar="IN:OUT:WHAT")
+    parser.add_argument("--lane", action="append", default=[], type=lane, metavar="IN:OUT:WHAT")
     args = parser.parse_args()
+    if args.lane and args.vmm:
+        parser.error("--vmm is of one program: --lane IN:OUT:vmm")
     is_vmm = fork_lanes(args.lane) if args.lane else args.vmm
-    if is_vmm:
-        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+    if is_vmm and not map_memory():
+        say("absent this PyTorch cannot be told to map its memory itself")
+        return
     place = Place(args.device, args.core)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False

@@ -160,9 +160,10 @@ check(fitted("256M", simcuda=True, seconds=5) == ("calls", "32M", 2**27, None))
 check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", 5, 7))
 
 # Several results are one sample: the generations of all, each its own; of one kind alone.
-def result(*lines, generations=1, gpu="one", command=(), third="gpumux"):
+dates = iter(range(100))
+def result(*lines, generations=1, gpu="one", command=(), third="gpumux", **more):
     return {"bench": "overhead", "machine": {"gpu": gpu}, "command": list(command), "commit": "c",
-            "pinning": {"cores": [[]] * generations}, "cases": [
+            "date": next(dates), "is_verified": True, "absent": {}, **more, "pinning": {"cores": [[]] * generations}, "cases": [
                 {"case": name, "generations": [{"generation": number, "orders": [0] * 6, "turns": {
                     lane: {"unit_ns": [1000. * share] * 6}
                     for lane, share in (("native A", 1), ("native B", 1), (third, cost))}}
@@ -178,15 +179,23 @@ check([row[:2] for row in rows if row[0] in ("decode", "training")] == [["decode
 wanted = paired.interval("median", [math.log(cost) for cost in (1, 1.01, 1.02)])
 check([row[6:9] for row in rows if row[0] == "decode"] == [[f"{one:.4f}" for one in wanted.values()]], rows, wanted)
 check(sum(row[0] == "goal:" for row in rows) == 2, rows)
-rows = pooled(*[result(("decode", (1.02,)), third="native C")] * 2)
+rows = pooled(*[result(("decode", (1.02,)), third="native C", settings={"third": "native"}) for _ in range(2)])
 check(not any(row[0] == "goal:" for row in rows) and "C" in rows[1], rows)
 pooled(result(("launch-1", (1,))), result(("launch-1", (1,)), command=["--forked"])) # those are of models alone
-for other in (result(("decode", (1,)), gpu="two"), result(("decode", (1,)), command=["--forked"]),
-              result(("decode", (1,)), third="alone"), result(("training", (1,)), third="alone")):
+some = result(("decode", (1,)), settings={"third": "gpumux", "forked": False, "turn": 10})
+of_old = result(("decode", (1,)))
+of_old["cases"] = [{"case": "decode", "rounds": []}]
+for other, why in ((result(("decode", (1,)), gpu="two"), "differ in GPU"),
+                   (result(("decode", (1,)), command=["--forked"]), "differ in forked"),
+                   (result(("decode", (1,)), settings={"third": "gpumux", "turn": 20}), "differ in turn"),
+                   (result(("decode", (1,)), third="alone", settings={"third": "alone"}), "differ in third"),
+                   (result(("training", (1,)), third="alone", settings={"third": "alone"}), "differ in the third process"),
+                   (result(("decode", (1,)), is_verified=False), "not whole"), (of_old, "not whole"),
+                   (some, "there twice")):
     try:
-        pooled(result(("decode", (1,))), other)
+        pooled(some, other)
     except overhead.r.Failure as failure:
-        check("differ in" in str(failure), failure)
+        check(why in str(failure), failure)
     else:
         check(False, other)
 
@@ -220,10 +229,10 @@ for seconds, cost, wanted in ((math.inf, 15, 3), (20, 15, 1), (60, 15, 2), (80, 
 # Loads: what is asked of the processes, in order, and what of the plan is left; a case that is absent comes no more.
 class Lane(overhead.Models):
     """Answers at once; loading for the first time takes a second, then a tenth, and a round .01 s."""
-    def __init__(self, asked, absent):
+    def __init__(self, pid, asked, absent):
         process = types.SimpleNamespace(stdin=types.SimpleNamespace(close=lambda: None))
         super().__init__(types.SimpleNamespace(process=process, end=lambda: None), is_hooked=False)
-        self.asked, self.absent, self.name, self.known = asked, absent, None, set()
+        self.pid, self.asked, self.absent, self.name, self.known = pid, asked, absent, None, set()
     def begin_load(self, name):
         self.name = name
         self.asked.append(name)
@@ -234,6 +243,7 @@ class Lane(overhead.Models):
     def turn(self, name, work):
         now[0] += .01
         return {"unit_ns": 1e6, "own_ns": 1e6, "hook_ratio": 1., "jump_ratio": 1., "sum": 1}
+daemon = types.SimpleNamespace(status=lambda: {"apps": [{"pid": 2}]}) # the third
 def generated(only, loads, absent=(), generations=3, seconds=60.):
     """What the first process is asked, in which rounds of each load, and what is still planned behind it."""
     now[0] = 0.
@@ -245,9 +255,9 @@ def generated(only, loads, absent=(), generations=3, seconds=60.):
     for number in range(generations):
         plan.began("Models")
         plan.took("Models", 0)
-        overhead.generate(rig, [Lane(one, absent) for one in (asked, [], [])],
+        overhead.generate(rig, [Lane(*one, absent) for one in enumerate((asked, [], []))],
                           [{"case": name, "generations": loads} for name, loads in cases.items()
-                           if name not in rig.result["absent"]], at, None, plan, number)
+                           if name not in rig.result["absent"]], at, daemon, plan, number)
     return asked, [[(one["generation"], one["load"], len(one["orders"])) for one in loads]
                    for loads in cases.values()], plan.coming
 overhead.time = types.SimpleNamespace(monotonic=lambda: now[0])
@@ -260,6 +270,18 @@ check(asked == ["decode"] + ["hook-decode", "training"] * 6 and not coming, aske
 # Each has as many rounds as the others, though the first of a process is slow to load.
 _, (loads,), _ = generated(["decode"], 4, generations=6)
 check(.8 < min(one[2] for one in loads[4:]) / max(one[2] for one in loads[4:]), loads)
+
+# An app of the daemon is the third process, if it is under gpumux, and nobody else.
+for third, apps, is_right in (("gpumux", [2], True), ("gpumux", [], False), ("gpumux", [1, 2], False),
+                              ("alone", [], True), ("alone", [2], False), ("native", [7], True)):
+    rig = types.SimpleNamespace(args=types.SimpleNamespace(third=third, programs="all"))
+    daemon = types.SimpleNamespace(status=lambda: {"apps": [{"pid": pid} for pid in apps]})
+    try:
+        overhead.check_apps(rig, daemon, [Lane(pid, [], []) for pid in range(3)])
+    except overhead.r.Failure as failure:
+        check(not is_right, failure)
+    else:
+        check(is_right, third, apps)
 
 # Cores: not the home, another in each generation, as long as there are others; and given back.
 some = cores.Cores()
@@ -405,10 +427,28 @@ overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --genera
 # By itself on the simulated GPU.
 overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
 # Others than gpumux: check_hooked sees that the hooks are there or not, and without a daemon nothing is its app.
+told() {
+    python3 -B "$benches/summary.py" "$dir/$1.json"
+}
 overhead third pinned launch-1,hook-1 1 6 --programs calls --turn 1ms --generations 1 --rounds 6 --third native --budget 256M
 overhead bare pinned hook-1,launch-1 1 6 --programs calls --turn 1ms --generations 1 --rounds 6 --third alone --budget 256M
 python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed.json" "$dir/alone.json" \
     "$dir/third.json" "$dir/bare.json" || fail "summary of the runs"
+told bare | grep -q 'launch-1 of the third, alone: ' && ! told bare | grep -q 'goals met' || fail "whose is it: $(told bare)"
+! told alone | grep -q 'of the third' || fail "whose is it: $(told alone)"
+# Several generations of calls at once, as where there are more cores; each has processes of its own.
+timeout 900 python3 -B - "$benches" --build "$BUILD" --only hook-1,launch-1 --programs calls --turn 1ms --generations 5 \
+    --rounds 6 --budget 256M --json "$dir/several.json" << 'END' > "$dir/several.out" 2>&1 || fail "several ended with $?"
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import overhead
+overhead.at_once = lambda kind, cores: 3
+overhead.r.main("overhead", overhead.__doc__, overhead.add_options, overhead.run, overhead.conclude)
+END
+python3 -B "$dir/check.py" "$dir/several.json" pinned hook-1,launch-1 5 6 "$benches" || fail "several generations at once"
+# Of two quads neither is the median: there is no cost where there is none.
+middle=$(yes 'hook 8 1' | head -n 100 | "$calls" | sed -n 's/.*hook_ratio=\([0-9.]*\) .*/\1/p' | sort -n | sed -n 50p)
+python3 -c 'import sys; sys.exit(not .8 < float(sys.argv[1]) < 1.1)' "$middle" || fail "natively, the median of two is $middle"
 python3 -B "$benches/summary.py" --together "$dir/cycle.json" "$dir/timed.json" > "$dir/together.out" ||
     fail "several runs together"
 grep -q "^launch-1 .* $(sum_of_rounds cycle timed) " "$dir/together.out" || fail "rounds together: $(cat "$dir/together.out")"
