@@ -47,6 +47,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "bench/ratios.h"
 #include "common/clock.h"
 #include "common/size.h"
 #include "tests/programs/driver.h"
@@ -325,12 +326,6 @@ static void serve_launch(struct calls *calls, uint64_t threads, uint64_t least_n
            submit, count);
 }
 
-static int compare_ratios(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void serve_hook(struct calls *calls, uint64_t threads, uint64_t least_ns)
 {
     struct launcher launchers[GM_THREADS_MAX];
@@ -350,14 +345,13 @@ static void serve_hook(struct calls *calls, uint64_t threads, uint64_t least_ns)
         pthread_join(launchers[i].thread, NULL);
     pthread_barrier_destroy(&both.begin);
     pthread_barrier_destroy(&both.end);
-    const size_t kept = both.quads < GM_QUADS_MAX ? both.quads : GM_QUADS_MAX;     /* even */
+    const size_t kept = both.quads < GM_QUADS_MAX ? both.quads : GM_QUADS_MAX;
     const double launches = 2.0 * GM_BURST * (double)both.quads * (double)threads; /* by each way */
-    qsort(calls->quads, kept, sizeof(calls->quads[0]), compare_ratios);
     printf(
         "unit_ns=%.3f own_ns=%.3f hook_ratio=%.6f hook_mean_ratio=%.6f is_hooked=%d count=%.0f\n",
         (double)both.way_ns[0] / launches, (double)both.way_ns[1] / launches,
-        (calls->quads[kept / 2 - 1] + calls->quads[kept / 2]) / 2,
-        (double)both.way_ns[0] / (double)both.way_ns[1], both.ways[0] != both.ways[1], launches);
+        gm_ratios_median(calls->quads, kept), (double)both.way_ns[0] / (double)both.way_ns[1],
+        both.ways[0] != both.ways[1], launches);
 }
 
 static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
