@@ -253,8 +253,8 @@ class Place:
         raise Absent(f"there is no model {name}")
 
     def check_memory(self, is_vmm):
-        """That PyTorch maps its memory itself, or does not."""
-        if not self.is_tiny and any(one["is_expandable"] != is_vmm for one in torch.cuda.memory_snapshot()):
+        """That PyTorch maps its memory itself, or does not, as far as it tells."""
+        if not self.is_tiny and any(one.get("is_expandable", is_vmm) != is_vmm for one in torch.cuda.memory_snapshot()):
             raise RuntimeError("memory is not as it should be: expandable segments")
 
 
