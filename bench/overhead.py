@@ -233,7 +233,7 @@ class Calls:
 
     def await_ready(self):
         self.process.await_line("ready", 60)
-        self.turn("hook-1", 0) # checks that
+        self.turn("hook-1", 0) # checks what its launches pass
 
     def begin_load(self, name):
         pass
