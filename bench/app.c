@@ -33,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/samples.h"
 #include "common/clock.h"
 #include "common/size.h"
 #include "tests/programs/driver.h"
@@ -52,7 +53,7 @@ struct piece {
 };
 
 struct pass {
-    double end_ms, ms; /* end_ms by the clock that a daemon's status uses */
+    double end_ms; /* by the clock that a daemon's status uses */
     enum work work;
 };
 
@@ -68,6 +69,7 @@ struct app {
     struct piece *pieces;
     size_t n_pieces;
     struct pass passes[GM_PASSES_MAX]; /* the first ones */
+    double pass_ms[GM_PASSES_MAX];     /* how long each took */
 };
 
 static void check(const struct app *app, CUresult result, const char *call)
@@ -170,17 +172,11 @@ static uint64_t make_pass(struct app *app, enum work work)
     return app->counted - before;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = ((const struct pass *)a)->ms, y = ((const struct pass *)b)->ms;
-    return x < y ? -1 : x > y;
-}
-
 static void write_passes(const struct app *app, size_t count, const char *file)
 {
     FILE *out = fopen(file, "we");
     for (size_t i = 0; out != NULL && i < count; i++)
-        fprintf(out, "%.3f %.4f %s\n", app->passes[i].end_ms, app->passes[i].ms,
+        fprintf(out, "%.3f %.4f %s\n", app->passes[i].end_ms, app->pass_ms[i],
                 work_names[app->passes[i].work]);
     if (out == NULL || fclose(out) != 0) {
         printf("FAIL %s: %s\n", file, strerror(errno));
@@ -201,8 +197,10 @@ static size_t make_passes(struct app *app, enum work what, double least_ms, doub
             one = n % GM_MIXED == 0 ? GM_WORK_REWRITE : GM_WORK_VERIFY;
         *mismatches += make_pass(app, one);
         double ms = ms_since(at);
-        if (n < GM_PASSES_MAX)
-            app->passes[n] = (struct pass){.end_ms = ms_since(0), .ms = ms, .work = one};
+        if (n < GM_PASSES_MAX) {
+            app->passes[n] = (struct pass){.end_ms = ms_since(0), .work = one};
+            app->pass_ms[n] = ms;
+        }
         *most_ms = ms > *most_ms ? ms : *most_ms;
         n++;
     } while (ms_since(begun) < least_ms);
@@ -224,10 +222,10 @@ static void work(struct app *app, enum work what, double least_ms, bool is_run, 
     size_t kept = passes < GM_PASSES_MAX ? passes : GM_PASSES_MAX;
     if (file[0] != '\0')
         write_passes(app, kept, file);
-    qsort(app->passes, kept, sizeof(app->passes[0]), compare);
     printf("first_ms=%.4f work_ms=%.4f pass_ms=%.4f pass_max_ms=%.4f passes=%zu mismatches=%" PRIu64
            "\n",
-           first_ms, work_ms, app->passes[kept / 2].ms, most_ms, passes, mismatches);
+           first_ms, work_ms, gm_samples_spread(app->pass_ms, kept).median, most_ms, passes,
+           mismatches);
     fflush(stdout);
     if (mismatches != 0)
         exit(1);

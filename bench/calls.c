@@ -47,7 +47,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "bench/ratios.h"
+#include "bench/samples.h"
 #include "common/clock.h"
 #include "common/size.h"
 #include "tests/programs/driver.h"
@@ -72,10 +72,10 @@ struct calls {
     unsigned cores[GM_THREADS_MAX]; /* of --cores: as many as core_count */
     size_t core_count;
     cpu_set_t anywhere; /* where this program was allowed to run when it began */
-    uint64_t alloc_ns[GM_TIMES_MAX], free_ns[GM_TIMES_MAX]; /* the first ones */
-    uint64_t freed_at;                                      /* the last one */
-    char *offset;                                           /* what the heap begins with */
-    double quads[GM_QUADS_MAX];                             /* hook: the first ratios */
+    double alloc_ns[GM_TIMES_MAX], free_ns[GM_TIMES_MAX]; /* the first ones */
+    uint64_t freed_at;                                    /* the last one */
+    char *offset;                                         /* what the heap begins with */
+    double quads[GM_QUADS_MAX];                           /* hook: the first ratios */
 };
 
 typedef __typeof__(&cuLaunchKernel) gm_launch;
@@ -350,8 +350,8 @@ static void serve_hook(struct calls *calls, uint64_t threads, uint64_t least_ns)
     printf(
         "unit_ns=%.3f own_ns=%.3f hook_ratio=%.6f hook_mean_ratio=%.6f is_hooked=%d count=%.0f\n",
         (double)both.way_ns[0] / launches, (double)both.way_ns[1] / launches,
-        gm_ratios_median(calls->quads, kept), (double)both.way_ns[0] / (double)both.way_ns[1],
-        both.ways[0] != both.ways[1], launches);
+        gm_samples_median_ratio(calls->quads, kept),
+        (double)both.way_ns[0] / (double)both.way_ns[1], both.ways[0] != both.ways[1], launches);
 }
 
 static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
@@ -382,12 +382,6 @@ static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
     printf("unit_ns=%.3f count=%" PRIu64 "\n", (double)(end - begin) / (double)count, count);
 }
 
-static int compare(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
 {
     const uint64_t rested_at = calls->freed_at + GM_REST_NS;
@@ -403,8 +397,8 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
         GM_CU(calls, cuMemFree, at);
         end = gm_now();
         if (count < GM_TIMES_MAX) {
-            calls->alloc_ns[count] = middle - from;
-            calls->free_ns[count] = end - middle;
+            calls->alloc_ns[count] = (double)(middle - from);
+            calls->free_ns[count] = (double)(end - middle);
         }
         if (count == 0)
             first = middle - from;
@@ -414,12 +408,11 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
     } while (end - begin < least_ns || count < GM_ALLOCS_LEAST);
     calls->freed_at = end;
     size_t kept = count < GM_TIMES_MAX ? count : GM_TIMES_MAX;
-    qsort(calls->alloc_ns, kept, sizeof(calls->alloc_ns[0]), compare);
-    qsort(calls->free_ns, kept, sizeof(calls->free_ns[0]), compare);
     printf("first_ns=%.1f alloc_ns=%.1f free_ns=%.1f alloc_mean_ns=%.1f free_mean_ns=%.1f "
            "count=%" PRIu64 "\n",
-           (double)first, (double)calls->alloc_ns[kept / 2], (double)calls->free_ns[kept / 2],
-           (double)allocs / (double)count, (double)frees / (double)count, count);
+           (double)first, gm_samples_spread(calls->alloc_ns, kept).median,
+           gm_samples_spread(calls->free_ns, kept).median, (double)allocs / (double)count,
+           (double)frees / (double)count, count);
 }
 
 /* False: there is no such request. */

@@ -28,6 +28,7 @@
 
 #include "bench/area.h"
 #include "bench/report.h"
+#include "bench/samples.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/size.h"
@@ -274,7 +275,8 @@ static void run_memory(struct bench *bench, const struct options *options)
             run_step(bench, &bench->steps[i], round);
     for (size_t i = 0; i < bench->n_steps; i++)
         for (int way = 0; way < GM_WAYS; way++)
-            bench->steps[i].spread[way] = gm_spread_of(bench->steps[i].rate[way], options->rounds);
+            bench->steps[i].spread[way] =
+                gm_samples_spread(bench->steps[i].rate[way], options->rounds);
 }
 
 /* The same with paged memory, which the disk reaches without bounce buffers. */
@@ -324,7 +326,7 @@ static void run_disk(struct bench *bench, const struct options *options)
     close_stores(bench);
     bench->chunks = chunks;
     for (int way = 0; way < GM_DISK_WAYS; way++)
-        bench->disk[way] = gm_spread_of(bench->disk_rate[way], options->rounds);
+        bench->disk[way] = gm_samples_spread(bench->disk_rate[way], options->rounds);
 }
 
 /* ---- telling ---- */

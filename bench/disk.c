@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "bench/report.h"
+#include "bench/samples.h"
 #include "common/clock.h"
 #include "common/size.h"
 
@@ -182,7 +183,8 @@ static void run_rounds(struct bench *bench, const struct options *options)
                     measure(bench, (enum way)way, bench->steps[i].threads, options->bytes);
     for (size_t i = 0; i < bench->n_steps; i++)
         for (int way = 0; way < GM_WAYS; way++)
-            bench->steps[i].spread[way] = gm_spread_of(bench->steps[i].rate[way], options->rounds);
+            bench->steps[i].spread[way] =
+                gm_samples_spread(bench->steps[i].rate[way], options->rounds);
     for (unsigned i = 0; i < options->threads; i++)
         free(bench->memory[i]);
 }

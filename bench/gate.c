@@ -27,6 +27,8 @@
 #include <unistd.h>
 
 #include "bench/gate_call.h"
+#include "bench/report.h"
+#include "bench/samples.h"
 #include "common/clock.h"
 
 #define GM_ROUNDS_MAX 1000
@@ -36,24 +38,8 @@ typedef int gm_call(void *, unsigned, unsigned, unsigned, void *, void **);
 
 struct gm_series {
     double ns[GM_ROUNDS_MAX];
-    double median, low, high;
+    struct gm_spread spread;
 };
-
-static int gm_compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static void gm_summarize(struct gm_series *series, size_t rounds)
-{
-    double sorted[GM_ROUNDS_MAX];
-    memcpy(sorted, series->ns, rounds * sizeof(sorted[0]));
-    qsort(sorted, rounds, sizeof(sorted[0]), gm_compare);
-    series->median = sorted[rounds / 2];
-    series->low = sorted[rounds / 10];
-    series->high = sorted[rounds - 1 - rounds / 10];
-}
 
 static __attribute__((noinline)) void gm_calls(gm_call *call, uint64_t count)
 {
@@ -135,7 +121,8 @@ static double gm_count_by_stepping(gm_call *call)
 
 static void gm_print(const char *name, const struct gm_series *series, double instructions)
 {
-    printf("%-28s %6.2f ns   (%.2f to %.2f)", name, series->median, series->low, series->high);
+    const struct gm_spread *spread = &series->spread;
+    printf("%-28s %6.2f ns   (%.2f to %.2f)", name, spread->median, spread->low, spread->high);
     if (instructions >= 0)
         printf("   %5.1f instructions", instructions);
     printf("\n");
@@ -144,8 +131,9 @@ static void gm_print(const char *name, const struct gm_series *series, double in
 static void gm_json_series(FILE *out, const char *name, const struct gm_series *series,
                            double instructions)
 {
+    const struct gm_spread *spread = &series->spread;
     fprintf(out, "  \"%s\": {\"ns\": %.3f, \"p10\": %.3f, \"p90\": %.3f, \"instructions\": ", name,
-            series->median, series->low, series->high);
+            spread->median, spread->low, spread->high);
     if (instructions >= 0)
         fprintf(out, "%.1f},\n", instructions);
     else
@@ -178,9 +166,9 @@ static void gm_measure(const struct gm_options *options, struct gm_report *repor
             report->bare.ns[i] = gm_time(gm_bench_bare, options->calls);
         report->gate.ns[i] = report->gated.ns[i] - report->bare.ns[i];
     }
-    gm_summarize(&report->bare, options->rounds);
-    gm_summarize(&report->gated, options->rounds);
-    gm_summarize(&report->gate, options->rounds);
+    report->bare.spread = gm_samples_spread(report->bare.ns, options->rounds);
+    report->gated.spread = gm_samples_spread(report->gated.ns, options->rounds);
+    report->gate.spread = gm_samples_spread(report->gate.ns, options->rounds);
 }
 
 static void gm_count(const struct gm_options *options, struct gm_report *report)
@@ -211,19 +199,18 @@ static void *gm_measure_fenced(void *argument)
     uint64_t calls = fenced->options->calls / 4 + 1;
     for (uint64_t i = 0; i < fenced->options->rounds; i++)
         fenced->fence->ns[i] = gm_time(gm_bench_gated, calls) - gm_time(gm_bench_bare, calls);
-    gm_summarize(fenced->fence, fenced->options->rounds);
+    fenced->fence->spread = gm_samples_spread(fenced->fence->ns, fenced->options->rounds);
     return NULL;
 }
 
-static bool gm_write_json(const struct gm_options *options, const struct gm_report *report)
+static bool gm_write_json(int argc, char **argv, const struct gm_options *options,
+                          const struct gm_report *report)
 {
-    FILE *out = strcmp(options->json, "-") == 0 ? stdout : fopen(options->json, "w");
-    if (out == NULL) {
-        fprintf(stderr, "gate: %s: %s\n", options->json, strerror(errno));
+    FILE *out = gm_report_open(options->json, "gate", argc, argv, NULL, 0);
+    if (out == NULL)
         return false;
-    }
-    fprintf(out, "{\n  \"bench\": \"gate\",\n  \"rounds\": %llu,\n  \"calls\": %llu,\n",
-            (unsigned long long)options->rounds, (unsigned long long)options->calls);
+    fprintf(out, "  \"rounds\": %llu,\n  \"calls\": %llu,\n", (unsigned long long)options->rounds,
+            (unsigned long long)options->calls);
     fprintf(out, "  \"membarrier\": %s,\n", report->has_membarrier ? "true" : "false");
     gm_json_series(out, "bare", &report->bare, report->bare_count);
     gm_json_series(out, "gated", &report->gated, report->gated_count);
@@ -231,14 +218,9 @@ static bool gm_write_json(const struct gm_options *options, const struct gm_repo
     if (report->has_membarrier)
         gm_json_series(out, "gate_without_membarrier", &report->fence, -1);
     fprintf(out, "  \"instructions_by\": \"%s\",\n", report->method);
-    fprintf(out, "  \"target_ns\": %.1f,\n  \"met\": %s\n}\n", GM_TARGET_NS,
-            report->gate.median <= GM_TARGET_NS ? "true" : "false");
-    bool is_written = fflush(out) == 0 && ferror(out) == 0;
-    if (out != stdout && fclose(out) != 0)
-        is_written = false;
-    if (!is_written)
-        fprintf(stderr, "gate: cannot write %s\n", options->json);
-    return is_written;
+    fprintf(out, "  \"target_ns\": %.1f,\n  \"met\": %s\n", GM_TARGET_NS,
+            report->gate.spread.median <= GM_TARGET_NS ? "true" : "false");
+    return gm_report_close(out, options->json) == 0;
 }
 
 static bool gm_parse_count(const char *text, uint64_t most, uint64_t *count)
@@ -310,6 +292,6 @@ int main(int argc, char **argv)
     else
         printf("instructions: not available\n");
     printf("target %.0f ns a call: %s\n", GM_TARGET_NS,
-           report.gate.median <= GM_TARGET_NS ? "met" : "missed");
-    return options.json == NULL || gm_write_json(&options, &report) ? 0 : 1;
+           report.gate.spread.median <= GM_TARGET_NS ? "met" : "missed");
+    return options.json == NULL || gm_write_json(argc, argv, &options, &report) ? 0 : 1;
 }

@@ -27,6 +27,7 @@
 
 #include "bench/area.h"
 #include "bench/report.h"
+#include "bench/samples.h"
 #include "common/clock.h"
 #include "common/size.h"
 
@@ -110,7 +111,7 @@ static void run_rounds(struct bench *bench, const struct options *options)
     }
     for (size_t i = 0; i < bench->pieces; i++)
         for (int way = 0; way < GM_WAYS; way++)
-            bench->spread[i][way] = gm_spread_of(bench->rate[i][way], options->rounds);
+            bench->spread[i][way] = gm_samples_spread(bench->rate[i][way], options->rounds);
 }
 
 static void print_table(const struct bench *bench, const struct options *options)

@@ -17,7 +17,6 @@
  * Times are microseconds of processor time; the target, for what is not scattered, is 1 ms in 99 of
  * 100 decisions.
  */
-#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +25,7 @@
 #include <time.h>
 
 #include "bench/report.h"
+#include "bench/samples.h"
 #include "daemon/core/plan.h"
 
 #define GM_APPS 100u
@@ -200,18 +200,12 @@ static double decide(struct world *world, bool is_cold, bool is_prefetch)
     return clock_us() - from;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void summarize(struct figures *figures, size_t count)
 {
-    qsort(figures->us, count, sizeof(figures->us[0]), compare);
-    figures->p50 = figures->us[(count - 1) / 2];
-    figures->p90 = figures->us[(count * 90 + 99) / 100 - 1];
-    figures->p99 = figures->us[(count * 99 + 99) / 100 - 1];
+    gm_samples_sort(figures->us, count);
+    figures->p50 = gm_samples_percentile(figures->us, count, 50);
+    figures->p90 = gm_samples_percentile(figures->us, count, 90);
+    figures->p99 = gm_samples_percentile(figures->us, count, 99);
     figures->most = figures->us[count - 1];
 }
 

@@ -1,4 +1,4 @@
-/* Summaries and the head of a JSON result. See report.h. */
+/* The head of a JSON result. See report.h. */
 #include "bench/report.h"
 
 #include <errno.h>
@@ -7,20 +7,6 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-struct gm_spread gm_spread_of(double *values, size_t count)
-{
-    qsort(values, count, sizeof(values[0]), compare);
-    double middle =
-        count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-    return (struct gm_spread){middle, values[count / 10], values[count - 1 - count / 10]};
-}
 
 void gm_report_spread(FILE *out, const char *name, struct gm_spread spread)
 {

@@ -1,7 +1,6 @@
 /*
- * What the benches in C share: summaries of rounds, and the head of a JSON result, which says on
- * what machine, when, from what commit and by what command it was measured
- * (bench/results/README.md).
+ * What the benches in C share: the head of a JSON result, which says on what machine, when, from
+ * what commit and by what command it was measured (bench/results/README.md), and their options.
  */
 #ifndef GM_BENCH_REPORT_H
 #define GM_BENCH_REPORT_H
@@ -11,12 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct gm_spread {
-    double median, low, high; /* low and high: 10th and 90th percentile */
-};
-
-/* Of `count` (at least one) values, which are sorted in place. */
-struct gm_spread gm_spread_of(double *values, size_t count);
+#include "bench/samples.h"
 
 /* "name": {"median": ..., "p10": ..., "p90": ...} without anything behind it. */
 void gm_report_spread(FILE *out, const char *name, struct gm_spread spread);

@@ -16,7 +16,6 @@
  * clock takes; the target is that 99 of 100 decisions take at most 50 us for 100 programs, and 1 ms
  * for 10,000.
  */
-#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,6 +24,7 @@
 #include <time.h>
 
 #include "bench/report.h"
+#include "bench/samples.h"
 #include "daemon/core/sched.h"
 
 #define GM_DECISIONS_MAX 1000000
@@ -83,12 +83,6 @@ static double clock_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double measure_clock(void)
 {
     double us[1001];
@@ -96,8 +90,7 @@ static double measure_clock(void)
         double from = clock_us();
         us[i] = clock_us() - from;
     }
-    qsort(us, 1001, sizeof us[0], compare);
-    return us[500];
+    return gm_samples_spread(us, 1001).median;
 }
 
 /* ---- Programs, and an engine that does what is decided ---- */
@@ -235,9 +228,9 @@ static void read_other(struct world *world)
 
 static void summarize(struct figures *f, size_t count)
 {
-    qsort(f->us, count, sizeof(f->us[0]), compare);
-    f->p50 = f->us[(count - 1) / 2];
-    f->p99 = f->us[(count * 99 + 99) / 100 - 1];
+    gm_samples_sort(f->us, count);
+    f->p50 = gm_samples_percentile(f->us, count, 50);
+    f->p99 = gm_samples_percentile(f->us, count, 99);
     f->most = f->us[count - 1];
     f->in_set /= (double)count;
     f->waiting /= (double)count;
