@@ -10,7 +10,7 @@ import sys
 
 from figures import number, outcome, percent, show_size
 from actors import Failure
-from overhead import AT_MOST, METRICS, show_noise, together
+from overhead import AT_MOST, METRICS, THIRDS, show_noise, third_of, together
 
 
 def middle(value, digits=1):
@@ -152,9 +152,10 @@ def about_pipeline(result):
 
 
 def about_overhead(result):
-    third = result.get("settings", {}).get("third", "gpumux")
-    whose = "" if third == "gpumux" else f" of the third, {third}"
+    whose = ""
     for line in result["lines"]:
+        third = third_of(line)
+        whose = "" if third == THIRDS["gpumux"] else f" of the third, {third}"
         ratio, total = line["ratio"], line.get("total")
         of_all = f"of all time {total['value']:.4f}; " if total else ""
         span = f"{number(ratio['low'], 4)} to {number(ratio['high'], 4)}"
