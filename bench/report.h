@@ -6,7 +6,6 @@
 #define GM_BENCH_REPORT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 

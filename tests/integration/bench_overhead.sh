@@ -435,6 +435,7 @@ overhead bare pinned hook-1,launch-1 1 6 --programs calls --turn 1ms --generatio
 python3 -B "$benches/summary.py" "$dir/cycle.json" "$dir/loose.json" "$dir/timed.json" "$dir/alone.json" \
     "$dir/third.json" "$dir/bare.json" || fail "summary of the runs"
 told bare | grep -q 'launch-1 of the third, alone: ' && ! told bare | grep -q 'goals met' || fail "whose is it: $(told bare)"
+told third | grep -q 'hook-1.* of the third, native C: ' || fail "whose is it: $(told third)"
 ! told alone | grep -q 'of the third' || fail "whose is it: $(told alone)"
 # Several generations of calls at once, as where there are more cores; each has processes of its own.
 timeout 900 python3 -B - "$benches" --build "$BUILD" --only hook-1,launch-1 --programs calls --turn 1ms --generations 5 \
@@ -459,6 +460,11 @@ for wrong in "$dir/none.json" "$dir/check.py" ""; do
     python3 -B "$benches/summary.py" --together ${wrong:+"$wrong"} > "$dir/wrong.out" 2>&1 && fail "together of '$wrong'"
     [ "$(wc -l < "$dir/wrong.out")" = 1 ] && grep -q '^summary: ' "$dir/wrong.out" || fail "together of '$wrong': $(cat "$dir/wrong.out")"
 done
+# A result that another version made: one line, and nothing of it taken for what it is not.
+echo '{"bench": "tiers", "runs": [{}]}' > "$dir/other.json"
+python3 -B "$benches/summary.py" "$dir/other.json" > "$dir/wrong.out" 2>&1 && fail "a result of another version"
+[ "$(wc -l < "$dir/wrong.out")" = 1 ] && grep -q '^summary: .*another version of bench/tiers' "$dir/wrong.out" ||
+    fail "a result of another version: $(cat "$dir/wrong.out")"
 # Forked from one, which may have nothing to fork for.
 mkdir "$dir/none"
 echo 'raise ImportError("none here")' > "$dir/none/torch.py"
