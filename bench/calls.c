@@ -9,6 +9,10 @@
  *                          them (LD_PRELOAD); natively they are the same
  *   graph NODES MS         replays of a graph of so many empty kernels
  *   alloc SIZE MS          allocations of that size, each freed before the next
+ *   grow SIZE MS           allocations of that size, all kept until the last, and each filled from
+ *                          pageable host memory before the next, as when a model is loaded; as many
+ *                          in each turn, whatever MS says
+ *   burst SIZE MS          the same, and none is filled
  *
  * Each goes on until MS milliseconds have passed, and is answered by one line, name=value each:
  *
@@ -23,6 +27,9 @@
  *   alloc:  first_ns   the first allocation, before which nothing was freed for a while
  *           alloc_ns, free_ns            the medians
  *           alloc_mean_ns, free_mean_ns  the means
+ *   grow, burst: more_ns  an allocation, before which nothing was freed for a while; the median
+ *                      of all but the first
+ *           more_mean_ns                 the mean of these
  *   all:    count      launches, replays or allocations (of these at least GM_ALLOCS_LEAST)
  *
  * A launch or replay is submitted in bursts of GM_BURST and waited for, so that the queue of the
@@ -58,6 +65,9 @@
 #define GM_GRAPH_BURST 32
 #define GM_TIMES_MAX 100000
 #define GM_ALLOCS_LEAST 3
+#define GM_GROWN_MOST 32u           /* allocations that are kept at once */
+#define GM_GROWN_BYTES (4ull << 30) /* ... and how much, or GM_ALLOCS_LEAST of them */
+#define GM_SOURCE_BYTES (32ull << 20)
 #define GM_QUADS_MAX 10000
 _Static_assert(GM_QUADS_MAX % 2 == 0, "as many with either way outside");
 /* After it, what was freed is not kept for the next allocation. */
@@ -76,6 +86,7 @@ struct calls {
     uint64_t freed_at;                                    /* the last one */
     char *offset;                                         /* what the heap begins with */
     double quads[GM_QUADS_MAX];                           /* hook: the first ratios */
+    void *source;                                         /* grow: GM_SOURCE_BYTES to copy */
 };
 
 typedef __typeof__(&cuLaunchKernel) gm_launch;
@@ -382,12 +393,18 @@ static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
     printf("unit_ns=%.3f count=%" PRIu64 "\n", (double)(end - begin) / (double)count, count);
 }
 
+/* Until what was freed is not kept any more. */
+static void rest(const struct calls *calls)
+{
+    const uint64_t rested_at = calls->freed_at + GM_REST_NS, now = gm_now();
+    if (now < rested_at)
+        usleep((useconds_t)((rested_at - now) / 1000));
+}
+
 static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
 {
-    const uint64_t rested_at = calls->freed_at + GM_REST_NS;
-    uint64_t begin = gm_now(), end, count = 0, allocs = 0, frees = 0, first = 0;
-    if (begin < rested_at)
-        usleep((useconds_t)((rested_at - begin) / 1000));
+    uint64_t begin, end, count = 0, allocs = 0, frees = 0, first = 0;
+    rest(calls);
     begin = gm_now();
     do {
         CUdeviceptr at;
@@ -415,6 +432,44 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
            (double)frees / (double)count, count);
 }
 
+static void fill(struct calls *calls, CUdeviceptr at, uint64_t bytes)
+{
+    if (calls->source == NULL)
+        calls->source = calloc(1, GM_SOURCE_BYTES);
+    if (calls->source == NULL)
+        check(calls, CUDA_ERROR_OUT_OF_MEMORY, "host memory");
+    for (uint64_t done = 0, piece; done < bytes; done += piece) {
+        piece = bytes - done < GM_SOURCE_BYTES ? bytes - done : GM_SOURCE_BYTES;
+        GM_CU(calls, cuMemcpyHtoD, at + done, calls->source, piece);
+    }
+}
+
+static void serve_grow(struct calls *calls, uint64_t bytes, bool is_filled)
+{
+    CUdeviceptr at[GM_GROWN_MOST];
+    uint64_t most = GM_GROWN_BYTES / bytes, count = 0, allocs = 0, from, to;
+    most = most > GM_GROWN_MOST ? GM_GROWN_MOST : most < GM_ALLOCS_LEAST ? GM_ALLOCS_LEAST : most;
+    rest(calls);
+    while (count < most) {
+        from = gm_now();
+        GM_CU(calls, cuMemAlloc, &at[count], bytes);
+        to = gm_now();
+        if (count > 0) {
+            calls->alloc_ns[count - 1] = (double)(to - from);
+            allocs += to - from;
+        }
+        if (is_filled)
+            fill(calls, at[count], bytes);
+        count++;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        GM_CU(calls, cuMemFree, at[i]);
+    calls->freed_at = gm_now();
+    printf("more_ns=%.1f more_mean_ns=%.1f count=%" PRIu64 "\n",
+           gm_samples_spread(calls->alloc_ns, count - 1).median,
+           (double)allocs / (double)(count - 1), count);
+}
+
 /* False: there is no such request. */
 static bool serve(struct calls *calls, const char *line)
 {
@@ -433,6 +488,8 @@ static bool serve(struct calls *calls, const char *line)
         serve_graph(calls, number, least_ns);
     else if (strcmp(verb, "alloc") == 0)
         serve_alloc(calls, number, least_ns);
+    else if (strcmp(verb, "grow") == 0 || strcmp(verb, "burst") == 0)
+        serve_grow(calls, number, verb[0] == 'g');
     else
         return false;
     fflush(stdout);

@@ -66,9 +66,10 @@ hooks).
 Several runs of the same code are one larger sample: python3 bench/summary.py --together FILE...
 
 Measured are the calls of the driver (bench/bench_calls: empty kernels by one thread and by eight, replays of a graph,
-allocating and freeing memory of different sizes, again and again, and for the first time in a turn), and models in
-PyTorch (bench/python/units.py): inference of one image, decoding, eager and with CUDA graphs, and training. The results
-of the models have to be the same in all three processes, and nothing may be switched or moved.
+allocating and freeing memory of different sizes, again and again, and for the first time in a turn; and more and more
+of it, each piece filled before the next is allocated, "grow", as when a model is loaded, or not, "burst"), and models
+in PyTorch (bench/python/units.py): inference of one image, decoding, eager and with CUDA graphs, and training. The
+results of the models have to be the same in all three processes, and nothing may be switched or moved.
 """
 
 import argparse
@@ -91,17 +92,20 @@ LAUNCHES = ("launch-1", "launch-8")
 HOOKS = ("hook-1", "hook-8")
 GRAPHS = ("graph-20",)
 SIZES = ("4K", "64K", "1M", "2M", "4M", "32M", "128M", "512M", "2G", "8G")
+GROWTHS = ("4M", "20M", "128M", "512M") # 20M is what PyTorch asks for most
+OF_MEMORY = ("alloc", "grow", "burst")
 MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-graphs", "training")
 MODEL_HOOKS = tuple(f"hook-{name}" for name in MODELS)
 AT_MOST = 1.005         # of native, of everything
 AT_MOST_LAUNCHES = 1.01 # and of launches
 METRICS = {"unit_ns": "", "hook_ratio": " / driver's own", "jump_ratio": " / past hooks", "first_ns": " first alloc",
-           "alloc_ns": " alloc", "free_ns": " free"}
+           "alloc_ns": " alloc", "free_ns": " free", "more_ns": ""}
 ALLOC_METRICS = ("first_ns", "alloc_ns", "free_ns")
-CASE_METRICS = {"alloc": ALLOC_METRICS, **dict.fromkeys(HOOKS, ("hook_ratio",)),
+CASE_METRICS = {"alloc": ALLOC_METRICS, "grow": ("more_ns",), "burst": ("more_ns",),
+                **dict.fromkeys(HOOKS, ("hook_ratio",)),
                 **dict.fromkeys(MODEL_HOOKS, ("hook_ratio", "jump_ratio"))} # by kind or case
 TIMES = {"hook_ratio": "unit_ns", "jump_ratio": "unit_ns"} # what is shown beside a metric that is no time
-TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns",
+TOTALS = {"alloc_ns": "alloc_mean_ns", "free_ns": "free_mean_ns", "more_ns": "more_mean_ns",
           "hook_ratio": "hook_mean_ratio"} # of what totals are made, if it was told, else of the metric
 ROUNDS = 120            # where time does not end them
 SIM_ROUNDS = 6          # ... nor speed is looked at
@@ -118,6 +122,10 @@ def names(text):
     return [part for part in text.split(",") if part]
 
 
+def is_of_memory(name):
+    return name.partition("-")[0] in OF_MEMORY
+
+
 def count(text):
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
@@ -129,7 +137,8 @@ def add_options(parser):
                         help="all: calls and the models in PyTorch on the GPU; calls: no PyTorch; cpu: tiny models on "
                              "the processor, to try this out (all; calls with --simcuda)")
     parser.add_argument("--only", type=names, metavar="NAME,...",
-                        help="of " + ", ".join(LAUNCHES + HOOKS + GRAPHS + ("alloc-SIZE",) + MODELS + MODEL_HOOKS))
+                        help="of " + ", ".join(LAUNCHES + HOOKS + GRAPHS + tuple(
+                            f"{kind}-SIZE" for kind in OF_MEMORY) + MODELS + MODEL_HOOKS))
     parser.add_argument("--alloc", type=names, metavar="SIZE,...",
                         help=f"sizes that are allocated ({','.join(SIZES)}; with --simcuda those of a quarter of its "
                              "memory at most)")
@@ -171,6 +180,7 @@ def fit(rig):
     if args.third == "vmm" and args.programs != "all":
         raise r.Failure("--third vmm is for models on a GPU: leave --programs and --simcuda out")
     args.alloc = args.alloc or [size for size in SIZES if r.size(size) <= memory // 4]
+    args.grow = [size for size in GROWTHS if r.size(size) <= memory // 128]
     args.budget = args.budget or memory // 2
     if not args.rounds and not args.seconds:
         args.rounds = SIM_ROUNDS if args.simcuda else ROUNDS
@@ -223,7 +233,7 @@ class Calls:
 
     @staticmethod
     def weight(name):
-        return 1 if name.startswith("alloc-") else 2
+        return 1 if is_of_memory(name) else 2
 
     @staticmethod
     def work(rig, name, first=None):
@@ -402,19 +412,20 @@ def measure(rig, case, lanes, daemon, shares, which):
 
 def wanted(rig):
     """The cases of each kind of program, in order."""
-    calls = [*LAUNCHES, *HOOKS, *GRAPHS, *(f"alloc-{size}" for size in rig.args.alloc)]
+    calls = [*LAUNCHES, *HOOKS, *GRAPHS, *(f"alloc-{size}" for size in rig.args.alloc),
+             *(f"{kind}-{size}" for kind in ("grow", "burst") for size in rig.args.grow)]
     models = [] if rig.args.programs == "calls" else [
         name for pair in zip(MODELS, MODEL_HOOKS) for name in pair if name in MODELS or not rig.args.forked]
     if rig.args.only:
         known = [*calls, *MODELS, *MODEL_HOOKS]
         for name in rig.args.only:
-            if name not in known and not name.startswith("alloc-"):
+            if name not in known and not is_of_memory(name):
                 raise r.Failure(f"there is no case {name}")
             if name in MODEL_HOOKS and rig.args.forked:
                 raise r.Failure(f"case {name} has its own way past the hooks, which --forked leaves out")
             if name in MODELS + MODEL_HOOKS and not models:
                 raise r.Failure(f"case {name} is a model, which --programs {rig.args.programs} leaves out")
-        calls = [name for name in rig.args.only if name in calls or name.startswith("alloc-")]
+        calls = [name for name in rig.args.only if name in calls or is_of_memory(name)]
         models = [name for name in rig.args.only if name in models]
         if calls and rig.args.third == "vmm":
             raise r.Failure(f"case {calls[0]} is a call, which --third vmm leaves out")
@@ -573,12 +584,12 @@ def is_met(line, most, is_in_noise):
 
 
 def goal_of(line):
-    """None where nothing is wanted: small allocations, which are the plain driver's, the first of a turn, and
-    what is only a bound."""
+    """None where nothing is wanted: small allocations, which are the plain driver's, the first of a turn, pieces that
+    nobody fills, and what is only a bound."""
     kind, _, what = line["case"].partition("-")
-    if line["metric"] in ("first_ns", "jump_ratio"):
+    if line["metric"] in ("first_ns", "jump_ratio") or kind == "burst":
         return None
-    if kind == "alloc":
+    if is_of_memory(line["case"]):
         if r.size(what) <= 2**21:
             return None
         text, most, is_in_noise = "no slower", 1, False

@@ -110,7 +110,7 @@ def line(case, percents, native=(-.1, 0, .1), rounds=6, metric="unit_ns"):
     return overhead.line_of({"case": case, "generations": [
         {"generation": number, "orders": list(range(rounds)), "turns": {
             lane: {key: [1e4 * math.exp(log / 100)] * rounds for key in (
-                "unit_ns", "hook_ratio", "hook_mean_ratio", "alloc_ns", "alloc_mean_ns")}
+                "unit_ns", "hook_ratio", "hook_mean_ratio", "alloc_ns", "alloc_mean_ns", "more_ns", "more_mean_ns")}
             for lane, log in zip((*overhead.NATIVE, "gpumux"), (two / 2, -two / 2, one))}}
         for number, (one, two) in enumerate(zip(percents, native))]}, metric)
 for wanted, given in (
@@ -146,6 +146,9 @@ for wanted, given in (
         (True, False, None).index(wanted)], told)
     check(("not balanced" in told[0]) != given["is_balanced"], told)
 check(overhead.goal_of(line("alloc-2M", (1, 2, 3), metric="alloc_ns")) is None)
+check(overhead.goal_of(line("grow-4M", (-30, -29, -28), metric="more_ns"))["is_met"] is True)
+check(overhead.goal_of(line("grow-4M", (1, 2, 3), metric="more_ns"))["is_met"] is False)
+check(overhead.goal_of(line("burst-4M", (1, 2, 3), metric="more_ns")) is None)
 
 # What fits: of the simulated GPU as much as it has, of another what there always was; what is given stays.
 def fitted(memory=None, **given):
@@ -153,11 +156,11 @@ def fitted(memory=None, **given):
                                     "seconds": 0, "forked": False, "loads": 1,
                                     "third": "gpumux", **given})
     overhead.fit(types.SimpleNamespace(args=args, environment={"SIMCUDA_MEMORY": memory} if memory else {}))
-    return args.programs, args.alloc[-1], args.budget, args.rounds
-check(fitted() == ("all", "8G", 40 * 2**30, 120), fitted())
-check(fitted(simcuda=True) == ("calls", "128M", 2**29, 6), fitted(simcuda=True))
-check(fitted("256M", simcuda=True, seconds=5) == ("calls", "32M", 2**27, None))
-check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", 5, 7))
+    return args.programs, args.alloc[-1], args.grow, args.budget, args.rounds
+check(fitted() == ("all", "8G", ["4M", "20M", "128M", "512M"], 40 * 2**30, 120), fitted())
+check(fitted(simcuda=True) == ("calls", "128M", ["4M"], 2**29, 6), fitted(simcuda=True))
+check(fitted("256M", simcuda=True, seconds=5) == ("calls", "32M", [], 2**27, None))
+check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", ["4M"], 5, 7))
 
 # Several results are one sample: the generations of all, each its own; of one kind alone.
 dates = iter(range(100))
@@ -423,7 +426,7 @@ print(next(line["rounds"] for line in json.load(open(sys.argv[1]))["lines"] if l
 overhead cycle pinned launch-1,launch-8,hook-1,hook-8,alloc-4M 2 12 --programs calls --turn 1ms --generations 2 --rounds 13 --budget 256M
 overhead loose loose launch-1,graph-20 1 2 --programs calls --turn 1ms --generations 1 --rounds 2 --no-pin --budget 256M
 grep -q 'not balanced: graph-20' "$dir/loose.out" || fail "rounds that are not balanced are not told"
-overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
+overhead timed pinned launch-1,alloc-4K,grow-4M,burst-4M 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
 # By itself on the simulated GPU.
 overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
 # Others than gpumux: check_hooked sees that the hooks are there or not, and without a daemon nothing is its app.
