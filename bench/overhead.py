@@ -93,6 +93,7 @@ HOOKS = ("hook-1", "hook-8")
 GRAPHS = ("graph-20",)
 SIZES = ("4K", "64K", "1M", "2M", "4M", "32M", "128M", "512M", "2G", "8G")
 GROWTHS = ("4M", "20M", "128M", "512M") # 20M is what PyTorch asks for most
+GROWN_MOST, GROWN_BYTES = 32, 4 * 2**30 # pieces at once, as in calls.c
 OF_MEMORY = ("alloc", "grow", "burst")
 MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-graphs", "training")
 MODEL_HOOKS = tuple(f"hook-{name}" for name in MODELS)
@@ -120,6 +121,11 @@ SPENT = .92             # of --seconds; the rest is to conclude and to clean up
 
 def names(text):
     return [part for part in text.split(",") if part]
+
+
+def grown(size):
+    """Bytes that bench_calls holds at once in pieces of that size."""
+    return max(min(GROWN_MOST * size, GROWN_BYTES), 3 * size)
 
 
 def is_of_memory(name):
@@ -180,8 +186,8 @@ def fit(rig):
     if args.third == "vmm" and args.programs != "all":
         raise r.Failure("--third vmm is for models on a GPU: leave --programs and --simcuda out")
     args.alloc = args.alloc or [size for size in SIZES if r.size(size) <= memory // 4]
-    args.grow = [size for size in GROWTHS if r.size(size) <= memory // 128]
     args.budget = args.budget or memory // 2
+    args.grow = [size for size in GROWTHS if grown(r.size(size)) <= args.budget // 8]
     if not args.rounds and not args.seconds:
         args.rounds = SIM_ROUNDS if args.simcuda else ROUNDS
 

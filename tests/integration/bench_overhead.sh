@@ -158,9 +158,9 @@ def fitted(memory=None, **given):
     overhead.fit(types.SimpleNamespace(args=args, environment={"SIMCUDA_MEMORY": memory} if memory else {}))
     return args.programs, args.alloc[-1], args.grow, args.budget, args.rounds
 check(fitted() == ("all", "8G", ["4M", "20M", "128M", "512M"], 40 * 2**30, 120), fitted())
-check(fitted(simcuda=True) == ("calls", "128M", ["4M"], 2**29, 6), fitted(simcuda=True))
+check(fitted(simcuda=True) == ("calls", "128M", [], 2**29, 6), fitted(simcuda=True))
 check(fitted("256M", simcuda=True, seconds=5) == ("calls", "32M", [], 2**27, None))
-check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", ["4M"], 5, 7))
+check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", [], 5, 7))
 
 # Several results are one sample: the generations of all, each its own; of one kind alone.
 dates = iter(range(100))
@@ -426,7 +426,8 @@ print(next(line["rounds"] for line in json.load(open(sys.argv[1]))["lines"] if l
 overhead cycle pinned launch-1,launch-8,hook-1,hook-8,alloc-4M 2 12 --programs calls --turn 1ms --generations 2 --rounds 13 --budget 256M
 overhead loose loose launch-1,graph-20 1 2 --programs calls --turn 1ms --generations 1 --rounds 2 --no-pin --budget 256M
 grep -q 'not balanced: graph-20' "$dir/loose.out" || fail "rounds that are not balanced are not told"
-overhead timed pinned launch-1,alloc-4K,grow-4M,burst-4M 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
+overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
+overhead growth pinned grow-4M,burst-4M 1 6 --programs calls --generations 1 --rounds 6 --budget 640M
 # By itself on the simulated GPU.
 overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
 # Others than gpumux: check_hooked sees that the hooks are there or not, and without a daemon nothing is its app.
