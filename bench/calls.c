@@ -1,6 +1,6 @@
 /*
  * bench_calls: the program of bench/overhead that makes single driver calls and times them. It
- * knows nothing of gpumux, holds no memory between requests, and does what it is told, line by
+ * knows nothing of gpumux, holds no GPU memory between requests, and does what it is told, line by
  * line:
  *
  *   launch THREADS MS      empty kernels, each thread on a stream of its own
@@ -14,7 +14,8 @@
  *                          in each turn, whatever MS says
  *   burst SIZE MS          the same, and none is filled
  *
- * Each goes on until MS milliseconds have passed, and is answered by one line, name=value each:
+ * Each but the last two goes on until MS milliseconds have passed, and is answered by one line,
+ * name=value each:
  *
  *   launch: unit_ns    time over launches, to the end of the last kernel, of all threads together
  *           submit_ns  of it until the last launch had returned; the slowest thread's
@@ -434,10 +435,12 @@ static void serve_alloc(struct calls *calls, uint64_t bytes, uint64_t least_ns)
 
 static void fill(struct calls *calls, CUdeviceptr at, uint64_t bytes)
 {
-    if (calls->source == NULL)
-        calls->source = calloc(1, GM_SOURCE_BYTES);
-    if (calls->source == NULL)
-        check(calls, CUDA_ERROR_OUT_OF_MEMORY, "host memory");
+    if (calls->source == NULL) {
+        calls->source = malloc(GM_SOURCE_BYTES);
+        if (calls->source == NULL)
+            check(calls, CUDA_ERROR_OUT_OF_MEMORY, "host memory");
+        memset(calls->source, 1, GM_SOURCE_BYTES); /* else all of it would be one page of zeros */
+    }
     for (uint64_t done = 0, piece; done < bytes; done += piece) {
         piece = bytes - done < GM_SOURCE_BYTES ? bytes - done : GM_SOURCE_BYTES;
         GM_CU(calls, cuMemcpyHtoD, at + done, calls->source, piece);
@@ -536,6 +539,7 @@ int main(int argc, char **argv)
     }
     GM_CU(&calls, cuModuleUnload, calls.module);
     GM_CU(&calls, cuDevicePrimaryCtxRelease, calls.device);
+    free(calls.source);
     free(calls.offset);
     return 0;
 }

@@ -129,7 +129,8 @@ def grown(size):
 
 
 def is_of_memory(name):
-    return name.partition("-")[0] in OF_MEMORY
+    kind, _, size = name.partition("-")
+    return kind in OF_MEMORY and size != ""
 
 
 def count(text):
@@ -239,7 +240,7 @@ class Calls:
 
     @staticmethod
     def weight(name):
-        return 1 if is_of_memory(name) else 2
+        return {"alloc": 1, "grow": 4}.get(name.partition("-")[0], 2)
 
     @staticmethod
     def work(rig, name, first=None):

@@ -29,8 +29,8 @@
 
 /* 139 GiB of GPU and 64 GiB of host frames are 6,500 fds at 32 MiB (measured on an H200 host). */
 #define FILES_WANTED 8192u
-/* Frames of 2 MiB of the largest GPUs; half a MiB of kernel memory. */
-#define FILES_AT_ONCE 65536u
+/* Frames of 2 MiB of 256 GiB; 1 MiB of kernel memory. */
+#define FILES_AT_ONCE 131072u
 
 struct signals {
     uv_signal_t term, interrupt, hangup;

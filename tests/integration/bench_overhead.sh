@@ -162,6 +162,9 @@ check(fitted(simcuda=True) == ("calls", "128M", [], 2**29, 6), fitted(simcuda=Tr
 check(fitted("256M", simcuda=True, seconds=5) == ("calls", "32M", [], 2**27, None))
 check(fitted(simcuda=True, programs="cpu", alloc=["8G"], budget=5, rounds=7) == ("cpu", "8G", [], 5, 7))
 
+check([name for name in ("alloc", "grow", "grow-4M", "burst-1G", "launch-1") if overhead.is_of_memory(name)] ==
+      ["grow-4M", "burst-1G"])
+
 # Several results are one sample: the generations of all, each its own; of one kind alone.
 dates = iter(range(100))
 def result(*lines, generations=1, gpu="one", command=(), third="gpumux", **more):
@@ -428,6 +431,14 @@ overhead loose loose launch-1,graph-20 1 2 --programs calls --turn 1ms --generat
 grep -q 'not balanced: graph-20' "$dir/loose.out" || fail "rounds that are not balanced are not told"
 overhead timed pinned launch-1,alloc-4K 3 0 --programs calls --turn 1ms --generations 3 --seconds 6 --budget 256M
 overhead growth pinned grow-4M,burst-4M 1 6 --programs calls --generations 1 --rounds 6 --budget 640M
+python3 -B - "$dir/growth.json" "$benches" << 'END' || fail "the pieces are others than the bench counts with"
+import json, sys
+sys.path.insert(0, sys.argv[2])
+import overhead
+for case in json.load(open(sys.argv[1]))["cases"]:
+    for turns in case["generations"][0]["turns"].values():
+        assert set(turns["count"]) == {overhead.grown(2**22) // 2**22}, turns["count"]
+END
 # By itself on the simulated GPU.
 overhead alone pinned launch-1,alloc-128M 3 6 --simcuda
 # Others than gpumux: check_hooked sees that the hooks are there or not, and without a daemon nothing is its app.
