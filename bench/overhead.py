@@ -92,8 +92,8 @@ LAUNCHES = ("launch-1", "launch-8")
 HOOKS = ("hook-1", "hook-8")
 GRAPHS = ("graph-20",)
 SIZES = ("4K", "64K", "1M", "2M", "4M", "32M", "128M", "512M", "2G", "8G")
-GROWTHS = ("4M", "20M", "128M", "512M") # 20M is what PyTorch asks for most
-GROWN_MOST, GROWN_BYTES = 32, 4 * 2**30 # pieces at once, as in calls.c
+GROWTHS = ("4M", "20M", "128M", "512M") # 20M is a segment of PyTorch's for smaller tensors
+GROWN_MOST, GROWN_LEAST, GROWN_BYTES = 32, 3, 4 * 2**30 # pieces at once, as in calls.c
 OF_MEMORY = ("alloc", "grow", "burst")
 MODELS = ("resnet18", "resnet50", "resnet101", "resnet152", "decode", "decode-graphs", "training")
 MODEL_HOOKS = tuple(f"hook-{name}" for name in MODELS)
@@ -125,7 +125,7 @@ def names(text):
 
 def grown(size):
     """Bytes that bench_calls holds at once in pieces of that size."""
-    return max(min(GROWN_MOST * size, GROWN_BYTES), 3 * size)
+    return max(min(GROWN_MOST * size, GROWN_BYTES), GROWN_LEAST * size)
 
 
 def is_of_memory(name):
