@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 3u
+#define GM_WIRE_VERSION 4u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 #define GM_WIRE_FDS 32     /* fds of the largest message */
 
@@ -49,8 +49,9 @@ struct gm_msg_alloc {
     uint64_t va;     /* start of a range the shim reserved: a multiple of GM_CHUNK_MIN */
     uint64_t bytes;  /* a positive multiple of GM_CHUNK_MIN */
     uint32_t gpu;    /* index into WELCOME's entries */
-    uint32_t reserved;
+    uint32_t flags;
 };
+#define GM_ALLOC_AHEAD 1u /* nobody waits for it: only if there is plenty of room */
 
 /* Give an allocation back. The GPU is done with it. Answered by FREED, after UNMAP. */
 struct gm_msg_free {

@@ -234,6 +234,7 @@ static void open_ready(struct gm_engine *engine)
             open_gate(engine, id);
             has_opened = true;
         }
+        gm_engine_call_off_ahead(engine, id);
         if (app->pending_allocs > 0)
             gm_engine_answer_allocs(engine, id);
     }

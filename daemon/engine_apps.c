@@ -287,7 +287,8 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
             free_allocation(engine, index);
     }
     gm_engine_forget_opens(engine, id);
-    app->pending_allocs = 0;
+    app->pending_allocs = app->ahead_allocs = app->ahead_chunks = 0;
+    app->ahead_bytes = 0;
     gm_engine_run(engine);
 }
 
@@ -315,6 +316,11 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
 
     allocation->is_pending = false;
     app->pending_allocs--;
+    if (allocation->is_ahead) {
+        app->ahead_allocs--;
+        app->ahead_chunks -= (uint32_t)gm_chunk_count(allocation->bytes);
+        app->ahead_bytes -= allocation->bytes;
+    }
     if (result != CUDA_SUCCESS) {
         /* Answered at its end, when nothing of it is mapped any more: the shim gives the addresses
          * back then. */
@@ -417,6 +423,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 
     if (alloc->gpu != 0 || alloc->va == 0 || alloc->va % GM_CHUNK_MIN || alloc->bytes == 0 ||
         alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
+        (alloc->flags & ~GM_ALLOC_AHEAD) != 0 ||
         gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
         gm_engine_is_waiting_at(engine, id, alloc->va)) {
         gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
@@ -424,7 +431,10 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     }
     engine->allocs++;
     app->allocs++;
-    gm_engine_admit(engine, id, alloc);
+    if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
+        gm_engine_admit(engine, id, alloc);
+    else if (!gm_engine_admit_ahead(engine, id, alloc))
+        gm_engine_refuse_alloc(engine, id, alloc->cookie);
 }
 
 static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)

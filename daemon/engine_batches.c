@@ -211,13 +211,26 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
         note_frames(engine, batch, is_silent);
 }
 
+/* Whether nobody waits for any of it. */
+static bool is_all_ahead(const struct gm_engine *engine, const struct gm_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n; i++) {
+        const uint32_t at = engine->table->chunks[batch->items[i]].allocation;
+        const struct gm_allocation *allocation = &engine->table->allocations[at];
+        if (!allocation->is_ahead || !allocation->is_pending)
+            return false;
+    }
+    return true;
+}
+
 static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *batch,
                        int32_t result)
 {
     struct gm_app *app = &engine->apps[id];
     gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
            (int)app->pid, app->name, batch->n, result);
-    app->retry_at = engine->now + MAP_RETRY_NS;
+    if (!is_all_ahead(engine, batch))
+        app->retry_at = engine->now + MAP_RETRY_NS;
     app->raise_error = 0;
     for (uint32_t i = 0; i < batch->n; i++) {
         struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];

@@ -237,6 +237,19 @@ void gm_engine_restore_budget(struct gm_engine *engine)
         set_budget(engine, table->budget + (more < lack ? more : lack));
 }
 
+bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class)
+{
+    const uint32_t frame = gm_table_add_frame(engine->table, pool, class);
+    if (frame == GM_NONE)
+        return false;
+    if (gm_frames_create(&engine->frames, frame, gm_class_bytes(class)) != CUDA_SUCCESS) {
+        gm_table_end_frame(engine->table, frame); /* who needs one will hear why */
+        return false;
+    }
+    gm_table_free_frame(engine->table, frame);
+    return true;
+}
+
 uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     uint32_t frame;

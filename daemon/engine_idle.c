@@ -42,7 +42,7 @@ static bool look_at(struct gm_slot *slot, uint64_t *calls)
 
 static bool awaits_memory(const struct gm_app *app)
 {
-    return app->pending_allocs > 0 || app->waiting_allocs > 0;
+    return app->pending_allocs > app->ahead_allocs || app->waiting_allocs > 0;
 }
 
 /* What the app's threads did since the last look, from their words in shared memory. A thread in a

@@ -149,6 +149,9 @@ struct gm_app {
     /* ... and what had happened since, when the next one was chosen beside it: engine_switches.c */
     uint64_t first_copy_at[GM_WAYS], last_drain_at;
     uint32_t pending_allocs; /* committed and not answered yet */
+    uint32_t ahead_allocs;   /* ... of which nobody waits for */
+    uint32_t ahead_chunks;   /* ... and their chunks, */
+    uint64_t ahead_bytes;    /* and bytes */
     uint32_t waiting_allocs; /* for room in the tiers */
     struct gm_batch *building[GM_BATCH_KINDS];
     struct gm_batch *sent, **sent_tail;
@@ -465,6 +468,13 @@ void gm_engine_exited(struct gm_engine *engine, uint32_t app);
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */
 void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
 
+/* engine_ahead.c */
+/* An allocation that nobody waits for (GM_ALLOC_AHEAD). False: refused, nothing changed. */
+bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
+                           const struct gm_msg_alloc *alloc);
+/* Those of `app` that are not there yet are refused, if it does not run any more. */
+void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
+
 /* engine_waiting.c */
 /* What an ALLOC asks for: have it, wait for it, or be refused. */
 void gm_engine_admit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
@@ -509,6 +519,8 @@ void gm_engine_take_copies(struct gm_engine *engine);
 void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
 
 /* engine_frames.c */
+/* A free frame more in `pool`, if that is easily had. */
+bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class);
 /* A new frame in the budget for `chunk`, used by nobody; GM_NONE: not now. */
 uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk);
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,

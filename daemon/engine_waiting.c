@@ -72,7 +72,7 @@ static uint64_t spares_of(const struct gm_engine *engine, uint32_t id)
     const struct gm_app *app = &engine->apps[id];
     if (!app->session || !app->stat || app->doubted == app->given_back + 1)
         return 0;
-    const uint64_t said = atomic_load(&app->stat->spare_bytes);
+    const uint64_t said = atomic_load(&app->stat->spare_bytes) + app->ahead_bytes;
     const uint64_t committed = engine->table->apps[id].committed;
     return said < committed ? said : committed;
 }

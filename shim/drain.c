@@ -174,6 +174,7 @@ static void gm_drain_after(uint64_t stamp)
 
 static void gm_drain_once(const struct gm_drain_question *question)
 {
+    gm_spares_release_ahead(); /* nobody looks after them meanwhile, and others want the room */
     enum gm_drain_reason reason = gm_drain_wait_outside(question);
     if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
         CUdevice devices[GM_GPUS_MAX];
@@ -196,7 +197,8 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     CUdevice devices[GM_GPUS_MAX];
     uint32_t n_devices = gm_drain_devices(devices);
     /* It rests; and nobody looks after them meanwhile. But a CLOSE does not wait for that. */
-    for (unsigned n = GM_SPARES_MAX;
+    gm_spares_leave_alone();
+    for (unsigned n = GM_SPARES_ROOM;
          n > 0 && atomic_load(&gm_drain_stamp) == stamp && gm_spares_shrink(-1); n--)
         continue;
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
@@ -325,9 +327,15 @@ void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
 void gm_drain_watch_spares(void)
 {
     pthread_mutex_lock(&gm_drain_lock);
+    const bool is_asking = gm_drain_has_query;
     gm_drain_has_spares = true;
-    pthread_cond_signal(&gm_drain_asked);
+    if (is_asking) /* the program does not rest any more: that is the answer */
+        gm_drain_changed();
+    else
+        pthread_cond_signal(&gm_drain_asked);
     pthread_mutex_unlock(&gm_drain_lock);
+    if (is_asking)
+        gm_contexts_wake();
 }
 
 void gm_drain_query(uint64_t query)

@@ -1,5 +1,6 @@
 /* The handlers that make and destroy contexts: counted, so that a drain can synchronize every one,
  * and never outlived by the memory that was made in them. */
+#include "shim/ahead.h"
 #include "shim/boot.h"
 #include "shim/captures.h"
 #include "shim/contexts.h"
@@ -68,7 +69,8 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
     if (was_known) {
         gm_contexts_release();
         gm_release_all_of(context, -1);
-        gm_spares_release(-1, UINT64_MAX);
+        gm_ahead_settle();
+        gm_spares_release(-1);
     }
     return result;
 }
@@ -119,7 +121,8 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
     if (is_active == 0 || is_reset) {
         gm_captures_forget(NULL, device);
         gm_release_all_of(NULL, device);
-        gm_spares_release(gm_gpu_of(device), UINT64_MAX);
+        gm_ahead_settle();
+        gm_spares_release(gm_gpu_of(device));
     }
     return result;
 }

@@ -7,6 +7,7 @@
 #include "common/chunk.h"
 #include "common/clock.h"
 #include "shim/accounts.h"
+#include "shim/ahead.h"
 #include "shim/allocs.h"
 #include "shim/boot.h"
 #include "shim/contexts.h"
@@ -91,6 +92,8 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
 static CUresult gm_let_go(const struct gm_alloc *alloc)
 {
     const enum gm_spares_put put = gm_spares_put(alloc, gm_now());
+    if (alloc->kind == GM_ALLOC_CHUNKS)
+        gm_ahead_note_free(alloc->gpu, alloc->span);
     if (put == GM_SPARES_KEPT_FIRST)
         gm_drain_watch_spares();
     return put == GM_SPARES_REFUSED ? gm_release(alloc) : CUDA_SUCCESS;

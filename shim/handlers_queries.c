@@ -44,7 +44,8 @@ CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
  */
 static CUdeviceptr gm_foreign(CUdeviceptr ptr)
 {
-    return gm_allocs_may_hold(ptr) && (gm_allocs_spans(ptr) || gm_spares_has(ptr)) ? 0 : ptr;
+    const bool is_behind = gm_allocs_may_hold(ptr) && gm_allocs_spans(ptr);
+    return is_behind || gm_spares_has(ptr) ? 0 : ptr;
 }
 
 CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)

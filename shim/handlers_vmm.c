@@ -192,9 +192,7 @@ CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)
 static bool gm_is_own_memory(CUdeviceptr va)
 {
     struct gm_alloc alloc;
-    if (!gm_allocs_may_hold(va))
-        return false;
-    if (gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN)
+    if (gm_allocs_may_hold(va) && gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN)
         return alloc.kind != GM_ALLOC_REAL && alloc.kind != GM_ALLOC_VIEW;
     return gm_spares_has(va);
 }

@@ -24,12 +24,14 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
+#include "shim/ahead.h"
 #include "shim/allocs.h"
 #include "shim/drain.h"
 #include "shim/files.h"
 #include "shim/gate.h"
 #include "shim/mapper.h"
 #include "shim/real.h"
+#include "shim/spares.h"
 #include "shim/uses.h"
 #include "shim/work.h"
 
@@ -62,6 +64,11 @@ static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gm_request *gm_link_requests;
 static uint64_t gm_link_cookie;
 static bool gm_link_is_lost;
+/* What was asked for ahead. */
+static struct gm_link_ahead {
+    uint64_t cookie; /* 0: nothing */
+    uint64_t va, bytes;
+} gm_link_aheads[GM_SPARES_AHEAD];
 
 /*
  * Link thread: chunks were mapped since the gate closed. Mapping goes on beside the copy into the
@@ -318,6 +325,46 @@ int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
     return gm_request_end(&request, gm_link_send(GM_MSG_ALLOC, &alloc));
 }
 
+int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
+{
+    struct gm_msg_alloc alloc = {.va = va, .bytes = bytes, .gpu = gpu, .flags = GM_ALLOC_AHEAD};
+    pthread_mutex_lock(&gm_link_lock);
+    struct gm_link_ahead *ahead = gm_link_aheads;
+    while (ahead < gm_link_aheads + GM_SPARES_AHEAD && ahead->cookie != 0)
+        ahead++;
+    bool is_on = gm_link_is_up() && !gm_link_is_lost && ahead < gm_link_aheads + GM_SPARES_AHEAD;
+    if (is_on) {
+        alloc.cookie = ++gm_link_cookie;
+        *ahead = (struct gm_link_ahead){alloc.cookie, va, bytes};
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    if (!is_on)
+        return -ENOTCONN;
+    if (gm_link_send(GM_MSG_ALLOC, &alloc) != 0)
+        shutdown(gm_link_fd, SHUT_RDWR); /* the link thread sees it, and tells what became of it */
+    return 0;
+}
+
+/* Link thread: what was asked for ahead under *cookie (NULL: the next one of all) has its answer.
+ * False: nothing was. */
+static bool gm_link_end_ahead(const uint64_t *cookie, int result)
+{
+    struct gm_link_ahead found = {0};
+    pthread_mutex_lock(&gm_link_lock);
+    for (uint32_t i = 0; i < GM_SPARES_AHEAD && found.cookie == 0; i++) {
+        struct gm_link_ahead *ahead = &gm_link_aheads[i];
+        if (ahead->cookie == 0 || (cookie != NULL && ahead->cookie != *cookie))
+            continue;
+        found = *ahead;
+        ahead->cookie = 0;
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    if (found.cookie == 0)
+        return false;
+    gm_ahead_come(found.va, found.bytes, result);
+    return true;
+}
+
 struct gm_link_range {
     uint64_t va;
     uint64_t bytes;
@@ -416,6 +463,9 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     switch (message->type) {
     case GM_MSG_ALLOCATED: {
         const struct gm_msg_allocated *allocated = body;
+        const int result = allocated->result >= 0 ? allocated->result : CUDA_ERROR_UNKNOWN;
+        if (gm_link_end_ahead(&allocated->cookie, result))
+            return true;
         return gm_request_answer(GM_MSG_ALLOCATED, allocated->cookie, allocated->result, NULL);
     }
     case GM_MSG_FREED: {
@@ -527,6 +577,8 @@ static void gm_link_lose(void)
         pthread_cond_signal(&request->is_done);
     }
     pthread_mutex_unlock(&gm_link_lock);
+    while (gm_link_end_ahead(NULL, -ENOTCONN))
+        continue;
 }
 
 /* Whether the daemon wants uses counted: it says so before it sends something (memory for what does

@@ -53,6 +53,10 @@ void gm_link_want(void);
 void gm_link_drained(const struct gm_msg_drained *drained);
 void gm_link_quiet(const struct gm_msg_quiet *quiet);
 
+/* The same as gm_link_alloc below, but only where there is plenty of room, and nobody waits: the
+ * link thread calls gm_ahead_come (ahead.h). 0, or -errno: it will not. */
+int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu);
+
 /*
  * Have `bytes` (a multiple of GM_CHUNK_MIN) at `va`, a range reserved by the caller, backed on
  * `gpu`. Returns 0, a CUresult from the daemon, or -ENOTCONN: lost, call gm_link_free before the

@@ -74,6 +74,7 @@ struct gm_allocation {
     uint32_t missing;    /* chunks that are not settled on the GPU */
     uint32_t next, prev; /* in its app's list; next also links the free list */
     bool is_pending;     /* ALLOC is not answered yet */
+    bool is_ahead;       /* ... and nobody waits for the answer */
     bool is_freed;       /* given back; it ends with its last chunk */
     int32_t failure;     /* pending and taken back: the CUresult to answer ALLOC with at its end */
     bool wants_freed;    /* ... and that is to be told */

@@ -10,7 +10,7 @@
  *
  *   worker.c          options, the table of modes, the end
  *   buffers.c         patterned buffers
- *   modes_reuse.c     mode reuse: memory that is freed and allocated again
+ *   modes_reuse.c     modes reuse, grow, fill and late: when memory is allocated
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
  *   modes_vmm.c       modes about the program's own virtual memory management: vmm, mappers, vmmoom
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
@@ -172,6 +172,9 @@ void gm_mode_verify(struct gm_worker *worker);
 void gm_mode_sweep(struct gm_worker *worker);
 void gm_mode_churn(struct gm_worker *worker);
 void gm_mode_reuse(struct gm_worker *worker);
+void gm_mode_grow(struct gm_worker *worker);
+void gm_mode_fill(struct gm_worker *worker);
+void gm_mode_late(struct gm_worker *worker);
 void gm_mode_copies(struct gm_worker *worker);
 void gm_mode_oom(struct gm_worker *worker);
 void gm_mode_info(struct gm_worker *worker);

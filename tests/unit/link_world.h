@@ -29,6 +29,7 @@
 #include "common/clock.h"
 #include "common/shm.h"
 #include "common/sock.h"
+#include "shim/ahead.h"
 #include "shim/boot.h"
 #include "shim/drain.h"
 #include "shim/gate.h"
@@ -59,6 +60,9 @@ static void nap(long us)
 /* ---- spares: none, so that what is freed goes back at once (test_spares.c has them) ---- */
 
 _Atomic uint32_t gm_spares_n;
+static bool is_growing;          /* else there are spares enough */
+static uint64_t spares_ahead[8]; /* what came ahead */
+static _Atomic uint32_t n_spares_ahead, n_spares_coming, n_spares_gone, n_ahead_released;
 
 enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
 {
@@ -75,10 +79,9 @@ bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
     return false;
 }
 
-bool gm_spares_release(int32_t gpu, uint64_t until)
+bool gm_spares_release(int32_t gpu)
 {
     (void)gpu;
-    (void)until;
     return false;
 }
 
@@ -95,10 +98,51 @@ uint64_t gm_spares_most(int32_t gpu, uint64_t use, uint64_t now)
     return use;
 }
 
+void gm_spares_release_ahead(void)
+{
+    n_ahead_released++;
+}
+
+bool gm_spares_expect(const struct gm_alloc *alloc, uint64_t keep_ns, _Atomic uint32_t *in_vain)
+{
+    CHECK(in_vain != NULL);
+    CHECK(alloc->va != 0 && keep_ns > 0 && keep_ns <= GM_SPARES_KEEP_NS);
+    n_spares_coming++;
+    return true;
+}
+
+enum gm_spares_put gm_spares_arrive(uint64_t va, uint64_t now)
+{
+    (void)now;
+    n_spares_coming--;
+    spares_ahead[n_spares_ahead] = va;
+    n_spares_ahead++;
+    return GM_SPARES_KEPT;
+}
+
+void gm_spares_miss(uint64_t va)
+{
+    (void)va;
+    n_spares_coming--;
+    n_spares_gone++;
+}
+
+/* All of them are of 4 MiB. */
+struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
+{
+    const uint32_t n = n_spares_ahead + n_spares_coming;
+    (void)gpu;
+    (void)span;
+    return (struct gm_spares_ahead){.coming = n_spares_coming,
+                                    .alike = is_growing ? n : GM_AHEAD_EACH,
+                                    .bytes = n * 4 * MIB,
+                                    .bytes_here = n_spares_ahead * 4 * MIB};
+}
+
 uint64_t gm_spares_gone(bool is_waiting)
 {
     (void)is_waiting;
-    return 0;
+    return n_spares_gone;
 }
 
 uint64_t gm_spares_bytes(int32_t gpu)
@@ -114,10 +158,20 @@ bool gm_spares_hold(const uint64_t *words, size_t n)
     return false;
 }
 
+static _Atomic uint32_t n_spares_watched;
+
 uint64_t gm_spares_watch(uint64_t now)
 {
     (void)now;
+    n_spares_watched++;
     return UINT64_MAX;
+}
+
+static _Atomic uint32_t n_left_alone;
+
+void gm_spares_leave_alone(void)
+{
+    n_left_alone++;
 }
 
 /* ---- the driver ---- */

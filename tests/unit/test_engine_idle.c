@@ -416,6 +416,11 @@ static void test_what_is_activity(void **state)
     assert_int_equal(queries[1], n);
     answer(asked[1], 1);
     assert_int_equal(idles[1], 0);
+    /* Not one that nobody waits for. */
+    app->pending_allocs = app->ahead_allocs = 2;
+    app->waiting_allocs = 0;
+    pass(10 * IDLE);
+    assert_int_equal(queries[1], n + 1);
 }
 
 int main(void)

@@ -138,6 +138,21 @@ static void what_is_kept_is_waited_for(void **state)
     assert_null(engine->waiting);
 }
 
+/* What is on its way ahead is kept, or not had at all, in no longer a time. */
+static void what_comes_ahead_is_waited_for(void **state)
+{
+    (void)state;
+    ask(OWNER, 80);
+    engine->apps[OWNER].ahead_bytes = 20;
+    say(OWNER, 10);
+    ask(OTHER, 50);
+    expect(OTHER, 0, 0);
+    assert_int_equal(engine->apps[OTHER].waiting_allocs, 1);
+    engine->apps[OWNER].ahead_bytes = 0;
+    give_back(OWNER, 30);
+    expect(OTHER, 1, 0);
+}
+
 static void nobody_waits_for_more_than_is_kept(void **state)
 {
     (void)state;
@@ -272,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_kept_is_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_comes_ahead_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_waits_for_more_than_is_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_liar_is_waited_for_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_newcomer_that_fits_is_not_refused, set_up, tear_down),

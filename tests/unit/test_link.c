@@ -200,6 +200,165 @@ static void memory(void)
     CHECK(call.result == CUDA_ERROR_OUT_OF_MEMORY && atomic_load(&driver_reserved) == 0);
 }
 
+static void free_it(CUdeviceptr va, uint64_t bytes)
+{
+    struct call call = {.va = va};
+    pthread_t thread = start(program_frees, &call);
+    serve_free(va, bytes);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS);
+}
+
+/* A program that grows has the next one of a size asked for, and goes on meanwhile. */
+static struct gm_msg_alloc receive_ahead(void)
+{
+    CHECK(receive() == GM_MSG_ALLOC);
+    const struct gm_msg_alloc alloc = *(const struct gm_msg_alloc *)got.body;
+    CHECK(alloc.flags == GM_ALLOC_AHEAD && alloc.bytes == 4 * MIB && alloc.gpu == 0);
+    return alloc;
+}
+
+static void ahead(void)
+{
+    boot_live();
+    is_growing = true;
+    free_it(allocate(4 * MIB, NULL, true), 4 * MIB); /* that is not growing */
+    allocate(4 * MIB, NULL, true);
+    CHECK(n_spares_coming == 0);
+    const CUdeviceptr second = allocate(4 * MIB, NULL, true);
+    struct gm_msg_alloc asked = receive_ahead();
+    CHECK(asked.va != second && atomic_load(&driver_reserved) == 3);
+    const CUdeviceptr third = allocate(4 * MIB, NULL, true); /* it does not wait for that */
+    struct gm_msg_alloc also = receive_ahead();
+
+    /* One comes, the other does not. */
+    map_to_app(asked.va, asked.bytes);
+    struct gm_msg_allocated yes = {.cookie = asked.cookie};
+    send_to_app(GM_MSG_ALLOCATED, &yes);
+    for (int i = 0; i < 60000 && n_spares_ahead == 0; i++)
+        nap(1000);
+    CHECK(n_spares_ahead == 1 && spares_ahead[0] == asked.va && n_spares_coming == 1);
+    CHECK(atomic_load(&driver_reserved) == 5 && atomic_load(&driver_mapped) == 4);
+    struct gm_msg_allocated no = {.cookie = also.cookie, .result = CUDA_ERROR_OUT_OF_MEMORY};
+    send_to_app(GM_MSG_ALLOCATED, &no);
+    for (int i = 0; i < 60000 && atomic_load(&driver_reserved) != 4; i++)
+        nap(1000);
+    CHECK(atomic_load(&driver_reserved) == 4 && n_spares_ahead == 1 && n_spares_coming == 0);
+
+    /* To the program only what it has is its own. */
+    size_t bytes, total;
+    CHECK(gm_on_cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS);
+    CHECK(total == BUDGET && total - bytes == 12 * MIB);
+    CHECK(gm_on_cuMemFree_v2(asked.va) != CUDA_SUCCESS && third != asked.va);
+
+    /* Others want the room when the gate closes. */
+    CHECK(n_ahead_released == 0);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET && n_ahead_released == 1);
+
+    /* An answer that nobody waits for any more is nonsense. */
+    send_to_app(GM_MSG_ALLOCATED, &no);
+    for (int i = 0; i < 60000 && gm_link_is_up(); i++)
+        nap(1000);
+    CHECK(!gm_link_is_up() && n_spares_ahead == 1);
+}
+
+static struct gm_msg_alloc receive_alloc(uint64_t bytes)
+{
+    CHECK(receive() == GM_MSG_ALLOC);
+    const struct gm_msg_alloc alloc = *(const struct gm_msg_alloc *)got.body;
+    CHECK(alloc.flags == 0 && alloc.bytes == bytes);
+    return alloc;
+}
+
+/* After a refusal it rests; then until what comes again is asked for, which a slow machine may have
+ * to do more than twice. */
+static struct gm_msg_alloc grow_again(void)
+{
+    nap(200000);
+    allocate(4 * MIB, NULL, true);
+    while (n_spares_coming == 0)
+        allocate(4 * MIB, NULL, true);
+    return receive_ahead();
+}
+
+/* What is on its way takes no room from the program itself. */
+static void short_ahead(void)
+{
+    boot_live();
+    is_growing = true;
+    allocate(4 * MIB, NULL, true);
+    allocate(4 * MIB, NULL, true);
+    struct gm_msg_alloc asked = receive_ahead();
+
+    /* There was no room beside what did not come: then there is some. */
+    struct call call = {.bytes = 64 * MIB};
+    pthread_t thread = start(program_allocates, &call);
+    struct gm_msg_allocated no = {.cookie = asked.cookie, .result = CUDA_ERROR_OUT_OF_MEMORY};
+    struct gm_msg_allocated also = {.cookie = receive_alloc(64 * MIB).cookie,
+                                    .result = CUDA_ERROR_OUT_OF_MEMORY};
+    send_to_app(GM_MSG_ALLOCATED, &no);
+    send_to_app(GM_MSG_ALLOCATED, &also);
+    struct gm_msg_alloc again = receive_alloc(64 * MIB);
+    map_to_app(again.va, again.bytes);
+    struct gm_msg_allocated yes = {.cookie = again.cookie};
+    send_to_app(GM_MSG_ALLOCATED, &yes);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS && n_spares_coming == 0);
+
+    /* Neither is there when that comes later. */
+    asked = grow_again();
+    thread = start(program_allocates, &call);
+    also.cookie = receive_alloc(64 * MIB).cookie;
+    send_to_app(GM_MSG_ALLOCATED, &also);
+    nap(20000);
+    struct pollfd wait = {.fd = peer, .events = POLLIN};
+    CHECK(poll(&wait, 1, 0) == 0);
+    no.cookie = asked.cookie;
+    send_to_app(GM_MSG_ALLOCATED, &no);
+    again = receive_alloc(64 * MIB);
+    map_to_app(again.va, again.bytes);
+    yes.cookie = again.cookie;
+    send_to_app(GM_MSG_ALLOCATED, &yes);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS && n_spares_coming == 0);
+
+    /* All of the budget is asked for when it is known what comes. */
+    asked = grow_again();
+    size_t bytes, total;
+    CHECK(gm_on_cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS);
+    call = (struct call){.bytes = bytes};
+    thread = start(program_allocates, &call);
+    nap(20000);
+    CHECK(poll(&wait, 1, 0) == 0);
+    no.cookie = asked.cookie;
+    send_to_app(GM_MSG_ALLOCATED, &no);
+    again = receive_alloc(bytes);
+    map_to_app(again.va, again.bytes);
+    yes.cookie = again.cookie;
+    send_to_app(GM_MSG_ALLOCATED, &yes);
+    pthread_join(thread, NULL);
+    CHECK(call.result == CUDA_SUCCESS);
+}
+
+/* The daemon dies while something is on its way: it goes, mapped or not, and the rest stays. */
+static void lost_ahead(void)
+{
+    boot_live();
+    is_growing = true;
+    allocate(4 * MIB, NULL, true);
+    allocate(4 * MIB, NULL, true);
+    struct gm_msg_alloc asked = receive_ahead();
+    allocate(4 * MIB, NULL, true);
+    receive_ahead();
+    map_to_app(asked.va, asked.bytes);
+    CHECK(atomic_load(&driver_mapped) == 4);
+    lose_daemon();
+    for (int i = 0; i < 60000 && atomic_load(&driver_reserved) != 3; i++)
+        nap(1000);
+    CHECK(atomic_load(&driver_reserved) == 3 && atomic_load(&driver_mapped) == 3);
+    CHECK(n_spares_ahead == 0 && n_spares_coming == 0 && submit() == CUDA_SUCCESS);
+}
+
 struct pitch_call {
     CUdeviceptr va;
     size_t pitch;
@@ -789,6 +948,9 @@ SCENARIO(captures_lost)
 SCENARIO(synchronizing_fails)
 SCENARIO(contexts_take_their_memory)
 SCENARIO(contexts_are_over)
+SCENARIO(ahead)
+SCENARIO(short_ahead)
+SCENARIO(lost_ahead)
 SCENARIO(lost_while_open)
 SCENARIO(lost_while_whole)
 SCENARIO(lost_while_away)
@@ -816,6 +978,9 @@ int main(void)
         cmocka_unit_test(test_rubbish),
         cmocka_unit_test(test_small_areas),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_short_ahead),
+        cmocka_unit_test(test_lost_ahead),
         cmocka_unit_test(test_pitch),
         cmocka_unit_test(test_gate_and_drain),
         cmocka_unit_test(test_uses_are_reported),

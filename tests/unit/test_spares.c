@@ -64,6 +64,8 @@ CUresult gm_release(const struct gm_alloc *alloc)
     return CUDA_ERROR_UNKNOWN; /* a spare's range must not be free before it is none any more */
 }
 
+static _Atomic uint32_t n_in_vain;
+
 void gm_release_range(const struct gm_alloc *alloc, CUresult result)
 {
     if (gm_spares_has(alloc->va) || result != CUDA_SUCCESS)
@@ -87,9 +89,9 @@ static int begin(void **state)
 {
     (void)state;
     is_up = true;
-    gm_spares_release(-1, UINT64_MAX);
+    gm_spares_release(-1);
     gm_spares_watch(UINT64_MAX); /* nobody watches from here on */
-    n_released = released_bytes = last_released = 0;
+    n_released = released_bytes = last_released = n_in_vain = 0;
     is_begun = is_early = false;
     return 0;
 }
@@ -115,9 +117,9 @@ static void test_same_size_and_gpu(void **state)
     assert_int_equal(va, 0x1000000);
     assert_false(gm_spares_take(0, 4 * MIB, &va));
     assert_int_equal(n_released, 0);
-    assert_true(gm_spares_release(1, UINT64_MAX));
+    assert_true(gm_spares_release(1));
     assert_int_equal(last_released, 0x4000000);
-    assert_false(gm_spares_release(1, UINT64_MAX));
+    assert_false(gm_spares_release(1));
     assert_int_equal(gm_spares_bytes(0), 8 * MIB);
     assert_int_equal(stat_area.spare_bytes, 8 * MIB);
 }
@@ -141,6 +143,92 @@ static void test_number(void **state)
         if (put(0, (i + 1) << 24, MIB / 2, i) == GM_SPARES_REFUSED)
             assert_true(i >= GM_SPARES_MAX);
     assert_int_equal(gm_spares_n, GM_SPARES_MAX);
+}
+
+static struct gm_alloc range_ahead(unsigned i)
+{
+    return (struct gm_alloc){.va = 0x100000000 + ((uint64_t)i << 28),
+                             .bytes = BUDGET,
+                             .span = BUDGET,
+                             .gpu = (int32_t)(i % 2),
+                             .kind = GM_ALLOC_CHUNKS};
+}
+
+/* What came ahead has room beside those, and is no part of the share. */
+static void test_ahead(void **state)
+{
+    uint64_t va;
+    (void)state;
+    for (unsigned i = 0; i < GM_SPARES_MAX; i++)
+        assert_int_not_equal(put(0, (i + 1) << 24, MIB / 2, i), GM_SPARES_REFUSED);
+    gm_spares_watch(GM_SPARES_MAX); /* somebody does from here on */
+    const uint64_t freed = stat_area.spare_bytes;
+    for (unsigned i = 0; i <= GM_SPARES_AHEAD; i++) {
+        const struct gm_alloc alloc = range_ahead(i);
+        assert_int_equal(gm_spares_expect(&alloc, KEEP, &n_in_vain), i < GM_SPARES_AHEAD);
+    }
+    assert_int_equal(gm_spares_n, GM_SPARES_MAX + GM_SPARES_AHEAD);
+    struct gm_spares_ahead ahead = gm_spares_ahead(0, BUDGET);
+    assert_true(ahead.coming == GM_SPARES_AHEAD && ahead.alike == GM_SPARES_AHEAD / 2);
+    assert_true(ahead.bytes == GM_SPARES_AHEAD / 2 * BUDGET && ahead.bytes_here == 0);
+    assert_int_equal(gm_spares_ahead(0, MIB / 2).alike, GM_SPARES_MAX);
+
+    /* What is to come is none of anybody's, and yet nobody may look there. */
+    assert_true(gm_spares_has(0x100000000 + BUDGET - 1));
+    assert_false(gm_spares_take(0, BUDGET, &va));
+    assert_int_equal(stat_area.spare_bytes, freed);
+    assert_int_equal(gm_spares_bytes(1), 0);
+    for (unsigned i = 1; i < GM_SPARES_AHEAD; i++)
+        assert_int_equal(gm_spares_arrive(range_ahead(i).va, 100), GM_SPARES_KEPT);
+    const uint64_t gone = gm_spares_gone(false);
+    gm_spares_miss(range_ahead(0).va);
+    assert_int_equal(gm_spares_gone(false), gone + 1);
+    assert_false(gm_spares_has(0x100000000 + BUDGET - 1));
+    ahead = gm_spares_ahead(1, BUDGET);
+    assert_true(ahead.coming == 0 && ahead.bytes_here == GM_SPARES_AHEAD / 2 * BUDGET);
+    assert_int_equal(stat_area.spare_bytes, freed + (GM_SPARES_AHEAD - 1) * BUDGET);
+    assert_int_equal(gm_spares_bytes(1), GM_SPARES_AHEAD / 2 * BUDGET);
+
+    assert_true(gm_spares_take(1, BUDGET, &va));
+    assert_int_equal(va, range_ahead(GM_SPARES_AHEAD - 1).va);
+    ahead = gm_spares_ahead(1, BUDGET);
+    assert_true(ahead.alike == GM_SPARES_AHEAD / 2 - 1 && ahead.bytes == ahead.alike * BUDGET);
+    assert_int_equal(put(0, 1 << 20, MIB / 2, 200), GM_SPARES_REFUSED);
+
+    /* It goes when its time is over, like the others; or before them. */
+    gm_spares_release_ahead();
+    assert_int_equal(n_released, GM_SPARES_AHEAD - 2);
+    assert_int_equal(n_in_vain, GM_SPARES_AHEAD - 2);
+    assert_int_equal(gm_spares_n, GM_SPARES_MAX);
+    while (gm_spares_exist())
+        gm_spares_watch(200 + KEEP);
+    assert_int_equal(gm_spares_ahead(0, BUDGET).bytes, 0);
+    assert_int_equal(stat_area.spare_bytes, 0);
+}
+
+/* Each one stays as long as it was said. */
+static void test_ahead_goes(void **state)
+{
+    const struct gm_alloc brief = range_ahead(0), longer = range_ahead(1);
+    (void)state;
+    assert_int_equal(put(0, 0x1000000, 2 * MIB, 0), GM_SPARES_KEPT_FIRST);
+    assert_true(gm_spares_expect(&longer, 30, &n_in_vain));
+    assert_true(gm_spares_expect(&brief, 10, &n_in_vain));
+    assert_int_equal(gm_spares_watch(1), KEEP);
+    assert_int_equal(gm_spares_arrive(longer.va, 5), GM_SPARES_KEPT);
+    assert_int_equal(gm_spares_arrive(brief.va, 5), GM_SPARES_KEPT);
+    assert_int_equal(gm_spares_watch(14), 15);
+    assert_int_equal(n_released, 0);
+    assert_int_equal(gm_spares_watch(15), 35);
+    assert_int_equal(last_released, brief.va);
+    assert_int_equal(gm_spares_watch(35), KEEP);
+    assert_int_equal(last_released, longer.va);
+    assert_int_equal(n_released, 2);
+
+    /* Nobody comes for a while: who puts one has to say so. */
+    assert_int_equal(put(0, 0x2000000, 2 * MIB, 36), GM_SPARES_KEPT);
+    gm_spares_leave_alone();
+    assert_int_equal(put(0, 0x3000000, 2 * MIB, 37), GM_SPARES_KEPT_FIRST);
 }
 
 static void test_what_is_not_kept(void **state)
@@ -260,7 +348,7 @@ static void test_release_beside_puts(void **state)
     put(0, 0x1000000, 4 * MIB, 1);
     put(0, 0x2000000, 4 * MIB, 1);
     releases_put = 1000;
-    assert_true(gm_spares_release(0, UINT64_MAX));
+    assert_true(gm_spares_release(0));
     assert_true(n_released < 1000);
     assert_int_not_equal(gm_spares_n, 0);
     releases_put = 0;
@@ -341,7 +429,7 @@ static void test_threads(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, turn, (void *)i), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    gm_spares_release(-1, UINT64_MAX);
+    gm_spares_release(-1);
     assert_true(n_put > 0 && n_taken > 0);
     assert_int_equal(n_put, n_taken + n_released);
     assert_int_equal(released_bytes, n_released * 2 * MIB);
@@ -356,6 +444,8 @@ int main(void)
         cmocka_unit_test_setup(test_same_size_and_gpu, begin),
         cmocka_unit_test_setup(test_share_of_the_budget, begin),
         cmocka_unit_test_setup(test_number, begin),
+        cmocka_unit_test_setup(test_ahead, begin),
+        cmocka_unit_test_setup(test_ahead_goes, begin),
         cmocka_unit_test_setup(test_what_is_not_kept, begin),
         cmocka_unit_test_setup(test_lost, begin),
         cmocka_unit_test_setup(test_addresses, begin),
