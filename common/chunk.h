@@ -3,7 +3,7 @@
  *
  * A chunk is backed by exactly one physical handle: a power of two from 2 to 32 MiB, cut greedily
  * from the start of the allocation. 32 MiB is the largest size that costs a kernel nothing, and VMM
- * calls cost per handle, not per byte (docs: README, "Why chunks"). Both ends, shim and daemon, cut
+ * calls cost per handle, not per byte (daemon/README.md, "Memory"). Both ends, shim and daemon, cut
  * with these functions, so that no message has to carry the list.
  */
 #ifndef GM_COMMON_CHUNK_H

@@ -1,12 +1,12 @@
 /*
  * What mux-ctl asks.
  *
- * STATUS: the daemon's state as one JSON document, schema 1 (README, "Status").
+ * STATUS: the daemon's state as one JSON document, schema 1 (daemon/README.md, "Status").
  *
  *   {"schema":1, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
  *    "gpus":[...], "apps":[...], "totals":{...}}
  *
- * LOG: what the scheduler decided, schema 1 (README, "The log").
+ * LOG: what the scheduler decided, schema 1 (daemon/README.md, "The log").
  *
  *   {"schema":1, "pid":..., "started_s":..., "newest":..., "entries":[...]}
  *

@@ -74,14 +74,14 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t app);
 /*
  * The engine's part of `mux-ctl status --json`, a new object owned by the caller; NULL without
  * memory:
- * {"gpus":[...],"apps":[...],"totals":{...}}, see README "Status".
+ * {"gpus":[...],"apps":[...],"totals":{...}}, see README.md, "Status".
  */
 cJSON *gm_engine_status(struct gm_engine *engine);
 
 /*
  * What the scheduler decided and what was said to it, after entry `since`, a new object owned by
- * the caller; NULL without memory: {"newest":..., "kept":..., "entries":[...]}, see README "The
- * log".
+ * the caller; NULL without memory: {"newest":..., "kept":..., "entries":[...]}, see README.md,
+ * "The log".
  */
 cJSON *gm_engine_log(struct gm_engine *engine, uint64_t since);
 

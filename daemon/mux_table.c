@@ -1,5 +1,5 @@
 /*
- * The status document as people read it. Knows the document's schema (control.h, README "Status")
+ * The status document as people read it. Knows its schema (control.h; README.md, "Status")
  * and takes every member as optional: an older or newer daemon shows as "-", never as a crash. Pure
  * but for standard output. No line is wider than the terminal, or than 100 columns where there is
  * none, as long as that leaves room for the numbers.
