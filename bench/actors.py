@@ -42,13 +42,12 @@ class Process:
     alone: a child ends with the thread that started it.
     """
 
-    def __init__(self, rig, name, command, environment=None, kept=()):
-        """`kept` are descriptors that it has as well."""
+    def __init__(self, rig, name, command, environment=None):
         path = os.path.join(rig.logs, name + ".log")
         with open(path, "ab") as log:
             process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=log, preexec_fn=end_with_parent,
-                                       env={**rig.environment, **(environment or {})}, pass_fds=kept)
+                                       env={**rig.environment, **(environment or {})})
         self.hold(rig, name, path, process)
 
     def hold(self, rig, name, log, process):
@@ -129,65 +128,6 @@ class Process:
             raise Failure(f"{self.name} did not end within {seconds} s") from None
         if code != 0:
             raise Failure(f"{self.name} ended with {code}: {self.complaint()}")
-
-
-class Ends:
-    """Of a forked program: the pipes, and its end, which is that of its output."""
-
-    pid = None # it says so itself
-
-    def __init__(self, parent, stdin, stdout):
-        self.parent, self.stdin, self.stdout = parent, stdin, stdout
-
-    def poll(self):
-        return self.parent.process.poll()
-
-    def kill(self):
-        """All of them."""
-        self.parent.process.kill()
-
-    def wait(self, timeout=None):
-        """0, even if it failed, which the parent's own code tells."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.stdout, selectors.EVENT_READ)
-            end = None if timeout is None else time.monotonic() + timeout
-            while selector.select(None if end is None else max(0, end - time.monotonic())):
-                if not os.read(self.stdout.fileno(), 4096):
-                    return 0
-        raise subprocess.TimeoutExpired("a forked program", timeout)
-
-
-class Child(Process):
-    """A program that `parent` forks, and which is asked by pipes of its own: the ends that are here."""
-
-    def __init__(self, rig, name, parent, stdin, stdout): # pylint: disable=super-init-not-called
-        self.hold(rig, name, parent.log, Ends(parent, stdin, stdout))
-
-    def ended(self):
-        """Only the parent knows how, when the others have ended; but it may have said why there is none."""
-        line = self.process.parent.try_line(1)
-        if line and line.startswith("absent "):
-            raise Absent(line.partition(" ")[2])
-        raise Failure(f"{self.name} ended; of it or one beside it: {self.complaint()}")
-
-
-def forked(rig, name, command, lanes, environment=None):
-    """
-    A program that forks one for each of the lanes, {name: what it is told of it}, in that order: by --lane IN:OUT:WHAT
-    with the descriptors that the one reads and writes. Returns the parent and {name: Child}.
-    """
-    theirs, mine, options = [], {}, []
-    for lane, what in lanes.items():
-        (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
-        theirs += [read_in, write_out]
-        mine[lane] = os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb", buffering=0)
-        options += ["--lane", f"{read_in}:{write_out}:{what}"]
-    try:
-        parent = Process(rig, name, command + options, environment, theirs)
-    finally:
-        for fd in theirs:
-            os.close(fd)
-    return parent, {lane: Child(rig, f"{name}-{lane}".replace(" ", "-"), parent, *ends) for lane, ends in mine.items()}
 
 
 def under(rig, daemon, is_preloaded=True):

@@ -81,14 +81,11 @@ def table(head, rows):
 
 
 def outcome(goal):
-    return {True: "met", False: "missed", None: "not decided"}[goal["is_met"]]
+    return "met" if goal["is_met"] else "missed"
 
 
 def show_goals(goals):
-    """
-    Each {goal, measured, wanted, is_met, is_share}: what the project wants, beside what was measured; is_met None is
-    not decided.
-    """
+    """Each {goal, measured, wanted, is_met, is_share}: what the project wants, beside what was measured."""
     for goal in goals:
         shown = percent if goal.get("is_share") else number
         print(f"goal: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])}): {outcome(goal)}")

@@ -26,8 +26,9 @@
 #   --simcuda     with small sizes on the simulated GPU, and no PyTorch: shows that everything runs, not how fast;
 #                 --budget 100 will do
 #
-# A result of each (README.md in bench/results says what it holds) goes to $OUT/bench with the logs of all in one
-# more file, eight files at most; without $OUT to bench/results. GM_COMMIT names the commit where there is no git.
+# A result of each goes to $OUT/bench with the logs of all in one more file, eight files at most; without $OUT to
+# BUILD-DIR/bench/results. GM_COMMIT names the commit where there is no git. What a page quotes is kept as a summary:
+# python3 bench/summary.py --keep RESULT > bench/results/NAME.txt
 # Last come a short table and the line "N passed, N failed"; the exit code is 0 if none failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
@@ -68,7 +69,7 @@ logs=$work/logs
 if [ -n "${OUT:-}" ]; then
     results=$OUT/bench
 else
-    results=$here/results
+    results=$build/bench/results
 fi
 mkdir -p "$results" "$logs" || exit 1
 date=$(date -u +%Y-%m-%d)
@@ -246,7 +247,7 @@ else
     script pipeline
 fi
 # shellcheck disable=SC2086
-script overhead ${simcuda:+--programs calls --turn 5ms --alloc 4K,1M,32M --budget 512M --rounds 12}
+script overhead ${simcuda:+--turn 5ms --rounds 6}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 bench sched "$build/bench/sched"

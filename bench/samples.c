@@ -1,6 +1,5 @@
 #include "bench/samples.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 static int compare(const void *a, const void *b)
@@ -25,10 +24,4 @@ struct gm_spread gm_samples_spread(double *values, size_t count)
     return (struct gm_spread){.median = (values[(count - 1) / 2] + values[count / 2]) / 2,
                               .low = gm_samples_percentile(values, count, 10),
                               .high = gm_samples_percentile(values, count, 90)};
-}
-
-double gm_samples_median_ratio(double *ratios, size_t count)
-{
-    gm_samples_sort(ratios, count);
-    return sqrt(ratios[(count - 1) / 2] * ratios[count / 2]);
 }

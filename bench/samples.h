@@ -18,10 +18,4 @@ double gm_samples_percentile(const double *sorted, size_t count, unsigned percen
  * middle. */
 struct gm_spread gm_samples_spread(double *values, size_t count);
 
-/*
- * The median of ratios above 0, which are sorted in place; of an even number the geometric mean of
- * the two in the middle, so that of each ratio and its inverse it is 1.
- */
-double gm_samples_median_ratio(double *ratios, size_t count);
-
 #endif

@@ -2,15 +2,15 @@
 """
 python3 bench/summary.py FILE...: one line about each result file, or a few. Used by run-gpu.sh.
 
-python3 bench/summary.py --together FILE...: what several results of overhead come to.
+python3 bench/summary.py --keep FILE...: the same below machine, commit and command: what bench/results holds.
 """
 
 import json
+import re
 import sys
 
 from figures import number, outcome, percent, show_size
 from actors import Failure
-from overhead import AT_MOST, METRICS, THIRDS, show_noise, third_of, together
 
 
 def middle(value, digits=1):
@@ -53,15 +53,13 @@ def about_switch(result):
 
 
 def about_goals(result):
-    """Those that were missed or are not decided, and how many were met."""
+    """Those that were missed, and how many were met."""
     goals = result.get("goals", [])
     for goal in goals:
         shown = percent if goal.get("is_share") else number
         if not goal["is_met"]:
             yield f"{outcome(goal)}: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])})"
-    outcomes = [outcome(goal) for goal in goals]
-    undecided = outcomes.count("not decided")
-    yield f"{outcomes.count('met')} of {len(goals)} goals met" + (f", {undecided} not decided" if undecided else "")
+    yield f"{sum(goal['is_met'] for goal in goals)} of {len(goals)} goals met"
 
 
 def about_tiers(result):
@@ -152,22 +150,12 @@ def about_pipeline(result):
 
 
 def about_overhead(result):
-    for line in result["lines"]:
-        third = third_of(line)
-        whose = "" if third == THIRDS["gpumux"] else f" of the third, {third}"
-        ratio, total = line["ratio"], line.get("total")
-        of_all = f"of all time {total['value']:.4f}; " if total else ""
-        span = f"{number(ratio['low'], 4)} to {number(ratio['high'], 4)}"
-        noise = "noise unknown" if line["noise"] is None else (
-            f"noise {show_noise(line)}: {'within' if line['is_within_noise'] else 'beyond'}")
-        yield (f"{line['case']}{METRICS[line['metric']]}{whose}: {ratio['median']:.4f} of native ({span}; {of_all}"
-               f"{noise}"
-               f"{f', above {AT_MOST}' if line['is_above'] else ''}"
-               f"{'' if line.get('is_balanced', True) else ', not balanced'})")
+    for one in result["lines"]:
+        yield (f"{one['case']:14}{one['ratio']:.4f} of native ({one['least']:.4f} to {one['most']:.4f} in "
+               f"{one['starts']} starts; noise {percent(one['noise'])})")
     for name, why in result["absent"].items():
         yield f"not measured: {name}: {why}"
-    if result.get("goals"): # they are gpumux' own
-        yield from about_goals(result)
+    yield from about_goals(result)
 
 
 def load(file):
@@ -183,18 +171,24 @@ def load(file):
     return result
 
 
-def pool(files):
-    """Of overhead, together."""
-    results = [load(file) for file in files]
-    wrong = [file for file, one in zip(files, results) if one["bench"] != "overhead" or not one.get("lines")]
-    if wrong or not results:
-        raise Failure(f"{', '.join(wrong) or 'no file'}: --together takes results of bench/overhead")
-    together(results)
+def head(result):
+    """Where a result comes from, a line each."""
+    machine = result["machine"]
+    yield f"date      {result['date']}"
+    yield f"commit    {(result['commit'] or 'unknown')[:12]}"
+    yield f"command   {' '.join(result['command'])}"
+    driver = re.search(r"\d+\.\d+(\.\d+)*", machine.get("driver") or "")
+    yield (f"machine   {machine['gpu'] or 'no GPU'}, driver {driver[0] if driver else 'none'}, {machine['cpu']}, "
+           f"{machine['processors']} processors, {machine['memory_bytes'] >> 30} GiB")
+    if result.get("ceiling"):
+        yield "ceiling   " + ", ".join(f"{way} {rate:.1f} GB/s" for way, rate in result["ceiling"].items())
 
 
-def tell(file):
+def tell(file, is_kept):
     """What one result says."""
     result = load(file)
+    for line in head(result) if is_kept else ():
+        print(line)
     name = result["bench"]
     lines = [result["outcome"]] if result.get("outcome") else []
     try:
@@ -207,12 +201,11 @@ def tell(file):
 
 
 def main():
+    files = sys.argv[1:]
+    is_kept = files[:1] == ["--keep"]
     try:
-        if sys.argv[1:2] == ["--together"]:
-            pool(sys.argv[2:])
-        else:
-            for file in sys.argv[1:]:
-                tell(file)
+        for file in files[is_kept:]:
+            tell(file, is_kept)
     except Failure as failure:
         sys.exit(f"summary: {failure}")
 

@@ -25,7 +25,7 @@
 #define DISK_WORKERS 4u  /* pieces that the disk has at once */
 
 /* Of 16 processors, 16 workers copy 56 to 59 GB/s, 8 only 39, 4 only 25 (bench/copy,
- * bench/results/2026-11-20-copy.json): as many as processors. More than 16 were not measured, and
+ * bench/results/copy.txt): as many as processors. More than 16 were not measured, and
  * the GPU's link takes no more than 51 GB/s each way. One processor: two, so that a copy goes on
  * while another one's thread waits for its turn. */
 #define WORKERS_LEAST 2u

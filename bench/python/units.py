@@ -1,46 +1,28 @@
 """The models of bench/overhead in PyTorch, which know nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 units.py [--device cpu] [--core N] [--vmm] [--lane IN:OUT:gpumux|native|alone|vmm ...]
+    python3 units.py [--device cpu] [--core N] [--file FILE]
 
 It imports PyTorch and prints "imported pid=...". After that a request is one of
 
-    load NAME         make this model, in place of the one before and elsewhere in host memory, and compute a few
-                      units: "loaded bytes=... is_new=1 sum=..."
-    run COUNT WARM    WARM units that are not counted, then COUNT that are: "unit_ns=... sum=..."
-    load hook-NAME    the same model, for requests of the next kind: that which "load NAME" has just made (is_new=0), or
-                      a new one
-    hook COUNT WARM   the same by the ways of hooks.py, in SQUARE: "unit_ns=... own_ns=... hook_ratio=...
-                      jump_ratio=... is_hooked=... sum=...", which are the time with the hooks, what follows for the
-                      driver alone, the ratio of the two, that to the way with one jump, at which the hooks seem to
-                      cost less than they do, and whether there are hooks
+    model NAME   make this model, in place of the one before, and compute a few units: "made bytes=..."
+    run COUNT    so many units, behind one that is not counted: "unit_ns=... sum=..."
+    load         read FILE, in pieces as tensors have, into new GPU memory, and free it again: "unit_ns=... sum=..."
 
 A unit is an inference of one image (resnet18 to resnet152), one decoded token (decode: each kernel launched by itself,
 decode-graphs: one CUDA graph) or one step of training (training), each waited for. `sum` is a checksum of what was
-computed: of the same units at every load, and of the last inference or of the last whole round of tokens in every
-run; a training's is that of its first steps. Models whose package is missing are answered by "absent why".
+computed or read. Models whose package is missing are answered by "absent why".
 
---core N: the main thread computes on this core, and so does what it then starts and waits for (autograd's thread,
-which begins with the first unit of a training). Not so the threads of the driver, which began with the context, nor
-the making of a model, which may use all cores: two programs that are to be compared share a core, as the cores of a
-machine are not equally fast, but three imports on one core would take all of the time.
-
---lane: when PyTorch is imported it forks one program for each, which reads from descriptor IN and writes to OUT, and
-waits for all to end. What they had before (where it lies, and in which pages of the machine) is so the same in all.
-What is preloaded stays in that of gpumux; the one that is alone keeps it and finds no daemon; the others take it out
-(hooks.py) before they make their first CUDA call, and vmm is as with
-
---vmm: PyTorch maps memory by the driver's VMM (its expandable segments), natively.
+--core N: the main thread computes on this core: two programs that are compared share a core, as the cores of a
+machine are not equally fast. The driver's threads and the making of a model may use all cores.
 
 --device cpu computes tiny models on the processor, to try this out. The end of the input ends the program.
 """
 
 import argparse
 import copy
-import ctypes
 import functools
 import gc
 import os
-import random
 import sys
 import time
 
@@ -48,24 +30,16 @@ import time
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"): # whose memory it is, is what is compared
     os.environ.pop(variable, None)
-# Something of another size in each start, so that what comes later lies elsewhere in its pages (bench/calls.c).
-OFFSET = bytearray(16 * os.urandom(1)[0])
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 try:
     import torch
     from torch.nn import functional as F
 
-    import hooks
     import models
-    from actors import LIBC, end_with_parent
 except ImportError as error:
     print(f"absent no PyTorch: {error}", flush=True)
     sys.exit(0)
-
-
-LIBC.malloc.argtypes, LIBC.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
-LIBC.free.argtypes, LIBC.free.restype = (ctypes.c_void_p,), None
 
 
 class Absent(Exception):
@@ -252,39 +226,9 @@ class Place:
             return Training(self)
         raise Absent(f"there is no model {name}")
 
-    def check_memory(self, is_vmm):
-        """That PyTorch maps its memory itself, or does not, as far as it tells."""
-        if not self.is_tiny and any(one.get("is_expandable", is_vmm) != is_vmm for one in torch.cuda.memory_snapshot()):
-            raise RuntimeError("memory is not as it should be: expandable segments")
-
 
 def say(text):
     print(text, flush=True)
-
-
-class Scattered:
-    """
-    Pieces of host memory, so many and so large as is drawn, and holes between them: what comes later lies elsewhere
-    than it would, and not side by side, as in another start of the program. Until they are dropped.
-    """
-
-    MOST = 4096       # some 2 MB
-    MOST_BYTES = 1024 # Python's own allocator has those of up to 512, and the C library all
-
-    def __init__(self):
-        drawn = random.SystemRandom()
-        sizes = [drawn.randint(1, self.MOST_BYTES) for _ in range(drawn.randint(2, self.MOST))]
-        self.pieces = [(bytes(size), LIBC.malloc(size)) for size in sizes]
-        drawn.shuffle(self.pieces)
-        self.drop(len(sizes) // 2)
-
-    def drop(self, count):
-        for _, piece in self.pieces[:count]:
-            LIBC.free(piece)
-        del self.pieces[:count]
-
-    def drop_all(self):
-        self.drop(len(self.pieces))
 
 
 def clean(place):
@@ -296,9 +240,7 @@ def clean(place):
         torch.cuda.empty_cache()
 
 
-def load(place, name):
-    torch.zeros(1, device=place.device)  # the context, if there is none yet, and with it the driver's threads
-    place.synchronize()
+def make(place, name):
     model = place.make(name)
     place.settle(True)
     model.begin()
@@ -309,105 +251,39 @@ def load(place, name):
     return model
 
 
-def compute(model, count, warm):
-    """Nanoseconds for so many units."""
-    for _ in range(warm):  # what was idle gets going again
-        model.unit()
+def run(model, count):
+    model.unit()  # what was idle gets going again
     begun = time.monotonic_ns()
     for _ in range(count):
         model.unit()
-    return time.monotonic_ns() - begun
+    say(f"unit_ns={(time.monotonic_ns() - begun) / count:.1f} sum={model.sum()}")
 
 
-def run(model, count, warm):
-    took = compute(model, count, warm)
-    say(f"unit_ns={took / count:.1f} sum={model.sum()}")
+PIECES = (2**28, 2**26, 2**24, 2**24, 2**13)  # of a file, again and again: an embedding, layers, norms
 
 
-class Switched:
-    """Units with the hooks and without them, in one process."""
-
-    # Three times all of them, each once first, second and third; what the first of all does cold is not counted.
-    SQUARE = (hooks.ON, hooks.ONE_JUMP, hooks.TWO_JUMPS, hooks.ONE_JUMP, hooks.TWO_JUMPS, hooks.ON, hooks.TWO_JUMPS,
-              hooks.ON, hooks.ONE_JUMP)
-
-    def __init__(self):
-        try:
-            self.hooks = hooks.Hooks()
-        except hooks.Unavailable as why:
-            raise Absent(why) from None
-
-    def run(self, model, count, warm):
-        took = dict.fromkeys(hooks.WAYS, 0)
-        compute(model, count, warm)
-        try:
-            for way in self.SQUARE:
-                self.hooks.switch(way)
-                took[way] += compute(model, count, warm)
-        finally:
-            self.hooks.switch(hooks.ON)
-        units = count * self.SQUARE.count(hooks.ON)
-        own = took[hooks.ONE_JUMP]**2 / took[hooks.TWO_JUMPS]
-        say(f"unit_ns={took[hooks.ON] / units:.1f} own_ns={own / units:.1f} hook_ratio={took[hooks.ON] / own:.6f} "
-            f"jump_ratio={took[hooks.ON] / took[hooks.ONE_JUMP]:.6f} is_hooked={int(bool(self.hooks))} "
-            f"sum={model.sum()}")
-
-
-def lane(text):
-    fd_in, fd_out, what = text.split(":")
-    if what not in ("gpumux", "native", "alone", "vmm"):
-        raise ValueError(what)
-    return int(fd_in), int(fd_out), what
-
-
-def map_memory():
-    """From now on by expandable segments. False: unknown here."""
-    for module, name in ((torch._C, "_accelerator_setAllocatorSettings"),
-                         (torch.cuda.memory, "_set_allocator_settings")):
-        if hasattr(module, name):
-            getattr(module, name)("expandable_segments:True")
-            return True
-    return False
-
-
-def fork_lanes(lanes):
-    """Returns in each of the programs, True in one with --vmm; ends the one that forks them, with 1 if one failed."""
-    for fd_in, fd_out, what in lanes:
-        if os.fork() != 0:
-            continue
-        end_with_parent()
-        os.dup2(fd_in, 0)
-        os.dup2(fd_out, 1)
-        for fd in {fd for one in lanes for fd in one[:2]} - {0, 1}:
-            os.close(fd)
-        if what == "alone":
-            os.environ["GPUMUX_SOCKET"] = os.devnull
-        elif what != "gpumux":
-            try:
-                if not hooks.take_out():
-                    raise hooks.Unavailable("there is nothing preloaded to take out")
-            except hooks.Unavailable as why:
-                say(f"absent {why}")
-                sys.exit(0)
-        return what == "vmm"
-    for fd in {fd for one in lanes for fd in one[:2]}:
-        os.close(fd)
-    sys.exit(int(any([os.wait()[1] != 0 for _ in lanes])))
+def read_file(place, path):
+    """The file as a model's tensors, one after the other, as loaders of mapped model files do."""
+    size = os.path.getsize(path)
+    words = torch.from_file(path, shared=False, size=size // 8, dtype=torch.int64)
+    begun, at, tensors = time.monotonic_ns(), 0, []
+    while at < len(words):
+        piece = words[at:at + PIECES[len(tensors) % len(PIECES)] // 8]
+        tensors.append(piece.to(place.device))
+        at += len(piece)
+    place.synchronize()
+    took = time.monotonic_ns() - begun
+    say(f"unit_ns={took} sum={sum(int(tensor.sum()) for tensor in tensors) % 2**63}")
+    del tensors
+    clean(place)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--core", type=int, metavar="N")
-    parser.add_argument("--vmm", action="store_true")
-    parser.add_argument("--lane", action="append", default=[], type=lane, metavar="IN:OUT:WHAT")
+    parser.add_argument("--file", metavar="FILE")
     args = parser.parse_args()
-    if args.lane and args.vmm:
-        parser.error("--vmm is of one program: --lane IN:OUT:vmm")
-    is_vmm = fork_lanes(args.lane) if args.lane else args.vmm
-    if is_vmm and not map_memory():
-        say("absent this PyTorch cannot be told to map its memory itself")
-        return
     place = Place(args.device, args.core)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -417,30 +293,22 @@ def main():
     if not place.is_tiny and not torch.cuda.is_available():
         say("absent PyTorch sees no GPU")
         return
+    torch.zeros(1, device=place.device)  # the context, and with it the driver's threads
+    place.synchronize()
     say(f"imported pid={os.getpid()}")
-    model = switched = last = scattered = None
+    model = None
     for line in iter(sys.stdin.readline, ""):
         verb, *what = line.split()
-        if verb == "run":
-            run(model, *map(int, what))
-            continue
-        if verb == "hook":
-            switched.run(model, *map(int, what))
-            continue
-        name, = what
         try:
-            switched = Switched() if name.startswith("hook-") else None
-            is_new = name != f"hook-{last}"
-            if is_new:
-                model = last = None
+            if verb == "run":
+                run(model, int(what[0]))
+            elif verb == "load":
+                read_file(place, args.file)
+            else:
+                model = None
                 clean(place)
-                if scattered:
-                    scattered.drop_all()
-                scattered = Scattered()
-                model = load(place, name.removeprefix("hook-"))
-            last = name
-            place.check_memory(is_vmm)
-            say(f"loaded bytes={place.used_bytes()} is_new={int(is_new)} sum={model.sum()}")
+                model = make(place, what[0])
+                say(f"made bytes={place.used_bytes()}")
         except Absent as absent:
             say(f"absent {absent}")
 

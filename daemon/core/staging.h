@@ -6,7 +6,7 @@
  * there. If there is time between switches for all of that, it is free. If not, some switches move
  * too much below pinned memory, and others, which bring in what was staged, nothing at all. Then a
  * third is left to the switch itself, which can bring it up beside the link: an H100's host copies
- * 37 GB/s beside a link that moves 80 (bench/results/2026-11-22-tiers-6.json). Nothing goes down
+ * 37 GB/s beside a link that moves 80 (bench/results/tiers.txt). Nothing goes down
  * for programs that come after the next one either.
  *
  * There is no time enough if a switch finds more than two fifths still below pinned memory; that

@@ -9,7 +9,6 @@
 #include "bench/samples.h"
 
 #define COUNT(...) (sizeof((double[]){__VA_ARGS__}) / sizeof(double))
-#define MEDIAN_RATIO(...) gm_samples_median_ratio((double[]){__VA_ARGS__}, COUNT(__VA_ARGS__))
 #define SPREAD(...) gm_samples_spread((double[]){__VA_ARGS__}, COUNT(__VA_ARGS__))
 #define NEAR 1e-6f
 
@@ -59,24 +58,12 @@ static void test_spread(void **state)
 }
 
 /* A ratio and its inverse weigh the same. */
-static void test_median_ratio(void **state)
-{
-    (void)state;
-    assert_float_equal((float)MEDIAN_RATIO(1.25), 1.25, NEAR);
-    assert_float_equal((float)MEDIAN_RATIO(3, 1, 2), 2, NEAR);
-    assert_float_equal((float)MEDIAN_RATIO(9, 1.5, 1, 1.25, 100), 1.5, NEAR);
-    assert_float_equal((float)MEDIAN_RATIO(4, .25), 1, NEAR);
-    assert_float_equal((float)MEDIAN_RATIO(2, 1.01, 1 / 1.01, .1), 1, NEAR);
-    assert_float_equal((float)MEDIAN_RATIO(8, 2, 1, 4), 2.828427, NEAR);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sort),
         cmocka_unit_test(test_percentile),
         cmocka_unit_test(test_spread),
-        cmocka_unit_test(test_median_ratio),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
