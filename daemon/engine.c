@@ -313,6 +313,30 @@ static void on_grown(void *arg)
 
 /* Opening and closing. */
 
+/* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
+static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
+{
+    char holder[256];
+    int error = gm_claim_open(&engine->claim, engine->loop,
+                              (const unsigned char *)engine->uuid.bytes, holder, sizeof holder);
+    if (error == 0)
+        return 0;
+    if (error != -EADDRINUSE) {
+        snprintf(why, why_size, "GPU %d cannot be claimed: %s", engine->config.gpu, holder);
+        return error;
+    }
+    if (engine->config.is_gpu_shared) {
+        gm_log(GM_LOG_WARN, "GPU %d is also shared by %s: give each a --gpu-budget of its own",
+               engine->config.gpu, holder);
+        return 0;
+    }
+    snprintf(why, why_size,
+             "GPU %d is shared by %s already: stop that, or start this one with --shared-gpu and "
+             "give each a --gpu-budget of its own",
+             engine->config.gpu, holder);
+    return error;
+}
+
 static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {
     const struct gm_cuda *cuda = &engine->cuda;
@@ -360,6 +384,9 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
                    : "");
         engine->config.is_oversize_hosted = false;
     }
+    int error = claim_gpu(engine, why, why_size);
+    if (error)
+        return error;
     result = cuda->cuDevicePrimaryCtxRetain(&engine->context, engine->device);
     if (result == CUDA_SUCCESS)
         result = cuda->cuCtxSetCurrent(engine->context);
@@ -472,6 +499,7 @@ static void free_engine(uv_handle_t *timer)
     struct gm_engine *engine = timer->data;
     if (engine->context)
         engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
+    gm_claim_close(engine->claim);
     gm_cuda_close(&engine->cuda);
     free_tables(engine);
     free(engine);
@@ -571,6 +599,7 @@ close_pool:
 close_cuda:
     if (engine->context)
         engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
+    gm_claim_close(engine->claim);
     gm_cuda_close(&engine->cuda);
     free_tables(engine);
 free_memory:

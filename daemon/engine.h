@@ -24,6 +24,7 @@ struct gm_session;
 
 struct gm_engine_config {
     int gpu;                 /* CUDA ordinal of the GPU to share */
+    bool is_gpu_shared;      /* start although another daemon has it */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
     unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
     uint64_t pinned;         /* bytes of pinned host memory; 0: half of what there is */

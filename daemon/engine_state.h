@@ -26,6 +26,7 @@
 
 #include "common/clock.h"
 #include "common/shm.h"
+#include "daemon/claim.h"
 #include "daemon/core/hosting.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/sched.h"
@@ -331,6 +332,7 @@ struct gm_engine {
     CUdevice device;
     CUcontext context;
     CUuuid uuid;
+    struct gm_claim *claim; /* on the GPU with it; NULL: another daemon has it */
     char gpu_name[96];
     uint64_t device_bytes;
 

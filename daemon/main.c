@@ -143,6 +143,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
     struct gm_engine_config machine = {
         .gpu = (int)options->gpu,
+        .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,
         .budget_percent = options->gpu_budget.percent,
         .pinned = options->pinned,

@@ -199,7 +199,7 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     struct line *line = state->input;
 
     if (key >= KEY_ROW && key < KEY_ROW + (int)ROWS) {
-        line->given[key - KEY_ROW] = argument ? argument : "";
+        line->given[key - KEY_ROW] = argument ? argument : "yes"; /* a flag */
         if (gm_option_rows[key - KEY_ROW].kind == GM_KIND_RULES && line->n_rules <= GM_RULES_MAX)
             line->rules[line->n_rules++] = line->given[key - KEY_ROW];
         return 0;

@@ -39,7 +39,7 @@ static const char *const kind_looks[] = {
     [GM_KIND_WORD] = "one of",
     [GM_KIND_CLASS] = GM_CLASS_LIST,
     [GM_KIND_LEVEL] = "error, warn, info or debug",
-    [GM_KIND_FLAG] = "nothing",
+    [GM_KIND_FLAG] = "yes or no",
 };
 
 static const struct {
@@ -197,8 +197,8 @@ static int parse(void *member, const struct gm_option_row *row, const char *text
         }
         return -EINVAL;
     case GM_KIND_FLAG:
-        *(bool *)member = true;
-        return 0;
+        *(bool *)member = strcmp(text, "yes") == 0;
+        return *(bool *)member || strcmp(text, "no") == 0 ? 0 : -EINVAL;
     }
     return -EINVAL;
 }

@@ -99,6 +99,7 @@ static void test_defaults(void **state)
     assert_int_equal(options.max_apps, 256);
     assert_int_equal(options.log_level, GM_LOG_INFO);
     assert_false(options.user);
+    assert_false(options.shared_gpu);
 }
 
 static void test_line(void **state)
@@ -115,6 +116,9 @@ static void test_line(void **state)
     assert_int_equal(parse("--user", "--gpu-budget=80%", "--gpu-budget=3G"), GM_OPTIONS_RUN);
     assert_int_equal(options.gpu_budget.bytes, 3ull << 30);
     assert_int_equal(options.gpu_budget.percent, 0);
+    assert_false(options.shared_gpu);
+    assert_int_equal(parse("--user", "--shared-gpu", NULL), GM_OPTIONS_RUN);
+    assert_true(options.shared_gpu);
 }
 
 static void test_socket_place(void **state)
@@ -148,6 +152,7 @@ static void test_line_mistakes(void **state)
         {{"-z"}, "unknown option -z"},
         {{"--user", "--gpu"}, "--gpu needs a value: --gpu=N"},
         {{"--user=yes"}, "--user takes no value"},
+        {{"--shared-gpu=yes"}, "--shared-gpu takes no value"},
         {{"--user", "serve"}, "\"serve\" is no option"},
         {{"--user", "--gpu=one"}, "--gpu: \"one\" is not a number"},
         {{"--user", "--gpu=-1"}, "--gpu: \"-1\" is not a number"},
@@ -214,6 +219,7 @@ static void test_file(void **state)
                           "idle = 5ms\n"
                           "drain-deadline = 1.5s\n"
                           "max-apps = 7\n"
+                          "shared-gpu = yes\n"
                           "log-level = debug"),
                      0);
     assert_int_equal(options.gpu, 3);
@@ -231,6 +237,9 @@ static void test_file(void **state)
     assert_int_equal(options.drain_deadline, 1500 * GM_MS);
     assert_int_equal(options.max_apps, 7);
     assert_int_equal(options.log_level, GM_LOG_DEBUG);
+    assert_true(options.shared_gpu);
+    assert_int_equal(load("shared-gpu = no"), 0);
+    assert_false(options.shared_gpu);
     assert_int_equal(load(""), 0);
 }
 
@@ -253,6 +262,8 @@ static void test_file_mistakes(void **state)
         {"rule = user=gm-nobody-has-this-name class=batch\n", ":1: rule: user: there is no user"},
         {"rule =\n", ":1: rule: for which programs?"},
         {"user = 1\n", ":1: \"user\" can only be given on the command line"},
+        {"shared-gpu = maybe\n", ":1: shared-gpu: \"maybe\" is not yes or no"},
+        {"shared-gpu =\n", ":1: shared-gpu: \"\" is not yes or no"},
         {"config = /etc/x\n", ":1: \"config\" can only be given on the command line"},
         {"gpu = 1\x01\n", ":1: gpu: \"1?\" is not a number"},
     };
