@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 3u
+#define GM_SHM_VERSION 4u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* threads with a slot of their own; the last slot is shared by the rest */
 
@@ -34,14 +34,10 @@ struct gm_ctl {
     _Atomic uint32_t gate;
     uint32_t app;           /* the app's id, for messages to people */
     _Atomic uint64_t epoch; /* of the newest CLOSE */
-    /* 1 + the epoch of the newest CLOSE since which memory was taken from this app, or put where it
-     * maps: written before the first such move, so that an app which loses its daemon while it is
-     * paused knows whether what it maps is still its own. 0: never. */
-    _Atomic uint64_t moved;
     uint64_t
         budget[GM_GPUS_MAX]; /* bytes, by gpumux GPU index: what the app may take for its own */
     _Atomic uint32_t is_counting; /* 1: report which memory launches use (USES) */
-    uint8_t reserved[4096 - 36 - 8 * GM_GPUS_MAX];
+    uint8_t reserved[4096 - 28 - 8 * GM_GPUS_MAX];
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 

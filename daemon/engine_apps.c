@@ -75,9 +75,6 @@ void gm_engine_exited(struct gm_engine *engine, uint32_t id)
         engine->frame_more[frame].exit_of = GM_NONE;
         gm_engine_count_ending(engine, frame);
     }
-    for (uint32_t frame = 0; frame < engine->table->max_frames; frame++)
-        if (engine->frame_more[frame].is_owed && engine->frame_more[frame].owed_by == id)
-            gm_engine_frame_is_clear(engine, frame);
     engine->plan_is_stale = true;
 }
 

@@ -18,6 +18,12 @@ void gm_engine_map(struct gm_engine *engine, uint32_t index)
     gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_MAP, index);
 }
 
+void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
+{
+    engine->table->chunks[index].map_pending = true;
+    gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_UNMAP, index);
+}
+
 /* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
  * latter. */
 static void free_page(struct gm_engine *engine, struct gm_chunk *chunk)
@@ -39,29 +45,9 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
         gm_engine_condemn(engine, frame, engine->apps[chunk->app].exit_poll ? chunk->app : GM_NONE);
     else if (chunk->is_hosted)
         gm_engine_condemn(engine, frame, GM_NONE);
-    else if (engine->frame_more[frame].is_kept)
-        gm_engine_condemn(engine, frame, GM_NONE);
     else
         gm_table_free_frame(engine->table, frame);
     engine->again = true;
-}
-
-/* Nobody's gate opens on a frame that somebody else still maps. If that one does not answer, the
- * chunk, which has its page still, is to have another frame: it is unmapped again, as if mapping it
- * had failed. False: it waits. */
-static bool may_keep_frame(struct gm_engine *engine, uint32_t index)
-{
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->map_failed || chunk->frame == GM_NONE || !engine->frame_more[chunk->frame].is_owed)
-        return true;
-    if (!engine->frame_more[chunk->frame].is_kept)
-        return false;
-    chunk->map_failed = true;
-    if (engine->apps[chunk->app].state == GM_APP_GONE)
-        return true;
-    chunk->map_pending = true;
-    gm_engine_unmap(engine, chunk->app, index, GM_NONE);
-    return false;
 }
 
 /* The last that is heard of a freed chunk; with an allocation's last chunk FREE is answered. */
@@ -100,11 +86,19 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
     case GM_FLIGHT_OUT:
         if (chunk->copy_pending || chunk->map_pending)
             return;
+        if (chunk->frame != GM_NONE) { /* its owner has unmapped it */
+            gm_engine_copy_comes(engine, GM_WAY_OUT, index);
+            if (!is_freed) {
+                gm_engine_copy_out(engine, index);
+                return;
+            }
+            gm_engine_give_up_frame(engine, index); /* nobody needs the data */
+        }
         chunk->flight = GM_FLIGHT_NONE;
         chunk->tier = GM_TIER_PINNED;
         break;
     case GM_FLIGHT_IN:
-        if (chunk->copy_pending || chunk->map_pending || !may_keep_frame(engine, index))
+        if (chunk->copy_pending || chunk->map_pending)
             return;
         chunk->flight = GM_FLIGHT_NONE;
         if (chunk->page != GM_NONE)
@@ -162,10 +156,9 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
     case GM_FLIGHT_NONE:
         if (chunk->frame != GM_NONE && !is_gone) {
             chunk->flight = GM_FLIGHT_OFF;
-            chunk->map_pending = true;
             if (!chunk->is_hosted && !chunk->is_fixed)
                 gm_table_leave_frame(engine->table, chunk->frame);
-            gm_engine_unmap(engine, chunk->app, index, GM_NONE);
+            gm_engine_unmap(engine, index);
             return;
         }
         if (chunk->frame != GM_NONE)

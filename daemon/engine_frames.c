@@ -37,8 +37,7 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
     }
     gm_engine_count_ending(engine, frame);
     /* If it waits for nobody, no event will come either. */
-    engine->reap_more =
-        engine->reap_more || (more->drops == 0 && !more->is_owed && exit_of == GM_NONE);
+    engine->reap_more = engine->reap_more || (more->drops == 0 && exit_of == GM_NONE);
 }
 
 void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame)
@@ -84,7 +83,7 @@ void gm_engine_reap(struct gm_engine *engine)
         uint32_t frame = engine->condemned[i];
         const struct gm_frame *entry = &engine->table->frames[frame];
         const struct gm_frame_state_more *more = &engine->frame_more[frame];
-        if (entry->fence > done || more->drops > 0 || more->is_owed || more->exit_of != GM_NONE) {
+        if (entry->fence > done || more->drops > 0 || more->exit_of != GM_NONE) {
             i++;
             continue;
         }
@@ -105,31 +104,6 @@ void gm_engine_reap(struct gm_engine *engine)
     }
 }
 
-/* The app that gave `frame` up has unmapped it, or its process is gone: whoever has it may go on.
- */
-void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame)
-{
-    struct gm_frame_state_more *more = &engine->frame_more[frame];
-    const struct gm_frame *entry = &engine->table->frames[frame];
-    more->is_owed = more->is_kept = false;
-    more->owed_by = GM_NONE;
-    if (entry->state == GM_FRAME_CONDEMNED)
-        engine->reap_more = true;
-    else if (entry->state == GM_FRAME_USED && entry->chunk != GM_NONE)
-        gm_engine_settle(engine, entry->chunk);
-    engine->again = true;
-}
-
-void gm_engine_keep_frame(struct gm_engine *engine, uint32_t frame, bool is_kept)
-{
-    const struct gm_frame *entry = &engine->table->frames[frame];
-    engine->frame_more[frame].is_kept = is_kept;
-    if (is_kept && entry->state == GM_FRAME_FREE)
-        gm_engine_condemn(engine, frame, GM_NONE);
-    else if (is_kept && entry->state == GM_FRAME_USED && entry->chunk != GM_NONE)
-        gm_engine_settle(engine, entry->chunk);
-}
-
 /* Set what of the budget is used. The scheduler and the planner go by it. */
 static void set_budget(struct gm_engine *engine, uint64_t bytes)
 {
@@ -141,31 +115,28 @@ static void set_budget(struct gm_engine *engine, uint64_t bytes)
     gm_engine_update_room(engine);
 }
 
-/* The frame of item `i` of a batch that was not answered, and that its app would keep; GM_NONE: of
- * none. One that somebody else has yet to give up is counted there. */
-static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch *batch, uint32_t i)
+static bool is_of_chunks(const struct gm_batch *batch)
 {
-    if (batch->kind == GM_BATCH_UNMAP) {
-        const uint32_t frame = batch->frames[i];
-        bool is_condemned =
-            frame != GM_NONE && engine->table->frames[frame].state == GM_FRAME_CONDEMNED;
-        return is_condemned ? GM_NONE : frame; /* those are counted by themselves */
-    }
-    if (batch->kind != GM_BATCH_MAP)
-        return GM_NONE;
-    const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
-    bool is_coming = chunk->flight == GM_FLIGHT_IN && !chunk->is_hosted && !chunk->is_fixed;
-    is_coming = is_coming && chunk->frame != GM_NONE && !engine->frame_more[chunk->frame].is_owed;
-    return is_coming ? chunk->frame : GM_NONE;
+    return batch->kind == GM_BATCH_MAP || batch->kind == GM_BATCH_UNMAP;
 }
 
-/* Bytes that a program which does not answer keeps from the others: what is on the GPU, and the
- * frames that it was told to give up, or to map, and may map. */
+/* The frame that item `i` of an unanswered batch of chunks keeps from others; GM_NONE: none. */
+static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch *batch, uint32_t i)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
+    if (chunk->frame == GM_NONE || chunk->is_hosted || chunk->is_fixed)
+        return GM_NONE;
+    const bool is_leaving = engine->table->frames[chunk->frame].state == GM_FRAME_LEAVING;
+    return is_leaving || chunk->flight == GM_FLIGHT_IN ? chunk->frame : GM_NONE;
+}
+
+/* Bytes that a program which does not answer keeps from the others: what it has on the GPU, and the
+ * frames that it was told to unmap or to map. */
 static uint64_t kept_bytes(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t bytes = engine->table->apps[id].resident;
     for (const struct gm_batch *batch = engine->apps[id].sent; batch; batch = batch->next)
-        for (uint32_t i = 0; i < batch->n; i++) {
+        for (uint32_t i = 0; is_of_chunks(batch) && i < batch->n; i++) {
             uint32_t frame = kept_frame(engine, batch, i);
             if (frame != GM_NONE)
                 bytes += gm_class_bytes(engine->table->frames[frame].class);

@@ -88,9 +88,8 @@ struct gm_batch {
     uint64_t sent_at;
     enum gm_batch_kind kind;
     uint32_t n;
-    uint32_t items[GM_BATCH_MAX];  /* chunks (MAP, UNMAP), frames (DROP) or places (OPEN, SHUT) */
-    struct gm_open *open;          /* OPEN, SHUT: whose places; void once its app is gone */
-    uint32_t frames[GM_BATCH_MAX]; /* UNMAP: the frame given up with the chunk, or GM_NONE */
+    uint32_t items[GM_BATCH_MAX]; /* chunks (MAP, UNMAP), frames (DROP) or places (OPEN, SHUT) */
+    struct gm_open *open;         /* OPEN, SHUT: whose places; void once its app is gone */
     uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
 };
 
@@ -250,6 +249,7 @@ enum gm_trade_stage {
     GM_TRADE_WANTED,
     GM_TRADE_MAKING,
     GM_TRADE_READY,
+    GM_TRADE_UNMAPPING,
     GM_TRADE_COPYING,
     GM_TRADE_MAPPING,
 };
@@ -273,13 +273,10 @@ struct gm_trade_work {
 
 /* What the engine knows of a frame beyond the table. */
 struct gm_frame_state_more {
-    uint32_t drops;   /* DROPs not yet confirmed, while condemned */
-    uint32_t silent;  /* ... of those, owed by apps that do not answer */
-    bool is_counted;  /* in the table's `ending` bytes */
-    bool is_owed;     /* an app that gave it up has not yet confirmed that it is unmapped there */
-    uint32_t owed_by; /* ... GM_NONE: it answers; else GONE, and its process must have exited */
-    bool is_kept;     /* ... or it does not answer: nobody is to wait for it */
-    uint32_t exit_of; /* app whose process must have exited first; GM_NONE: none */
+    uint32_t drops;         /* DROPs not yet confirmed, while condemned */
+    uint32_t silent;        /* ... of those, owed by apps that do not answer */
+    bool is_counted;        /* in the table's `ending` bytes */
+    uint32_t exit_of;       /* app whose process must have exited first; GM_NONE: none */
     struct gm_share *share; /* that it is part of, NULL: none */
 };
 
@@ -367,7 +364,11 @@ struct gm_engine {
     struct gm_frame_state_more *frame_more;
     uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH] */
     uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
-    uint32_t *fenced;        /* chunks that wait for a copy out without a copy in of their own */
+    struct {
+        uint32_t copies;
+        uint64_t bytes;
+    } coming[GM_WAYS]; /* copies that are submitted as soon as their chunks are unmapped */
+    uint32_t *fenced;  /* chunks that wait for a copy out without a copy in of their own */
     uint32_t n_fenced;
 
     struct gm_plan plan;
@@ -497,6 +498,24 @@ void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
 /* engine_moves.c */
+/* Whether one more copy can be submitted that way, beside those to come. */
+bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way);
+/* A copy of the chunk is to come that way, as soon as the chunk is unmapped; and now it comes, or
+ * is not needed any more. */
+static inline void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk)
+{
+    engine->coming[way].copies++;
+    engine->coming[way].bytes += gm_chunk_bytes(&engine->table->chunks[chunk]);
+}
+
+static inline void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t chunk)
+{
+    engine->coming[way].copies--;
+    engine->coming[way].bytes -= gm_chunk_bytes(&engine->table->chunks[chunk]);
+}
+
+/* The chunk is being evicted and its owner has unmapped it: copy it out and free its frame. */
+void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
 /* In which of the two sums copies between these tiers are, which are below the GPU. */
 static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigned from, unsigned to)
 {
@@ -507,8 +526,9 @@ void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 
 /* engine_chunks.c */
-/* Tell the chunk's app to map the frame it has; part of its flight in. */
+/* Tell the chunk's app to map the frame it has, or to unmap it; part of its flight. */
 void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
+void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk);
 /* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
 void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
 /* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
@@ -538,22 +558,15 @@ void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
 void gm_engine_restore_budget(struct gm_engine *engine);
 /* Destroy condemned frames that nothing holds back. */
 void gm_engine_reap(struct gm_engine *engine);
-/* The app that gave `frame` up has unmapped it, or its process is gone: whoever has it may go on.
- */
-void gm_engine_frame_is_clear(struct gm_engine *engine, uint32_t frame);
-/* The app that gave `frame` up does not answer, or does again: nobody else is to wait for it. */
-void gm_engine_keep_frame(struct gm_engine *engine, uint32_t frame, bool is_kept);
 /* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
 void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
 
 /* engine_batches.c */
-/* Into the batch of this kind: a chunk (MAP) or a frame (DROP). */
+/* Into the batch of this kind: a chunk (MAP, UNMAP) or a frame (DROP). */
 void gm_engine_batch(struct gm_engine *engine, uint32_t app, enum gm_batch_kind kind,
                      uint32_t item);
-/* Unmap a chunk; `frame`: the one that is given up by it, GM_NONE: the chunk still holds it. */
-void gm_engine_unmap(struct gm_engine *engine, uint32_t app, uint32_t chunk, uint32_t frame);
 /* Send what is in the batches. */
 void gm_engine_flush(struct gm_engine *engine);
 /* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.

@@ -9,10 +9,10 @@
  *   making    the worker makes the host frame that the cold chunk will go to
  *   ready     it is made. Up to here the two chunks know nothing of the trade, and may be freed,
  *             evicted or moved; the trade ends when it finds them so
- *   copying   the app is quiet and both chunks are in flight (TRADE): they are being unmapped, the
- *             cold one is copied from its GPU frame to the new host frame, and behind that copy (a
- *             fence) the hot one from its old host frame to the GPU frame
- *   mapping   all four have ended: each chunk holds its new frame and is being mapped there, and
+ *   unmapping the app is quiet and both chunks are in flight (TRADE): they are being unmapped
+ *   copying   the cold one is copied from its GPU frame to the new host frame, and behind that copy
+ *             (a fence) the hot one from its old host frame to the GPU frame
+ *   mapping   both copies have ended: each chunk holds its new frame and is being mapped there, and
  *             the old host frame is condemned. What cannot be mapped is tried again
  *
  * Each chunk's data has one authoritative copy all the way: the old one until its copy has ended,
@@ -249,7 +249,7 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_e
 
 static bool is_under_way(const struct gm_trade *trade)
 {
-    return trade->stage == GM_TRADE_COPYING || trade->stage == GM_TRADE_MAPPING;
+    return trade->stage >= GM_TRADE_UNMAPPING;
 }
 
 /* Submit a copy that is part of the flight of `chunk`. Returns its number. */
@@ -266,23 +266,30 @@ static uint64_t copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk, 
     return number;
 }
 
+/* The places of both copies in the mover are set aside, so that the app's answer starts them. */
 static void begin(struct gm_engine *engine, struct gm_trade *trade)
 {
-    struct gm_table *table = engine->table;
-    struct gm_app *app = &engine->apps[trade->app];
+    gm_table_trade(engine->table, trade->hot, trade->cold);
+    trade->stage = GM_TRADE_UNMAPPING;
+    gm_engine_expect_copy(engine, GM_WAY_OUT, trade->cold);
+    gm_engine_expect_copy(engine, GM_WAY_IN, trade->hot);
+    gm_engine_unmap(engine, trade->hot);
+    gm_engine_unmap(engine, trade->cold);
+    engine->plan_is_stale = true;
+}
+
+static void start_copies(struct gm_engine *engine, struct gm_trade *trade)
+{
+    const struct gm_table *table = engine->table;
     const struct gm_frame_handle *handles = engine->frames.handles;
     uint32_t gpu = table->chunks[trade->cold].frame, old = table->chunks[trade->hot].frame;
-    uint64_t out;
 
-    atomic_store(&app->ctl->moved, app->epoch + 1);
-    gm_table_trade(table, trade->hot, trade->cold);
     trade->stage = GM_TRADE_COPYING;
-    out = copy(engine, GM_WAY_OUT, trade->cold, handles[trade->frame].va, handles[gpu].va, 0);
+    gm_engine_copy_comes(engine, GM_WAY_OUT, trade->cold);
+    gm_engine_copy_comes(engine, GM_WAY_IN, trade->hot);
+    uint64_t out =
+        copy(engine, GM_WAY_OUT, trade->cold, handles[trade->frame].va, handles[gpu].va, 0);
     copy(engine, GM_WAY_IN, trade->hot, handles[gpu].va, handles[old].va, out);
-    table->chunks[trade->hot].map_pending = table->chunks[trade->cold].map_pending = true;
-    gm_engine_unmap(engine, trade->app, trade->hot, GM_NONE);
-    gm_engine_unmap(engine, trade->app, trade->cold, GM_NONE);
-    engine->plan_is_stale = true;
 }
 
 /* A chunk's part in its trade is over. */
@@ -356,10 +363,15 @@ void gm_engine_settle_trade(struct gm_engine *engine, uint32_t index)
 {
     struct gm_trade *trade = find_trade(engine, index);
     struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *hot = &engine->table->chunks[trade->hot];
+    const struct gm_chunk *cold = &engine->table->chunks[trade->cold];
+    if (trade->stage == GM_TRADE_UNMAPPING) {
+        if (!hot->map_pending && !cold->map_pending)
+            start_copies(engine, trade);
+        return;
+    }
     if (trade->stage == GM_TRADE_COPYING) {
-        const struct gm_chunk *hot = &engine->table->chunks[trade->hot];
-        const struct gm_chunk *cold = &engine->table->chunks[trade->cold];
-        if (!hot->copy_pending && !hot->map_pending && !cold->copy_pending && !cold->map_pending)
+        if (!hot->copy_pending && !cold->copy_pending)
             flip(engine, trade);
         return;
     }
@@ -431,8 +443,7 @@ static void step(struct gm_engine *engine, struct gm_trade *trade, uint32_t *n_u
         return;
     }
     if (!may_trade(engine, trade->app) || !is_pair || *n_under_way == TRADES_AT_ONCE ||
-        !gm_mover_has_room(engine->mover, GM_WAY_OUT) ||
-        !gm_mover_has_room(engine->mover, GM_WAY_IN))
+        !gm_engine_has_room(engine, GM_WAY_OUT) || !gm_engine_has_room(engine, GM_WAY_IN))
         return;
     (*n_under_way)++;
     begin(engine, trade);

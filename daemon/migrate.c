@@ -195,10 +195,10 @@ int gm_mover_open(struct gm_mover **out, uv_loop_t *loop, const struct gm_cuda *
     return 0;
 }
 
-bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way)
+uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way)
 {
     const struct way *w = &mover->ways[way];
-    return w->submitted - w->seen < GM_WAY_DEPTH - 1;
+    return GM_WAY_DEPTH - 1 - (w->submitted - w->seen);
 }
 
 /* An event slot is used again only after the loop has seen its copy end, so a fence that is not yet

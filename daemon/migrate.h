@@ -40,8 +40,8 @@ int gm_mover_open(struct gm_mover **mover, uv_loop_t *loop, const struct gm_cuda
 /* Waits until all copies have ended. The loop must run once more afterwards. */
 void gm_mover_close(struct gm_mover *mover);
 
-/* Whether one more copy can be submitted that way. */
-bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way);
+/* How many more copies can be submitted that way. */
+uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way);
 
 /*
  * Submit the copy between `device` (the daemon's mapping of a frame) and the chain of pages that

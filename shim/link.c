@@ -72,10 +72,10 @@ static struct gm_link_ahead {
 
 /*
  * Link thread: chunks were mapped since the gate closed. Mapping goes on beside the copy into the
- * frame, so what they show may not be their data yet. What was taken away is noted by the daemon
- * itself, in the ctl page (shm.h), since it gives frames on before they are unmapped here.
+ * frame, so what they show may not be their data yet. What the daemon takes away it has unmapped
+ * here first.
  */
-static bool gm_link_has_moved;
+static bool gm_link_has_mapped;
 
 /* Of the link thread, and of boot before it. */
 static uint64_t gm_link_buffer[GM_WIRE_MAX / sizeof(uint64_t)];
@@ -486,7 +486,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     }
     case GM_MSG_CLOSE: {
         const struct gm_msg_close *closing = body;
-        gm_link_has_moved = false; /* the gate was open until now, so everything was in place */
+        gm_link_has_mapped = false; /* the gate was open until now, so everything was in place */
         gm_drain_close(closing->epoch, closing->deadline_ns, gm_now());
         return true;
     }
@@ -495,7 +495,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         return true;
     case GM_MSG_MAP:
         if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN && !gm_link_is_of_others(message))
-            gm_link_has_moved = true;
+            gm_link_has_mapped = true;
         gm_link_done(((const struct gm_msg_map *)body)->batch,
                      gm_mapper_map(message->entries, message->count, fds, message->n_fds));
         return true;
@@ -558,11 +558,7 @@ static void gm_link_lose(void)
     gm_drain_cancel();
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
-    /* The daemon may have given frames of a paused program away before it could tell: it says so in
-     * the ctl page first. */
-    bool has_moved = gm_link_has_moved ||
-                     atomic_load(&gm_link_ctl->moved) == atomic_load(&gm_link_ctl->epoch) + 1;
-    bool is_whole = is_open || (!has_moved && gm_allocs_all_backed(gm_link_is_whole) &&
+    bool is_whole = is_open || (!gm_link_has_mapped && gm_allocs_all_backed(gm_link_is_whole) &&
                                 gm_allocs_all(GM_ALLOC_HANDLE, gm_link_is_whole));
     gm_gate_lost(is_whole);
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Programs in turn, of which one is stopped as soon as it has drained: its memory is on the way out, and others are given
-# its place before it can say that it left. It keeps that place, and nobody waits for it: all others go on having turns.
+# Programs in turn, of which one is stopped as soon as it has drained: it is told to unmap memory, and does not. It keeps
+# that memory, and nobody waits for it: all others go on having turns.
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null 2>&1 || skip "no python3"
 start_daemon --quantum 200ms --log-level debug

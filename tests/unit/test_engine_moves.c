@@ -1,7 +1,8 @@
 /*
- * daemon/engine_moves: for whom memory is staged while nobody waits for it, and how much of that is
- * under way at once. The engine around it is this test: copies end when it says so, and the order
- * of next use is the order of the programs.
+ * daemon/engine_moves and engine_chunks: for whom memory is staged while nobody waits for it, how
+ * much of that is under way at once, and when an evicted frame is free. The engine around them is
+ * this test: copies end and programs answer when it says so, and the order of next use is the order
+ * of the programs.
  */
 #include "tests/unit/plan_world.h"
 
@@ -17,13 +18,22 @@ static struct gm_engine *engine;
 static bool is_expected[APPS];
 static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
 static uint64_t copies[GM_WAYS], copies_ended[GM_WAYS];
+static uint64_t last_fence; /* of the newest copy in */
 static unsigned maps;
+static uint32_t unmaps[4 * MAX_CHUNKS]; /* chunks to be unmapped, in their order */
+static unsigned n_unmaps, unmaps_answered;
 static uint32_t
     host[MAX_CHUNKS]; /* chunks that are copied between the tiers below, in their order */
 static unsigned n_host, host_ended;
 static uint64_t up, down; /* bytes */
 
 /* ---- what is around it ---- */
+
+/* A page's number says how much is there. */
+static uint32_t page_of(uint64_t bytes)
+{
+    return (uint32_t)(bytes >> GM_CHUNK_SHIFT);
+}
 
 uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app)
 {
@@ -37,10 +47,16 @@ bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, u
     return at_a != at_b ? at_a > at_b : a > b;
 }
 
-bool gm_mover_has_room(const struct gm_mover *mover, enum gm_way way)
+uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way)
 {
     (void)mover;
-    return copies[way] - copies_ended[way] < GM_WAY_DEPTH - 1;
+    return GM_WAY_DEPTH - 1 - (copies[way] - copies_ended[way]);
+}
+
+uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)
+{
+    (void)mover;
+    return copies_ended[way];
 }
 
 uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
@@ -53,8 +69,11 @@ uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr de
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
                          uint64_t fence)
 {
-    (void)mover, (void)device, (void)pool, (void)page, (void)fence;
+    (void)mover, (void)device, (void)pool, (void)page;
+    assert_true(copies[way] - copies_ended[way] < GM_WAY_DEPTH - 1);
     submitted[way] += bytes;
+    if (way == GM_WAY_IN)
+        last_fence = fence;
     return ++copies[way];
 }
 
@@ -82,7 +101,13 @@ uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t by
     if (world.used[tier] + bytes > world.cap[tier])
         return GM_NONE;
     world.used[tier] += bytes;
-    return 0;
+    return page_of(bytes);
+}
+
+void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
+{
+    (void)stores;
+    world.used[tier] -= page * GM_CHUNK_MIN;
 }
 
 void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from, uint32_t from_page,
@@ -100,21 +125,52 @@ uint32_t gm_engine_make_frame(struct gm_engine *e, const struct gm_chunk *chunk)
     return gm_table_add_frame(e->table, e->table->apps[chunk->app].pool, chunk->class);
 }
 
-void gm_engine_map(struct gm_engine *e, uint32_t chunk)
+void gm_engine_batch(struct gm_engine *e, uint32_t app, enum gm_batch_kind kind, uint32_t item)
 {
-    (void)e, (void)chunk;
-    maps++;
+    assert_int_equal(e->table->chunks[item].app, app);
+    assert_true(e->table->chunks[item].map_pending);
+    maps += kind == GM_BATCH_MAP;
+    if (kind == GM_BATCH_UNMAP)
+        unmaps[n_unmaps++] = item;
 }
 
-void gm_engine_unmap(struct gm_engine *e, uint32_t app, uint32_t chunk, uint32_t frame)
+int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
+                    const void *entries, uint32_t count, const int *fds, int n_fds)
 {
-    (void)e, (void)app, (void)chunk, (void)frame;
+    (void)session, (void)type, (void)body, (void)entries, (void)count, (void)fds, (void)n_fds;
+    fail_msg("nobody is told anything");
+    return 0;
+}
+
+void gm_engine_leave_share(struct gm_engine *e, uint32_t frame)
+{
+    (void)e, (void)frame;
+    fail_msg("nothing is shared");
+}
+
+void gm_engine_settle_trade(struct gm_engine *e, uint32_t chunk)
+{
+    (void)e, (void)chunk;
+    fail_msg("nothing is traded");
+}
+
+void gm_engine_run(struct gm_engine *e)
+{
+    (void)e;
+    fail_msg("no copy below ends by itself");
+}
+
+const char *gm_engine_tier_text(enum gm_tier tier)
+{
+    (void)tier;
+    return "somewhere";
 }
 
 void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
 {
-    (void)e, (void)frame, (void)exit_of;
-    fail_msg("every frame is of use");
+    if (exit_of == GM_NONE)
+        fail_msg("every frame is of use");
+    gm_table_condemn_frame(e->table, frame);
 }
 
 void gm_engine_ping(struct gm_engine *e, uint32_t app)
@@ -155,7 +211,7 @@ static int set_up(void **state)
     memset(ended, 0, sizeof ended);
     memset(copies, 0, sizeof copies);
     memset(copies_ended, 0, sizeof copies_ended);
-    maps = n_host = host_ended = 0;
+    maps = n_host = host_ended = n_unmaps = unmaps_answered = 0;
     up = down = 0;
     return 0;
 }
@@ -215,7 +271,7 @@ static void have(uint32_t app, uint64_t bytes, enum gm_tier tier)
             gm_table_take_frame(world.table, frame, c);
         } else {
             world.used[tier] += bytes_of(&world, c);
-            chunk->page = 0;
+            chunk->page = page_of(bytes_of(&world, c));
         }
         chunk->tier = (uint8_t)tier;
         gm_table_place(world.table, c);
@@ -255,6 +311,26 @@ static void choose(uint32_t app)
     engine->decision.set = &set_of[app];
 }
 
+/* The next chunks are unmapped. */
+static void answer_unmaps(unsigned n)
+{
+    for (; n > 0; n--) {
+        const uint32_t index = unmaps[unmaps_answered++];
+        chunk_of(&world, index)->map_pending = false;
+        gm_engine_settle(engine, index);
+    }
+}
+
+/* All moves that can be made, by programs that unmap at once. */
+static void move_all(void)
+{
+    gm_engine_move(engine);
+    while (unmaps_answered < n_unmaps) {
+        answer_unmaps(n_unmaps - unmaps_answered);
+        gm_engine_move(engine);
+    }
+}
+
 static void begin_tiers(uint64_t budget, uint64_t window, uint64_t pinned, uint64_t paged)
 {
     begin(budget);
@@ -276,7 +352,7 @@ static void staged_for_the_next(void **state)
     assert_int_equal(planned(GM_MOVE_EVICT, LAST), 64 * MIB);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 64 * MIB);
     assert_int_equal(planned(GM_MOVE_FILL, SECOND), 0);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_OUT], 64 * MIB);
     assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
     assert_int_equal(maps, 2);
@@ -355,18 +431,18 @@ static void little_is_under_way(void **state)
     have(FIRST, 2048 * MIB, GM_TIER_PINNED);
     gm_engine_plan(engine);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 2048 * MIB);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
     ended[GM_WAY_IN] += 32 * MIB;
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_IN], 288 * MIB);
 
     choose(FIRST);
     gm_engine_plan(engine);
     assert_false(engine->plan_is_prefetch);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_IN], 2048 * MIB);
 }
 
@@ -378,15 +454,15 @@ static void little_is_exchanged_at_once(void **state)
     have(FIRST, 2048 * MIB, GM_TIER_PINNED);
     have(LAST, 2048 * MIB, GM_TIER_GPU);
     gm_engine_plan(engine);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_OUT], 256 * MIB);
     assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
     ended[GM_WAY_OUT] += 256 * MIB;
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_OUT], 512 * MIB);
     assert_int_equal(submitted[GM_WAY_IN], 256 * MIB);
     ended[GM_WAY_IN] += 256 * MIB;
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(submitted[GM_WAY_IN], 512 * MIB);
 }
 
@@ -407,20 +483,14 @@ static void end_below(unsigned n)
     }
 }
 
-/* The next copy of a way ends, as gm_engine_settle takes it. */
+/* The next copy of a way ends; what it brings is mapped by then. */
 static void end_copy(enum gm_way way)
 {
     const uint32_t index = engine->ring[way][++copies_ended[way] % GM_WAY_DEPTH];
-    struct gm_chunk *chunk = chunk_of(&world, index);
     ended[way] += bytes_of(&world, index);
-    if (way == GM_WAY_IN) {
-        world.used[GM_TIER_PINNED] -= bytes_of(&world, index);
-        engine->ending[GM_TIER_PINNED] -= bytes_of(&world, index);
-    }
-    chunk->tier = way == GM_WAY_IN ? GM_TIER_GPU : GM_TIER_PINNED;
-    chunk->flight = GM_FLIGHT_NONE;
-    chunk->copy_pending = chunk->map_pending = false;
-    gm_table_place(world.table, index);
+    chunk_of(&world, index)->map_pending = false;
+    gm_engine_take_copies(engine);
+    assert_int_equal(chunk_of(&world, index)->flight, GM_FLIGHT_NONE);
 }
 
 /* Nor is pinned memory full of what is to be copied down when its turn comes. */
@@ -435,7 +505,7 @@ static void little_goes_down_at_once(void **state)
     assert_true(planned(GM_MOVE_LOWER, LAST) >= 1024 * MIB);
     assert_true(planned(GM_MOVE_RAISE, FIRST) >= 1024 * MIB);
     for (unsigned i = 0; i < 20; i++) {
-        gm_engine_move(engine);
+        move_all();
         assert_int_equal(engine->host_bytes, 256 * MIB);
         end_below(i % 3 + 1);
     }
@@ -444,7 +514,7 @@ static void little_goes_down_at_once(void **state)
     /* a switch has more of it at once */
     choose(FIRST);
     gm_engine_plan(engine);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(engine->host_bytes, 512 * MIB);
 }
 
@@ -461,7 +531,7 @@ static void raises_do_not_wait_for_all_lowers(void **state)
     gm_engine_plan(engine);
     assert_int_equal(planned(GM_MOVE_LOWER, LAST), 1792 * MIB);
     for (unsigned i = 0; up < 1024 * MIB; i++) {
-        gm_engine_move(engine);
+        move_all();
         assert_true(down <= up + 512 * MIB + 256 * MIB);
         if (copies[GM_WAY_OUT] > copies_ended[GM_WAY_OUT])
             end_copy(GM_WAY_OUT);
@@ -508,7 +578,7 @@ static void the_disk_has_a_share_of_its_own(void **state)
     have(FIRST, 1536 * MIB, GM_TIER_DISK);
     choose(FIRST);
     gm_engine_plan(engine);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(engine->disk_bytes, 512 * MIB);
     assert_true(engine->host_bytes > 0);
 }
@@ -584,7 +654,7 @@ static void its_own_goes_down_for_room(void **state)
     choose(FIRST);
     gm_engine_plan(engine);
     assert_true(planned(GM_MOVE_LOWER, FIRST) > 0);
-    gm_engine_move(engine);
+    move_all();
     assert_int_equal(engine->disk_bytes, planned(GM_MOVE_LOWER, FIRST));
 }
 
@@ -595,10 +665,10 @@ static unsigned stage_all(void)
     gm_engine_plan(engine);
     for (; plans < 50 && engine->plan.n > 0; plans++) {
         n_host = host_ended = 0;
-        gm_engine_move(engine);
+        move_all();
         while (host_ended < n_host) {
             end_below(1);
-            gm_engine_move(engine);
+            move_all();
         }
         gm_engine_plan(engine);
     }
@@ -640,11 +710,13 @@ static void what_is_left_is_not_for_others(void **state)
 /* One thing that is under way ends, whatever; false: there is none. */
 static bool end_any(void)
 {
-    const unsigned from = (unsigned)draw(&world, 3);
-    for (unsigned i = 0; i < 3; i++) {
-        const unsigned what = (from + i) % 3;
+    const unsigned from = (unsigned)draw(&world, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned what = (from + i) % 4;
         if (what == GM_WAYS && n_host > host_ended)
             end_below(1);
+        else if (what == GM_WAYS + 1 && n_unmaps > unmaps_answered)
+            answer_unmaps(1);
         else if (what < GM_WAYS && copies[what] > copies_ended[what])
             end_copy((enum gm_way)what);
         else
@@ -678,7 +750,7 @@ static void raising_leaves_room_for_evictions(void **state)
         assert_true(world.cap[GM_TIER_PINNED] - world.used[GM_TIER_PINNED] >= 96 * MIB);
         end_below(1);
         gm_engine_plan(engine);
-        gm_engine_move(engine);
+        move_all();
     }
     assert_true(submitted[GM_WAY_OUT] > 0);
 }
@@ -686,18 +758,12 @@ static void raising_leaves_room_for_evictions(void **state)
 /* Chunks that were never written are there when their frame is, which copies out may still read. */
 static void end_unwritten(void)
 {
-    for (uint32_t i = 0; i < engine->n_fenced; i++)
-        if (engine->chunk_number[engine->fenced[i]] <= copies_ended[GM_WAY_OUT]) {
-            world.table->chunks[engine->fenced[i]].copy_pending = false;
-            engine->fenced[i--] = engine->fenced[--engine->n_fenced];
-        }
     for (uint32_t index = 0; index < MAX_CHUNKS; index++) {
         struct gm_chunk *chunk = chunk_of(&world, index);
         if (chunk->flight != GM_FLIGHT_IN || chunk->tier != GM_TIER_NONE || chunk->copy_pending)
             continue;
-        chunk->tier = GM_TIER_GPU;
-        chunk->flight = GM_FLIGHT_NONE;
-        gm_table_place(world.table, index);
+        chunk->map_pending = false;
+        gm_engine_settle(engine, index);
     }
 }
 
@@ -712,7 +778,6 @@ static void finish(uint32_t app, uint64_t seed)
         if (seed % 3 == 0 || engine->plan_from == engine->plan.n)
             gm_engine_plan(engine);
         gm_engine_move(engine);
-        engine->taken[GM_WAY_OUT] = copies_ended[GM_WAY_OUT];
         end_unwritten();
     }
     assert_null(gm_table_check(world.table));
@@ -741,11 +806,139 @@ static void a_full_switch_ends(void **state)
         allocate(&world, FIRST, 224 * MIB);
         choose(FIRST);
         gm_engine_plan(engine);
-        gm_engine_move(engine);
+        move_all();
         finish(FIRST, seed);
         tear_down(state);
         set_up(state);
     }
+}
+
+/* ---- when a frame is free ---- */
+
+/* The GPU is full of what SECOND has, and FIRST is chosen. */
+static void begin_full_switch(uint64_t bytes)
+{
+    begin(bytes);
+    have(SECOND, bytes, GM_TIER_GPU);
+    have(FIRST, bytes, GM_TIER_PINNED);
+    choose(FIRST);
+    gm_engine_plan(engine);
+    assert_int_equal(planned(GM_MOVE_EVICT, SECOND), bytes);
+    gm_engine_move(engine);
+}
+
+/* Whoever has not unmapped a frame yet keeps it: nobody else is given it, and no copy reads or
+ * writes it. */
+static void a_mapped_frame_is_not_free(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
+    assert_int_equal(n_unmaps, 2);
+    for (unsigned i = 0; i < 3; i++) { /* whatever else happens, and however it is planned anew */
+        assert_int_equal(copies[GM_WAY_OUT] + copies[GM_WAY_IN] + maps, 0);
+        assert_int_equal(world.table->frames[frame].state, GM_FRAME_LEAVING);
+        assert_int_equal(world.table->frames[frame].chunk, chunk);
+        gm_engine_plan(engine);
+        gm_engine_move(engine);
+    }
+    assert_int_equal(n_unmaps, 2);
+
+    /* Unmapped, it is free at once, for who waits on the GPU for its copy. */
+    answer_unmaps(1);
+    assert_int_equal(copies[GM_WAY_OUT], 1);
+    assert_int_equal(world.table->frames[frame].state, GM_FRAME_FREE);
+    gm_engine_move(engine);
+    assert_int_equal(copies[GM_WAY_IN], 1);
+    assert_int_equal(last_fence, 1);
+    assert_int_equal(maps, 1);
+    answer_unmaps(1);
+    gm_engine_move(engine);
+    assert_int_equal(last_fence, 2);
+    while (end_any())
+        ;
+    assert_int_equal(world.table->apps[FIRST].missing, 0);
+    assert_null(gm_table_check(world.table));
+}
+
+/* Unmapping runs ahead of the copies, but not by everything; what is told to be unmapped always
+ * finds the mover with room for its copy (gm_mover_submit checks). */
+static void unmapping_runs_ahead(void **state)
+{
+    (void)state;
+    begin(512 * MIB);
+    for (unsigned i = 0; i < 256; i++)
+        have(SECOND, 2 * MIB, GM_TIER_GPU);
+    for (unsigned i = 0; i < 256; i++)
+        have(FIRST, 2 * MIB, GM_TIER_PINNED);
+    choose(FIRST);
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    assert_int_equal(n_unmaps, 64);
+    answer_unmaps(16);
+    gm_engine_move(engine);
+    assert_int_equal(n_unmaps, 80);
+    move_all();
+    assert_int_equal(copies[GM_WAY_OUT], GM_WAY_DEPTH - 1);
+    finish(FIRST, 1);
+    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 0);
+    assert_int_equal(engine->coming[GM_WAY_OUT].bytes, 0);
+}
+
+/* A program that is to lose memory, and gives it back itself meanwhile: its data is not copied. */
+static void what_is_freed_is_not_copied(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
+    const uint64_t used = world.used[GM_TIER_PINNED];
+    chunk_of(&world, chunk)->is_freed = true;
+    gm_table_free_chunk(world.table, chunk);
+    gm_engine_retire(engine, chunk);
+    assert_int_equal(world.table->frames[frame].state, GM_FRAME_LEAVING);
+    answer_unmaps(1);
+    assert_int_equal(world.table->frames[frame].state, GM_FRAME_FREE);
+    assert_int_equal(copies[GM_WAY_OUT], 0);
+    assert_int_equal(world.used[GM_TIER_PINNED], used - 32 * MIB);
+    gm_engine_move(engine);
+    assert_int_equal(copies[GM_WAY_IN], 1);
+    assert_int_equal(last_fence, 0);
+}
+
+/* A program that ends while it unmaps may still run kernels: its frame is nobody's until it has
+ * exited. */
+static void what_ends_keeps_its_frame(void **state)
+{
+    uv_poll_t watch;
+    (void)state;
+    begin_full_switch(64 * MIB);
+    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
+    engine->apps[SECOND].state = GM_APP_GONE;
+    engine->apps[SECOND].exit_poll = &watch;
+    chunk_of(&world, chunk)->is_freed = true;
+    gm_table_free_chunk(world.table, chunk);
+    gm_engine_retire(engine, chunk);
+    assert_int_equal(world.table->frames[frame].state, GM_FRAME_CONDEMNED);
+    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 1); /* the other chunk's */
+    assert_int_equal(copies[GM_WAY_OUT], 0);
+}
+
+/* Chosen again while its memory leaves, a program gets back what it has given up. */
+static void who_is_chosen_again_gets_it_back(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    engine->apps[FIRST].state = GM_APP_PAUSED;
+    engine->in_set[FIRST] = false;
+    engine->apps[SECOND].state = GM_APP_LOADING;
+    engine->in_set[SECOND] = true;
+    engine->decision.set = &set_of[SECOND];
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    assert_int_equal(maps, 0);
+    finish(SECOND, 1);
+    assert_int_equal(maps, 2);
+    assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
 }
 
 /* ---- who gives ---- */
@@ -798,6 +991,11 @@ int main(void)
         case_of(raising_leaves_room_for_evictions),
         case_of(a_slow_switch_ends),
         case_of(a_full_switch_ends),
+        case_of(a_mapped_frame_is_not_free),
+        case_of(unmapping_runs_ahead),
+        case_of(what_is_freed_is_not_copied),
+        case_of(what_ends_keeps_its_frame),
+        case_of(who_is_chosen_again_gets_it_back),
         case_of(an_idle_one_is_given_nothing_that_another_was_offered),
         case_of(nobody_gives_to_himself),
     };

@@ -1,3 +1,6 @@
-# One room of the engine; the test is what is around it.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine_moves.c)
+# Two rooms of the engine; the test is what is around them.
+target_sources(
+    ${GM_TEST}
+    PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine_moves.c ${CMAKE_SOURCE_DIR}/daemon/engine_chunks.c
+)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

@@ -30,10 +30,9 @@ static void test_ctl(void **state)
     LAYOUT(gm_ctl, gate, 8, 4);
     LAYOUT(gm_ctl, app, 12, 4);
     LAYOUT(gm_ctl, epoch, 16, 8);
-    LAYOUT(gm_ctl, moved, 24, 8);
-    LAYOUT(gm_ctl, budget, 32, 8 * GM_GPUS_MAX);
-    LAYOUT(gm_ctl, is_counting, 160, 4);
-    LAYOUT(gm_ctl, reserved, 164, 4096 - 164);
+    LAYOUT(gm_ctl, budget, 24, 8 * GM_GPUS_MAX);
+    LAYOUT(gm_ctl, is_counting, 152, 4);
+    LAYOUT(gm_ctl, reserved, 156, 4096 - 156);
     assert_int_equal(sizeof(struct gm_ctl), 4096);
 }
 
