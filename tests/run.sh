@@ -1,8 +1,10 @@
 #!/bin/sh
-# sh tests/run.sh: installs what is missing, builds, and runs every test that needs no GPU; then the same tests
-# built with the address and undefined-behaviour sanitizers, and with the thread sanitizer.
+# sh tests/run.sh: installs what is missing, builds, and runs the tests that need no GPU: all of them plainly, and under
+# the address and undefined-behaviour sanitizers and under the thread sanitizer those that find most there: unit tests,
+# short simulations, and the integration tests with the most threads.
 #
 #   --quick   without the sanitizer builds
+#   --long    everything in all three builds, and what takes minutes by itself: benches, all seeds
 #   --demo    also bench/demo.sh on the simulated GPU, counted as a test
 #
 # The last line is "N passed, N failed", with ", N skipped" if tests were skipped (each is named, with its
@@ -12,12 +14,14 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/tests/setup.sh"
 
 quick=
+long=
 demo=
 for option; do
     case $option in
     --quick) quick=1 ;;
+    --long) long=1 ;;
     --demo) demo=1 ;;
-    *) gm_die "usage: sh tests/run.sh [--quick] [--demo]" ;;
+    *) gm_die "usage: sh tests/run.sh [--quick | --long] [--demo]" ;;
     esac
 done
 
@@ -31,19 +35,23 @@ note() {
 "
 }
 
-# suite NAME DIR [CMAKE-ARGUMENT...]: build into DIR and run all of its tests, $at_once at once.
+# suite NAME DIR CTEST-ARGUMENTS [CMAKE-ARGUMENT...]: build into DIR and run its tests, $at_once at once. With --long
+# all of them, else those that the arguments to ctest choose.
 suite() {
     name=$1
     dir=$2
-    shift 2
+    chosen=$3
+    shift 3
+    [ -z "$long" ] || chosen=
     echo "== $name: building in $dir"
-    if ! gm_configure "$dir" -DGM_WERROR=ON "$@" || ! gm_build "$dir"; then
+    if ! gm_configure "$dir" "$@" || ! gm_build "$dir"; then
         failed=$((failed + 1))
         note "$name: FAILED: does not build (see $dir.log)"
         return
     fi
     echo "== $name: testing"
-    (cd "$dir" && ctest --output-on-failure --no-tests=error --parallel "$at_once") 2>&1 | tee "$dir/ctest.log"
+    # shellcheck disable=SC2086 # a list of arguments
+    (cd "$dir" && ctest $chosen --output-on-failure --no-tests=error --parallel "$at_once") 2>&1 | tee "$dir/ctest.log"
     # "12/40 Test #12: wire ....   Passed    0.01 sec", "***Failed", "***Timeout", "***Skipped", ...
     sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: //p' "$dir/ctest.log" > "$dir/ctest.lines"
     all=$(wc -l < "$dir/ctest.lines")
@@ -72,10 +80,10 @@ suite() {
 
 gm_install
 at_once=$((2 * $(nproc))) # tests wait much of the time, for copies, slices, each other
-suite plain "$root/build"
+suite plain "$root/build" "-LE long"
 if [ -z "$quick" ]; then
-    suite address "$root/build-asan" -DGM_SANITIZE=address
-    suite thread "$root/build-tsan" -DGM_SANITIZE=thread
+    suite address "$root/build-asan" "-L sanitized -LE long" -DGM_SANITIZE=address
+    suite thread "$root/build-tsan" "-L sanitized -LE long" -DGM_SANITIZE=thread
 fi
 if [ -n "$demo" ]; then
     echo "== demo"

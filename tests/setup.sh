@@ -108,20 +108,28 @@ gm_install() {
     gm_find_cuda || gm_fetch_cuda
 }
 
-# gm_configure DIR [CMAKE-ARGUMENT...]
+# gm_configure DIR [CMAKE-ARGUMENT...]: GM_WERROR=ON in the environment makes warnings errors, as in CI.
 gm_configure() {
     gm_dir=$1
     shift
     if [ ! -f "$gm_dir/CMakeCache.txt" ] && gm_has ninja; then
         set -- -G Ninja "$@"
     fi
-    cmake -S "$root" -B "$gm_dir" "-DGM_CUDA_INCLUDE=$gm_cuda" "$@" > "$gm_dir.log" 2>&1 ||
+    cmake -S "$root" -B "$gm_dir" "-DGM_CUDA_INCLUDE=$gm_cuda" "-DGM_WERROR=${GM_WERROR:-OFF}" "$@" > "$gm_dir.log" 2>&1 ||
         { cat "$gm_dir.log" >&2; return 1; }
 }
 
-# gm_build DIR: on all cores; the log is printed when it fails.
+# gm_build DIR: on all cores. It says every 15 s how far it is. The end of the log is printed when it fails.
 gm_build() {
-    cmake --build "$1" --parallel "$(nproc)" >> "$1.log" 2>&1 || { tail -n 60 "$1.log" >&2; return 1; }
+    cmake --build "$1" --parallel "$(nproc)" >> "$1.log" 2>&1 &
+    gm_building=$!
+    gm_waited=0
+    while kill -0 "$gm_building" 2> /dev/null; do
+        sleep 1
+        gm_waited=$((gm_waited + 1))
+        [ $((gm_waited % 15)) != 0 ] || echo "   ... $(tail -n 1 "$1.log" | cut -c 1-100)"
+    done
+    wait "$gm_building" || { tail -n 60 "$1.log" >&2; return 1; }
 }
 
 # Debian's -dev package has no libcjson.a: build one from the distribution's own source package, fetched with a

@@ -22,9 +22,9 @@
 #include "tests/sim/workload.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 1000, STORMS = 250 };
+enum { SEEDS = 250, STORMS = 60 };
 #else
-enum { SEEDS = 10000, STORMS = 2500 };
+enum { SEEDS = 2000, STORMS = 500 };
 #endif
 
 /* Rare ones that each found a fault in a policy once. */
