@@ -101,7 +101,10 @@ static unsigned gm_boot_match(const struct gm_link_welcome *welcome, int n_devic
         CUdevice device;
         CUuuid uuid;
         if (gm_real.cuDeviceGet(&device, i) != CUDA_SUCCESS || device < 0 ||
-            device >= GM_DEVICES_MOST || gm_real.cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
+            device >= GM_DEVICES_MOST)
+            continue;
+        gm_devices_see(device);
+        if (gm_real.cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
             continue;
         for (uint32_t gpu = 0; gpu < welcome->n_gpus; gpu++) {
             if (devices[gpu] >= 0 ||

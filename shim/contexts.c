@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/real.h"
 
-#define GM_DEVICES_MAX 64
 #define GM_EVENT_NAP_MIN 50000    /* ns between looks at an event; they double ... */
 #define GM_EVENT_NAP_MAX 20000000 /* ... to what an answer may be late */
 
@@ -32,9 +32,9 @@ static size_t gm_context_count;
 static size_t gm_context_reserved; /* places that are free and promised */
 static size_t gm_context_room;
 static uint64_t gm_context_round;
-static bool gm_primary_is_active[GM_DEVICES_MAX];
-static unsigned gm_primary_locks[GM_DEVICES_MAX];         /* releases and resets under way */
-static _Atomic bool gm_primary_has_ended[GM_DEVICES_MAX]; /* ever */
+static bool gm_primary_is_active[GM_DEVICES_MOST];
+static unsigned gm_primary_locks[GM_DEVICES_MOST];         /* releases and resets under way */
+static _Atomic bool gm_primary_has_ended[GM_DEVICES_MOST]; /* ever */
 static CUcontext gm_contexts_gone[GM_CONTEXTS_GONE];
 static unsigned gm_contexts_next_gone;
 
@@ -170,7 +170,7 @@ bool gm_contexts_remove(CUcontext context)
 
 void gm_contexts_lock_primary(CUdevice device)
 {
-    if (device < 0 || device >= GM_DEVICES_MAX)
+    if (device < 0 || device >= GM_DEVICES_MOST)
         return;
     struct timespec until = gm_contexts_patience();
     pthread_mutex_lock(&gm_contexts_lock);
@@ -186,7 +186,7 @@ void gm_contexts_lock_primary(CUdevice device)
 
 void gm_contexts_unlock_primary(CUdevice device)
 {
-    if (device < 0 || device >= GM_DEVICES_MAX)
+    if (device < 0 || device >= GM_DEVICES_MOST)
         return;
     pthread_mutex_lock(&gm_contexts_lock);
     gm_primary_locks[device]--;
@@ -198,7 +198,7 @@ bool gm_contexts_primary_is_over(CUdevice device)
 {
     unsigned flags;
     int is_active = 1;
-    return device >= 0 && device < GM_DEVICES_MAX &&
+    return device >= 0 && device < GM_DEVICES_MOST &&
            __builtin_expect(
                atomic_load_explicit(&gm_primary_has_ended[device], memory_order_acquire), 0) &&
            gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
@@ -207,7 +207,7 @@ bool gm_contexts_primary_is_over(CUdevice device)
 
 void gm_contexts_note_primary(CUdevice device, bool is_active)
 {
-    if (device < 0 || device >= GM_DEVICES_MAX)
+    if (device < 0 || device >= GM_DEVICES_MOST)
         return;
     if (!is_active)
         atomic_store_explicit(&gm_primary_has_ended[device], true, memory_order_release);
@@ -384,8 +384,7 @@ leave:
 
 /* Over all contexts. The first error; with an asker it is also the last: there is nothing to gain
  * from waiting for the others. */
-static CUresult gm_contexts_walk(const CUdevice *devices, uint32_t n_devices,
-                                 const struct gm_contexts_asker *asker)
+static CUresult gm_contexts_walk(const struct gm_contexts_asker *asker)
 {
     CUresult result = CUDA_SUCCESS;
     CUcontext context;
@@ -397,31 +396,28 @@ static CUresult gm_contexts_walk(const CUdevice *devices, uint32_t n_devices,
         CUresult one = gm_contexts_wait_for(context, asker);
         result = result == CUDA_SUCCESS ? one : result;
     }
-    for (uint32_t i = 0; i < n_devices; i++) {
-        if (devices[i] < 0 || devices[i] >= GM_DEVICES_MAX ||
-            (asker != NULL && result != CUDA_SUCCESS))
-            continue;
-        CUresult one = gm_contexts_wait_for_primary(devices[i], asker);
+    for (uint32_t i = 0; i < gm_device_count(); i++) {
+        if (asker != NULL && result != CUDA_SUCCESS)
+            break;
+        CUresult one = gm_contexts_wait_for_primary(gm_device_at(i), asker);
         result = result == CUDA_SUCCESS ? one : result;
     }
     return result;
 }
 
-CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices)
+CUresult gm_contexts_synchronize(void)
 {
-    return gm_contexts_walk(devices, n_devices, NULL);
+    return gm_contexts_walk(NULL);
 }
 
-CUresult gm_contexts_finish(const CUdevice *devices, uint32_t n_devices,
-                            const _Atomic uint64_t *stamp, uint64_t seen)
+CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen)
 {
     const struct gm_contexts_asker asker = {.stamp = stamp, .seen = seen};
-    return gm_contexts_walk(devices, n_devices, &asker);
+    return gm_contexts_walk(&asker);
 }
 
-void gm_contexts_visit(const CUdevice *devices, uint32_t n_devices,
-                       void (*visit)(CUcontext context, uint64_t argument), uint64_t argument)
+void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument)
 {
     const struct gm_contexts_asker asker = {.visit = visit, .argument = argument};
-    gm_contexts_walk(devices, n_devices, &asker);
+    gm_contexts_walk(&asker);
 }

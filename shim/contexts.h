@@ -1,6 +1,8 @@
 /*
- * The CUDA contexts that draining has to synchronize: those made by cuCtxCreate*, and the primary
- * contexts of the managed devices while they are active. The drainer walks over them in two ways:
+ * The CUDA contexts that draining has to synchronize: those made by cuCtxCreate*, and the active
+ * primary contexts of all devices that the program sees. A kernel on a device that gpumux does not
+ * manage can reach a managed GPU's memory (cuCtxEnablePeerAccess). The drainer walks over them in
+ * two ways:
  *
  *   synchronize   for a CLOSE, when nobody is inside the gate: cuCtxSynchronize, which returns as
  *                 soon as the work ends but, in a context made without CU_CTX_SCHED_BLOCKING_SYNC,
@@ -76,7 +78,7 @@ bool gm_contexts_is_over(CUresult result);
  * can have. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture is open, another error when a
  * context could not be asked.
  */
-CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices);
+CUresult gm_contexts_synchronize(void);
 
 /*
  * Drainer only, with the gate open: wait until the work ends that all contexts have now.
@@ -87,15 +89,13 @@ CUresult gm_contexts_synchronize(const CUdevice *devices, uint32_t n_devices);
  * A driver without cuCtxRecordEvent (before CUDA 12.5) is synchronized instead, one context after
  * the other: then giving up waits for the work of one of them, and a core may be busy meanwhile.
  */
-CUresult gm_contexts_finish(const CUdevice *devices, uint32_t n_devices,
-                            const _Atomic uint64_t *stamp, uint64_t seen);
+CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen);
 
 /*
  * Drainer only: call `visit` in every context, which is current then and is not destroyed
  * meanwhile: who wants to destroy it waits for it to return.
  */
-void gm_contexts_visit(const CUdevice *devices, uint32_t n_devices,
-                       void (*visit)(CUcontext context, uint64_t argument), uint64_t argument);
+void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument);
 
 /* Any thread: the stamp was changed. */
 void gm_contexts_wake(void);

@@ -1,7 +1,7 @@
 /*
- * Which CUDA device of this program is which of the daemon's GPUs: a table that boot fills before
- * the program is live, and nobody changes afterwards. Before that, and where the daemon manages
- * nothing, it is empty.
+ * The CUDA devices of this program, and which of them is which of the daemon's GPUs: tables that
+ * boot fills before the program is live, and nobody changes afterwards. Before that, and where the
+ * daemon manages nothing, they are empty.
  */
 #ifndef GM_SHIM_DEVICES_H
 #define GM_SHIM_DEVICES_H
@@ -15,6 +15,13 @@
 /* Boot only: `devices[gpu]` is the CUDA device of that GPU, or -1 if the program does not see it;
  * `count` GPUs, at most GM_GPUS_MAX of which are taken. */
 void gm_devices_set(const CUdevice *devices, uint32_t count);
+
+/* Boot only: the program sees `device`, managed or not. At most GM_DEVICES_MOST are taken. */
+void gm_devices_see(CUdevice device);
+
+/* The CUDA devices that the program sees. */
+uint32_t gm_device_count(void);
+CUdevice gm_device_at(uint32_t i);
 
 /* How many GPUs the daemon manages. */
 uint32_t gm_gpu_count(void);

@@ -15,7 +15,6 @@
 
 #include "common/clock.h"
 #include "shim/contexts.h"
-#include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/graphs.h"
 #include "shim/link.h"
@@ -78,20 +77,10 @@ static bool gm_drain_is_asked(uint64_t epoch)
     return is_asked;
 }
 
-static uint32_t gm_drain_devices(CUdevice devices[GM_GPUS_MAX])
-{
-    uint32_t n_devices = gm_gpu_count();
-    for (uint32_t gpu = 0; gpu < n_devices; gpu++)
-        devices[gpu] = gm_gpu_device(gpu);
-    return n_devices;
-}
-
 /* For gm_drain_synchronize: all requests up to `asked`. */
 static void gm_drain_sync(uint64_t asked)
 {
-    CUdevice devices[GM_GPUS_MAX];
-    uint32_t n_devices = gm_drain_devices(devices);
-    CUresult result = gm_contexts_synchronize(devices, n_devices);
+    CUresult result = gm_contexts_synchronize();
     pthread_mutex_lock(&gm_drain_lock);
     gm_drain_sync_done = asked;
     gm_drain_sync_result = result;
@@ -148,19 +137,16 @@ static void gm_drain_move_in(CUcontext context, uint64_t unused)
 
 /* The program is quiet: get its managed memory out of the way of others, in half of what is left of
  * the time. */
-static void gm_drain_clear(const struct gm_drain_question *question, const CUdevice *devices,
-                           uint32_t n_devices)
+static void gm_drain_clear(const struct gm_drain_question *question)
 {
     uint64_t now = gm_now();
     if (gm_managed_exists() && now < question->deadline)
-        gm_contexts_visit(devices, n_devices, gm_drain_move_out,
-                          now + (question->deadline - now) / 2);
+        gm_contexts_visit(gm_drain_move_out, now + (question->deadline - now) / 2);
 }
 
 /* What is left to do after the answer, while the program is paused, and once it goes on. */
 static void gm_drain_after(uint64_t stamp)
 {
-    CUdevice devices[GM_GPUS_MAX];
     if (gm_graphs_exist() && !gm_gate_await_open(0))
         gm_graphs_trim();
     if (!gm_managed_is_out())
@@ -169,7 +155,7 @@ static void gm_drain_after(uint64_t stamp)
      * be, it is seen at the next look, and comes first. */
     while (!gm_gate_await_open(GM_S) && atomic_load(&gm_drain_stamp) == stamp)
         continue;
-    gm_contexts_visit(devices, gm_drain_devices(devices), gm_drain_move_in, 0);
+    gm_contexts_visit(gm_drain_move_in, 0);
 }
 
 static void gm_drain_once(const struct gm_drain_question *question)
@@ -177,16 +163,14 @@ static void gm_drain_once(const struct gm_drain_question *question)
     gm_spares_release_ahead(); /* nobody looks after them meanwhile, and others want the room */
     enum gm_drain_reason reason = gm_drain_wait_outside(question);
     if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
-        CUdevice devices[GM_GPUS_MAX];
-        uint32_t n_devices = gm_drain_devices(devices);
         atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
-        CUresult result = gm_contexts_synchronize(devices, n_devices);
+        CUresult result = gm_contexts_synchronize();
         if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
             reason = GM_DRAIN_CAPTURE; /* perhaps one that nobody counted */
         else if (result != CUDA_SUCCESS)
             reason = GM_DRAIN_WORK;
         else
-            gm_drain_clear(question, devices, n_devices);
+            gm_drain_clear(question);
     }
     gm_drain_answer(question->epoch, reason, gm_now());
 }
@@ -194,15 +178,13 @@ static void gm_drain_once(const struct gm_drain_question *question)
 /* Wait until the GPU is done with what it was given before this query, unless that is left off. */
 static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
-    CUdevice devices[GM_GPUS_MAX];
-    uint32_t n_devices = gm_drain_devices(devices);
     /* It rests; and nobody looks after them meanwhile. But a CLOSE does not wait for that. */
     gm_spares_leave_alone();
     for (unsigned n = GM_SPARES_ROOM;
          n > 0 && atomic_load(&gm_drain_stamp) == stamp && gm_spares_shrink(-1); n--)
         continue;
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
-    CUresult result = gm_contexts_finish(devices, n_devices, &gm_drain_stamp, stamp);
+    CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp);
 
     pthread_mutex_lock(&gm_drain_lock);
     bool is_mine = gm_drain_has_query && gm_drain_query_open == query;

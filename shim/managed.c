@@ -163,13 +163,14 @@ static CUresult gm_managed_prefetch(uint64_t va, uint64_t bytes, CUdevice device
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Whether the driver lets host and device use it at once, and has the calls. */
+/* Whether it is on a GPU of the daemon's, whose room others want, and the driver lets host and
+ * device use it at once, and has the calls. */
 static bool gm_managed_is_movable(CUdevice device)
 {
     int is_concurrent = 0;
-    return gm_real.cuDeviceGetAttribute != NULL && gm_real.cuMemRangeGetAttribute != NULL &&
-           gm_real.cuStreamCreate != NULL && gm_real.cuStreamDestroy_v2 != NULL &&
-           gm_real.cuStreamQuery != NULL &&
+    return gm_gpu_of(device) >= 0 && gm_real.cuDeviceGetAttribute != NULL &&
+           gm_real.cuMemRangeGetAttribute != NULL && gm_real.cuStreamCreate != NULL &&
+           gm_real.cuStreamDestroy_v2 != NULL && gm_real.cuStreamQuery != NULL &&
            gm_real.cuDeviceGetAttribute(&is_concurrent,
                                         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
                                         device) == CUDA_SUCCESS &&

@@ -3,6 +3,9 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
+
+#include "common/clock.h"
 
 /* What one thread works with: a context of its own on one of the devices. */
 struct gm_place {
@@ -82,6 +85,46 @@ static void look_into_pool(struct gm_worker *worker)
     GM_CU(worker, cuCtxSetCurrent, worker->context);
     GM_CU(worker, cuMemFreeAsync, buffer.at, NULL);
     GM_CU(worker, cuMemPoolDestroy, pool);
+}
+
+/*
+ * A kernel in the primary context of device 1 that ends only when the host says so, after --hold,
+ * and behind it kernels there that verify memory of device 0: none of it may move meanwhile.
+ */
+void gm_mode_peer(struct gm_worker *worker)
+{
+    struct gm_worker beyond = *worker;
+    struct gm_counter counter;
+    const struct timespec hold = {(time_t)(worker->hold_ns / GM_S), (long)(worker->hold_ns % GM_S)};
+    uint32_t *flag = NULL;
+    CUdeviceptr flag_at;
+    GM_CU(worker, cuDeviceGet, &beyond.device, 1);
+    GM_CU(worker, cuDevicePrimaryCtxRetain, &beyond.context, beyond.device);
+    GM_CU(worker, cuCtxSetCurrent, beyond.context);
+    gm_load_kernels(&beyond);
+    gm_counter_make(&beyond, &counter);
+    GM_CU(worker, cuMemHostAlloc, (void **)&flag, sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &flag_at, flag, 0);
+    GM_CU(worker, cuCtxEnablePeerAccess, worker->context, 0);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    GM_CU(worker, cuCtxSynchronize);
+    GM_CU(worker, cuCtxSetCurrent, beyond.context);
+    for (; gm_is_more(worker, worker->done); worker->done++) {
+        __atomic_store_n(flag, 0, __ATOMIC_SEQ_CST);
+        void *args[] = {&flag_at};
+        gm_launch(&beyond, GM_KERNEL_SPIN_UNTIL, NULL, args);
+        for (uint32_t i = 0; i < worker->allocs; i++)
+            gm_buffer_verify(&beyond, &buffers[i], &counter, NULL);
+        nanosleep(&hold, NULL);
+        __atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
+        worker->mismatches = gm_counter_read(&beyond, &counter, NULL);
+    }
+    GM_CU(worker, cuMemFreeHost, flag);
+    gm_counter_free(&beyond, &counter);
+    gm_close_cuda(&beyond);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    gm_buffers_free(worker, buffers);
 }
 
 /*

@@ -48,6 +48,7 @@ static const struct {
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
     {"devices", gm_mode_devices, false, false, "contexts on two devices, and copies between them"},
+    {"peer", gm_mode_peer, false, false, "a kernel on device 1 that reads device 0 after --hold"},
     {"vmm", gm_mode_vmm, false, false, "ranges of the program's own handles, moved about"},
     {"mappers", gm_mode_mappers, false, false,
      "threads that map such handles, and one that only maps"},

@@ -16,7 +16,7 @@
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  *                     ahead
  *   modes_hot.c       modes about use: hot, turns, guests
- *   modes_devices.c   several devices and contexts: devices
+ *   modes_devices.c   several devices and contexts: devices, peer
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
  *   modes_pools.c     modes pools, what memory pools promise, one by one, and beside
  *   modes_short.c     mode short: pools when there is no more memory
@@ -188,6 +188,7 @@ void gm_mode_spin(struct gm_worker *worker);
 void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_devices(struct gm_worker *worker);
+void gm_mode_peer(struct gm_worker *worker);
 void gm_mode_vmm(struct gm_worker *worker);
 void gm_mode_mappers(struct gm_worker *worker);
 void gm_mode_exports(struct gm_worker *worker);
