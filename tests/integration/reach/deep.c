@@ -18,6 +18,15 @@ int reach_ask_which(void)
 extern void *reach_bound[2];
 void *reach_bound[2] = {(void *)cuMemAlloc_v2, (void *)cuInit};
 
+/* What it is bound to when its constructors run. */
+extern void *reach_bound_first;
+void *reach_bound_first;
+
+__attribute__((constructor)) static void begin(void)
+{
+    reach_bound_first = reach_bound[0];
+}
+
 void *reach_look_up(const char *name);
 void *reach_look_up(const char *name)
 {
