@@ -258,6 +258,8 @@ void gm_engine_run(struct gm_engine *engine)
     engine->create_more = false;
     do {
         engine->again = false;
+        if (engine->stopping.is_on)
+            gm_engine_choose_saved(engine);
         reconcile(engine);
         gm_engine_bury(engine);
         gm_engine_admit_waiting(engine);
@@ -272,6 +274,10 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_flush(engine);
     gm_engine_arm_timer(engine);
     engine->is_running = false;
+    if (engine->stopping.is_over) {
+        engine->is_closing = true;
+        engine->stopping.on_saved(engine->stopping.arg);
+    }
 }
 
 void gm_engine_die(struct gm_engine *engine, const char *what, CUresult error)
@@ -431,9 +437,9 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
 static int make_tables(struct gm_engine *engine)
 {
     uint32_t max_apps = engine->config.max_apps;
-    /* Those of hosted chunks are in pinned memory. */
-    uint64_t hosted = engine->config.is_oversize_hosted ? engine->config.pinned : 0;
-    uint32_t max_frames = (uint32_t)((engine->config.budget + hosted) >> GM_CHUNK_SHIFT) + 1;
+    /* Those of hosted chunks are in pinned memory; and in the end all of the device is used. */
+    uint32_t max_frames =
+        (uint32_t)((engine->device_bytes + engine->config.pinned) >> GM_CHUNK_SHIFT) + 1;
     uint64_t chunks = ((engine->config.budget + engine->config.pinned + engine->config.paged +
                         engine->config.disk) >>
                        GM_CHUNK_SHIFT) +
@@ -454,6 +460,8 @@ static int make_tables(struct gm_engine *engine)
     engine->victims = calloc(max_apps, sizeof *engine->victims);
     engine->givers = calloc(max_apps, sizeof *engine->givers);
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
+    engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
+    engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
     /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
      * what else is lowered, a window full at a time. */
     engine->plan.capacity = 8 * max_frames + 64;
@@ -463,7 +471,8 @@ static int make_tables(struct gm_engine *engine)
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->chunk_number ||
         !engine->frame_more || !engine->fenced || !engine->hosted || !engine->condemned ||
         !engine->targets || !engine->victims || !engine->givers || !engine->in_set ||
-        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        !engine->stopping.apps || !engine->stopping.set || !engine->plan.moves ||
+        !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
                                   engine->config.budget);
@@ -489,6 +498,8 @@ static void free_tables(struct gm_engine *engine)
     free(engine->victims);
     free(engine->givers);
     free(engine->in_set);
+    free(engine->stopping.apps);
+    free(engine->stopping.set);
     free(engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         free(engine->ring[i]);

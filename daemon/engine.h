@@ -53,13 +53,23 @@ struct gm_engine_config {
 int gm_engine_open(struct gm_engine **engine, uv_loop_t *loop,
                    const struct gm_engine_config *config, char *why, size_t why_size);
 
+/*
+ * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
+ * they survive it (engine_saving.c). `on_saved(arg)` is called once from the loop, or from within
+ * this call, within GM_ENGINE_SAVING_NS; then all gates that may open are open, and the engine does
+ * nothing any more. Called again it does nothing.
+ */
+#define GM_ENGINE_SAVING_NS (60ull * 1000000000)
+void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg);
+
 /* Stop everything and free it. Sessions must have left. The loop must still run once to close
  * handles. */
 void gm_engine_close(struct gm_engine *engine);
 
 /*
  * A program said HELLO. Makes its shared memory, sends WELCOME through `session` and returns 0 with
- * its id in *app; or -errno (-ENOSPC: too many apps) with nothing sent. `name` is copied; `wish` is
+ * its id in *app; or -errno (-ENOSPC: too many apps, -ESHUTDOWN: the daemon is about to end) with
+ * nothing sent. `name` is copied; `wish` is
  * the class of HELLO, taken as it came.
  */
 int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,

@@ -61,9 +61,9 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
     const struct gm_table *table = engine->table;
     const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
     const uint64_t room = engine->room + table->fixed, most = room - room / AHEAD_SHARE;
-    if (engine->apps[id].state != GM_APP_RUNNING || taken > most || alloc->bytes > most - taken ||
-        !gm_engine_can_ever_have(engine, id, alloc->bytes) || !is_whole(engine) ||
-        !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
+    if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
+        alloc->bytes > most - taken || !gm_engine_can_ever_have(engine, id, alloc->bytes) ||
+        !is_whole(engine) || !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
         !gm_engine_commit(engine, id, alloc))
         return false;
     const uint32_t index = gm_table_find_allocation(table, id, alloc->va);

@@ -139,6 +139,8 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
     int fds[2] = {-1, -1}, error = -ENOMEM;
     void *ctl = NULL, *stat = NULL;
 
+    if (engine->stopping.is_on)
+        return -ESHUTDOWN;
     for (id = 0; id < engine->config.max_apps && engine->apps[id].state != GM_APP_UNUSED;)
         id++;
     if (id == engine->config.max_apps)

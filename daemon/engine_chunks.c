@@ -106,12 +106,13 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         if (chunk->map_failed) {
             chunk->map_failed = false;
             gm_engine_give_up_frame(engine, index);
-        } else if (chunk->is_hosted) {
-            chunk->tier = chunk->frame == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
-        } else {
-            chunk->tier = GM_TIER_GPU;
+        } else if (chunk->frame != GM_NONE) {
+            chunk->tier = chunk->is_hosted ? GM_TIER_PINNED : GM_TIER_GPU;
             free_page(engine, chunk);
         }
+        /* Its data is where it was: it is to go to the GPU, as before. */
+        if (chunk->is_hosted && chunk->frame == GM_NONE && !chunk->is_freed)
+            gm_table_host_chunk(engine->table, index, false);
         break;
     case GM_FLIGHT_OFF:
         if (chunk->map_pending)

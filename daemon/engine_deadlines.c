@@ -27,7 +27,7 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
         app->retry_at = 0;
         engine->plan_is_stale = true;
     }
-    if (app->state != GM_APP_LOADING)
+    if (app->state != GM_APP_LOADING || engine->stopping.is_on)
         return;
     /* Others are being waited for, which ends in bounded time; once. */
     if (is_held_up && engine->now < app->chosen.at + engine->config.drain_deadline_ns + HELD_UP_NS)
@@ -87,7 +87,7 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
         check_loading(engine, id, is_held_up);
     is_due(engine, &engine->create_retry_at);
     is_due(engine, &engine->lower_retry_at);
-    if (is_due(engine, &engine->budget_retry_at))
+    if (is_due(engine, &engine->budget_retry_at) && !engine->stopping.is_on)
         gm_engine_restore_budget(engine);
     if (is_due(engine, &engine->pool_retry_at))
         gm_hostpool_want(&engine->pool, 0);
@@ -129,6 +129,8 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = earlier(at, engine->sample_at);
     if (engine->reap_more || engine->create_more)
         at = engine->now;
+    if (engine->stopping.is_on)
+        at = earlier(at, gm_engine_saving_due(engine));
     if (engine->waiting && engine->waiting->spares_until > engine->now)
         at = earlier(at, engine->waiting->spares_until);
     if (engine->create_retry_at)

@@ -192,6 +192,20 @@ void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes)
         set_budget(engine, bytes);
 }
 
+void gm_engine_take_device(struct gm_engine *engine)
+{
+    struct gm_table *table = engine->table;
+    const uint64_t allowed = table->budget - table->allocated;
+    size_t free_bytes = 0, total = 0;
+    if (engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
+        return;
+    /* What is beyond the budget is not taken to the last byte: the driver needs some itself. */
+    uint64_t bytes = free_bytes > allowed + GM_CHUNK_MAX ? free_bytes - GM_CHUNK_MAX : allowed;
+    if (free_bytes < allowed)
+        bytes = free_bytes;
+    table->budget = table->allocated + (bytes & ~(GM_CHUNK_MIN - 1));
+}
+
 void gm_engine_restore_budget(struct gm_engine *engine)
 {
     struct gm_table *table = engine->table;

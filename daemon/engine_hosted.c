@@ -17,6 +17,23 @@
 
 #include "common/log.h"
 
+/* After no frame could be had for an app, try again this much later. */
+#define RETRY_NS (1000 * GM_MS)
+
+/* Copy a chunk's data from pinned memory to its new frame. The CPU does it: one thread copies
+ * 10 GB/s, which is no less than it takes to pin what it copies to. */
+static CUresult fill_frame(struct gm_engine *engine, uint32_t frame, uint32_t page, uint64_t bytes)
+{
+    CUresult result = gm_frames_let_cpu(&engine->frames, frame, bytes, engine->pool.node);
+    CUdeviceptr to = engine->frames.handles[frame].va, from;
+    for (uint64_t left = result == CUDA_SUCCESS ? bytes : 0, piece; left > 0; left -= piece) {
+        gm_hostpool_piece(&engine->pool, &page, &from, &piece);
+        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, piece);
+        to += piece;
+    }
+    return result;
+}
+
 static void work_make(uv_work_t *work)
 {
     struct gm_engine *engine = work->data;
@@ -27,6 +44,12 @@ static void work_make(uv_work_t *work)
             result = gm_frames_create_host(&engine->frames, job->frames[i], job->bytes[i],
                                            engine->pool.node);
         job->results[i] = result;
+        if (result != CUDA_SUCCESS || job->pages[i] == GM_NONE)
+            continue;
+        result = fill_frame(engine, job->frames[i], job->pages[i], job->bytes[i]);
+        job->results[i] = result;
+        if (result != CUDA_SUCCESS)
+            gm_frames_destroy(&engine->frames, job->frames[i], job->bytes[i]);
     }
 }
 
@@ -40,6 +63,8 @@ static void give_up(struct gm_engine *engine, uint32_t index)
     gm_hostpool_unlend(&engine->pool, gm_class_bytes(chunk->class));
     if (!chunk->is_freed && engine->table->allocations[allocation].is_pending)
         gm_engine_answer_alloc(engine, allocation, CUDA_ERROR_OUT_OF_MEMORY);
+    if (engine->stopping.is_on)
+        engine->apps[chunk->app].retry_at = engine->now + RETRY_NS;
     gm_engine_settle(engine, index);
 }
 
@@ -80,14 +105,19 @@ void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation)
 {
     uint32_t index = engine->table->allocations[allocation].first;
     for (; index != GM_NONE; index = engine->table->chunks[index].sibling) {
-        struct gm_chunk *chunk = &engine->table->chunks[index];
-        if (!chunk->is_hosted)
-            continue;
-        chunk->flight = GM_FLIGHT_IN;
-        chunk->copy_pending = true;
-        engine->hosted[(engine->hosted_from + engine->n_hosted++) % engine->table->max_chunks] =
-            index;
+        if (engine->table->chunks[index].is_hosted)
+            gm_engine_queue_chunk(engine, index);
     }
+}
+
+void gm_engine_queue_chunk(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    chunk->flight = GM_FLIGHT_IN;
+    chunk->copy_pending = true;
+    if (chunk->page != GM_NONE)
+        engine->ending[GM_TIER_PINNED] += gm_chunk_bytes(chunk);
+    engine->hosted[(engine->hosted_from + engine->n_hosted++) % engine->table->max_chunks] = index;
 }
 
 static uint32_t take_first(struct gm_engine *engine)
@@ -123,6 +153,7 @@ void gm_engine_make_hosted(struct gm_engine *engine)
         }
         job->chunks[job->n] = index;
         job->frames[job->n] = frame;
+        job->pages[job->n] = chunk->page;
         job->bytes[job->n++] = gm_class_bytes(chunk->class);
     }
     job->work.data = engine;

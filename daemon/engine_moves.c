@@ -158,7 +158,7 @@ void gm_engine_plan(struct gm_engine *engine)
         input.n_victims = list_victims(engine);
         engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
         engine->short_to = input.n_targets;
-    } else if (!is_waiting && engine->config.is_prefetching) {
+    } else if (!is_waiting && engine->config.is_prefetching && !engine->stopping.is_on) {
         plan_ahead(engine, &input);
     }
     engine->plan_evicts = gm_plan_count(&engine->plan, GM_MOVE_EVICT);
@@ -378,6 +378,13 @@ static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
         return true;
     return chunk->flight == GM_FLIGHT_NONE && leaves_room(engine, chunk) &&
            copy_below(engine, hold, move);
+}
+
+bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk)
+{
+    const struct gm_plan_hold hold = {.has_eviction = false};
+    const struct gm_move move = {.kind = GM_MOVE_RAISE, .chunk = chunk, .frame = GM_NONE};
+    return copy_below(engine, &hold, &move);
 }
 
 static bool destroy(struct gm_engine *engine, const struct gm_move *move)

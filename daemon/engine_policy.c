@@ -49,6 +49,10 @@ int gm_engine_open_sched(struct gm_engine *engine)
 
 static void feed(struct gm_engine *engine, const struct gm_sched_event *event)
 {
+    engine->again = true;
+    engine->plan_is_stale = true;
+    if (engine->stopping.is_on)
+        return; /* gm_engine_choose_saved decides */
     int fault = gm_sched_step(engine->sched, engine->now, event, &engine->decision);
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)event->kind,
@@ -56,8 +60,6 @@ static void feed(struct gm_engine *engine, const struct gm_sched_event *event)
     else
         gm_record_event(engine->config.record, engine->now, event);
     engine->has_decided = true;
-    engine->again = true;
-    engine->plan_is_stale = true;
 }
 
 void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
@@ -310,6 +312,9 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
 {
     bool is_free = is_admin(request->asker), has_others = false;
     uint32_t mine = 0;
+
+    if (engine->stopping.is_on)
+        return refuse(-ESHUTDOWN, why, why_size, "the daemon is stopping");
 
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!is_selected(engine, id, request))

@@ -10,6 +10,7 @@
  *   engine_frames.c     frames made, given up, destroyed
  *   engine_batches.c    MAP, UNMAP and DROP messages and their answers
  *   engine_hosted.c     programs larger than the budget
+ *   engine_saving.c     the daemon is about to end: bringing programs to where they survive that
  *   engine_trades.c     ... the most used parts of which belong on the GPU
  *   engine_shares.c     memory that several programs map: SHARE, OPEN, SHUT
  *   engine_deadlines.c  what time alone brings about
@@ -29,6 +30,7 @@
 #include "daemon/claim.h"
 #include "daemon/core/hosting.h"
 #include "daemon/core/plan.h"
+#include "daemon/core/saving.h"
 #include "daemon/core/sched.h"
 #include "daemon/core/staging.h"
 #include "daemon/core/table.h"
@@ -157,6 +159,8 @@ struct gm_app {
     struct gm_batch *sent, **sent_tail;
     uint8_t *imports; /* a bit a frame index: it holds an import of that frame */
 
+    bool is_given_up; /* it cannot be saved, and was told: engine_saving.c */
+
     uint64_t switches; /* times it was made to yield */
     uint64_t allocs, frees;
     uint64_t given_back; /* allocations */
@@ -239,8 +243,20 @@ struct gm_host_work {
     bool is_busy;
     uint32_t n;
     uint32_t chunks[GM_HOST_BATCH], frames[GM_HOST_BATCH];
+    uint32_t pages[GM_HOST_BATCH]; /* pinned, of the data that goes there; GM_NONE: there is none */
     uint64_t bytes[GM_HOST_BATCH];
     CUresult results[GM_HOST_BATCH];
+};
+
+/* The daemon is about to end (engine_saving.c). */
+struct gm_stopping {
+    bool is_on, is_over;
+    uint64_t until; /* then it ends, whoever is saved */
+    uint32_t host;  /* app that is being put into host frames; GM_NONE: none */
+    struct gm_saving *apps;
+    uint32_t *set; /* whose gates are to be open: the decision's */
+    void (*on_saved)(void *arg);
+    void *arg;
 };
 
 /* Two chunks that change places (engine_trades.c). */
@@ -403,6 +419,7 @@ struct gm_engine {
     uint32_t *hosted; /* ring of hosted chunks that wait for a frame */
     uint32_t hosted_from, n_hosted;
     struct gm_host_work host_work;
+    struct gm_stopping stopping;
     struct gm_trade trades[GM_HOSTING_PAIRS];
     uint32_t n_trades; /* of them in use */
     struct gm_trade_work trade_work;
@@ -522,6 +539,8 @@ static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigne
     return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
 }
 
+/* Bring the chunk, settled below pinned memory, up there. False: not now. */
+bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 
@@ -556,6 +575,8 @@ void gm_engine_update_room(struct gm_engine *engine);
 void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
 /* The device may have more memory again than when a frame was refused. */
 void gm_engine_restore_budget(struct gm_engine *engine);
+/* From now on the budget is all that the device has left, whatever the option says. */
+void gm_engine_take_device(struct gm_engine *engine);
 /* Destroy condemned frames that nothing holds back. */
 void gm_engine_reap(struct gm_engine *engine);
 /* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
@@ -644,7 +665,15 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t app);
 /* engine_hosted.c */
 /* The hosted chunks of a new allocation get their frames. */
 void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation);
+/* A hosted chunk, which is in pinned memory or nowhere, gets its frame. Its bytes are lent. */
+void gm_engine_queue_chunk(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_make_hosted(struct gm_engine *engine);
+
+/* engine_saving.c */
+/* While the daemon is about to end: decide whose gates are to be open. */
+void gm_engine_choose_saved(struct gm_engine *engine);
+/* When it must be looked at again, whatever happens. */
+uint64_t gm_engine_saving_due(const struct gm_engine *engine);
 
 /* engine_trades.c */
 /* What an app's launches used. */

@@ -194,7 +194,8 @@ static void choose(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     uint32_t n, slot = 0;
 
-    if (app->trades > 0 || app->is_late || engine->table->apps[id].is_silent ||
+    if (engine->stopping.is_on || app->trades > 0 || app->is_late ||
+        engine->table->apps[id].is_silent ||
         (app->state != GM_APP_PAUSED && app->state != GM_APP_RUNNING &&
          app->state != GM_APP_DRAINING) ||
         (app->state != GM_APP_PAUSED && engine->now < app->trade_at))

@@ -113,7 +113,7 @@ static bool is_room_to_come(const struct gm_engine *engine, const struct gm_wait
 
 void gm_engine_admit_waiting(struct gm_engine *engine)
 {
-    while (engine->waiting) {
+    while (engine->waiting && !engine->stopping.is_on) {
         struct gm_waiting_alloc *first = engine->waiting;
         bool can_ever = gm_engine_can_ever_have(engine, first->app, first->alloc.bytes);
         bool is_committed = can_ever && gm_engine_commit(engine, first->app, &first->alloc);
@@ -137,6 +137,9 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         .app = id, .alloc = *alloc, .spares_until = engine->now + SPARES_NS};
     bool is_first = !engine->waiting || engine->table->apps[id].committed > 0;
 
+    /* Its program gets it from the driver when the daemon has ended. */
+    if (engine->stopping.is_on && wait_for_room(engine, id, alloc))
+        return;
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
     if (gm_engine_can_ever_have(engine, id, alloc->bytes)) {
         if (is_first && gm_engine_commit(engine, id, alloc))

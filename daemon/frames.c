@@ -89,6 +89,14 @@ CUresult gm_frames_create_host(struct gm_frames *frames, uint32_t index, uint64_
     return create_frame(frames, index, bytes, location);
 }
 
+CUresult gm_frames_let_cpu(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return frames->cuda->cuMemSetAccess(frames->handles[index].va, bytes, &access, 1);
+}
+
 void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
 {
     const struct gm_cuda *cuda = frames->cuda;

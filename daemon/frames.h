@@ -40,6 +40,9 @@ CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t byt
  * no other thread knows of yet. */
 CUresult gm_frames_create_host(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node);
 
+/* Have the CPU reach a frame of host memory at its `va`, too. Any thread, as above. */
+CUresult gm_frames_let_cpu(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node);
+
 /* Give it back. The caller knows that no copy uses it; the driver keeps the memory for as long as
  * any process still holds an import. */
 void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes);

@@ -5,8 +5,9 @@
  *           -> engine (opens the GPU) -> sessions -> listen -> "ready"
  *
  * The cheap refusals come first, the socket last: a daemon that fails to start prints one line,
- * exits with 1, and was never visible. SIGTERM and SIGINT stop it with 0; to the apps that is a
- * lost daemon.
+ * exits with 1, and was never visible. SIGTERM and SIGINT stop it with 0, once the engine has
+ * brought as many programs as it can to where they survive the daemon; a second signal ends it at
+ * once. To the apps that is a lost daemon.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +35,29 @@
 
 struct signals {
     uv_signal_t term, interrupt, hangup;
+    struct gm_engine *engine; /* while the daemon serves */
+    bool is_stopping, is_saved;
 };
+
+static void on_saved(void *arg)
+{
+    struct signals *signals = arg;
+    signals->is_saved = true;
+    uv_stop(signals->term.loop);
+}
 
 static void on_stop(uv_signal_t *handle, int number)
 {
-    gm_log(GM_LOG_INFO, "stopping on %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
-    uv_stop(handle->loop);
+    struct signals *signals = handle->data;
+    gm_log(GM_LOG_INFO, "stopping%s on %s", signals->is_stopping ? " at once" : "",
+           number == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (signals->is_stopping || !signals->engine) {
+        uv_stop(handle->loop);
+        return;
+    }
+    signals->is_stopping = true;
+    gm_notify("STOPPING=1\nSTATUS=Stopping: bringing memory back to programs");
+    gm_engine_save(signals->engine, on_saved, signals);
 }
 
 static void on_hangup(uv_signal_t *handle, int number)
@@ -54,6 +72,7 @@ static void start_signals(uv_loop_t *loop, struct signals *signals)
     uv_signal_init(loop, &signals->term);
     uv_signal_init(loop, &signals->interrupt);
     uv_signal_init(loop, &signals->hangup);
+    signals->term.data = signals->interrupt.data = signals;
     uv_signal_start(&signals->term, on_stop, SIGTERM);
     uv_signal_start(&signals->interrupt, on_stop, SIGINT);
     uv_signal_start(&signals->hangup, on_hangup, SIGHUP);
@@ -129,7 +148,7 @@ static void log_ready(const struct gm_options *options, rlim_t files)
 static int serve(const struct gm_options *options, rlim_t files, char *why, size_t size)
 {
     uv_loop_t loop;
-    struct signals signals;
+    struct signals signals = {.engine = NULL};
     struct gm_server *server = NULL;
     struct gm_engine *engine = NULL;
     struct gm_sessions *sessions = NULL;
@@ -193,9 +212,10 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         goto no_listen;
 
     log_ready(options, files);
+    signals.engine = engine;
     uv_run(&loop, UV_RUN_DEFAULT);
-    gm_notify("STOPPING=1\nSTATUS=Stopping");
-    if (gm_sessions_apps(sessions) > 0)
+    signals.engine = NULL;
+    if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
         gm_log(GM_LOG_WARN,
                "%u apps are left to themselves: what is on the GPU runs on, what was "
                "swapped out is lost",

@@ -361,9 +361,11 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         if (error == -ENOSPC)
             snprintf(text, sizeof text, "%u apps are served already: raise --max-apps",
                      all->max_apps);
+        else if (error == -ESHUTDOWN)
+            snprintf(text, sizeof text, "the daemon is stopping");
         else
             snprintf(text, sizeof text, "cannot take one more app: %s", strerror(-error));
-        gm_session_end(session, GM_REFUSE_FULL, text);
+        gm_session_end(session, error == -ESHUTDOWN ? GM_REFUSE_STOPPING : GM_REFUSE_FULL, text);
         return;
     }
     session->app = app;

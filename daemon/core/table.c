@@ -240,6 +240,19 @@ void gm_table_host_chunks(struct gm_table *table, uint32_t index, uint64_t bytes
     }
 }
 
+void gm_table_host_chunk(struct gm_table *table, uint32_t index, bool is_hosted)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const uint64_t size = gm_class_bytes(chunk->class);
+    assert(!chunk->is_freed && chunk->frame == GM_NONE && chunk->flight == GM_FLIGHT_NONE);
+    assert(chunk->is_hosted != is_hosted);
+    unlist(table, index);
+    chunk->is_hosted = is_hosted;
+    table->apps[chunk->app].hosted += is_hosted ? size : -size;
+    table->hosted += is_hosted ? size : -size;
+    gm_table_place(table, index);
+}
+
 bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
 {
     const struct gm_allocation *allocation = &table->allocations[index];

@@ -173,6 +173,12 @@ void gm_table_host_chunks(struct gm_table *table, uint32_t allocation, uint64_t 
 /* How many bytes of an allocation of `bytes` that would host, with `room` on the GPU. */
 uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room);
 
+/*
+ * A settled chunk without a frame is hosted from now on, or is not any more. Its data stays where
+ * it is until a frame holds it.
+ */
+void gm_table_host_chunk(struct gm_table *table, uint32_t chunk, bool is_hosted);
+
 /* All chunks of an allocation, each of them settled, are fixed from now on, and their frames. */
 void gm_table_fix(struct gm_table *table, uint32_t allocation);
 /* Whether they can be: the allocation is live and whole. */

@@ -1,0 +1,88 @@
+#!/bin/sh
+# The daemon is stopped by SIGTERM while programs are swapped out. What fits onto the GPU, or into host memory that a
+# program can map, is brought back first: those programs go on without the daemon and verify every byte. The log
+# names the others, and they end with a clean error.
+. "$(dirname "$0")/lib.sh"
+
+# start_three SIZE: programs that do not fit into the budget together, all of them filled.
+start_three() {
+    rm -f "$dir/enough"
+    for i in 1 2 3; do
+        app "app$i" linked --bytes "$1" --allocs 2 --iterations 3 --seed "$i" --until "$dir/enough"
+    done
+    for i in 1 2 3; do await_ready "app$i"; done
+    await_turns
+}
+
+is_swapped_out() {
+    is_up && [ "$(gpu_tier pinned_used_bytes)" -gt 0 ]
+}
+
+await_turns() {
+    within "$patience" is_swapped_out || fail "nothing was swapped out"
+}
+
+# expect_saved COUNT: so many go on, and the others are lost; whom the log names, and nobody else, ends with an error.
+expect_saved() {
+    stop_daemon
+    touch "$dir/enough"
+    saved=0
+    for i in 1 2 3; do
+        await "app$i"
+        told=$(grep -c "pid $(pid_of "app$i"),.*the daemon stops, and [1-9][0-9]* of [1-9][0-9]* MiB are lost" \
+            "$dir/daemon.out")
+        case $code,$told,$line in
+        0,0,"PASS "*" mismatches=0 "*) saved=$((saved + 1)) ;;
+        3,1,"FAIL "*" mismatches=0 "*"error 46 CUDA_ERROR_DEVICE_UNAVAILABLE"*) ;;
+        *) fail "$1 to be saved: app$i ended with $code, $told lines in the log: $line" ;;
+        esac
+    done
+    say "$saved saved"
+    [ "$saved" = "$1" ] || fail "$saved of 3 programs go on, $1 expected"
+    grep -q ": $1 programs go on without gpumux, with all of their memory; lost: $((3 - $1))$" \
+        "$dir/daemon.out" || fail "the log does not say how many go on"
+}
+
+# The device has room beyond the budget.
+start_daemon
+start_three 96M
+expect_saved 3
+
+# It has not: the rest goes into host frames.
+export SIMCUDA_MEMORY="$(shrunk 192M)"
+start_daemon
+start_three 96M
+expect_saved 3
+
+# Without them two fit.
+export SIMCUDA_NO=host-numa
+start_daemon
+start_three 72M
+expect_saved 2
+unset SIMCUDA_NO
+
+# What lies below pinned memory comes back as well.
+start_daemon --gpu-budget 96M --pinned 352M --paged 256M
+start_three 88M
+expect_saved 3
+
+# A program that was swapped out and does not answer is lost, and does not hold the others up.
+start_daemon
+start_three 96M
+"$ctl" pause "$(pid_of app3)" || fail "app3 cannot be paused"
+is_out() {
+    is_up && [ "$(app_number "$(pid_of app3)" resident_bytes)" -lt "$(app_number "$(pid_of app3)" total_bytes)" ]
+}
+within "$patience" is_out || fail "the others took nothing from app3"
+stop app3
+stop_daemon
+touch "$dir/enough"
+kill -CONT "$(pid_of app3)"
+expect_pass app1 app2
+await app3
+case $code,$line in
+3,"FAIL "*" mismatches=0 "*"error 46 CUDA_ERROR_DEVICE_UNAVAILABLE"*) ;;
+*) fail "app3, which was stopped, ended with $code: $line" ;;
+esac
+grep -q "pid $(pid_of app3),.*the daemon stops, .*: the program does not answer" "$dir/daemon.out" ||
+    fail "the log does not name app3"
