@@ -17,6 +17,7 @@
 #define CELL 256
 #define LINE 100                /* columns */
 #define WRAPPED 20              /* text is not wrapped to less */
+#define NAME_LEAST 15           /* columns of a name in a narrow terminal: the row fits into 80 */
 #define WORTH_TELLING (1 << 20) /* bytes that cannot be moved: every program has a few */
 
 enum column {
@@ -45,7 +46,7 @@ static const struct {
     [COLUMN_APP] = {"APP", "id", COUNT, true, 10},
     [COLUMN_PID] = {"PID", "pid", COUNT, true, 10},
     [COLUMN_USER] = {"USER", "user", TEXT, false, 10},
-    [COLUMN_NAME] = {"NAME", "name", TEXT, false, 15},
+    [COLUMN_NAME] = {"NAME", "name", TEXT, false, 24},
     [COLUMN_STATE] = {"STATE", "state", TEXT, false, 10},
     [COLUMN_RESIDENT] = {"RESIDENT", "resident_bytes", SIZE, true, 12},
     [COLUMN_TOTAL] = {"TOTAL", "total_bytes", SIZE, true, 12},
@@ -191,9 +192,23 @@ static void print_wrapped(const char *text, int indent, int most)
     }
 }
 
+/* Cut `text` to `most` characters. */
+static void cut(char *text, int most)
+{
+    int n = 0;
+    for (; *text; text++) {
+        n += !is_inside(*text);
+        if (n > most) {
+            *text = '\0';
+            return;
+        }
+    }
+}
+
 /* The first `shown` columns. */
 static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS], int shown)
 {
+    cut(cells[COLUMN_NAME], widths[COLUMN_NAME]);
     for (int i = 0; i < shown; i++) {
         int pad = widths[i] - width(cells[i]);
         bool is_last = i == shown - 1;
@@ -247,6 +262,10 @@ static void print_apps(const cJSON *apps)
         shown = ends[end];
         if (whole <= line)
             break;
+        if (ends[end] == COLUMN_LEVEL) {
+            int left = widths[COLUMN_NAME] - (whole - line);
+            widths[COLUMN_NAME] = left > NAME_LEAST ? left : NAME_LEAST;
+        }
     }
     for (int i = 0; i < COLUMNS; i++)
         snprintf(cells[i], CELL, "%s", columns[i].title);

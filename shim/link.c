@@ -26,6 +26,7 @@
 #include "common/sock.h"
 #include "shim/ahead.h"
 #include "shim/allocs.h"
+#include "shim/appname.h"
 #include "shim/drain.h"
 #include "shim/files.h"
 #include "shim/gate.h"
@@ -145,7 +146,7 @@ static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *wh
     int fds[GM_WIRE_FDS];
     int n_fds = 0;
 
-    snprintf(hello.name, sizeof(hello.name), "%s", program_invocation_short_name);
+    gm_appname_own((char *)gm_link_buffer, sizeof(gm_link_buffer), hello.name);
     int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
     if (error != 0) {
         snprintf(why, why_size, "cannot greet the daemon: %s", strerror(-error));

@@ -285,6 +285,23 @@ static void test_shared(void **state)
     cJSON_Delete(status);
 }
 
+/* A script's name is whole where there is room, and cut where there is none. */
+static void test_names(void **state)
+{
+    cJSON *status = parse("{\"apps\":[{\"id\":1,\"pid\":2,\"name\":\"finetune_llama_7b.py\"}]}");
+    (void)state;
+    show_to_file(status);
+    expect("  finetune_llama_7b.py  ");
+    cJSON_Delete(status);
+    status = make_status("its turn comes");
+    show_to_file(status);
+    expect("  a-program-whose-name-is  ");
+    assert_true(widest() <= 100);
+    if (show_on_terminal(status, 80))
+        expect("  a-program-whose  ");
+    cJSON_Delete(status);
+}
+
 /* Short enough for a column of its own. */
 static void test_reason_beside(void **state)
 {
@@ -350,10 +367,15 @@ static void test_odd_documents(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything_is_shown), cmocka_unit_test(test_no_line_is_too_wide),
-        cmocka_unit_test(test_reason_beside),       cmocka_unit_test(test_terminals),
-        cmocka_unit_test(test_odd_documents),       cmocka_unit_test(test_account),
-        cmocka_unit_test(test_features_off),        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_everything_is_shown),
+        cmocka_unit_test(test_no_line_is_too_wide),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_reason_beside),
+        cmocka_unit_test(test_terminals),
+        cmocka_unit_test(test_odd_documents),
+        cmocka_unit_test(test_account),
+        cmocka_unit_test(test_features_off),
+        cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
