@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "common/clock.h"
+#include "shim/captures.h"
 #include "shim/contexts.h"
 #include "shim/gate.h"
 #include "shim/graphs.h"
@@ -104,6 +105,7 @@ static void gm_drain_sync_if_asked(void)
 static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question *question)
 {
     long nap = GM_DRAIN_NAP_MIN;
+    bool is_settled = false;
     gm_gate_fence();
     for (unsigned looks = 0;; looks++) {
         enum gm_drain_reason reason = gm_gate_scan();
@@ -111,6 +113,11 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
         if (reason == GM_DRAIN_NONE || gm_now() >= question->deadline)
             return reason;
         gm_drain_sync_if_asked();
+        if (reason == GM_DRAIN_CAPTURE && !is_settled) {
+            is_settled = true;
+            gm_captures_settle();
+            continue;
+        }
         if (looks < GM_DRAIN_YIELDS) {
             sched_yield();
             continue;
@@ -178,6 +185,8 @@ static void gm_drain_once(const struct gm_drain_question *question)
 /* Wait until the GPU is done with what it was given before this query, unless that is left off. */
 static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
+    if (gm_gate_captures() > 0)
+        gm_captures_settle();
     /* It rests; and nobody looks after them meanwhile. But a CLOSE does not wait for that. */
     gm_spares_leave_alone();
     for (unsigned n = GM_SPARES_ROOM;

@@ -4,6 +4,18 @@
 # gone the program is paused as any other.
 . "$(dirname "$0")/lib.sh"
 
+# One in thread-local mode, whose thread is no more, can be ended by nobody: it holds nothing up.
+start_daemon
+app left linked --mode left --bytes 96M --signal "$dir/left" --seed 1
+await_ready left
+app other linked --bytes 96M --iterations 10 --seed 2
+expect_pass other
+! has_ended left || fail "it ended by itself"
+touch "$dir/left.end"
+expect_pass left
+expect_empty
+stop_daemon
+
 is_held() {
     is_up && app_has "$(pid_of held)" '"why":"couldnotbepaused:astreamcapturestayedopen'
 }

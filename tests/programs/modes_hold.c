@@ -251,6 +251,38 @@ void gm_mode_abandon(struct gm_worker *worker)
     gm_counter_free(worker, &counter);
 }
 
+/* Begins a capture that only this thread can end, and does not end it. */
+static void *leave_capture(void *argument)
+{
+    struct gm_abandoned *abandoned = argument;
+    const struct gm_worker *worker = abandoned->worker;
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    GM_CU(worker, cuStreamCreate, &abandoned->stream, CU_STREAM_NON_BLOCKING);
+    GM_CU(worker, cuStreamBeginCapture, abandoned->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    return NULL;
+}
+
+/* Verify and rewrite until FILE.end is there, beside the capture of a thread that is no more. */
+void gm_mode_left(struct gm_worker *worker)
+{
+    struct gm_abandoned abandoned = {.worker = worker};
+    struct gm_counter counter;
+    pthread_t thread;
+    gm_counter_make(worker, &counter);
+    if (pthread_create(&thread, NULL, leave_capture, &abandoned) != 0)
+        gm_fail(worker, "no thread");
+    pthread_join(thread, NULL);
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    for (; !has_signal(worker, "end"); worker->done++) {
+        for (uint32_t i = 0; i < worker->allocs; i++)
+            gm_buffer_turn(worker, &buffers[i], &counter, NULL);
+        worker->mismatches += gm_counter_read(worker, &counter, NULL);
+    }
+    gm_buffers_free(worker, buffers);
+    gm_counter_free(worker, &counter);
+    GM_CU(worker, cuStreamDestroy, abandoned.stream);
+}
+
 /* ---- files ---- */
 
 #define FILES_MAX 4096

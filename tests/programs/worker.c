@@ -79,6 +79,7 @@ static const struct {
     {"values", gm_mode_waits, false, false, "a stream waits for a value from another thread"},
     {"hostfuncs", gm_mode_waits, false, false, "a host function waits for another thread"},
     {"abandon", gm_mode_abandon, false, false, "captures that nobody ends; see --signal"},
+    {"left", gm_mode_left, false, false, "a capture of a thread that is no more; see --signal"},
     {"files", gm_mode_files, false, false, "at the soft limit of open files"},
     {"nofiles", gm_mode_files, false, false, "at the hard limit of open files"},
     {"pool", gm_mode_pool, false, false, "threads that come and go"},

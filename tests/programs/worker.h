@@ -22,7 +22,7 @@
  *   modes_short.c     mode short: pools when there is no more memory
  *   modes_queries.c   modes about questions: pointers, nvml, unswappable, managed
  *   modes_process.c   modes about processes: fork, exec
- *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, files
+ *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, left, files
  *   modes_library.c   modes about libraries that use CUDA: deepbind, lazybind, namespace
  *   modes_threads.c   modes about where calls come from: pool, signals, cancel, children, exits
  *   modes_share.c     memory of several processes: share, open, misuse
@@ -210,6 +210,7 @@ void gm_mode_beside(struct gm_worker *worker);
 void gm_mode_short(struct gm_worker *worker);
 void gm_mode_waits(struct gm_worker *worker);
 void gm_mode_abandon(struct gm_worker *worker);
+void gm_mode_left(struct gm_worker *worker);
 void gm_mode_files(struct gm_worker *worker);
 void gm_mode_pool(struct gm_worker *worker);
 void gm_mode_signals(struct gm_worker *worker);
