@@ -270,6 +270,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_move(engine);
         open_ready(engine);
     } while (engine->again);
+    gm_engine_clear_frames(engine);
     gm_engine_note_levels(engine);
     gm_engine_flush(engine);
     gm_engine_arm_timer(engine);
@@ -451,9 +452,7 @@ static int make_tables(struct gm_engine *engine)
     engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
     engine->apps = calloc(max_apps, sizeof *engine->apps);
     engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
-    engine->chunk_number = calloc(max_chunks, sizeof *engine->chunk_number);
     engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
-    engine->fenced = calloc(max_chunks, sizeof *engine->fenced);
     engine->hosted = calloc(max_chunks, sizeof *engine->hosted);
     engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);
@@ -468,11 +467,10 @@ static int make_tables(struct gm_engine *engine)
     engine->plan.moves = calloc(engine->plan.capacity, sizeof *engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
-    if (!engine->table_memory || !engine->apps || !engine->notes || !engine->chunk_number ||
-        !engine->frame_more || !engine->fenced || !engine->hosted || !engine->condemned ||
-        !engine->targets || !engine->victims || !engine->givers || !engine->in_set ||
-        !engine->stopping.apps || !engine->stopping.set || !engine->plan.moves ||
-        !engine->ring[0] || !engine->ring[1])
+    if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
+        !engine->hosted || !engine->condemned || !engine->targets || !engine->victims ||
+        !engine->givers || !engine->in_set || !engine->stopping.apps || !engine->stopping.set ||
+        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
                                   engine->config.budget);
@@ -489,9 +487,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->sched_memory);
     free(engine->apps);
     free(engine->notes);
-    free(engine->chunk_number);
     free(engine->frame_more);
-    free(engine->fenced);
     free(engine->hosted);
     free(engine->condemned);
     free(engine->targets);

@@ -230,19 +230,10 @@ void gm_engine_take_copies(struct gm_engine *engine)
             engine->last_copy_at[way] = engine->now;
         while (engine->taken[way] < done) {
             uint32_t index = engine->ring[way][++engine->taken[way] % GM_WAY_DEPTH];
+            if (index == GM_NONE)
+                continue; /* a free frame was cleared */
             engine->table->chunks[index].copy_pending = false;
             gm_engine_settle(engine, index);
         }
-    }
-    uint64_t done = engine->taken[GM_WAY_OUT];
-    for (uint32_t i = 0; i < engine->n_fenced;) {
-        uint32_t index = engine->fenced[i];
-        if (engine->chunk_number[index] > done) {
-            i++;
-            continue;
-        }
-        engine->fenced[i] = engine->fenced[--engine->n_fenced];
-        engine->table->chunks[index].copy_pending = false;
-        gm_engine_settle(engine, index);
     }
 }

@@ -1,6 +1,6 @@
 /*
  * Frames: made within the budget, given up by one app for the next, and destroyed once nobody can
- * reach them any more.
+ * reach them any more. (engine_moves.c clears them.)
  */
 #include "daemon/engine_state.h"
 
@@ -76,14 +76,16 @@ void gm_engine_drop_idle_pools(struct gm_engine *engine)
 
 void gm_engine_reap(struct gm_engine *engine)
 {
-    uint64_t done = gm_mover_done(engine->mover, GM_WAY_OUT);
+    uint64_t read = gm_mover_done(engine->mover, GM_WAY_OUT);
+    uint64_t cleared = gm_mover_done(engine->mover, GM_WAY_IN);
     uint32_t reaped = 0;
     engine->reap_more = false;
     for (uint32_t i = 0; i < engine->n_condemned;) {
         uint32_t frame = engine->condemned[i];
         const struct gm_frame *entry = &engine->table->frames[frame];
         const struct gm_frame_state_more *more = &engine->frame_more[frame];
-        if (entry->fence > done || more->drops > 0 || more->exit_of != GM_NONE) {
+        if (entry->fence > read || entry->clear > cleared || more->drops > 0 ||
+            more->exit_of != GM_NONE) {
             i++;
             continue;
         }

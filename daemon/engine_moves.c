@@ -182,7 +182,8 @@ static bool has_room(const struct gm_engine *engine, enum gm_way way)
            (!engine->plan_is_prefetch || under_way(engine, way) < STAGED_AT_ONCE);
 }
 
-static void submit(struct gm_engine *engine, enum gm_way way, uint32_t index, uint64_t fence)
+/* Returns its number. */
+static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index, uint64_t fence)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
@@ -193,8 +194,20 @@ static void submit(struct gm_engine *engine, enum gm_way way, uint32_t index, ui
     if (engine->first_copy_at[way] == 0)
         engine->first_copy_at[way] = engine->now;
     engine->ring[way][number % GM_WAY_DEPTH] = index;
-    engine->chunk_number[index] = number;
     chunk->copy_pending = true;
+    return number;
+}
+
+/* Clear a frame, for `chunk` or for nobody yet (GM_NONE). Returns its number, of copies in. */
+static uint64_t clear(struct gm_engine *engine, uint32_t frame, uint32_t chunk)
+{
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    uint64_t number = gm_mover_clear(engine->mover, engine->frames.handles[frame].va,
+                                     gm_class_bytes(entry->class), entry->fence);
+    if (number == 0)
+        gm_engine_die(engine, "the driver refused to clear memory", gm_mover_error(engine->mover));
+    engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = chunk;
+    return number;
 }
 
 /* The frame is free from here on: who writes it waits for this copy (the fence). */
@@ -202,9 +215,8 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     const uint32_t frame = chunk->frame;
-    submit(engine, GM_WAY_OUT, index, 0);
+    engine->table->frames[frame].fence = submit(engine, GM_WAY_OUT, index, 0);
     chunk->frame = GM_NONE;
-    engine->table->frames[frame].fence = engine->chunk_number[index];
     gm_table_free_frame(engine->table, frame);
 }
 
@@ -285,6 +297,36 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     return true;
 }
 
+/* What was never written reads as zero. The chunk waits until its frame, as it was before the chunk
+ * took it, is clear: one that was cleared long ago, or is new, is there at once. */
+static void await_clear(struct gm_engine *engine, uint32_t index, const struct gm_frame *was)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (was->is_dirty)
+        clear(engine, chunk->frame, index);
+    else if (was->clear > engine->taken[GM_WAY_IN])
+        engine->ring[GM_WAY_IN][was->clear % GM_WAY_DEPTH] = index;
+    else
+        return;
+    chunk->copy_pending = true;
+}
+
+void gm_engine_clear_frames(struct gm_engine *engine)
+{
+    struct gm_table *table = engine->table;
+    if (engine->plan_from < engine->plan.n)
+        return; /* most of them are for chunks that overwrite them */
+    for (uint32_t i = 0; table->dirty > 0 && i < table->max_frames; i++) {
+        const struct gm_frame *frame = &table->frames[i];
+        if (frame->state != GM_FRAME_FREE || !frame->is_dirty ||
+            table->pools[frame->pool].apps == 0 || frame->fence > engine->taken[GM_WAY_OUT])
+            continue;
+        if (!gm_engine_has_room(engine, GM_WAY_IN))
+            return; /* when what is under way has ended */
+        gm_table_clean_frame(table, i, clear(engine, i, GM_NONE));
+    }
+}
+
 static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
                  const struct gm_move *move)
 {
@@ -304,7 +346,9 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
             engine->table->frames[frame].pool == engine->table->apps[chunk->app].pool));
     if (engine->apps[chunk->app].unanswered_maps >= MAPS_AT_ONCE)
         return false;
-    if (chunk->tier == GM_TIER_PINNED && !has_room(engine, GM_WAY_IN))
+    if ((chunk->tier == GM_TIER_PINNED ||
+         (frame != GM_NONE && engine->table->frames[frame].is_dirty)) &&
+        !has_room(engine, GM_WAY_IN))
         return false;
     if (!may_have(engine, chunk->app))
         return false;
@@ -313,16 +357,14 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     if (frame == GM_NONE)
         return false;
 
-    uint64_t fence = engine->table->frames[frame].fence;
+    const struct gm_frame was = engine->table->frames[frame];
     gm_table_take_frame(engine->table, frame, move->chunk);
     chunk->flight = GM_FLIGHT_IN;
     if (chunk->tier == GM_TIER_PINNED) {
         engine->ending[GM_TIER_PINNED] += gm_chunk_bytes(chunk);
-        submit(engine, GM_WAY_IN, move->chunk, fence);
-    } else if (fence > engine->taken[GM_WAY_OUT]) {
-        chunk->copy_pending = true; /* nothing to copy, but the frame is still being read */
-        engine->chunk_number[move->chunk] = fence;
-        engine->fenced[engine->n_fenced++] = move->chunk;
+        submit(engine, GM_WAY_IN, move->chunk, was.fence);
+    } else {
+        await_clear(engine, move->chunk, &was);
     }
     gm_engine_map(engine, move->chunk);
     gm_table_place(engine->table, move->chunk);

@@ -374,18 +374,15 @@ struct gm_engine {
     struct gm_mover *mover;
     uv_timer_t timer;
 
-    struct gm_app *apps;    /* by app id */
-    uint32_t n_apps;        /* in use */
-    uint64_t *chunk_number; /* by chunk: the number of its copy under way */
+    struct gm_app *apps; /* by app id */
+    uint32_t n_apps;     /* in use */
     struct gm_frame_state_more *frame_more;
-    uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH] */
+    uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
     uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
     struct {
         uint32_t copies;
         uint64_t bytes;
     } coming[GM_WAYS]; /* copies that are submitted as soon as their chunks are unmapped */
-    uint32_t *fenced;  /* chunks that wait for a copy out without a copy in of their own */
-    uint32_t n_fenced;
 
     struct gm_plan plan;
     bool plan_is_stale;
@@ -533,6 +530,9 @@ static inline void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way wa
 
 /* The chunk is being evicted and its owner has unmapped it: copy it out and free its frame. */
 void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
+/* Clear free frames that held data, while no plan is being carried out: memory that a program has
+ * not written reads as zero, and an allocation is not to wait for that. */
+void gm_engine_clear_frames(struct gm_engine *engine);
 /* In which of the two sums copies between these tiers are, which are below the GPU. */
 static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigned from, unsigned to)
 {

@@ -262,7 +262,6 @@ static uint64_t copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk, 
     if (number == 0)
         gm_engine_die(engine, "the driver refused a copy", gm_mover_error(engine->mover));
     engine->ring[way][number % GM_WAY_DEPTH] = chunk;
-    engine->chunk_number[chunk] = number;
     engine->table->chunks[chunk].copy_pending = true;
     return number;
 }

@@ -16,6 +16,7 @@ struct copy {
     uint32_t page;
     uint64_t bytes;
     uint64_t fence;
+    bool is_clear; /* nothing is copied: `to` becomes zero */
 };
 
 /*
@@ -55,6 +56,12 @@ struct gm_mover {
     atomic_int error; /* CUresult, the first one */
     struct way ways[GM_WAYS];
 };
+
+/* What it takes of the link. */
+static uint64_t link_bytes(const struct copy *copy)
+{
+    return copy->is_clear ? 0 : copy->bytes;
+}
 
 static void note_error(struct gm_mover *mover, CUresult result)
 {
@@ -102,8 +109,9 @@ static void on_wake(uv_async_t *async)
         uint64_t ended = way->ended;
         uv_mutex_unlock(&way->mutex);
         for (; way->seen < ended; way->seen++) {
-            way->bytes += way->copies[(way->seen + 1) % GM_WAY_DEPTH].bytes;
-            way->under_way -= way->copies[(way->seen + 1) % GM_WAY_DEPTH].bytes;
+            const uint64_t bytes = link_bytes(&way->copies[(way->seen + 1) % GM_WAY_DEPTH]);
+            way->bytes += bytes;
+            way->under_way -= bytes;
         }
     }
     mover->on_done(mover->arg);
@@ -218,6 +226,8 @@ static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct cop
     const bool is_out = w == &mover->ways[GM_WAY_OUT];
     CUdeviceptr to = copy->to, from = copy->from;
     CUresult result = CUDA_SUCCESS;
+    if (copy->is_clear)
+        return mover->cuda->cuMemsetD32Async(to, 0, copy->bytes / sizeof(uint32_t), w->stream);
     if (copy->pool == NULL)
         return mover->cuda->cuMemcpyAsync(to, from, copy->bytes, w->stream);
     uint32_t page = copy->page;
@@ -311,7 +321,7 @@ static uint64_t submit(struct gm_mover *mover, enum gm_way way, struct copy copy
     if (result != CUDA_SUCCESS && w->started < w->submitted)
         w->submitted--;
     else /* if its event was refused, it is in the stream all the same */
-        w->under_way += copy.bytes;
+        w->under_way += link_bytes(&copy);
     if (result == CUDA_SUCCESS && way == GM_WAY_OUT) /* copies in may have waited for its event */
         result = start(mover, &mover->ways[GM_WAY_IN]);
     note_error(mover, result);
@@ -336,6 +346,12 @@ uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, 
 {
     return submit(mover, way,
                   (struct copy){.to = to, .from = from, .bytes = bytes, .fence = fence});
+}
+
+uint64_t gm_mover_clear(struct gm_mover *mover, CUdeviceptr device, uint64_t bytes, uint64_t fence)
+{
+    return submit(mover, GM_WAY_IN,
+                  (struct copy){.to = device, .bytes = bytes, .fence = fence, .is_clear = true});
 }
 
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)

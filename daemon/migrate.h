@@ -1,6 +1,6 @@
 /*
  * The mover: copies between frames and the pinned tier, out and in at the same time (MSched section
- * 6: both copy engines busy).
+ * 6: both copy engines busy). It clears frames as well, in order with the copies in.
  *
  * One stream a direction. Copies of a direction end in the order in which they were submitted, so
  * one sequence number says it all: copy n has ended when done >= n. A copy in can wait on the GPU
@@ -56,6 +56,9 @@ uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr de
  * frame. */
 uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, CUdeviceptr from,
                        uint64_t bytes, uint64_t fence);
+
+/* Set `bytes` at `device` to zero: a copy in by its number and order, but no bytes of the link. */
+uint64_t gm_mover_clear(struct gm_mover *mover, CUdeviceptr device, uint64_t bytes, uint64_t fence);
 
 /* The number of the last copy that has ended, as taken over by the loop. */
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way);

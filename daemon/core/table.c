@@ -458,11 +458,15 @@ static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_stat
         if (frame->next != GM_NONE)
             table->frames[frame->next].prev = frame->prev;
     }
-    if (frame->state == GM_FRAME_FREE)
+    if (frame->state == GM_FRAME_FREE) {
         table->pools[frame->pool].count[frame->class]--;
+        table->dirty -= frame->is_dirty;
+    }
     frame->state = (uint8_t)state;
-    if (state == GM_FRAME_FREE)
+    if (state == GM_FRAME_FREE) {
         table->pools[frame->pool].count[frame->class]++;
+        table->dirty += frame->is_dirty;
+    }
     list = frame_list(table, frame);
     if (list) {
         frame->prev = GM_NONE;
@@ -501,6 +505,15 @@ void gm_table_free_frame(struct gm_table *table, uint32_t index)
     set_frame(table, index, GM_FRAME_FREE);
 }
 
+void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear)
+{
+    struct gm_frame *frame = &table->frames[index];
+    assert(frame->state == GM_FRAME_FREE);
+    table->dirty -= frame->is_dirty;
+    frame->is_dirty = false;
+    frame->clear = clear;
+}
+
 void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
 {
     assert(table->frames[index].state == GM_FRAME_USED && table->frames[index].is_fixed);
@@ -511,6 +524,7 @@ void gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
 {
     set_frame(table, index, GM_FRAME_USED);
     table->frames[index].chunk = chunk;
+    table->frames[index].is_dirty = true;
     table->chunks[chunk].frame = index;
 }
 
@@ -524,12 +538,14 @@ void gm_table_condemn_frame(struct gm_table *table, uint32_t index)
 const char *gm_table_check(const struct gm_table *table)
 {
     uint64_t allocated = 0, committed = 0, all_fixed = 0;
+    uint32_t dirty = 0;
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
         if (frame->state == GM_FRAME_UNUSED)
             continue;
         if (!frame->is_host)
             allocated += gm_class_bytes(frame->class);
+        dirty += frame->state == GM_FRAME_FREE && frame->is_dirty;
         if (frame->is_fixed && frame->state != GM_FRAME_USED)
             return "a fixed frame is not in use";
         if (frame->is_fixed && !frame->is_host)
@@ -547,6 +563,8 @@ const char *gm_table_check(const struct gm_table *table)
     }
     if (allocated != table->allocated)
         return "allocated bytes are not those of the frames";
+    if (dirty != table->dirty)
+        return "dirty free frames are not counted right";
     if (all_fixed != table->fixed)
         return "fixed bytes are not those of the frames";
     if (allocated > table->budget)

@@ -90,12 +90,14 @@ enum gm_frame_state {
 
 struct gm_frame {
     uint64_t fence; /* copies out up to this sequence number must end before it is written */
+    uint64_t clear; /* it is clear when copies in up to this one have ended; unless it is dirty */
     uint32_t chunk;
     uint32_t pool;
     uint32_t next, prev; /* free list */
     uint8_t class;
     uint8_t state; /* enum gm_frame_state */
     bool is_host;  /* host memory: no part of the budget */
+    bool is_dirty; /* a chunk had it since it was made or cleared */
     bool
         is_fixed; /* cannot be had by moving its chunk; after that was freed, while others map it */
 };
@@ -135,6 +137,7 @@ struct gm_table {
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t committed; /* bytes of all live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
+    uint32_t dirty;     /* free frames that are */
     uint32_t max_apps, max_chunks, max_frames, max_allocations;
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
     uint32_t used_chunks;
@@ -216,9 +219,11 @@ void gm_table_end_frame(struct gm_table *table, uint32_t frame);
 void gm_table_leave_frame(struct gm_table *table, uint32_t frame);
 /* Nobody's now: into its pool's free list. The fence stays. */
 void gm_table_free_frame(struct gm_table *table, uint32_t frame);
+/* A free frame is clear when copies in up to number `clear` have ended. */
+void gm_table_clean_frame(struct gm_table *table, uint32_t frame, uint64_t clear);
 /* The chunk of a fixed frame is no more; others still map the frame. It stays in use, of nobody. */
 void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
-/* From the free list to `chunk`, or to the condemned. */
+/* From the free list to `chunk`, which makes it dirty, or to the condemned. */
 void gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
 void gm_table_condemn_frame(struct gm_table *table, uint32_t frame);
 

@@ -341,6 +341,34 @@ class Suite:
         return (f"3 x 2 GiB in 3, 1 pinned, 1 paged and the disk: {Moved.text(result)}, at most "
                 f"{most['paged'] / 2**30:.1f} GiB paged and {most['disk'] / 2**30:.1f} on disk, 0 mismatches")
 
+    def test_fresh(self):
+        """New memory is zero: the driver's frames on the device and on the host, and what gpumux gives a program."""
+        self.end_big()
+        for turn in range(3):  # each fills what the next one may get
+            self.worker(f"fresh-native-{turn}", "linked", "--mode", "handles", "--bytes", "8G", "--allocs", "128",
+                        "--seed", turn, under_gpumux=False).passed()
+        daemon = self.small("daemon-fresh", "3G", "16G", "100ms")
+        moved = Moved(daemon)
+        others = [self.worker(f"fresh-other-{i}", "linked", "--bytes", "2G", "--seconds", 10, "--seed", i)
+                  for i in (1, 2)]
+        rows = ("linked", "fresh", 1), ("proc", "fresh", 100), ("dlsym", "handles", 64)
+        shorts = 0
+        while others[0].is_running():
+            programs = [self.worker(f"fresh-{way}-{shorts}", way, "--mode", mode, "--bytes", "2G", "--allocs", allocs,
+                                    "--seed", shorts)
+                        for way, mode, allocs in rows]
+            for program in programs:
+                program.passed()
+            shorts += len(programs)
+        for other in others:
+            other.passed()
+        result = moved.since()
+        daemon.expect_empty()
+        daemon.stop()
+        if result["switches"] < 10:
+            raise Failure(f"only {result['switches']} switches")
+        return f"{shorts} programs beside 2 x 2 GiB in 3: all of their new memory was zero, {Moved.text(result)}"
+
     def test_oversize(self):
         """A program of one and a half times the budget, whose last memory is used most, beside another one."""
         daemon = self.small("daemon-oversize", "4G", "12G", "1s", "--oversize", "host")
@@ -593,8 +621,8 @@ class Suite:
     # --- running them ---
 
     NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "bad_calls", "killed", "share",
-             "share_torch", "tiers", "oversize", "programs", "idle_inflight", "demo", "pingpong", "pingpong_third",
-             "llm", "resnet", "graphs", "fits")
+             "share_torch", "tiers", "fresh", "oversize", "programs", "idle_inflight", "demo", "pingpong",
+             "pingpong_third", "llm", "resnet", "graphs", "fits")
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
     def wants(self, name):

@@ -31,6 +31,8 @@ static const struct {
     {"reuse", gm_mode_reuse, false, false, "allocate and free the same size, then all"},
     {"grow", gm_mode_grow, false, false, "allocate piece by piece with --hold between, then all"},
     {"fill", gm_mode_fill, false, false, "the same, and all that is free at once"},
+    {"fresh", gm_mode_fresh, false, false, "check that new memory is zero, then fill it"},
+    {"handles", gm_mode_handles, false, false, "the same with handles on the device and the host"},
     {"late", gm_mode_late, false, false, "mode verify that allocates only after --go"},
     {"copies", gm_mode_copies, false, false, "synchronous and asynchronous copies and sets"},
     {"oom", gm_mode_oom, false, false, "allocate until memory is out, then go on"},

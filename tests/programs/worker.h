@@ -12,6 +12,7 @@
  *   buffers.c         patterned buffers
  *   modes_reuse.c     modes reuse, grow, fill and late: when memory is allocated
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
+ *   modes_fresh.c     modes fresh and handles: memory that was never written
  *   modes_vmm.c       modes about the program's own virtual memory management: vmm, mappers, vmmoom
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  *                     ahead
@@ -174,6 +175,8 @@ void gm_mode_churn(struct gm_worker *worker);
 void gm_mode_reuse(struct gm_worker *worker);
 void gm_mode_grow(struct gm_worker *worker);
 void gm_mode_fill(struct gm_worker *worker);
+void gm_mode_fresh(struct gm_worker *worker);
+void gm_mode_handles(struct gm_worker *worker);
 void gm_mode_late(struct gm_worker *worker);
 void gm_mode_copies(struct gm_worker *worker);
 void gm_mode_oom(struct gm_worker *worker);

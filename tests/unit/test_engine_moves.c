@@ -1,6 +1,7 @@
 /*
  * daemon/engine_moves and engine_chunks: for whom memory is staged while nobody waits for it, how
- * much of that is under way at once, and when an evicted frame is free. The engine around them is
+ * much of that is under way at once, when an evicted frame is free, and when it is cleared. The
+ * engine around them is
  * this test: copies end and programs answer when it says so, and the order of next use is the order
  * of the programs.
  */
@@ -18,7 +19,9 @@ static struct gm_engine *engine;
 static bool is_expected[APPS];
 static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
 static uint64_t copies[GM_WAYS], copies_ended[GM_WAYS];
-static uint64_t last_fence; /* of the newest copy in */
+static uint64_t sizes[GM_WAYS][GM_WAY_DEPTH]; /* of the copies, by number */
+static unsigned clears;                       /* of the copies in */
+static uint64_t last_fence;                   /* of the newest copy in */
 static unsigned maps;
 static uint32_t unmaps[4 * MAX_CHUNKS]; /* chunks to be unmapped, in their order */
 static unsigned n_unmaps, unmaps_answered;
@@ -74,7 +77,15 @@ uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr de
     submitted[way] += bytes;
     if (way == GM_WAY_IN)
         last_fence = fence;
-    return ++copies[way];
+    sizes[way][++copies[way] % GM_WAY_DEPTH] = bytes;
+    return copies[way];
+}
+
+uint64_t gm_mover_clear(struct gm_mover *mover, CUdeviceptr device, uint64_t bytes, uint64_t fence)
+{
+    clears++;
+    assert_true(bytes >= GM_CHUNK_MIN);
+    return gm_mover_submit(mover, GM_WAY_IN, device, NULL, 0, 0, fence);
 }
 
 CUresult gm_mover_error(const struct gm_mover *mover)
@@ -199,8 +210,6 @@ static int set_up(void **state)
     engine->victims = calloc(APPS, sizeof *engine->victims);
     engine->givers = calloc(APPS, sizeof *engine->givers);
     engine->in_set = calloc(APPS, sizeof *engine->in_set);
-    engine->chunk_number = calloc(MAX_CHUNKS, sizeof *engine->chunk_number);
-    engine->fenced = calloc(MAX_CHUNKS, sizeof *engine->fenced);
     engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
     engine->frames.handles = calloc(MAX_FRAMES, sizeof *engine->frames.handles);
     engine->plan.moves = world.moves;
@@ -211,7 +220,7 @@ static int set_up(void **state)
     memset(ended, 0, sizeof ended);
     memset(copies, 0, sizeof copies);
     memset(copies_ended, 0, sizeof copies_ended);
-    maps = n_host = host_ended = n_unmaps = unmaps_answered = 0;
+    maps = n_host = host_ended = n_unmaps = unmaps_answered = clears = 0;
     up = down = 0;
     return 0;
 }
@@ -247,8 +256,6 @@ static int tear_down(void **state)
         free(engine->ring[way]);
     free(engine->frames.handles);
     free(engine->frame_more);
-    free(engine->fenced);
-    free(engine->chunk_number);
     free(engine->in_set);
     free(engine->givers);
     free(engine->victims);
@@ -487,10 +494,11 @@ static void end_below(unsigned n)
 static void end_copy(enum gm_way way)
 {
     const uint32_t index = engine->ring[way][++copies_ended[way] % GM_WAY_DEPTH];
-    ended[way] += bytes_of(&world, index);
-    chunk_of(&world, index)->map_pending = false;
+    ended[way] += sizes[way][copies_ended[way] % GM_WAY_DEPTH];
+    if (index != GM_NONE)
+        chunk_of(&world, index)->map_pending = false;
     gm_engine_take_copies(engine);
-    assert_int_equal(chunk_of(&world, index)->flight, GM_FLIGHT_NONE);
+    assert_true(index == GM_NONE || chunk_of(&world, index)->flight == GM_FLIGHT_NONE);
 }
 
 /* Nor is pinned memory full of what is to be copied down when its turn comes. */
@@ -755,7 +763,7 @@ static void raising_leaves_room_for_evictions(void **state)
     assert_true(submitted[GM_WAY_OUT] > 0);
 }
 
-/* Chunks that were never written are there when their frame is, which copies out may still read. */
+/* Chunks that were never written are there when their frame is clear. */
 static void end_unwritten(void)
 {
     for (uint32_t index = 0; index < MAX_CHUNKS; index++) {
@@ -892,7 +900,6 @@ static void what_is_freed_is_not_copied(void **state)
     begin_full_switch(64 * MIB);
     const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
     const uint64_t used = world.used[GM_TIER_PINNED];
-    chunk_of(&world, chunk)->is_freed = true;
     gm_table_free_chunk(world.table, chunk);
     gm_engine_retire(engine, chunk);
     assert_int_equal(world.table->frames[frame].state, GM_FRAME_LEAVING);
@@ -915,7 +922,6 @@ static void what_ends_keeps_its_frame(void **state)
     const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
     engine->apps[SECOND].state = GM_APP_GONE;
     engine->apps[SECOND].exit_poll = &watch;
-    chunk_of(&world, chunk)->is_freed = true;
     gm_table_free_chunk(world.table, chunk);
     gm_engine_retire(engine, chunk);
     assert_int_equal(world.table->frames[frame].state, GM_FRAME_CONDEMNED);
@@ -939,6 +945,132 @@ static void who_is_chosen_again_gets_it_back(void **state)
     finish(SECOND, 1);
     assert_int_equal(maps, 2);
     assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
+}
+
+/* ---- what was never written ---- */
+
+/* The chunk of an allocation of one. */
+static uint32_t allocate_chunk(uint32_t app, uint64_t bytes)
+{
+    return world.table->allocations[allocate(&world, app, bytes)].first;
+}
+
+/* RUNNING grows, and SECOND gives up its frame for it: it is cleared on the way in, behind the copy
+ * of SECOND's data. */
+static void what_another_had_is_cleared(void **state)
+{
+    (void)state;
+    begin(32 * MIB);
+    have(SECOND, 32 * MIB, GM_TIER_GPU);
+    const uint32_t chunk = allocate_chunk(RUNNING, 32 * MIB);
+    gm_engine_plan(engine);
+    move_all();
+    assert_int_equal(clears, 1);
+    assert_int_equal(last_fence, 1);
+    assert_true(chunk_of(&world, chunk)->copy_pending);
+    assert_int_equal(submitted[GM_WAY_IN], 0);
+    end_copy(GM_WAY_OUT);
+    assert_int_equal(chunk_of(&world, chunk)->flight, GM_FLIGHT_IN);
+    end_copy(GM_WAY_IN);
+    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
+    assert_null(gm_table_check(world.table));
+}
+
+/* What is overwritten whole, and what is new, needs no clearing. */
+static void nothing_is_cleared_in_vain(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    move_all();
+    gm_engine_clear_frames(engine);
+    finish(FIRST, 1);
+    assert_int_equal(clears, 0);
+    assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
+
+    tear_down(state);
+    set_up(state);
+    begin(32 * MIB);
+    const uint32_t chunk = allocate_chunk(RUNNING, 32 * MIB);
+    gm_engine_plan(engine);
+    move_all();
+    assert_int_equal(clears, 0);
+    assert_false(chunk_of(&world, chunk)->copy_pending);
+}
+
+/* LAST frees what it has. */
+static void free_all_of_last(void)
+{
+    const uint32_t from = n_unmaps;
+    for (uint32_t i = 0; i < MAX_CHUNKS; i++)
+        if (chunk_of(&world, i)->is_listed && chunk_of(&world, i)->app == LAST) {
+            world.table->allocations[chunk_of(&world, i)->allocation].is_freed = true;
+            gm_table_free_chunk(world.table, i);
+            gm_engine_retire(engine, i);
+        }
+    answer_unmaps(n_unmaps - from);
+}
+
+/* Frames that return to the pool are cleared there, and an allocation waits for nothing. */
+static void free_frames_are_cleared(void **state)
+{
+    (void)state;
+    begin(64 * MIB);
+    have(LAST, 64 * MIB, GM_TIER_GPU);
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 0);
+    free_all_of_last();
+    assert_int_equal(world.table->dirty, 2);
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 2);
+    assert_int_equal(world.table->dirty, 0);
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 2); /* once */
+    end_copy(GM_WAY_IN);
+    end_copy(GM_WAY_IN);
+
+    const uint32_t chunk = allocate_chunk(RUNNING, 32 * MIB);
+    gm_engine_plan(engine);
+    move_all();
+    assert_int_equal(clears, 2);
+    assert_false(chunk_of(&world, chunk)->copy_pending);
+    assert_int_equal(world.table->allocated, 64 * MIB); /* not a new one */
+    assert_null(gm_table_check(world.table));
+}
+
+/* One that is being cleared is waited for. */
+static void what_is_being_cleared_is_waited_for(void **state)
+{
+    (void)state;
+    begin(32 * MIB);
+    have(LAST, 32 * MIB, GM_TIER_GPU);
+    free_all_of_last();
+    gm_engine_clear_frames(engine);
+    const uint32_t chunk = allocate_chunk(RUNNING, 32 * MIB);
+    gm_engine_plan(engine);
+    move_all();
+    assert_int_equal(clears, 1);
+    assert_true(chunk_of(&world, chunk)->copy_pending);
+    end_copy(GM_WAY_IN);
+    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
+}
+
+/* Not while they are still read, nor while they may be what a plan fills. */
+static void not_everything_is_cleared_now(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    answer_unmaps(2);
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 0);
+    engine->plan.n = engine->plan_from = 0;
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 0);
+    end_copy(GM_WAY_OUT);
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 1);
+    end_copy(GM_WAY_OUT);
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 2);
 }
 
 /* ---- who gives ---- */
@@ -996,6 +1128,11 @@ int main(void)
         case_of(what_is_freed_is_not_copied),
         case_of(what_ends_keeps_its_frame),
         case_of(who_is_chosen_again_gets_it_back),
+        case_of(what_another_had_is_cleared),
+        case_of(nothing_is_cleared_in_vain),
+        case_of(free_frames_are_cleared),
+        case_of(what_is_being_cleared_is_waited_for),
+        case_of(not_everything_is_cleared_now),
         case_of(an_idle_one_is_given_nothing_that_another_was_offered),
         case_of(nobody_gives_to_himself),
     };

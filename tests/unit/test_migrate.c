@@ -24,6 +24,7 @@ static struct {
     uv_cond_t ended;
     uintptr_t n_streams, n_events;
     unsigned streams_alive, events_alive;
+    unsigned sets; /* of the copies */
     struct {
         unsigned copies; /* submitted to it */
         unsigned ended;
@@ -99,6 +100,13 @@ static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
     return driver.copy_result;
 }
 
+static CUresult fake_set(CUdeviceptr at, unsigned value, size_t words, CUstream stream)
+{
+    assert_int_equal(value, 0);
+    driver.sets++;
+    return fake_copy(at, 0, words * 4, stream);
+}
+
 static CUresult fake_record(CUevent event, CUstream stream)
 {
     if (driver.record_result != CUDA_SUCCESS)
@@ -143,6 +151,7 @@ static const struct gm_cuda fake = {
     .cuEventCreate = fake_event,
     .cuEventDestroy_v2 = fake_no_event,
     .cuMemcpyAsync = fake_copy,
+    .cuMemsetD32Async = fake_set,
     .cuEventRecord = fake_record,
     .cuStreamWaitEvent = fake_wait,
     .cuEventSynchronize = fake_synchronize,
@@ -308,6 +317,26 @@ static void test_batches(void **state)
     copy(&f, GM_WAY_IN, 32 * MIB, 0);
     assert_int_equal(driver.streams[GM_WAY_IN].records, 1);
     end(&f, GM_WAY_IN, 2);
+    close_mover(&f);
+}
+
+/* Memory is cleared in order with the copies in, behind a copy out, and takes nothing of the link.
+ */
+static void test_clear(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_mover(&f);
+    copy(&f, GM_WAY_IN, 8 * MIB, 0);
+    const uint64_t out = copy(&f, GM_WAY_OUT, 8 * MIB, 0);
+    assert_int_equal(gm_mover_clear(f.mover, 1ull << 40, 32 * MIB, out), 2);
+    assert_int_equal(driver.sets, 1);
+    assert_int_equal(driver.streams[GM_WAY_IN].fences, 1);
+    assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_IN), 8 * MIB);
+    end(&f, GM_WAY_OUT, 1);
+    end(&f, GM_WAY_IN, 2);
+    assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_IN), 0);
+    assert_int_equal(gm_mover_bytes(f.mover, GM_WAY_IN), 8 * MIB);
     close_mover(&f);
 }
 
@@ -725,21 +754,14 @@ static void test_anything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_full_ring),
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_fence_in_a_batch),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_refused_later),
-        cmocka_unit_test(test_close),
-        cmocka_unit_test(test_copy_fails),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_close_without_an_event),
-        cmocka_unit_test(test_no_context),
-        cmocka_unit_test(test_record_refused),
-        cmocka_unit_test(test_wait_refused),
-        cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_bytes),        cmocka_unit_test(test_full_ring),
+        cmocka_unit_test(test_batches),      cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_fences),       cmocka_unit_test(test_fence_in_a_batch),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_refused_later),
+        cmocka_unit_test(test_close),        cmocka_unit_test(test_copy_fails),
+        cmocka_unit_test(test_pieces),       cmocka_unit_test(test_close_without_an_event),
+        cmocka_unit_test(test_no_context),   cmocka_unit_test(test_record_refused),
+        cmocka_unit_test(test_wait_refused), cmocka_unit_test(test_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
