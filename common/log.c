@@ -1,11 +1,12 @@
 /*
  * Log lines. A line is built on the stack and leaves in one write, so that lines of several threads
- * never mix. No lock, no allocation, no time zone data: a line may be written from any thread and
- * in a forked child. errno is kept.
+ * never mix. No allocation, no time zone data, and no lock unless repetition is limited (the shim
+ * does not limit it): a line may be written from any thread and in a forked child. errno is kept.
  */
 #include "common/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/text.h"
 
 #define GM_LOG_LINE 1000u /* bytes of a line, its newline included */
@@ -91,13 +93,9 @@ static const char *gm_log_word(enum gm_log_level level)
     return "";
 }
 
-void gm_log(enum gm_log_level level, const char *format, ...)
+/* Write one line; `more`: how many like it were held back before it. */
+static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsigned more)
 {
-    int fd = atomic_load_explicit(&gm_log_fd, memory_order_acquire);
-    if (fd < 0 || (int)level > atomic_load_explicit(&gm_log_level, memory_order_relaxed))
-        return;
-
-    int saved = errno;
     char line[GM_LOG_LINE + 1]; /* one more for the NUL of the longest line */
     size_t head;
     if (atomic_load_explicit(&gm_log_is_journal, memory_order_relaxed)) {
@@ -107,18 +105,142 @@ void gm_log(enum gm_log_level level, const char *format, ...)
         head += (size_t)snprintf(line + head, sizeof(line) - head, "%s: %s", gm_log_who,
                                  gm_log_word(level));
     }
-
-    va_list args;
-    va_start(args, format);
-    errno = saved; /* for %m */
-    int n = vsnprintf(line + head, GM_LOG_LINE - head, format, args);
-    va_end(args);
-    if (n < 0)
-        line[head] = '\0';
+    if (more > 0)
+        snprintf(line + head, GM_LOG_LINE - head, "%s (and %u more like it)", text, more);
+    else
+        snprintf(line + head, GM_LOG_LINE - head, "%s", text);
     gm_text_clean(line + head, GM_LOG_LINE - head);
     size_t length = head + strlen(line + head);
     line[length++] = '\n';
     while (write(fd, line, length) < 0 && errno == EINTR)
         continue;
+}
+
+/* ---- repetition ----
+ *
+ * One slot for each kind of line that was written in the last second. When there are more kinds
+ * than slots, those that find none share the last one: whoever makes up kinds gains nothing.
+ */
+
+#define GM_LOG_KINDS 128u /* twice the 60 programs that were seen to come within a second */
+#define GM_LOG_EVERY GM_S
+
+struct gm_log_kind {
+    uint64_t hash;    /* 0: unused */
+    uint64_t written; /* when a line of it was, by gm_now() */
+    unsigned held;    /* lines since; the last of them: */
+    enum gm_log_level level;
+    char text[512];
+};
+
+static pthread_mutex_t gm_log_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_log_kind *gm_log_kinds; /* NULL: no limit */
+static atomic_uint gm_log_holding;       /* kinds of which lines are held back */
+
+static uint64_t gm_log_hash(enum gm_log_level level, const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325ull ^ (unsigned)level; /* FNV-1a */
+    for (; *text; text++)
+        if (level > GM_LOG_WARN || *text < '0' || *text > '9')
+            hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    return hash ? hash : 1;
+}
+
+static struct gm_log_kind *gm_log_find(uint64_t hash, uint64_t now)
+{
+    struct gm_log_kind *found = NULL;
+    for (unsigned i = 0; i < GM_LOG_KINDS - 1; i++) {
+        struct gm_log_kind *kind = &gm_log_kinds[i];
+        if (kind->hash == hash)
+            return kind;
+        if (!found && kind->held == 0 && (kind->hash == 0 || now - kind->written >= GM_LOG_EVERY))
+            found = kind;
+    }
+    if (!found)
+        return &gm_log_kinds[GM_LOG_KINDS - 1];
+    *found = (struct gm_log_kind){.hash = hash};
+    return found;
+}
+
+/* Write the last line of a kind that is held back. Under the lock. */
+static void gm_log_let_go(struct gm_log_kind *kind, uint64_t now)
+{
+    int fd = atomic_load_explicit(&gm_log_fd, memory_order_acquire);
+    if (fd >= 0)
+        gm_log_write(fd, kind->level, kind->text, kind->held - 1);
+    kind->held = 0;
+    kind->written = now;
+    atomic_fetch_sub(&gm_log_holding, 1);
+}
+
+/* Whether this line has to wait; then it is kept. */
+static bool gm_log_hold(enum gm_log_level level, const char *text)
+{
+    bool is_held = false;
+    pthread_mutex_lock(&gm_log_lock);
+    uint64_t now = gm_now();
+    struct gm_log_kind *kind = gm_log_find(gm_log_hash(level, text), now);
+    if (kind->written != 0 && (kind->held > 0 || now - kind->written < GM_LOG_EVERY)) {
+        is_held = true;
+        if (kind->held++ == 0)
+            atomic_fetch_add(&gm_log_holding, 1);
+        kind->level = level;
+        snprintf(kind->text, sizeof(kind->text), "%s", text);
+    } else {
+        kind->written = now;
+    }
+    pthread_mutex_unlock(&gm_log_lock);
+    return is_held;
+}
+
+bool gm_log_is_holding(void)
+{
+    return atomic_load(&gm_log_holding) > 0;
+}
+
+void gm_log_release(bool is_all)
+{
+    if (!gm_log_is_holding())
+        return;
+    int saved = errno;
+    pthread_mutex_lock(&gm_log_lock);
+    uint64_t now = gm_now();
+    for (unsigned i = 0; i < GM_LOG_KINDS; i++) {
+        struct gm_log_kind *kind = &gm_log_kinds[i];
+        if (kind->held > 0 && (is_all || now - kind->written >= GM_LOG_EVERY))
+            gm_log_let_go(kind, now);
+    }
+    pthread_mutex_unlock(&gm_log_lock);
+    errno = saved;
+}
+
+static void gm_log_release_all(void)
+{
+    gm_log_release(true);
+}
+
+void gm_log_limit(void)
+{
+    gm_log_kinds = calloc(GM_LOG_KINDS, sizeof(*gm_log_kinds));
+    if (gm_log_kinds != NULL)
+        atexit(gm_log_release_all);
+}
+
+void gm_log(enum gm_log_level level, const char *format, ...)
+{
+    int fd = atomic_load_explicit(&gm_log_fd, memory_order_acquire);
+    if (fd < 0 || (int)level > atomic_load_explicit(&gm_log_level, memory_order_relaxed))
+        return;
+
+    int saved = errno;
+    char text[GM_LOG_LINE];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof(text), format, args); /* errno is still the caller's, for %m */
+    va_end(args);
+    if (n < 0)
+        text[0] = '\0';
+    if (gm_log_kinds == NULL || level == GM_LOG_DEBUG || !gm_log_hold(level, text))
+        gm_log_write(fd, level, text, 0);
     errno = saved;
 }

@@ -33,6 +33,40 @@
 /* Frames of 2 MiB of 256 GiB; 1 MiB of kernel memory. */
 #define FILES_AT_ONCE 131072u
 
+/* Writes repeated log lines when their time has come; sleeps while there are none. */
+struct log_clock {
+    uv_prepare_t prepare;
+    uv_timer_t timer;
+};
+
+static void on_log_time(uv_timer_t *timer)
+{
+    (void)timer;
+    gm_log_release(false);
+}
+
+/* Before the loop sleeps. */
+static void on_log_prepare(uv_prepare_t *prepare)
+{
+    struct log_clock *clock = prepare->data;
+    if (gm_log_is_holding() && !uv_is_active((uv_handle_t *)&clock->timer))
+        uv_timer_start(&clock->timer, on_log_time, 1000, 0);
+}
+
+static void start_log_clock(uv_loop_t *loop, struct log_clock *clock)
+{
+    uv_prepare_init(loop, &clock->prepare);
+    uv_timer_init(loop, &clock->timer);
+    clock->prepare.data = clock;
+    uv_prepare_start(&clock->prepare, on_log_prepare);
+}
+
+static void stop_log_clock(struct log_clock *clock)
+{
+    uv_close((uv_handle_t *)&clock->prepare, NULL);
+    uv_close((uv_handle_t *)&clock->timer, NULL);
+}
+
 struct signals {
     uv_signal_t term, interrupt, hangup;
     struct gm_engine *engine; /* while the daemon serves */
@@ -149,6 +183,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
 {
     uv_loop_t loop;
     struct signals signals = {.engine = NULL};
+    struct log_clock log_clock;
     struct gm_server *server = NULL;
     struct gm_engine *engine = NULL;
     struct gm_sessions *sessions = NULL;
@@ -188,6 +223,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         snprintf(why, size, "the event loop cannot be made: %s", uv_strerror(error));
         return error;
     }
+    start_log_clock(&loop, &log_clock);
     start_signals(&loop, &signals); /* a SIGTERM during a slow start is a clean stop after it */
     error = gm_server_claim(&server, &place, why, size);
     if (error)
@@ -232,6 +268,7 @@ no_record:
     gm_server_stop(server);
 no_claim:
     stop_signals(&signals);
+    stop_log_clock(&log_clock);
     uv_run(&loop, UV_RUN_DEFAULT); /* what is left are handles that close */
     if (sessions)
         gm_sessions_free(sessions);
@@ -255,6 +292,7 @@ int main(int argc, char **argv)
         return 1;
     }
     gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
+    gm_log_limit();
     rlim_t files = harden();
     if (serve(&options, files, why, sizeof why)) {
         gm_log(GM_LOG_ERROR, "cannot start: %s", why);

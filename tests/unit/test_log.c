@@ -254,6 +254,78 @@ static void test_threads(void **state)
     assert_int_equal(lines, THREADS * LINES);
 }
 
+/* How many lines there are, and whether one of them ends with `end`. */
+static int count(const char *end, bool *is_there)
+{
+    int lines = 0;
+    logged();
+    *is_there = false;
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"), lines++)
+        *is_there |= strcmp(line + STAMP, end) == 0;
+    return lines;
+}
+
+static void await_a_second(void)
+{
+    struct timespec second = {.tv_sec = 1};
+    while (nanosleep(&second, &second) != 0)
+        continue;
+}
+
+/* The last of all, since the limit stays. */
+static void test_repetition(void **state)
+{
+    bool is_there;
+    (void)state;
+    gm_log_open(sink, GM_LOG_DEBUG, "w");
+    gm_log_limit();
+    assert_false(gm_log_is_holding());
+
+    /* Warnings that differ in numbers only are one kind. */
+    for (int i = 1; i <= 2700; i++)
+        gm_log(GM_LOG_WARN, "connection %d refused", i);
+    assert_int_equal(count("w: warning: connection 1 refused", &is_there), 1);
+    assert_true(is_there);
+    assert_true(gm_log_is_holding());
+    gm_log_release(false);
+    assert_int_equal(count("", &is_there), 1); /* not yet */
+    await_a_second();
+    gm_log(GM_LOG_WARN, "connection 2701 refused"); /* it goes on: nothing is written out of turn */
+    assert_int_equal(count("", &is_there), 1);
+    gm_log_release(false);
+    assert_int_equal(
+        count("w: warning: connection 2701 refused (and 2699 more like it)", &is_there), 2);
+    assert_true(is_there);
+    assert_false(gm_log_is_holding());
+    gm_log(GM_LOG_WARN, "connection 2702 refused");
+    gm_log_release(true);
+    assert_int_equal(count("w: warning: connection 2702 refused", &is_there), 3);
+    assert_true(is_there);
+
+    /* Other warnings, and lines of other levels that say other things, are told at once. */
+    forget();
+    gm_log(GM_LOG_WARN, "connection 1 lost");
+    gm_log(GM_LOG_ERROR, "connection 1 lost");
+    for (int i = 0; i < 60; i++)
+        gm_log(GM_LOG_INFO, "app %d joined", i);
+    for (int i = 0; i < 3; i++)
+        gm_log(GM_LOG_DEBUG, "the same");
+    assert_int_equal(count("w: app 59 joined", &is_there), 65);
+    assert_true(is_there);
+    gm_log(GM_LOG_INFO, "app 7 joined");
+    assert_true(gm_log_is_holding());
+    gm_log_release(true);
+    assert_int_equal(count("w: app 7 joined", &is_there), 66);
+
+    /* Who makes up kinds gains nothing. */
+    forget();
+    for (int i = 0; i < 5000; i++)
+        gm_log(GM_LOG_INFO, "app %d left", i);
+    assert_in_range(count("", &is_there), 20, 130);
+    gm_log_release(true);
+    assert_in_range(count("", &is_there), 21, 131);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(test_errno, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_repetition, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
