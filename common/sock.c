@@ -6,11 +6,11 @@
 #include "common/sock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -63,18 +63,22 @@ int gm_sock_connect(const char *path)
         return -ENAMETOOLONG;
     memcpy(address.sun_path, path, length + 1);
 
-    /* Non-blocking while it connects: a full backlog is -EAGAIN then, not a wait without end. */
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
+    /* While a backlog is full, connecting waits for its turn, but not without end. */
+    struct timeval patience = {.tv_sec = GM_SOCK_PATIENCE_S}, for_ever = {0};
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
+        error = -errno;
+        goto close_fd;
+    }
     while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
         if (errno == EINTR)
             continue;
         error = -errno;
         goto close_fd;
     }
-    int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &for_ever, sizeof(for_ever)) != 0) {
         error = -errno;
         goto close_fd;
     }

@@ -22,8 +22,11 @@
  */
 int gm_sock_path(unsigned n, char *path, size_t size);
 
+/* A daemon takes a full backlog of 128 within milliseconds. A second is for a busy machine. */
+#define GM_SOCK_PATIENCE_S 1
+
 /* Connect to `path`. Returns a blocking SEQPACKET fd, or -errno. Never blocks long: a listener that
- * does not accept leaves it at -EAGAIN. */
+ * does not accept leaves it at -EAGAIN after GM_SOCK_PATIENCE_S. */
 int gm_sock_connect(const char *path);
 
 /* Connect to the first place that answers. Returns an fd, or the -errno of the last place. If

@@ -5,6 +5,7 @@
 #include "daemon/engine_state.h"
 
 #include "common/log.h"
+#include "daemon/files.h"
 
 /* Destroying a frame takes some 90 us; this many in one go keep the loop's delay below 6 ms. */
 #define REAP_AT_ONCE 64u
@@ -12,6 +13,8 @@
 #define CREATE_AT_ONCE 128u
 /* After the driver refused memory for a frame, ask again this much later. */
 #define CREATE_RETRY_NS (200 * GM_MS)
+/* Fewer files than this are none: to make one frame may take a second file for a moment. */
+#define FILES_SPARE 4u
 /* Where the device has less than the budget, look again this much later. */
 #define BUDGET_RETRY_NS (1000 * GM_MS)
 
@@ -216,7 +219,7 @@ void gm_engine_restore_budget(struct gm_engine *engine)
     size_t free_bytes = 0, total = 0;
 
     engine->budget_retry_at = lack > 0 ? engine->now + BUDGET_RETRY_NS : 0;
-    if (lack == 0 || engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS ||
+    if (lack == 0 || gm_files_left() < FILES_SPARE || engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS ||
         free_bytes <= kept)
         return;
     uint64_t more = (free_bytes - kept) & ~(GM_CHUNK_MIN - 1);
@@ -256,14 +259,21 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
         return frame;
     }
     gm_table_end_frame(engine->table, frame);
-    if (engine->create_error != result)
+    const bool is_short_of_files =
+        result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < FILES_SPARE;
+    if (engine->create_error != result && is_short_of_files)
         gm_log(GM_LOG_WARN,
-               "cannot make GPU memory within the budget (%s): programs beside gpumux "
-               "use it, or fds are short",
+               "cannot make GPU memory: all but the last %u of %u open files are in use: raise "
+               "LimitNOFILE or ulimit -n of gpumuxd",
+               gm_files_kept(), gm_files_limit());
+    else if (engine->create_error != result)
+        gm_log(GM_LOG_WARN,
+               "cannot make GPU memory within the budget (%s): programs beside gpumux use it",
                gm_cuda_text(&engine->cuda, result));
     engine->create_error = result;
     engine->create_retry_at = engine->now + CREATE_RETRY_NS;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    /* Without files for more frames, those that there are must do. */
+    if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
         lower_budget(engine);
     return GM_NONE;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/files.h"
+
 int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevice device,
                    uint32_t max)
 {
@@ -37,6 +39,11 @@ static CUresult create_handle(struct gm_frames *frames, struct gm_frame_handle *
     if (result != CUDA_SUCCESS) {
         cuda->cuMemRelease(frame->handle);
         return result;
+    }
+    if (gm_files_is_kept(frame->fd)) {
+        close(frame->fd);
+        cuda->cuMemRelease(frame->handle);
+        return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says where there is none */
     }
     fcntl(frame->fd, F_SETFD, FD_CLOEXEC);
     frame->id = atomic_fetch_add(&frames->next_id, 1);

@@ -22,6 +22,7 @@
 #include "common/log.h"
 #include "daemon/control.h"
 #include "daemon/engine.h"
+#include "daemon/files.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/record.h"
@@ -159,6 +160,7 @@ static rlim_t harden(void)
     raise_limit(RLIMIT_MEMLOCK);
     const rlim_t files = raise_limit(RLIMIT_NOFILE);
     widen_files(files);
+    gm_files_init(files);
     return files;
 }
 

@@ -17,7 +17,6 @@
 
 #define ACCEPT_BURST 16     /* connections taken in one turn of the loop */
 #define ACCEPT_PAUSE_MS 100 /* when there are no file descriptors left */
-#define SAY_AGAIN_MS 60000u /* and that is logged no more often than this */
 #define BACKLOG 128
 
 enum { MODE_SYSTEM = 0666, MODE_USER = 0600, MODE_DIR_SYSTEM = 0755, MODE_DIR_USER = 0700 };
@@ -27,7 +26,6 @@ struct gm_server {
     char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof ".lock"];
     bool is_user;
     bool is_bound, is_watched;
-    uint64_t said_at; /* uv_now() when connections last had to wait; 0: never */
     int lock_fd, fd;
     dev_t device; /* of the socket file that we made */
     ino_t inode;
@@ -244,12 +242,8 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             continue;
         if (errno == EAGAIN)
             return;
-        uint64_t now = uv_now(poll->loop);
-        if (server->said_at == 0 || now - server->said_at >= SAY_AGAIN_MS) {
-            gm_log(GM_LOG_ERROR, "connections have to wait: %s%s", strerror(errno),
-                   is_full(errno) ? " (raise LimitNOFILE or ulimit -n)" : "");
-            server->said_at = now;
-        }
+        gm_log(GM_LOG_ERROR, "connections have to wait: %s%s", strerror(errno),
+               is_full(errno) ? " (raise LimitNOFILE or ulimit -n)" : "");
         /* The socket stays readable: without a pause the loop would spin. */
         uv_poll_stop(poll);
         uv_timer_start(&server->pause, on_pause_over, ACCEPT_PAUSE_MS, 0);

@@ -22,6 +22,7 @@
 #include "common/log.h"
 #include "common/sock.h"
 #include "common/text.h"
+#include "daemon/files.h"
 
 #define NO_APP UINT32_MAX
 
@@ -59,7 +60,9 @@ struct gm_sessions {
     struct gm_control *control;
     uv_idle_t gravedigger; /* runs while `ending` is not empty */
     struct gm_session *living, *ending;
-    uint32_t count, max, apps, max_apps;
+    uint32_t visitors, max_visitors; /* connections that are no app's and do not end */
+    uint32_t apps, max_apps;
+    uint32_t apps_by_files; /* no more apps than the open files allow */
     _Alignas(8) uint8_t in[GM_WIRE_MAX];
     _Alignas(8) uint8_t out[GM_WIRE_MAX];
 };
@@ -137,7 +140,6 @@ static void bury(struct gm_session *session)
     uint8_t byte;
 
     take_out(session);
-    all->count--;
     if (session->app != NO_APP) {
         all->apps--;
         gm_engine_leave(all->engine, session->app);
@@ -167,6 +169,7 @@ static void mark(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
     session->is_ending = true;
+    all->visitors -= session->state != GM_SESSION_APP;
     uv_poll_stop(&session->poll);
     uv_timer_stop(&session->timer);
     drop_output(session);
@@ -212,6 +215,83 @@ void gm_session_end(struct gm_session *session, enum gm_refusal reason, const ch
     say(session, GM_LOG_WARN, "refused: %s", text);
     refuse(session->fd, reason, text);
     mark(session);
+}
+
+/* ---- room for everybody ----
+ *
+ * Root and the user of the daemon's own process are privileged: no limit of one user is theirs.
+ */
+
+static bool is_privileged(uid_t uid)
+{
+    return uid == 0 || uid == geteuid();
+}
+
+/* How many of the user's sessions are apps, or are not. */
+static uint32_t count_of(const struct gm_sessions *all, uid_t uid, bool are_apps)
+{
+    uint32_t n = 0;
+    for (const struct gm_session *session = all->living; session; session = session->next)
+        n += session->uid == uid && (session->state == GM_SESSION_APP) == are_apps;
+    return n;
+}
+
+/*
+ * Make room for one more visitor: the oldest of the user who has most goes, a privileged one only
+ * if there are no others. Who has something to say says it at once, so it hits who says nothing.
+ */
+static void crowd_out(struct gm_sessions *all)
+{
+    struct gm_session *chosen = NULL;
+    uint32_t most = 0;
+    char text[128];
+
+    if (all->visitors < all->max_visitors)
+        return;
+    for (struct gm_session *session = all->living; session; session = session->next) {
+        uint32_t n = is_privileged(session->uid) ? 0 : count_of(all, session->uid, false);
+        if (session->state != GM_SESSION_APP && n >= most) { /* the list goes from new to old */
+            chosen = session;
+            most = n;
+        }
+    }
+    if (!chosen)
+        return;
+    snprintf(text, sizeof text,
+             "%u connections of its user are open and no program's: the oldest makes room",
+             count_of(all, chosen->uid, false));
+    gm_session_end(chosen, GM_REFUSE_FULL, text);
+}
+
+/* Whether one more app of this user can be served; else says why not. */
+static bool has_room_for(const struct gm_sessions *all, const struct gm_session *session,
+                         char *text, size_t size)
+{
+    const uint32_t most = all->max_apps;
+    const uint32_t users = most - most / GM_SESSION_OTHERS, free = most - most / GM_SESSION_ROOM;
+    const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
+
+    if (all->apps >= all->apps_by_files)
+        snprintf(text, size, "%u apps are served already, and %u open files allow no more: %s",
+                 all->apps, gm_files_limit(), full);
+    else if (gm_files_is_kept(session->fd) || gm_files_left() < GM_SESSION_FILES)
+        snprintf(text, size, "all but the last %u of %u open files are in use: %s", gm_files_kept(),
+                 gm_files_limit(), full);
+    else if (is_privileged(session->uid) || all->apps >= most)
+        return true; /* the engine judges */
+    else if (count_of(all, session->uid, true) >= users)
+        snprintf(text, size,
+                 "%u apps of user %u are served already, the most for one user: raise "
+                 "--max-apps",
+                 users, session->uid);
+    else if (all->apps >= free)
+        snprintf(text, size,
+                 "%u apps are served already, and the last %u places are root's: raise "
+                 "--max-apps",
+                 all->apps, most - free);
+    else
+        return true;
+    return false;
 }
 
 /* ---- output -------------------------------------------------------------------------------- */
@@ -276,8 +356,11 @@ static int queue(struct gm_session *session, const void *bytes, size_t length, c
     memcpy(output->bytes, bytes, length);
     for (output->n_fds = 0; output->n_fds < n_fds; output->n_fds++) {
         int fd = fcntl(fds[output->n_fds], F_DUPFD_CLOEXEC, 3);
-        if (fd < 0) {
-            int error = -errno;
+        bool is_kept = session->state != GM_SESSION_CONTROL && gm_files_is_kept(fd);
+        if (fd < 0 || is_kept) {
+            int error = is_kept ? -EMFILE : -errno;
+            if (is_kept)
+                close(fd);
             while (output->n_fds > 0)
                 close(output->fds[--output->n_fds]);
             free(output);
@@ -340,7 +423,7 @@ int gm_session_send(struct gm_session *session, enum gm_msg_type type, const voi
 static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 {
     struct gm_sessions *all = session->all;
-    char text[128];
+    char text[sizeof((struct gm_msg_refused){0}).text];
 
     memcpy(session->name, body->name, sizeof session->name);
     gm_text_clean(session->name, sizeof session->name);
@@ -352,6 +435,10 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     if (body->role != GM_ROLE_APP) {
         snprintf(text, sizeof text, "HELLO with the unknown role %u", body->role);
         gm_session_end(session, GM_REFUSE_PROTOCOL, text);
+        return;
+    }
+    if (!has_room_for(all, session, text, sizeof text)) {
+        gm_session_end(session, GM_REFUSE_FULL, text);
         return;
     }
     uint32_t app = NO_APP;
@@ -369,6 +456,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         return;
     }
     session->app = app;
+    all->visitors -= !session->is_ending;
     session->state = GM_SESSION_APP;
     all->apps++;
     if (session->is_ending)
@@ -497,11 +585,7 @@ void gm_session_start(struct gm_sessions *all, int fd)
         snprintf(text, sizeof text, "the peer cannot be identified: %s", strerror(errno));
         goto full;
     }
-    if (all->count >= all->max) {
-        snprintf(text, sizeof text, "%u connections are open already: raise --max-apps",
-                 all->count);
-        goto full;
-    }
+    crowd_out(all);
     struct gm_session *session = calloc(1, sizeof *session);
     if (!session) {
         snprintf(text, sizeof text, "the daemon has no memory left for one more connection");
@@ -524,7 +608,7 @@ void gm_session_start(struct gm_sessions *all, int fd)
     session->open_handles = 2;
     session->pid = peer.pid;
     session->uid = peer.uid;
-    all->count++;
+    all->visitors++;
     put_in(session, &all->living);
     watch(session);
     uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
@@ -553,7 +637,8 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_e
     all->engine = engine;
     all->control = control;
     all->max_apps = max_apps;
-    all->max = max_apps + GM_SESSION_SPARE;
+    all->max_visitors = gm_files_kept() * 2 / 3;
+    all->apps_by_files = gm_files_left() / GM_SESSION_FILES;
     uv_idle_init(loop, &all->gravedigger);
     all->gravedigger.data = all;
     *sessions = all;

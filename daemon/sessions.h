@@ -4,6 +4,10 @@
  *
  *   server -> sessions -> {engine, control}
  *
+ * Connections that are no app's (of mux-ctl, of newcomers before their HELLO) are visitors. When
+ * there are too many, two thirds of the files kept for them (64, see files.h), the oldest of the
+ * user who has most makes room. So nobody is locked out by somebody else's connections.
+ *
  * Life of a session: NEW until its HELLO, then APP (joined to the engine) or CONTROL. It ends when
  * the peer closes, when it breaks the protocol, when it is silent for too long, or by
  * gm_session_end. Ending is two steps: marked at once (nothing more is read or sent), buried from
@@ -20,7 +24,9 @@
 #include "daemon/engine.h"
 #include "daemon/session.h"
 
-#define GM_SESSION_SPARE 64u               /* connections beyond max_apps: mux-ctl, newcomers */
+#define GM_SESSION_FILES 4u                /* of an app: its socket, its pidfd, two frames */
+#define GM_SESSION_OTHERS 4u               /* one user has not the last quarter of --max-apps */
+#define GM_SESSION_ROOM 16u                /* only root has the last sixteenth */
 #define GM_SESSION_PATIENCE_MS 5000u       /* until HELLO; mux-ctl: until its next question */
 #define GM_SESSION_BURST 64                /* messages read of one session before others' turn */
 #define GM_SESSION_QUEUE_BYTES (64u << 20) /* output that may wait for a peer to read */

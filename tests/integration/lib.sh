@@ -251,6 +251,36 @@ expect_pass() {
     done
 }
 
+# --- another user ---
+
+# need_stranger: from here on $stranger COMMAND runs as another user; skips the test where that cannot be.
+need_stranger() {
+    [ "$(id -u)" = 0 ] || skip "only root can be another user as well"
+    command -v setpriv > /dev/null || skip "there is no setpriv"
+    stranger="setpriv --reuid=65534 --regid=65534 --clear-groups"
+    chmod 1777 "$dir" "$dir/sim"
+    $stranger test -x "$(worker linked)" || skip "another user may not run what is built here"
+    # Whether he can use the simulated GPU at all; what he cannot do under gpumux is a failure.
+    spawn bare $stranger env LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$(worker linked)" --bytes 24M --allocs 1 --iterations 2
+    await bare
+    case $code,$line in
+    "0,PASS "*) ;;
+    *) skip "another user cannot use the simulated GPU here: $line" ;;
+    esac
+}
+
+# stranger_app NAME ARGUMENT...: gm_worker under gpumux, as that user
+stranger_app() {
+    stranger_name=$1
+    shift
+    if [ "${GM_LINKED:-}" = 1 ]; then
+        spawn "$stranger_name" $stranger "$(worker linked inside)" --ready "$dir/$stranger_name.ready" "$@"
+    else
+        spawn "$stranger_name" $stranger env LD_LIBRARY_PATH="$LD_LIBRARY_PATH" LD_PRELOAD="$shim" \
+            "$(worker linked)" --ready "$dir/$stranger_name.ready" "$@"
+    fi
+}
+
 # --- status ---
 
 # json_after KEYWORD KEY FILE: the first number called KEY after the text KEYWORD.

@@ -5,6 +5,8 @@
  */
 #include "tests/unit/session_world.h"
 
+#include "daemon/files.h"
+
 /* ---- sessions ------------------------------------------------------------------------------ */
 
 static void test_join_and_leave(void **state)
@@ -135,20 +137,53 @@ static void test_full(void **state)
     expect_refused(peer, GM_REFUSE_FULL, "4 apps are served already: raise --max-apps");
     assert_int_equal(engine.joins, APPS);
 
-    int silent[GM_SESSION_SPARE];
-    for (unsigned i = 0; i < GM_SESSION_SPARE; i++)
+    /* Who says nothing makes room for who comes, the oldest first; the apps stay. */
+    enum { VISITORS = GM_FILES_KEPT * 2 / 3 };
+    int silent[VISITORS];
+    for (unsigned i = 0; i < VISITORS; i++)
         silent[i] = connect_peer();
-    expect_refused(connect_peer(), GM_REFUSE_FULL, "connections are open already");
-    for (unsigned i = 0; i < GM_SESSION_SPARE; i++)
-        close(silent[i]);
     turn(2);
+    assert_int_equal(gm_sock_receive(silent[0], buffer, sizeof buffer, fds, &n_fds), -EAGAIN);
     peer = connect_peer();
     say_hello(peer, GM_ROLE_CONTROL);
     turn(2);
+    expect_refused(silent[0], GM_REFUSE_FULL, "64 connections of its user are open");
     assert_int_equal(gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds), -EAGAIN);
+    assert_int_equal(gm_sock_receive(silent[1], buffer, sizeof buffer, fds, &n_fds), -EAGAIN);
     close(peer);
+    for (unsigned i = 1; i < VISITORS; i++)
+        close(silent[i]);
+    turn(2);
+    assert_int_equal(gm_sessions_apps(sessions), APPS);
     for (unsigned i = 0; i < APPS; i++)
         close(peers[i]);
+}
+
+/* Where open files are short, no program gets those that are kept for control, and control does. */
+static void test_files(void **state)
+{
+    (void)state;
+    int lowest = dup(0);
+    close(lowest);
+    int old = join(NULL);
+    gm_files_init(((uint64_t)lowest + 5) * 4 / 3); /* two connections take four of these five */
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_APP);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_FULL, "open files are in use: raise LimitNOFILE");
+    assert_int_equal(engine.joins, 1);
+    peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    struct gm_msg_status question = {0};
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_STATUS, &question, NULL, 0, NULL, 0), 0);
+    turn(2);
+    expect(peer, GM_SESSION_CONTROL, GM_MSG_STATUS_IS);
+    close_fds();
+    close(peer);
+    gm_files_init(UINT64_MAX);
+    peer = join(NULL);
+    close(peer);
+    close(old);
 }
 
 /* A peer that reads late gets everything, in order, with the right fds, though the sender closed
@@ -403,6 +438,7 @@ int main(void)
         SESSION(test_engine_ends_session),
         SESSION(test_leave_ends_others),
         SESSION(test_full),
+        SESSION(test_files),
         SESSION(test_queue),
         SESSION(test_queue_bound),
         SESSION(test_unencodable),

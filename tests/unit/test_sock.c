@@ -161,7 +161,7 @@ static void test_connect(void **state)
     assert_int_equal(gm_sock_connect(""), -ENOENT);
 }
 
-/* A daemon that hangs: its backlog fills, and then connecting fails at once instead of waiting. */
+/* A daemon that hangs: its backlog fills, and then connecting fails soon instead of waiting. */
 static void test_connect_hung(void **state)
 {
     char path[128];

@@ -1,0 +1,86 @@
+#!/bin/sh
+# Another user opens hundreds of connections that say nothing, and opens them again when they are closed: mux-ctl and
+# programs of root and of that user are served as ever, and the log says it once a second at most. And one user's
+# programs do not take all places.
+. "$(dirname "$0")/lib.sh"
+need_stranger
+command -v perl > /dev/null || skip "there is no perl"
+
+# crowd NAME: 400 connections of the stranger, until $dir/NAME.end; they touch $dir/NAME.there once all were open, or
+# the daemon did not let them.
+crowd() {
+    spawn "$1" $stranger perl -MSocket -MPOSIX=:errno_h -e '
+        my ($path, $there, $end) = @ARGV;
+        my @open = (undef) x 400;
+        my $opened = 0;
+        until (-e $end) {
+            for my $s (@open) {
+                if (defined $s) { # closed by the daemon?
+                    my $n = recv($s, my $got, 20000, MSG_DONTWAIT);
+                    undef $s if defined $n && !length $got;
+                }
+                next if defined $s;
+                socket($s, AF_UNIX, SOCK_SEQPACKET | 04000, 0) or die "socket: $!\n"; # it does not wait
+                if (connect($s, sockaddr_un($path))) { $opened++ } else { undef $s }
+            }
+            if ($opened >= 400 && !-e $there) { open(my $f, ">", $there) or die "$there: $!\n" }
+            select(undef, undef, undef, 0.01);
+        }
+        print "PASS opened=$opened\n"' "$GPUMUX_SOCKET" "$dir/$1.there" "$dir/$1.end"
+}
+
+is_there() {
+    [ -e "$dir/$1.there" ] || has_ended "$1"
+}
+
+start_daemon
+chmod 666 "$GPUMUX_SOCKET" "$dir/sim"/*
+began=$(date +%s)
+crowd one
+crowd two
+within "$patience" is_there one && within "$patience" is_there two || fail "they do not get in at all"
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    "$ctl" status > /dev/null 2> "$dir/said" || fail "root's mux-ctl: $(cat "$dir/said")"
+    "$ctl" log > /dev/null 2> "$dir/said" || fail "root's mux-ctl: $(cat "$dir/said")"
+    $stranger "$ctl" status > /dev/null 2> "$dir/said" || fail "their own mux-ctl: $(cat "$dir/said")"
+    app "root$i" linked --bytes 8M --allocs 1 --iterations 3 --seed "$i"
+    stranger_app "theirs$i" --bytes 8M --allocs 1 --iterations 3 --seed "$i"
+    expect_pass "root$i" "theirs$i" > /dev/null
+    for who in "root$i" "theirs$i"; do
+        grep -q "^[^ ]* gpumuxd: app [0-9]*: pid $(pid_of "$who"), " "$dir/daemon.out" || fail "$who ran without gpumux"
+    done
+done
+touch "$dir/one.end" "$dir/two.end"
+for who in one two; do
+    await "$who"
+    [ "$code" = 0 ] || fail "$who ended with $code: $line"
+    say "$who: $line"
+done
+expect_empty
+lasted=$(($(date +%s) - began))
+lines=$(grep -c 'connection (pid' "$dir/daemon.out")
+say "$lines lines about connections in $lasted s"
+[ "$lines" -gt 0 ] || fail "nothing is said about those connections"
+[ "$lines" -le $((2 * lasted + 6)) ] || fail "the log repeats itself" # what is refused, and what is late
+grep -q 'connections of its user are open.*more like it)' "$dir/daemon.out" || fail "the log does not say how many"
+stop_daemon
+
+# Places: one user has three quarters, all users but root fifteen sixteenths.
+start_daemon --max-apps 8
+chmod 666 "$GPUMUX_SOCKET" "$dir/sim"/*
+for i in 1 2 3 4 5 6 7; do
+    stranger_app "many$i" --bytes 8M --allocs 1 --iterations 3 --until "$dir/enough" --seed "$i"
+    await_ready "many$i"
+done
+grep -q 'refused: 6 apps of user 65534 are served already, the most for one user: raise --max-apps' "$dir/daemon.out" ||
+    fail "one user has all places"
+for i in 1 2; do
+    app "own$i" linked --bytes 8M --allocs 1 --iterations 3 --until "$dir/enough" --seed "$i"
+    await_ready "own$i"
+done
+take_status
+[ "$(apps)" = 8 ] || fail "$(apps) programs run under gpumux, not 6 and root's 2"
+touch "$dir/enough"
+expect_pass many1 many2 many3 many4 many5 many6 many7 own1 own2
+expect_empty
+stop_daemon

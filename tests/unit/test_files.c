@@ -1,0 +1,60 @@
+/* daemon/files: which files are kept, at every limit. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "daemon/files.h"
+
+static int lowest(void)
+{
+    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    assert_false(gm_files_is_kept(1 << 20)); /* nothing is set yet */
+    gm_files_init(200);
+    assert_int_equal(gm_files_limit(), 200);
+    assert_int_equal(gm_files_kept(), 50);
+    assert_false(gm_files_is_kept(149));
+    assert_true(gm_files_is_kept(150));
+    assert_false(gm_files_is_kept(-1)); /* no file */
+    gm_files_init(524288);
+    assert_int_equal(gm_files_kept(), GM_FILES_KEPT);
+    assert_false(gm_files_is_kept(524288 - GM_FILES_KEPT - 1));
+    assert_true(gm_files_is_kept(524288 - GM_FILES_KEPT));
+    gm_files_init(UINT64_MAX); /* unlimited */
+    assert_false(gm_files_is_kept(INT32_MAX));
+}
+
+static void test_left(void **state)
+{
+    (void)state;
+    uint32_t used = (uint32_t)lowest();
+    gm_files_init(400);
+    assert_int_equal(gm_files_left(), 400 - 96 - used);
+    int fd = dup(STDERR_FILENO);
+    assert_int_equal(gm_files_left(), 400 - 96 - used - 1);
+    close(fd);
+    gm_files_init(used + 1); /* the next file would be one of those that are kept */
+    assert_true(used < 4 || gm_files_left() == 0);
+    gm_files_init(4);
+    assert_int_equal(gm_files_left(), used < 3 ? 3 - used : 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
