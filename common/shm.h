@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 4u
+#define GM_SHM_VERSION 5u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* threads with a slot of their own; the last slot is shared by the rest */
 
@@ -37,7 +37,10 @@ struct gm_ctl {
     uint64_t
         budget[GM_GPUS_MAX]; /* bytes, by gpumux GPU index: what the app may take for its own */
     _Atomic uint32_t is_counting; /* 1: report which memory launches use (USES) */
-    uint8_t reserved[4096 - 28 - 8 * GM_GPUS_MAX];
+    /* Changes each second while the daemon's loop runs, so that who waits for the daemon tells a long
+     * wait from a daemon that hangs. */
+    _Atomic uint32_t beat;
+    uint8_t reserved[4096 - 32 - 8 * GM_GPUS_MAX];
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 

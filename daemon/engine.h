@@ -82,6 +82,9 @@ void gm_engine_message(struct gm_engine *engine, uint32_t app,
 /* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
 void gm_engine_leave(struct gm_engine *engine, uint32_t app);
 
+/* Each second: tell every app that the daemon is there (gm_ctl.beat). */
+void gm_engine_beat(struct gm_engine *engine);
+
 /*
  * The engine's part of `mux-ctl status --json`, a new object owned by the caller; NULL without
  * memory:

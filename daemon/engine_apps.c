@@ -263,6 +263,13 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_movable(engine, app));
 }
 
+void gm_engine_beat(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session)
+            atomic_fetch_add(&engine->apps[id].ctl->beat, 1);
+}
+
 void gm_engine_leave(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];

@@ -59,6 +59,7 @@ struct gm_sessions {
     struct gm_engine *engine;
     struct gm_control *control;
     uv_idle_t gravedigger; /* runs while `ending` is not empty */
+    uv_timer_t beat;       /* runs while there are apps */
     struct gm_session *living, *ending;
     uint32_t visitors, max_visitors; /* connections that are no app's and do not end */
     uint32_t apps, max_apps;
@@ -141,7 +142,8 @@ static void bury(struct gm_session *session)
 
     take_out(session);
     if (session->app != NO_APP) {
-        all->apps--;
+        if (--all->apps == 0)
+            uv_timer_stop(&all->beat);
         gm_engine_leave(all->engine, session->app);
     }
     drop_output(session);
@@ -420,6 +422,11 @@ int gm_session_send(struct gm_session *session, enum gm_msg_type type, const voi
 
 /* ---- input --------------------------------------------------------------------------------- */
 
+static void on_beat(uv_timer_t *timer)
+{
+    gm_engine_beat(((struct gm_sessions *)timer->data)->engine);
+}
+
 static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 {
     struct gm_sessions *all = session->all;
@@ -458,7 +465,8 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     session->app = app;
     all->visitors -= !session->is_ending;
     session->state = GM_SESSION_APP;
-    all->apps++;
+    if (all->apps++ == 0)
+        uv_timer_start(&all->beat, on_beat, GM_SESSION_BEAT_MS, GM_SESSION_BEAT_MS);
     if (session->is_ending)
         return; /* WELCOME could not be sent; the burial tells the engine */
     uv_timer_stop(&session->timer);
@@ -641,6 +649,8 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_e
     all->apps_by_files = gm_files_left() / GM_SESSION_FILES;
     uv_idle_init(loop, &all->gravedigger);
     all->gravedigger.data = all;
+    uv_timer_init(loop, &all->beat);
+    all->beat.data = all;
     *sessions = all;
     return 0;
 }
@@ -653,6 +663,7 @@ void gm_sessions_stop(struct gm_sessions *all)
     while (all->ending)
         bury(all->ending);
     uv_close((uv_handle_t *)&all->gravedigger, NULL);
+    uv_close((uv_handle_t *)&all->beat, NULL);
 }
 
 void gm_sessions_free(struct gm_sessions *all)

@@ -31,6 +31,7 @@
 #define GM_SESSION_BURST 64                /* messages read of one session before others' turn */
 #define GM_SESSION_QUEUE_BYTES (64u << 20) /* output that may wait for a peer to read */
 #define GM_SESSION_QUEUE_MESSAGES 16384u
+#define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_engine_beat) */
 #define GM_SESSION_RETRY_MS 10u /* when the kernel lacks room for messages or fds in flight */
 
 struct gm_sessions;

@@ -172,7 +172,8 @@ static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
  * closing tells the daemon; so does one who has waited for GM_GATE_RECHECK_S, in case that was not
  * heard. *since: when this one began to wait or last told it so, 0 at first.
  */
-static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, uint64_t *since)
+static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, uint64_t *since,
+                         struct gm_link_ear *ear)
 {
     const uint64_t asked = atomic_load(&page->epoch) + 1, now = gm_now();
     const bool is_late = *since != 0 && now - *since >= GM_GATE_RECHECK_S * GM_S;
@@ -183,6 +184,7 @@ static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first
 
     struct timespec most = {.tv_sec = GM_GATE_RECHECK_S};
     syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
+    gm_link_listen(ear);
 }
 
 struct gm_slot *gm_gate_enter_slow(void)
@@ -207,6 +209,7 @@ struct gm_slot *gm_gate_enter_slow(void)
     struct gm_slot *slot = before == GM_SLOT_TRYING ? &gm_slot_interrupted : self->own;
     bool is_waiting = false;
     uint64_t since = 0;
+    struct gm_link_ear ear = {0};
     for (;;) {
         gm_gate_step(self, GM_SLOT_TRYING);
         const struct gm_ctl *page = atomic_load(&gm_hot.page);
@@ -231,7 +234,7 @@ struct gm_slot *gm_gate_enter_slow(void)
             is_first = atomic_fetch_add(&stat->waiting, 1) == 0;
             self->is_waiting = 1;
         }
-        gm_gate_wait(page, word, is_first, &since);
+        gm_gate_wait(page, word, is_first, &since, &ear);
     }
     gm_gate_step(self, slot != NULL ? GM_SLOT_IN : before);
     if (is_waiting && self->is_waiting != 0) { /* else it is the child of such a fork */

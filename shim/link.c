@@ -59,6 +59,7 @@ static struct gm_stat *gm_link_stat;
 static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* as WELCOME said */
 static _Atomic bool gm_link_is_connected;
+static _Atomic bool gm_link_is_silent; /* the daemon, for so long that it counts as lost */
 
 /* Guards what follows; a leaf in the order of locks. */
 static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -196,6 +197,9 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
         return fd;
     }
     fd = gm_files_lift(fd);
+    /* Who sends waits no longer for room in the queue of a daemon that does not read. */
+    const struct timeval silence = {.tv_sec = GM_LINK_SILENCE_S};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof(silence));
     int error = gm_link_shake_hands(fd, welcome, why, why_size);
     if (error != 0) {
         close(fd);
@@ -222,16 +226,53 @@ bool gm_link_is_up(void)
     return atomic_load_explicit(&gm_link_is_connected, memory_order_acquire);
 }
 
-static int gm_link_send(enum gm_msg_type type, const void *body)
+/* Any thread: the connection is of no use any more. The link thread sees it and ends every request.
+ */
+static void gm_link_break(void)
 {
-    return gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0);
+    shutdown(gm_link_fd, SHUT_RDWR);
+}
+
+/* Somebody waits for what this message says: without it the connection is of no use. */
+static void gm_link_send(enum gm_msg_type type, const void *body)
+{
+    if (gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0) != 0)
+        gm_link_break();
+}
+
+/* This one may get lost, but for a daemon that has read nothing for GM_LINK_SILENCE_S. */
+static void gm_link_tell(enum gm_msg_type type, const void *body, const void *entries, uint32_t n)
+{
+    if (gm_sock_send_message(gm_link_fd, type, body, entries, n, NULL, 0) != -EAGAIN)
+        return;
+    atomic_store(&gm_link_is_silent, true);
+    gm_link_break();
+}
+
+void gm_link_listen(struct gm_link_ear *ear)
+{
+    if (!gm_link_is_up())
+        return;
+    const uint64_t now = gm_now();
+    const uint32_t beat = atomic_load_explicit(&gm_link_ctl->beat, memory_order_relaxed);
+    if (ear->at == 0 || beat != ear->beat) {
+        *ear = (struct gm_link_ear){.at = now, .beat = beat};
+        return;
+    }
+    if (now - ear->at < GM_S)
+        return;
+    ear->at = now;
+    if (++ear->seconds != GM_LINK_SILENCE_S)
+        return;
+    atomic_store(&gm_link_is_silent, true); /* told by the link thread: this may be a handler */
+    gm_link_break();
 }
 
 void gm_link_want(void)
 {
     struct gm_msg_want want = {0};
     if (gm_link_is_up())
-        gm_link_send(GM_MSG_WANT, &want);
+        gm_link_tell(GM_MSG_WANT, &want, NULL, 0);
 }
 
 /* Report what was used since the last time, if anything was. */
@@ -241,7 +282,7 @@ static void gm_link_report_uses(void)
     struct gm_msg_uses uses = {0};
     uint32_t n = gm_uses_take(entries);
     if (n > 0)
-        gm_sock_send_message(gm_link_fd, GM_MSG_USES, &uses, entries, n, NULL, 0);
+        gm_link_tell(GM_MSG_USES, &uses, entries, n);
 }
 
 void gm_link_drained(const struct gm_msg_drained *drained)
@@ -278,15 +319,23 @@ static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer
     return is_on;
 }
 
-/* Wait for the answer, after the request was sent, or not (`error`). 0, a CUresult, or -ENOTCONN.
- */
-static int gm_request_end(struct gm_request *request, int error)
+/* Wait for the answer, after the request was sent, or could not be: then it is lost. 0, a CUresult,
+ * or -ENOTCONN. */
+static int gm_request_end(struct gm_request *request)
 {
-    if (error != 0)
-        shutdown(gm_link_fd, SHUT_RDWR); /* the link thread sees it and ends every request */
+    struct gm_link_ear ear = {0};
     pthread_mutex_lock(&gm_link_lock);
-    while (request->state == GM_REQUEST_WAITING)
-        pthread_cond_wait(&request->is_done, &gm_link_lock);
+    while (request->state == GM_REQUEST_WAITING) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec++;
+        pthread_cond_clockwait(&request->is_done, &gm_link_lock, CLOCK_MONOTONIC, &until);
+        if (request->state != GM_REQUEST_WAITING)
+            break;
+        pthread_mutex_unlock(&gm_link_lock);
+        gm_link_listen(&ear);
+        pthread_mutex_lock(&gm_link_lock);
+    }
     pthread_mutex_unlock(&gm_link_lock);
     pthread_cond_destroy(&request->is_done);
     if (request->state == GM_REQUEST_LOST)
@@ -323,7 +372,8 @@ int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
     if (!gm_request_begin(&request, GM_MSG_ALLOCATED, NULL))
         return -ENOTCONN;
     struct gm_msg_alloc alloc = {.cookie = request.cookie, .va = va, .bytes = bytes, .gpu = gpu};
-    return gm_request_end(&request, gm_link_send(GM_MSG_ALLOC, &alloc));
+    gm_link_send(GM_MSG_ALLOC, &alloc);
+    return gm_request_end(&request);
 }
 
 int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
@@ -341,8 +391,7 @@ int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
     pthread_mutex_unlock(&gm_link_lock);
     if (!is_on)
         return -ENOTCONN;
-    if (gm_link_send(GM_MSG_ALLOC, &alloc) != 0)
-        shutdown(gm_link_fd, SHUT_RDWR); /* the link thread sees it, and tells what became of it */
+    gm_link_send(GM_MSG_ALLOC, &alloc); /* or the link thread tells what became of it */
     return 0;
 }
 
@@ -382,7 +431,8 @@ int gm_link_free(uint64_t va, uint64_t bytes)
     struct gm_request request;
     if (gm_request_begin(&request, GM_MSG_FREED, NULL)) {
         struct gm_msg_free message = {.cookie = request.cookie, .va = va};
-        int result = gm_request_end(&request, gm_link_send(GM_MSG_FREE, &message));
+        gm_link_send(GM_MSG_FREE, &message);
+        int result = gm_request_end(&request);
         if (result != -ENOTCONN)
             return result;
     }
@@ -396,7 +446,8 @@ int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
     if (!gm_request_begin(&request, GM_MSG_SHARED, shared))
         return -ENOTCONN;
     struct gm_msg_share share = {.cookie = request.cookie, .va = va};
-    return gm_request_end(&request, gm_link_send(GM_MSG_SHARE, &share));
+    gm_link_send(GM_MSG_SHARE, &share);
+    return gm_request_end(&request);
 }
 
 int gm_link_open_share(uint64_t va, const struct gm_share_name *name)
@@ -410,7 +461,8 @@ int gm_link_open_share(uint64_t va, const struct gm_share_name *name)
                                .nonce = {name->nonce[0], name->nonce[1]},
                                .share = name->share,
                                .gpu = name->gpu};
-    return gm_request_end(&request, gm_link_send(GM_MSG_OPEN, &open));
+    gm_link_send(GM_MSG_OPEN, &open);
+    return gm_request_end(&request);
 }
 
 int gm_link_shut_share(uint64_t va, uint64_t bytes)
@@ -418,7 +470,8 @@ int gm_link_shut_share(uint64_t va, uint64_t bytes)
     struct gm_request request;
     if (gm_request_begin(&request, GM_MSG_SHUT_IS, NULL)) {
         struct gm_msg_shut message = {.cookie = request.cookie, .va = va};
-        int result = gm_request_end(&request, gm_link_send(GM_MSG_SHUT, &message));
+        gm_link_send(GM_MSG_SHUT, &message);
+        int result = gm_request_end(&request);
         if (result != -ENOTCONN)
             return result;
     }
@@ -557,6 +610,8 @@ static void gm_link_lose(void)
     shutdown(gm_link_fd, SHUT_RDWR);
     gm_uses_count(false);
     gm_drain_cancel();
+    if (atomic_load(&gm_link_is_silent))
+        gm_log(GM_LOG_WARN, "the daemon gave no sign for %d s", GM_LINK_SILENCE_S);
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
     bool is_whole = is_open || (!gm_link_has_mapped && gm_allocs_all_backed(gm_link_is_whole) &&

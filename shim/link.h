@@ -11,6 +11,9 @@
  * CUDA_ERROR_DEVICE_UNAVAILABLE from every gate-crossing call, because that data is gone. New
  * allocations go to the real driver. The thread stays, and does what other threads want of the
  * mapper (work.h).
+ *
+ * A daemon that hangs is lost as well: one of whom a waiting thread hears nothing for
+ * GM_LINK_SILENCE_S. Who is made to wait on purpose hears of the daemon each second (gm_ctl.beat).
  */
 #ifndef GM_SHIM_LINK_H
 #define GM_SHIM_LINK_H
@@ -19,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/clock.h"
 #include "common/share.h"
 #include "common/shm.h"
 #include "common/wire.h"
@@ -48,6 +52,20 @@ bool gm_link_is_up(void);
 
 /* Tell the daemon that a thread waits at the gate. Never fails visibly. */
 void gm_link_want(void);
+
+/*
+ * Who waits for the daemon, at the gate or for an answer, begins with an ear that is all zero and
+ * listens about once a second, or more often. After GM_LINK_SILENCE_S seconds in which the daemon
+ * gave no sign it counts as lost. A second counts when the thread was there to see it end, so that
+ * time in which all programs stand still (system suspend, a debugger) counts for one at most.
+ */
+#define GM_LINK_SILENCE_S (10 * GM_SLOW)
+struct gm_link_ear {
+    uint64_t at;      /* when the newest second began; 0: not yet */
+    uint32_t beat;    /* what was heard last */
+    uint32_t seconds; /* of silence since */
+};
+void gm_link_listen(struct gm_link_ear *ear);
 
 /* Drain only: the answers to CLOSE and to QUERY. */
 void gm_link_drained(const struct gm_msg_drained *drained);
