@@ -453,6 +453,7 @@ static int make_tables(struct gm_engine *engine)
     engine->apps = calloc(max_apps, sizeof *engine->apps);
     engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
     engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
+    engine->late = calloc(max_chunks, sizeof *engine->late);
     engine->hosted = calloc(max_chunks, sizeof *engine->hosted);
     engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);
@@ -468,7 +469,7 @@ static int make_tables(struct gm_engine *engine)
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
-        !engine->hosted || !engine->condemned || !engine->targets || !engine->victims ||
+        !engine->late || !engine->hosted || !engine->condemned || !engine->targets || !engine->victims ||
         !engine->givers || !engine->in_set || !engine->stopping.apps || !engine->stopping.set ||
         !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
@@ -488,6 +489,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->apps);
     free(engine->notes);
     free(engine->frame_more);
+    free(engine->late);
     free(engine->hosted);
     free(engine->condemned);
     free(engine->targets);

@@ -187,6 +187,7 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
     if (engine->table->apps[id].is_silent == is_silent)
         return;
     engine->table->apps[id].is_silent = is_silent;
+    gm_engine_count_silence(engine, id, is_silent);
     engine->plan_is_stale = true;
     note_drops(engine, app->building[GM_BATCH_DROP], is_silent);
     for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)

@@ -222,6 +222,17 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     gm_engine_run(engine);
 }
 
+/* Copies of late chunks are expected once more, and come. */
+static void take_late(struct gm_engine *engine)
+{
+    while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
+        const uint32_t index = engine->late[--engine->n_late];
+        engine->table->chunks[index].copy_pending = false;
+        gm_engine_expect_copy(engine, GM_WAY_OUT, index);
+        gm_engine_settle(engine, index);
+    }
+}
+
 void gm_engine_take_copies(struct gm_engine *engine)
 {
     for (int way = 0; way < GM_WAYS; way++) {
@@ -236,4 +247,5 @@ void gm_engine_take_copies(struct gm_engine *engine)
             gm_engine_settle(engine, index);
         }
     }
+    take_late(engine);
 }

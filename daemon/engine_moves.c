@@ -26,9 +26,9 @@
 #define BELOW_AT_ONCE (512ull << 20)
 /* For so many programs it is tried at most, each a plan, until there is something to stage. */
 #define PLANS_AHEAD 4u
-/* Evictions run ahead of their copies by at most so many chunks that are told to be unmapped: four
- * batches (engine_batches.c). So a program unmaps the next batch while the answer to the last one
- * is on its way. It unmaps a chunk in 16 us; the link takes 40 us for the smallest one. */
+/* A program's evictions run ahead of their copies by at most so many chunks that are told to be
+ * unmapped: four batches (engine_batches.c). So it unmaps the next batch while the answer to the
+ * last one is on its way. It unmaps a chunk in 16 us; the link takes 40 us for the smallest one. */
 #define UNMAPS_AT_ONCE 64u
 
 /* Plans. */
@@ -165,6 +165,37 @@ void gm_engine_plan(struct gm_engine *engine)
     engine->sums.plan_ns += gm_now() - begin;
 }
 
+static void count(struct gm_coming *coming, const struct gm_coming *more, bool is_more)
+{
+    coming->copies = is_more ? coming->copies + more->copies : coming->copies - more->copies;
+    coming->bytes = is_more ? coming->bytes + more->bytes : coming->bytes - more->bytes;
+}
+
+static void count_copy(struct gm_engine *engine, enum gm_way way, uint32_t index, bool is_more)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_coming one = {.copies = 1, .bytes = gm_chunk_bytes(chunk)};
+    count(&engine->apps[chunk->app].coming[way], &one, is_more);
+    if (!engine->table->apps[chunk->app].is_silent)
+        count(&engine->coming[way], &one, is_more);
+}
+
+void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t index)
+{
+    count_copy(engine, way, index, true);
+}
+
+void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t index)
+{
+    count_copy(engine, way, index, false);
+}
+
+void gm_engine_count_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
+{
+    for (int way = 0; way < GM_WAYS; way++)
+        count(&engine->coming[way], &engine->apps[id].coming[way], !is_silent);
+}
+
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
 {
     return gm_mover_room(engine->mover, way) > engine->coming[way].copies;
@@ -215,6 +246,11 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     const uint32_t frame = chunk->frame;
+    if (gm_mover_room(engine->mover, GM_WAY_OUT) == 0) {
+        chunk->copy_pending = true;
+        engine->late[engine->n_late++] = index;
+        return;
+    }
     engine->table->frames[frame].fence = submit(engine, GM_WAY_OUT, index, 0);
     chunk->frame = GM_NONE;
     gm_table_free_frame(engine->table, frame);
@@ -280,7 +316,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         chunk->frame != move->frame || !can_lose(engine, chunk->app))
         return true;
     if (engine->apps[chunk->app].state != GM_APP_PAUSED || !has_room(engine, GM_WAY_OUT) ||
-        engine->coming[GM_WAY_OUT].copies >= UNMAPS_AT_ONCE ||
+        engine->apps[chunk->app].coming[GM_WAY_OUT].copies >= UNMAPS_AT_ONCE ||
         !is_there(engine, chunk->app, LATELY_NS) || !may_have(engine, engine->targets[0]))
         return false;
     if (may_take(engine, hold, move))
@@ -319,7 +355,7 @@ void gm_engine_clear_frames(struct gm_engine *engine)
     for (uint32_t i = 0; table->dirty > 0 && i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
         if (frame->state != GM_FRAME_FREE || !frame->is_dirty ||
-            table->pools[frame->pool].apps == 0 || frame->fence > engine->taken[GM_WAY_OUT])
+            frame->fence > engine->taken[GM_WAY_OUT])
             continue;
         if (!gm_engine_has_room(engine, GM_WAY_IN))
             return; /* when what is under way has ended */

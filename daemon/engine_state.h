@@ -95,6 +95,12 @@ struct gm_batch {
     uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
 };
 
+/* Copies that are submitted as soon as their chunks are unmapped. */
+struct gm_coming {
+    uint32_t copies;
+    uint64_t bytes;
+};
+
 /* Running sums from which a switch is the difference of two moments. */
 struct gm_moment {
     uint64_t at;
@@ -157,6 +163,7 @@ struct gm_app {
     uint32_t waiting_allocs; /* for room in the tiers */
     struct gm_batch *building[GM_BATCH_KINDS];
     struct gm_batch *sent, **sent_tail;
+    struct gm_coming coming[GM_WAYS];
     uint8_t *imports; /* a bit a frame index: it holds an import of that frame */
 
     bool is_given_up; /* it cannot be saved, and was told: engine_saving.c */
@@ -379,10 +386,9 @@ struct gm_engine {
     struct gm_frame_state_more *frame_more;
     uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
     uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
-    struct {
-        uint32_t copies;
-        uint64_t bytes;
-    } coming[GM_WAYS]; /* copies that are submitted as soon as their chunks are unmapped */
+    struct gm_coming coming[GM_WAYS]; /* of all apps that answer */
+    uint32_t *late;                   /* unmapped chunks that wait for room in the mover */
+    uint32_t n_late;
 
     struct gm_plan plan;
     bool plan_is_stale;
@@ -516,19 +522,13 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way);
 /* A copy of the chunk is to come that way, as soon as the chunk is unmapped; and now it comes, or
  * is not needed any more. */
-static inline void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk)
-{
-    engine->coming[way].copies++;
-    engine->coming[way].bytes += gm_chunk_bytes(&engine->table->chunks[chunk]);
-}
-
-static inline void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t chunk)
-{
-    engine->coming[way].copies--;
-    engine->coming[way].bytes -= gm_chunk_bytes(&engine->table->chunks[chunk]);
-}
-
-/* The chunk is being evicted and its owner has unmapped it: copy it out and free its frame. */
+void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk);
+void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t chunk);
+/* The app does not answer, or does again: no room in the mover is kept for what it has yet to
+ * unmap, or it is. */
+void gm_engine_count_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
+/* The chunk is being evicted and its owner has unmapped it: copy it out and free its frame. Late
+ * answers may find no room in the mover: those chunks wait, as if their copies were under way. */
 void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
 /* Clear free frames that held data, while no plan is being carried out: memory that a program has
  * not written reads as zero, and an allocation is not to wait for that. */

@@ -278,9 +278,14 @@ static void begin(struct gm_engine *engine, struct gm_trade *trade)
     engine->plan_is_stale = true;
 }
 
+/* When both are unmapped. A late answer may find no room in the mover. */
 static void start_copies(struct gm_engine *engine, struct gm_trade *trade)
 {
     const struct gm_table *table = engine->table;
+    if (table->chunks[trade->hot].map_pending || table->chunks[trade->cold].map_pending ||
+        gm_mover_room(engine->mover, GM_WAY_OUT) == 0 ||
+        gm_mover_room(engine->mover, GM_WAY_IN) == 0)
+        return;
     const struct gm_frame_handle *handles = engine->frames.handles;
     uint32_t gpu = table->chunks[trade->cold].frame, old = table->chunks[trade->hot].frame;
 
@@ -366,8 +371,7 @@ void gm_engine_settle_trade(struct gm_engine *engine, uint32_t index)
     const struct gm_chunk *hot = &engine->table->chunks[trade->hot];
     const struct gm_chunk *cold = &engine->table->chunks[trade->cold];
     if (trade->stage == GM_TRADE_UNMAPPING) {
-        if (!hot->map_pending && !cold->map_pending)
-            start_copies(engine, trade);
+        start_copies(engine, trade);
         return;
     }
     if (trade->stage == GM_TRADE_COPYING) {
@@ -430,6 +434,8 @@ static void step(struct gm_engine *engine, struct gm_trade *trade, uint32_t *n_u
 {
     const struct gm_app *app = &engine->apps[trade->app];
     const struct gm_hosting_pair pair = {.hot = trade->hot, .cold = trade->cold};
+    if (trade->stage == GM_TRADE_UNMAPPING)
+        start_copies(engine, trade);
     if (trade->stage == GM_TRADE_MAPPING) {
         map_again(engine, trade, trade->hot, trade->is_hot_over);
         map_again(engine, trade, trade->cold, trade->is_cold_over);

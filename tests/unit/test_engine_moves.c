@@ -210,6 +210,7 @@ static int set_up(void **state)
     engine->victims = calloc(APPS, sizeof *engine->victims);
     engine->givers = calloc(APPS, sizeof *engine->givers);
     engine->in_set = calloc(APPS, sizeof *engine->in_set);
+    engine->late = calloc(MAX_CHUNKS, sizeof *engine->late);
     engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
     engine->frames.handles = calloc(MAX_FRAMES, sizeof *engine->frames.handles);
     engine->plan.moves = world.moves;
@@ -256,6 +257,7 @@ static int tear_down(void **state)
         free(engine->ring[way]);
     free(engine->frames.handles);
     free(engine->frame_more);
+    free(engine->late);
     free(engine->in_set);
     free(engine->givers);
     free(engine->victims);
@@ -869,16 +871,20 @@ static void a_mapped_frame_is_not_free(void **state)
     assert_null(gm_table_check(world.table));
 }
 
+static void give_pieces(uint32_t app, unsigned n, enum gm_tier tier)
+{
+    for (unsigned i = 0; i < n; i++)
+        have(app, 2 * MIB, tier);
+}
+
 /* Unmapping runs ahead of the copies, but not by everything; what is told to be unmapped always
  * finds the mover with room for its copy (gm_mover_submit checks). */
 static void unmapping_runs_ahead(void **state)
 {
     (void)state;
     begin(512 * MIB);
-    for (unsigned i = 0; i < 256; i++)
-        have(SECOND, 2 * MIB, GM_TIER_GPU);
-    for (unsigned i = 0; i < 256; i++)
-        have(FIRST, 2 * MIB, GM_TIER_PINNED);
+    give_pieces(SECOND, 256, GM_TIER_GPU);
+    give_pieces(FIRST, 256, GM_TIER_PINNED);
     choose(FIRST);
     gm_engine_plan(engine);
     gm_engine_move(engine);
@@ -891,6 +897,59 @@ static void unmapping_runs_ahead(void **state)
     finish(FIRST, 1);
     assert_int_equal(engine->coming[GM_WAY_OUT].copies, 0);
     assert_int_equal(engine->coming[GM_WAY_OUT].bytes, 0);
+}
+
+/* What one does not unmap holds up nobody else, and no room in the mover is kept for it. When it
+ * answers after all, its copies wait for room. */
+static void who_does_not_unmap_holds_up_nobody(void **state)
+{
+    uint32_t theirs[64];
+    unsigned n = 0, others = 0;
+    (void)state;
+    begin(256 * MIB);
+    give_pieces(LAST, 64, GM_TIER_GPU);
+    give_pieces(SECOND, 64, GM_TIER_GPU);
+    give_pieces(FIRST, 128, GM_TIER_PINNED);
+    choose(FIRST);
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    assert_int_equal(n_unmaps, GM_WAY_DEPTH - 1);
+    for (unsigned i = 0; i < n_unmaps; i++)
+        if (chunk_of(&world, unmaps[i])->app == LAST)
+            theirs[n++] = unmaps[i];
+        else
+            unmaps[others++] = unmaps[i];
+    assert_int_equal(n, 64);
+    n_unmaps = others;
+    world.table->apps[LAST].is_silent = true;
+    gm_engine_count_silence(engine, LAST, true);
+    assert_int_equal(engine->coming[GM_WAY_OUT].copies, others);
+    move_all();
+    others = n_unmaps;
+    assert_int_equal(submitted[GM_WAY_OUT], 128 * MIB);
+
+    /* the mover is full, as far as LAST can see */
+    const uint64_t before = copies_ended[GM_WAY_OUT];
+    copies[GM_WAY_OUT] += GM_WAY_DEPTH - 1 - others;
+    for (uint64_t i = before + others + 1; i <= copies[GM_WAY_OUT]; i++)
+        engine->ring[GM_WAY_OUT][i % GM_WAY_DEPTH] = GM_NONE;
+    gm_engine_count_silence(engine, LAST, false);
+    world.table->apps[LAST].is_silent = false;
+    for (unsigned i = 0; i < n; i++) {
+        chunk_of(&world, theirs[i])->map_pending = false;
+        gm_engine_settle(engine, theirs[i]);
+    }
+    assert_int_equal(engine->n_late, 64);
+    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 0);
+    assert_int_equal(submitted[GM_WAY_OUT], 128 * MIB);
+    for (unsigned i = 0; i < n; i++)
+        end_copy(GM_WAY_OUT);
+    assert_int_equal(engine->n_late, 0);
+    assert_int_equal(submitted[GM_WAY_OUT], 256 * MIB);
+    assert_int_equal(engine->coming[GM_WAY_OUT].copies + engine->coming[GM_WAY_OUT].bytes, 0);
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(chunk_of(&world, theirs[i])->frame, GM_NONE);
+    assert_null(gm_table_check(world.table));
 }
 
 /* A program that is to lose memory, and gives it back itself meanwhile: its data is not copied. */
@@ -1125,6 +1184,7 @@ int main(void)
         case_of(a_full_switch_ends),
         case_of(a_mapped_frame_is_not_free),
         case_of(unmapping_runs_ahead),
+        case_of(who_does_not_unmap_holds_up_nobody),
         case_of(what_is_freed_is_not_copied),
         case_of(what_ends_keeps_its_frame),
         case_of(who_is_chosen_again_gets_it_back),
