@@ -137,12 +137,11 @@ static pthread_mutex_t gm_log_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gm_log_kind *gm_log_kinds; /* NULL: no limit */
 static atomic_uint gm_log_holding;       /* kinds of which lines are held back */
 
-static uint64_t gm_log_hash(enum gm_log_level level, const char *text)
+static uint64_t gm_log_hash(enum gm_log_level level, const char *kind)
 {
     uint64_t hash = 0xcbf29ce484222325ull ^ (unsigned)level; /* FNV-1a */
-    for (; *text; text++)
-        if (level > GM_LOG_WARN || *text < '0' || *text > '9')
-            hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    for (; *kind; kind++)
+        hash = (hash ^ (unsigned char)*kind) * 0x100000001b3ull;
     return hash ? hash : 1;
 }
 
@@ -173,13 +172,13 @@ static void gm_log_let_go(struct gm_log_kind *kind, uint64_t now)
     atomic_fetch_sub(&gm_log_holding, 1);
 }
 
-/* Whether this line has to wait; then it is kept. */
-static bool gm_log_hold(enum gm_log_level level, const char *text)
+/* Whether this line, of kind `of`, has to wait; then it is kept. */
+static bool gm_log_hold(enum gm_log_level level, const char *of, const char *text)
 {
     bool is_held = false;
     pthread_mutex_lock(&gm_log_lock);
     uint64_t now = gm_now();
-    struct gm_log_kind *kind = gm_log_find(gm_log_hash(level, text), now);
+    struct gm_log_kind *kind = gm_log_find(gm_log_hash(level, of), now);
     if (kind->written != 0 && (kind->held > 0 || now - kind->written < GM_LOG_EVERY)) {
         is_held = true;
         if (kind->held++ == 0)
@@ -226,7 +225,11 @@ void gm_log_limit(void)
         atexit(gm_log_release_all);
 }
 
-void gm_log(enum gm_log_level level, const char *format, ...)
+/* `kind` NULL: the text itself. */
+static void gm_log_list(enum gm_log_level level, const char *kind, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+static void gm_log_list(enum gm_log_level level, const char *kind, const char *format, va_list args)
 {
     int fd = atomic_load_explicit(&gm_log_fd, memory_order_acquire);
     if (fd < 0 || (int)level > atomic_load_explicit(&gm_log_level, memory_order_relaxed))
@@ -234,13 +237,26 @@ void gm_log(enum gm_log_level level, const char *format, ...)
 
     int saved = errno;
     char text[GM_LOG_LINE];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(text, sizeof(text), format, args); /* errno is still the caller's, for %m */
-    va_end(args);
-    if (n < 0)
+    if (vsnprintf(text, sizeof(text), format, args) < 0) /* errno is still the caller's, for %m */
         text[0] = '\0';
-    if (gm_log_kinds == NULL || level == GM_LOG_DEBUG || !gm_log_hold(level, text))
+    if (gm_log_kinds == NULL || level == GM_LOG_DEBUG ||
+        !gm_log_hold(level, kind != NULL ? kind : text, text))
         gm_log_write(fd, level, text, 0);
     errno = saved;
+}
+
+void gm_log(enum gm_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    gm_log_list(level, NULL, format, args);
+    va_end(args);
+}
+
+void gm_log_like(enum gm_log_level level, const char *kind, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    gm_log_list(level, kind, format, args);
+    va_end(args);
 }

@@ -17,7 +17,7 @@ void gm_log_open(int fd, enum gm_log_level level, const char *who);
 /*
  * Limit repetition from now on: of lines of one kind, one is written a second. What comes more
  * often is held back; after a second the last such line is written, with the number of the others.
- * Lines of one kind have the same level and text, errors and warnings whatever numbers are in it.
+ * Lines of one kind have the same level and text, or were given the same kind by gm_log_like.
  * Debug lines are not limited. Somebody must call gm_log_release then. For the daemon; once.
  */
 void gm_log_limit(void);
@@ -30,5 +30,10 @@ void gm_log_release(bool is_all);
 
 /* One line, cut at 1000 bytes; control characters become '?'. Thread-safe, one write(2) a line. */
 void gm_log(enum gm_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same for a line that counts as repeated when another had this level and `kind`, though their
+ * texts differ. */
+void gm_log_like(enum gm_log_level level, const char *kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

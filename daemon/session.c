@@ -84,13 +84,17 @@ static void say(const struct gm_session *session, enum gm_log_level level, const
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (session->app != NO_APP)
+    if (session->app != NO_APP) {
         gm_log(level, "app %u (%s, pid %d, uid %u): %s", session->app, session->name, session->pid,
                session->uid, text);
-    else
-        gm_log(level, "%s (pid %d, uid %u): %s",
-               session->state == GM_SESSION_CONTROL ? "control connection" : "connection",
-               session->pid, session->uid, text);
+        return;
+    }
+    /* Whoever opens connections from many processes fills the log no faster. */
+    char kind[sizeof text + 32];
+    snprintf(kind, sizeof kind, "connection of %u: %s", session->uid, text);
+    gm_log_like(level, kind, "%s (pid %d, uid %u): %s",
+                session->state == GM_SESSION_CONTROL ? "control connection" : "connection",
+                session->pid, session->uid, text);
 }
 
 static void put_in(struct gm_session *session, struct gm_session **list)
