@@ -40,7 +40,8 @@ struct gm_ctl {
     /* Changes each second while the daemon's loop runs, so that who waits for the daemon tells a long
      * wait from a daemon that hangs. */
     _Atomic uint32_t beat;
-    uint8_t reserved[4096 - 32 - 8 * GM_GPUS_MAX];
+    uint64_t room[GM_GPUS_MAX]; /* bytes, by gpumux GPU index: what the app could allocate now */
+    uint8_t reserved[4096 - 32 - 16 * GM_GPUS_MAX];
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 

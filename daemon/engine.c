@@ -271,6 +271,7 @@ void gm_engine_run(struct gm_engine *engine)
         open_ready(engine);
     } while (engine->again);
     gm_engine_clear_frames(engine);
+    gm_engine_tell_room(engine);
     gm_engine_note_levels(engine);
     gm_engine_flush(engine);
     gm_engine_arm_timer(engine);
@@ -536,6 +537,14 @@ static int set_window(struct gm_engine *engine, char *why, size_t why_size)
         input.window = window < WINDOW_MAX ? window : WINDOW_MAX;
     }
     engine->window = input.window;
+    if (cap <= engine->window)
+        gm_log(GM_LOG_WARN,
+               "--pinned of %llu MiB is too little to swap anything: all programs together get the "
+               "budget of %llu MiB and no more; give it %llu MiB, and as much more as they need "
+               "beyond the budget",
+               (unsigned long long)(engine->config.pinned >> 20),
+               (unsigned long long)(engine->config.budget >> 20),
+               (unsigned long long)(engine->window >> 20));
     engine->reserve = gm_plan_reserve(&input);
     return 0;
 }

@@ -177,6 +177,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
     app->ctl->app = id;
     app->ctl->budget[0] = engine->config.budget;
     engine->told_fixed = UINT64_MAX; /* and soon less what others share */
+    gm_engine_tell_room(engine);
     atomic_store(&app->ctl->gate, GM_GATE_CLOSED);
     memcpy(gpu.uuid, engine->uuid.bytes, sizeof gpu.uuid);
     welcome.app = id;
@@ -218,9 +219,7 @@ uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
     return app->committed - app->hosted - app->fixed;
 }
 
-/* What of the budget it can still be given: what it has, and what others keep there for good
- * because it is shared, is taken. */
-static uint64_t room_for(const struct gm_engine *engine, uint32_t id)
+uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t taken = gm_engine_movable(engine, id) + engine->table->fixed;
     return taken < engine->config.budget ? engine->config.budget - taken : 0;
@@ -248,14 +247,15 @@ void gm_engine_want_host_memory(struct gm_engine *engine)
 static void free_allocation(struct gm_engine *engine, uint32_t index)
 {
     struct gm_allocation *allocation = &engine->table->allocations[index];
-    uint32_t app = allocation->app, chunk = allocation->first;
+    uint32_t app = allocation->app, chunk = allocation->first, next;
     allocation->is_freed = true;
     gm_engine_unshare(engine, app, allocation->va);
-    while (chunk != GM_NONE) {
-        uint32_t next = engine->table->chunks[chunk].sibling;
+    for (; chunk != GM_NONE; chunk = engine->table->chunks[chunk].sibling)
         gm_table_free_chunk(engine->table, chunk);
+    gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
+    for (chunk = allocation->first; chunk != GM_NONE; chunk = next) {
+        next = engine->table->chunks[chunk].sibling;
         gm_engine_retire(engine, chunk);
-        chunk = next;
     }
     gm_engine_want_host_memory(engine);
     engine->plan_is_stale = true;
@@ -377,7 +377,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
-    uint64_t room = room_for(engine, id);
+    uint64_t room = gm_engine_room_for(engine, id);
     uint64_t hosted = gm_table_hosted_bytes(alloc->bytes, room);
     uint32_t index = GM_NONE;
 
@@ -403,6 +403,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
     }
     gm_engine_want_host_memory(engine);
     gm_engine_need_budget(engine, gm_engine_movable(engine, id) + table->fixed);
+    gm_engine_tell_room(engine); /* before ALLOCATED */
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
     return true;
 }
@@ -410,7 +411,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
 /* No program gets more than the budget, unless the option says otherwise. */
 bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
-    uint64_t room = room_for(engine, id);
+    uint64_t room = gm_engine_room_for(engine, id);
     if (!engine->config.is_oversize_hosted)
         return bytes <= room;
     return gm_table_hosted_bytes(bytes, room) + engine->table->apps[id].hosted <=

@@ -4,6 +4,7 @@
  *   engine.c            opening, closing, the run loop: decision -> app states -> moves -> gates
  *   engine_apps.c       what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
  *   engine_waiting.c    allocations for which there is no room now
+ *   engine_room.c       what programs are told that they can have
  *   engine_idle.c       which of them do nothing
  *   engine_moves.c      planning, and carrying plans out
  *   engine_chunks.c     the ends of copies, maps and unmaps; putting freed chunks away
@@ -498,6 +499,10 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
 /* Those of `app` that are not there yet are refused, if it does not run any more. */
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
 
+/* What of the budget `app` can still be given. What it has is taken, and what others keep there for
+ * good because it is shared. */
+uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t app);
+
 /* engine_waiting.c */
 /* What an ALLOC asks for: have it, wait for it, or be refused. */
 void gm_engine_admit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
@@ -506,6 +511,13 @@ void gm_engine_admit_waiting(struct gm_engine *engine);
 bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint64_t va);
 /* `app` is gone. */
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
+
+/* engine_room.c */
+/* Put on the ctl pages what each program could allocate now. After every change of what is
+ * committed, before the program hears of it. */
+void gm_engine_tell_room(struct gm_engine *engine);
+/* What a program that has nothing yet could allocate now. */
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine);
 
 /* engine_idle.c */
 /* Look which apps do something, and ask those running ones that seem not to. */

@@ -261,6 +261,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "used_bytes", table->allocated);
     add_bytes(object, "free_bytes", table->budget - table->allocated);
     add_bytes(object, "committed_bytes", table->committed);
+    add_bytes(object, "available_bytes", gm_engine_newcomer_room(engine));
     add_bytes(object, "shared_bytes", table->fixed);
     add_bytes(object, "device_total_bytes", total);
     add_bytes(object, "device_free_bytes", free_bytes);

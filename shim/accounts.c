@@ -6,6 +6,7 @@
 #include "shim/gate.h"
 #include "shim/link.h"
 #include "shim/managed.h"
+#include "shim/spares.h"
 
 /* By kind and GPU, what is not in the allocation map. The last column: of no managed GPU. */
 static _Atomic uint64_t gm_account_bytes[GM_ACCOUNTS][GM_GPUS_MAX + 1];
@@ -115,15 +116,28 @@ void gm_account_set(enum gm_account kind, int gpu, uint64_t bytes)
     atomic_fetch_add(gm_account_word(kind), bytes - before); /* modulo 2^64 */
 }
 
-bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
+bool gm_budget_left(int gpu, uint64_t *left, uint64_t *budget)
 {
     if (gpu < 0 || gpu >= (int)GM_GPUS_MAX || !gm_link_is_up())
         return false;
-    uint64_t budget = gm_link_budget((uint32_t)gpu);
     uint64_t used = gm_allocs_used((uint32_t)gpu);
     for (int kind = 0; kind < GM_ACCOUNTS; kind++)
         used += atomic_load_explicit(&gm_account_bytes[kind][gpu], memory_order_relaxed);
-    *free_bytes = used < budget ? budget - used : 0;
-    *total = budget;
+    *budget = gm_link_budget((uint32_t)gpu);
+    *left = used < *budget ? *budget - used : 0;
+    return true;
+}
+
+bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
+{
+    uint64_t left;
+    if (!gm_budget_left(gpu, &left, total))
+        return false;
+    /* The daemon counts spares and what comes ahead as this program's. The program gets them first.
+     */
+    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, 0);
+    const uint64_t room =
+        gm_link_room((uint32_t)gpu) + gm_spares_bytes(gpu) + ahead.bytes - ahead.bytes_here;
+    *free_bytes = left < room ? left : room;
     return true;
 }

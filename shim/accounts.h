@@ -45,9 +45,13 @@ void gm_account_set(enum gm_account kind, int gpu, uint64_t bytes);
 
 /*
  * What the program is told about the memory of `gpu`, by CUDA and NVML alike: the budget, and what
- * of it the program does not use itself. False: the GPU is not managed, or the daemon is lost; the
- * driver's own answer holds.
+ * it could still allocate. That is what it does not use of the budget, or what all tiers can still
+ * hold if that is less. False: the GPU is not managed, or the daemon is lost; the driver's own
+ * answer holds.
  */
 bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total);
+
+/* What the program does not use of the budget, whatever the tiers can hold. False: as above. */
+bool gm_budget_left(int gpu, uint64_t *left, uint64_t *budget);
 
 #endif

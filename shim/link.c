@@ -492,6 +492,11 @@ uint64_t gm_link_budget(uint32_t gpu)
     return budget != 0 ? budget : gm_link_budgets[gpu];
 }
 
+uint64_t gm_link_room(uint32_t gpu)
+{
+    return gpu < gm_link_gpus ? __atomic_load_n(&gm_link_ctl->room[gpu], __ATOMIC_RELAXED) : 0;
+}
+
 /* ---- the link thread ---- */
 
 static void gm_link_done(uint64_t batch, CUresult result)

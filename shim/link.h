@@ -111,6 +111,9 @@ uint32_t gm_link_app(void);
 /* What this program may take of `gpu` for its own, in bytes. */
 uint64_t gm_link_budget(uint32_t gpu);
 
+/* Bytes that the daemon could give this program now, beyond what it already backs for it. */
+uint64_t gm_link_room(uint32_t gpu);
+
 /*
  * The forked child: its parent's words are its own from now on. A handler may have forked in the
  * middle of a call, which goes on in the child and writes to the parent's slot.

@@ -244,7 +244,7 @@ void gm_managed_in(CUcontext context)
     uint64_t va = 0, room, total;
 
     if (!gm_managed_next(context, &va, &entry) ||
-        !gm_memory_info(gm_gpu_of(entry.alloc.device), &room, &total) ||
+        !gm_budget_left(gm_gpu_of(entry.alloc.device), &room, &total) ||
         gm_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return;
     for (va = 0; gm_managed_next(context, &va, &entry);) {

@@ -19,7 +19,8 @@ is_idle() {
 
 
 # 80 pieces of 8 MiB, then of 16 MiB each until all is full: a range that is asked for is 20 MiB at most.
-start_mlfq --slice 200ms --gpu-budget 1280M
+# So much pinned memory that what one program is told to be free does not depend on the other.
+start_mlfq --slice 200ms --gpu-budget 1280M --pinned 1G
 for way in linked dlsym proc; do
     before=$(asked)
     app "$way" "$way" --mode grow --bytes 640M --allocs 80 --iterations 1 --hold 2 --go "$dir/$way.go"
@@ -124,7 +125,7 @@ stop_daemon
 # idle program idle.
 native hog linked --bytes 1408M --iterations 1 --go "$dir/hog.go"
 await_ready hog
-start_mlfq --slice 200ms --gpu-budget 1280M
+start_mlfq --slice 200ms --gpu-budget 1280M --pinned 1G
 app rests linked --bytes 200M --iterations 1 --go "$dir/rests.go"
 await_ready rests
 within "$patience" is_idle rests || fail "rests is not idle"

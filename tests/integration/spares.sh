@@ -54,7 +54,7 @@ expect_empty
 # There is room for another program only when what one keeps is given back: it waits for that, and is not refused.
 stop_daemon
 start_mlfq --slice 200ms --pinned 16M
-app rich linked --mode reuse --bytes 32M --iterations 1 --go "$dir/freed"
+app rich linked --mode late --bytes 148M --allocs 1 --iterations 1 --go "$dir/freed"
 await_ready rich
 app keeper linked --mode reuse --bytes 36M --iterations 20 --go "$dir/end"
 within "$patience" is_ready keeper || fail "keeper is not ready"

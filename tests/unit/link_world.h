@@ -570,7 +570,7 @@ static void welcome_app(int uuid)
     stat_area = make_area(sizeof(*stat_area), &fds[1]);
     ctl->magic = stat_area->magic = GM_SHM_MAGIC;
     ctl->version = stat_area->version = GM_SHM_VERSION;
-    ctl->budget[0] = BUDGET;
+    ctl->budget[0] = ctl->room[0] = BUDGET;
     struct gm_msg_welcome body = {.app = 3};
     struct gm_gpu_entry entry = {.budget = BUDGET};
     memset(entry.uuid, uuid, sizeof(entry.uuid));

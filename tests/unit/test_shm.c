@@ -32,7 +32,9 @@ static void test_ctl(void **state)
     LAYOUT(gm_ctl, epoch, 16, 8);
     LAYOUT(gm_ctl, budget, 24, 8 * GM_GPUS_MAX);
     LAYOUT(gm_ctl, is_counting, 152, 4);
-    LAYOUT(gm_ctl, reserved, 156, 4096 - 156);
+    LAYOUT(gm_ctl, beat, 156, 4);
+    LAYOUT(gm_ctl, room, 160, 8 * GM_GPUS_MAX);
+    LAYOUT(gm_ctl, reserved, 288, 4096 - 288);
     assert_int_equal(sizeof(struct gm_ctl), 4096);
 }
 
