@@ -463,6 +463,7 @@ static int make_tables(struct gm_engine *engine)
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
     engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
     engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
+    engine->admit_apps = calloc(max_apps, sizeof *engine->admit_apps);
     /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
      * what else is lowered, a window full at a time. */
     engine->plan.capacity = 8 * max_frames + 64;
@@ -471,8 +472,8 @@ static int make_tables(struct gm_engine *engine)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
         !engine->late || !engine->hosted || !engine->condemned || !engine->targets || !engine->victims ||
-        !engine->givers || !engine->in_set || !engine->stopping.apps || !engine->stopping.set ||
-        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        !engine->givers || !engine->in_set || !engine->admit_apps || !engine->stopping.apps ||
+        !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
                                   engine->config.budget);
@@ -499,6 +500,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->in_set);
     free(engine->stopping.apps);
     free(engine->stopping.set);
+    free(engine->admit_apps);
     free(engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         free(engine->ring[i]);
@@ -634,14 +636,11 @@ void gm_engine_close(struct gm_engine *engine)
     gm_stores_close(engine->stores);
     gm_hostpool_close(&engine->pool);
     gm_engine_close_shares(engine);
-    while (engine->waiting) {
-        struct gm_waiting_alloc *next = engine->waiting->next;
-        free(engine->waiting);
-        engine->waiting = next;
-    }
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        gm_engine_forget_waiting(engine, id);
         if (engine->apps[id].state != GM_APP_UNUSED)
             gm_engine_free_app(engine, id);
+    }
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state != GM_FRAME_UNUSED)
             gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));

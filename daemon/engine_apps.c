@@ -365,14 +365,6 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
     }
 }
 
-uint64_t gm_engine_lacking(const struct gm_engine *engine, uint64_t bytes)
-{
-    const struct gm_table *table = engine->table;
-    const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
-    const uint64_t capacity = gm_engine_capacity(engine);
-    return taken + bytes > capacity ? taken + bytes - capacity : 0;
-}
-
 bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     struct gm_table *table = engine->table;

@@ -131,8 +131,8 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = engine->now;
     if (engine->stopping.is_on)
         at = earlier(at, gm_engine_saving_due(engine));
-    if (engine->waiting && engine->waiting->spares_until > engine->now)
-        at = earlier(at, engine->waiting->spares_until);
+    if (engine->waiting)
+        at = earlier(at, engine->waiting_wake_at);
     if (engine->create_retry_at)
         at = earlier(at, engine->create_retry_at);
     if (engine->lower_retry_at)

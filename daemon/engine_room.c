@@ -12,7 +12,7 @@ static uint64_t can_have(const struct gm_engine *engine, uint64_t room, uint64_t
     return room < left || engine->config.is_waiting_when_full ? room : left;
 }
 
-static uint64_t left_in_tiers(const struct gm_engine *engine)
+uint64_t gm_engine_left(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
     const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
@@ -23,12 +23,12 @@ static uint64_t left_in_tiers(const struct gm_engine *engine)
 uint64_t gm_engine_newcomer_room(const struct gm_engine *engine)
 {
     const uint64_t budget = engine->config.budget, fixed = engine->table->fixed;
-    return can_have(engine, budget > fixed ? budget - fixed : 0, left_in_tiers(engine));
+    return can_have(engine, budget > fixed ? budget - fixed : 0, gm_engine_left(engine));
 }
 
 void gm_engine_tell_room(struct gm_engine *engine)
 {
-    const uint64_t left = left_in_tiers(engine);
+    const uint64_t left = gm_engine_left(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_ctl *ctl = engine->apps[id].ctl;
         if (ctl)

@@ -29,6 +29,7 @@
 #include "common/clock.h"
 #include "common/shm.h"
 #include "daemon/claim.h"
+#include "daemon/core/admit.h"
 #include "daemon/core/hosting.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/saving.h"
@@ -180,9 +181,8 @@ struct gm_app {
 
 /* An ALLOC that waits until the tiers can hold it. */
 struct gm_waiting_alloc {
-    struct gm_waiting_alloc *next;
+    struct gm_admit_request ask; /* first: the list links these */
     struct gm_msg_alloc alloc;
-    uint32_t app;
     uint64_t spares_until; /* so long it may wait for what others freed and have yet to give back */
 };
 
@@ -378,7 +378,10 @@ struct gm_engine {
     uint32_t short_to;         /* ... up to here lack room on a disk that cannot be written */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
     uint64_t pinned_since;     /* ... for pinned room alone */
-    struct gm_waiting_alloc *waiting, **waiting_tail;
+    struct gm_admit_request *waiting, **waiting_tail; /* each a gm_waiting_alloc's */
+    struct gm_admit admit;
+    struct gm_admit_app *admit_apps; /* by app id; filled for each step */
+    uint64_t waiting_wake_at;        /* time alone may bring about something for one of them */
     struct gm_mover *mover;
     uv_timer_t timer;
 
@@ -481,7 +484,6 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUres
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
 /* Commit what an ALLOC asks for. False: the tiers cannot hold it now; how many bytes they lack. */
 bool gm_engine_commit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
-uint64_t gm_engine_lacking(const struct gm_engine *engine, uint64_t bytes);
 /* Whether a program could have `bytes` more if it were alone. */
 bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t app, uint64_t cookie);
@@ -516,6 +518,8 @@ void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
 /* Put on the ctl pages what each program could allocate now. After every change of what is
  * committed, before the program hears of it. */
 void gm_engine_tell_room(struct gm_engine *engine);
+/* What all tiers can still hold. */
+uint64_t gm_engine_left(const struct gm_engine *engine);
 /* What a program that has nothing yet could allocate now. */
 uint64_t gm_engine_newcomer_room(const struct gm_engine *engine);
 

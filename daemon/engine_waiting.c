@@ -7,8 +7,14 @@
  *   for others' spares  what programs freed, and will have given back within 100 ms
  *                       (shim/spares.h): SPARES_NS, and once
  *
- * Room is given in the order in which they came, so that a large one is not overtaken for ever; but
- * who holds memory is what others wait for, so he never waits behind them for what fits.
+ * Who gets memory next (core/admit.h has the policy, with its reasons):
+ *
+ *   1  The one that came first, as soon as it fits.
+ *   2  While that one waits for less than --patience, a program that has memory passes it with what
+ *      fits, since others wait for that program.
+ *   3  After that nobody passes it, unless all programs that have memory wait or are idle.
+ *   4  If programs that have memory wait for each other, the last of them is refused after 1 s.
+ *   5  A program without memory never passes anybody.
  *
  * How much a program keeps is what it says, in memory that it alone writes. It is believed of no
  * more than the daemon backs for it, and if that would make the room; and a program whose spares
@@ -25,45 +31,53 @@
 /* 100 ms, and the time that giving back takes. */
 #define SPARES_NS (250 * GM_MS)
 
+static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
+{
+    return (struct gm_waiting_alloc *)(uintptr_t)ask;
+}
+
 bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64_t va)
 {
-    for (const struct gm_waiting_alloc *at = engine->waiting; at; at = at->next)
-        if (at->app == id && at->alloc.va == va)
+    for (const struct gm_admit_request *at = engine->waiting; at; at = at->next)
+        if (at->app == id && waiting_of(at)->alloc.va == va)
             return true;
     return false;
 }
 
-static bool wait_for_room(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_alloc *asked)
 {
     struct gm_waiting_alloc *waiting;
-    if (engine->apps[id].waiting_allocs == WAITING_MAX)
+    if (engine->apps[asked->ask.app].waiting_allocs == WAITING_MAX)
         return false;
-    waiting = calloc(1, sizeof *waiting);
+    waiting = malloc(sizeof *waiting);
     if (!waiting)
         return false;
-    waiting->alloc = *alloc;
-    waiting->app = id;
-    waiting->spares_until = engine->now + SPARES_NS;
-    *engine->waiting_tail = waiting;
-    engine->waiting_tail = &waiting->next;
-    engine->apps[id].waiting_allocs++;
+    *waiting = *asked;
+    *engine->waiting_tail = &waiting->ask;
+    engine->waiting_tail = &waiting->ask.next;
+    engine->apps[asked->ask.app].waiting_allocs++;
     return true;
+}
+
+/* Take the request at *place out of the list. */
+static void forget(struct gm_engine *engine, struct gm_admit_request **place)
+{
+    struct gm_admit_request *ask = *place;
+    *place = ask->next;
+    if (!*place)
+        engine->waiting_tail = place;
+    engine->apps[ask->app].waiting_allocs--;
+    free(waiting_of(ask));
 }
 
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t id)
 {
-    struct gm_waiting_alloc **place = &engine->waiting;
-    while (*place) {
-        struct gm_waiting_alloc *waiting = *place;
-        if (waiting->app == id) {
-            *place = waiting->next;
-            free(waiting);
-        } else {
-            place = &waiting->next;
-        }
-    }
-    engine->waiting_tail = place;
-    engine->apps[id].waiting_allocs = 0;
+    struct gm_admit_request **place = &engine->waiting;
+    while (*place)
+        if ((*place)->app == id)
+            forget(engine, place);
+        else
+            place = &(*place)->next;
 }
 
 /* What a program says that it keeps, as far as it is believed. */
@@ -77,14 +91,15 @@ static uint64_t spares_of(const struct gm_engine *engine, uint32_t id)
     return said < committed ? said : committed;
 }
 
-/* Whether there would be room for `alloc` if all but its asker gave back what they keep. */
-static bool would_spares_do(const struct gm_engine *engine, const struct gm_waiting_alloc *alloc)
+/* Whether there would be room for it if all but its asker gave back what they keep. */
+static bool would_spares_do(const struct gm_engine *engine, const struct gm_admit_request *ask)
 {
+    const uint64_t left = gm_engine_left(engine);
     uint64_t bytes = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (id != alloc->app)
+        if (id != ask->app)
             bytes += spares_of(engine, id);
-    return bytes > 0 && bytes >= gm_engine_lacking(engine, alloc->alloc.bytes);
+    return bytes > 0 && (ask->bytes <= left || bytes >= ask->bytes - left);
 }
 
 /* Nothing came of it. */
@@ -96,11 +111,11 @@ static void doubt_spares(struct gm_engine *engine, uint32_t asker)
 }
 
 /* Whether an allocation without room waits. */
-static bool is_room_to_come(const struct gm_engine *engine, const struct gm_waiting_alloc *alloc)
+static bool is_room_to_come(const struct gm_engine *engine, const struct gm_waiting_alloc *asked)
 {
     if (engine->config.is_waiting_when_full)
         return true;
-    if (engine->now < alloc->spares_until && would_spares_do(engine, alloc))
+    if (engine->now < asked->spares_until && would_spares_do(engine, &asked->ask))
         return true;
     for (uint32_t i = 0; i < engine->n_condemned; i++) {
         uint32_t frame = engine->condemned[i];
@@ -111,42 +126,109 @@ static bool is_room_to_come(const struct gm_engine *engine, const struct gm_wait
     return false;
 }
 
+/* An app that did nothing for as long as the head of the list may be passed is not at work: it
+ * sleeps, was stopped, or somebody forgot it. */
+static void describe_apps(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        engine->admit_apps[id] = (struct gm_admit_app){.held = engine->table->apps[id].committed,
+                                                       .waits = app->waiting_allocs,
+                                                       .is_at_work = engine->now - app->active_at <
+                                                                     engine->config.patience_ns};
+    }
+}
+
+static struct gm_admit_decision decide(struct gm_engine *engine)
+{
+    struct gm_admit_input input = {
+        .first = engine->waiting,
+        .apps = engine->admit_apps,
+        .n_apps = engine->config.max_apps,
+        .room = gm_engine_left(engine),
+        .now = engine->now,
+        .patience_ns = engine->config.patience_ns,
+        .has_deadlocks = engine->config.is_waiting_when_full,
+    };
+    if (engine->waiting)
+        engine->waiting->may_wait = is_room_to_come(engine, waiting_of(engine->waiting));
+    describe_apps(engine);
+    return gm_admit_step(&engine->admit, &input);
+}
+
+/* Those that can never be had any more, since others share memory for good meanwhile. */
+static void refuse_impossible(struct gm_engine *engine)
+{
+    for (struct gm_admit_request **place = &engine->waiting; *place;) {
+        const struct gm_waiting_alloc *waiting = waiting_of(*place);
+        (*place)->is_barred = false;
+        if (gm_engine_can_ever_have(engine, waiting->ask.app, waiting->ask.bytes)) {
+            place = &(*place)->next;
+            continue;
+        }
+        gm_engine_refuse_alloc(engine, waiting->ask.app, waiting->alloc.cookie);
+        forget(engine, place);
+    }
+}
+
+/* Do what was decided of the request at *place. */
+static void carry_out(struct gm_engine *engine, enum gm_admit_action action,
+                      struct gm_admit_request **place)
+{
+    const struct gm_waiting_alloc *waiting = waiting_of(*place);
+    const uint32_t id = waiting->ask.app;
+    if (action == GM_ADMIT_GRANT && !gm_engine_commit(engine, id, &waiting->alloc)) {
+        (*place)->is_barred = true;
+        return;
+    }
+    if (action == GM_ADMIT_REFUSE && engine->now >= waiting->spares_until)
+        doubt_spares(engine, id);
+    if (action != GM_ADMIT_GRANT)
+        gm_engine_refuse_alloc(engine, id, waiting->alloc.cookie);
+    forget(engine, place);
+}
+
 void gm_engine_admit_waiting(struct gm_engine *engine)
 {
-    while (engine->waiting && !engine->stopping.is_on) {
-        struct gm_waiting_alloc *first = engine->waiting;
-        bool can_ever = gm_engine_can_ever_have(engine, first->app, first->alloc.bytes);
-        bool is_committed = can_ever && gm_engine_commit(engine, first->app, &first->alloc);
-        if (can_ever && !is_committed && is_room_to_come(engine, first))
-            return;
-        if (can_ever && !is_committed && engine->now >= first->spares_until)
-            doubt_spares(engine, first->app);
-        if (!is_committed)
-            gm_engine_refuse_alloc(engine, first->app, first->alloc.cookie);
-        engine->apps[first->app].waiting_allocs--;
-        engine->waiting = first->next;
-        if (!engine->waiting)
-            engine->waiting_tail = &engine->waiting;
-        free(first);
+    struct gm_admit_decision decision = {0};
+    engine->waiting_wake_at = GM_TIME_NEVER;
+    if (engine->stopping.is_on)
+        return;
+    refuse_impossible(engine);
+    while (engine->waiting) {
+        struct gm_admit_request **place = &engine->waiting;
+        decision = decide(engine);
+        if (decision.action == GM_ADMIT_NOTHING)
+            break;
+        while (*place != decision.request)
+            place = &(*place)->next;
+        carry_out(engine, decision.action, place);
     }
+    if (!engine->waiting)
+        return;
+    const uint64_t spares_until = waiting_of(engine->waiting)->spares_until;
+    engine->waiting_wake_at = decision.wake_at;
+    if (spares_until > engine->now && spares_until < decision.wake_at)
+        engine->waiting_wake_at = spares_until;
 }
 
 void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     const struct gm_waiting_alloc asked = {
-        .app = id, .alloc = *alloc, .spares_until = engine->now + SPARES_NS};
-    bool is_first = !engine->waiting || engine->table->apps[id].committed > 0;
+        .ask = {.app = id, .bytes = alloc->bytes, .since = engine->now},
+        .alloc = *alloc,
+        .spares_until = engine->now + SPARES_NS};
 
     /* Its program gets it from the driver when the daemon has ended. */
-    if (engine->stopping.is_on && wait_for_room(engine, id, alloc))
+    if (engine->stopping.is_on && wait_for_room(engine, &asked))
         return;
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
     if (gm_engine_can_ever_have(engine, id, alloc->bytes)) {
-        if (is_first && gm_engine_commit(engine, id, alloc))
+        if (!engine->waiting && gm_engine_commit(engine, id, alloc))
             return;
         /* Behind others it waits whatever it waits for: there may be room for it. */
-        if ((!is_first || is_room_to_come(engine, &asked)) && wait_for_room(engine, id, alloc))
-            return;
+        if ((engine->waiting || is_room_to_come(engine, &asked)) && wait_for_room(engine, &asked))
+            return; /* the round that follows looks at all that wait */
     }
     gm_engine_refuse_alloc(engine, id, alloc->cookie);
 }

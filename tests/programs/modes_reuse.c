@@ -103,6 +103,33 @@ static void check_around(const struct gm_worker *worker, const struct gm_buffer 
     }
 }
 
+/* Keep a piece of memory for good; have --bytes more for --hold in each iteration, and none of that
+ * for a fifth of --hold after it. That is longer than spares are kept, if --hold is a second. */
+void gm_mode_cycle(struct gm_worker *worker)
+{
+    struct gm_counter counter;
+    struct gm_buffer kept, taken;
+    const uint64_t away_ns = worker->hold_ns / 5;
+    const struct timespec hold = {.tv_sec = (time_t)(worker->hold_ns / GM_S),
+                                  .tv_nsec = (long)(worker->hold_ns % GM_S)};
+    const struct timespec away = {.tv_sec = (time_t)(away_ns / GM_S),
+                                  .tv_nsec = (long)(away_ns % GM_S)};
+    gm_counter_make(worker, &counter);
+    gm_buffer_make(worker, &kept, worker->bytes / worker->allocs / 8 * 8, worker->seed, NULL);
+    gm_say_ready(worker);
+    for (; gm_is_more(worker, worker->done) && worker->mismatches == 0; worker->done++) {
+        gm_buffer_make(worker, &taken, worker->bytes, worker->done, NULL);
+        nanosleep(&hold, NULL);
+        gm_buffer_verify(worker, &kept, &counter, NULL);
+        gm_buffer_verify(worker, &taken, &counter, NULL);
+        worker->mismatches = gm_counter_read(worker, &counter, NULL);
+        gm_buffer_free(worker, &taken);
+        nanosleep(&away, NULL);
+    }
+    gm_buffer_free(worker, &kept);
+    gm_counter_free(worker, &counter);
+}
+
 /* One after the other, as a program that loads a model has them; all hold what they should when the
  * last is there. Between them the program works for --hold. */
 static void grow(struct gm_worker *worker, const struct gm_counter *counter, const size_t before[2],

@@ -29,6 +29,7 @@ static const struct {
     {"sweep", gm_mode_sweep, false, false, "add one to every word each iteration"},
     {"churn", gm_mode_churn, false, false, "allocate and free 4 KiB to 64 MiB at random"},
     {"reuse", gm_mode_reuse, false, false, "allocate and free the same size, then all"},
+    {"cycle", gm_mode_cycle, false, false, "keep a piece; take --bytes for --hold, and again"},
     {"grow", gm_mode_grow, false, false, "allocate piece by piece with --hold between, then all"},
     {"fill", gm_mode_fill, false, false, "the same, and all that is free at once"},
     {"fresh", gm_mode_fresh, false, false, "check that new memory is zero, then fill it"},

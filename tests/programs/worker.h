@@ -173,6 +173,7 @@ void gm_mode_verify(struct gm_worker *worker);
 void gm_mode_sweep(struct gm_worker *worker);
 void gm_mode_churn(struct gm_worker *worker);
 void gm_mode_reuse(struct gm_worker *worker);
+void gm_mode_cycle(struct gm_worker *worker);
 void gm_mode_grow(struct gm_worker *worker);
 void gm_mode_fill(struct gm_worker *worker);
 void gm_mode_fresh(struct gm_worker *worker);

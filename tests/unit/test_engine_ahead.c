@@ -305,8 +305,8 @@ static void test_nobody_lacks(void **state)
     assert_true(gm_engine_make_free_frame(engine, engine->table->apps[1].pool, 1));
     arrive(1);
 
-    struct gm_waiting_alloc waiting = {.app = 2};
-    engine->waiting = &waiting;
+    struct gm_waiting_alloc waiting = {.ask = {.app = 2}};
+    engine->waiting = &waiting.ask;
     assert_false(ask(0, 2 * MIB));
     engine->waiting = NULL;
     engine->create_retry_at = 1;

@@ -25,15 +25,15 @@ static uint64_t next_va;
 
 /* ---- what is around it ---- */
 
-uint64_t gm_engine_lacking(const struct gm_engine *e, uint64_t bytes)
+uint64_t gm_engine_left(const struct gm_engine *e)
 {
     assert_ptr_equal(e, engine);
-    return taken + bytes > ROOM ? taken + bytes - ROOM : 0;
+    return ROOM - taken;
 }
 
 bool gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_alloc *alloc)
 {
-    if (gm_engine_lacking(e, alloc->bytes) > 0)
+    if (alloc->bytes > gm_engine_left(e))
         return false;
     taken += alloc->bytes;
     e->table->apps[id].committed += alloc->bytes;
@@ -58,7 +58,9 @@ static int set_up(void **state)
     (void)state;
     engine = calloc(1, sizeof *engine);
     engine->config.max_apps = APPS;
+    engine->config.patience_ns = 10 * GM_S;
     engine->apps = calloc(APPS, sizeof *engine->apps);
+    engine->admit_apps = calloc(APPS, sizeof *engine->admit_apps);
     engine->table = calloc(1, sizeof *engine->table);
     engine->table->apps = calloc(APPS, sizeof *engine->table->apps);
     engine->waiting_tail = &engine->waiting;
@@ -80,6 +82,7 @@ static int tear_down(void **state)
         gm_engine_forget_waiting(engine, id);
         free(engine->apps[id].stat);
     }
+    free(engine->admit_apps);
     free(engine->table->apps);
     free(engine->table);
     free(engine->apps);
@@ -264,6 +267,49 @@ static void by_option_all_wait_in_order(void **state)
     expect(NEW, 1, 0);
 }
 
+/* Two that come and go in turn, and always have some, do not keep a third one waiting for ever. */
+static void holders_pass_for_as_long_as_is_patience(void **state)
+{
+    (void)state;
+    engine->config.is_waiting_when_full = true;
+    ask(OWNER, 10);
+    ask(LATE, 10);
+    ask(OWNER, 40);
+    ask(OTHER, 80);
+    for (uint32_t i = 0; i < 20; i++) {
+        const uint32_t taker = i % 2 ? OWNER : LATE, giver = i % 2 ? LATE : OWNER;
+        const bool is_early = i < 9;
+        engine->apps[OWNER].active_at = engine->apps[LATE].active_at = engine->now;
+        pass(GM_S);
+        ask(taker, 40);
+        if (is_early)
+            expect(OTHER, 0, 0);
+        else
+            assert_int_equal(engine->apps[taker].waiting_allocs, 1);
+        give_back(giver, 40);
+        if (!is_early)
+            break;
+    }
+    expect(OTHER, 1, 0);
+}
+
+/* Two that have memory wait for more than the other leaves: one is refused, the other goes on. */
+static void who_wait_for_each_other_do_not_for_ever(void **state)
+{
+    (void)state;
+    engine->config.is_waiting_when_full = true;
+    ask(OWNER, 50);
+    ask(OTHER, 40);
+    ask(OWNER, 20);
+    ask(OTHER, 20);
+    assert_true(engine->waiting_wake_at <= engine->now + GM_ADMIT_STUCK_NS);
+    pass(GM_ADMIT_STUCK_NS);
+    expect(OTHER, 1, 1);
+    expect(OWNER, 1, 0);
+    give_back(OTHER, 40);
+    expect(OWNER, 2, 0);
+}
+
 static void host_frames_that_end_are_waited_for(void **state)
 {
     (void)state;
@@ -295,6 +341,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(many_wait_and_die, set_up, tear_down),
         cmocka_unit_test_setup_teardown(by_option_all_wait_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(holders_pass_for_as_long_as_is_patience, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_wait_for_each_other_do_not_for_ever, set_up, tear_down),
         cmocka_unit_test_setup_teardown(host_frames_that_end_are_waited_for, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
