@@ -247,6 +247,22 @@ struct gm_msg_log_is {
     uint64_t bytes;
 };
 
+/*
+ * Is there a place for a program that the sending process is about to execute? With `is_kept` the
+ * place is kept for it, and for what it starts, until it connects; see daemon/places.h. Answered by
+ * RESERVED.
+ */
+struct gm_msg_reserve {
+    uint32_t is_kept; /* 0 or 1 */
+    uint32_t reserved;
+    char name[64]; /* of the program */
+};
+struct gm_msg_reserved {
+    uint32_t is_refused; /* 1: there is no place, and `text` says why */
+    uint32_t reserved;
+    char text[184];
+};
+
 struct gm_gpu_entry {
     uint8_t uuid[16];
     uint64_t budget; /* bytes */
@@ -312,6 +328,8 @@ _Static_assert(sizeof(struct gm_msg_set) == 96, "gm_msg_set");
 _Static_assert(sizeof(struct gm_msg_set_is) == 192, "gm_msg_set_is");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");
+_Static_assert(sizeof(struct gm_msg_reserve) == 72, "gm_msg_reserve");
+_Static_assert(sizeof(struct gm_msg_reserved) == 192, "gm_msg_reserved");
 _Static_assert(sizeof(struct gm_gpu_entry) == 24, "gm_gpu_entry");
 _Static_assert(sizeof(struct gm_map_entry) == 24, "gm_map_entry");
 _Static_assert(sizeof(struct gm_span_entry) == 16, "gm_span_entry");

@@ -94,6 +94,28 @@ static bool add_users(cJSON *list, const char *key, const char *name)
     return true;
 }
 
+/* Who could not be served. */
+static bool add_places(struct gm_control *control, cJSON *root)
+{
+    struct gm_places *places = &control->places;
+    const struct gm_refused *last = &places->last;
+    uint64_t now = gm_now();
+    char user[GM_USERS_NAME];
+    if (!cJSON_AddNumberToObject(root, "reserved", gm_places_kept(places, now)))
+        return false;
+    cJSON *object = cJSON_AddObjectToObject(root, "refused");
+    if (!cJSON_AddNumberToObject(object, "count", (double)places->refused))
+        return false;
+    if (places->refused == 0)
+        return true;
+    return cJSON_AddNumberToObject(object, "pid", last->pid) &&
+           cJSON_AddNumberToObject(object, "uid", last->uid) &&
+           cJSON_AddStringToObject(object, "user", gm_users_name(last->uid, user)) &&
+           cJSON_AddStringToObject(object, "name", last->name) &&
+           cJSON_AddStringToObject(object, "why", last->why) &&
+           cJSON_AddNumberToObject(object, "ago_s", (double)(now - last->at) / (double)GM_S);
+}
+
 char *gm_control_status(struct gm_control *control)
 {
     const struct gm_options *options = control->options;
@@ -114,6 +136,8 @@ char *gm_control_status(struct gm_control *control)
     if (!cJSON_AddItemToObject(root, "config", config))
         goto out;
     config = NULL;
+    if (!add_places(control, root))
+        goto out;
     if (!add_users(cJSON_GetObjectItemCaseSensitive(engine, "apps"), "uid", "user"))
         goto out;
     while (engine->child) { /* the engine's members become the document's */

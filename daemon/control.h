@@ -4,7 +4,7 @@
  * STATUS: the daemon's state as one JSON document, schema 1 (daemon/README.md, "Status").
  *
  *   {"schema":1, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
- *    "gpus":[...], "apps":[...], "totals":{...}}
+ *    "reserved":..., "refused":{...}, "gpus":[...], "apps":[...], "totals":{...}}
  *
  * LOG: what the scheduler decided, schema 1 (daemon/README.md, "The log").
  *
@@ -22,6 +22,7 @@
 
 #include "daemon/engine.h"
 #include "daemon/options.h"
+#include "daemon/places.h"
 #include "daemon/session.h"
 
 #define GM_STATUS_SCHEMA 1
@@ -31,6 +32,7 @@ struct gm_control {
     const struct gm_options *options;
     struct gm_engine *engine;
     uint64_t started; /* gm_now() */
+    struct gm_places places;
 };
 
 /* Both stay the caller's and must outlive `control`. */

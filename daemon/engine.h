@@ -75,6 +75,9 @@ void gm_engine_close(struct gm_engine *engine);
 int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
                    const char *name, uint32_t wish, uint32_t *app);
 
+/* How many more programs can join; -ESHUTDOWN: the daemon is about to end. */
+int gm_engine_places(const struct gm_engine *engine);
+
 /* A decoded message from app `app`. May call gm_session_send and gm_session_end. */
 void gm_engine_message(struct gm_engine *engine, uint32_t app,
                        const struct gm_wire_message *message);

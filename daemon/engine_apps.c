@@ -129,6 +129,14 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
     memset(app, 0, sizeof *app);
 }
 
+int gm_engine_places(const struct gm_engine *engine)
+{
+    int n = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        n += engine->apps[id].state == GM_APP_UNUSED;
+    return engine->stopping.is_on ? -ESHUTDOWN : n;
+}
+
 int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
                    const char *name, uint32_t wish, uint32_t *out)
 {

@@ -7,6 +7,7 @@
 #include "daemon/mux_ctl.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +27,21 @@ static bool is_down(int error)
     return error == -ENOENT || error == -ECONNREFUSED || error == -ENOTDIR;
 }
 
-/* Connect to `path` or to the first place that answers. Returns an fd, or -1 after one line, with
- * the exit code in *code. */
-static int reach(const char *path, int *code)
+static void explain(struct mux_question *ask, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Say why there is no answer. */
+static void explain(struct mux_question *ask, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(ask->why, sizeof ask->why, format, list);
+    va_end(list);
+}
+
+/* Connect to `path` or to the first place that answers. Returns an fd, or -1 with the exit code in
+ * *code. */
+static int reach(const char *path, struct mux_question *ask, int *code)
 {
     char tried[1024] = "";
     size_t length = 0;
@@ -54,30 +67,30 @@ static int reach(const char *path, int *code)
             length += (size_t)wrote < sizeof tried - length ? (size_t)wrote : 0;
     }
     if (hard) {
-        mux_complain("gpumuxd cannot be reached (%s)", tried);
+        explain(ask, "gpumuxd cannot be reached (%s)", tried);
         *code = MUX_FAILED;
     } else {
-        mux_complain("gpumuxd is not running (%s): start it with `systemctl start gpumuxd`, or "
-                     "`gpumuxd --user` for yourself",
-                     tried);
+        explain(ask,
+                "gpumuxd is not running (%s): start it with `systemctl start gpumuxd`, or "
+                "`gpumuxd --user` for yourself",
+                tried);
         *code = MUX_DOWN;
     }
     return -1;
 }
 
-/* Read the whole document from its memfd. Returns its text, the caller's, or NULL after one line.
- */
-static char *read_document(int fd, uint64_t bytes)
+/* Read the whole document from its memfd. Returns its text, the caller's, or NULL. */
+static char *read_document(int fd, uint64_t bytes, struct mux_question *ask)
 {
     struct stat found;
     if (fstat(fd, &found) || found.st_size < 0 || (uint64_t)found.st_size != bytes ||
         bytes > DOCUMENT_MAX) {
-        mux_complain("gpumuxd sent a document of another size than it says");
+        explain(ask, "gpumuxd sent a document of another size than it says");
         return NULL;
     }
     char *text = malloc(bytes + 1);
     if (!text) {
-        mux_complain("out of memory");
+        explain(ask, "out of memory");
         return NULL;
     }
     for (uint64_t done = 0; done < bytes;) {
@@ -85,7 +98,7 @@ static char *read_document(int fd, uint64_t bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            mux_complain("gpumuxd's document cannot be read: %s", n ? strerror(errno) : "cut off");
+            explain(ask, "gpumuxd's document cannot be read: %s", n ? strerror(errno) : "cut off");
             free(text);
             return NULL;
         }
@@ -100,12 +113,12 @@ static bool take(const struct gm_wire_message *message, const int *fds, struct m
 {
     if (message->type == GM_MSG_REFUSED) {
         const struct gm_msg_refused *body = message->body;
-        mux_complain("gpumuxd refused: %s", body->text);
+        explain(ask, "gpumuxd refused: %s", body->text);
         return false;
     }
     if (message->type != ask->answer || message->n_fds != (ask->is_document ? 1 : 0)) {
-        mux_complain("gpumuxd sent %s instead of %s", gm_wire_name(message->type),
-                     gm_wire_name(ask->answer));
+        explain(ask, "gpumuxd sent %s instead of %s", gm_wire_name(message->type),
+                gm_wire_name(ask->answer));
         return false;
     }
     if (!ask->is_document) {
@@ -113,11 +126,11 @@ static bool take(const struct gm_wire_message *message, const int *fds, struct m
         return true;
     }
     const uint64_t *bytes = message->body; /* STATUS_IS and LOG_IS are this one word */
-    ask->text = read_document(fds[0], *bytes);
+    ask->text = read_document(fds[0], *bytes, ask);
     return ask->text != NULL;
 }
 
-/* Receive the answer. False after one line. */
+/* Receive the answer. */
 static bool receive(int fd, struct mux_question *ask)
 {
     _Alignas(8) uint8_t buffer[GM_WIRE_MAX];
@@ -127,23 +140,24 @@ static bool receive(int fd, struct mux_question *ask)
 
     ssize_t length = gm_sock_receive(fd, buffer, sizeof buffer, fds, &n_fds);
     if (length == -EAGAIN) {
-        mux_complain("gpumuxd did not answer within %d s", PATIENCE_S);
+        explain(ask, "gpumuxd did not answer within %d s", PATIENCE_S);
         return false;
     }
     if (length <= 0) {
-        mux_complain("gpumuxd closed the connection%s%s", length ? ": " : "",
-                     length ? strerror((int)-length) : "");
+        explain(ask, "gpumuxd closed the connection%s%s", length ? ": " : "",
+                length ? strerror((int)-length) : "");
         return false;
     }
     enum gm_wire_fault fault =
         gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_CONTROL, &message);
     if (fault == GM_WIRE_BAD_VERSION && (size_t)length >= sizeof(struct gm_wire_header)) {
         const struct gm_wire_header *header = (const void *)buffer;
-        mux_complain("gpumuxd speaks protocol version %u, this mux-ctl %u: install the same gpumux "
-                     "version of both",
-                     header->version, GM_WIRE_VERSION);
+        explain(ask,
+                "gpumuxd speaks protocol version %u, this mux-ctl %u: install the same gpumux "
+                "version of both",
+                header->version, GM_WIRE_VERSION);
     } else if (fault) {
-        mux_complain("gpumuxd sent a bad message: %s", gm_wire_fault_text(fault));
+        explain(ask, "gpumuxd sent a bad message: %s", gm_wire_fault_text(fault));
     } else {
         is_taken = take(&message, fds, ask);
     }
@@ -152,13 +166,13 @@ static bool receive(int fd, struct mux_question *ask)
     return is_taken;
 }
 
-int mux_ask(const char *path, struct mux_question *ask)
+int mux_try(const char *path, struct mux_question *ask)
 {
     struct gm_msg_hello hello = {.role = GM_ROLE_CONTROL, .name = "mux-ctl"};
     struct timeval patience = {.tv_sec = PATIENCE_S};
     int code = MUX_FAILED;
 
-    int fd = reach(path, &code);
+    int fd = reach(path, ask, &code);
     if (fd < 0)
         return code;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -171,7 +185,15 @@ int mux_ask(const char *path, struct mux_question *ask)
     if (error == 0 || error == -EPIPE || error == -ECONNRESET)
         is_answered = receive(fd, ask);
     else
-        mux_complain("gpumuxd cannot be asked: %s", strerror(-error));
+        explain(ask, "gpumuxd cannot be asked: %s", strerror(-error));
     close(fd);
     return is_answered ? MUX_OK : MUX_FAILED;
+}
+
+int mux_ask(const char *path, struct mux_question *ask)
+{
+    int code = mux_try(path, ask);
+    if (code)
+        mux_complain("%s", ask->why);
+    return code;
 }

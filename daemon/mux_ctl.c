@@ -196,16 +196,18 @@ static const struct argp main_argp = {
     .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
                 "set PID|--command=NAME|--user=USER SETTING...\npause "
                 "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
-                "run -- PROGRAM [ARGUMENT...]\nversion",
+                "run [--require] -- PROGRAM [ARGUMENT...]\nversion",
     .doc =
         "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
         "status shows the GPU, its memory and each app; log, who got the GPU when and why; set "
         "changes what is said of a program (mux-ctl set --help), pause and resume are a part of "
-        "it; run starts a program that shares the GPU; version shows the version.\n\n"
+        "it; run starts a program that shares the GPU and says so if it cannot, with --require it "
+        "does not start it then; version shows the version.\n\n"
         "The daemon is looked for at $GPUMUX_SOCKET if that is set, else at the system's and then "
         "the user's socket.\n\n"
         "Exit codes: 0, 1 for bad usage or a failure, 3 when the daemon is down; run: the "
-        "program's own, 126 if it cannot be executed, 127 if it is not found.",
+        "program's own, 125 if --require is not met, 126 if it cannot be executed, 127 if it is "
+        "not found.",
 };
 static const struct argp status_argp = {
     .options = status_options,
@@ -314,6 +316,8 @@ static int run_pause(struct line *line)
 static int run_run(struct line *line)
 {
     char **words = line->rest;
+    for (; words[0] && strcmp(words[0], "--require") == 0; words++)
+        line->options.is_required = true;
     if (words[0] && strcmp(words[0], "--") == 0) {
         words++;
     } else if (words[0] && words[0][0] == '-') {

@@ -17,8 +17,9 @@
 
 enum mux_exit {
     MUX_OK = 0,
-    MUX_FAILED = 1, /* bad usage, or it did not work */
-    MUX_DOWN = 3,   /* no daemon answers */
+    MUX_FAILED = 1,     /* bad usage, or it did not work */
+    MUX_DOWN = 3,       /* no daemon answers */
+    MUX_UNSHARED = 125, /* run --require: the program would not be served, and was not started */
     MUX_CANNOT_EXECUTE = 126,
     MUX_NOT_FOUND = 127,
 };
@@ -32,6 +33,7 @@ struct mux_options {
     bool is_following;          /* log */
     uint32_t count;             /* log: entries; MUX_COUNT_UNSAID */
     const char *command, *user; /* set, pause, resume: whose; NULL: not said */
+    bool is_required;           /* run: only if it can be served */
 };
 
 /* One line on standard error. */
@@ -49,9 +51,14 @@ struct mux_question {
     char *text;
     void *result; /* else its body goes here */
     size_t result_size;
+    char why[1536]; /* there is no answer */
 };
 
-/* Ask the daemon at `socket`, NULL: where there is one. MUX_OK; or another after one line. */
+/* Ask the daemon at `socket`, NULL: where there is one. MUX_OK; or another with the reason in
+ * `why`. */
+int mux_try(const char *socket, struct mux_question *ask);
+
+/* The same, but the reason is one line on standard error. */
 int mux_ask(const char *socket, struct mux_question *ask);
 
 /* `mux-ctl status`. Returns an enum mux_exit, as all of these. */

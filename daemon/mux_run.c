@@ -1,7 +1,9 @@
 /*
  * mux-ctl run: start a program with the shim preloaded.
  *
- * The daemon need not be there: then the program runs as if not preloaded.
+ * The daemon is asked whether it can serve the program. If it cannot, or there is none, the program
+ * runs as if not preloaded and one line says so; with --require it is not started. Then the daemon
+ * also keeps a place for it: this process becomes the program, so the daemon knows it by its pid.
  */
 #include "daemon/mux_ctl.h"
 
@@ -11,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "common/appname.h"
 
 #define SHIM "libgpumux.so"
 
@@ -58,6 +62,50 @@ static bool find_shim(char path[PATH_MAX])
     return false;
 }
 
+/* The name that the program will have in the daemon. */
+static void name_of(char **argv, char name[GM_APPNAME_SIZE])
+{
+    char line[4096];
+    size_t length = 0;
+    for (; *argv && length + strlen(*argv) < sizeof line; argv++) {
+        memcpy(line + length, *argv, strlen(*argv) + 1);
+        length += strlen(*argv) + 1;
+    }
+    gm_appname(line, length, NULL, name);
+}
+
+/* Whether the daemon can serve the program. If not, one line says why. */
+static bool is_served(const struct mux_options *options, char **argv)
+{
+    const char *off = getenv("GPUMUX_DISABLE");
+    struct gm_msg_reserve reserve = {.is_kept = options->is_required};
+    struct gm_msg_reserved answer = {0};
+    struct mux_question ask = {.question = GM_MSG_RESERVE,
+                               .body = &reserve,
+                               .answer = GM_MSG_RESERVED,
+                               .result = &answer,
+                               .result_size = sizeof answer};
+
+    name_of(argv, reserve.name);
+    if (off && strcmp(off, "1") == 0)
+        snprintf(ask.why, sizeof ask.why, "GPUMUX_DISABLE=1 is in the environment");
+    else if (mux_try(options->socket, &ask) == MUX_OK && answer.is_refused)
+        snprintf(ask.why, sizeof ask.why, "%s", answer.text);
+    if (ask.why[0] == '\0')
+        return true;
+    mux_complain("%s %s: %s", reserve.name,
+                 options->is_required ? "is not started, as it would run unshared"
+                                      : "runs unshared",
+                 ask.why);
+    return false;
+}
+
+static int execution_failed(const char *program, int error)
+{
+    mux_complain("%s: %s", program, strerror(error));
+    return error == ENOENT || error == ENOTDIR ? MUX_NOT_FOUND : MUX_CANNOT_EXECUTE;
+}
+
 int mux_run(const struct mux_options *options, char **argv)
 {
     char shim[PATH_MAX], real[PATH_MAX];
@@ -85,8 +133,11 @@ int mux_run(const struct mux_options *options, char **argv)
         return MUX_FAILED;
     }
     free(preload);
+    /* A program that is not there is no matter of the daemon. */
+    if (strchr(argv[0], '/') && access(argv[0], X_OK))
+        return execution_failed(argv[0], errno);
+    if (!is_served(options, argv) && options->is_required)
+        return MUX_UNSHARED;
     execvp(argv[0], argv);
-    int error = errno;
-    mux_complain("%s: %s", argv[0], strerror(error));
-    return error == ENOENT || error == ENOTDIR ? MUX_NOT_FOUND : MUX_CANNOT_EXECUTE;
+    return execution_failed(argv[0], errno);
 }

@@ -377,6 +377,26 @@ static void print_features_off(const cJSON *apps)
     }
 }
 
+/* Programs that run unshared because the daemon could not serve them. */
+static void print_refused(const cJSON *refused)
+{
+    double count = number(refused, "count");
+    char user[CELL], name[CELL], why[CELL], ago[CELL], text[4 * CELL];
+    if (count < 1)
+        return;
+    snprintf(user, sizeof user, "%.40s", word(refused, "user"));
+    snprintf(name, sizeof name, "%.63s", word(refused, "name"));
+    snprintf(why, sizeof why, "%.183s", word(refused, "why"));
+    gm_text_clean(user, sizeof user);
+    gm_text_clean(name, sizeof name);
+    gm_text_clean(why, sizeof why);
+    snprintf(text, sizeof text,
+             "%.0f program%s refused since the start, the last %s ago: %s (pid %.0f, %s): %s",
+             count, count < 2 ? "" : "s", seconds(number(refused, "ago_s"), ago), name,
+             number(refused, "pid"), user, why);
+    print_wrapped(text, 0, line_width());
+}
+
 void mux_table(const cJSON *status)
 {
     const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
@@ -399,4 +419,5 @@ void mux_table(const cJSON *status)
     else
         print_apps(apps);
     print_features_off(apps);
+    print_refused(cJSON_GetObjectItemCaseSensitive(status, "refused"));
 }

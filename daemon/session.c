@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
 #include "common/text.h"
@@ -269,32 +270,48 @@ static void crowd_out(struct gm_sessions *all)
     gm_session_end(chosen, GM_REFUSE_FULL, text);
 }
 
-/* Whether one more app of this user can be served; else says why not. */
+/* Whether the program of this session can be served, beside those that places are kept for; else
+ * says why not. With `has_place` it has one of its own. */
 static bool has_room_for(const struct gm_sessions *all, const struct gm_session *session,
-                         char *text, size_t size)
+                         bool has_place, char *text, size_t size)
 {
+    struct gm_places *places = &all->control->places;
     const uint32_t most = all->max_apps;
     const uint32_t users = most - most / GM_SESSION_OTHERS, free = most - most / GM_SESSION_ROOM;
+    const uint32_t kept = gm_places_kept(places, gm_now()), taken = all->apps + kept;
+    const int joins = gm_engine_places(all->engine);              /* that the engine has room for */
+    const bool is_control = session->state == GM_SESSION_CONTROL; /* it asks for a program */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
+    char served[80];
 
-    if (all->apps >= all->apps_by_files)
-        snprintf(text, size, "%u apps are served already, and %u open files allow no more: %s",
-                 all->apps, gm_files_limit(), full);
-    else if (gm_files_is_kept(session->fd) || gm_files_left() < GM_SESSION_FILES)
+    snprintf(served, sizeof served, "%u apps are served already", all->apps);
+    if (kept > 0)
+        snprintf(served + strlen(served), sizeof served - strlen(served),
+                 " and %u places are reserved", kept);
+    if (joins < 0)
+        snprintf(text, size, "the daemon is stopping");
+    else if (!has_place && taken >= all->apps_by_files)
+        snprintf(text, size, "%s, and %u open files allow no more: %s", served, gm_files_limit(),
+                 full);
+    else if ((!is_control && gm_files_is_kept(session->fd)) || gm_files_left() < GM_SESSION_FILES)
         snprintf(text, size, "all but the last %u of %u open files are in use: %s", gm_files_kept(),
                  gm_files_limit(), full);
-    else if (is_privileged(session->uid) || all->apps >= most)
-        return true; /* the engine judges */
-    else if (count_of(all, session->uid, true) >= users)
+    else if (has_place)
+        return true;
+    else if ((uint32_t)joins <= kept)
+        snprintf(text, size, "%s: raise --max-apps", served);
+    else if (is_privileged(session->uid))
+        return true;
+    else if (count_of(all, session->uid, true) +
+                 gm_places_kept_for(places, session->uid, gm_now()) >=
+             users)
         snprintf(text, size,
                  "%u apps of user %u are served already, the most for one user: raise "
                  "--max-apps",
                  users, session->uid);
-    else if (all->apps >= free)
-        snprintf(text, size,
-                 "%u apps are served already, and the last %u places are root's: raise "
-                 "--max-apps",
-                 all->apps, most - free);
+    else if (taken >= free)
+        snprintf(text, size, "%s, and the last %u places are root's: raise --max-apps", served,
+                 most - free);
     else
         return true;
     return false;
@@ -431,6 +448,45 @@ static void on_beat(uv_timer_t *timer)
     gm_engine_beat(((struct gm_sessions *)timer->data)->engine);
 }
 
+/* mux-ctl is about to execute a program. */
+static void reserve(struct gm_session *session, const struct gm_msg_reserve *body)
+{
+    struct gm_places *places = &session->all->control->places;
+    struct gm_msg_reserved answer = {0};
+    uint64_t now = gm_now();
+
+    /* A place that is kept for who started this process becomes its own. */
+    bool has_one = body->is_kept ? gm_places_take(places, session->pid, session->uid, now)
+                                 : gm_places_has(places, session->pid, session->uid, now);
+    answer.is_refused =
+        !has_room_for(session->all, session, has_one, answer.text, sizeof answer.text);
+    if (body->is_kept && !answer.is_refused &&
+        !gm_places_keep(places, session->pid, session->uid, now)) {
+        answer.is_refused = 1;
+        snprintf(answer.text, sizeof answer.text,
+                 "%u places are reserved for programs that have not connected yet, or %u of this "
+                 "user: try again later",
+                 GM_PLACES_MAX, GM_PLACES_USER);
+    }
+    if (body->is_kept && answer.is_refused) { /* without, the program itself will ask */
+        say(session, GM_LOG_WARN, "no place for %s: %s", body->name, answer.text);
+        gm_places_refuse(places, session->pid, session->uid, body->name, answer.text, now);
+    } else if (body->is_kept) {
+        say(session, GM_LOG_DEBUG, "a place is reserved for %s", body->name);
+    }
+    gm_session_send(session, GM_MSG_RESERVED, &answer, NULL, 0, NULL, 0);
+}
+
+/* A program cannot be served. */
+static void turn_away(struct gm_session *session, const char *text)
+{
+    struct gm_sessions *all = session->all;
+    bool is_stopping = gm_engine_places(all->engine) < 0;
+    gm_places_refuse(&all->control->places, session->pid, session->uid, session->name, text,
+                     gm_now());
+    gm_session_end(session, is_stopping ? GM_REFUSE_STOPPING : GM_REFUSE_FULL, text);
+}
+
 static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 {
     struct gm_sessions *all = session->all;
@@ -448,22 +504,17 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         gm_session_end(session, GM_REFUSE_PROTOCOL, text);
         return;
     }
-    if (!has_room_for(all, session, text, sizeof text)) {
-        gm_session_end(session, GM_REFUSE_FULL, text);
+    bool has_one = gm_places_take(&all->control->places, session->pid, session->uid, gm_now());
+    if (!has_room_for(all, session, has_one, text, sizeof text)) {
+        turn_away(session, text);
         return;
     }
     uint32_t app = NO_APP;
     int error = gm_engine_join(all->engine, session, session->pid, session->uid, session->name,
                                body->class, &app);
     if (error) {
-        if (error == -ENOSPC)
-            snprintf(text, sizeof text, "%u apps are served already: raise --max-apps",
-                     all->max_apps);
-        else if (error == -ESHUTDOWN)
-            snprintf(text, sizeof text, "the daemon is stopping");
-        else
-            snprintf(text, sizeof text, "cannot take one more app: %s", strerror(-error));
-        gm_session_end(session, error == -ESHUTDOWN ? GM_REFUSE_STOPPING : GM_REFUSE_FULL, text);
+        snprintf(text, sizeof text, "cannot take one more app: %s", strerror(-error));
+        turn_away(session, text);
         return;
     }
     session->app = app;
@@ -491,6 +542,9 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         return;
     case GM_MSG_LOG:
         gm_control_answer_log(control, session, ((const struct gm_msg_log *)message->body)->since);
+        return;
+    case GM_MSG_RESERVE:
+        reserve(session, message->body);
         return;
     case GM_MSG_SET:
         gm_control_set(control, session, session->uid, message->body);

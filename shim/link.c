@@ -20,13 +20,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/appname.h"
 #include "common/classes.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
 #include "shim/ahead.h"
 #include "shim/allocs.h"
-#include "shim/appname.h"
 #include "shim/drain.h"
 #include "shim/files.h"
 #include "shim/gate.h"

@@ -173,6 +173,12 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_LOG_IS:
         body.log_is.bytes = 1234;
         break;
+    case GM_MSG_RESERVE:
+        body.reserve = (struct gm_msg_reserve){.is_kept = 1, .name = "train_model.py"};
+        break;
+    case GM_MSG_RESERVED:
+        body.reserved = (struct gm_msg_reserved){.is_refused = 1, .text = "all places are taken"};
+        break;
     case GM_MSG_WANT:
     case GM_MSG_USES:
     case GM_MSG_STATUS:
@@ -290,7 +296,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 38);
+    put16(type_at, 40);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);

@@ -73,6 +73,14 @@ int gm_engine_join(struct gm_engine *e, struct gm_session *session, pid_t pid, u
     return -ENOSPC;
 }
 
+int gm_engine_places(const struct gm_engine *e)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < APPS; i++)
+        n += e->session[i] == NULL;
+    return n;
+}
+
 void gm_engine_message(struct gm_engine *e, uint32_t app, const struct gm_wire_message *message)
 {
     assert_true(app < APPS && e->session[app]);

@@ -12,7 +12,7 @@
 
 #include "common/text.h"
 #include "common/wire.h"
-#include "shim/appname.h"
+#include "common/appname.h"
 
 _Static_assert(GM_APPNAME_SIZE == sizeof(((struct gm_msg_hello *)0)->name), "HELLO holds a name");
 

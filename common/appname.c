@@ -1,5 +1,5 @@
 /* The name of an app: see appname.h. The table of interpreters is all that it knows of them. */
-#include "shim/appname.h"
+#include "common/appname.h"
 
 #include <errno.h>
 #include <fcntl.h>

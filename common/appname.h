@@ -3,8 +3,8 @@
  * program that an interpreter runs has the name of its script, module or archive, not the
  * interpreter's.
  */
-#ifndef GM_SHIM_APPNAME_H
-#define GM_SHIM_APPNAME_H
+#ifndef GM_COMMON_APPNAME_H
+#define GM_COMMON_APPNAME_H
 
 #include <stddef.h>
 
