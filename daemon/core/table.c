@@ -445,7 +445,17 @@ static uint32_t *frame_list(struct gm_table *table, const struct gm_frame *frame
     return frame->state == GM_FRAME_LEAVING ? &pool->leaving[frame->class] : NULL;
 }
 
-/* The one setter of frame states: keeps the lists, their count and what is ending. */
+/* The sum that counts a frame on the GPU by its state; NULL: none does. */
+static uint64_t *sum_of(struct gm_table *table, const struct gm_frame *frame)
+{
+    if (frame->is_host)
+        return NULL;
+    if (frame->state == GM_FRAME_FREE)
+        return &table->free;
+    return frame->state == GM_FRAME_CONDEMNED ? &table->condemned : NULL;
+}
+
+/* The one setter of frame states: keeps the lists, their count and the sums. */
 static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_state state)
 {
     struct gm_frame *frame = &table->frames[index];
@@ -462,7 +472,11 @@ static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_stat
         table->pools[frame->pool].count[frame->class]--;
         table->dirty -= frame->is_dirty;
     }
+    if (sum_of(table, frame))
+        *sum_of(table, frame) -= gm_class_bytes(frame->class);
     frame->state = (uint8_t)state;
+    if (sum_of(table, frame))
+        *sum_of(table, frame) += gm_class_bytes(frame->class);
     if (state == GM_FRAME_FREE) {
         table->pools[frame->pool].count[frame->class]++;
         table->dirty += frame->is_dirty;
@@ -484,6 +498,8 @@ void gm_table_end_frame(struct gm_table *table, uint32_t index)
     unfix(table, frame);
     if (!frame->is_host)
         table->allocated -= gm_class_bytes(frame->class);
+    if (sum_of(table, frame))
+        *sum_of(table, frame) -= gm_class_bytes(frame->class);
     table->pools[frame->pool].frames--;
     frame->state = GM_FRAME_UNUSED;
     frame->next = table->free_frame;
@@ -537,7 +553,7 @@ void gm_table_condemn_frame(struct gm_table *table, uint32_t index)
 
 const char *gm_table_check(const struct gm_table *table)
 {
-    uint64_t allocated = 0, committed = 0, all_fixed = 0;
+    uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0;
     uint32_t dirty = 0;
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
@@ -546,6 +562,10 @@ const char *gm_table_check(const struct gm_table *table)
         if (!frame->is_host)
             allocated += gm_class_bytes(frame->class);
         dirty += frame->state == GM_FRAME_FREE && frame->is_dirty;
+        if (!frame->is_host && frame->state == GM_FRAME_FREE)
+            free += gm_class_bytes(frame->class);
+        if (!frame->is_host && frame->state == GM_FRAME_CONDEMNED)
+            condemned += gm_class_bytes(frame->class);
         if (frame->is_fixed && frame->state != GM_FRAME_USED)
             return "a fixed frame is not in use";
         if (frame->is_fixed && !frame->is_host)
@@ -565,6 +585,8 @@ const char *gm_table_check(const struct gm_table *table)
         return "allocated bytes are not those of the frames";
     if (dirty != table->dirty)
         return "dirty free frames are not counted right";
+    if (free != table->free || condemned != table->condemned)
+        return "free or condemned bytes are not those of the frames";
     if (all_fixed != table->fixed)
         return "fixed bytes are not those of the frames";
     if (allocated > table->budget)

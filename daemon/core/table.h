@@ -133,6 +133,8 @@ struct gm_table_app {
 struct gm_table {
     uint64_t budget;    /* bytes of frames that may exist */
     uint64_t allocated; /* bytes of frames that exist */
+    uint64_t free;      /* ... of those that are free */
+    uint64_t condemned; /* ... of those that are condemned */
     uint64_t ending; /* ... of those condemned whose end depends on nobody but us: room to come */
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t committed; /* bytes of all live chunks */

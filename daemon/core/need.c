@@ -1,0 +1,54 @@
+#include "daemon/core/need.h"
+
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+void gm_lately_note(struct gm_lately *lately, uint64_t now, uint64_t value)
+{
+    const uint64_t periods = (now - lately->since) / GM_LATELY_NS;
+    if (periods > 0) {
+        lately->before = periods == 1 ? lately->most : lately->value;
+        lately->most = lately->value;
+        lately->since += periods * GM_LATELY_NS;
+    }
+    lately->value = value;
+    lately->most = greater(lately->most, value);
+}
+
+uint64_t gm_lately_most(const struct gm_lately *lately)
+{
+    return greater(lately->most, lately->before);
+}
+
+uint64_t gm_lately_falls_at(const struct gm_lately *lately)
+{
+    return gm_lately_most(lately) > lately->value ? lately->since + GM_LATELY_NS : UINT64_MAX;
+}
+
+void gm_lately_forget(struct gm_lately *lately)
+{
+    lately->most = lately->before = lately->value;
+}
+
+void gm_need_of(const struct gm_need_input *input, struct gm_need *need)
+{
+    const uint64_t committed = input->committed, budget = input->budget;
+    const uint64_t below = committed > budget ? committed - budget : 0;
+    const uint64_t held = input->pinned_cap > input->window ? input->pinned_cap - input->window : 0;
+
+    need->frames = less(committed, budget);
+    need->pinned = below;
+    if (below > 0)
+        need->pinned += less(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX);
+    if (input->is_stuck)
+        need->pinned = greater(need->pinned, input->pinned_used + GM_NEED_AHEAD_MIN);
+    /* What is raised gives its pages back only when it has arrived: a window more than is used. */
+    need->paged = below > held ? below - held + input->window : 0;
+}
