@@ -264,6 +264,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_bury(engine);
         gm_engine_admit_waiting(engine);
         gm_engine_make_hosted(engine);
+        gm_engine_try_failed(engine);
         gm_engine_trade(engine);
         if (engine->plan_is_stale)
             gm_engine_plan(engine);
@@ -282,25 +283,34 @@ void gm_engine_run(struct gm_engine *engine)
     }
 }
 
-void gm_engine_die(struct gm_engine *engine, const char *what, CUresult error)
+/* Nothing that this context copies can be trusted any more. Running programs keep their memory
+ * without the daemon, and the others are told. */
+static void lose_gpu(struct gm_engine *engine, CUresult error)
 {
-    if (error == CUDA_SUCCESS)
-        gm_log(GM_LOG_ERROR, "%s: stopping", what);
-    else
-        gm_log(GM_LOG_ERROR, "%s (%s): stopping", what, gm_cuda_text(&engine->cuda, error));
-    gm_record_flush(engine->config.record);
-    exit(1);
+    const char *name = gm_cuda_text(&engine->cuda, error);
+    char text[128];
+    gm_log(GM_LOG_ERROR, "the daemon's CUDA context is lost (%s): stopping", name);
+    snprintf(text, sizeof text, "the daemon has lost the GPU (%s)", name);
+    engine->is_closing = true;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].session)
+            continue;
+        gm_session_end(engine->apps[id].session, GM_REFUSE_STOPPING, text);
+        gm_log_release(true); /* each of them is named */
+    }
+    engine->config.on_lost(engine->config.arg);
 }
 
 static void on_copies(void *arg)
 {
     struct gm_engine *engine = arg;
     CUresult error = gm_mover_error(engine->mover);
+    if (engine->is_closing)
+        return;
     engine->now = gm_now();
-    if (error != CUDA_SUCCESS && !engine->is_closing) {
-        /* What paused programs had in flight is lost, and nothing that this context copies can be
-         * trusted any more. Running programs keep their memory without the daemon. */
-        gm_engine_die(engine, "copying between GPU and host failed", error);
+    if (error != CUDA_SUCCESS) {
+        lose_gpu(engine, error);
+        return;
     }
     gm_engine_take_copies(engine);
     gm_engine_run(engine);
@@ -455,6 +465,8 @@ static int make_tables(struct gm_engine *engine)
     engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
     engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
     engine->late = calloc(max_chunks, sizeof *engine->late);
+    engine->failed = calloc(max_chunks, sizeof *engine->failed);
+    engine->unsent = calloc(max_chunks, sizeof *engine->unsent);
     engine->hosted = calloc(max_chunks, sizeof *engine->hosted);
     engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);
@@ -471,9 +483,10 @@ static int make_tables(struct gm_engine *engine)
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
-        !engine->late || !engine->hosted || !engine->condemned || !engine->targets || !engine->victims ||
-        !engine->givers || !engine->in_set || !engine->admit_apps || !engine->stopping.apps ||
-        !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        !engine->late || !engine->failed || !engine->unsent || !engine->hosted ||
+        !engine->condemned || !engine->targets || !engine->victims || !engine->givers ||
+        !engine->in_set || !engine->admit_apps || !engine->stopping.apps || !engine->stopping.set ||
+        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
                                   engine->config.budget);
@@ -492,6 +505,8 @@ static void free_tables(struct gm_engine *engine)
     free(engine->notes);
     free(engine->frame_more);
     free(engine->late);
+    free(engine->failed);
+    free(engine->unsent);
     free(engine->hosted);
     free(engine->condemned);
     free(engine->targets);

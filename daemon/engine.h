@@ -44,6 +44,9 @@ struct gm_engine_config {
     uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
     uint64_t drain_deadline_ns;     /* how long a drain may take before the gate reopens */
     uint32_t max_apps;
+    /* The daemon's CUDA context is lost, and every program was told: it must end. From the loop. */
+    void (*on_lost)(void *arg);
+    void *arg;
 };
 
 /*

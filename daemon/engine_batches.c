@@ -99,11 +99,15 @@ void gm_engine_flush(struct gm_engine *engine)
     }
 }
 
-static struct gm_batch *new_batch(struct gm_engine *engine, enum gm_batch_kind kind)
+/* NULL: there is no memory for it, and the session of its app ends. */
+static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind kind)
 {
     struct gm_batch *batch = calloc(1, sizeof *batch);
-    if (!batch)
-        gm_engine_die(engine, "out of memory", CUDA_SUCCESS);
+    if (!batch) {
+        gm_session_end(engine->apps[id].session, GM_REFUSE_FULL,
+                       "the daemon has no memory left for messages to it");
+        return NULL;
+    }
     batch->id = ++engine->next_batch;
     batch->kind = kind;
     return batch;
@@ -115,7 +119,14 @@ void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind k
     struct gm_app *app = &engine->apps[id];
 
     if (!app->building[kind])
-        app->building[kind] = new_batch(engine, kind);
+        app->building[kind] = new_batch(engine, id, kind);
+    if (!app->building[kind]) { /* over when its app has left */
+        if (kind == GM_BATCH_DROP)
+            gm_engine_drop_done(engine, id, item);
+        else
+            engine->unsent[engine->n_unsent++] = item;
+        return;
+    }
     app->building[kind]->items[app->building[kind]->n++] = item;
     if (app->building[kind]->n < limits[kind])
         return;
@@ -129,9 +140,10 @@ void gm_engine_ping(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     if (app->ping)
         return;
-    struct gm_batch *batch = new_batch(engine, GM_BATCH_UNMAP);
-    app->ping = batch->id;
-    send_batch(engine, app, batch);
+    struct gm_batch *batch = new_batch(engine, id, GM_BATCH_UNMAP);
+    app->ping = batch ? batch->id : UINT64_MAX; /* nothing is moved for one that ends */
+    if (batch)
+        send_batch(engine, app, batch);
 }
 
 void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
@@ -142,7 +154,9 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
         struct gm_span_entry unmap[128];
     } entries;
     struct gm_app *app = &engine->apps[open->app];
-    struct gm_batch *batch = new_batch(engine, kind);
+    struct gm_batch *batch = new_batch(engine, open->app, kind);
+    if (!batch)
+        return;
     struct gm_msg_map body = {.batch = batch->id};
     int fds[GM_WIRE_FDS], n_fds = 0;
 
@@ -279,19 +293,23 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         gm_engine_reap(engine);
 }
 
+static void void_item(struct gm_engine *engine, uint32_t item)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[item];
+    chunk->map_pending = false;
+    if (chunk->is_freed)
+        gm_engine_settle(engine, item);
+}
+
 static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
 {
     bool is_of_places = batch && (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT);
     for (uint32_t i = 0; batch && !is_of_places && i < batch->n; i++) {
         uint32_t item = batch->items[i];
-        if (batch->kind == GM_BATCH_DROP) {
+        if (batch->kind == GM_BATCH_DROP)
             gm_engine_drop_done(engine, id, item);
-        } else {
-            struct gm_chunk *chunk = &engine->table->chunks[item];
-            chunk->map_pending = false;
-            if (chunk->is_freed)
-                gm_engine_settle(engine, item);
-        }
+        else
+            void_item(engine, item);
     }
     free(batch);
 }
@@ -310,4 +328,11 @@ void gm_engine_void_batches(struct gm_engine *engine, uint32_t id)
         void_batch(engine, id, batch);
     }
     app->sent_tail = &app->sent;
+    for (uint32_t i = engine->n_unsent; i-- > 0;) {
+        const uint32_t item = engine->unsent[i];
+        if (engine->table->chunks[item].app != id)
+            continue;
+        engine->unsent[i] = engine->unsent[--engine->n_unsent];
+        void_item(engine, item);
+    }
 }

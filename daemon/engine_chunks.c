@@ -74,6 +74,99 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
     engine->again = true;
 }
 
+/* After a copy failed, try again this much later; twice as long after each failure that follows
+ * without a success. */
+#define COPY_RETRY_NS (100 * GM_MS)
+#define COPY_RETRY_MOST_NS (5000 * GM_MS)
+
+void gm_engine_back_off(struct gm_engine *engine)
+{
+    const uint64_t wait = engine->copy_wait == 0 ? COPY_RETRY_NS : 2 * engine->copy_wait;
+    engine->copy_wait = wait < COPY_RETRY_MOST_NS ? wait : COPY_RETRY_MOST_NS;
+    engine->copy_retry_at = engine->now + engine->copy_wait;
+    engine->plan_is_stale = true;
+}
+
+/* The chunk's flight in goes on when gm_engine_try_failed has tried again. */
+static void try_later(struct gm_engine *engine, uint32_t index)
+{
+    if (engine->copy_retry_at <= engine->now)
+        gm_engine_back_off(engine);
+    engine->table->chunks[index].copy_pending = true;
+    engine->failed[engine->n_failed++] = index;
+}
+
+void gm_engine_try_failed(struct gm_engine *engine)
+{
+    if (engine->copy_retry_at > engine->now)
+        return;
+    for (uint32_t i = engine->n_failed; i-- > 0;) {
+        const uint32_t index = engine->failed[i];
+        struct gm_chunk *chunk = &engine->table->chunks[index];
+        const bool is_copied = !chunk->is_freed && chunk->tier != GM_TIER_GPU;
+        if (is_copied && !gm_engine_has_room(engine, GM_WAY_IN))
+            continue;
+        engine->failed[i] = engine->failed[--engine->n_failed];
+        chunk->copy_pending = false;
+        if (chunk->is_freed)
+            gm_engine_settle(engine, index);
+        else if (!is_copied)
+            gm_engine_map(engine, index);
+        else if (chunk->flight == GM_FLIGHT_TRADE)
+            gm_engine_copy_trade(engine, index);
+        else
+            gm_engine_copy_in(engine, index);
+    }
+}
+
+/* The copy out of an eviction was not made: the chunk stays in its frame, and is mapped again. */
+static void undo_eviction(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->is_freed) {
+        gm_engine_give_up_frame(engine, index);
+        gm_engine_settle(engine, index);
+        return;
+    }
+    free_page(engine, chunk);
+    chunk->flight = GM_FLIGHT_IN;
+    gm_table_take_frame(engine->table, chunk->frame, index);
+    gm_table_place(engine->table, index);
+    gm_engine_map(engine, index);
+    engine->again = true;
+}
+
+/* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
+ * dirty already. */
+static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult result)
+{
+    gm_engine_back_off(engine);
+    gm_log(GM_LOG_WARN, "GPU memory could not be cleared (%s): trying again in %llu ms",
+           gm_cuda_text(&engine->cuda, result), (unsigned long long)(engine->copy_wait / GM_MS));
+    for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        if (engine->table->frames[i].state == GM_FRAME_FREE &&
+            engine->table->frames[i].clear == number)
+            gm_table_soil_frame(engine->table, i);
+}
+
+static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    char name[128];
+    gm_engine_back_off(engine);
+    gm_log(GM_LOG_WARN,
+           "%s: a copy %s the GPU failed (%s): its memory stays where it is, trying "
+           "again in %llu ms",
+           gm_engine_name(engine, chunk->app, name, sizeof name), way == GM_WAY_OUT ? "from" : "to",
+           gm_cuda_text(&engine->cuda, result), (unsigned long long)(engine->copy_wait / GM_MS));
+    if (chunk->flight == GM_FLIGHT_OUT)
+        undo_eviction(engine, index);
+    else if (way == GM_WAY_OUT || chunk->is_freed)
+        gm_engine_settle(engine, index);
+    else
+        try_later(engine, index);
+}
+
 /* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
 void gm_engine_settle(struct gm_engine *engine, uint32_t index)
 {
@@ -100,6 +193,12 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
     case GM_FLIGHT_IN:
         if (chunk->copy_pending || chunk->map_pending)
             return;
+        if (chunk->map_failed && chunk->tier == GM_TIER_GPU && !is_freed) {
+            /* An eviction that was undone: the data is in this frame alone. */
+            chunk->map_failed = false;
+            try_later(engine, index);
+            return;
+        }
         chunk->flight = GM_FLIGHT_NONE;
         if (chunk->page != GM_NONE)
             engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
@@ -241,9 +340,19 @@ void gm_engine_take_copies(struct gm_engine *engine)
             engine->last_copy_at[way] = engine->now;
         while (engine->taken[way] < done) {
             uint32_t index = engine->ring[way][++engine->taken[way] % GM_WAY_DEPTH];
-            if (index == GM_NONE)
-                continue; /* a free frame was cleared */
+            const CUresult result =
+                gm_mover_result(engine->mover, (enum gm_way)way, engine->taken[way]);
+            if (index == GM_NONE) { /* a free frame was cleared */
+                if (result != CUDA_SUCCESS)
+                    clear_failed(engine, engine->taken[way], result);
+                continue;
+            }
             engine->table->chunks[index].copy_pending = false;
+            if (result != CUDA_SUCCESS) {
+                copy_failed(engine, (enum gm_way)way, index, result);
+                continue;
+            }
+            engine->copy_wait = 0;
             gm_engine_settle(engine, index);
         }
     }

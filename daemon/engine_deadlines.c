@@ -86,6 +86,7 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         check_loading(engine, id, is_held_up);
     is_due(engine, &engine->create_retry_at);
+    is_due(engine, &engine->copy_retry_at);
     is_due(engine, &engine->lower_retry_at);
     if (is_due(engine, &engine->budget_retry_at) && !engine->stopping.is_on)
         gm_engine_restore_budget(engine);
@@ -135,6 +136,8 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = earlier(at, engine->waiting_wake_at);
     if (engine->create_retry_at)
         at = earlier(at, engine->create_retry_at);
+    if (engine->copy_retry_at)
+        at = earlier(at, engine->copy_retry_at);
     if (engine->lower_retry_at)
         at = earlier(at, engine->lower_retry_at);
     if (engine->pool_retry_at)

@@ -219,8 +219,6 @@ static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index
     struct gm_chunk *chunk = &engine->table->chunks[index];
     uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
                                       &engine->pool, chunk->page, gm_chunk_bytes(chunk), fence);
-    if (number == 0)
-        gm_engine_die(engine, "the driver refused a copy", gm_mover_error(engine->mover));
     engine->sums.bytes[way] += gm_chunk_bytes(chunk);
     if (engine->first_copy_at[way] == 0)
         engine->first_copy_at[way] = engine->now;
@@ -235,13 +233,13 @@ static uint64_t clear(struct gm_engine *engine, uint32_t frame, uint32_t chunk)
     const struct gm_frame *entry = &engine->table->frames[frame];
     uint64_t number = gm_mover_clear(engine->mover, engine->frames.handles[frame].va,
                                      gm_class_bytes(entry->class), entry->fence);
-    if (number == 0)
-        gm_engine_die(engine, "the driver refused to clear memory", gm_mover_error(engine->mover));
     engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = chunk;
     return number;
 }
 
-/* The frame is free from here on: who writes it waits for this copy (the fence). */
+/* The frame is free from here on: who writes it waits for this copy (the fence). If the driver
+ * refused the copy, the frame keeps the data: gm_engine_take_copies undoes the eviction when what
+ * was begun of it has ended. */
 void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
@@ -251,9 +249,22 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
         engine->late[engine->n_late++] = index;
         return;
     }
-    engine->table->frames[frame].fence = submit(engine, GM_WAY_OUT, index, 0);
+    const uint64_t number = submit(engine, GM_WAY_OUT, index, 0);
+    if (gm_mover_result(engine->mover, GM_WAY_OUT, number) != CUDA_SUCCESS)
+        return;
+    engine->table->frames[frame].fence = number;
     chunk->frame = GM_NONE;
     gm_table_free_frame(engine->table, frame);
+}
+
+void gm_engine_copy_in(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    chunk->copy_pending = true;
+    if (chunk->tier == GM_TIER_NONE)
+        clear(engine, chunk->frame, index);
+    else
+        submit(engine, GM_WAY_IN, index, 0);
 }
 
 /* Bytes that are free in a tier now; of the GPU: room in the budget for new frames. */
@@ -316,6 +327,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         chunk->frame != move->frame || !can_lose(engine, chunk->app))
         return true;
     if (engine->apps[chunk->app].state != GM_APP_PAUSED || !has_room(engine, GM_WAY_OUT) ||
+        engine->copy_retry_at > engine->now ||
         engine->apps[chunk->app].coming[GM_WAY_OUT].copies >= UNMAPS_AT_ONCE ||
         !is_there(engine, chunk->app, LATELY_NS) || !may_have(engine, engine->targets[0]))
         return false;
@@ -352,6 +364,8 @@ void gm_engine_clear_frames(struct gm_engine *engine)
     struct gm_table *table = engine->table;
     if (engine->plan_from < engine->plan.n)
         return; /* most of them are for chunks that overwrite them */
+    if (engine->copy_retry_at > engine->now)
+        return;
     for (uint32_t i = 0; table->dirty > 0 && i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
         if (frame->state != GM_FRAME_FREE || !frame->is_dirty ||

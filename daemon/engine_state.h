@@ -284,6 +284,7 @@ struct gm_trade {
     uint8_t class;
     uint8_t stage;                  /* enum gm_trade_stage */
     bool is_off;                    /* called off while the worker makes its frame */
+    bool has_failed;                /* the copy out: both go back to where they were */
     bool is_hot_over, is_cold_over; /* mapped in its new frame, or put away */
     uint64_t ready_at;              /* when its frame was made */
 };
@@ -393,6 +394,12 @@ struct gm_engine {
     struct gm_coming coming[GM_WAYS]; /* of all apps that answer */
     uint32_t *late;                   /* unmapped chunks that wait for room in the mover */
     uint32_t n_late;
+    uint32_t *failed; /* chunks in flight whose copy in, or mapping, must be tried again */
+    uint32_t n_failed;
+    uint64_t copy_retry_at; /* ... then, and nothing is evicted before; 0: now */
+    uint64_t copy_wait; /* ... how long that was after the last failure; 0: it went well since */
+    uint32_t *unsent;   /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
+    uint32_t n_unsent;
 
     struct gm_plan plan;
     bool plan_is_stale;
@@ -469,10 +476,8 @@ uint64_t gm_engine_capacity(const struct gm_engine *engine);
 bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes);
 uint64_t gm_engine_lendable(const struct gm_engine *engine);
 
-/* The daemon cannot go on: say `what`, with the driver's `error` if it is one, keep what is
- * recorded, and end. Programs that run keep their memory. */
-void gm_engine_die(struct gm_engine *engine, const char *what, CUresult error)
-    __attribute__((noreturn));
+/* A copy failed: no more of that for a while. */
+void gm_engine_back_off(struct gm_engine *engine);
 
 /* engine_apps.c */
 /* Bytes that the app needs on the GPU to run, beside those that stay there whoever runs. */
@@ -549,6 +554,8 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
 /* Clear free frames that held data, while no plan is being carried out: memory that a program has
  * not written reads as zero, and an allocation is not to wait for that. */
 void gm_engine_clear_frames(struct gm_engine *engine);
+/* Once more: copy the chunk from pinned memory to the frame that it has, or clear that. */
+void gm_engine_copy_in(struct gm_engine *engine, uint32_t chunk);
 /* In which of the two sums copies between these tiers are, which are below the GPU. */
 static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigned from, unsigned to)
 {
@@ -572,6 +579,8 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
 /* The mover's copies that have ended since. */
 void gm_engine_take_copies(struct gm_engine *engine);
+/* Try again what failed of copies in and mappings, if it is time. */
+void gm_engine_try_failed(struct gm_engine *engine);
 /* A copy between host tiers ended: gm_stores_done. */
 void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
 
@@ -697,6 +706,8 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_
                     uint32_t n);
 /* Take every trade as far as it can go now. */
 void gm_engine_trade(struct gm_engine *engine);
+/* The copy in of a chunk in a trade, once more. */
+void gm_engine_copy_trade(struct gm_engine *engine, uint32_t chunk);
 /* A part of the flight of a chunk in a trade ended. */
 void gm_engine_settle_trade(struct gm_engine *engine, uint32_t chunk);
 /* Call off those of an app that have not begun to move anything. */

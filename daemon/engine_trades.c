@@ -259,8 +259,6 @@ static uint64_t copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk, 
 {
     uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[chunk]);
     uint64_t number = gm_mover_copy(engine->mover, way, to, from, bytes, fence);
-    if (number == 0)
-        gm_engine_die(engine, "the driver refused a copy", gm_mover_error(engine->mover));
     engine->ring[way][number % GM_WAY_DEPTH] = chunk;
     engine->table->chunks[chunk].copy_pending = true;
     return number;
@@ -278,7 +276,16 @@ static void begin(struct gm_engine *engine, struct gm_trade *trade)
     engine->plan_is_stale = true;
 }
 
-/* When both are unmapped. A late answer may find no room in the mover. */
+static void copy_hot(struct gm_engine *engine, const struct gm_trade *trade, uint64_t fence)
+{
+    const struct gm_table *table = engine->table;
+    const struct gm_frame_handle *handles = engine->frames.handles;
+    copy(engine, GM_WAY_IN, trade->hot, handles[table->chunks[trade->cold].frame].va,
+         handles[table->chunks[trade->hot].frame].va, fence);
+}
+
+/* When both are unmapped. A late answer may find no room in the mover. Without the copy out there
+ * is none in, which would write over the data. */
 static void start_copies(struct gm_engine *engine, struct gm_trade *trade)
 {
     const struct gm_table *table = engine->table;
@@ -287,14 +294,16 @@ static void start_copies(struct gm_engine *engine, struct gm_trade *trade)
         gm_mover_room(engine->mover, GM_WAY_IN) == 0)
         return;
     const struct gm_frame_handle *handles = engine->frames.handles;
-    uint32_t gpu = table->chunks[trade->cold].frame, old = table->chunks[trade->hot].frame;
+    const uint32_t gpu = table->chunks[trade->cold].frame;
 
     trade->stage = GM_TRADE_COPYING;
     gm_engine_copy_comes(engine, GM_WAY_OUT, trade->cold);
     gm_engine_copy_comes(engine, GM_WAY_IN, trade->hot);
-    uint64_t out =
+    const uint64_t out =
         copy(engine, GM_WAY_OUT, trade->cold, handles[trade->frame].va, handles[gpu].va, 0);
-    copy(engine, GM_WAY_IN, trade->hot, handles[gpu].va, handles[old].va, out);
+    trade->has_failed = gm_mover_result(engine->mover, GM_WAY_OUT, out) != CUDA_SUCCESS;
+    if (!trade->has_failed)
+        copy_hot(engine, trade, out);
 }
 
 /* A chunk's part in its trade is over. */
@@ -308,7 +317,7 @@ static void end_part(struct gm_engine *engine, struct gm_trade *trade, uint32_t 
     if (index == trade->hot) {
         trade->is_hot_over = true;
         engine->apps[trade->app].trade_wait = 0;
-        if (!chunk->is_freed)
+        if (!chunk->is_freed && !trade->has_failed)
             engine->apps[trade->app].traded += trade_bytes(trade);
     } else {
         trade->is_cold_over = true;
@@ -352,6 +361,17 @@ static void flip(struct gm_engine *engine, struct gm_trade *trade)
     map_part(engine, trade, cold);
 }
 
+/* The copy out was not made: both chunks are mapped again where they were. */
+static void undo(struct gm_engine *engine, struct gm_trade *trade)
+{
+    const uint32_t hot = trade->hot, cold = trade->cold;
+    trade->stage = GM_TRADE_MAPPING;
+    gm_table_trade(engine->table, cold, hot);
+    gm_engine_condemn(engine, trade->frame, GM_NONE);
+    map_part(engine, trade, hot);
+    map_part(engine, trade, cold);
+}
+
 static struct gm_trade *find_trade(struct gm_engine *engine, uint32_t index)
 {
     for (uint32_t i = 0; i < GM_HOSTING_PAIRS; i++) {
@@ -362,6 +382,11 @@ static struct gm_trade *find_trade(struct gm_engine *engine, uint32_t index)
     }
     assert(!"a chunk in a trade that nobody knows");
     return NULL;
+}
+
+void gm_engine_copy_trade(struct gm_engine *engine, uint32_t index)
+{
+    copy_hot(engine, find_trade(engine, index), 0);
 }
 
 void gm_engine_settle_trade(struct gm_engine *engine, uint32_t index)
@@ -375,7 +400,11 @@ void gm_engine_settle_trade(struct gm_engine *engine, uint32_t index)
         return;
     }
     if (trade->stage == GM_TRADE_COPYING) {
-        if (!hot->copy_pending && !cold->copy_pending)
+        if (hot->copy_pending || cold->copy_pending)
+            return;
+        if (trade->has_failed)
+            undo(engine, trade);
+        else
             flip(engine, trade);
         return;
     }

@@ -68,11 +68,20 @@ static void stop_log_clock(struct log_clock *clock)
     uv_close((uv_handle_t *)&clock->timer, NULL);
 }
 
+#define GPU_LOST 1 /* what serve() returns when the daemon's CUDA context is lost */
+
 struct signals {
     uv_signal_t term, interrupt, hangup;
     struct gm_engine *engine; /* while the daemon serves */
-    bool is_stopping, is_saved;
+    bool is_stopping, is_saved, is_lost;
 };
+
+static void on_lost(void *arg)
+{
+    struct signals *signals = arg;
+    signals->is_lost = true;
+    uv_stop(signals->term.loop);
+}
 
 static void on_saved(void *arg)
 {
@@ -218,6 +227,8 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .idle_ns = options->idle,
         .drain_deadline_ns = options->drain_deadline,
         .max_apps = options->max_apps,
+        .on_lost = on_lost,
+        .arg = &signals,
     };
 
     int error = uv_loop_init(&loop);
@@ -253,6 +264,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     signals.engine = engine;
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.engine = NULL;
+    error = signals.is_lost ? GPU_LOST : 0;
     if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
         gm_log(GM_LOG_WARN,
                "%u apps are left to themselves: what is on the GPU runs on, what was "
@@ -296,10 +308,11 @@ int main(int argc, char **argv)
     gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
     gm_log_limit();
     rlim_t files = harden();
-    if (serve(&options, files, why, sizeof why)) {
+    int error = serve(&options, files, why, sizeof why);
+    if (error && error != GPU_LOST)
         gm_log(GM_LOG_ERROR, "cannot start: %s", why);
+    if (error)
         return 1;
-    }
     gm_log(GM_LOG_INFO, "stopped");
     return 0;
 }

@@ -16,13 +16,15 @@ struct copy {
     uint32_t page;
     uint64_t bytes;
     uint64_t fence;
-    bool is_clear; /* nothing is copied: `to` becomes zero */
+    bool is_clear;   /* nothing is copied: `to` becomes zero */
+    CUresult result; /* of starting it */
 };
 
 /*
  * One direction. Of its copies, seen <= recorded <= started <= submitted: the loop saw them end; an
  * event is behind them; they are in the stream; they have a number. Only copies in are submitted
- * without being started: until the copy out that they wait for is recorded.
+ * without being started: until the copy out that they wait for is recorded. A copy that the driver
+ * refused takes its turn like the others: parts of it may be in the stream.
  */
 struct way {
     struct gm_mover *mover;
@@ -53,7 +55,7 @@ struct gm_mover {
     unsigned handles;  /* open */
     void (*on_done)(void *arg);
     void *arg;
-    atomic_int error; /* CUresult, the first one */
+    atomic_int error; /* CUresult, the first one that says that the context is lost */
     struct way ways[GM_WAYS];
 };
 
@@ -66,8 +68,20 @@ static uint64_t link_bytes(const struct copy *copy)
 static void note_error(struct gm_mover *mover, CUresult result)
 {
     int none = CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS)
-        atomic_compare_exchange_strong(&mover->error, &none, (int)result);
+    if (result != CUDA_SUCCESS && atomic_compare_exchange_strong(&mover->error, &none, (int)result))
+        uv_async_send(&mover->wake);
+}
+
+/*
+ * A call about the stream failed. Wait for all that is in the stream instead: if that succeeds, the
+ * copies in it were made, whatever the call said. A context that is lost fails this as well, as it
+ * fails every call.
+ */
+static CUresult probe(struct gm_mover *mover, const struct way *way)
+{
+    const CUresult result = mover->cuda->cuStreamSynchronize(way->stream);
+    note_error(mover, result);
+    return result;
 }
 
 static void wait_copies(void *arg)
@@ -76,10 +90,7 @@ static void wait_copies(void *arg)
     struct gm_mover *mover = way->mover;
     uint64_t at = 0;
 
-    const CUresult current = mover->cuda->cuCtxSetCurrent(mover->context);
-    note_error(mover, current);
-    if (current != CUDA_SUCCESS)
-        uv_async_send(&mover->wake); /* there may be no copy to tell it with */
+    note_error(mover, mover->cuda->cuCtxSetCurrent(mover->context));
     for (;;) {
         uv_mutex_lock(&way->mutex);
         while (way->posted == at && !way->is_stopping)
@@ -90,7 +101,8 @@ static void wait_copies(void *arg)
         uv_mutex_unlock(&way->mutex);
         if (is_over)
             return;
-        note_error(mover, mover->cuda->cuEventSynchronize(way->events[at % GM_WAY_DEPTH]));
+        if (mover->cuda->cuEventSynchronize(way->events[at % GM_WAY_DEPTH]) != CUDA_SUCCESS)
+            probe(mover, way);
         /* Under the mutex, which the loop takes after a call is pending no more: else this could
          * read that one is, and send nothing, while the loop does not see the new end. */
         uv_mutex_lock(&way->mutex);
@@ -109,9 +121,9 @@ static void on_wake(uv_async_t *async)
         uint64_t ended = way->ended;
         uv_mutex_unlock(&way->mutex);
         for (; way->seen < ended; way->seen++) {
-            const uint64_t bytes = link_bytes(&way->copies[(way->seen + 1) % GM_WAY_DEPTH]);
-            way->bytes += bytes;
-            way->under_way -= bytes;
+            const struct copy *copy = &way->copies[(way->seen + 1) % GM_WAY_DEPTH];
+            way->bytes += copy->result == CUDA_SUCCESS ? link_bytes(copy) : 0;
+            way->under_way -= link_bytes(copy);
         }
     }
     mover->on_done(mover->arg);
@@ -216,8 +228,12 @@ static CUresult wait_for_fence(struct gm_mover *mover, struct way *in, uint64_t 
     const struct way *out = &mover->ways[GM_WAY_OUT];
     if (fence <= out->seen || fence <= in->waited)
         return CUDA_SUCCESS;
-    in->waited = out->behind[fence % GM_WAY_DEPTH];
-    return mover->cuda->cuStreamWaitEvent(in->stream, out->events[in->waited % GM_WAY_DEPTH], 0);
+    const uint64_t behind = out->behind[fence % GM_WAY_DEPTH];
+    if (mover->cuda->cuStreamWaitEvent(in->stream, out->events[behind % GM_WAY_DEPTH], 0) !=
+        CUDA_SUCCESS)
+        return probe(mover, out); /* all copies out have ended then */
+    in->waited = behind;
+    return CUDA_SUCCESS;
 }
 
 /* Into the stream, in pieces as the host's end has them. */
@@ -241,13 +257,17 @@ static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct cop
     return result;
 }
 
-/* An event behind all that was started: it is behind all of them that have none. */
+/* An event behind all that was started: it is behind all of them that have none. If the driver
+ * refuses it, they have ended when this returns, and the waiter finds the event as it was before:
+ * done. */
 static CUresult record(struct gm_mover *mover, struct way *w)
 {
     const uint64_t last = w->started;
     if (last == w->recorded)
         return CUDA_SUCCESS;
     CUresult result = mover->cuda->cuEventRecord(w->events[last % GM_WAY_DEPTH], w->stream);
+    if (result != CUDA_SUCCESS)
+        result = probe(mover, w);
     if (result != CUDA_SUCCESS)
         return result;
     uv_mutex_lock(&w->mutex);
@@ -261,46 +281,34 @@ static CUresult record(struct gm_mover *mover, struct way *w)
     return CUDA_SUCCESS;
 }
 
-/* Start what can be started of what was submitted. After an error, nothing: what a copy was to wait
- * for may not be there. */
-static CUresult start(struct gm_mover *mover, struct way *w)
+/* Start what can be started of what was submitted; nothing once the context is lost. */
+static void start(struct gm_mover *mover, struct way *w)
 {
     const struct way *out = &mover->ways[GM_WAY_OUT];
-    CUresult result = gm_mover_error(mover);
-    while (result == CUDA_SUCCESS && w->started < w->submitted) {
-        const struct copy *copy = &w->copies[(w->started + 1) % GM_WAY_DEPTH];
-        if (w != out) {
-            if (copy->fence > out->recorded)
-                break;
-            result = wait_for_fence(mover, w, copy->fence);
-        }
-        if (result == CUDA_SUCCESS)
-            result = copy_now(mover, w, copy);
-        if (result != CUDA_SUCCESS)
-            break;
+    while (gm_mover_error(mover) == CUDA_SUCCESS && w->started < w->submitted) {
+        struct copy *copy = &w->copies[(w->started + 1) % GM_WAY_DEPTH];
+        if (w != out &&
+            (copy->fence > out->recorded || wait_for_fence(mover, w, copy->fence) != CUDA_SUCCESS))
+            return;
+        copy->result = copy_now(mover, w, copy);
         w->started++;
         w->unrecorded += copy->bytes;
         if (w->unrecorded >= BATCH_BYTES)
-            result = record(mover, w);
+            record(mover, w);
     }
-    return result;
 }
 
 /* Whatever was submitted is started, and an event is behind it. */
 static void finish_batches(struct gm_mover *mover)
 {
-    note_error(mover, record(mover, &mover->ways[GM_WAY_OUT]));
-    note_error(mover, start(mover, &mover->ways[GM_WAY_IN]));
-    note_error(mover, record(mover, &mover->ways[GM_WAY_IN]));
+    record(mover, &mover->ways[GM_WAY_OUT]);
+    start(mover, &mover->ways[GM_WAY_IN]);
+    record(mover, &mover->ways[GM_WAY_IN]);
 }
 
 static void on_rest(uv_prepare_t *prepare)
 {
-    struct gm_mover *mover = prepare->data;
-    const CUresult before = gm_mover_error(mover);
-    finish_batches(mover);
-    if (gm_mover_error(mover) != before)
-        uv_async_send(&mover->wake); /* nobody else would tell */
+    finish_batches(prepare->data);
 }
 
 void gm_mover_close(struct gm_mover *mover)
@@ -312,20 +320,16 @@ void gm_mover_close(struct gm_mover *mover)
     uv_close((uv_handle_t *)&mover->wake, free_mover);
 }
 
-/* Returns its number or 0. */
+/* Returns its number. */
 static uint64_t submit(struct gm_mover *mover, enum gm_way way, struct copy copy)
 {
     struct way *w = &mover->ways[way];
     w->copies[++w->submitted % GM_WAY_DEPTH] = copy;
-    CUresult result = start(mover, w);
-    if (result != CUDA_SUCCESS && w->started < w->submitted)
-        w->submitted--;
-    else /* if its event was refused, it is in the stream all the same */
-        w->under_way += link_bytes(&copy);
-    if (result == CUDA_SUCCESS && way == GM_WAY_OUT) /* copies in may have waited for its event */
-        result = start(mover, &mover->ways[GM_WAY_IN]);
-    note_error(mover, result);
-    return result == CUDA_SUCCESS ? w->submitted : 0;
+    w->under_way += link_bytes(&copy);
+    start(mover, w);
+    if (way == GM_WAY_OUT) /* copies in may have waited for its event */
+        start(mover, &mover->ways[GM_WAY_IN]);
+    return w->submitted;
 }
 
 uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
@@ -367,6 +371,11 @@ uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
 uint64_t gm_mover_bytes(const struct gm_mover *mover, enum gm_way way)
 {
     return mover->ways[way].bytes;
+}
+
+CUresult gm_mover_result(const struct gm_mover *mover, enum gm_way way, uint64_t number)
+{
+    return mover->ways[way].copies[number % GM_WAY_DEPTH].result;
 }
 
 CUresult gm_mover_error(const struct gm_mover *mover)

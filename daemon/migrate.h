@@ -46,7 +46,8 @@ uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way);
 /*
  * Submit the copy between `device` (the daemon's mapping of a frame) and the chain of pages that
  * starts at `page`, `bytes` long. A copy in starts after copy out number `fence` (0: at once).
- * Returns its number, from 1 up by 1 a direction; 0 if the driver refused (gm_mover_error).
+ * Returns its number, from 1 up by 1 a direction; it ends like the others if the driver refused it
+ * (gm_mover_result).
  */
 uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
@@ -69,8 +70,16 @@ uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way);
 /* Bytes copied since the start, ended copies only. */
 uint64_t gm_mover_bytes(const struct gm_mover *mover, enum gm_way way);
 
-/* The first error of the driver; CUDA_SUCCESS if there was none. After one, no copy can be trusted.
+/*
+ * What the driver said when copy `number` was started; CUDA_SUCCESS before. A copy out is started
+ * at once. Anything else: it was not made, or in part. To be asked for before more copies are
+ * submitted after its end. What can be asked again, a failed event or wait, the mover does: copies
+ * are not made twice.
  */
+CUresult gm_mover_result(const struct gm_mover *mover, enum gm_way way, uint64_t number);
+
+/* CUDA_SUCCESS, or why the context is lost: the GPU can be reached no more, and no copy that has
+ * ended since can be trusted. on_done is called once more for it. */
 CUresult gm_mover_error(const struct gm_mover *mover);
 
 #endif

@@ -293,8 +293,14 @@ void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold)
     unlist(table, hot);
     unlist(table, cold);
     in->flight = out->flight = GM_FLIGHT_TRADE;
-    in->is_hosted = false; /* the sums stay: as much comes as goes */
+    in->is_hosted = false;
     out->is_hosted = true;
+    /* The sums stay, as much comes as goes, unless one of them was freed since an earlier trade. */
+    if (in->is_freed != out->is_freed) {
+        const uint64_t size = gm_class_bytes(in->class);
+        table->apps[in->app].hosted += in->is_freed ? size : -size;
+        table->hosted += in->is_freed ? size : -size;
+    }
 }
 
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes)
@@ -528,6 +534,14 @@ void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear
     table->dirty -= frame->is_dirty;
     frame->is_dirty = false;
     frame->clear = clear;
+}
+
+void gm_table_soil_frame(struct gm_table *table, uint32_t index)
+{
+    struct gm_frame *frame = &table->frames[index];
+    assert(frame->state == GM_FRAME_FREE);
+    table->dirty += !frame->is_dirty;
+    frame->is_dirty = true;
 }
 
 void gm_table_orphan_frame(struct gm_table *table, uint32_t index)

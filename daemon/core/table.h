@@ -192,7 +192,8 @@ bool gm_table_can_fix(const struct gm_table *table, uint32_t allocation);
 /*
  * Two settled chunks of one app and size begin to change places: `hot`, which is hosted, and
  * `cold`, which is on the GPU. From now on `hot` counts as one of the GPU's and `cold` as hosted,
- * though their data, and the frames they hold, follow later.
+ * though their data, and the frames they hold, follow later. The same with the two exchanged takes
+ * that back.
  */
 void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold);
 
@@ -223,6 +224,8 @@ void gm_table_leave_frame(struct gm_table *table, uint32_t frame);
 void gm_table_free_frame(struct gm_table *table, uint32_t frame);
 /* A free frame is clear when copies in up to number `clear` have ended. */
 void gm_table_clean_frame(struct gm_table *table, uint32_t frame, uint64_t clear);
+/* A free frame is not clear after all. */
+void gm_table_soil_frame(struct gm_table *table, uint32_t frame);
 /* The chunk of a fixed frame is no more; others still map the frame. It stays in use, of nobody. */
 void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
 /* From the free list to `chunk`, which makes it dirty, or to the condemned. */

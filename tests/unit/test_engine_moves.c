@@ -19,6 +19,7 @@ static struct gm_engine *engine;
 static bool is_expected[APPS];
 static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
 static uint64_t copies[GM_WAYS], copies_ended[GM_WAYS];
+static uint64_t refused[GM_WAYS];             /* number of the copy that the driver refuses */
 static uint64_t sizes[GM_WAYS][GM_WAY_DEPTH]; /* of the copies, by number */
 static unsigned clears;                       /* of the copies in */
 static uint64_t last_fence;                   /* of the newest copy in */
@@ -88,10 +89,29 @@ uint64_t gm_mover_clear(struct gm_mover *mover, CUdeviceptr device, uint64_t byt
     return gm_mover_submit(mover, GM_WAY_IN, device, NULL, 0, 0, fence);
 }
 
-CUresult gm_mover_error(const struct gm_mover *mover)
+CUresult gm_mover_result(const struct gm_mover *mover, enum gm_way way, uint64_t number)
 {
     (void)mover;
-    return CUDA_SUCCESS;
+    return number == refused[way] ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
+{
+    (void)cuda, (void)result;
+    return "refused";
+}
+
+void gm_engine_copy_trade(struct gm_engine *e, uint32_t chunk)
+{
+    (void)e, (void)chunk;
+    fail_msg("nothing is exchanged");
+}
+
+char *gm_engine_name(const struct gm_engine *e, uint32_t app, char *text, size_t size)
+{
+    (void)e, (void)app, (void)size;
+    text[0] = '\0';
+    return text;
 }
 
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
@@ -189,13 +209,6 @@ void gm_engine_ping(struct gm_engine *e, uint32_t app)
     e->apps[app].ping = 1;
 }
 
-void gm_engine_die(struct gm_engine *e, const char *what, CUresult error)
-{
-    (void)e, (void)error;
-    fail_msg("%s", what);
-    abort();
-}
-
 /* ---- the world ---- */
 
 static int set_up(void **state)
@@ -213,6 +226,7 @@ static int set_up(void **state)
     engine->late = calloc(MAX_CHUNKS, sizeof *engine->late);
     engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
     engine->frames.handles = calloc(MAX_FRAMES, sizeof *engine->frames.handles);
+    engine->failed = calloc(MAX_CHUNKS, sizeof *engine->failed);
     engine->plan.moves = world.moves;
     engine->plan.capacity = MAX_MOVES;
     for (unsigned way = 0; way < GM_WAYS; way++)
@@ -221,6 +235,7 @@ static int set_up(void **state)
     memset(ended, 0, sizeof ended);
     memset(copies, 0, sizeof copies);
     memset(copies_ended, 0, sizeof copies_ended);
+    memset(refused, 0, sizeof refused);
     maps = n_host = host_ended = n_unmaps = unmaps_answered = clears = 0;
     up = down = 0;
     return 0;
@@ -258,6 +273,7 @@ static int tear_down(void **state)
     free(engine->frames.handles);
     free(engine->frame_more);
     free(engine->late);
+    free(engine->failed);
     free(engine->in_set);
     free(engine->givers);
     free(engine->victims);
@@ -1006,6 +1022,122 @@ static void who_is_chosen_again_gets_it_back(void **state)
     assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
 }
 
+/* ---- what the driver refuses ---- */
+
+/* The next copy of a way ends, and the engine takes it over. */
+static void take_copy(enum gm_way way)
+{
+    copies_ended[way]++;
+    ended[way] += sizes[way][copies_ended[way] % GM_WAY_DEPTH];
+    gm_engine_take_copies(engine);
+}
+
+static void answer_map(uint32_t chunk)
+{
+    chunk_of(&world, chunk)->map_pending = false;
+    gm_engine_settle(engine, chunk);
+}
+
+/* The chunk stays in its frame, which nobody else is given, and is mapped again; what it was to be
+ * copied to is free again. Nothing is evicted for a while, then it is tried anew. */
+static void an_eviction_that_fails_is_undone(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
+    const uint64_t used = world.used[GM_TIER_PINNED];
+    refused[GM_WAY_OUT] = 1;
+    answer_unmaps(1);
+    gm_engine_move(engine);
+    assert_int_equal(copies[GM_WAY_OUT], 1);
+    assert_int_equal(world.table->frames[frame].state, GM_FRAME_LEAVING); /* a part may be read */
+    assert_int_equal(copies[GM_WAY_IN] + maps, 0);
+    take_copy(GM_WAY_OUT);
+    assert_int_equal(world.table->frames[frame].state, GM_FRAME_USED);
+    assert_int_equal(world.table->frames[frame].chunk, chunk);
+    assert_int_equal(world.used[GM_TIER_PINNED], used - 32 * MIB);
+    assert_int_equal(maps, 1);
+    chunk_of(&world, chunk)->map_failed = true; /* that fails, too: the data is nowhere else */
+    answer_map(chunk);
+    assert_int_equal(chunk_of(&world, chunk)->frame, frame);
+    assert_int_equal(maps, 1);
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    gm_engine_try_failed(engine);
+    assert_int_equal(maps, 1);
+    assert_int_equal(n_unmaps, 2);
+
+    engine->now += GM_S;
+    engine->apps[SECOND].answered_at = engine->now;
+    gm_engine_try_failed(engine);
+    assert_int_equal(maps, 2);
+    answer_map(chunk);
+    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
+    assert_int_equal(chunk_of(&world, chunk)->flight, GM_FLIGHT_NONE);
+    assert_null(gm_table_check(world.table));
+    gm_engine_plan(engine);
+    move_all();
+    assert_int_equal(n_unmaps, 3);
+    finish(FIRST, 1);
+}
+
+/* A copy in is made again, a while later; until then its data is in pinned memory as before. */
+static void a_copy_in_that_fails_is_made_again(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    refused[GM_WAY_IN] = 1;
+    answer_unmaps(1);
+    gm_engine_move(engine);
+    const uint32_t chunk = engine->ring[GM_WAY_IN][1];
+    const uint32_t page = chunk_of(&world, chunk)->page;
+    answer_map(chunk);
+    take_copy(GM_WAY_OUT);
+    take_copy(GM_WAY_IN);
+    for (unsigned i = 0; i < 2; i++) {
+        gm_engine_try_failed(engine);
+        assert_int_equal(copies[GM_WAY_IN], 1 + i);
+        assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_PINNED);
+        assert_int_equal(chunk_of(&world, chunk)->page, page);
+        assert_int_equal(chunk_of(&world, chunk)->flight, GM_FLIGHT_IN);
+        engine->now += i == 0 ? GM_S : 0;
+    }
+    take_copy(GM_WAY_IN);
+    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
+    assert_int_equal(chunk_of(&world, chunk)->page, GM_NONE);
+    assert_int_equal(engine->copy_wait, 0);
+    assert_null(gm_table_check(world.table));
+}
+
+/* A free frame that was not cleared is not taken for a clear one. */
+static void a_frame_that_is_not_cleared_stays_dirty(void **state)
+{
+    (void)state;
+    begin(64 * MIB);
+    have(LAST, 32 * MIB, GM_TIER_GPU);
+    const uint32_t chunk = world.table->allocations[world.table->apps[LAST].allocations.head].first;
+    const uint32_t frame = chunk_of(&world, chunk)->frame;
+    gm_table_free_chunk(world.table, chunk);
+    engine->plan.n = engine->plan_from = 0;
+    chunk_of(&world, chunk)->flight = GM_FLIGHT_OFF;
+    gm_engine_settle(engine, chunk);
+    assert_int_equal(world.table->dirty, 1);
+    refused[GM_WAY_IN] = 1;
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 1);
+    take_copy(GM_WAY_IN);
+    assert_true(world.table->frames[frame].is_dirty);
+    assert_int_equal(world.table->dirty, 1);
+    gm_engine_clear_frames(engine);
+    assert_int_equal(clears, 1);
+    engine->now += GM_S;
+    gm_engine_clear_frames(engine);
+    take_copy(GM_WAY_IN);
+    assert_int_equal(clears, 2);
+    assert_int_equal(world.table->dirty, 0);
+    assert_null(gm_table_check(world.table));
+}
+
 /* ---- what was never written ---- */
 
 /* The chunk of an allocation of one. */
@@ -1188,6 +1320,9 @@ int main(void)
         case_of(what_is_freed_is_not_copied),
         case_of(what_ends_keeps_its_frame),
         case_of(who_is_chosen_again_gets_it_back),
+        case_of(an_eviction_that_fails_is_undone),
+        case_of(a_copy_in_that_fails_is_made_again),
+        case_of(a_frame_that_is_not_cleared_stays_dirty),
         case_of(what_another_had_is_cleared),
         case_of(nothing_is_cleared_in_vain),
         case_of(free_frames_are_cleared),

@@ -37,6 +37,7 @@ static struct {
         unsigned way, copies; /* done when so many of the way's copies are */
     } events[EVENTS];
     CUresult current_result, copy_result, record_result, wait_result, synchronize_result;
+    CUresult stream_result; /* of waiting for a stream: not 0, the context is lost */
     void (*on_copy)(unsigned way, CUdeviceptr to, CUdeviceptr from, size_t bytes);
 } driver;
 
@@ -68,8 +69,9 @@ static CUresult fake_synchronize_stream(CUstream stream)
     uv_mutex_lock(&driver.mutex);
     while (driver.streams[way].ended < driver.streams[way].copies)
         uv_cond_wait(&driver.ended, &driver.mutex);
+    const CUresult result = driver.stream_result;
     uv_mutex_unlock(&driver.mutex);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult fake_event(CUevent *event, unsigned flags)
@@ -397,7 +399,16 @@ static void test_fence_in_a_batch(void **state)
     close_mover(&f);
 }
 
-/* What is refused when it begins later is told of as well. */
+/* The end of copy `number` is seen, and how it was started is known. */
+static void expect_end(struct fixture *f, enum gm_way way, uint64_t number, CUresult result)
+{
+    while (gm_mover_done(f->mover, way) < number)
+        uv_run(&f->loop, UV_RUN_ONCE);
+    assert_int_equal(gm_mover_result(f->mover, way, number), result);
+    assert_int_equal(gm_mover_error(f->mover), CUDA_SUCCESS);
+}
+
+/* What is refused when it begins later is told of at its end. */
 static void test_refused_later(void **state)
 {
     struct fixture f;
@@ -405,18 +416,17 @@ static void test_refused_later(void **state)
     open_mover(&f);
     const uint64_t fence = copy(&f, GM_WAY_OUT, 2 * MIB, 0);
     assert_int_equal(copy(&f, GM_WAY_IN, 2 * MIB, fence), 1);
+    assert_int_equal(gm_mover_result(f.mover, GM_WAY_IN, 1), CUDA_SUCCESS);
     driver.copy_result = CUDA_ERROR_UNKNOWN;
-    dones = 0;
     rest(&f);
-    while (dones == 0)
-        uv_run(&f.loop, UV_RUN_ONCE);
-    assert_int_equal(gm_mover_error(f.mover), CUDA_ERROR_UNKNOWN);
     driver.copy_result = CUDA_SUCCESS;
     end_without_looking(GM_WAY_OUT, 1);
-    end_without_looking(GM_WAY_IN, 1);
+    expect_end(&f, GM_WAY_IN, 1, CUDA_ERROR_UNKNOWN);
+    expect_end(&f, GM_WAY_OUT, fence, CUDA_SUCCESS);
     close_mover(&f);
 }
 
+/* A refused copy has its number and ends in its turn, and those around it are made. */
 static void test_refused(void **state)
 {
     struct fixture f;
@@ -424,13 +434,17 @@ static void test_refused(void **state)
     open_mover(&f);
     assert_int_equal(copy(&f, GM_WAY_OUT, MIB, 0), 1);
     driver.copy_result = CUDA_ERROR_INVALID_VALUE;
-    assert_int_equal(copy(&f, GM_WAY_OUT, 2 * MIB, 0), 0);
-    driver.copy_result = CUDA_ERROR_UNKNOWN;
-    assert_int_equal(copy(&f, GM_WAY_IN, 2 * MIB, 0), 0);
-    assert_int_equal(gm_mover_error(f.mover), CUDA_ERROR_INVALID_VALUE); /* the first */
-    assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_OUT), MIB);
-    assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_IN), 0);
-    end(&f, GM_WAY_OUT, 1);
+    assert_int_equal(copy(&f, GM_WAY_OUT, 2 * MIB, 0), 2);
+    assert_int_equal(gm_mover_result(f.mover, GM_WAY_OUT, 2), CUDA_ERROR_INVALID_VALUE);
+    driver.copy_result = CUDA_SUCCESS;
+    assert_int_equal(copy(&f, GM_WAY_OUT, 4 * MIB, 0), 3);
+    assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_OUT), 7 * MIB);
+    end_without_looking(GM_WAY_OUT, 2);
+    expect_end(&f, GM_WAY_OUT, 3, CUDA_SUCCESS);
+    assert_int_equal(gm_mover_result(f.mover, GM_WAY_OUT, 1), CUDA_SUCCESS);
+    assert_int_equal(gm_mover_result(f.mover, GM_WAY_OUT, 2), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_OUT), 0);
+    assert_int_equal(gm_mover_bytes(f.mover, GM_WAY_OUT), 5 * MIB);
     close_mover(&f);
 }
 
@@ -456,30 +470,39 @@ static void expect_error(struct fixture *f, CUresult result)
     assert_int_equal(gm_mover_error(f->mover), result);
 }
 
-/* A copy whose event is refused is not said to have ended, and nothing that comes after it is said
- * to have ended without having been made. */
+/* An event is refused: the mover waits for what is in the stream, and the copies have ended. */
 static void test_record_refused(void **state)
 {
     struct fixture f;
     (void)state;
     open_mover(&f);
     driver.record_result = CUDA_ERROR_UNKNOWN;
-    assert_int_equal(copy(&f, GM_WAY_OUT, 8 * MIB, 0), 0);
-    assert_int_equal(gm_mover_error(f.mover), CUDA_ERROR_UNKNOWN);
-    driver.record_result = CUDA_SUCCESS;
-    const unsigned before = driver.streams[GM_WAY_OUT].copies;
-    const uint64_t number = copy(&f, GM_WAY_OUT, 2 * MIB, 0);
-    assert_true(number == 0 || driver.streams[GM_WAY_OUT].copies > before);
-    end_without_looking(GM_WAY_OUT, 3);
-    close_mover(&f);
-
-    open_mover(&f); /* and before the loop waits */
-    copy(&f, GM_WAY_OUT, 2 * MIB, 0);
-    driver.record_result = CUDA_ERROR_UNKNOWN;
-    expect_error(&f, CUDA_ERROR_UNKNOWN);
-    assert_int_equal(gm_mover_done(f.mover, GM_WAY_OUT), 0);
     end_without_looking(GM_WAY_OUT, 1);
+    assert_int_equal(copy(&f, GM_WAY_OUT, 8 * MIB, 0), 1);
+    expect_end(&f, GM_WAY_OUT, 1, CUDA_SUCCESS);
+    copy(&f, GM_WAY_OUT, 2 * MIB, 0); /* and before the loop waits */
+    end_without_looking(GM_WAY_OUT, 1);
+    expect_end(&f, GM_WAY_OUT, 2, CUDA_SUCCESS);
     driver.record_result = CUDA_SUCCESS;
+    copy(&f, GM_WAY_IN, 8 * MIB, 2);
+    assert_int_equal(driver.streams[GM_WAY_IN].copies, 1);
+    end(&f, GM_WAY_IN, 1);
+    close_mover(&f);
+}
+
+/* So is that of a context that is lost: nothing is started any more. */
+static void test_context_lost(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_mover(&f);
+    driver.record_result = driver.stream_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    end_without_looking(GM_WAY_OUT, 1);
+    copy(&f, GM_WAY_OUT, 8 * MIB, 0);
+    assert_int_equal(gm_mover_error(f.mover), CUDA_ERROR_ILLEGAL_ADDRESS);
+    expect_error(&f, CUDA_ERROR_ILLEGAL_ADDRESS);
+    copy(&f, GM_WAY_OUT, 8 * MIB, 0);
+    assert_int_equal(driver.streams[GM_WAY_OUT].copies, 1);
     close_mover(&f);
 }
 
@@ -512,11 +535,12 @@ static void test_no_context(void **state)
     (void)state;
     open_mover_with(&f, CUDA_ERROR_INVALID_CONTEXT);
     expect_error(&f, CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(copy(&f, GM_WAY_OUT, 2 * MIB, 0), 0);
+    copy(&f, GM_WAY_OUT, 2 * MIB, 0);
+    assert_int_equal(driver.streams[GM_WAY_OUT].copies, 0);
     close_mover(&f);
 }
 
-/* A copy in whose wait is refused never begins. */
+/* A wait is refused: the mover waits for the copies out itself, then the copy in begins. */
 static void test_wait_refused(void **state)
 {
     struct fixture f;
@@ -525,22 +549,36 @@ static void test_wait_refused(void **state)
     const uint64_t fence = copy(&f, GM_WAY_OUT, 2 * MIB, 0);
     assert_int_equal(copy(&f, GM_WAY_IN, 2 * MIB, fence), 1);
     driver.wait_result = CUDA_ERROR_UNKNOWN;
-    expect_error(&f, CUDA_ERROR_UNKNOWN);
-    driver.wait_result = CUDA_SUCCESS;
-    copy(&f, GM_WAY_IN, 2 * MIB, 0);
-    rest(&f);
-    assert_true(driver.streams[GM_WAY_IN].copies == 0 || driver.streams[GM_WAY_IN].fences > 0);
     end_without_looking(GM_WAY_OUT, 1);
-    end_without_looking(GM_WAY_IN, 2);
+    rest(&f);
+    assert_int_equal(driver.streams[GM_WAY_IN].copies, 1);
+    end_without_looking(GM_WAY_IN, 1);
+    expect_end(&f, GM_WAY_IN, 1, CUDA_SUCCESS);
+    close_mover(&f);
+
+    open_mover(&f); /* unless that is refused as well: it never begins */
+    copy(&f, GM_WAY_IN, 2 * MIB, copy(&f, GM_WAY_OUT, 2 * MIB, 0));
+    driver.wait_result = driver.stream_result = CUDA_ERROR_ECC_UNCORRECTABLE;
+    end_without_looking(GM_WAY_OUT, 1);
+    expect_error(&f, CUDA_ERROR_ECC_UNCORRECTABLE);
+    assert_int_equal(driver.streams[GM_WAY_IN].copies, 0);
     close_mover(&f);
 }
 
+/* The waiter's event fails. The copies were made if the stream says so; else the context is lost.
+ */
 static void test_copy_fails(void **state)
 {
     struct fixture f;
     (void)state;
     open_mover(&f);
     driver.synchronize_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    copy(&f, GM_WAY_IN, 8 * MIB, 0);
+    end_without_looking(GM_WAY_IN, 1);
+    expect_end(&f, GM_WAY_IN, 1, CUDA_SUCCESS);
+    uv_mutex_lock(&driver.mutex);
+    driver.stream_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    uv_mutex_unlock(&driver.mutex);
     copy(&f, GM_WAY_IN, 8 * MIB, 0);
     end_without_looking(GM_WAY_IN, 1);
     expect_error(&f, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -761,7 +799,8 @@ int main(void)
         cmocka_unit_test(test_close),        cmocka_unit_test(test_copy_fails),
         cmocka_unit_test(test_pieces),       cmocka_unit_test(test_close_without_an_event),
         cmocka_unit_test(test_no_context),   cmocka_unit_test(test_record_refused),
-        cmocka_unit_test(test_wait_refused), cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_context_lost), cmocka_unit_test(test_wait_refused),
+        cmocka_unit_test(test_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

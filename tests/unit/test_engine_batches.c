@@ -1,0 +1,157 @@
+/*
+ * daemon/engine_batches when there is no memory for a message: the session of that app ends, what
+ * was to be asked of it counts as never answered, and everybody else goes on.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "daemon/engine_state.h"
+
+#define CHUNKS 8u
+
+static struct gm_engine engine;
+static struct gm_table table;
+static struct gm_chunk chunks[CHUNKS];
+static struct gm_app apps[2];
+static struct gm_table_app table_apps[2];
+static uint32_t unsent[CHUNKS];
+static bool is_memory_out;
+static unsigned ended[2], sent, settled, dropped;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return is_memory_out ? NULL : __real_calloc(n, size);
+}
+
+/* ---- what is around it ---- */
+
+void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text)
+{
+    (void)reason, (void)text;
+    ended[session == apps[1].session]++;
+}
+
+int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
+                    const void *entries, uint32_t count, const int *fds, int n_fds)
+{
+    (void)session, (void)type, (void)body, (void)entries, (void)count, (void)fds, (void)n_fds;
+    sent++;
+    return 0;
+}
+
+void gm_engine_settle(struct gm_engine *e, uint32_t chunk)
+{
+    (void)e;
+    assert_true(chunks[chunk].is_freed && !chunks[chunk].map_pending);
+    settled++;
+}
+
+void gm_engine_drop_done(struct gm_engine *e, uint32_t app, uint32_t frame)
+{
+    (void)e, (void)app, (void)frame;
+    dropped++;
+}
+
+void gm_engine_answer_alloc(struct gm_engine *e, uint32_t allocation, CUresult result)
+{
+    (void)e, (void)allocation, (void)result;
+}
+
+void gm_engine_count_silence(struct gm_engine *e, uint32_t app, bool is_silent)
+{
+    (void)e, (void)app, (void)is_silent;
+}
+
+void gm_engine_count_ending(struct gm_engine *e, uint32_t frame)
+{
+    (void)e, (void)frame;
+}
+
+void gm_engine_places_done(struct gm_engine *e, const struct gm_batch *batch, int32_t result)
+{
+    (void)e, (void)batch, (void)result;
+}
+
+void gm_engine_reap(struct gm_engine *e)
+{
+    (void)e;
+}
+
+/* ---- the tests ---- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    engine = (struct gm_engine){
+        .table = &table, .apps = apps, .unsent = unsent, .config = {.max_apps = 2}};
+    table = (struct gm_table){.chunks = chunks, .apps = table_apps, .max_chunks = CHUNKS};
+    for (uint32_t id = 0; id < 2; id++)
+        apps[id] =
+            (struct gm_app){.session = (struct gm_session *)&apps[id], .sent_tail = &apps[id].sent};
+    for (uint32_t i = 0; i < CHUNKS; i++)
+        chunks[i] = (struct gm_chunk){.app = i / 4, .frame = GM_NONE};
+    ended[0] = ended[1] = sent = settled = dropped = 0;
+    is_memory_out = false;
+    return 0;
+}
+
+static void ask(uint32_t chunk)
+{
+    chunks[chunk].map_pending = true;
+    gm_engine_batch(&engine, chunks[chunk].app, GM_BATCH_UNMAP, chunk);
+}
+
+static void one_session_ends(void **state)
+{
+    (void)state;
+    ask(0); /* a batch that there is memory for */
+    is_memory_out = true;
+    ask(1);
+    gm_engine_batch(&engine, 1, GM_BATCH_DROP, 0);
+    ask(4);
+    ask(5);
+    is_memory_out = false;
+    assert_int_equal(ended[0], 0);
+    assert_true(ended[1] > 0);
+    assert_int_equal(dropped, 1); /* nobody is waited for */
+    gm_engine_flush(&engine);
+    assert_int_equal(sent, 1);
+
+    /* It leaves: what was asked of it is over, and what it had freed is put away. */
+    chunks[5].is_freed = true;
+    gm_engine_void_batches(&engine, 1);
+    assert_false(chunks[4].map_pending || chunks[5].map_pending);
+    assert_int_equal(settled, 1);
+    assert_int_equal(engine.n_unsent, 0);
+    assert_true(chunks[0].map_pending && chunks[1].map_pending);
+    gm_engine_void_batches(&engine, 0);
+    assert_false(chunks[0].map_pending || chunks[1].map_pending);
+}
+
+/* Nothing is moved for an app that could not be asked whether it is there. */
+static void no_memory_to_ask(void **state)
+{
+    (void)state;
+    is_memory_out = true;
+    gm_engine_ping(&engine, 1);
+    is_memory_out = false;
+    assert_int_equal(ended[1], 1);
+    assert_int_not_equal(apps[1].ping, 0);
+    assert_int_equal(sent, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(one_session_ends, set_up),
+        cmocka_unit_test_setup(no_memory_to_ask, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
