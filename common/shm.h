@@ -73,7 +73,10 @@ struct gm_stat {
     _Atomic uint64_t graph_bytes;   /* held by the driver for allocations inside graphs */
     /* Of what the daemon backs: freed by the program, and given back within 100 ms. */
     _Atomic uint64_t spare_bytes;
-    uint8_t reserved[4096 - 72];
+    /* Allocations for which the program was told that memory is out, and how large the last one
+     * was. Not those that the shim then had in another way. */
+    _Atomic uint64_t refused, refused_bytes;
+    uint8_t reserved[4096 - 88];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

@@ -287,6 +287,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) left", id, (int)app->pid, app->name);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
         gm_engine_note_leaver(engine, id, true);
+    gm_engine_note_last_refusal(engine, id);
     app->session = NULL;
     app->left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);

@@ -235,8 +235,11 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
         undo_import(app, batch, i, chunk->frame);
         chunk->map_failed = true;
         if ((app->state == GM_APP_RUNNING || chunk->is_hosted) &&
-            engine->table->allocations[at].is_pending)
+            engine->table->allocations[at].is_pending) {
+            if (!engine->table->allocations[at].is_ahead)
+                gm_engine_refused(engine, id, engine->table->allocations[at].bytes, GM_REFUSED_MAP);
             gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
+        }
     }
 }
 

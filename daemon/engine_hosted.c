@@ -61,8 +61,11 @@ static void give_up(struct gm_engine *engine, uint32_t index)
 
     chunk->copy_pending = false;
     gm_hostpool_unlend(&engine->pool, gm_class_bytes(chunk->class));
-    if (!chunk->is_freed && engine->table->allocations[allocation].is_pending)
+    if (!chunk->is_freed && engine->table->allocations[allocation].is_pending) {
+        gm_engine_refused(engine, chunk->app, engine->table->allocations[allocation].bytes,
+                          GM_REFUSED_HOST);
         gm_engine_answer_alloc(engine, allocation, CUDA_ERROR_OUT_OF_MEMORY);
+    }
     if (engine->stopping.is_on)
         engine->apps[chunk->app].retry_at = engine->now + RETRY_NS;
     gm_engine_settle(engine, index);

@@ -2,7 +2,8 @@
  * The log: what the scheduler decided and why, for `mux-ctl log` and the daemon's own log.
  *
  * One entry for each switch (who came, why, in whose place, why those left), for each level that
- * changed by itself, and for each change of what is said of a program. The last GM_NOTES are kept.
+ * changed by itself, for each change of what is said of a program, and for memory that a program
+ * was refused. The last GM_NOTES are kept, and the last few refusals apart.
  * Whose place a switch takes is found by time: who yielded while the newcomer waited.
  */
 #include "daemon/engine_state.h"
@@ -13,6 +14,7 @@
 #include <time.h>
 
 #include "common/log.h"
+#include "common/size.h"
 
 static struct gm_party party(const struct gm_engine *engine, uint32_t id, const char *why,
                              const struct gm_sched_account *account)
@@ -167,6 +169,26 @@ void gm_engine_note_set(struct gm_engine *engine, uint32_t id, uid_t by,
            gm_settings_format(said, what, sizeof what), (unsigned)by);
 }
 
+void gm_engine_note_refusal(struct gm_engine *engine, uint32_t id,
+                            const struct gm_alloc_refusal *refusal, uint64_t n)
+{
+    struct gm_sched_account account = account_of(engine, id);
+    struct gm_note *note = add_note(engine, GM_NOTE_REFUSED);
+    const char *raise = gm_engine_refusal_raise(refusal);
+    char who[128], why[256], bytes[32], times[48] = "";
+
+    note->app = party(engine, id, gm_engine_refusal_word(refusal->reason), &account);
+    note->refusal = *refusal;
+    note->n_refused = n;
+    engine->refused_allocs += n;
+    engine->refusals[engine->n_refusals++ % GM_REFUSALS_KEPT] = *note;
+    if (n > 1)
+        snprintf(times, sizeof times, ", the last of %llu refusals", (unsigned long long)n);
+    gm_log(GM_LOG_WARN, "%s: refused %s%s: %s%s%s", gm_engine_name(engine, id, who, sizeof who),
+           gm_format_size(refusal->bytes, bytes, sizeof bytes), times,
+           gm_engine_refusal_text(refusal, why, sizeof why), raise[0] ? ": raise " : "", raise);
+}
+
 /* The report. */
 
 static void add_party(cJSON *object, const struct gm_party *party)
@@ -213,10 +235,10 @@ void gm_engine_add_policy(cJSON *object, const struct gm_sched_policy *policy)
 
 static cJSON *describe(const struct gm_note *note)
 {
-    static const char *const kinds[] = {"switch", "level", "set"};
+    static const char *const kinds[] = {"switch", "level", "set", "refused"};
     const char *kind = kinds[note->kind];
     cJSON *object = cJSON_CreateObject();
-    char what[160];
+    char what[256];
 
     if (note->kind == GM_NOTE_SET && note->said.has == GM_SET_PAUSED)
         kind = note->said.is_paused ? "paused" : "resumed";
@@ -232,6 +254,12 @@ static cJSON *describe(const struct gm_note *note)
         cJSON_AddNumberToObject(object, "by_uid", note->by);
         cJSON_AddStringToObject(object, "set", gm_settings_format(&note->said, what, sizeof what));
         gm_engine_add_policy(object, &note->policy);
+    } else if (note->kind == GM_NOTE_REFUSED) {
+        cJSON_AddNumberToObject(object, "bytes", (double)note->refusal.bytes);
+        cJSON_AddNumberToObject(object, "count", (double)note->n_refused);
+        cJSON_AddStringToObject(object, "text",
+                                gm_engine_refusal_text(&note->refusal, what, sizeof what));
+        cJSON_AddStringToObject(object, "raise", gm_engine_refusal_raise(&note->refusal));
     } else {
         cJSON *left = cJSON_AddArrayToObject(object, "left");
         cJSON_AddNumberToObject(object, "switch", (double)note->took.seq);
@@ -245,6 +273,18 @@ static cJSON *describe(const struct gm_note *note)
         gm_engine_add_switch(object, &note->took);
     }
     return object;
+}
+
+void gm_engine_add_refusals(const struct gm_engine *engine, cJSON *object)
+{
+    const uint64_t n = engine->n_refusals;
+    cJSON *refusals = cJSON_AddArrayToObject(object, "refusals");
+    for (uint64_t i = n > GM_REFUSALS_KEPT ? n - GM_REFUSALS_KEPT : 0; i < n; i++) {
+        const struct gm_note *note = &engine->refusals[i % GM_REFUSALS_KEPT];
+        cJSON *entry = describe(note);
+        cJSON_AddNumberToObject(entry, "ago_s", (double)(engine->now - note->at) / (double)GM_S);
+        cJSON_AddItemToArray(refusals, entry);
+    }
 }
 
 cJSON *gm_engine_log(struct gm_engine *engine, uint64_t since)

@@ -5,6 +5,7 @@
  *   engine_apps.c       what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
  *   engine_waiting.c    allocations for which there is no room now
  *   engine_room.c       what programs are told that they can have
+ *   engine_refusals.c   who was refused memory, and why
  *   engine_idle.c       which of them do nothing
  *   engine_moves.c      planning, and carrying plans out
  *   engine_chunks.c     the ends of copies, maps and unmaps; putting freed chunks away
@@ -111,6 +112,30 @@ struct gm_moment {
     uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it */
 };
 
+/* Why an allocation was refused: its word in the log. */
+#define GM_REFUSALS(X)                                                                             \
+    X(NONE, "none")                                                                                \
+    X(BUDGET, "budget")     /* no program gets more */                                             \
+    X(PINNED, "pinned")     /* what is beyond the budget has no room in pinned memory */           \
+    X(FULL, "full")         /* all tiers are */                                                    \
+    X(DEADLOCK, "deadlock") /* it waited for others that waited for it */                          \
+    X(HOST, "host")         /* the system gives no host memory */                                  \
+    X(MAP, "map")           /* the program could not map it */                                     \
+    X(DRIVER, "driver")     /* the driver's own memory: gpumux was not asked */
+enum gm_refusal_reason {
+#define GM_REFUSAL(NAME, name) GM_REFUSED_##NAME,
+    GM_REFUSALS(GM_REFUSAL)
+#undef GM_REFUSAL
+};
+/* An allocation that was refused, as things were then. */
+struct gm_alloc_refusal {
+    enum gm_refusal_reason reason;
+    uint64_t bytes, held; /* what was asked for, and what the program had */
+    uint64_t limit;       /* budget, pinned memory or all tiers: the reason says which */
+    uint64_t taken;       /* of it */
+    bool is_unswappable;  /* pinned memory is too small to swap anything */
+};
+
 struct gm_app {
     enum gm_app_state state;
     struct gm_session *session; /* NULL when gone */
@@ -175,6 +200,12 @@ struct gm_app {
     uint64_t given_back; /* allocations */
     uint64_t doubted;    /* 1 + given_back when its spares were waited for in vain; 0: never */
 
+    struct gm_alloc_refusal
+        refusal;           /* engine_refusals.c: the newest; reason NONE: none since the log */
+    uint64_t refused_told; /* of gm_stat.refused, what the log has */
+    uint64_t refused_at;   /* when it was last told; 0: never */
+    uint64_t refused_due;  /* look again then; 0: no need to */
+
     struct gm_settings admin, own; /* engine_policy.c: what was said of it, by whom */
     uint32_t level;                /* as the log last told it */
 };
@@ -214,7 +245,7 @@ struct gm_party {
     uint32_t level;
     const char *why; /* one word */
 };
-enum gm_note_kind { GM_NOTE_SWITCH, GM_NOTE_LEVEL, GM_NOTE_SET };
+enum gm_note_kind { GM_NOTE_SWITCH, GM_NOTE_LEVEL, GM_NOTE_SET, GM_NOTE_REFUSED };
 #define GM_NOTE_LEAVERS 4u
 struct gm_note {
     uint64_t seq;  /* 1 and up */
@@ -233,8 +264,12 @@ struct gm_note {
     uid_t by;
     struct gm_settings said;       /* what was changed */
     struct gm_sched_policy policy; /* what holds now */
+    /* REFUSED: the last one, and how many there were since the entry before. */
+    struct gm_alloc_refusal refusal;
+    uint64_t n_refused;
 };
 #define GM_NOTES 256u
+#define GM_REFUSALS_KEPT 8u /* in the status: switches do not push these out */
 
 /* Who yielded lately, until a switch takes its place (engine_log.c). */
 struct gm_leaver {
@@ -447,6 +482,9 @@ struct gm_engine {
     uint64_t n_history;    /* switches recorded since the start */
     struct gm_note *notes; /* GM_NOTES */
     uint64_t n_notes;      /* since the start */
+    struct gm_note refusals[GM_REFUSALS_KEPT];
+    uint64_t n_refusals;     /* such notes since the start */
+    uint64_t refused_allocs; /* allocations */
     struct gm_leaver leavers[GM_LEAVERS];
     bool has_decided; /* the scheduler was asked: levels may have changed */
     uint64_t switches, allocs, frees, drain_busy;
@@ -518,6 +556,22 @@ void gm_engine_admit_waiting(struct gm_engine *engine);
 bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint64_t va);
 /* `app` is gone. */
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
+
+/* engine_refusals.c */
+/* An allocation of `app` is refused. GM_REFUSED_NONE: for want of room, which may be of any kind.
+ */
+void gm_engine_refused(struct gm_engine *engine, uint32_t app, uint64_t bytes,
+                       enum gm_refusal_reason reason);
+/* Put into the log what programs were refused, once a second each. */
+void gm_engine_note_refusals(struct gm_engine *engine);
+/* `app` leaves: what is not in the log yet. */
+void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t app);
+/* When gm_engine_note_refusals has something to do though nothing happens. */
+uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
+/* "all tiers together hold 3.0G, and 2.9G are taken", and which options to raise. */
+const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char *text, size_t size);
+const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal);
+const char *gm_engine_refusal_word(enum gm_refusal_reason reason);
 
 /* engine_room.c */
 /* Put on the ctl pages what each program could allocate now. After every change of what is
@@ -672,6 +726,11 @@ char *gm_engine_name(const struct gm_engine *engine, uint32_t app, char *text, s
 void gm_engine_note_leaver(struct gm_engine *engine, uint32_t app, bool has_left);
 /* `app` is about to run; `took`: if that is a switch, else NULL. */
 void gm_engine_note_switch(struct gm_engine *engine, uint32_t app, const struct gm_switch *took);
+/* `app` was refused memory, `n` times since the last note of that. */
+void gm_engine_note_refusal(struct gm_engine *engine, uint32_t app,
+                            const struct gm_alloc_refusal *refusal, uint64_t n);
+/* The newest of those notes, oldest first. */
+void gm_engine_add_refusals(const struct gm_engine *engine, cJSON *object);
 /* Levels that changed by themselves. */
 void gm_engine_note_levels(struct gm_engine *engine);
 /* The members that the status and the log share. */

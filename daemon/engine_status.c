@@ -181,6 +181,8 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "switches", (double)app->switches);
     cJSON_AddNumberToObject(object, "allocs", (double)app->allocs);
     cJSON_AddNumberToObject(object, "frees", (double)app->frees);
+    cJSON_AddNumberToObject(object, "refused_allocs",
+                            app->stat ? (double)atomic_load(&app->stat->refused) : 0);
     add_features_off(object, app);
     cJSON_AddStringToObject(object, "why", why);
     return object;
@@ -276,6 +278,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
     cJSON_AddNumberToObject(object, "frames", frames);
     add_history(engine, object);
+    gm_engine_add_refusals(engine, object);
     return object;
 }
 
@@ -296,6 +299,7 @@ cJSON *gm_engine_status(struct gm_engine *engine)
     add_bytes(totals, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
     cJSON_AddNumberToObject(totals, "allocs", (double)engine->allocs);
     cJSON_AddNumberToObject(totals, "frees", (double)engine->frees);
+    cJSON_AddNumberToObject(totals, "refused_allocs", (double)engine->refused_allocs);
     cJSON_AddNumberToObject(totals, "drain_busy", (double)engine->drain_busy);
     return status;
 }

@@ -70,6 +70,13 @@ static void forget(struct gm_engine *engine, struct gm_admit_request **place)
     free(waiting_of(ask));
 }
 
+static void refuse(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc,
+                   enum gm_refusal_reason reason)
+{
+    gm_engine_refused(engine, id, alloc->bytes, reason);
+    gm_engine_refuse_alloc(engine, id, alloc->cookie);
+}
+
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t id)
 {
     struct gm_admit_request **place = &engine->waiting;
@@ -166,7 +173,7 @@ static void refuse_impossible(struct gm_engine *engine)
             place = &(*place)->next;
             continue;
         }
-        gm_engine_refuse_alloc(engine, waiting->ask.app, waiting->alloc.cookie);
+        refuse(engine, waiting->ask.app, &waiting->alloc, GM_REFUSED_NONE);
         forget(engine, place);
     }
 }
@@ -184,7 +191,8 @@ static void carry_out(struct gm_engine *engine, enum gm_admit_action action,
     if (action == GM_ADMIT_REFUSE && engine->now >= waiting->spares_until)
         doubt_spares(engine, id);
     if (action != GM_ADMIT_GRANT)
-        gm_engine_refuse_alloc(engine, id, waiting->alloc.cookie);
+        refuse(engine, id, &waiting->alloc,
+               action == GM_ADMIT_BREAK ? GM_REFUSED_DEADLOCK : GM_REFUSED_NONE);
     forget(engine, place);
 }
 
@@ -230,5 +238,5 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         if ((engine->waiting || is_room_to_come(engine, &asked)) && wait_for_room(engine, &asked))
             return; /* the round that follows looks at all that wait */
     }
-    gm_engine_refuse_alloc(engine, id, alloc->cookie);
+    refuse(engine, id, alloc, GM_REFUSED_NONE);
 }

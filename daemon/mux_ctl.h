@@ -86,5 +86,7 @@ static inline double mux_rate(double bytes, double ms)
 
 /* One entry of the log as one line, without its end, for people. Returns `text`. */
 char *mux_line(const cJSON *entry, char *text, size_t size);
+/* The same for a refusal in the status: who was refused what, and why. */
+char *mux_refusal(const cJSON *entry, char *text, size_t text_size);
 
 #endif

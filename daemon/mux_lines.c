@@ -122,6 +122,29 @@ static void add_switch(struct line *line, const cJSON *entry)
             size(entry, "bytes_raised", in));
 }
 
+/* What was refused, and why; the status says it in the same words. */
+static void add_refusal(struct line *line, const cJSON *entry)
+{
+    char bytes[32];
+    add(line, "refused %s", size(entry, "bytes", bytes));
+    if (number(entry, "count") > 1)
+        add(line, ", the last of %.0f refusals", number(entry, "count"));
+    add(line, ": %s", word(entry, "text"));
+    if (strcmp(word(entry, "raise"), "-") != 0)
+        add(line, ": raise %s", word(entry, "raise"));
+}
+
+char *mux_refusal(const cJSON *entry, char *text, size_t text_size)
+{
+    struct line line = {text, text_size, 0};
+    text[0] = '\0';
+    add_party(&line, entry);
+    add(&line, ": ");
+    add_refusal(&line, entry);
+    gm_text_clean(text, text_size);
+    return text;
+}
+
 char *mux_line(const cJSON *entry, char *text, size_t text_size)
 {
     struct line line = {text, text_size, 0};
@@ -135,6 +158,10 @@ char *mux_line(const cJSON *entry, char *text, size_t text_size)
     } else if (strcmp(kind, "level") == 0) {
         add_party(&line, entry);
         add(&line, ": from level %.0f, %s", number(entry, "from_level"), word(entry, "why"));
+    } else if (strcmp(kind, "refused") == 0) {
+        add_party(&line, entry);
+        add(&line, ": ");
+        add_refusal(&line, entry);
     } else {
         add_party(&line, entry);
         add(&line, ": %s, by %s", word(entry, "set"), word(entry, "by"));

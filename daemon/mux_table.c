@@ -16,6 +16,7 @@
 
 #define CELL 256
 #define LINE 100                /* columns */
+#define REFUSED_S 600           /* refusals that are older are in the log only */
 #define WRAPPED 20              /* text is not wrapped to less */
 #define NAME_LEAST 15           /* columns of a name in a narrow terminal: the row fits into 80 */
 #define WORTH_TELLING (1 << 20) /* bytes that cannot be moved: every program has a few */
@@ -337,6 +338,8 @@ static void print_gpu(const cJSON *gpu)
     printf("GPU %.0f  %s\n", number(gpu, "index"), name);
     printf("  budget  %s: %s used, %s free\n", size(gpu, "budget_bytes", a),
            size(gpu, "used_bytes", b), size(gpu, "free_bytes", c));
+    if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(gpu, "available_bytes")))
+        printf("  room    %s for a program that begins now\n", size(gpu, "available_bytes", a));
     printf("  device  %s: %s free\n", size(gpu, "device_total_bytes", a),
            size(gpu, "device_free_bytes", b));
     printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));
@@ -397,6 +400,24 @@ static void print_refused(const cJSON *refused)
     print_wrapped(text, 0, line_width());
 }
 
+/* Who was refused memory lately. */
+static void print_refused_memory(const cJSON *gpus)
+{
+    const cJSON *gpu, *refusal;
+    cJSON_ArrayForEach(gpu, gpus)
+    {
+        cJSON_ArrayForEach(refusal, cJSON_GetObjectItemCaseSensitive(gpu, "refusals"))
+        {
+            char text[4 * CELL], who[3 * CELL], ago[CELL];
+            if (number(refusal, "ago_s") > REFUSED_S)
+                continue;
+            snprintf(text, sizeof text, "%.16s ago %s", seconds(number(refusal, "ago_s"), ago),
+                     mux_refusal(refusal, who, sizeof who));
+            print_wrapped(text, 0, line_width());
+        }
+    }
+}
+
 void mux_table(const cJSON *status)
 {
     const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
@@ -420,4 +441,5 @@ void mux_table(const cJSON *status)
         print_apps(apps);
     print_features_off(apps);
     print_refused(cJSON_GetObjectItemCaseSensitive(status, "refused"));
+    print_refused_memory(gpus);
 }

@@ -65,6 +65,16 @@ void gm_note_real(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes)
         atomic_fetch_add(gm_account_of(bytes), bytes);
 }
 
+CUresult gm_tell_allocated(CUresult result, uint64_t bytes)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        atomic_store(&stat->refused_bytes, bytes);
+        atomic_fetch_add(&stat->refused, 1);
+    }
+    return result;
+}
+
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
 {
     if (gpu < 0)

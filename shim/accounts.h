@@ -34,6 +34,10 @@ void gm_forget_real(const struct gm_alloc *alloc);
  * of the program's own VMM that cannot be virtual. */
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on);
 
+/* Passes on what the program is told of an allocation of `bytes`, and counts it for the daemon if
+ * that is that memory is out. */
+CUresult gm_tell_allocated(CUresult result, uint64_t bytes);
+
 /* What is not in the allocation map. */
 enum gm_account { GM_ACCOUNT_ARRAYS, GM_ACCOUNT_GRAPHS, GM_ACCOUNTS };
 

@@ -52,11 +52,11 @@ CUresult gm_on_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (gm_is_ours(&where, bytesize))
         result = gm_allocate(where, bytesize, dptr);
     if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return result;
+        return gm_tell_allocated(result, bytesize);
     result = gm_real.cuMemAlloc_v2(dptr, bytesize);
     if (result == CUDA_SUCCESS)
         gm_note_real(where, *dptr, bytesize);
-    return result;
+    return gm_tell_allocated(result, bytesize);
 }
 
 CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -81,11 +81,11 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
     if (result == CUDA_SUCCESS)
         *pPitch = pitch;
     if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return result;
+        return gm_tell_allocated(result, bytes);
     result = gm_real.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (result == CUDA_SUCCESS)
         gm_note_real(where, *dptr, *pPitch * Height);
-    return result;
+    return gm_tell_allocated(result, pitch * Height);
 }
 
 /* The program has no more to do with it, nor the GPU. */

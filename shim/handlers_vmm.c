@@ -23,6 +23,7 @@
 
 #include "common/chunk.h"
 #include "common/log.h"
+#include "shim/accounts.h"
 #include "shim/allocs.h"
 #include "shim/boot.h"
 #include "shim/devices.h"
@@ -168,11 +169,11 @@ CUresult gm_on_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
             *handle = value;
     }
     if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return result;
+        return gm_tell_allocated(result, size);
     result = gm_real.cuMemCreate(handle, size, prop, flags);
     if (result == CUDA_SUCCESS && gpu >= 0)
         gm_vmm_note_real(*handle, size, gpu);
-    return result;
+    return gm_tell_allocated(result, size);
 }
 
 CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)

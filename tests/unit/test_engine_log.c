@@ -31,6 +31,38 @@ char *gm_engine_name(const struct gm_engine *e, uint32_t id, char *text, size_t 
     return text;
 }
 
+/* What a refusal says of the tiers; not asked for here. */
+uint64_t gm_engine_capacity(const struct gm_engine *e)
+{
+    (void)e;
+    return 0;
+}
+uint64_t gm_engine_left(const struct gm_engine *e)
+{
+    (void)e;
+    return 0;
+}
+uint64_t gm_engine_lendable(const struct gm_engine *e)
+{
+    (void)e;
+    return 0;
+}
+uint64_t gm_engine_room_for(const struct gm_engine *e, uint32_t id)
+{
+    (void)e;
+    return id;
+}
+uint64_t gm_hostpool_used(const struct gm_hostpool *pool)
+{
+    (void)pool;
+    return 0;
+}
+uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
+{
+    (void)stores;
+    return tier;
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -74,6 +106,69 @@ static void join(uint32_t id, uint64_t bytes)
     step(GM_SCHED_JOIN, id, 0);
     step(GM_SCHED_SIZE, id, bytes);
     step(GM_SCHED_WANT, id, 0);
+}
+
+static void what_was_refused_is_told(void **state)
+{
+    (void)state;
+    join(1, 10);
+    const struct gm_alloc_refusal full = {
+        .reason = GM_REFUSED_FULL, .bytes = 192 << 20, .limit = 1 << 30, .taken = 900 << 20};
+    for (uint64_t i = 1; i <= 12; i++)
+        gm_engine_note_refusal(engine, 1, &full, i);
+    assert_int_equal(engine->refused_allocs, 78);
+
+    cJSON *log = gm_engine_log(engine, 11), *status = cJSON_CreateObject();
+    const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(log, "entries"), 0);
+    assert_string_equal(cJSON_GetObjectItem(entry, "kind")->valuestring, "refused");
+    assert_string_equal(cJSON_GetObjectItem(entry, "why")->valuestring, "full");
+    assert_int_equal(cJSON_GetObjectItem(entry, "bytes")->valuedouble, 192 << 20);
+    assert_int_equal(cJSON_GetObjectItem(entry, "count")->valuedouble, 12);
+    assert_string_equal(cJSON_GetObjectItem(entry, "text")->valuestring,
+                        "all tiers together hold 1 GiB, and 900 MiB are taken");
+    assert_string_equal(cJSON_GetObjectItem(entry, "raise")->valuestring,
+                        "--pinned, --paged or --disk");
+    cJSON_Delete(log);
+    engine->now += 3 * GM_S;
+    gm_engine_add_refusals(engine, status);
+    const cJSON *kept = cJSON_GetObjectItem(status, "refusals");
+    assert_int_equal(cJSON_GetArraySize(kept), GM_REFUSALS_KEPT);
+    entry = cJSON_GetArrayItem(kept, GM_REFUSALS_KEPT - 1);
+    assert_int_equal(cJSON_GetObjectItem(entry, "count")->valuedouble, 12);
+    assert_int_equal(cJSON_GetObjectItem(entry, "ago_s")->valuedouble, 3);
+    cJSON_Delete(status);
+}
+
+/* One line a second, with the number of all; nothing of what the shim had in another way. */
+static void a_program_that_tries_does_not_flood_the_log(void **state)
+{
+    (void)state;
+    struct gm_stat *stat = calloc(1, sizeof *stat);
+    join(1, 10);
+    engine->apps[1].session = (struct gm_session *)(uintptr_t)1;
+    engine->apps[1].stat = stat;
+    engine->apps[1].refusal.reason = GM_REFUSED_FULL;
+    gm_engine_note_refusals(engine);
+    assert_int_equal(engine->n_refusals, 0);
+    for (int i = 0; i < 25; i++, engine->now += 100 * GM_MS) {
+        engine->apps[1].refusal.reason = GM_REFUSED_FULL;
+        stat->refused += 10;
+        gm_engine_note_refusals(engine);
+    }
+    assert_int_equal(engine->n_refusals, 3);
+    assert_int_equal(engine->refusals[0].n_refused, 10);
+    assert_int_equal(engine->refusals[1].n_refused, 100);
+    assert_int_equal(engine->refusals[1].refusal.reason, GM_REFUSED_FULL);
+    gm_engine_note_last_refusal(engine, 1);
+    assert_int_equal(engine->n_refusals, 4);
+    assert_int_equal(engine->refused_allocs, 250);
+    stat->refused_bytes = 12345; /* the daemon was not asked */
+    stat->refused++;
+    engine->now += 2 * GM_S;
+    gm_engine_note_refusals(engine);
+    assert_int_equal(engine->refusals[4].refusal.reason, GM_REFUSED_DRIVER);
+    assert_int_equal(engine->refusals[4].refusal.bytes, 12345);
+    free(stat);
 }
 
 static void open_gate(uint32_t id, bool is_switch)
@@ -298,9 +393,13 @@ static void test_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LOG(test_turns),        LOG(test_whose_place),
-        LOG(test_many_leavers), LOG(test_levels_and_settings),
+        LOG(test_turns),
+        LOG(test_whose_place),
+        LOG(test_many_leavers),
+        LOG(test_levels_and_settings),
         LOG(test_range),
+        LOG(what_was_refused_is_told),
+        LOG(a_program_that_tries_does_not_flood_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,16 @@ void gm_engine_refuse_alloc(struct gm_engine *e, uint32_t id, uint64_t cookie)
     refused[id]++;
 }
 
+static enum gm_refusal_reason reasons[APPS];
+
+void gm_engine_refused(struct gm_engine *e, uint32_t id, uint64_t bytes,
+                       enum gm_refusal_reason reason)
+{
+    (void)e;
+    assert_true(bytes > 0);
+    reasons[id] = reason;
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -305,6 +315,7 @@ static void who_wait_for_each_other_do_not_for_ever(void **state)
     assert_true(engine->waiting_wake_at <= engine->now + GM_ADMIT_STUCK_NS);
     pass(GM_ADMIT_STUCK_NS);
     expect(OTHER, 1, 1);
+    assert_int_equal(reasons[OTHER], GM_REFUSED_DEADLOCK);
     expect(OWNER, 1, 0);
     give_back(OTHER, 40);
     expect(OWNER, 2, 0);

@@ -53,6 +53,20 @@ static void test_kinds(void **state)
 }
 
 /* What another daemon may send is shown as far as it can be, and harms no terminal. */
+static void test_refusal(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(
+        show("{\"kind\":\"refused\",\"app\":3,\"pid\":812,\"name\":\"a.py\",\"level\":1,\"why\":"
+             "\"full\","
+             "\"bytes\":201326592,\"count\":40,\"text\":\"all is taken\",\"raise\":\"--pinned\"}"),
+        "  refused app 3 (pid 812, a.py) L1: refused 192 MiB, the last of 40 refusals: all is "
+        "taken: "
+        "raise --pinned"));
+    assert_non_null(
+        strstr(show("{\"kind\":\"refused\",\"count\":1,\"raise\":\"\"}"), "L0: refused 0: -"));
+}
+
 static void test_odd(void **state)
 {
     (void)state;
@@ -82,6 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_refusal),
         cmocka_unit_test(test_odd),
     };
     setenv("TZ", "UTC0", 1);
