@@ -262,6 +262,13 @@ struct gm_msg_reserved {
     uint32_t reserved;
     char text[184];
 };
+/* Give back memory that no program needs. Answered by TRIM_IS: bytes that go back to the system. */
+struct gm_msg_trim {
+    uint64_t reserved;
+};
+struct gm_msg_trim_is {
+    uint64_t gpu, pinned, paged;
+};
 
 struct gm_gpu_entry {
     uint8_t uuid[16];
@@ -330,6 +337,8 @@ _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");
 _Static_assert(sizeof(struct gm_msg_reserve) == 72, "gm_msg_reserve");
 _Static_assert(sizeof(struct gm_msg_reserved) == 192, "gm_msg_reserved");
+_Static_assert(sizeof(struct gm_msg_trim) == 8, "gm_msg_trim");
+_Static_assert(sizeof(struct gm_msg_trim_is) == 24, "gm_msg_trim_is");
 _Static_assert(sizeof(struct gm_gpu_entry) == 24, "gm_gpu_entry");
 _Static_assert(sizeof(struct gm_map_entry) == 24, "gm_map_entry");
 _Static_assert(sizeof(struct gm_span_entry) == 16, "gm_span_entry");

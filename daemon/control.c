@@ -220,6 +220,15 @@ void gm_control_answer_log(struct gm_control *control, struct gm_session *sessio
     send_document(session, GM_MSG_LOG_IS, "log", gm_control_log(control, since));
 }
 
+void gm_control_trim(struct gm_control *control, struct gm_session *session)
+{
+    struct gm_trimmed trimmed;
+    gm_engine_trim(control->engine, &trimmed);
+    const struct gm_msg_trim_is answer = {
+        .gpu = trimmed.gpu, .pinned = trimmed.pinned, .paged = trimmed.paged};
+    gm_session_send(session, GM_MSG_TRIM_IS, &answer, NULL, 0, NULL, 0);
+}
+
 void gm_control_set(struct gm_control *control, struct gm_session *session, uid_t asker,
                     const struct gm_msg_set *body)
 {

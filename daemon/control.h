@@ -1,14 +1,18 @@
 /*
  * What mux-ctl asks.
  *
- * STATUS: the daemon's state as one JSON document, schema 1 (daemon/README.md, "Status").
+ * STATUS: the daemon's state as one JSON document, schema 2 (daemon/README.md, "Status").
  *
- *   {"schema":1, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
+ *   {"schema":2, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
  *    "reserved":..., "refused":{...}, "gpus":[...], "apps":[...], "totals":{...}}
  *
  * LOG: what the scheduler decided, schema 1 (daemon/README.md, "The log").
  *
  *   {"schema":1, "pid":..., "started_s":..., "newest":..., "entries":[...]}
+ *
+ * TRIM: give back memory that no program needs. Anybody may: it takes nothing from a program, at
+ * worst the next allocation waits for memory to be made (220 ms a GiB pinned). Who wants the GPU
+ * for a program beside gpumux is often not the one who runs the daemon.
  *
  * SET: change what is said of programs; the engine judges whether the asker may.
  *
@@ -25,7 +29,7 @@
 #include "daemon/places.h"
 #include "daemon/session.h"
 
-#define GM_STATUS_SCHEMA 1
+#define GM_STATUS_SCHEMA 2
 #define GM_LOG_SCHEMA 1
 
 struct gm_control {
@@ -50,6 +54,9 @@ void gm_control_answer(struct gm_control *control, struct gm_session *session);
 
 /* Answer LOG in the same way, with LOG_IS. */
 void gm_control_answer_log(struct gm_control *control, struct gm_session *session, uint64_t since);
+
+/* Do and answer TRIM. */
+void gm_control_trim(struct gm_control *control, struct gm_session *session);
 
 /* Do and answer SET, for the user `asker`. */
 void gm_control_set(struct gm_control *control, struct gm_session *session, uid_t asker,

@@ -275,6 +275,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_tell_room(engine);
     gm_engine_note_levels(engine);
     gm_engine_note_refusals(engine);
+    gm_engine_give_back(engine);
     gm_engine_flush(engine);
     gm_engine_arm_timer(engine);
     engine->is_running = false;
@@ -427,20 +428,27 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
                  (unsigned long long)(total >> 20));
         return -EINVAL;
     }
+    /* Where programs beside gpumux left less than the budget, so much stays free: one frame. */
+    engine->device_reserve = GM_CHUNK_MAX;
+    engine->is_budget_auto = *budget == 0;
+    engine->first_budget = *budget;
     if (*budget == 0) {
         /* Room for the contexts of the apps (526 MiB each on an H200) and what they allocate past
          * gpumux: a sixteenth of the device, 2 GiB at most. */
-        uint64_t reserve = total / 16 < 2048ull << 20 ? total / 16 : 2048ull << 20;
-        *budget = free_bytes > reserve ? free_bytes - reserve : 0;
+        const uint64_t reserve = total / 16 < 2048ull << 20 ? total / 16 : 2048ull << 20;
+        engine->device_reserve = reserve;
+        engine->first_budget = free_bytes > reserve ? free_bytes - reserve : 0;
+        *budget = total - reserve;
     }
     *budget &= ~(GM_CHUNK_MIN - 1);
-    if (*budget == 0) {
+    engine->first_budget &= ~(GM_CHUNK_MIN - 1);
+    if (engine->first_budget == 0) {
         snprintf(why, why_size,
                  "the budget is empty: GPU %d has %llu MiB free; free some or set --gpu-budget",
                  engine->config.gpu, (unsigned long long)(free_bytes >> 20));
         return -EINVAL;
     }
-    if (*budget > free_bytes)
+    if (engine->first_budget > free_bytes)
         gm_log(GM_LOG_WARN, "the budget of %llu MiB is more than the %llu MiB free on GPU %d now",
                (unsigned long long)(*budget >> 20), (unsigned long long)(free_bytes >> 20),
                engine->config.gpu);
@@ -489,8 +497,8 @@ static int make_tables(struct gm_engine *engine)
         !engine->in_set || !engine->admit_apps || !engine->stopping.apps || !engine->stopping.set ||
         !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
-    engine->table = gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames,
-                                  engine->config.budget);
+    engine->table =
+        gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
     int error = gm_engine_open_sched(engine);
     if (error)
         return error;
@@ -561,7 +569,7 @@ static int set_window(struct gm_engine *engine, char *why, size_t why_size)
                "budget of %llu MiB and no more; give it %llu MiB, and as much more as they need "
                "beyond the budget",
                (unsigned long long)(engine->config.pinned >> 20),
-               (unsigned long long)(engine->config.budget >> 20),
+               (unsigned long long)(engine->first_budget >> 20),
                (unsigned long long)(engine->window >> 20));
     engine->reserve = gm_plan_reserve(&input);
     return 0;
@@ -620,9 +628,11 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     engine->timer.data = engine;
     *out = engine;
     gm_log(GM_LOG_INFO,
-           "GPU %d (%s): budget %llu MiB of %llu, pinned up to %llu MiB, paged %llu, on disk %llu",
-           engine->config.gpu, engine->gpu_name, (unsigned long long)(engine->config.budget >> 20),
+           "GPU %d (%s): budget %llu MiB of %llu%s, pinned up to %llu MiB, paged %llu, on disk "
+           "%llu",
+           engine->config.gpu, engine->gpu_name, (unsigned long long)(engine->table->budget >> 20),
            (unsigned long long)(engine->device_bytes >> 20),
+           engine->is_budget_auto ? " (it follows what the GPU has free)" : "",
            (unsigned long long)(gm_hostpool_cap(&engine->pool) >> 20),
            (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_PAGED) >> 20),
            (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_DISK) >> 20));

@@ -105,6 +105,15 @@ cJSON *gm_engine_status(struct gm_engine *engine);
  */
 cJSON *gm_engine_log(struct gm_engine *engine, uint64_t since);
 
+/* What TRIM gave back, in bytes. */
+struct gm_trimmed {
+    uint64_t gpu, pinned, paged;
+};
+
+/* Give back now all memory that no program needs, and not only what was not needed lately. The
+ * driver takes it within moments. */
+void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed);
+
 /* SET: the programs that all of `selects` select, what to change, and who asks. */
 struct gm_set_request {
     uint32_t selects; /* enum gm_set_select, at least one */

@@ -26,7 +26,7 @@ static bool is_whole(const struct gm_engine *engine)
              app->state == GM_APP_DRAINING))
             return false;
     }
-    return engine->table->budget == engine->config.budget && engine->create_retry_at == 0 &&
+    return engine->table->budget == gm_engine_offered(engine) && engine->create_retry_at == 0 &&
            !engine->create_more && !engine->waiting;
 }
 

@@ -10,9 +10,6 @@
 
 #include "common/log.h"
 
-/* Beyond what must be evicted, this much pinned memory lets copies out run ahead of copies in. */
-#define PINNED_AHEAD (4ull << 30)
-
 /* Shared memory. */
 
 /* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
@@ -142,7 +139,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
 {
     struct gm_app *app = NULL;
     struct gm_msg_welcome welcome = {0};
-    struct gm_gpu_entry gpu = {.budget = engine->config.budget};
+    struct gm_gpu_entry gpu = {0};
     uint32_t id;
     int fds[2] = {-1, -1}, error = -ENOMEM;
     void *ctl = NULL, *stat = NULL;
@@ -158,6 +155,9 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
         if (!gm_table_add_app(engine->table, id, (uint32_t)uid))
             return -ENOSPC;
     }
+    engine->now = gm_now();
+    gm_engine_follow_budget(engine, false); /* nobody may have looked since the last one left */
+    gpu.budget = gm_engine_offered(engine);
     app = &engine->apps[id];
     memset(app, 0, sizeof *app);
     app->sent_tail = &app->sent;
@@ -183,7 +183,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
     app->ctl->magic = app->stat->magic = GM_SHM_MAGIC;
     app->ctl->version = app->stat->version = GM_SHM_VERSION;
     app->ctl->app = id;
-    app->ctl->budget[0] = engine->config.budget;
+    app->ctl->budget[0] = gpu.budget;
     engine->told_fixed = UINT64_MAX; /* and soon less what others share */
     gm_engine_tell_room(engine);
     atomic_store(&app->ctl->gate, GM_GATE_CLOSED);
@@ -230,26 +230,8 @@ uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t taken = gm_engine_movable(engine, id) + engine->table->fixed;
-    return taken < engine->config.budget ? engine->config.budget - taken : 0;
-}
-
-/*
- * Host memory is made ahead of need: pinned for what the GPU cannot hold and PINNED_AHEAD more;
- * paged for what pinned memory beside its window cannot hold, and a window more, since what is
- * raised gives its pages back only when it has arrived.
- */
-void gm_engine_want_host_memory(struct gm_engine *engine)
-{
-    const uint64_t bytes =
-        engine->table->committed - engine->table->hosted + gm_engine_orphaned(engine);
-    const uint64_t budget = engine->table->budget;
-    const uint64_t below = bytes > budget ? bytes - budget : 0;
-    const uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    const uint64_t pinned = cap > engine->window ? cap - engine->window : 0;
-
-    if (below > 0)
-        gm_hostpool_want(&engine->pool, below + PINNED_AHEAD);
-    gm_stores_want(engine->stores, below > pinned ? below - pinned + engine->window : 0);
+    const uint64_t budget = gm_engine_offered(engine);
+    return taken < budget ? budget - taken : 0;
 }
 
 static void free_allocation(struct gm_engine *engine, uint32_t index)
@@ -265,7 +247,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         next = engine->table->chunks[chunk].sibling;
         gm_engine_retire(engine, chunk);
     }
-    gm_engine_want_host_memory(engine);
+    gm_engine_want_memory(engine);
     engine->plan_is_stale = true;
     if (engine->apps[app].state != GM_APP_GONE)
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_movable(engine, app));
@@ -402,7 +384,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
         gm_table_host_chunks(table, index, room);
         gm_engine_queue_hosted(engine, index);
     }
-    gm_engine_want_host_memory(engine);
+    gm_engine_want_memory(engine);
     gm_engine_need_budget(engine, gm_engine_movable(engine, id) + table->fixed);
     gm_engine_tell_room(engine); /* before ALLOCATED */
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));

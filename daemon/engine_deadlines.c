@@ -88,10 +88,9 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
     is_due(engine, &engine->create_retry_at);
     is_due(engine, &engine->copy_retry_at);
     is_due(engine, &engine->lower_retry_at);
-    if (is_due(engine, &engine->budget_retry_at) && !engine->stopping.is_on)
-        gm_engine_restore_budget(engine);
+    gm_engine_check_budget(engine);
     if (is_due(engine, &engine->pool_retry_at))
-        gm_hostpool_want(&engine->pool, 0);
+        gm_engine_want_memory(engine);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -143,8 +142,9 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = earlier(at, engine->lower_retry_at);
     if (engine->pool_retry_at)
         at = earlier(at, engine->pool_retry_at);
-    if (engine->budget_retry_at)
-        at = earlier(at, engine->budget_retry_at);
+    if (engine->budget_check_at)
+        at = earlier(at, engine->budget_check_at);
+    at = earlier(at, gm_engine_give_back_at(engine));
     if (at == GM_TIME_NEVER) {
         uv_timer_stop(&engine->timer);
         return;

@@ -13,10 +13,6 @@
 #define CREATE_AT_ONCE 128u
 /* After the driver refused memory for a frame, ask again this much later. */
 #define CREATE_RETRY_NS (200 * GM_MS)
-/* Fewer files than this are none: to make one frame may take a second file for a moment. */
-#define FILES_SPARE 4u
-/* Where the device has less than the budget, look again this much later. */
-#define BUDGET_RETRY_NS (1000 * GM_MS)
 
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
@@ -77,6 +73,27 @@ void gm_engine_drop_idle_pools(struct gm_engine *engine)
     while (engine->reap_more);
 }
 
+/* Whether free frames may go in this round: first those of users who have no app any more. */
+static bool may_go(const struct gm_engine *engine, uint32_t frame, bool is_idle_only)
+{
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    return entry->state == GM_FRAME_FREE && !entry->is_host &&
+           (!is_idle_only || engine->table->pools[entry->pool].apps == 0);
+}
+
+void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept)
+{
+    const struct gm_table *table = engine->table;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0;
+             i < table->max_frames && table->free > 0 && table->allocated - table->condemned > kept;
+             i++)
+            if (may_go(engine, i, pass == 0)) {
+                gm_engine_condemn(engine, i, GM_NONE);
+                engine->plan_is_stale = true; /* it may have counted on it */
+            }
+}
+
 void gm_engine_reap(struct gm_engine *engine)
 {
     uint64_t read = gm_mover_done(engine->mover, GM_WAY_OUT);
@@ -107,17 +124,6 @@ void gm_engine_reap(struct gm_engine *engine)
         engine->plan_is_stale = true;
         engine->again = true;
     }
-}
-
-/* Set what of the budget is used. The scheduler and the planner go by it. */
-static void set_budget(struct gm_engine *engine, uint64_t bytes)
-{
-    gm_log(GM_LOG_WARN, "GPU %d has room for %llu MiB of the budget of %llu MiB now",
-           engine->config.gpu, (unsigned long long)(bytes >> 20),
-           (unsigned long long)(engine->config.budget >> 20));
-    engine->table->budget = bytes;
-    gm_engine_want_host_memory(engine);
-    gm_engine_update_room(engine);
 }
 
 static bool is_of_chunks(const struct gm_batch *batch)
@@ -175,58 +181,6 @@ void gm_engine_update_room(struct gm_engine *engine)
     gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
 }
 
-/* The device has no more memory, whatever the budget says: go by what there is. But never by less
- * than one of the apps alone needs. */
-static void lower_budget(struct gm_engine *engine)
-{
-    uint64_t bytes = engine->table->allocated;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        const struct gm_table_app *app = &engine->table->apps[id];
-        const uint64_t needed =
-            app->is_used ? gm_engine_movable(engine, id) + engine->table->fixed : 0;
-        bytes = needed > bytes ? needed : bytes;
-    }
-    engine->budget_retry_at = engine->now + BUDGET_RETRY_NS;
-    if (bytes < engine->table->budget)
-        set_budget(engine, bytes);
-}
-
-void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes)
-{
-    if (bytes > engine->table->budget)
-        set_budget(engine, bytes);
-}
-
-void gm_engine_take_device(struct gm_engine *engine)
-{
-    struct gm_table *table = engine->table;
-    const uint64_t allowed = table->budget - table->allocated;
-    size_t free_bytes = 0, total = 0;
-    if (engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
-        return;
-    /* What is beyond the budget is not taken to the last byte: the driver needs some itself. */
-    uint64_t bytes = free_bytes > allowed + GM_CHUNK_MAX ? free_bytes - GM_CHUNK_MAX : allowed;
-    if (free_bytes < allowed)
-        bytes = free_bytes;
-    table->budget = table->allocated + (bytes & ~(GM_CHUNK_MIN - 1));
-}
-
-void gm_engine_restore_budget(struct gm_engine *engine)
-{
-    struct gm_table *table = engine->table;
-    uint64_t lack = engine->config.budget - table->budget;
-    uint64_t kept = table->budget - table->allocated + GM_CHUNK_MAX;
-    size_t free_bytes = 0, total = 0;
-
-    engine->budget_retry_at = lack > 0 ? engine->now + BUDGET_RETRY_NS : 0;
-    if (lack == 0 || gm_files_left() < FILES_SPARE || engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS ||
-        free_bytes <= kept)
-        return;
-    uint64_t more = (free_bytes - kept) & ~(GM_CHUNK_MIN - 1);
-    if (more >= lack || more >= GM_CHUNK_MAX)
-        set_budget(engine, table->budget + (more < lack ? more : lack));
-}
-
 bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class)
 {
     const uint32_t frame = gm_table_add_frame(engine->table, pool, class);
@@ -260,7 +214,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     }
     gm_table_end_frame(engine->table, frame);
     const bool is_short_of_files =
-        result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < FILES_SPARE;
+        result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < GM_FILES_SPARE;
     if (engine->create_error != result && is_short_of_files)
         gm_log(GM_LOG_WARN,
                "cannot make GPU memory: all but the last %u of %u open files are in use: raise "
@@ -274,6 +228,6 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     engine->create_retry_at = engine->now + CREATE_RETRY_NS;
     /* Without files for more frames, those that there are must do. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
-        lower_budget(engine);
+        gm_engine_follow_budget(engine, true);
     return GM_NONE;
 }

@@ -529,6 +529,19 @@ static void note_waits(struct gm_engine *engine)
               &engine->sums.pinned_ns);
 }
 
+/* A switch lacks pinned memory and nothing under way gives any back: more is made than was
+ * foreseen. */
+static void note_stuck(struct gm_engine *engine)
+{
+    const bool is_stuck = engine->is_short_of_pages && engine->host_copies == 0 &&
+                          gm_mover_under_way(engine->mover, GM_WAY_OUT) == 0 &&
+                          gm_mover_under_way(engine->mover, GM_WAY_IN) == 0;
+    const bool was_stuck = engine->is_stuck_for_pages;
+    engine->is_stuck_for_pages = is_stuck;
+    if (is_stuck && !was_stuck)
+        gm_engine_want_memory(engine);
+}
+
 void gm_engine_move(struct gm_engine *engine)
 {
     struct gm_plan *plan = &engine->plan;
@@ -547,4 +560,5 @@ void gm_engine_move(struct gm_engine *engine)
             engine->plan_from++;
     }
     note_waits(engine);
+    note_stuck(engine);
 }

@@ -28,7 +28,7 @@ int gm_engine_open_sched(struct gm_engine *engine)
 {
     const struct gm_engine_config *config = &engine->config;
     const struct gm_sched_config sched = {.max_apps = config->max_apps,
-                                          .budget = config->budget,
+                                          .budget = engine->first_budget,
                                           .levels = config->levels,
                                           .allotment_ns = config->allotment_ns,
                                           .slice_ns = config->slice_ns,
@@ -43,7 +43,7 @@ int gm_engine_open_sched(struct gm_engine *engine)
         return -EINVAL;
     gm_record_config(config->record, &sched);
     engine->decision.wake_at = GM_TIME_NEVER;
-    engine->room = config->budget;
+    engine->room = engine->first_budget;
     return 0;
 }
 

@@ -46,7 +46,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         .is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window,
     };
     if (reason == GM_REFUSED_BUDGET) {
-        app->refusal.limit = engine->config.budget;
+        app->refusal.limit = gm_engine_offered(engine);
         app->refusal.taken = engine->table->fixed - engine->table->apps[id].fixed;
     } else if (reason == GM_REFUSED_PINNED) {
         app->refusal.limit = gm_engine_lendable(engine);

@@ -22,7 +22,7 @@ uint64_t gm_engine_left(const struct gm_engine *engine)
 
 uint64_t gm_engine_newcomer_room(const struct gm_engine *engine)
 {
-    const uint64_t budget = engine->config.budget, fixed = engine->table->fixed;
+    const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
     return can_have(engine, budget > fixed ? budget - fixed : 0, gm_engine_left(engine));
 }
 

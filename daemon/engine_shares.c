@@ -44,7 +44,8 @@ static bool leaves_room(const struct gm_engine *engine, uint32_t owner, uint64_t
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->table->apps[id].is_used || id == owner)
             continue; /* to the owner it makes no difference */
-        if (gm_engine_movable(engine, id) + engine->table->fixed + bytes > engine->config.budget)
+        if (gm_engine_movable(engine, id) + engine->table->fixed + bytes >
+            gm_engine_offered(engine))
             return false;
     }
     return true;
@@ -439,10 +440,11 @@ uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t id)
 
 void gm_engine_tell_budgets(struct gm_engine *engine)
 {
-    const uint64_t fixed = engine->table->fixed, budget = engine->config.budget;
-    if (fixed == engine->told_fixed)
+    const uint64_t fixed = engine->table->fixed, budget = gm_engine_offered(engine);
+    if (fixed == engine->told_fixed && budget == engine->told_budget)
         return;
     engine->told_fixed = fixed;
+    engine->told_budget = budget;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         if (!app->ctl)

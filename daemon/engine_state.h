@@ -10,6 +10,7 @@
  *   engine_moves.c      planning, and carrying plans out
  *   engine_chunks.c     the ends of copies, maps and unmaps; putting freed chunks away
  *   engine_frames.c     frames made, given up, destroyed
+ *   engine_memory.c     how much memory is made, kept and given back; the budget
  *   engine_batches.c    MAP, UNMAP and DROP messages and their answers
  *   engine_hosted.c     programs larger than the budget
  *   engine_saving.c     the daemon is about to end: bringing programs to where they survive that
@@ -31,7 +32,9 @@
 #include "common/shm.h"
 #include "daemon/claim.h"
 #include "daemon/core/admit.h"
+#include "daemon/core/budget.h"
 #include "daemon/core/hosting.h"
+#include "daemon/core/need.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/saving.h"
 #include "daemon/core/sched.h"
@@ -410,6 +413,7 @@ struct gm_engine {
     uint64_t host_bytes;       /* ... and what they copy in memory */
     uint64_t disk_bytes;       /* ... and from and to the disk */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
+    bool is_stuck_for_pages;   /* ... and nothing under way gives any back */
     uint32_t short_from;       /* of `targets`: those from here on ... */
     uint32_t short_to;         /* ... up to here lack room on a disk that cannot be written */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
@@ -451,10 +455,14 @@ struct gm_engine {
     uint64_t pool_retry_at;   /* pinned memory was refused: ask again then */
     CUresult pool_refusal;    /* ... why, as it was logged */
     uint64_t room;            /* as the scheduler was told */
-    uint64_t budget_retry_at; /* the device has less than the budget: look again then; 0: no */
-    uint32_t created;         /* frames made in this round */
-    bool create_more;         /* more could be made at once, but it takes long */
-    CUresult create_error;    /* why the last frame could not be made */
+    uint64_t first_budget;    /* at the start */
+    bool is_budget_auto;      /* it follows what the device has; else it was given */
+    uint64_t device_reserve;  /* of the device, that is left to others: core/budget.h */
+    uint64_t budget_check_at; /* look then what the device has; 0: no need to */
+    struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
+    uint32_t created;                              /* frames made in this round */
+    bool create_more;      /* more could be made at once, but it takes long */
+    CUresult create_error; /* why the last frame could not be made */
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;
@@ -475,7 +483,7 @@ struct gm_engine {
     struct gm_share *shares;
     struct gm_open *opens;
     uint32_t next_share;
-    uint64_t told_fixed; /* the table's `fixed` as the budgets on the ctl pages count it */
+    uint64_t told_fixed, told_budget; /* that the budgets on the ctl pages follow from */
     struct gm_moment sums;
     uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
     struct gm_switch history[GM_HISTORY];
@@ -520,8 +528,6 @@ void gm_engine_back_off(struct gm_engine *engine);
 /* engine_apps.c */
 /* Bytes that the app needs on the GPU to run, beside those that stay there whoever runs. */
 uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t app);
-/* Have host memory made for what the GPU cannot hold; after any change of either. */
-void gm_engine_want_host_memory(struct gm_engine *engine);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
@@ -639,6 +645,8 @@ void gm_engine_try_failed(struct gm_engine *engine);
 void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
 
 /* engine_frames.c */
+/* Fewer files than this are none: to make one frame may take a second file for a moment. */
+#define GM_FILES_SPARE 4u
 /* A free frame more in `pool`, if that is easily had. */
 bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class);
 /* A new frame in the budget for `chunk`, used by nobody; GM_NONE: not now. */
@@ -650,18 +658,35 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
 void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
 /* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
 void gm_engine_update_room(struct gm_engine *engine);
-/* One app needs so much of the budget, whatever the device has. */
-void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
-/* The device may have more memory again than when a frame was refused. */
-void gm_engine_restore_budget(struct gm_engine *engine);
-/* From now on the budget is all that the device has left, whatever the option says. */
-void gm_engine_take_device(struct gm_engine *engine);
+/* Condemn free frames as long as more than `kept` bytes of frames are there to stay. */
+void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept);
 /* Destroy condemned frames that nothing holds back. */
 void gm_engine_reap(struct gm_engine *engine);
 /* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
 void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
+
+/* engine_memory.c */
+/* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
+ * was given is an upper limit, of which the device may have less now. */
+static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
+{
+    return engine->is_budget_auto ? engine->table->budget : engine->config.budget;
+}
+/* Have memory made as it is needed now; after any change of what is committed or of the budget. */
+void gm_engine_want_memory(struct gm_engine *engine);
+/* Give back what was not needed lately; and when there may be some without any event. */
+void gm_engine_give_back(struct gm_engine *engine);
+uint64_t gm_engine_give_back_at(const struct gm_engine *engine);
+/* One app needs so much of the budget, whatever the device has. */
+void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
+/* Let the budget follow what the device has. `is_refused`: it just refused memory for a frame. */
+void gm_engine_follow_budget(struct gm_engine *engine, bool is_refused);
+/* ... if it is time to. */
+void gm_engine_check_budget(struct gm_engine *engine);
+/* From now on the budget is all that the device has left, whatever the option says. */
+void gm_engine_take_device(struct gm_engine *engine);
 
 /* engine_batches.c */
 /* Into the batch of this kind: a chunk (MAP, UNMAP) or a frame (DROP). */

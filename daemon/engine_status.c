@@ -212,6 +212,8 @@ static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
     add_bytes(tiers, "pinned_bytes", gm_hostpool_size(&engine->pool));
     add_bytes(tiers, "pinned_cap_bytes", gm_hostpool_cap(&engine->pool));
     add_bytes(tiers, "pinned_used_bytes", gm_hostpool_used(&engine->pool));
+    add_bytes(tiers, "pinned_cached_bytes",
+              gm_hostpool_size(&engine->pool) - gm_hostpool_used(&engine->pool));
     add_bytes(tiers, "paged_bytes", gm_stores_held(engine->stores));
     add_bytes(tiers, "paged_used_bytes", gm_stores_used(engine->stores, GM_TIER_PAGED));
     add_bytes(tiers, "paged_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_PAGED));
@@ -238,6 +240,7 @@ static cJSON *describe_moved(const struct gm_stores *stores)
 static cJSON *describe_gpu(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
+    const uint64_t cached = table->free + table->condemned; /* frames that are nobody's */
     size_t free_bytes = 0, total = 0;
     uint64_t resident = 0;
     uint32_t frames = 0;
@@ -258,9 +261,11 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     cJSON_AddNumberToObject(object, "index", engine->config.gpu);
     cJSON_AddStringToObject(object, "name", engine->gpu_name);
     cJSON_AddStringToObject(object, "uuid", uuid);
-    add_bytes(object, "budget_bytes", engine->config.budget);
+    add_bytes(object, "budget_bytes", gm_engine_offered(engine));
+    add_bytes(object, "budget_most_bytes", engine->config.budget);
     add_bytes(object, "usable_bytes", table->budget);
-    add_bytes(object, "used_bytes", table->allocated);
+    add_bytes(object, "used_bytes", table->allocated - cached);
+    add_bytes(object, "cached_bytes", cached);
     add_bytes(object, "free_bytes", table->budget - table->allocated);
     add_bytes(object, "committed_bytes", table->committed);
     add_bytes(object, "available_bytes", gm_engine_newcomer_room(engine));
@@ -290,6 +295,8 @@ cJSON *gm_engine_status(struct gm_engine *engine)
     cJSON *totals = cJSON_AddObjectToObject(status, "totals");
 
     engine->now = gm_now();
+    gm_engine_follow_budget(engine, false); /* nobody may have looked since the last app left */
+    gm_engine_run(engine);
     cJSON_AddItemToArray(gpus, describe_gpu(engine));
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state != GM_APP_UNUSED)

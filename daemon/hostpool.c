@@ -163,25 +163,46 @@ static void start_job(struct gm_hostpool *pool, bool is_release)
     uv_queue_work(pool->loop, &pool->work, work_slabs, work_done);
 }
 
-/* Let the worker release what is above the cap: all that is LEAVING, and as much of what is STUCK
- * as it takes. Slabs leave only when as many are THERE as the cap allows, so that is enough. */
+/* How many slabs should be THERE: those asked for, as far as the cap allows. */
+static uint32_t wanted_slabs(const struct gm_hostpool *pool)
+{
+    return pool->asked < pool->max_slabs ? pool->asked : pool->max_slabs;
+}
+
+/* Free slabs beyond what is wanted begin to leave, the last one first. Slabs that have not left yet
+ * and are wanted again stay. */
+static void fit(struct gm_hostpool *pool)
+{
+    const uint32_t wanted = wanted_slabs(pool);
+    for (uint32_t i = 0; pool->count[GM_SLAB_LEAVING] > 0 && pool->count[GM_SLAB_THERE] < wanted;
+         i++)
+        if (pool->slabs[i].state == GM_SLAB_LEAVING)
+            set_slab(pool, i, GM_SLAB_THERE);
+    for (uint32_t i = pool->all_slabs;
+         pool->pages.free_slabs > 0 && pool->count[GM_SLAB_THERE] > wanted; i--)
+        if (pool->slabs[i - 1].state == GM_SLAB_THERE && gm_slab_is_free(&pool->pages, i - 1))
+            set_slab(pool, i - 1, GM_SLAB_LEAVING);
+}
+
+/* Let the worker release what is not wanted: all that is LEAVING, and as much of what is STUCK as
+ * it takes. */
 static void start_release(struct gm_hostpool *pool)
 {
     if (pool->is_working || pool->is_closing || pool->stuck != CUDA_SUCCESS)
         return;
     pool->job.n = 0;
     for (uint32_t i = 0; i < pool->all_slabs && pool->job.n < GM_SLABS_A_BATCH &&
-                         pinned_slabs(pool) - pool->job.n > pool->max_slabs;
+                         pinned_slabs(pool) - pool->job.n > wanted_slabs(pool);
          i++)
         if (pool->slabs[i].state == GM_SLAB_LEAVING || pool->slabs[i].state == GM_SLAB_STUCK)
             add_to_job(pool, i, GM_SLAB_RELEASING);
     start_job(pool, true);
 }
 
-/* Let the worker make what is asked for and has room. What is STUCK is pinned already. */
+/* Let the worker make what is wanted and has room. What is STUCK is pinned already. */
 static void start_growth(struct gm_hostpool *pool)
 {
-    uint32_t limit = pool->asked < pool->max_slabs ? pool->asked : pool->max_slabs;
+    const uint32_t limit = wanted_slabs(pool);
     if (pool->is_working || pool->is_closing || pool->is_refused)
         return;
     pool->job.n = 0;
@@ -193,6 +214,14 @@ static void start_growth(struct gm_hostpool *pool)
             add_to_job(pool, i, GM_SLAB_MAKING);
     }
     start_job(pool, false);
+}
+
+/* Bring the pool nearer to what is wanted. Releasing comes first: under the cap it makes room. */
+static void settle(struct gm_hostpool *pool)
+{
+    fit(pool);
+    start_release(pool);
+    start_growth(pool);
 }
 
 /* A slab comes back from the worker. Where that failed, the slab says itself what it is. */
@@ -219,8 +248,7 @@ static void work_done(uv_work_t *work, int status)
         pool->refusal = pool->job.outcome;
         pool->is_refused = pool->refusal != CUDA_SUCCESS;
     }
-    start_release(pool);
-    start_growth(pool);
+    settle(pool);
     if (!pool->is_closing)
         pool->on_grown(pool->arg);
 }
@@ -303,10 +331,10 @@ void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes)
     uint64_t slabs = (bytes + SLAB_BYTES - 1) / SLAB_BYTES;
     if (slabs > pool->all_slabs)
         slabs = pool->all_slabs;
-    if (slabs > pool->asked)
-        pool->asked = (uint32_t)slabs;
+    pool->asked = (uint32_t)slabs;
     pool->is_refused = false;
-    start_growth(pool);
+    pool->stuck = CUDA_SUCCESS;
+    settle(pool);
 }
 
 uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes)
@@ -317,6 +345,8 @@ uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes)
 void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page)
 {
     gm_pages_free(&pool->pages, page);
+    if (pool->count[GM_SLAB_THERE] > wanted_slabs(pool) && pool->pages.free_slabs > 0)
+        settle(pool);
 }
 
 void gm_hostpool_piece(const struct gm_hostpool *pool, uint32_t *page, CUdeviceptr *address,
@@ -348,9 +378,7 @@ bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes)
     pool->lent += bytes;
     pool->max_slabs = slabs_beside(pool, pool->lent);
     pool->stuck = CUDA_SUCCESS;
-    for (uint32_t i = pool->all_slabs; pool->count[GM_SLAB_THERE] > pool->max_slabs; i--)
-        if (pool->slabs[i - 1].state == GM_SLAB_THERE && gm_slab_is_free(&pool->pages, i - 1))
-            set_slab(pool, i - 1, GM_SLAB_LEAVING);
+    fit(pool);
     return true;
 }
 
@@ -358,11 +386,7 @@ void gm_hostpool_unlend(struct gm_hostpool *pool, uint64_t bytes)
 {
     pool->lent -= bytes;
     pool->max_slabs = slabs_beside(pool, pool->lent);
-    for (uint32_t i = 0;
-         pool->count[GM_SLAB_LEAVING] > 0 && pool->count[GM_SLAB_THERE] < pool->max_slabs; i++)
-        if (pool->slabs[i].state == GM_SLAB_LEAVING)
-            set_slab(pool, i, GM_SLAB_THERE);
-    start_growth(pool);
+    settle(pool);
 }
 
 CUresult gm_hostpool_clear(struct gm_hostpool *pool)
@@ -386,4 +410,9 @@ uint64_t gm_hostpool_size(const struct gm_hostpool *pool)
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool)
 {
     return (uint64_t)(pool->pages.pages - pool->pages.free_pages) * GM_CHUNK_MIN;
+}
+
+uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool)
+{
+    return (pool->count[GM_SLAB_LEAVING] + pool->count[GM_SLAB_RELEASING]) * SLAB_BYTES;
 }

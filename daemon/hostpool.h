@@ -5,11 +5,14 @@
  * memory is the daemon's alone and is always written whole before it is read, so pages pass between
  * users as they are. The CPU reaches a page at the address at which the copy engines do.
  *
- * Pinning costs 220 to 470 ms a GiB, so slabs are made by a worker thread ahead of need and kept,
- * until their part of the cap is lent to somebody who pins it on his own (hosted chunks). Then
- * slabs without a used page leave: their pages are nobody's at once, the worker releases them, and
- * only after that may the borrower pin anything. So the cap holds exactly, at every moment, over
- * slabs and what is pinned on loans. Slabs leave from the end and are made again from the start, so
+ * Pinning costs 220 to 470 ms a GiB, so a worker thread makes slabs ahead of need. The pool has as
+ * many slabs as its owner asked for last, as far as the cap allows. Beyond that, a slab without a
+ * used page leaves: its pages are nobody's at once, and the worker releases it. What to ask for is
+ * the owner's policy (core/need.h).
+ *
+ * A part of the cap can be lent to somebody who pins it on his own (hosted chunks). He may pin
+ * nothing before the slabs that the loan replaces are released. So the cap holds exactly, at every
+ * moment, over slabs and loans. Slabs leave from the end and are made again from the start, so
  * there may be holes.
  *
  * A device without memory handles on the host gets slabs of ordinary memory that is registered with
@@ -58,7 +61,7 @@ struct gm_hostpool {
     uint32_t max_slabs; /* the cap, without what is lent: no more are THERE */
     uint32_t all_slabs; /* the cap: the address range */
     uint64_t lent;      /* bytes pinned elsewhere, or soon to be, under the same cap */
-    uint32_t asked;     /* slabs asked for */
+    uint32_t asked;     /* slabs asked for last */
     uint32_t count[GM_SLAB_STATES];
     struct gm_pages pages;
     CUdeviceptr base; /* address range of all slabs, pinned or not */
@@ -88,8 +91,8 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
 /* Waits for the worker and frees everything. */
 void gm_hostpool_close(struct gm_hostpool *pool);
 
-/* Have at least `bytes` (as far as the cap, less what is lent, allows) in the end. After a refusal
- * it tries again. */
+/* Have `bytes` in the end, as far as the cap, less what is lent, allows: slabs are made, or free
+ * ones leave. Slabs with used pages stay until these are free. After a refusal it tries again. */
 void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes);
 
 /* Take room for `bytes` (a multiple of 2 MiB). Returns the first page, GM_NONE if there is not
@@ -113,8 +116,8 @@ void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page);
  * scattered: used pages are not moved together.
  */
 bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes);
-/* Back again, when none of these bytes is pinned any more. The pool keeps what was about to leave,
- * and grows again to what it was asked for. */
+/* Back again, when none of these bytes is pinned any more. The pool is again as it was asked for.
+ */
 void gm_hostpool_unlend(struct gm_hostpool *pool, uint64_t bytes);
 /*
  * Whether all that is lent may be pinned now. CUDA_ERROR_NOT_READY: slabs have yet to go, on_grown
@@ -126,5 +129,7 @@ CUresult gm_hostpool_clear(struct gm_hostpool *pool);
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool);  /* bytes, without what is lent */
 uint64_t gm_hostpool_size(const struct gm_hostpool *pool); /* bytes pinned now */
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool); /* bytes taken now */
+/* Bytes of slabs that are pinned and on their way back to the system. */
+uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool);
 
 #endif

@@ -196,13 +196,14 @@ static const struct argp main_argp = {
     .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
                 "set PID|--command=NAME|--user=USER SETTING...\npause "
                 "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
-                "run [--require] -- PROGRAM [ARGUMENT...]\nversion",
+                "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\nversion",
     .doc =
         "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
         "status shows the GPU, its memory and each app; log, who got the GPU when and why; set "
         "changes what is said of a program (mux-ctl set --help), pause and resume are a part of "
-        "it; run starts a program that shares the GPU and says so if it cannot, with --require it "
-        "does not start it then; version shows the version.\n\n"
+        "it; trim gives memory back that no program needs; run starts a program that shares the "
+        "GPU and says so if it cannot, with --require it does not start it then; version shows the "
+        "version.\n\n"
         "The daemon is looked for at $GPUMUX_SOCKET if that is set, else at the system's and then "
         "the user's socket.\n\n"
         "Exit codes: 0, 1 for bad usage or a failure, 3 when the daemon is down; run: the "
@@ -213,6 +214,18 @@ static const struct argp status_argp = {
     .options = status_options,
     .parser = parse_key,
     .doc = "Shows the GPU's budget, use and tiers, and each app with its state and why it waits.",
+};
+
+static const struct argp_option trim_options[] = {
+    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
+    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
+    {0},
+};
+static const struct argp trim_argp = {
+    .options = trim_options,
+    .parser = parse_key,
+    .doc = "Gives cached memory back at once, on the GPU and on the host. It goes by itself "
+           "within 5 s of its last need.",
 };
 
 static const struct argp log_argp = {
@@ -313,6 +326,12 @@ static int run_pause(struct line *line)
     return mux_set(&line->options, line->command, settings, line->words);
 }
 
+static int run_trim(struct line *line)
+{
+    int code;
+    return parse_command(line, &trim_argp, 0, &code) ? mux_trim(&line->options) : code;
+}
+
 static int run_run(struct line *line)
 {
     char **words = line->rest;
@@ -345,10 +364,10 @@ static const struct {
     const char *name;
     int (*run)(struct line *line);
 } commands[] = {
-    {"status", run_status}, {"log", run_log}, {"set", run_set},         {"pause", run_pause},
-    {"resume", run_pause},  {"run", run_run}, {"version", run_version},
+    {"status", run_status}, {"log", run_log},   {"set", run_set}, {"pause", run_pause},
+    {"resume", run_pause},  {"trim", run_trim}, {"run", run_run}, {"version", run_version},
 };
-#define COMMANDS "status, log, set, pause, resume, run or version"
+#define COMMANDS "status, log, set, pause, resume, trim, run or version"
 
 int main(int argc, char **argv)
 {

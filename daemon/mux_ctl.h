@@ -1,7 +1,7 @@
 /*
  * mux-ctl: what its files share. mux_ctl.c reads the command line, mux_ask.c asks the daemon,
  * mux_status.c and mux_log.c hand on what it says, mux_table.c and mux_lines.c show that to people,
- * mux_set.c changes what is said of programs, mux_run.c starts them under the shim.
+ * mux_set.c changes what is said of programs, mux_trim.c gives memory back, mux_run.c starts them under the shim.
  *
  * Every failure is one line on standard error, beginning with "mux-ctl: ".
  */
@@ -63,6 +63,9 @@ int mux_ask(const char *socket, struct mux_question *ask);
 
 /* `mux-ctl status`. Returns an enum mux_exit, as all of these. */
 int mux_status(const struct mux_options *options);
+
+/* `mux-ctl trim`. */
+int mux_trim(const struct mux_options *options);
 
 /* `mux-ctl log`. */
 int mux_log(const struct mux_options *options);

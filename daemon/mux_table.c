@@ -328,6 +328,17 @@ static void print_other_tiers(const cJSON *gpu)
                size(moved, "pinned_to_disk_bytes", out), size(moved, "disk_to_pinned_bytes", back));
 }
 
+/* The budget, what of it is in use, and whether programs beside gpumux hold a part of it. */
+static void print_budget(const cJSON *gpu)
+{
+    char now[CELL], most[CELL], used[CELL], cached[CELL], left[CELL];
+    printf("  budget  %s", size(gpu, "usable_bytes", now));
+    if (number(gpu, "usable_bytes") < number(gpu, "budget_most_bytes"))
+        printf(" now, at most %s", size(gpu, "budget_most_bytes", most));
+    printf(": %s used, %s cached, %s free\n", size(gpu, "used_bytes", used),
+           size(gpu, "cached_bytes", cached), size(gpu, "free_bytes", left));
+}
+
 static void print_gpu(const cJSON *gpu)
 {
     const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
@@ -336,15 +347,14 @@ static void print_gpu(const cJSON *gpu)
     snprintf(name, sizeof name, "%.40s", word(gpu, "name"));
     gm_text_clean(name, sizeof name);
     printf("GPU %.0f  %s\n", number(gpu, "index"), name);
-    printf("  budget  %s: %s used, %s free\n", size(gpu, "budget_bytes", a),
-           size(gpu, "used_bytes", b), size(gpu, "free_bytes", c));
+    print_budget(gpu);
     if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(gpu, "available_bytes")))
         printf("  room    %s for a program that begins now\n", size(gpu, "available_bytes", a));
     printf("  device  %s: %s free\n", size(gpu, "device_total_bytes", a),
            size(gpu, "device_free_bytes", b));
     printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));
-    printf("pinned %s in use (%s pinned, at most %s)\n", size(tiers, "pinned_used_bytes", a),
-           size(tiers, "pinned_bytes", b), size(tiers, "pinned_cap_bytes", c));
+    printf("pinned %s used, %s cached (at most %s)\n", size(tiers, "pinned_used_bytes", a),
+           size(tiers, "pinned_cached_bytes", b), size(tiers, "pinned_cap_bytes", c));
     print_other_tiers(gpu);
     if (number(gpu, "shared_bytes") > 0)
         printf("  shared  %s between programs: it stays on the GPU\n",

@@ -546,6 +546,9 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
     case GM_MSG_RESERVE:
         reserve(session, message->body);
         return;
+    case GM_MSG_TRIM:
+        gm_control_trim(control, session);
+        return;
     case GM_MSG_SET:
         gm_control_set(control, session, session->uid, message->body);
         return;

@@ -114,6 +114,7 @@ struct gm_stores {
     uv_timer_t timer;
     bool is_trimming; /* the timer is set */
     uint64_t keep_ms;
+    uint64_t trimmed_at; /* what was last used until then is not kept any longer, in ms */
     /* The most that was wanted in this period of keep_ms, which began at period_at, and in the one
      * before it: what is wanted again before long is not given back. */
     uint32_t most, most_before;
@@ -563,6 +564,8 @@ static enum trim judge_slab(const struct gm_stores *stores, uint32_t slab)
         return TRIM_NOT;
     if (this->state == SLAB_WARM && rest < kept)
         return TRIM_LATER;
+    if (this->used_at <= stores->trimmed_at)
+        return TRIM_NOW;
     return stores_now(stores) - this->used_at < stores->keep_ms ? TRIM_LATER : TRIM_NOW;
 }
 
@@ -619,6 +622,25 @@ static void on_timer(uv_timer_t *timer)
     stores->is_trimming = wait != 0;
     if (wait)
         uv_timer_start(timer, on_timer, wait, 0);
+}
+
+uint64_t gm_stores_trim(struct gm_stores *stores)
+{
+    const uint32_t warm = stores->warm;
+    uint64_t bytes = 0;
+
+    roll_period(stores);
+    stores->most = stores->most_before = stores->wanted;
+    stores->trimmed_at = stores_now(stores);
+    for (uint32_t slab = last_slab(stores); slab != GM_NONE; slab = stores->paged.slabs[slab].prev)
+        if (judge_slab(stores, slab) == TRIM_NOW) {
+            bytes += slab_pages(stores, slab) * GM_CHUNK_MIN;
+            stores->warm -= stores->slabs[slab].state == SLAB_WARM ? slab_pages(stores, slab) : 0;
+        }
+    stores->warm = warm; /* they go one batch after the other */
+    stores->is_trimming = true;
+    uv_timer_start(&stores->timer, on_timer, 0, 0);
+    return bytes;
 }
 
 static void use_slabs(struct gm_stores *stores, uint32_t page)

@@ -69,6 +69,8 @@ uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier);
  * what is in use is needed. After a refusal it tries again.
  */
 void gm_stores_want(struct gm_stores *stores, uint64_t bytes);
+/* Give back now what is neither used nor wanted, and not only after a while. How many bytes. */
+uint64_t gm_stores_trim(struct gm_stores *stores);
 /* Bytes for which the paged tier has memory of the system, by whole slabs. */
 uint64_t gm_stores_held(const struct gm_stores *stores);
 

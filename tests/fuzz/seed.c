@@ -164,6 +164,9 @@ static union body body_of(enum gm_msg_type type)
                                        .share = 500,
                                        .command = "python3*"};
         break;
+    case GM_MSG_TRIM_IS:
+        body.trim_is = (struct gm_msg_trim_is){.gpu = 96u << 20, .pinned = 64u << 20};
+        break;
     case GM_MSG_SET_IS:
         body.set_is = (struct gm_msg_set_is){.is_refused = 1, .text = "no such program"};
         break;
@@ -182,6 +185,7 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_WANT:
     case GM_MSG_USES:
     case GM_MSG_STATUS:
+    case GM_MSG_TRIM:
         break;
     }
     return body;
@@ -296,7 +300,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 40);
+    put16(type_at, 42);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);

@@ -135,6 +135,12 @@ cJSON *gm_engine_log(struct gm_engine *e, uint64_t since)
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
 }
 
+void gm_engine_trim(struct gm_engine *e, struct gm_trimmed *trimmed)
+{
+    (void)e;
+    *trimmed = (struct gm_trimmed){.gpu = 3, .pinned = 2, .paged = 1};
+}
+
 int gm_engine_set(struct gm_engine *e, const struct gm_set_request *request, uint32_t *changed,
                   char *text, size_t size)
 {

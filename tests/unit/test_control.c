@@ -23,7 +23,7 @@ static void test_status(void **state)
 
     cJSON *root = cJSON_ParseWithLength(text, bytes);
     assert_non_null(root);
-    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 2);
     assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
     assert_string_equal(cJSON_GetObjectItem(root, "version")->valuestring, GM_VERSION);
     assert_string_equal(cJSON_GetObjectItem(root, "socket")->valuestring, "/the/socket");
@@ -77,6 +77,22 @@ static void test_log(void **state)
     assert_string_equal(cJSON_GetObjectItem(entry, "by")->valuestring, "4294967290");
     cJSON_Delete(root);
     close(peer);
+}
+
+static void test_trim(void **state)
+{
+    (void)state;
+    const struct gm_msg_trim ask = {0};
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_TRIM, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const struct gm_msg_trim_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_TRIM_IS);
+    assert_int_equal(body->gpu, 3);
+    assert_int_equal(body->pinned, 2);
+    assert_int_equal(body->paged, 1);
+    close(peer);
+    turn(1);
 }
 
 static struct gm_msg_set_is set(int peer, const struct gm_msg_set *ask)
@@ -154,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SESSION(test_status),
         SESSION(test_log),
+        SESSION(test_trim),
         SESSION(test_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

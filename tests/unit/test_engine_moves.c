@@ -156,6 +156,11 @@ uint32_t gm_engine_make_frame(struct gm_engine *e, const struct gm_chunk *chunk)
     return gm_table_add_frame(e->table, e->table->apps[chunk->app].pool, chunk->class);
 }
 
+void gm_engine_want_memory(struct gm_engine *e)
+{
+    (void)e;
+}
+
 void gm_engine_batch(struct gm_engine *e, uint32_t app, enum gm_batch_kind kind, uint32_t item)
 {
     assert_int_equal(e->table->chunks[item].app, app);

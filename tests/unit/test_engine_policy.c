@@ -56,6 +56,7 @@ static int set_up(void **state)
                                                .patience_ns = 60 * GM_S,
                                                .rules = &rules,
                                                .best_class = GM_CLASS_LATENCY};
+    engine->first_budget = engine->config.budget;
     engine->apps = calloc(APPS, sizeof *engine->apps);
     engine->now = 1;
     runs = notes = 0;

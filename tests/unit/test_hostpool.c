@@ -75,6 +75,62 @@ static void test_refusal(void **state)
     close_pool(&f);
 }
 
+/* Slabs that are not wanted any more leave, those with used pages once these are free. */
+static void test_shrinks(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_pool(&f, 8 * SLAB);
+    grow(&f, 8 * SLAB);
+    uint32_t a = take(&f, 4 * SLAB), b = take(&f, 2 * MIB);
+    grow(&f, SLAB);
+    assert_int_equal(gm_hostpool_size(&f.pool), 5 * SLAB);
+    gm_hostpool_free(&f.pool, a);
+    run(&f);
+    assert_int_equal(gm_hostpool_size(&f.pool), SLAB);
+    assert_int_equal(chain_bytes(&f, b), 2 * MIB); /* it is in the one that stays */
+    grow(&f, 0);
+    assert_int_equal(gm_hostpool_size(&f.pool), SLAB);
+    gm_hostpool_free(&f.pool, b);
+    run(&f);
+    assert_int_equal(gm_hostpool_size(&f.pool), 0);
+    grow(&f, 3 * SLAB);
+    take(&f, 3 * SLAB);
+    close_pool(&f);
+}
+
+/* What was about to leave and is wanted again stays; what the worker has is made anew. */
+static void test_wanted_again(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_pool(&f, 12 * SLAB);
+    grow(&f, 12 * SLAB);
+    const unsigned made = driver.calls[CREATE];
+    gm_hostpool_want(&f.pool, 0); /* the worker takes a batch of them */
+    gm_hostpool_want(&f.pool, 12 * SLAB);
+    run(&f);
+    assert_int_equal(gm_hostpool_size(&f.pool), 12 * SLAB);
+    assert_int_equal(driver.calls[CREATE], made + GM_SLABS_A_BATCH);
+    take(&f, 12 * SLAB);
+    close_pool(&f);
+}
+
+/* A driver that refuses to release a slab is asked again when the owner asks again. */
+static void test_release_is_tried_again(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_pool(&f, 4 * SLAB);
+    grow(&f, 4 * SLAB);
+    fail_at(RELEASE, 1);
+    grow(&f, 0);
+    assert_int_equal(gm_hostpool_size(&f.pool), 4 * SLAB);
+    grow(&f, 0);
+    assert_int_equal(gm_hostpool_size(&f.pool), 0);
+    close_pool(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -82,6 +138,9 @@ int main(void)
         cmocka_unit_test(test_fragments_still_fit),
         cmocka_unit_test(test_contiguous_when_it_can),
         cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_shrinks),
+        cmocka_unit_test(test_wanted_again),
+        cmocka_unit_test(test_release_is_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

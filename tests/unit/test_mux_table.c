@@ -134,10 +134,13 @@ static cJSON *make_status(const char *why)
         "{\"schema\":1,\"version\":\"0.1.0\",\"pid\":4194304,\"uptime_s\":86399,"
         "\"socket\":\"/run/gpumux/gpumux.sock\",\"gpus\":[{\"index\":0,"
         "\"name\":\"NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition\","
-        "\"budget_bytes\":1099404017664,\"used_bytes\":1099404017664,\"free_bytes\":1099404017664,"
+        "\"budget_bytes\":1099404017664,\"usable_bytes\":1099404017664,"
+        "\"budget_most_bytes\":1099404019712,\"used_bytes\":1099404017664,"
+        "\"cached_bytes\":1099404017664,\"free_bytes\":1099404017664,"
         "\"device_total_bytes\":1099404017664,\"device_free_bytes\":1099404017664,"
         "\"tiers\":{\"gpu_bytes\":1099404017664,\"pinned_bytes\":1099404017664,"
         "\"pinned_cap_bytes\":1099404017664,\"pinned_used_bytes\":1099404017664,"
+        "\"pinned_cached_bytes\":1099404017664,"
         "\"paged_bytes\":1099404017664,\"paged_used_bytes\":1099404017664,"
         "\"paged_cap_bytes\":1099404017664,\"disk_used_bytes\":1099404017664,"
         "\"disk_cap_bytes\":1099404017664,\"hosted_bytes\":1099404017664},"
@@ -174,7 +177,9 @@ static void test_everything_is_shown(void **state)
     (void)state;
     show_to_file(status);
     expect("gpumuxd 0.1.0, pid 4194304, up 23h59m, /run/gpumux/gpumux.sock\n");
-    expect("  tiers   gpu 1023.9 GiB, pinned 1023.9 GiB in use (1023.9 GiB pinned, at most 1023.9 "
+    expect("  budget  1023.9 GiB now, at most 1023.9 GiB: 1023.9 GiB used, 1023.9 GiB cached, "
+           "1023.9 GiB free\n");
+    expect("  tiers   gpu 1023.9 GiB, pinned 1023.9 GiB used, 1023.9 GiB cached (at most 1023.9 "
            "GiB)\n");
     expect("          hosted 1023.9 GiB: pinned too, and read over the link\n");
     expect("          paged 1023.9 GiB of 1023.9 GiB (1023.9 GiB held), 1023.9 TiB out to it, "
