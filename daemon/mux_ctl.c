@@ -61,8 +61,8 @@ static const struct argp_option main_options[] = {
     {0},
 };
 static const struct argp_option status_options[] = {
-    {"json", KEY_JSON, NULL, 0, "The whole document, as one line of JSON", 0},
-    {"watch", KEY_WATCH, "TIME", 0, "Again and again, at this distance (for example 2s)", 0},
+    {"json", KEY_JSON, NULL, 0, "The whole status, as one line of JSON", 0},
+    {"watch", KEY_WATCH, "TIME", 0, "Again and again, each TIME (for example 2s)", 0},
     {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
     {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
     {0},
@@ -199,10 +199,11 @@ static const struct argp main_argp = {
                 "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\nversion",
     .doc =
         "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
-        "status shows the GPU, its memory and each app; log, who got the GPU when and why; set "
-        "changes what is said of a program (mux-ctl set --help), pause and resume are a part of "
-        "it; trim gives memory back that no program needs; run starts a program that shares the "
-        "GPU and says so if it cannot, with --require it does not start it then; version shows the "
+        "status shows the GPU, its memory and each app; log shows who got the GPU when and why; "
+        "set "
+        "changes settings of programs (mux-ctl set --help); pause and resume are two of them; trim "
+        "gives memory back that no program needs; run starts a program that shares the GPU "
+        "and says so if it cannot, with --require it does not start it then; version shows the "
         "version.\n\n"
         "The daemon is looked for at $GPUMUX_SOCKET if that is set, else at the system's and then "
         "the user's socket.\n\n"
@@ -238,7 +239,7 @@ static const struct argp set_argp = {
     .options = set_options,
     .parser = parse_key,
     .args_doc = "PID SETTING...\n--command=NAME SETTING...\n--user=USER SETTING...",
-    .doc = "Changes what is said of running programs.\v"
+    .doc = "Changes settings of running programs.\v"
            "Settings: class=latency (before all others), interactive (level 1), batch (the last "
            "level) or auto (found by what it does); weight=N, its turns to those of others of its "
            "level (normally 1); share=P%, the most of the GPU's time that it gets; "
