@@ -17,7 +17,9 @@
 
 #define GM_WIRE_VERSION 4u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
-#define GM_WIRE_FDS 32     /* fds of the largest message */
+/* fds of the largest message: a program keeps as many numbers free for them all the time
+ * (shim/files.h). */
+#define GM_WIRE_FDS 16
 
 /* What follows is the wire's layout: the compiler refuses a struct with padding in it. */
 #pragma GCC diagnostic push

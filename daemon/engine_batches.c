@@ -45,7 +45,7 @@ static void undo_import(struct gm_app *app, const struct gm_batch *batch, uint32
 static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
     union {
-        struct gm_map_entry map[32];
+        struct gm_map_entry map[GM_WIRE_FDS];
         struct gm_span_entry unmap[UNMAPS_A_BATCH];
         struct gm_frame_entry drop[GM_BATCH_MAX];
     } entries;
@@ -115,7 +115,7 @@ static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm
 
 void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind kind, uint32_t item)
 {
-    static const uint32_t limits[GM_BATCH_KINDS] = {32, UNMAPS_A_BATCH, GM_BATCH_MAX};
+    static const uint32_t limits[GM_BATCH_KINDS] = {GM_WIRE_FDS, UNMAPS_A_BATCH, GM_BATCH_MAX};
     struct gm_app *app = &engine->apps[id];
 
     if (!app->building[kind])
@@ -150,7 +150,7 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
                            const uint32_t *places, uint32_t n)
 {
     union {
-        struct gm_map_entry map[32];
+        struct gm_map_entry map[GM_WIRE_FDS];
         struct gm_span_entry unmap[128];
     } entries;
     struct gm_app *app = &engine->apps[open->app];

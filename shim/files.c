@@ -1,73 +1,91 @@
 #include "shim/files.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/log.h"
 
-#define GM_FILES_LOW 500     /* programs close and reuse numbers below */
-#define GM_FILES_PROBED 4096 /* limits above this are not looked at before fds were lost */
-#define GM_FILES_ROOM                                                                              \
-    (2 * GM_WIRE_FDS) /* a message's, and what the driver may open to import them */
+#define GM_FILES_LOW 500 /* programs close and reuse numbers below */
 
 static bool gm_files_are_short; /* fds were lost once */
-static bool gm_files_are_wide;
-static struct rlimit gm_files_before, gm_files_now;
+static int gm_files_own = -1;   /* an empty file, of which those that are kept are duplicates */
+static struct stat gm_files_own_is;
+static int gm_files_kept[GM_WIRE_FDS];
+static int gm_files_n;
 
-/*
- * Whether the numbers right below `limit` are taken: those go last. Low numbers are not tried,
- * since the program may be about to open a file that must get one, nor very high ones, for which
- * the kernel would make a large table. So it may be wrong; then fds are lost, once.
- */
-static bool gm_files_look_short(int any_fd, rlim_t limit)
+/* A duplicate of `fd` with a high number, or a lower one where the limit is low; -1: none. */
+static int gm_files_duplicate(int fd)
 {
-    if (limit > GM_FILES_PROBED)
-        return false;
-    int least = limit > GM_FILES_ROOM ? (int)(limit - GM_FILES_ROOM) : 0;
-    int taken = fcntl(any_fd, F_DUPFD_CLOEXEC, least);
-    if (taken >= 0)
-        close(taken);
-    return taken != least;
+    for (int least = GM_FILES_LOW; least > 10; least /= 2) {
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, least);
+        if (high >= 0)
+            return high;
+    }
+    return -1;
 }
 
 int gm_files_lift(int fd)
 {
-    for (int least = GM_FILES_LOW; least > 10; least /= 2) {
-        int high = fcntl(fd, F_DUPFD_CLOEXEC, least);
-        if (high >= 0) {
-            close(fd);
-            return high;
-        }
+    int high = gm_files_duplicate(fd);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+/* A number that the program has closed may be a file of its own by now: that one is left alone. */
+static bool gm_files_is_own(int fd)
+{
+    struct stat now;
+    return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == gm_files_own_is.st_dev &&
+           now.st_ino == gm_files_own_is.st_ino;
+}
+
+void gm_files_reserve(void)
+{
+    if (gm_files_n < GM_WIRE_FDS && !gm_files_is_own(gm_files_own)) {
+        int fd = memfd_create("gpumux-room", MFD_CLOEXEC);
+        if (fd < 0)
+            return;
+        gm_files_own = gm_files_lift(fd);
+        fstat(gm_files_own, &gm_files_own_is);
+        gm_files_n = 0; /* the others are closed, or not known any more */
     }
-    return fd;
+    while (gm_files_n < GM_WIRE_FDS) {
+        int fd = gm_files_duplicate(gm_files_own);
+        if (fd < 0)
+            return;
+        gm_files_kept[gm_files_n++] = fd;
+    }
 }
 
-void gm_files_widen(int any_fd)
+static void gm_files_free_numbers(void)
 {
-    if (getrlimit(RLIMIT_NOFILE, &gm_files_before) != 0 ||
-        gm_files_before.rlim_cur == gm_files_before.rlim_max)
-        return;
-    if (!gm_files_are_short && !gm_files_look_short(any_fd, gm_files_before.rlim_cur))
-        return;
-    gm_files_now = gm_files_before;
-    gm_files_now.rlim_cur += GM_FILES_ROOM;
-    if (gm_files_now.rlim_cur > gm_files_now.rlim_max ||
-        gm_files_now.rlim_cur < gm_files_before.rlim_cur)
-        gm_files_now.rlim_cur = gm_files_now.rlim_max;
-    gm_files_are_wide = setrlimit(RLIMIT_NOFILE, &gm_files_now) == 0;
+    for (; gm_files_n > 0; gm_files_n--)
+        if (gm_files_is_own(gm_files_kept[gm_files_n - 1]))
+            close(gm_files_kept[gm_files_n - 1]);
 }
 
-void gm_files_restore(void)
+void gm_files_give_back(void)
 {
-    struct rlimit limit;
-    if (!gm_files_are_wide)
-        return;
-    gm_files_are_wide = false;
-    /* Unless the program has set one of its own meanwhile. */
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == gm_files_now.rlim_cur &&
-        limit.rlim_max == gm_files_now.rlim_max)
-        setrlimit(RLIMIT_NOFILE, &gm_files_before);
+    gm_files_free_numbers();
+    if (gm_files_is_own(gm_files_own))
+        close(gm_files_own);
+    gm_files_own = -1;
+}
+
+void gm_files_make_room(int socket)
+{
+    char byte;
+    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    /* Looked at without room for them, fds stay where they are and count as cut off. */
+    if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) > 0 &&
+        (message.msg_flags & MSG_CTRUNC) != 0)
+        gm_files_free_numbers();
 }
 
 bool gm_files_lost(const void *bytes, size_t length, uint64_t *batch)

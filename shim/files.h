@@ -1,13 +1,17 @@
 /*
  * Room for the daemon's files in a program that is at its own limit of open files (RLIMIT_NOFILE).
  *
- * A frame comes as a file descriptor, which is open until it is imported. Where few numbers seem to
- * be left, the soft limit is raised for as long as a message is taken, as far as the hard limit
- * allows; other threads may see that. If there is no number left nevertheless, the kernel drops the
- * fd on the way: then the daemon is told that the frame could not be mapped, says so in its status,
- * and sends it again later.
+ * A frame comes as a file descriptor, which is open until it is imported. The shim takes
+ * GM_WIRE_FDS numbers for that at its start, as duplicates of an empty file. They are closed right
+ * before a message that brings fds is taken, and taken again after it. So there is room though the
+ * program has taken every other number, and its limit is never changed. Importing and mapping need
+ * no number of their own (driver 580, H100: all succeed with no number left).
  *
- * The link thread alone calls these, but for gm_files_lift.
+ * Another thread may open a file in between and get such a number, or the program closes them
+ * (closefrom). If there is no room then, the kernel drops fds on the way: the daemon is told that
+ * the frames could not be mapped, says so in its status, and sends them again later.
+ *
+ * The link thread alone calls these, and boot before it, but for gm_files_lift.
  */
 #ifndef GM_SHIM_FILES_H
 #define GM_SHIM_FILES_H
@@ -20,9 +24,14 @@
  * Returns the number that it has now. Any thread. */
 int gm_files_lift(int fd);
 
-/* Before a message is taken, and after all it brought is closed. `any_fd` is an open one. */
-void gm_files_widen(int any_fd);
-void gm_files_restore(void);
+/* Take the numbers that are missing, as far as there are any. */
+void gm_files_reserve(void);
+
+/* Before the next message is taken from `socket`: if it brings fds, make room for them. */
+void gm_files_make_room(int socket);
+
+/* Give all numbers back. Also for the forked child. */
+void gm_files_give_back(void);
 
 /*
  * The fds of `message`, which did not decode because of them (GM_WIRE_BAD_FDS), were lost. If it

@@ -205,6 +205,7 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
         close(fd);
         return error;
     }
+    gm_files_reserve();
     gm_link_fd = fd;
     gm_link_gpus = welcome->n_gpus;
     for (uint32_t gpu = 0; gpu < gm_link_gpus; gpu++)
@@ -611,6 +612,7 @@ static bool gm_link_is_whole(const struct gm_alloc *alloc)
 /* The daemon is gone, or is not to be trusted: decide how the program goes on, then let it. */
 static void gm_link_lose(void)
 {
+    gm_files_give_back();
     atomic_store(&gm_link_is_connected, false);
     shutdown(gm_link_fd, SHUT_RDWR);
     gm_uses_count(false);
@@ -679,9 +681,9 @@ static void *gm_link_main(void *unused)
             gm_work_some();
         if (wait[0].revents == 0)
             continue;
-        gm_files_widen(gm_link_fd);
+        gm_files_make_room(gm_link_fd);
         bool is_obeyed = gm_link_receive();
-        gm_files_restore();
+        gm_files_reserve();
         if (!is_obeyed)
             break;
     }
@@ -724,6 +726,7 @@ void gm_link_close(void)
 {
     atomic_store(&gm_link_is_connected, false);
     gm_uses_count(false);
+    gm_files_give_back();
     if (gm_link_fd >= 0)
         close(gm_link_fd);
     gm_link_fd = -1;

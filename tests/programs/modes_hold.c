@@ -289,51 +289,78 @@ void gm_mode_left(struct gm_worker *worker)
 
 struct gm_files {
     struct gm_worker *worker;
+    int most;
+    int fd[FILES_MAX];
+    int n;
     _Atomic bool is_last;
 };
 
-/* Take every number that is left, for a while, then give them back for a while. */
+/* Take every number below `most` that is left. */
+static void take_files(struct gm_files *files)
+{
+    int fd;
+    while (files->n < FILES_MAX && (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) {
+        if (fd >= files->most) {
+            close(fd);
+            return;
+        }
+        files->fd[files->n++] = fd;
+    }
+}
+
+/* ... and make that the limit. */
+static void limit_files(struct gm_files *files)
+{
+    const struct rlimit limit = {.rlim_cur = (rlim_t)files->most, .rlim_max = (rlim_t)files->most};
+    take_files(files);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        gm_fail(files->worker, "setrlimit: %s", strerror(errno));
+}
+
+static void give_files(struct gm_files *files)
+{
+    while (files->n > 0)
+        close(files->fd[--files->n]);
+}
+
 static void *hog_files(void *argument)
 {
     struct gm_files *files = argument;
-    static int fd[FILES_MAX];
+    await_signal(files->worker, "release");
     while (!files->is_last) {
-        int n = 0;
-        while (n < FILES_MAX && (fd[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
-            n++;
+        give_files(files);
         hold(files->worker);
-        while (n > 0)
-            close(fd[--n]);
+        take_files(files);
         hold(files->worker);
     }
     return NULL;
 }
 
 /*
- * At the limit of open files: with the limit at 600, and, in mode "nofiles", with the hard limit
- * there as well. Memory comes and goes in every iteration, so that there is always some to map.
+ * With every number of an open file taken. Memory comes and goes in every iteration, so that there
+ * is always some to map. In mode "nofiles" the limit is lower than the numbers that somebody may
+ * have kept for himself before; once FILE.release is there, the others are free every now and then.
  */
 void gm_mode_files(struct gm_worker *worker)
 {
-    struct gm_files files = {.worker = worker};
+    static struct gm_files files;
+    const bool is_low = worker->mode[0] == 'n';
     struct gm_counter counter;
-    struct rlimit limit;
     pthread_t thread;
     uint64_t refused = 0;
+    files.worker = worker;
+    files.most = is_low ? 400 : 600;
     gm_counter_make(worker, &counter);
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = 600;
-    if (worker->mode[0] == 'n')
-        limit.rlim_max = limit.rlim_cur;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
-        gm_fail(worker, "setrlimit: %s", strerror(errno));
     struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
-    if (pthread_create(&thread, NULL, hog_files, &files) != 0)
+    limit_files(&files);
+    printf("no number is left\n");
+    fflush(stdout);
+    if (is_low && pthread_create(&thread, NULL, hog_files, &files) != 0)
         gm_fail(worker, "no thread");
     for (; gm_is_more(worker, worker->done); worker->done++) {
         struct gm_buffer extra = {.bytes = 6u << 20, .seed = worker->done};
         CUresult result = worker->cu.cuMemAlloc(&extra.at, extra.bytes);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && worker->mode[0] == 'n')
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && is_low)
             refused++;
         else
             gm_check(worker, result, "cuMemAlloc");
@@ -344,7 +371,9 @@ void gm_mode_files(struct gm_worker *worker)
         worker->mismatches += gm_counter_read(worker, &counter, NULL);
     }
     files.is_last = true;
-    pthread_join(thread, NULL);
+    if (is_low)
+        pthread_join(thread, NULL);
+    give_files(&files);
     printf("refused %llu of %llu\n", (unsigned long long)refused, (unsigned long long)worker->done);
     gm_buffers_free(worker, buffers);
     gm_counter_free(worker, &counter);

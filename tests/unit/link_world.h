@@ -579,14 +579,14 @@ static void welcome_app(int uuid)
     close(fds[1]);
 }
 
-/* Map `bytes` at `va` with new frames, as the daemon does. `flags`: what else is said of them. */
-static void map_flagged_to_app(uint64_t va, uint64_t bytes, uint16_t flags)
+/* Map as much of `bytes` at `va` as one message can, with new frames. Returns how much that is. */
+static uint64_t map_some_to_app(uint64_t va, uint64_t bytes, uint16_t flags)
 {
     struct gm_map_entry entry[GM_WIRE_FDS] = {0};
     int fds[GM_WIRE_FDS] = {0};
+    const uint64_t first = va;
     uint32_t n = 0;
-    for (; bytes > 0; n++) {
-        CHECK(n < GM_WIRE_FDS);
+    for (; bytes > 0 && n < GM_WIRE_FDS; n++) {
         uint64_t chunk = gm_class_bytes(gm_chunk_next(bytes));
         entry[n] = (struct gm_map_entry){
             .va = va, .bytes = chunk, .frame = next_frame++, .flags = GM_MAP_HAS_FD | flags};
@@ -601,6 +601,14 @@ static void map_flagged_to_app(uint64_t va, uint64_t bytes, uint16_t flags)
     CHECK(receive() == GM_MSG_DONE);
     const struct gm_msg_done *done = got.body;
     CHECK(done->batch == map.batch && done->result == 0);
+    return va - first;
+}
+
+/* Map all of it, as the daemon does. `flags`: what else is said of the frames. */
+static void map_flagged_to_app(uint64_t va, uint64_t bytes, uint16_t flags)
+{
+    for (uint64_t some; bytes > 0; va += some, bytes -= some)
+        some = map_some_to_app(va, bytes, flags);
 }
 
 static void map_to_app(uint64_t va, uint64_t bytes)
