@@ -195,6 +195,13 @@ static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, b
     }
 }
 
+static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
+{
+    if (batch && batch->kind == GM_BATCH_UNMAP)
+        for (uint32_t i = 0; i < batch->n; i++)
+            gm_engine_forgo_pages(engine, batch->items[i]);
+}
+
 void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
 {
     const struct gm_app *app = &engine->apps[id];
@@ -206,6 +213,11 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
     note_drops(engine, app->building[GM_BATCH_DROP], is_silent);
     for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
         note_drops(engine, batch, is_silent);
+    if (!is_silent)
+        return;
+    forgo_pages(engine, app->building[GM_BATCH_UNMAP]);
+    for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
+        forgo_pages(engine, batch);
 }
 
 /* Whether nobody waits for any of it. */

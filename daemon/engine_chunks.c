@@ -119,7 +119,7 @@ void gm_engine_try_failed(struct gm_engine *engine)
     }
 }
 
-/* The copy out of an eviction was not made: the chunk stays in its frame, and is mapped again. */
+/* The copy out of an eviction is not made: the chunk stays in its frame, and is mapped again. */
 static void undo_eviction(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
@@ -134,6 +134,13 @@ static void undo_eviction(struct gm_engine *engine, uint32_t index)
     gm_table_place(engine->table, index);
     gm_engine_map(engine, index);
     engine->again = true;
+}
+
+void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->flight == GM_FLIGHT_OUT && chunk->map_pending)
+        free_page(engine, chunk);
 }
 
 /* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
@@ -182,7 +189,10 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         if (chunk->frame != GM_NONE) { /* its owner has unmapped it */
             gm_engine_copy_comes(engine, GM_WAY_OUT, index);
             if (!is_freed) {
-                gm_engine_copy_out(engine, index);
+                if (chunk->page != GM_NONE)
+                    gm_engine_copy_out(engine, index);
+                else
+                    undo_eviction(engine, index); /* gm_engine_forgo_pages */
                 return;
             }
             gm_engine_give_up_frame(engine, index); /* nobody needs the data */

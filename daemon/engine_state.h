@@ -637,6 +637,10 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
 /* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
 void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's app does not answer. If the chunk waits to be unmapped and copied out, the pinned
+ * pages that were set aside for it are others' now. When it is unmapped after all, it is mapped
+ * again. */
+void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t chunk);
 /* The mover's copies that have ended since. */
 void gm_engine_take_copies(struct gm_engine *engine);
 /* Try again what failed of copies in and mappings, if it is time. */
@@ -703,7 +707,8 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
 void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
 /* The connection of `app` ended: its unanswered batches are void. */
 void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
-/* Frames for whose DROP `app` owes an answer will not end while it is silent. */
+/* Frames for whose DROP `app` owes an answer will not end while it is silent; and its evictions do
+ * not keep pinned memory from others. */
 void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
 
 /* engine_shares.c */

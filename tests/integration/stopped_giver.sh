@@ -3,7 +3,8 @@
 # that memory, and nobody waits for it: all others go on having turns.
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null 2>&1 || skip "no python3"
-start_daemon --quantum 200ms --log-level debug
+# All that is swapped out, and 64 MiB: what an eviction of the stopped one has set aside there is what the others need.
+start_daemon --quantum 200ms --log-level debug --pinned 160M
 for i in 1 2 3 4; do
     app "app$i" linked --bytes 64M --allocs "$((32 / shrink))" --iterations 1 --seed "$i" --until "$dir/enough"
 done
