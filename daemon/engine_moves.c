@@ -534,8 +534,7 @@ static void note_waits(struct gm_engine *engine)
 static void note_stuck(struct gm_engine *engine)
 {
     const bool is_stuck = engine->is_short_of_pages && engine->host_copies == 0 &&
-                          gm_mover_under_way(engine->mover, GM_WAY_OUT) == 0 &&
-                          gm_mover_under_way(engine->mover, GM_WAY_IN) == 0;
+                          under_way(engine, GM_WAY_OUT) == 0 && under_way(engine, GM_WAY_IN) == 0;
     const bool was_stuck = engine->is_stuck_for_pages;
     engine->is_stuck_for_pages = is_stuck;
     if (is_stuck && !was_stuck)

@@ -24,6 +24,7 @@ static uint64_t sizes[GM_WAYS][GM_WAY_DEPTH]; /* of the copies, by number */
 static unsigned clears;                       /* of the copies in */
 static uint64_t last_fence;                   /* of the newest copy in */
 static unsigned maps;
+static unsigned wants;                  /* times that more pinned memory was asked for */
 static uint32_t unmaps[4 * MAX_CHUNKS]; /* chunks to be unmapped, in their order */
 static unsigned n_unmaps, unmaps_answered;
 static uint32_t
@@ -158,7 +159,8 @@ uint32_t gm_engine_make_frame(struct gm_engine *e, const struct gm_chunk *chunk)
 
 void gm_engine_want_memory(struct gm_engine *e)
 {
-    (void)e;
+    assert_true(e->is_stuck_for_pages);
+    wants++;
 }
 
 void gm_engine_batch(struct gm_engine *e, uint32_t app, enum gm_batch_kind kind, uint32_t item)
@@ -241,7 +243,7 @@ static int set_up(void **state)
     memset(copies, 0, sizeof copies);
     memset(copies_ended, 0, sizeof copies_ended);
     memset(refused, 0, sizeof refused);
-    maps = n_host = host_ended = n_unmaps = unmaps_answered = clears = 0;
+    maps = wants = n_host = host_ended = n_unmaps = unmaps_answered = clears = 0;
     up = down = 0;
     return 0;
 }
@@ -1296,6 +1298,43 @@ static void nobody_gives_to_himself(void **state)
     assert_int_equal(engine->plan.n, 0);
 }
 
+/* Pinned memory is short until the evictions under way have made room for copies in, which give
+ * some back. More of it is asked for when there is nothing to wait for. */
+static void what_is_being_unmapped_is_waited_for(void **state)
+{
+    (void)state;
+    begin(128 * MIB);
+    have(LAST, 128 * MIB, GM_TIER_GPU);
+    have(FIRST, 128 * MIB, GM_TIER_PINNED);
+    world.cap[GM_TIER_PINNED] = 160 * MIB;
+    choose(FIRST);
+    gm_engine_plan(engine);
+    gm_engine_move(engine);
+    assert_int_equal(n_unmaps, 1);
+    assert_true(engine->is_short_of_pages);
+    assert_int_equal(wants, 0);
+    answer_unmaps(1);
+    gm_engine_move(engine);
+    assert_int_equal(submitted[GM_WAY_IN], 32 * MIB);
+    assert_int_equal(wants, 0);
+}
+
+static void more_is_asked_for_once(void **state)
+{
+    (void)state;
+    begin(128 * MIB);
+    have(LAST, 128 * MIB, GM_TIER_GPU);
+    have(FIRST, 128 * MIB, GM_TIER_PINNED);
+    world.cap[GM_TIER_PINNED] = 160 * MIB;
+    choose(FIRST);
+    gm_engine_plan(engine);
+    world.used[GM_TIER_PINNED] += 32 * MIB; /* the rest is not there yet */
+    for (unsigned i = 0; i < 3; i++)
+        gm_engine_move(engine);
+    assert_int_equal(n_unmaps, 0);
+    assert_int_equal(wants, 1);
+}
+
 #define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -1335,6 +1374,8 @@ int main(void)
         case_of(not_everything_is_cleared_now),
         case_of(an_idle_one_is_given_nothing_that_another_was_offered),
         case_of(nobody_gives_to_himself),
+        case_of(what_is_being_unmapped_is_waited_for),
+        case_of(more_is_asked_for_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
