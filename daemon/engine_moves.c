@@ -366,14 +366,17 @@ void gm_engine_clear_frames(struct gm_engine *engine)
         return; /* most of them are for chunks that overwrite them */
     if (engine->copy_retry_at > engine->now)
         return;
-    for (uint32_t i = 0; table->dirty > 0 && i < table->max_frames; i++) {
-        const struct gm_frame *frame = &table->frames[i];
-        if (frame->state != GM_FRAME_FREE || !frame->is_dirty ||
-            frame->fence > engine->taken[GM_WAY_OUT])
-            continue;
-        if (!gm_engine_has_room(engine, GM_WAY_IN))
+    /* From where the last round ended: each clears a few, and there may be 70,000. */
+    for (uint32_t left = table->max_frames; table->dirty > 0 && left > 0; left--) {
+        const uint32_t at = engine->clear_at;
+        const struct gm_frame *frame = &table->frames[at];
+        const bool is_due = frame->state == GM_FRAME_FREE && frame->is_dirty &&
+                            frame->fence <= engine->taken[GM_WAY_OUT];
+        if (is_due && !gm_engine_has_room(engine, GM_WAY_IN))
             return; /* when what is under way has ended */
-        gm_table_clean_frame(table, i, clear(engine, i, GM_NONE));
+        if (is_due)
+            gm_table_clean_frame(table, at, clear(engine, at, GM_NONE));
+        engine->clear_at = at + 1 < table->max_frames ? at + 1 : 0;
     }
 }
 

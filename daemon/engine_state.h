@@ -461,6 +461,7 @@ struct gm_engine {
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
     uint32_t created;                              /* frames made in this round */
+    uint32_t clear_at;     /* frame at which the next round of clearing begins */
     bool create_more;      /* more could be made at once, but it takes long */
     CUresult create_error; /* why the last frame could not be made */
 
