@@ -75,6 +75,11 @@ void gm_engine_count_silence(struct gm_engine *e, uint32_t app, bool is_silent)
     (void)e, (void)app, (void)is_silent;
 }
 
+void gm_engine_forgo_pages(struct gm_engine *e, uint32_t chunk)
+{
+    (void)e, (void)chunk;
+}
+
 void gm_engine_count_ending(struct gm_engine *e, uint32_t frame)
 {
     (void)e, (void)frame;

@@ -975,6 +975,27 @@ static void who_does_not_unmap_holds_up_nobody(void **state)
     assert_null(gm_table_check(world.table));
 }
 
+/* Nor does it keep pinned memory from them. When it answers after all, its chunks are where they
+ * were. */
+static void who_does_not_unmap_keeps_no_pages(void **state)
+{
+    (void)state;
+    begin_full_switch(64 * MIB);
+    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
+    const uint64_t used = world.used[GM_TIER_PINNED];
+    gm_engine_forgo_pages(engine, chunk);
+    assert_int_equal(world.used[GM_TIER_PINNED], used - 32 * MIB);
+    answer_unmaps(1);
+    assert_int_equal(copies[GM_WAY_OUT], 0);
+    assert_int_equal(maps, 1);
+    chunk_of(&world, chunk)->map_pending = false;
+    gm_engine_settle(engine, chunk);
+    assert_int_equal(chunk_of(&world, chunk)->frame, frame);
+    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
+    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 1); /* the other chunk's */
+    assert_null(gm_table_check(world.table));
+}
+
 /* A program that is to lose memory, and gives it back itself meanwhile: its data is not copied. */
 static void what_is_freed_is_not_copied(void **state)
 {
@@ -1361,6 +1382,7 @@ int main(void)
         case_of(a_mapped_frame_is_not_free),
         case_of(unmapping_runs_ahead),
         case_of(who_does_not_unmap_holds_up_nobody),
+        case_of(who_does_not_unmap_keeps_no_pages),
         case_of(what_is_freed_is_not_copied),
         case_of(what_ends_keeps_its_frame),
         case_of(who_is_chosen_again_gets_it_back),
