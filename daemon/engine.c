@@ -653,9 +653,14 @@ free_memory:
     return error;
 }
 
-void gm_engine_close(struct gm_engine *engine)
+void gm_engine_halt(struct gm_engine *engine)
 {
     engine->is_closing = true;
+}
+
+void gm_engine_close(struct gm_engine *engine)
+{
+    gm_engine_halt(engine);
     while (engine->host_work.is_busy || engine->trade_work.is_busy)
         uv_run(engine->loop, UV_RUN_ONCE);
     gm_mover_close(engine->mover);

@@ -65,6 +65,10 @@ int gm_engine_open(struct gm_engine **engine, uv_loop_t *loop,
 #define GM_ENGINE_SAVING_NS (60ull * 1000000000)
 void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg);
 
+/* Decide and begin nothing any more. Who was to be saved and is not yet, is lost; `on_saved` is not
+ * called. */
+void gm_engine_halt(struct gm_engine *engine);
+
 /* Stop everything and free it. Sessions must have left. The loop must still run once to close
  * handles. */
 void gm_engine_close(struct gm_engine *engine);

@@ -264,6 +264,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     signals.engine = engine;
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.engine = NULL;
+    gm_engine_halt(engine); /* sessions that end must not have it go on saving */
     error = signals.is_lost ? GPU_LOST : 0;
     if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
         gm_log(GM_LOG_WARN,

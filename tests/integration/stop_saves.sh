@@ -86,3 +86,16 @@ case $code,$line in
 esac
 grep -q "pid $(pid_of app3),.*the daemon stops, .*: the program does not answer" "$dir/daemon.out" ||
     fail "the log does not name app3"
+
+# A second signal ends the daemon at once: it says what is lost, not that all were saved, and ends well.
+start_daemon
+start_three 96M
+kill -TERM "$(pid_of daemon)"
+kill -INT "$(pid_of daemon)"
+await daemon
+touch "$dir/enough"
+[ "$code" = 0 ] || fail "the daemon that was told twice ended with $code"
+grep -q 'stopping at once' "$dir/daemon.out" || fail "the second signal was not taken"
+grep -q 'warning: [1-3] apps are left to themselves: .*lost$' "$dir/daemon.out" || fail "it does not say what is lost"
+! grep -q 'programs go on\|error:' "$dir/daemon.out" || fail "it says: $(grep 'programs go on\|error:' "$dir/daemon.out")"
+for i in 1 2 3; do await "app$i"; done
