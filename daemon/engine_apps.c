@@ -397,8 +397,8 @@ bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64
     uint64_t room = gm_engine_room_for(engine, id);
     if (!engine->config.is_oversize_hosted)
         return bytes <= room;
-    return gm_table_hosted_bytes(bytes, room) + engine->table->apps[id].hosted <=
-           gm_engine_lendable(engine);
+    return gm_table_can_host(engine->table, id, gm_table_hosted_bytes(bytes, room),
+                             gm_engine_lendable(engine));
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)

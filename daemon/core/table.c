@@ -222,6 +222,12 @@ uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room)
     return 0;
 }
 
+bool gm_table_can_host(const struct gm_table *table, uint32_t app, uint64_t bytes, uint64_t most)
+{
+    const uint64_t hosted = table->apps[app].hosted;
+    return hosted <= most && bytes <= most - hosted; /* `bytes` are a client's word: no sum */
+}
+
 void gm_table_host_chunks(struct gm_table *table, uint32_t index, uint64_t bytes)
 {
     const struct gm_allocation *allocation = &table->allocations[index];

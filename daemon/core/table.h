@@ -177,6 +177,8 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
 void gm_table_host_chunks(struct gm_table *table, uint32_t allocation, uint64_t bytes);
 /* How many bytes of an allocation of `bytes` that would host, with `room` on the GPU. */
 uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room);
+/* Whether `bytes` more of an app can be hosted if `most` of it can be in all. */
+bool gm_table_can_host(const struct gm_table *table, uint32_t app, uint64_t bytes, uint64_t most);
 
 /*
  * A settled chunk without a frame is hosted from now on, or is not any more. Its data stays where

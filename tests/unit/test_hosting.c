@@ -306,12 +306,28 @@ static void test_properties(void **state)
     }
 }
 
+/* What is asked for is a client's word, and may be any number. */
+static void test_can_host(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 64 * MIB, 1);
+    allocate(&world, 0, 96 * MIB, 64 * MIB);
+    assert_int_equal(world.table->apps[0].hosted, 32 * MIB);
+    assert_true(gm_table_can_host(world.table, 0, 96 * MIB, 128 * MIB));
+    assert_false(gm_table_can_host(world.table, 0, 98 * MIB, 128 * MIB));
+    assert_false(gm_table_can_host(world.table, 0, UINT64_MAX - 4 * MIB + 1, 128 * MIB));
+    assert_false(gm_table_can_host(world.table, 0, 0, 30 * MIB));
+    free(world.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reach),      cmocka_unit_test(test_memory),
         cmocka_unit_test(test_saturation), cmocka_unit_test(test_floor_and_ratio),
         cmocka_unit_test(test_one_go),     cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_can_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
