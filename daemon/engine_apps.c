@@ -156,7 +156,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
             return -ENOSPC;
     }
     engine->now = gm_now();
-    gm_engine_follow_budget(engine, false); /* nobody may have looked since the last one left */
+    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last one left */
     gpu.budget = gm_engine_offered(engine);
     app = &engine->apps[id];
     memset(app, 0, sizeof *app);

@@ -55,9 +55,10 @@ uint64_t gm_engine_give_back_at(const struct gm_engine *engine)
 /* The scheduler and the planner go by it. `why` ends the line of the log. */
 static void set_budget(struct gm_engine *engine, uint64_t bytes, const char *why)
 {
-    gm_log(GM_LOG_WARN, "GPU %d: the budget is %llu MiB now (at most %llu, it was %llu): %s",
-           engine->config.gpu, (unsigned long long)(bytes >> 20),
-           (unsigned long long)(engine->config.budget >> 20),
+    const bool is_less = bytes < engine->table->budget;
+    gm_log(is_less ? GM_LOG_WARN : GM_LOG_INFO,
+           "GPU %d: the budget is %llu MiB now (at most %llu, it was %llu): %s", engine->config.gpu,
+           (unsigned long long)(bytes >> 20), (unsigned long long)(engine->config.budget >> 20),
            (unsigned long long)(engine->table->budget >> 20), why);
     engine->table->budget = bytes;
     gm_engine_want_memory(engine);
@@ -89,7 +90,8 @@ static bool is_followed(const struct gm_engine *engine)
            (engine->is_budget_auto || engine->table->budget < engine->config.budget);
 }
 
-static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least)
+/* `why` it goes down, if it does. */
+static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least, const char *why)
 {
     const struct gm_table *table = engine->table;
     const struct gm_budget_input input = {.now = table->budget,
@@ -109,19 +111,19 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
     gm_engine_give_back_frames(engine, next);
     next = next > table->allocated ? next : table->allocated;
     if (next < table->budget)
-        set_budget(engine, next, "programs beside gpumux use the GPU's memory");
+        set_budget(engine, next, why);
 }
 
-void gm_engine_follow_budget(struct gm_engine *engine, bool is_refused)
+void gm_engine_follow_budget(struct gm_engine *engine, const char *refused)
 {
     const uint64_t largest = largest_app(engine), allocated = engine->table->allocated;
     size_t free_bytes = 0, total = 0;
 
-    if (is_refused) /* whatever the driver says is free */
-        follow(engine, 0, largest > allocated ? largest : allocated);
+    if (refused) /* whatever the driver says is free */
+        follow(engine, 0, largest > allocated ? largest : allocated, refused);
     else if (is_followed(engine) &&
              engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS)
-        follow(engine, free_bytes, largest);
+        follow(engine, free_bytes, largest, GM_ENGINE_USED_BESIDE);
     engine->budget_check_at = is_followed(engine) ? engine->now + BUDGET_CHECK_NS : 0;
 }
 
@@ -131,7 +133,7 @@ void gm_engine_check_budget(struct gm_engine *engine)
         return;
     engine->budget_check_at = 0;
     if (engine->n_apps > 0) /* else who comes next, or asks for the status, looks */
-        gm_engine_follow_budget(engine, false);
+        gm_engine_follow_budget(engine, NULL);
 }
 
 void gm_engine_take_device(struct gm_engine *engine)

@@ -686,8 +686,10 @@ void gm_engine_give_back(struct gm_engine *engine);
 uint64_t gm_engine_give_back_at(const struct gm_engine *engine);
 /* One app needs so much of the budget, whatever the device has. */
 void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
-/* Let the budget follow what the device has. `is_refused`: it just refused memory for a frame. */
-void gm_engine_follow_budget(struct gm_engine *engine, bool is_refused);
+/* Let the budget follow what the device has. `refused`: why no more frames can be made than there
+ * are, for the log; NULL: they can. */
+#define GM_ENGINE_USED_BESIDE "programs beside gpumux use the GPU's memory"
+void gm_engine_follow_budget(struct gm_engine *engine, const char *refused);
 /* ... if it is time to. */
 void gm_engine_check_budget(struct gm_engine *engine);
 /* From now on the budget is all that the device has left, whatever the option says. */

@@ -60,8 +60,10 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
                                   : "it could not map its memory: trying again soon");
     } else if (app->state == GM_APP_LOADING) {
         const char *what = "its memory is being moved to the GPU";
-        if (engine->create_error != CUDA_SUCCESS)
+        if (engine->create_error == CUDA_ERROR_OUT_OF_MEMORY)
             what = "the GPU has no room within the budget: programs beside gpumux use it";
+        else if (engine->create_error != CUDA_SUCCESS)
+            what = "the daemon cannot make more GPU memory (see the log): trying again";
         else if (is_short_of_disk(engine, id))
             what = "a lower tier fails (see the log): trying again";
         else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
@@ -295,7 +297,7 @@ cJSON *gm_engine_status(struct gm_engine *engine)
     cJSON *totals = cJSON_AddObjectToObject(status, "totals");
 
     engine->now = gm_now();
-    gm_engine_follow_budget(engine, false); /* nobody may have looked since the last app left */
+    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last app left */
     gm_engine_run(engine);
     cJSON_AddItemToArray(gpus, describe_gpu(engine));
     for (uint32_t id = 0; id < engine->config.max_apps; id++)

@@ -349,7 +349,7 @@ static void print_gpu(const cJSON *gpu)
     printf("GPU %.0f  %s\n", number(gpu, "index"), name);
     print_budget(gpu);
     if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(gpu, "available_bytes")))
-        printf("  room    %s for a program that begins now\n", size(gpu, "available_bytes", a));
+        printf("  room    %s for a program that starts now\n", size(gpu, "available_bytes", a));
     printf("  device  %s: %s free\n", size(gpu, "device_total_bytes", a),
            size(gpu, "device_free_bytes", b));
     printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));

@@ -34,7 +34,7 @@ await_ready holder
 refused 100
 tells 'refused 100 MiB' 'all tiers together hold 224 MiB' '144 MiB are taken' 'raise --pinned, --paged or --disk'
 [ "$(json_after totals refused_allocs "$dir/status.json")" = 2 ] || fail "not two are counted"
-"$ctl" status | grep -q 'room    80 MiB for a program that begins now' || fail "status does not say what can be had"
+"$ctl" status | grep -q 'room    80 MiB for a program that starts now' || fail "status does not say what can be had"
 "$ctl" log --json | grep '"kind":"refused"' | grep '"bytes":104857600' | grep '"why":"full"' |
     grep -q '"raise":"--pinned, --paged or --disk"' || fail "the log's JSON does not say it"
 
