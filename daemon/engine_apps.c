@@ -266,7 +266,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     uint32_t index, next;
 
     engine->now = gm_now();
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) left", id, (int)app->pid, app->name);
+    gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) left", id, (int)app->pid, app->name);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
         gm_engine_note_leaver(engine, id, true);
     gm_engine_note_last_refusal(engine, id);

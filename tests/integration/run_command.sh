@@ -17,3 +17,6 @@ await run
 "$ctl" version > "$dir/version.out" || fail "version failed"
 expect_empty
 stop_daemon
+came=$(grep -c 'app [0-9]*: pid' "$dir/daemon.out")
+left=$(grep -c 'left$' "$dir/daemon.out")
+[ "$came" -gt 0 ] && [ "$left" = "$came" ] || fail "$came programs came, and the log says $left times that one left"
