@@ -85,6 +85,10 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
 /* How many more programs can join; -ESHUTDOWN: the daemon is about to end. */
 int gm_engine_places(const struct gm_engine *engine);
 
+/* How many places this user's programs have. One that has left keeps its place until its process
+ * ends, or 5 s. */
+uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid);
+
 /* A decoded message from app `app`. May call gm_session_send and gm_session_end. */
 void gm_engine_message(struct gm_engine *engine, uint32_t app,
                        const struct gm_wire_message *message);

@@ -134,6 +134,14 @@ int gm_engine_places(const struct gm_engine *engine)
     return engine->stopping.is_on ? -ESHUTDOWN : n;
 }
 
+uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        n += engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].uid == uid;
+    return n;
+}
+
 int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
                    const char *name, uint32_t wish, uint32_t *out)
 {

@@ -234,12 +234,12 @@ static bool is_privileged(uid_t uid)
     return uid == 0 || uid == geteuid();
 }
 
-/* How many of the user's sessions are apps, or are not. */
-static uint32_t count_of(const struct gm_sessions *all, uid_t uid, bool are_apps)
+/* How many of the user's sessions are no apps. */
+static uint32_t visitors_of(const struct gm_sessions *all, uid_t uid)
 {
     uint32_t n = 0;
     for (const struct gm_session *session = all->living; session; session = session->next)
-        n += session->uid == uid && (session->state == GM_SESSION_APP) == are_apps;
+        n += session->uid == uid && session->state != GM_SESSION_APP;
     return n;
 }
 
@@ -256,7 +256,7 @@ static void crowd_out(struct gm_sessions *all)
     if (all->visitors < all->max_visitors)
         return;
     for (struct gm_session *session = all->living; session; session = session->next) {
-        uint32_t n = is_privileged(session->uid) ? 0 : count_of(all, session->uid, false);
+        uint32_t n = is_privileged(session->uid) ? 0 : visitors_of(all, session->uid);
         if (session->state != GM_SESSION_APP && n >= most) { /* the list goes from new to old */
             chosen = session;
             most = n;
@@ -266,7 +266,7 @@ static void crowd_out(struct gm_sessions *all)
         return;
     snprintf(text, sizeof text,
              "%u connections of its user are open and no program's: the oldest makes room",
-             count_of(all, chosen->uid, false));
+             visitors_of(all, chosen->uid));
     gm_session_end(chosen, GM_REFUSE_FULL, text);
 }
 
@@ -278,16 +278,21 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     struct gm_places *places = &all->control->places;
     const uint32_t most = all->max_apps;
     const uint32_t users = most - most / GM_SESSION_OTHERS, free = most - most / GM_SESSION_ROOM;
-    const uint32_t kept = gm_places_kept(places, gm_now()), taken = all->apps + kept;
-    const int joins = gm_engine_places(all->engine);              /* that the engine has room for */
+    const uint32_t kept = gm_places_kept(places, gm_now());
+    const int joins = gm_engine_places(all->engine); /* that the engine has room for */
+    const uint32_t gone = joins < 0 ? 0 : most - (uint32_t)joins - all->apps;
+    const uint32_t taken = all->apps + gone + kept;
     const bool is_control = session->state == GM_SESSION_CONTROL; /* it asks for a program */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
-    char served[80];
+    char served[128];
 
     snprintf(served, sizeof served, "%u apps are served already", all->apps);
     if (kept > 0)
         snprintf(served + strlen(served), sizeof served - strlen(served),
                  " and %u places are reserved", kept);
+    if (gone > 0)
+        snprintf(served + strlen(served), sizeof served - strlen(served),
+                 ", %u more are gone and have not ended yet", gone);
     if (joins < 0)
         snprintf(text, size, "the daemon is stopping");
     else if (!has_place && taken >= all->apps_by_files)
@@ -302,7 +307,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
         snprintf(text, size, "%s: raise --max-apps", served);
     else if (is_privileged(session->uid))
         return true;
-    else if (count_of(all, session->uid, true) +
+    else if (gm_engine_places_of(all->engine, session->uid) +
                  gm_places_kept_for(places, session->uid, gm_now()) >=
              users)
         snprintf(text, size,
@@ -469,7 +474,10 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
                  GM_PLACES_MAX, GM_PLACES_USER);
     }
     if (body->is_kept && answer.is_refused) { /* without, the program itself will ask */
-        say(session, GM_LOG_WARN, "no place for %s: %s", body->name, answer.text);
+        char kind[sizeof answer.text + 32];   /* whatever names it makes up */
+        snprintf(kind, sizeof kind, "no place of %u: %s", session->uid, answer.text);
+        gm_log_like(GM_LOG_WARN, kind, "control connection (pid %d, uid %u): no place for %s: %s",
+                    session->pid, session->uid, body->name, answer.text);
         gm_places_refuse(places, session->pid, session->uid, body->name, answer.text, now);
     } else if (body->is_kept) {
         say(session, GM_LOG_DEBUG, "a place is reserved for %s", body->name);

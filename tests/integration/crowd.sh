@@ -53,6 +53,10 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     expect_pass "root$i" "theirs$i" > /dev/null
     grep -q "^[^ ]* gpumuxd: app [0-9]*: pid $(pid_of "root$i"), " "$dir/daemon.out" || fail "root$i ran without gpumux"
 done
+says_how_many() { # a second after the first such line
+    grep -q 'connections of its user are open.*more like it)' "$dir/daemon.out"
+}
+within "$patience" says_how_many || fail "the log does not say how many"
 touch "$dir/one.end" "$dir/two.end"
 for who in one two; do
     await "$who"
@@ -65,7 +69,6 @@ lines=$(grep -c 'connection (pid' "$dir/daemon.out")
 say "$lines lines about connections in $lasted s"
 [ "$lines" -gt 0 ] || fail "nothing is said about those connections"
 [ "$lines" -le $((2 * lasted + 6)) ] || fail "the log repeats itself" # what is refused, and what is late
-grep -q 'connections of its user are open.*more like it)' "$dir/daemon.out" || fail "the log does not say how many"
 stop_daemon
 
 # Places: one user has three quarters, all users but root fifteen sixteenths.
@@ -86,4 +89,52 @@ take_status
 touch "$dir/enough"
 expect_pass many1 many2 many3 many4 many5 many6 many7 own1 own2
 expect_empty
+stop_daemon
+
+# Programs that connect and leave, and whose processes stay, keep their places for a while: that is no way around it.
+start_daemon --max-apps 8
+chmod 666 "$GPUMUX_SOCKET" "$dir/sim"/*
+spawn leavers $stranger perl -MSocket -e '
+    my ($path, $there, $end) = @ARGV;
+    for (1 .. 12) {
+        next if fork();
+        socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die "socket: $!\n";
+        connect($s, sockaddr_un($path)) or die "connect: $!\n";
+        send($s, pack("LSSLLLLa64", 88, $ARGV[3], 1, 0, 0, 1, 0, "leaver"), 0) or die "send: $!\n"; # HELLO
+        recv($s, my $got, 20000, 0);
+        close($s);
+        open(my $f, ">", "$there$$") or die "$there: $!\n";
+        select(undef, undef, undef, 0.05) until -e $end;
+        exit 0;
+    }
+    1 while wait() > 0;' "$GPUMUX_SOCKET" "$dir/leaver." "$dir/leavers.end" \
+    "$("$ctl" version | sed 's/.*protocol \([0-9]*\).*/\1/')"
+have_left() {
+    [ "$(ls "$dir"/leaver.* 2> /dev/null | wc -l)" = 12 ] || has_ended leavers
+}
+within "$patience" have_left
+grep -q 'uid 65534): left' "$dir/daemon.out" || fail "none of them was served: $(cat "$dir/leavers.out")"
+app root linked --bytes 8M --allocs 1 --iterations 3
+expect_pass root
+grep -q "app [0-9]*: pid $(pid_of root), " "$dir/daemon.out" || fail "those that left have root's places"
+# They ask for places under made-up names: the log says it once a second all the same.
+began=$(date +%s)
+spawn asker $stranger perl -MSocket -e '
+    my ($path, $version) = @ARGV;
+    socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die "socket: $!\n";
+    connect($s, sockaddr_un($path)) or die "connect: $!\n";
+    send($s, pack("LSSLLLLa64", 88, $version, 1, 0, 0, 2, 0, "asker"), 0) or die "send: $!\n"; # HELLO
+    for (1 .. 100) {
+        send($s, pack("LSSLLLLa64", 88, $version, 38, 0, 0, 1, 0, "name$_"), 0) or die "send: $!\n"; # RESERVE
+        recv($s, my $got, 20000, 0);
+        die "no answer\n" unless length $got;
+    }
+    print "PASS\n"' "$GPUMUX_SOCKET" "$("$ctl" version | sed 's/.*protocol \([0-9]*\).*/\1/')"
+await asker
+[ "$code" = 0 ] || fail "asker: $line"
+lasted=$(($(date +%s) - began))
+lines=$(grep -c 'no place for name' "$dir/daemon.out")
+[ "$lines" -gt 0 ] && [ "$lines" -le $((2 * lasted + 6)) ] || fail "$lines lines about places that are refused in $lasted s"
+touch "$dir/leavers.end"
+await leavers
 stop_daemon

@@ -81,6 +81,11 @@ int gm_engine_places(const struct gm_engine *e)
     return n;
 }
 
+uint32_t gm_engine_places_of(const struct gm_engine *e, uid_t uid)
+{
+    return uid == getuid() ? APPS - (uint32_t)gm_engine_places(e) : 0;
+}
+
 void gm_engine_message(struct gm_engine *e, uint32_t app, const struct gm_wire_message *message)
 {
     assert_true(app < APPS && e->session[app]);
