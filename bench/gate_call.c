@@ -1,14 +1,14 @@
 /*
- * A launch with nothing in it, bare and gated. The gate is shim/gate.c itself, on a page and slots
- * in this process; this file plays the parts of the shim that the fast path never enters.
+ * A launch with nothing in it, bare and gated. The gate is shim/gate/gate.c itself, on a page and
+ * slots in this process; this file plays the parts of the shim that the fast path never enters.
  */
 #include "bench/gate_call.h"
 
 #include <sys/mman.h>
 
-#include "shim/boot.h"
-#include "shim/gate.h"
-#include "shim/link.h"
+#include "shim/entry/boot.h"
+#include "shim/gate/gate.h"
+#include "shim/link/link.h"
 
 #define GM_EXPORT __attribute__((visibility("default")))
 

@@ -5,9 +5,9 @@
 /* An empty function with a launch's number of parameters, reached through a pointer in memory. */
 int gm_bench_bare(void *function, unsigned x, unsigned y, unsigned z, void *stream, void **params);
 
-/* The same between gm_gate_enter and gm_gate_leave: what a SUBMIT wrapper of shim/wrap.c is. */
-int gm_bench_gated(void *function, unsigned x, unsigned y, unsigned z, void *stream,
-                   void **params);
+/* The same between gm_gate_enter and gm_gate_leave: what a SUBMIT wrapper of shim/entry/wrap.c is.
+ */
+int gm_bench_gated(void *function, unsigned x, unsigned y, unsigned z, void *stream, void **params);
 
 /* Attach the gate to an open page. False: not possible, or without membarrier (`is_fenced`). */
 _Bool gm_bench_attach(_Bool is_fenced);

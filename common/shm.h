@@ -51,7 +51,7 @@ _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 
 /* One thread of the app. Written by that thread alone (the last slot: by atomic adds). */
 struct gm_slot {
-    _Atomic uint32_t inside;  /* not 0 while it is in a gate-crossing call: shim/gate.h */
+    _Atomic uint32_t inside;  /* not 0 while it is in a gate-crossing call: shim/gate/gate.h */
     _Atomic uint32_t blocked; /* 1 while it is in a synchronizing call */
     _Atomic uint64_t calls;   /* hooked calls that returned; only its change means something */
     uint8_t reserved[GM_CACHE_PAIR - 16];

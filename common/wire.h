@@ -18,7 +18,7 @@
 #define GM_WIRE_VERSION 4u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* fds of the largest message: a program keeps as many numbers free for them all the time
- * (shim/files.h). */
+ * (shim/link/files.h). */
 #define GM_WIRE_FDS 16
 
 /* What follows is the wire's layout: the compiler refuses a struct with padding in it. */
@@ -104,7 +104,7 @@ struct gm_msg_quiet {
 };
 
 /*
- * Sharing with other programs of the same user (shim/sharing.h, daemon/engine_shares.c).
+ * Sharing with other programs of the same user (shim/memory/sharing.h, daemon/engine_shares.c).
  *
  * SHARE: the allocation at `va` is to be opened by others; from now on it stays where it is. Sent
  * from inside the gate, where all of it is in place. Answered by SHARED.

@@ -1,5 +1,5 @@
 /*
- * Memory that a program which grows may need next, and that nobody waits for (shim/ahead.h). It is
+ * Memory that a program which grows may need next, and that nobody waits for (shim/memory/ahead.h). It is
  * no reason to pause anybody, nor to move or to destroy anything: everything fits and is there,
  * with this a part of the budget stays free, and its frames are made first. All else is refused,
  * and the program is as it was. Where another needs that part to the last chunk before this is

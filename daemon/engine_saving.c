@@ -14,7 +14,7 @@
  *      what it has in pinned memory is room for the others.
  *
  * A program that is given up is told why, and so is the log. Its gate stays closed: its calls fail
- * from then on (shim/link.h). Allocations are not answered: a program that loses the daemon gets
+ * from then on (shim/link/link.h). Allocations are not answered: a program that loses the daemon gets
  * its memory from the driver.
  *
  * All of it ends: a program that does not answer is given up, and if nothing moves for STALL_NS or

@@ -5,7 +5,7 @@
  *   by option           (--when-full wait) until there is room
  *   for host frames     that were given back and are still to be destroyed
  *   for others' spares  what programs freed, and will have given back within 100 ms
- *                       (shim/spares.h): SPARES_NS, and once
+ *                       (shim/memory/spares.h): SPARES_NS, and once
  *
  * Who gets memory next (core/admit.h has the policy, with its reasons):
  *

@@ -30,7 +30,7 @@
 /*
  * How long a deadlock must last before somebody is refused. It is one as soon as its apps wait,
  * unless a thread of theirs that does not wait gives memory back: a freed range comes back within
- * 100 ms (shim/spares.h), and ten times that is little against a wait without end.
+ * 100 ms (shim/memory/spares.h), and ten times that is little against a wait without end.
  */
 #define GM_ADMIT_STUCK_NS 1000000000ull
 /* While a holder is kept behind the head, who is at work is looked at again so often. */

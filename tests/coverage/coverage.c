@@ -1,7 +1,7 @@
 /*
  * Prints shim/COVERAGE.md: what gpumux does with each entry point of the driver, from the tables
- * that the shim is built from (shim/hooks.def, pass.def, interop.def). One line an API: its forms
- * (versions and stream modes) are told apart only where they are not treated alike.
+ * that the shim is built from (shim/driver/hooks.def, pass.def, interop.def). One line an API: its
+ * forms (versions and stream modes) are told apart only where they are not treated alike.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,18 +30,18 @@ static const struct row hooks[] = {
 #define GM_GROUP(name, text) {GROUP, name, NULL, text, 0, ANY},
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
     {kind, #api, #symbol, NULL, since, mode},
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
 };
 
 #define GM_REASON(name, text) {GROUP, #name, NULL, text, 0, ANY},
 #define GM_PASS(api, symbol, since, mode, reason) {PASS, #api, #symbol, #reason, since, mode},
 static const struct row passes[] = {
-#include "shim/pass.def"
+#include "shim/driver/pass.def"
 };
 #define GM_REASON(name, text) {GROUP, #name, NULL, text, 0, ANY},
 static const struct row interops[] = {
-#include "shim/interop.def"
+#include "shim/driver/interop.def"
 };
 #undef GM_PASS
 
@@ -214,7 +214,8 @@ int main(void)
         }
     }
     puts("# What gpumux does with each entry point of the CUDA driver\n");
-    puts("Made from `shim/hooks.def`, `shim/pass.def` and `shim/interop.def` by "
+    puts("Made from `shim/driver/hooks.def`, `shim/driver/pass.def` and `shim/driver/interop.def` "
+         "by "
          "`cmake --build BUILD --target coverage`;\ndo not edit. Every typed pointer of the CUDA "
          "13.0 headers is here: a unit test fails when one is not, and another\nwhen this page is "
          "out of date. A newer driver's call that is not here goes to the driver. A symbol is one "

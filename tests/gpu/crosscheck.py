@@ -5,7 +5,7 @@ whoever makes it and however it found the function, and notes whether the callin
 
   submissions  launches, graph launches, copies, sets: each inside the gate
   allocations  and what belongs to them, releases, mappings: each in a handler of the shim, or by its own threads
-  passed       of those, calls that the shim leaves alone by its table (shim/pass.def), with the reason there
+  passed       of those, calls that the shim leaves alone by its table (shim/driver/pass.def), with the reason there
 
 Everything else is a bypass and a failure, with where it came from. The cases are those of the framework matrix and
 programs of this tree, one copy each, in a budget that holds them. First the check proves that it can fail: a program
@@ -56,7 +56,7 @@ class Tables:
 
     def __init__(self, root):
         def read(name):
-            with open(os.path.join(root, "shim", name), encoding="utf-8") as file:
+            with open(os.path.join(root, "shim", "driver", name), encoding="utf-8") as file:
                 return file.read()
 
         hooks = re.findall(r"^GM_HOOK\(\w+, (\w+),", read("hooks.def"), re.M)
@@ -289,7 +289,7 @@ class Check:
         passed = sorted({f"{name}: {text.partition('(')[2].rstrip(')')}" for *_, result in self.outcomes
                          for name, text in result.get("passed_calls", {}).items()})
         if passed:
-            print("passed by shim/pass.def: " + ", ".join(passed))
+            print("passed by shim/driver/pass.def: " + ", ".join(passed))
 
 
 def main():

@@ -23,13 +23,13 @@ struct sim_name {
 static const struct sim_name names[] = {
     {"", ""},
 #define GM_PASS(api, symbol, since, mode, reason) {#api, #symbol},
-#include "shim/pass.def"
+#include "shim/driver/pass.def"
 #undef GM_PASS
 #define GM_OWN(api, symbol, since) {#api, #symbol},
-#include "shim/own.def"
+#include "shim/driver/own.def"
 #undef GM_OWN
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, #symbol},
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
 };
 #define NAMES (sizeof(names) / sizeof(names[0]))

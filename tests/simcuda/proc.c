@@ -1,8 +1,8 @@
 /*
  * What cuGetProcAddress looks up (its two ABIs are in simcuda.c). The facts (which symbol serves
- * which API from which version on, in which stream mode) are the rows of shim/hooks.def and
- * shim/pass.def; a symbol that simcuda does not define is a weak reference that stays NULL, hidden
- * so that no other library can lend its own.
+ * which API from which version on, in which stream mode) are the rows of shim/driver/hooks.def and
+ * shim/driver/pass.def; a symbol that simcuda does not define is a weak reference that stays NULL,
+ * hidden so that no other library can lend its own.
  */
 #include "tests/simcuda/sim.h"
 
@@ -14,8 +14,8 @@ enum proc_mode { MODE_ANY, MODE_LEGACY, MODE_PTDS, MODE_PTSZ };
     extern const char sim_entry_##symbol[] __attribute__((weak, visibility("hidden")));
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) HIDDEN_WEAK(symbol)
 #define GM_PASS(api, symbol, since, mode, reason) HIDDEN_WEAK(symbol)
-#include "shim/hooks.def"
-#include "shim/pass.def"
+#include "shim/driver/hooks.def"
+#include "shim/driver/pass.def"
 #undef GM_HOOK
 #undef GM_PASS
 
@@ -32,8 +32,8 @@ struct proc_row {
 #define GM_PASS(api, symbol, since, mode, reason)                                                  \
     {#api, sim_entry_##symbol, #symbol, since, MODE_##mode},
 static const struct proc_row rows[] = {
-#include "shim/hooks.def"
-#include "shim/pass.def"
+#include "shim/driver/hooks.def"
+#include "shim/driver/pass.def"
 };
 #undef GM_HOOK
 #undef GM_PASS

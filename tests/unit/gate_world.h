@@ -25,9 +25,9 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "shim/boot.h"
-#include "shim/gate.h"
-#include "shim/link.h"
+#include "shim/entry/boot.h"
+#include "shim/gate/gate.h"
+#include "shim/link/link.h"
 
 #define LONG (240 * GM_S) /* for what happens soon on any machine */
 

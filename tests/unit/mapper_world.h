@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #include "common/chunk.h"
-#include "shim/accounts.h"
-#include "shim/devices.h"
-#include "shim/mapper.h"
-#include "shim/peers.h"
-#include "shim/real.h"
+#include "shim/tables/accounts.h"
+#include "shim/driver/devices.h"
+#include "shim/map/mapper.h"
+#include "shim/map/peers.h"
+#include "shim/driver/real.h"
 
 #define DEVICE 5 /* the CUDA device that the daemon's first GPU is */
 

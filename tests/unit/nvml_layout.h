@@ -1,5 +1,5 @@
-/* NVIDIA's own header against what shim/nvml.h declares. The two name the same functions, so that
- * this one's are renamed. */
+/* NVIDIA's own header against what shim/entry/nvml.h declares. The two name the same functions, so
+ * that this one's are renamed. */
 #ifndef GM_TEST_NVML_LAYOUT_H
 #define GM_TEST_NVML_LAYOUT_H
 
@@ -11,7 +11,7 @@
 #undef nvmlDeviceGetMemoryInfo
 #undef nvmlDeviceGetMemoryInfo_v2
 
-#include "shim/nvml.h"
+#include "shim/entry/nvml.h"
 
 #define GM_SAME(ours, theirs, field)                                                               \
     _Static_assert(offsetof(struct ours, field) == offsetof(theirs, field), #theirs "." #field);

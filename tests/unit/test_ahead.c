@@ -1,5 +1,5 @@
 /* Memory ahead. The test is the driver that reserves ranges, the link, and the spares. */
-#include "shim/ahead.h"
+#include "shim/memory/ahead.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "shim/drain.h"
-#include "shim/link.h"
-#include "shim/mapper.h"
-#include "shim/real.h"
-#include "shim/spares.h"
+#include "shim/gate/drain.h"
+#include "shim/link/link.h"
+#include "shim/map/mapper.h"
+#include "shim/driver/real.h"
+#include "shim/memory/spares.h"
 
 #define MIB (1ull << 20)
 #define BUDGET (2048 * MIB) /* one range of 32 MiB at most, 128 MiB in all */

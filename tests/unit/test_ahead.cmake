@@ -1,2 +1,2 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/ahead.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/memory/ahead.c)
 target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/allocs.h"
+#include "shim/tables/allocs.h"
 
 #define MODEL_MAX 400
 #define PAGE 4096ull

@@ -1,1 +1,1 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/allocs.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/tables/allocs.c)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/arena.h"
+#include "shim/tables/arena.h"
 
 #define GRAIN ((uint64_t)GM_BLOCK_GRAIN)
 #define ARENAS 2u

@@ -1,1 +1,1 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/arena.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/tables/arena.c)

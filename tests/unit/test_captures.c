@@ -10,14 +10,14 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "shim/boot.h"
-#include "shim/captures.h"
-#include "shim/contexts.h"
-#include "shim/gate.h"
-#include "shim/handlers.h"
-#include "shim/marks.h"
-#include "shim/real.h"
-#include "shim/release.h"
+#include "shim/entry/boot.h"
+#include "shim/gate/captures.h"
+#include "shim/gate/contexts.h"
+#include "shim/gate/gate.h"
+#include "shim/handlers/handlers.h"
+#include "shim/memory/marks.h"
+#include "shim/driver/real.h"
+#include "shim/memory/release.h"
 
 #define STREAMS 3
 #define CONTEXT ((CUcontext)(uintptr_t)0x100)

@@ -1,3 +1,3 @@
 # The list of captures alone: the test is the driver, the gate and the contexts.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/captures.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/gate/captures.c)
 target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)

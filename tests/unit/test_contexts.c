@@ -11,17 +11,17 @@
 
 #include <cmocka.h>
 
-#include "shim/ahead.h"
-#include "shim/boot.h"
-#include "shim/captures.h"
-#include "shim/contexts.h"
-#include "shim/devices.h"
-#include "shim/gate.h"
-#include "shim/handlers.h"
-#include "shim/marks.h"
-#include "shim/real.h"
-#include "shim/release.h"
-#include "shim/spares.h"
+#include "shim/memory/ahead.h"
+#include "shim/entry/boot.h"
+#include "shim/gate/captures.h"
+#include "shim/gate/contexts.h"
+#include "shim/driver/devices.h"
+#include "shim/gate/gate.h"
+#include "shim/handlers/handlers.h"
+#include "shim/memory/marks.h"
+#include "shim/driver/real.h"
+#include "shim/memory/release.h"
+#include "shim/memory/spares.h"
 
 #define MOST 64u
 

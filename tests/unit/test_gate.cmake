@@ -1,3 +1,3 @@
 # The gate alone: the test plays boot, link and the daemon.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/gate.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/gate/gate.c)
 target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)

@@ -2,7 +2,7 @@
  * The tables of the shim are complete and agree with what is built: every typed pointer of NVIDIA's
  * headers has exactly one row in hooks.def, pass.def or interop.def, and libgpumux.so exports the
  * symbols of hooks.def, dlsym and dlopen, and nothing else. (That types agree is the compiler's
- * work, in shim/wrap.c.)
+ * work, in shim/entry/wrap.c.)
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -30,18 +30,18 @@ static const char *const suffix[] = {"", "", "_ptds", "_ptsz"};
 enum reason {
 #define GM_REASON(name, text) WHY_##name,
 #define GM_PASS(api, symbol, since, mode, reason)
-#include "shim/pass.def"
+#include "shim/driver/pass.def"
 #define GM_REASON(name, text) WHY_##name,
-#include "shim/interop.def"
+#include "shim/driver/interop.def"
 #undef GM_PASS
     N_REASONS
 };
 static const char *const reasons[] = {
 #define GM_REASON(name, text) [WHY_##name] = (text),
 #define GM_PASS(api, symbol, since, mode, reason)
-#include "shim/pass.def"
+#include "shim/driver/pass.def"
 #define GM_REASON(name, text) [WHY_##name] = (text),
-#include "shim/interop.def"
+#include "shim/driver/interop.def"
 #undef GM_PASS
 };
 
@@ -53,25 +53,25 @@ static const struct row {
     enum reason reason;
 } rows[] = {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, #symbol, since, mode, true, 0},
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
 #define GM_PASS(api, symbol, since, mode, reason) {#api, #symbol, since, mode, false, WHY_##reason},
-#include "shim/pass.def"
-#include "shim/interop.def"
+#include "shim/driver/pass.def"
+#include "shim/driver/interop.def"
 #undef GM_PASS
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
 static const char *const nvml[] = {
 #define GM_NVML(symbol, params) #symbol,
-#include "shim/nvml.def"
+#include "shim/entry/nvml.def"
 #undef GM_NVML
 };
 #define NVML (sizeof(nvml) / sizeof(nvml[0]))
 
 static const char *const own[] = {
 #define GM_OWN(api, symbol, since) #symbol,
-#include "shim/own.def"
+#include "shim/driver/own.def"
 #undef GM_OWN
 };
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shim/contexts.h"
+#include "shim/gate/contexts.h"
 #include "tests/unit/link_world.h"
 
 /* ---- scenarios ---- */

@@ -18,11 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/accounts.h"
-#include "shim/boot.h"
-#include "shim/devices.h"
-#include "shim/nvml.h"
-#include "shim/real.h"
+#include "shim/tables/accounts.h"
+#include "shim/entry/boot.h"
+#include "shim/driver/devices.h"
+#include "shim/entry/nvml.h"
+#include "shim/driver/real.h"
 #include "tests/simcuda/device_file.h"
 
 #define MIB (1ull << 20)

@@ -1,6 +1,6 @@
 # The NVML wrappers alone, before a simulated NVML that is loaded as a program loads it: the test plays boot, the
 # accounts and the driver.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/nvml.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/entry/nvml.c)
 target_link_libraries(${GM_TEST} PRIVATE ${CMAKE_DL_LIBS})
 target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL GM_NVML_LIBRARY="$<TARGET_FILE:simnvml>")
 add_dependencies(${GM_TEST} simnvml)

@@ -12,7 +12,7 @@
 #include "tests/unit/link_world.h"
 
 #include "common/share.h"
-#include "shim/allocs.h"
+#include "shim/tables/allocs.h"
 
 #define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 #define BYTES (36 * MIB) /* 32 + 4 */

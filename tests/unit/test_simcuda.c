@@ -66,8 +66,8 @@ struct symbol {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, #symbol, #mode, since},
 #define GM_PASS(api, symbol, since, mode, reason) {#api, #symbol, #mode, since},
 static const struct symbol symbols[] = {
-#include "shim/hooks.def"
-#include "shim/pass.def"
+#include "shim/driver/hooks.def"
+#include "shim/driver/pass.def"
 };
 #undef GM_HOOK
 #undef GM_PASS

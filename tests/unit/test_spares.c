@@ -1,5 +1,5 @@
 /* Spares. The test plays what releases ranges, and the link. */
-#include "shim/spares.h"
+#include "shim/memory/spares.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "shim/gate.h"
-#include "shim/link.h"
-#include "shim/release.h"
+#include "shim/gate/gate.h"
+#include "shim/link/link.h"
+#include "shim/memory/release.h"
 
 #define MIB (1ull << 20)
 #define BUDGET (256 * MIB)

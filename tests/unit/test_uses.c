@@ -12,11 +12,11 @@
 #include <pthread.h>
 
 #include "common/chunk.h"
-#include "shim/accounts.h"
-#include "shim/allocs.h"
-#include "shim/hot.h"
-#include "shim/uses.h"
-#include "shim/vmm.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
+#include "shim/gate/hot.h"
+#include "shim/observe/uses.h"
+#include "shim/tables/vmm.h"
 
 #define MIB (1ull << 20)
 #define BASE (0x7f00ull << 32)

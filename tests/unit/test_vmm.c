@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "common/chunk.h"
-#include "shim/accounts.h"
-#include "shim/vmm.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/vmm.h"
 
 #define MIB (1ull << 20)
 #define PAGE GM_CHUNK_MIN

@@ -35,7 +35,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/gate.h"
+#include "shim/gate/gate.h"
 #include "tests/gpu/crosscheck/seen.h"
 
 #define GM_VISIBLE __attribute__((visibility("default")))

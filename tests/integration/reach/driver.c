@@ -9,7 +9,7 @@
 
 enum row {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) ROW_##symbol,
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
 };
 
@@ -19,7 +19,7 @@ enum row {
     {                                                                                              \
         return (CUresult)(GM_REACH_FIRST + ROW_##symbol);                                          \
     }
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
 
 CUresult cuInit(unsigned int flags)

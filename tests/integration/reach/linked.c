@@ -15,10 +15,10 @@ static const struct row {
     bool is_hook;
 } rows[] = {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, #symbol, since, mode, true},
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
 #define GM_PASS(api, symbol, since, mode, reason) {#api, #symbol, since, mode, false},
-#include "shim/pass.def"
+#include "shim/driver/pass.def"
 #undef GM_PASS
 };
 

@@ -21,7 +21,7 @@ static const struct row {
     enum mode mode;
 } hooks[] = {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, #symbol, since, mode},
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
 };
 #define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
@@ -124,7 +124,7 @@ static void test_nvml(void)
 {
     static const char *const hooked[] = {
 #define GM_NVML(symbol, params) #symbol,
-#include "shim/nvml.def"
+#include "shim/entry/nvml.def"
 #undef GM_NVML
     };
     static const char *const others[] = {"nvmlInit_v2", "nvmlDeviceGetUUID", "nvmlShutdown"};

@@ -24,7 +24,7 @@ static const struct entry {
     enum mode mode;
 } entries[] = {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, (void *)symbol, since, mode},
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 #undef GM_HOOK
     {"cuInit", (void *)cuInit, 2000, ANY},
     {"cuMemFreeHost", (void *)cuMemFreeHost, 2000, ANY},

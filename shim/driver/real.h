@@ -1,0 +1,92 @@
+/*
+ * The real driver: one typed pointer for every row of hooks.def and own.def.
+ *
+ * Invariant: a member is NULL or the address that libcuda.so.1 exports under that name, and never
+ * changes again: the library is kept open for the life of the process. A handler runs when all
+ * members are filled; a gate-crossing call needs only its own, and what it calls on its slow path
+ * asks gm_real_load() first. A member that the driver lacks stays NULL: whoever uses a call that
+ * not every driver has must look.
+ *
+ * Callers: every file of the shim. Nothing here allocates, logs or takes a lock of ours.
+ */
+#ifndef GM_SHIM_REAL_H
+#define GM_SHIM_REAL_H
+
+#ifndef __CUDA_API_VERSION_INTERNAL
+#error "compile with -D__CUDA_API_VERSION_INTERNAL: without it cuda.h renames the driver's symbols"
+#endif
+
+#include <stdbool.h>
+
+#include <cudaTypedefs.h>
+
+/* The name of a row's typed pointer, by its stream mode. */
+#define GM_PFN_ANY(type) type
+#define GM_PFN_LEGACY(type) type
+#define GM_PFN_PTDS(type) type##_ptds
+#define GM_PFN_PTSZ(type) type##_ptsz
+
+struct gm_real {
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_PFN_##mode(PFN_##api##_v##since) symbol;
+#include "shim/driver/hooks.def"
+#undef GM_HOOK
+#define GM_OWN(api, symbol, since) PFN_##api##_v##since symbol;
+#include "shim/driver/own.def"
+#undef GM_OWN
+};
+extern struct gm_real gm_real;
+
+/*
+ * Fill gm_real from libcuda.so.1, opening the library if the process has not. True when it is
+ * filled, now or before. Idempotent; threads may race in it: the first to find an address stores
+ * it.
+ */
+bool gm_real_load(void);
+
+/* The same, but false if the process has not loaded libcuda.so.1: never loads a library. */
+bool gm_real_load_present(void);
+
+/*
+ * What a call returns whose real function is missing. The program could link only because the shim
+ * exports the name. CUDA_ERROR_NO_DEVICE if there is no driver library at all, which every program
+ * must expect; else CUDA_ERROR_NOT_SUPPORTED, as newer drivers answer for what they cannot do.
+ */
+CUresult gm_real_missing(void);
+
+/* The C library's own dlsym, past the one that the shim exports. `handle` is not RTLD_NEXT or
+ * RTLD_DEFAULT, which would mean the shim's place in the search order. */
+void *gm_real_dlsym(void *handle, const char *name);
+
+/* Address of the C library's dlsym; never NULL. */
+void *gm_real_dlsym_address(void);
+
+/*
+ * Store what was looked up in a typed pointer that is NULL until then. Whoever is first stores it
+ * and who comes late leaves it alone, so nothing is written that a thread which has loaded may be
+ * reading plainly. To the thread sanitizer an exchange that fails is a write all the same: the
+ * function that stores is GM_REAL_STORES.
+ */
+#define GM_REAL_STORE(pointer, address)                                                            \
+    {                                                                                              \
+        __typeof__(pointer) gm_none = NULL, gm_found = (__typeof__(pointer))(address);             \
+        if (gm_found)                                                                              \
+            __atomic_compare_exchange_n(&(pointer), &gm_none, gm_found, false, __ATOMIC_ACQ_REL,   \
+                                        __ATOMIC_ACQUIRE);                                         \
+    }
+#define GM_REAL_STORES __attribute__((no_sanitize("thread")))
+
+/*
+ * Exchange this thread's capture mode. In relaxed mode the driver allows what it takes for unsafe
+ * in a thread that captures, and beside a capture of another thread in global mode (cuda.h,
+ * cuThreadExchangeStreamCaptureMode); else it refuses, and ends the captures. So the shim's own
+ * questions are asked in relaxed mode; what synchronizes a context ends its captures all the same
+ * (gate.h).
+ */
+static inline CUstreamCaptureMode gm_real_mode(CUstreamCaptureMode mode)
+{
+    gm_real.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+#endif

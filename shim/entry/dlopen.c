@@ -1,0 +1,80 @@
+/*
+ * The exported dlopen: leaves RTLD_DEEPBIND out.
+ *
+ * A library that is opened with that flag looks symbols up among its own dependencies first. So its
+ * references to the driver and to dlsym would pass the shim by, and its work could reach memory of
+ * this program while that memory is away. There is no other way to serve it: what a library is
+ * bound to can only be changed afterwards in its tables, while its constructors have run and other
+ * threads may be inside. Without the flag the library is bound in the order of any other: a symbol
+ * that it shares with the program is the program's. A program that needs the flag can run with
+ * GPUMUX_DISABLE=1, which keeps it.
+ *
+ * All calls reach the C library's dlopen by a jump, as in dlsym.c: it looks at its return address
+ * for the paths to search. Namespaces of dlmopen have a driver of their own and are left alone:
+ * none of gpumux's memory is there.
+ *
+ * Not part of the object library that test programs link.
+ */
+#include "shim/entry/front.h"
+#include "shim/entry/procaddr.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Read by the assembly: NULL until the first call. */
+extern void *_Atomic gm_dlopen_real;
+void *_Atomic gm_dlopen_real;
+
+/* Read by the assembly: whether the flag stays. */
+extern bool gm_dlopen_is_off;
+bool gm_dlopen_is_off;
+
+/* Called by the assembly below. */
+__attribute__((used)) void *gm_dlopen_pick(void);
+
+__attribute__((constructor)) static void gm_dlopen_begin(void)
+{
+    gm_dlopen_is_off = gm_reach_disabled();
+}
+
+static void *open_nothing(const char *file, int mode)
+{
+    (void)file;
+    (void)mode;
+    return NULL;
+}
+
+/* Where a call goes on. The assembly jumps there. */
+void *gm_dlopen_pick(void)
+{
+    static const char *const version[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    void *real = NULL;
+    for (size_t i = 0; !real && i < sizeof(version) / sizeof(version[0]); i++)
+        real = dlvsym(RTLD_NEXT, "dlopen", version[i]);
+    if (!real)
+        real = (void *)open_nothing;
+    atomic_store_explicit(&gm_dlopen_real, real, memory_order_relaxed);
+    return real;
+}
+
+/* dlopen(file, mode): jump to the C library's, without RTLD_DEEPBIND in `mode`. */
+_Static_assert(RTLD_DEEPBIND == 8, "the flag");
+#if defined(__x86_64__)
+GM_FRONT(dlopen,
+         "    testl $8, %esi\n"
+         "    je 1f\n"
+         "    cmpb $0, gm_dlopen_is_off(%rip)\n"
+         "    jne 1f\n"
+         "    andl $-9, %esi\n",
+         "");
+#elif defined(__aarch64__)
+GM_FRONT(dlopen,
+         "    tbz w1, #3, 1f\n"
+         "    adrp x16, gm_dlopen_is_off\n"
+         "    ldrb w16, [x16, #:lo12:gm_dlopen_is_off]\n"
+         "    cbnz w16, 1f\n"
+         "    and w1, w1, #0xfffffff7\n",
+         "");
+#endif

@@ -1,0 +1,12 @@
+/* What include/gpumux.h promises to programs that ask. */
+#include "include/gpumux.h"
+
+#include "shim/entry/boot.h"
+#include "shim/link/link.h"
+
+__attribute__((visibility("default"))) int gpumux_state_(void)
+{
+    if (!gm_boot_is_over())
+        return GPUMUX_COLD;
+    return gm_link_is_up() ? GPUMUX_SHARED : GPUMUX_ALONE;
+}

@@ -1,0 +1,158 @@
+#include "shim/entry/nvml.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "shim/tables/accounts.h"
+#include "shim/entry/boot.h"
+#include "shim/driver/devices.h"
+#include "shim/driver/real.h"
+
+#define GM_LIBNVML "libnvidia-ml.so.1"
+
+/* Each NULL or what the library exports; never changes again. */
+static struct {
+#define GM_NVML(symbol, params) int(*symbol) params;
+#include "shim/entry/nvml.def"
+#undef GM_NVML
+    int (*nvmlDeviceGetUUID)(gm_nvml_device device, char *uuid, unsigned int length);
+} gm_nvml_real;
+
+static _Atomic bool gm_nvml_is_loaded;
+
+#define GM_NVML_LOAD(symbol) GM_REAL_STORE(gm_nvml_real.symbol, gm_real_dlsym(library, #symbol))
+
+GM_REAL_STORES
+bool gm_nvml_load_present(void)
+{
+    if (atomic_load_explicit(&gm_nvml_is_loaded, memory_order_acquire))
+        return true;
+    void *library = dlopen(GM_LIBNVML, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (library == NULL)
+        return false;
+#define GM_NVML(symbol, params) GM_NVML_LOAD(symbol)
+#include "shim/entry/nvml.def"
+#undef GM_NVML
+    GM_NVML_LOAD(nvmlDeviceGetUUID)
+    atomic_store_explicit(&gm_nvml_is_loaded, true, memory_order_release);
+    return true;
+}
+
+bool gm_nvml_is_name(const char *name)
+{
+#define GM_NVML(symbol, params)                                                                    \
+    if (strcmp(name, #symbol) == 0)                                                                \
+        return true;
+#include "shim/entry/nvml.def"
+#undef GM_NVML
+    return false;
+}
+
+void *gm_nvml_wrapper(const char *name, const void *found)
+{
+#define GM_NVML(symbol, params)                                                                    \
+    if (strcmp(name, #symbol) == 0)                                                                \
+        return found == (const void *)gm_nvml_real.symbol ? (void *)symbol : NULL;
+#include "shim/entry/nvml.def"
+#undef GM_NVML
+    return NULL;
+}
+
+/* ---- which device ---- */
+
+static int gm_hex(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    if (digit >= 'a' && digit <= 'f')
+        return digit - 'a' + 10;
+    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+bool gm_nvml_parse_uuid(const char *text, unsigned char uuid[16])
+{
+    if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+        return false;
+    text += 4;
+    for (int i = 0; i < 16; i++) {
+        if ((i == 4 || i == 6 || i == 8 || i == 10) && *text++ != '-')
+            return false;
+        int high = gm_hex(text[0]);
+        int low = high < 0 ? -1 : gm_hex(text[1]);
+        if (low < 0)
+            return false;
+        uuid[i] = (unsigned char)(high << 4 | low);
+        text += 2;
+    }
+    return *text == '\0';
+}
+
+/* The gpumux index, -1: not managed, or not to be seen by this program's CUDA. */
+static int gm_nvml_gpu(gm_nvml_device device)
+{
+    char text[GM_NVML_UUID_MAX] = "";
+    unsigned char wanted[16];
+    if (gm_nvml_real.nvmlDeviceGetUUID == NULL ||
+        gm_nvml_real.nvmlDeviceGetUUID(device, text, sizeof(text)) != GM_NVML_SUCCESS)
+        return -1;
+    text[sizeof(text) - 1] = '\0';
+    if (!gm_nvml_parse_uuid(text, wanted))
+        return -1;
+    for (uint32_t gpu = 0; gpu < gm_gpu_count(); gpu++) {
+        CUdevice at = gm_gpu_device(gpu);
+        CUuuid uuid;
+        if (at >= 0 && gm_real.cuDeviceGetUuid_v2(&uuid, at) == CUDA_SUCCESS &&
+            memcmp(uuid.bytes, wanted, sizeof(wanted)) == 0)
+            return (int)gpu;
+    }
+    return -1;
+}
+
+/* The numbers of this program's own; false: the real ones stand. */
+static bool gm_nvml_view(gm_nvml_device device, uint64_t *free_bytes, uint64_t *total)
+{
+    return gm_real_load_present() && gm_is_live() &&
+           gm_memory_info(gm_nvml_gpu(device), free_bytes, total);
+}
+
+/* ---- the wrappers ---- */
+
+/* What a call returns whose real function is not there. The program could link only because the
+ * shim exports the name. */
+static int gm_nvml_missing(void)
+{
+    return gm_nvml_load_present() ? GM_NVML_FUNCTION_NOT_FOUND : GM_NVML_LIBRARY_NOT_FOUND;
+}
+
+__attribute__((visibility("default"))) int nvmlDeviceGetMemoryInfo(gm_nvml_device device,
+                                                                   struct gm_nvml_memory *memory)
+{
+    uint64_t has_free, total;
+    if (!gm_nvml_load_present() || gm_nvml_real.nvmlDeviceGetMemoryInfo == NULL)
+        return gm_nvml_missing();
+    int result = gm_nvml_real.nvmlDeviceGetMemoryInfo(device, memory);
+    if (result != GM_NVML_SUCCESS || !gm_nvml_view(device, &has_free, &total))
+        return result;
+    memory->total = total;
+    memory->free = has_free;
+    memory->used = total - has_free;
+    return result;
+}
+
+__attribute__((visibility("default"))) int
+nvmlDeviceGetMemoryInfo_v2(gm_nvml_device device, struct gm_nvml_memory_v2 *memory)
+{
+    uint64_t has_free, total;
+    if (!gm_nvml_load_present() || gm_nvml_real.nvmlDeviceGetMemoryInfo_v2 == NULL)
+        return gm_nvml_missing();
+    int result = gm_nvml_real.nvmlDeviceGetMemoryInfo_v2(device, memory);
+    if (result != GM_NVML_SUCCESS || !gm_nvml_view(device, &has_free, &total))
+        return result;
+    memory->total = total;
+    memory->reserved = 0; /* what the system reserves is not part of a budget */
+    memory->free = has_free;
+    memory->used = total - has_free;
+    return result;
+}

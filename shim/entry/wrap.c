@@ -1,0 +1,196 @@
+/*
+ * The exported wrappers, one for every row of hooks.def, under the driver's own name.
+ *
+ * A wrapper does what its row's kind says (hooks.def) and nothing else: no lock is held across the
+ * driver call, and the only state is the thread's slot. What may block, allocate or talk to the
+ * daemon is behind gm_gate_enter() and the handlers.
+ *
+ * The second half is the compiler's check of the tables: every row of hooks.def, own.def
+ * and pass.def has the type that NVIDIA's typed pointer of that name and version has.
+ */
+#include "shim/gate/gate.h"
+#include "shim/handlers/handlers.h"
+#include "shim/gate/hot.h"
+#include "shim/memory/pools.h"
+#include "shim/driver/real.h"
+#include "shim/memory/spares.h"
+#include "shim/observe/uses.h"
+
+#include <cudaProfilerTypedefs.h>
+#include <pthread.h>
+
+/*
+ * Declares gm_real_call, the real function of `symbol`. The first call of the process finds it NULL
+ * and resolves the driver; a pointer that must be loaded to be called anyway is the whole cost.
+ */
+#define GM_FIND(symbol)                                                                            \
+    __typeof__(gm_real.symbol) gm_real_call = __atomic_load_n(&gm_real.symbol, __ATOMIC_RELAXED);  \
+    if (__builtin_expect(!gm_real_call, 0)) {                                                      \
+        gm_real_load();                                                                            \
+        gm_real_call = __atomic_load_n(&gm_real.symbol, __ATOMIC_RELAXED);                         \
+        if (!gm_real_call)                                                                         \
+            return gm_real_missing();                                                              \
+    }
+
+#define GM_DEFINE __attribute__((visibility("default"))) CUresult CUDAAPI
+
+/* m(a), m(b), ... */
+#define GM_EACH1(m, a) m(a)
+#define GM_EACH2(m, a, ...) m(a), GM_EACH1(m, __VA_ARGS__)
+#define GM_EACH3(m, a, ...) m(a), GM_EACH2(m, __VA_ARGS__)
+#define GM_EACH4(m, a, ...) m(a), GM_EACH3(m, __VA_ARGS__)
+#define GM_EACH5(m, a, ...) m(a), GM_EACH4(m, __VA_ARGS__)
+#define GM_EACH6(m, a, ...) m(a), GM_EACH5(m, __VA_ARGS__)
+#define GM_EACH7(m, a, ...) m(a), GM_EACH6(m, __VA_ARGS__)
+#define GM_EACH8(m, a, ...) m(a), GM_EACH7(m, __VA_ARGS__)
+#define GM_EACH9(m, a, ...) m(a), GM_EACH8(m, __VA_ARGS__)
+#define GM_NINTH(a, b, c, d, e, f, g, h, i, last, ...) last
+#define GM_EACH(m, ...)                                                                            \
+    GM_NINTH(__VA_ARGS__, GM_EACH9, GM_EACH8, GM_EACH7, GM_EACH6, GM_EACH5, GM_EACH4, GM_EACH3,    \
+             GM_EACH2, GM_EACH1)                                                                   \
+    (m, __VA_ARGS__)
+
+/*
+ * On x86-64 arguments from the seventh on come on the stack. A compiler loads them all before the
+ * gate, in registers that it has to save for that, and pushes them behind it. Said to be changed
+ * where they are they stay there, and are pushed from there: less code.
+ */
+#ifdef __x86_64__
+#define GM_TWELFTH(a, b, c, d, e, f, g, h, i, j, k, last, ...) last
+#define GM_KEEP_ON_STACK(...)                                                                      \
+    GM_TWELFTH(__VA_ARGS__, GM_KEEP, GM_KEEP, GM_KEEP, GM_KEEP, GM_KEEP, GM_KEEP_NONE,             \
+               GM_KEEP_NONE, GM_KEEP_NONE, GM_KEEP_NONE, GM_KEEP_NONE, GM_KEEP_NONE, )             \
+    (__VA_ARGS__)
+#define GM_KEEP_NONE(...) (void)0
+#define GM_KEEP(a, b, c, d, e, f, ...) __asm__ volatile("" : GM_EACH(GM_IN_PLACE, __VA_ARGS__))
+#define GM_IN_PLACE(a) "+m"(a)
+#else
+#define GM_KEEP_ON_STACK(...) (void)0
+#endif
+
+/*
+ * A wrapper that crosses the gate. Between two launches a framework fills the caches with its own,
+ * so what counts is how few lines of code a launch is: the usual case is alone, and all else in a
+ * function of its own, which gets the arguments as they came. That one does everything from the
+ * start. `usual` is the real function, or NULL, and with `is_unusual` that sends there too; before
+ * the gate `is_refused` says that the driver would find an address invalid; `count` is done inside
+ * it. The usual case fits in two lines, and begins at a pair, which is often fetched as one.
+ */
+#define GM_WRAP_GATED(symbol, params, args, usual, is_unusual, is_refused, count)                  \
+    static GM_COLD CUresult CUDAAPI gm_slow_##symbol params                                        \
+    {                                                                                              \
+        if (is_refused)                                                                            \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        GM_FIND(symbol)                                                                            \
+        struct gm_slot *gm_inside = gm_gate_enter();                                               \
+        if (!gm_inside)                                                                            \
+            return gm_gate_refusal();                                                              \
+        count;                                                                                     \
+        return gm_gate_leave_with(gm_inside, gm_real_call args);                                   \
+    }                                                                                              \
+    __attribute__((aligned(GM_CACHE_PAIR))) GM_DEFINE symbol params                                \
+    {                                                                                              \
+        __typeof__(gm_real.symbol) gm_real_call = __atomic_load_n(&(usual), __ATOMIC_RELAXED);     \
+        GM_KEEP_ON_STACK args;                                                                     \
+        if (__builtin_expect(!gm_real_call || (is_unusual), 0))                                    \
+            return gm_slow_##symbol args;                                                          \
+        struct gm_slot *gm_inside = gm_gate_enter_fast();                                          \
+        if (__builtin_expect(!gm_inside, 0))                                                       \
+            return gm_slow_##symbol args;                                                          \
+        return gm_gate_leave_with(gm_inside, gm_real_call args);                                   \
+    }
+
+#define GM_WRAP_SUBMIT(symbol, handler, params, args)                                              \
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, false, false, (void)0)
+
+/* The arguments as words. Sizes are no addresses, though one may be as large as an address is:
+ * ranges of the driver's may start at 12 GiB. */
+#define GM_WORD(a) (uint64_t)(uintptr_t) _Generic((a), size_t : 0, default : (a))
+#define GM_WORDS(...)                                                                              \
+    (const uint64_t[])                                                                             \
+    {                                                                                              \
+        GM_EACH(GM_WORD, __VA_ARGS__)                                                              \
+    }
+
+/* Whether a size is 0: the address of nothing may be that of what lies behind an allocation. */
+#define GM_NONE_AT(a) _Generic((a), size_t : (uint64_t)(uintptr_t)(a) == 0, default : 0)
+#define GM_IS_EMPTY(...) (GM_ANY(GM_EACH(GM_NONE_AT, __VA_ARGS__)))
+#define GM_ANY(...) gm_any((const int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int))
+
+static inline bool gm_any(const int *are, size_t n)
+{
+    int is_any = 0;
+    for (size_t i = 0; i < n; i++)
+        is_any |= are[i];
+    return is_any != 0;
+}
+
+/* Memory that was freed and is kept (spares.h) is none to the program. */
+#define GM_WRAP_COPY(symbol, handler, params, args)                                                \
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_spares_exist(),                         \
+                  gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
+                      gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),     \
+                  (void)0)
+
+#define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
+    GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \
+                  if (gm_uses_are_counted()) gm_uses_of_##symbol args)
+
+/* 1 while this thread is in a handler, or makes calls of its own behind one that is none: a signal
+ * that comes then finds locks taken. tests/gpu/crosscheck reads it too, by name. */
+static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("initial-exec")));
+
+#define GM_WRAP_SYNC(symbol, handler, params, args)                                                \
+    GM_DEFINE symbol params                                                                        \
+    {                                                                                              \
+        GM_FIND(symbol)                                                                            \
+        struct gm_slot *gm_blocked = gm_sync_enter();                                              \
+        CUresult gm_result = gm_real_call args;                                                    \
+        gm_sync_leave(gm_blocked);                                                                 \
+        if (__builtin_strstr(#symbol, "Synchronize") != NULL && gm_pools_have_excess() &&          \
+            gm_handling == 0) {                                                                    \
+            gm_handling = 1;                                                                       \
+            gm_pools_give_back_excess();                                                           \
+            gm_handling = 0;                                                                       \
+        }                                                                                          \
+        return gm_result;                                                                          \
+    }
+
+/*
+ * A handler makes several driver calls, so all of gm_real must be there, not only its own member.
+ * It takes locks and waits for the daemon's answers: a thread is not cancelled in the middle.
+ */
+#define GM_WRAP_HANDLE(symbol, handler, params, args)                                              \
+    GM_DEFINE symbol params                                                                        \
+    {                                                                                              \
+        int gm_cancel;                                                                             \
+        if (!gm_real_load() || !gm_real.symbol)                                                    \
+            return gm_real_missing();                                                              \
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &gm_cancel);                                \
+        const uint32_t gm_before = gm_handling;                                                    \
+        gm_handling = 1;                                                                           \
+        CUresult gm_result = handler args;                                                         \
+        gm_handling = gm_before;                                                                   \
+        pthread_setcancelstate(gm_cancel, NULL);                                                   \
+        return gm_result;                                                                          \
+    }
+
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_WRAP_##kind(symbol, gm_on_##symbol, params, args)
+#include "shim/driver/hooks.def"
+#undef GM_HOOK
+
+#define GM_CHECK(symbol, type)                                                                     \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), type),                        \
+                   #symbol " is not a " #type);
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_CHECK(symbol, GM_PFN_##mode(PFN_##api##_v##since))
+#include "shim/driver/hooks.def"
+#undef GM_HOOK
+#define GM_OWN(api, symbol, since) GM_CHECK(symbol, PFN_##api##_v##since)
+#include "shim/driver/own.def"
+#undef GM_OWN
+#define GM_PASS(api, symbol, since, mode, reason)                                                  \
+    GM_CHECK(symbol, GM_PFN_##mode(PFN_##api##_v##since))
+#include "shim/driver/pass.def"
+#undef GM_PASS

@@ -1,0 +1,359 @@
+/* The handlers of stream capture, and of what ends one by the way. See captures.h. */
+#include "shim/gate/captures.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "shim/entry/boot.h"
+#include "shim/gate/contexts.h"
+#include "shim/gate/gate.h"
+#include "shim/handlers/handlers.h"
+#include "shim/memory/marks.h"
+#include "shim/memory/release.h"
+
+/* An open capture. The per-thread default stream has one handle and is another stream in each
+ * thread, so there the thread is part of its name. */
+struct gm_capture {
+    CUstream stream;
+    const void *thread; /* for CU_STREAM_PER_THREAD; else NULL */
+    const void *owner; /* the thread that alone can end it; NULL: any thread can, or it has ended */
+    bool is_left;      /* its owner has ended */
+    CUcontext context;
+    CUdevice device;
+    bool is_primary; /* in a primary context, or one derived from it */
+};
+static pthread_mutex_t gm_capture_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct gm_capture *gm_capture_list;
+static size_t gm_capture_count;
+static size_t gm_capture_room;
+static size_t gm_capture_unlisted; /* that there was no host memory to list */
+
+static pthread_key_t gm_capture_key; /* its destructor is told that a thread ends */
+static bool gm_capture_has_key;
+
+/* The stream that the drainer asks about: who destroys it waits until that is over. */
+static CUstream gm_capture_asked;
+static pthread_cond_t gm_capture_was_asked = PTHREAD_COND_INITIALIZER;
+
+static const void *gm_capture_thread(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD ? &gm_gate_self : NULL;
+}
+
+static bool gm_capture_is_on(const struct gm_capture *capture, CUstream stream)
+{
+    return capture->stream == stream && capture->thread == gm_capture_thread(stream);
+}
+
+/* Captures ended, of which each was counted. Returns how many are still open. */
+static uint32_t gm_captures_ended(size_t ended)
+{
+    uint32_t open = gm_gate_captures();
+    while (ended-- > 0)
+        open = gm_gate_capture_end();
+    return open;
+}
+
+/* A thread ends, and with it its default stream and the captures in it. Of other captures that it
+ * alone could end, gm_captures_settle finds out. */
+static void gm_capture_thread_exit(void *unused)
+{
+    size_t ended = 0;
+    (void)unused;
+    if (!gm_is_live())
+        return; /* a forked child: the lock may be another thread's of its parent */
+    pthread_mutex_lock(&gm_capture_lock);
+    for (size_t i = 0; i < gm_capture_count;) {
+        if (!gm_capture_is_on(&gm_capture_list[i], CU_STREAM_PER_THREAD)) {
+            if (gm_capture_list[i].owner == &gm_gate_self) {
+                gm_capture_list[i].owner = NULL;
+                gm_capture_list[i].is_left = true;
+            }
+            i++;
+            continue;
+        }
+        gm_capture_list[i] = gm_capture_list[--gm_capture_count];
+        ended++;
+    }
+    pthread_mutex_unlock(&gm_capture_lock);
+    gm_captures_ended(ended);
+}
+
+/* A capture that is about to begin: afterwards nothing is asked about its stream, whose context
+ * need not be the current one. */
+static struct gm_capture gm_capture_of(CUstream stream, CUstreamCaptureMode mode)
+{
+    struct gm_stream look;
+    struct gm_capture capture = {
+        .stream = stream,
+        .thread = gm_capture_thread(stream),
+        .owner = mode == CU_STREAM_CAPTURE_MODE_RELAXED ? NULL : &gm_gate_self,
+        .device = -1,
+    };
+    if (gm_stream_look(stream, &look) == CUDA_SUCCESS && !look.is_capturing) {
+        capture.context = look.context;
+        capture.device = look.device;
+        capture.is_primary = look.is_primary;
+    }
+    return capture;
+}
+
+static void gm_note_capture(const struct gm_capture *capture)
+{
+    pthread_mutex_lock(&gm_capture_lock);
+    const bool is_of_thread = capture->thread != NULL || capture->owner != NULL;
+    if (is_of_thread && !gm_capture_has_key)
+        gm_capture_has_key = pthread_key_create(&gm_capture_key, gm_capture_thread_exit) == 0;
+    if (is_of_thread && gm_capture_has_key)
+        pthread_setspecific(gm_capture_key, &gm_gate_self);
+    if (gm_capture_count == gm_capture_room) {
+        size_t room = gm_capture_room == 0 ? 16 : 2 * gm_capture_room;
+        struct gm_capture *list = realloc(gm_capture_list, room * sizeof(*list));
+        if (list != NULL) {
+            gm_capture_list = list;
+            gm_capture_room = room;
+        }
+    }
+    if (gm_capture_count < gm_capture_room)
+        gm_capture_list[gm_capture_count++] = *capture;
+    else
+        gm_capture_unlisted++;
+    pthread_mutex_unlock(&gm_capture_lock);
+}
+
+/* Take one out; *capture gets it. False: none is known in this stream. Afterwards the drainer asks
+ * nothing about the stream. */
+static bool gm_take_capture(CUstream stream, struct gm_capture *capture)
+{
+    bool is_known = false;
+    pthread_mutex_lock(&gm_capture_lock);
+    while (gm_capture_asked != NULL && gm_capture_asked == stream)
+        pthread_cond_wait(&gm_capture_was_asked, &gm_capture_lock);
+    for (size_t i = 0; i < gm_capture_count && !is_known; i++) {
+        if (!gm_capture_is_on(&gm_capture_list[i], stream))
+            continue;
+        *capture = gm_capture_list[i];
+        gm_capture_list[i] = gm_capture_list[--gm_capture_count];
+        is_known = true;
+    }
+    pthread_mutex_unlock(&gm_capture_lock);
+    return is_known;
+}
+
+/* Put back what gm_take_capture took: there is room, unless others came in between. */
+static void gm_put_capture(const struct gm_capture *capture)
+{
+    pthread_mutex_lock(&gm_capture_lock);
+    if (gm_capture_count < gm_capture_room)
+        gm_capture_list[gm_capture_count++] = *capture;
+    else
+        gm_capture_unlisted++;
+    pthread_mutex_unlock(&gm_capture_lock);
+}
+
+/* The capture in `stream` has ended. Whether it was counted. */
+static bool gm_forget_capture(CUstream stream)
+{
+    struct gm_capture capture;
+    if (gm_take_capture(stream, &capture))
+        return true;
+    pthread_mutex_lock(&gm_capture_lock);
+    bool is_unlisted = gm_capture_unlisted > 0;
+    gm_capture_unlisted -= is_unlisted;
+    pthread_mutex_unlock(&gm_capture_lock);
+    return is_unlisted;
+}
+
+void gm_captures_forget(CUcontext context, CUdevice device)
+{
+    size_t ended = 0;
+    pthread_mutex_lock(&gm_capture_lock);
+    for (size_t i = 0; i < gm_capture_count;) {
+        const struct gm_capture *capture = &gm_capture_list[i];
+        bool is_of = context != NULL ? capture->context == context
+                                     : capture->is_primary && capture->device == device;
+        if (!is_of) {
+            i++;
+            continue;
+        }
+        gm_capture_list[i] = gm_capture_list[--gm_capture_count];
+        ended++;
+    }
+    pthread_mutex_unlock(&gm_capture_lock);
+    if (ended > 0 && gm_captures_ended(ended) == 0)
+        gm_free_deferred();
+}
+
+/* ---- the drainer ---- */
+
+/* The first capture in a stream of `context` that was not asked about, from *next on. */
+static bool gm_capture_ask_next(CUcontext context, size_t *next, struct gm_capture *capture)
+{
+    bool is_found = false;
+    pthread_mutex_lock(&gm_capture_lock);
+    while (*next < gm_capture_count && !is_found) {
+        *capture = gm_capture_list[(*next)++];
+        is_found = capture->context == context && capture->thread == NULL;
+    }
+    gm_capture_asked = is_found ? capture->stream : NULL;
+    pthread_mutex_unlock(&gm_capture_lock);
+    return is_found;
+}
+
+/* The drainer is done with that stream. If its capture has ended, it is taken off the list. */
+static void gm_capture_answer(const struct gm_capture *capture, bool has_ended, size_t *next)
+{
+    bool is_listed = false;
+    pthread_mutex_lock(&gm_capture_lock);
+    for (size_t i = 0; has_ended && i < gm_capture_count && !is_listed; i++) {
+        if (gm_capture_list[i].stream != capture->stream || gm_capture_list[i].thread != NULL)
+            continue;
+        gm_capture_list[i] = gm_capture_list[--gm_capture_count];
+        is_listed = true;
+        *next = 0; /* they have changed their places */
+    }
+    gm_capture_asked = NULL;
+    pthread_cond_broadcast(&gm_capture_was_asked);
+    pthread_mutex_unlock(&gm_capture_lock);
+    if (is_listed)
+        gm_gate_capture_end();
+}
+
+/* The driver answers that of the wrong thread, and ends the capture. */
+static void gm_capture_end_left(CUstream stream)
+{
+    CUgraph graph = NULL;
+    if (gm_real.cuStreamEndCapture != NULL)
+        gm_real.cuStreamEndCapture(stream, &graph);
+}
+
+static void gm_captures_look(CUcontext context, uint64_t unused)
+{
+    struct gm_capture capture;
+    (void)unused;
+    for (size_t next = 0; gm_capture_ask_next(context, &next, &capture);) {
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        if (capture.is_left)
+            gm_capture_end_left(capture.stream);
+        const bool has_ended =
+            gm_real.cuStreamIsCapturing(capture.stream, &status) == CUDA_SUCCESS &&
+            status == CU_STREAM_CAPTURE_STATUS_NONE;
+        gm_capture_answer(&capture, has_ended, &next);
+    }
+}
+
+void gm_captures_settle(void)
+{
+    gm_contexts_visit(gm_captures_look, 0);
+}
+
+/* ---- handlers ---- */
+
+/* A capture is counted before it begins, inside the gate: see gm_gate_scan. */
+static struct gm_slot *gm_capture_enter(void)
+{
+    struct gm_slot *slot = gm_gate_enter();
+    if (slot == NULL)
+        return NULL;
+    gm_gate_capture_begin();
+    return slot;
+}
+
+static CUresult gm_capture_began(struct gm_slot *slot, const struct gm_capture *capture,
+                                 CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        gm_note_capture(capture);
+    else
+        gm_gate_capture_end();
+    gm_gate_leave(slot);
+    return result;
+}
+
+/*
+ * The end of a capture is not gated: the gate lets callers pass while one is open, and it takes an
+ * end to close it. An end that fails may or may not end the capture (a wrong thread does not), so
+ * the stream is asked.
+ */
+static CUresult gm_capture_ended(CUstream stream, CUresult result)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result != CUDA_SUCCESS && gm_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return result;
+    if (gm_forget_capture(stream) && gm_gate_capture_end() == 0)
+        gm_free_deferred();
+    return result;
+}
+
+/*
+ * A stream that is destroyed takes the capture that began in it along. It is taken off the list
+ * before, because the handle may be another stream's right after; the count goes last.
+ */
+static CUresult gm_destroy_stream(CUstream stream, CUresult (*destroy)(CUstream))
+{
+    struct gm_capture capture;
+    if (!gm_is_live() || gm_gate_captures() == 0)
+        return destroy(stream);
+    bool is_capturing = gm_take_capture(stream, &capture);
+    CUresult result = destroy(stream);
+    if (!is_capturing)
+        return result;
+    if (result != CUDA_SUCCESS)
+        gm_put_capture(&capture);
+    else if (gm_gate_capture_end() == 0)
+        gm_free_deferred();
+    return result;
+}
+
+CUresult gm_on_cuStreamDestroy(CUstream hStream)
+{
+    return gm_destroy_stream(hStream, gm_real.cuStreamDestroy);
+}
+
+CUresult gm_on_cuStreamDestroy_v2(CUstream hStream)
+{
+    return gm_destroy_stream(hStream, gm_real.cuStreamDestroy_v2);
+}
+
+#define GM_ON_BEGIN_CAPTURE(symbol, stream, mode, params, args)                                    \
+    CUresult gm_on_##symbol params                                                                 \
+    {                                                                                              \
+        if (!gm_is_live())                                                                         \
+            return gm_real.symbol args;                                                            \
+        const struct gm_capture capture = gm_capture_of(stream, mode);                             \
+        struct gm_slot *slot = gm_capture_enter();                                                 \
+        if (slot == NULL)                                                                          \
+            return gm_gate_refusal();                                                              \
+        return gm_capture_began(slot, &capture, gm_real.symbol args);                              \
+    }
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture, hStream, CU_STREAM_CAPTURE_MODE_GLOBAL,
+                    (CUstream hStream), (hStream))
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, gm_stream_ptsz(hStream),
+                    CU_STREAM_CAPTURE_MODE_GLOBAL, (CUstream hStream), (hStream))
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_v2, hStream, mode,
+                    (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, gm_stream_ptsz(hStream), mode,
+                    (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, hStream, mode,
+                    (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                     CUstreamCaptureMode mode),
+                    (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+GM_ON_BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, gm_stream_ptsz(hStream), mode,
+                    (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                     CUstreamCaptureMode mode),
+                    (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+
+CUresult gm_on_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+{
+    CUresult result = gm_real.cuStreamEndCapture(hStream, phGraph);
+    return gm_is_live() ? gm_capture_ended(hStream, result) : result;
+}
+
+CUresult gm_on_cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
+{
+    CUresult result = gm_real.cuStreamEndCapture_ptsz(hStream, phGraph);
+    return gm_is_live() ? gm_capture_ended(gm_stream_ptsz(hStream), result) : result;
+}

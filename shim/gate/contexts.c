@@ -1,0 +1,423 @@
+/*
+ * The list of contexts and the drainer's walk over it. See contexts.h for how destroying and
+ * draining keep out of each other's way.
+ */
+#include "shim/gate/contexts.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/driver/devices.h"
+#include "shim/gate/gate.h"
+#include "shim/driver/real.h"
+
+#define GM_EVENT_NAP_MIN 50000    /* ns between looks at an event; they double ... */
+#define GM_EVENT_NAP_MAX 20000000 /* ... to what an answer may be late */
+
+struct gm_context {
+    CUcontext context;
+    uint64_t round; /* the drainer's walk that synchronized it */
+};
+
+/* A leaf in the order of locks. */
+static pthread_mutex_t gm_contexts_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gm_contexts_left = PTHREAD_COND_INITIALIZER; /* the drainer came out */
+static struct gm_context *gm_context_list;
+static size_t gm_context_count;
+static size_t gm_context_reserved; /* places that are free and promised */
+static size_t gm_context_room;
+static uint64_t gm_context_round;
+static bool gm_primary_is_active[GM_DEVICES_MOST];
+static unsigned gm_primary_locks[GM_DEVICES_MOST];         /* releases and resets under way */
+static _Atomic bool gm_primary_has_ended[GM_DEVICES_MOST]; /* ever */
+static CUcontext gm_contexts_gone[GM_CONTEXTS_GONE];
+static unsigned gm_contexts_next_gone;
+
+/* Where the drainer is: at most one of the two. */
+static CUcontext gm_drained_context;
+static CUdevice gm_drained_device = -1;
+
+/* When the drainer stops waiting for an event; or what it does in the contexts instead. */
+struct gm_contexts_asker {
+    const _Atomic uint64_t *stamp;
+    uint64_t seen;
+    void (*visit)(CUcontext context, uint64_t argument);
+    uint64_t argument;
+};
+/* Counts what may make it stop; it naps on this futex, whose time no clock step changes. */
+static _Atomic uint32_t gm_contexts_bell;
+
+static void gm_contexts_counted(int change)
+{
+    atomic_fetch_add(&gm_gate_stat()->contexts, (uint32_t)change);
+}
+
+static struct timespec gm_contexts_patience(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += GM_CONTEXT_PATIENCE_S;
+    return until;
+}
+
+void gm_contexts_wake(void)
+{
+    atomic_fetch_add(&gm_contexts_bell, 1);
+    syscall(SYS_futex, &gm_contexts_bell, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* With the lock. */
+static CUcontext *gm_contexts_find_gone(CUcontext context)
+{
+    for (unsigned i = 0; context != NULL && i < GM_CONTEXTS_GONE; i++)
+        if (gm_contexts_gone[i] == context)
+            return &gm_contexts_gone[i];
+    return NULL;
+}
+
+void gm_contexts_note_gone(CUcontext context)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    gm_contexts_gone[gm_contexts_next_gone++ % GM_CONTEXTS_GONE] = context;
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+bool gm_contexts_is_gone(CUcontext context)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    bool is_gone = gm_contexts_find_gone(context) != NULL;
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return is_gone;
+}
+
+bool gm_contexts_reserve(void)
+{
+    bool is_there = true;
+    pthread_mutex_lock(&gm_contexts_lock);
+    if (gm_context_count + gm_context_reserved == gm_context_room) {
+        size_t room = gm_context_room == 0 ? 8 : 2 * gm_context_room;
+        struct gm_context *list = realloc(gm_context_list, room * sizeof(*list));
+        is_there = list != NULL;
+        if (is_there) {
+            gm_context_list = list;
+            gm_context_room = room;
+        }
+    }
+    gm_context_reserved += is_there;
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return is_there;
+}
+
+void gm_contexts_release(void)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    gm_context_reserved--;
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+void gm_contexts_add(CUcontext context)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    for (CUcontext *gone; (gone = gm_contexts_find_gone(context)) != NULL;)
+        *gone = NULL;
+    gm_context_reserved--;
+    gm_context_list[gm_context_count++] = (struct gm_context){.context = context};
+    gm_contexts_counted(1);
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+static size_t gm_contexts_index(CUcontext context)
+{
+    size_t i = 0;
+    while (i < gm_context_count && gm_context_list[i].context != context)
+        i++;
+    return i;
+}
+
+bool gm_contexts_has(CUcontext context)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    bool has = gm_contexts_index(context) < gm_context_count;
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return has;
+}
+
+bool gm_contexts_remove(CUcontext context)
+{
+    struct timespec until = gm_contexts_patience();
+    pthread_mutex_lock(&gm_contexts_lock);
+    size_t i = gm_contexts_index(context);
+    bool has = i < gm_context_count;
+    if (has) {
+        gm_context_list[i] = gm_context_list[--gm_context_count];
+        gm_context_reserved++;
+        gm_contexts_counted(-1);
+    }
+    int error = 0;
+    if (gm_drained_context == context)
+        gm_contexts_wake();
+    while (gm_drained_context == context && error != ETIMEDOUT)
+        error =
+            pthread_cond_clockwait(&gm_contexts_left, &gm_contexts_lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return has;
+}
+
+void gm_contexts_lock_primary(CUdevice device)
+{
+    if (device < 0 || device >= GM_DEVICES_MOST)
+        return;
+    struct timespec until = gm_contexts_patience();
+    pthread_mutex_lock(&gm_contexts_lock);
+    gm_primary_locks[device]++;
+    int error = 0;
+    if (gm_drained_device == device)
+        gm_contexts_wake();
+    while (gm_drained_device == device && error != ETIMEDOUT)
+        error =
+            pthread_cond_clockwait(&gm_contexts_left, &gm_contexts_lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+void gm_contexts_unlock_primary(CUdevice device)
+{
+    if (device < 0 || device >= GM_DEVICES_MOST)
+        return;
+    pthread_mutex_lock(&gm_contexts_lock);
+    gm_primary_locks[device]--;
+    pthread_cond_broadcast(&gm_contexts_left);
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+bool gm_contexts_primary_is_over(CUdevice device)
+{
+    unsigned flags;
+    int is_active = 1;
+    return device >= 0 && device < GM_DEVICES_MOST &&
+           __builtin_expect(
+               atomic_load_explicit(&gm_primary_has_ended[device], memory_order_acquire), 0) &&
+           gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
+           is_active == 0;
+}
+
+void gm_contexts_note_primary(CUdevice device, bool is_active)
+{
+    if (device < 0 || device >= GM_DEVICES_MOST)
+        return;
+    if (!is_active)
+        atomic_store_explicit(&gm_primary_has_ended[device], true, memory_order_release);
+    pthread_mutex_lock(&gm_contexts_lock);
+    if (gm_primary_is_active[device] != is_active) {
+        gm_primary_is_active[device] = is_active;
+        gm_contexts_counted(is_active ? 1 : -1);
+    }
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+/* ---- the drainer ---- */
+
+bool gm_contexts_is_over(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    /* Sticky: the context is unusable, says cuda.h, and the process must be relaunched. */
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static CUresult gm_contexts_synchronize_current(void)
+{
+    if (!gm_gate_sync_begin())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result = gm_real.cuCtxSynchronize();
+    gm_gate_sync_end();
+    return result;
+}
+
+/* Whether to wait on for the context that the drainer is in. */
+static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
+{
+    if (atomic_load(asker->stamp) != asker->seen)
+        return false;
+    pthread_mutex_lock(&gm_contexts_lock);
+    bool is_wanted = gm_drained_context == NULL
+                         ? gm_primary_locks[gm_drained_device] > 0
+                         : gm_contexts_index(gm_drained_context) == gm_context_count;
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return !is_wanted;
+}
+
+/* Wait until the GPU has passed `event`. */
+static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker *asker)
+{
+    for (long nap = GM_EVENT_NAP_MIN;;) {
+        uint32_t bell = atomic_load(&gm_contexts_bell);
+        if (!gm_contexts_may_wait(asker))
+            return CUDA_ERROR_NOT_READY;
+        if (gm_gate_captures() > 0)
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        CUresult result = gm_real.cuEventQuery(event);
+        if (result != CUDA_ERROR_NOT_READY)
+            return result;
+        struct timespec pause = {.tv_nsec = nap};
+        syscall(SYS_futex, &gm_contexts_bell, FUTEX_WAIT_PRIVATE, bell, &pause, NULL, 0);
+        nap = nap * 2 < GM_EVENT_NAP_MAX ? nap * 2 : GM_EVENT_NAP_MAX;
+    }
+}
+
+/*
+ * Wait until the work of `context`, the current one, ends. The event lives no longer than the
+ * drainer stays here, so nobody else has to know of it.
+ */
+static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_contexts_asker *asker)
+{
+    CUevent event;
+    if (!gm_contexts_may_wait(asker))
+        return CUDA_ERROR_NOT_READY;
+    if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
+        gm_real.cuEventDestroy_v2 == NULL || gm_real.cuEventQuery == NULL)
+        return gm_contexts_synchronize_current();
+    CUresult result = gm_real.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (gm_gate_sync_begin()) {
+        result = gm_real.cuCtxRecordEvent(context, event);
+        gm_gate_sync_end();
+    }
+    if (result == CUDA_SUCCESS)
+        result = gm_contexts_await(event, asker);
+    else if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = gm_contexts_synchronize_current();
+    gm_real.cuEventDestroy_v2(event);
+    return result;
+}
+
+/* CUDA_SUCCESS: `context` has no work left; with an asker, none of what it had. */
+static CUresult gm_contexts_wait_for(CUcontext context, const struct gm_contexts_asker *asker)
+{
+    CUcontext popped;
+    CUresult result = gm_real.cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS) {
+        if (asker == NULL)
+            result = gm_contexts_synchronize_current();
+        else if (asker->visit != NULL)
+            asker->visit(context, asker->argument);
+        else
+            result = gm_contexts_finish_current(context, asker);
+        gm_real.cuCtxPopCurrent_v2(&popped);
+    }
+    return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
+}
+
+/* The next context that `round` did not see, marked as the one that the drainer is in; or NULL. */
+static CUcontext gm_contexts_step(uint64_t round)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    gm_drained_context = NULL;
+    for (size_t i = 0; i < gm_context_count && gm_drained_context == NULL; i++) {
+        if (gm_context_list[i].round == round)
+            continue;
+        gm_context_list[i].round = round;
+        gm_drained_context = gm_context_list[i].context;
+    }
+    CUcontext context = gm_drained_context;
+    pthread_cond_broadcast(&gm_contexts_left);
+    pthread_mutex_unlock(&gm_contexts_lock);
+    return context;
+}
+
+static void gm_contexts_at_primary(CUdevice device)
+{
+    pthread_mutex_lock(&gm_contexts_lock);
+    while (device >= 0 && gm_primary_locks[device] > 0)
+        pthread_cond_wait(&gm_contexts_left, &gm_contexts_lock);
+    gm_drained_device = device;
+    pthread_cond_broadcast(&gm_contexts_left);
+    pthread_mutex_unlock(&gm_contexts_lock);
+}
+
+static CUresult gm_contexts_wait_for_primary(CUdevice device, const struct gm_contexts_asker *asker)
+{
+    CUcontext context;
+    unsigned flags;
+    int is_active = 0;
+
+    gm_contexts_at_primary(device);
+    CUresult result = gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active);
+    if (result != CUDA_SUCCESS || is_active == 0)
+        goto leave;
+    result = gm_real.cuDevicePrimaryCtxRetain(&context, device);
+    if (result != CUDA_SUCCESS)
+        goto leave;
+    gm_contexts_note_primary(device, true);
+    result = gm_contexts_wait_for(context, asker);
+    gm_real.cuDevicePrimaryCtxRelease_v2(device);
+leave:
+    gm_contexts_at_primary(-1);
+    return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
+}
+
+/* Over all contexts. The first error; with an asker it is also the last: there is nothing to gain
+ * from waiting for the others. */
+static CUresult gm_contexts_walk(const struct gm_contexts_asker *asker)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUcontext context;
+    uint64_t round = ++gm_context_round; /* the drainer's alone */
+
+    while ((context = gm_contexts_step(round)) != NULL) {
+        if (asker != NULL && result != CUDA_SUCCESS)
+            continue;
+        CUresult one = gm_contexts_wait_for(context, asker);
+        result = result == CUDA_SUCCESS ? one : result;
+    }
+    for (uint32_t i = 0; i < gm_device_count(); i++) {
+        if (asker != NULL && result != CUDA_SUCCESS)
+            break;
+        CUresult one = gm_contexts_wait_for_primary(gm_device_at(i), asker);
+        result = result == CUDA_SUCCESS ? one : result;
+    }
+    return result;
+}
+
+CUresult gm_contexts_synchronize(void)
+{
+    return gm_contexts_walk(NULL);
+}
+
+CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen)
+{
+    const struct gm_contexts_asker asker = {.stamp = stamp, .seen = seen};
+    return gm_contexts_walk(&asker);
+}
+
+void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument)
+{
+    const struct gm_contexts_asker asker = {.visit = visit, .argument = argument};
+    gm_contexts_walk(&asker);
+}

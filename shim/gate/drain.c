@@ -1,0 +1,385 @@
+/*
+ * The drainer. One mutex guards the CLOSE and the QUERY that are open, at most one of each; whoever
+ * takes one away under it, the drainer with an answer or the link thread at the deadline, is the
+ * one who answers.
+ */
+#include "shim/gate/drain.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "shim/gate/captures.h"
+#include "shim/gate/contexts.h"
+#include "shim/gate/gate.h"
+#include "shim/memory/graphs.h"
+#include "shim/link/link.h"
+#include "shim/memory/managed.h"
+#include "shim/driver/real.h"
+#include "shim/memory/spares.h"
+
+#define GM_DRAIN_YIELDS 200     /* looks that cost a sched_yield; most calls return within those */
+#define GM_DRAIN_NAP_MIN 50000u /* ns; then naps that double */
+#define GM_DRAIN_NAP_MAX 1000000u /* ns: what an answer may be late */
+#define GM_DRAIN_SAMPLE_S 1       /* between looks at the memory of graphs */
+
+struct gm_drain_question {
+    uint64_t epoch;
+    uint64_t at;       /* when CLOSE came */
+    uint64_t deadline; /* absolute */
+};
+
+/* A leaf in the order of locks. */
+static pthread_mutex_t gm_drain_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gm_drain_asked; /* by the monotonic clock; made by gm_drain_start */
+static struct gm_drain_question gm_drain_open;
+static bool gm_drain_is_open;
+static uint64_t gm_drain_query_open;
+static bool gm_drain_has_query;
+static pthread_cond_t gm_drain_synced;                   /* likewise */
+static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
+static CUresult gm_drain_sync_result;
+static bool gm_drain_has_spares;           /* gm_drain_watch_spares was called */
+static _Atomic uint64_t gm_drain_stamp;    /* changes with the above: a query is left off then */
+static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the drainer waits for */
+
+/* Answer `epoch`, unless that was done or a newer CLOSE came. */
+static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_t now)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    bool is_mine = gm_drain_is_open && gm_drain_open.epoch == epoch;
+    uint64_t at = gm_drain_open.at;
+    if (is_mine)
+        gm_drain_is_open = false;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (!is_mine)
+        return;
+
+    struct gm_msg_drained drained = {
+        .epoch = epoch,
+        .status = reason == GM_DRAIN_NONE ? GM_DRAIN_QUIET : GM_DRAIN_BUSY,
+        .reason = reason,
+        .drain_ns = now > at ? now - at : 0,
+    };
+    gm_link_drained(&drained);
+}
+
+/* Whether `epoch` still waits for its answer. */
+static bool gm_drain_is_asked(uint64_t epoch)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    bool is_asked = gm_drain_is_open && gm_drain_open.epoch == epoch;
+    pthread_mutex_unlock(&gm_drain_lock);
+    return is_asked;
+}
+
+/* For gm_drain_synchronize: all requests up to `asked`. */
+static void gm_drain_sync(uint64_t asked)
+{
+    CUresult result = gm_contexts_synchronize();
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_sync_done = asked;
+    gm_drain_sync_result = result;
+    pthread_cond_broadcast(&gm_drain_synced);
+    pthread_mutex_unlock(&gm_drain_lock);
+}
+
+/* The same, if somebody asked. */
+static void gm_drain_sync_if_asked(void)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    uint64_t asked = gm_drain_sync_asked;
+    bool is_asked = asked != gm_drain_sync_done;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (is_asked)
+        gm_drain_sync(asked);
+}
+
+/* Wait until nobody is inside, or the deadline. Who is inside may wait for this thread meanwhile
+ * (gm_drain_synchronize), and leaves when it was served. */
+static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question *question)
+{
+    long nap = GM_DRAIN_NAP_MIN;
+    bool is_settled = false;
+    gm_gate_fence();
+    for (unsigned looks = 0;; looks++) {
+        enum gm_drain_reason reason = gm_gate_scan();
+        atomic_store(&gm_drain_obstacle, reason);
+        if (reason == GM_DRAIN_NONE || gm_now() >= question->deadline)
+            return reason;
+        gm_drain_sync_if_asked();
+        if (reason == GM_DRAIN_CAPTURE && !is_settled) {
+            is_settled = true;
+            gm_captures_settle();
+            continue;
+        }
+        if (looks < GM_DRAIN_YIELDS) {
+            sched_yield();
+            continue;
+        }
+        struct timespec pause = {.tv_nsec = nap};
+        nanosleep(&pause, NULL);
+        nap = nap * 2 < (long)GM_DRAIN_NAP_MAX ? nap * 2 : (long)GM_DRAIN_NAP_MAX;
+    }
+}
+
+static void gm_drain_move_out(CUcontext context, uint64_t until)
+{
+    if (gm_gate_sync_begin()) {
+        gm_managed_out(context, until);
+        gm_gate_sync_end();
+    }
+}
+
+static void gm_drain_move_in(CUcontext context, uint64_t unused)
+{
+    (void)unused;
+    gm_managed_in(context);
+}
+
+/* The program is quiet: get its managed memory out of the way of others, in half of what is left of
+ * the time. */
+static void gm_drain_clear(const struct gm_drain_question *question)
+{
+    uint64_t now = gm_now();
+    if (gm_managed_exists() && now < question->deadline)
+        gm_contexts_visit(gm_drain_move_out, now + (question->deadline - now) / 2);
+}
+
+/* What is left to do after the answer, while the program is paused, and once it goes on. */
+static void gm_drain_after(uint64_t stamp)
+{
+    if (gm_graphs_exist() && !gm_gate_await_open(0))
+        gm_graphs_trim();
+    if (!gm_managed_is_out())
+        return;
+    /* The opening wakes this. Nothing is asked of a program whose gate is closed; should that ever
+     * be, it is seen at the next look, and comes first. */
+    while (!gm_gate_await_open(GM_S) && atomic_load(&gm_drain_stamp) == stamp)
+        continue;
+    gm_contexts_visit(gm_drain_move_in, 0);
+}
+
+static void gm_drain_once(const struct gm_drain_question *question)
+{
+    gm_spares_release_ahead(); /* nobody looks after them meanwhile, and others want the room */
+    enum gm_drain_reason reason = gm_drain_wait_outside(question);
+    if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
+        atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
+        CUresult result = gm_contexts_synchronize();
+        if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
+            reason = GM_DRAIN_CAPTURE; /* perhaps one that nobody counted */
+        else if (result != CUDA_SUCCESS)
+            reason = GM_DRAIN_WORK;
+        else
+            gm_drain_clear(question);
+    }
+    gm_drain_answer(question->epoch, reason, gm_now());
+}
+
+/* Wait until the GPU is done with what it was given before this query, unless that is left off. */
+static void gm_drain_ask(uint64_t query, uint64_t stamp)
+{
+    if (gm_gate_captures() > 0)
+        gm_captures_settle();
+    /* It rests; and nobody looks after them meanwhile. But a CLOSE does not wait for that. */
+    gm_spares_leave_alone();
+    for (unsigned n = GM_SPARES_ROOM;
+         n > 0 && atomic_load(&gm_drain_stamp) == stamp && gm_spares_shrink(-1); n--)
+        continue;
+    atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
+    CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp);
+
+    pthread_mutex_lock(&gm_drain_lock);
+    bool is_mine = gm_drain_has_query && gm_drain_query_open == query;
+    if (is_mine)
+        gm_drain_has_query = false;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (!is_mine)
+        return;
+    struct gm_msg_quiet quiet = {.query = query, .is_quiet = result == CUDA_SUCCESS};
+    gm_link_quiet(&quiet);
+}
+
+/* With the lock: wait for a question; meanwhile look after the spares when it is time, and at the
+ * memory of graphs from time to time. */
+static void gm_drain_idle(void)
+{
+    static uint64_t spares_at = UINT64_MAX, sampled_at; /* this thread's alone */
+    const uint64_t now = gm_now();
+    const uint64_t sample_at =
+        gm_graphs_exist() ? sampled_at + GM_DRAIN_SAMPLE_S * GM_S : UINT64_MAX;
+    uint64_t until = spares_at < sample_at ? spares_at : sample_at;
+    if (gm_drain_has_spares)
+        until = now;
+    if (until == UINT64_MAX) {
+        pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
+        return;
+    }
+    const struct timespec time = {.tv_sec = (time_t)(until / GM_S),
+                                  .tv_nsec = (long)(until % GM_S)};
+    if (until > now && pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
+        return;
+    gm_drain_has_spares = false;
+    pthread_mutex_unlock(&gm_drain_lock);
+    spares_at = gm_spares_watch(gm_now());
+    if (sample_at <= gm_now()) {
+        gm_graphs_sample();
+        sampled_at = gm_now();
+    }
+    pthread_mutex_lock(&gm_drain_lock);
+}
+
+static void *gm_drain_main(void *unused)
+{
+    (void)unused;
+    /* A capture in another thread must not make our calls illegal, nor they end it. */
+    gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+
+    uint64_t done = UINT64_MAX;
+    for (;;) {
+        pthread_mutex_lock(&gm_drain_lock);
+        while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
+               gm_drain_sync_asked == gm_drain_sync_done)
+            gm_drain_idle();
+        bool is_sync = gm_drain_sync_asked != gm_drain_sync_done;
+        bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
+        struct gm_drain_question question = gm_drain_open;
+        uint64_t query = gm_drain_query_open;
+        uint64_t stamp = atomic_load(&gm_drain_stamp);
+        pthread_mutex_unlock(&gm_drain_lock);
+        if (is_sync) { /* first: a CLOSE waits for who asked */
+            gm_drain_sync_if_asked();
+            continue;
+        }
+        if (!is_close) {
+            gm_drain_ask(query, stamp);
+            continue;
+        }
+        gm_drain_once(&question);
+        done = question.epoch;
+        gm_drain_after(stamp);
+    }
+    return NULL;
+}
+
+int gm_drain_start(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&gm_drain_asked, &attributes);
+    pthread_cond_init(&gm_drain_synced, &attributes);
+    pthread_condattr_destroy(&attributes);
+
+    /* The program's signals are not for this thread. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, gm_drain_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0)
+        return -error;
+    pthread_setname_np(thread, "gpumux-drain");
+    pthread_detach(thread);
+    return 0;
+}
+
+/* Under the lock, after a change: for the drainer, wherever it waits. */
+static void gm_drain_changed(void)
+{
+    atomic_fetch_add(&gm_drain_stamp, 1);
+    pthread_cond_signal(&gm_drain_asked);
+}
+
+void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    /* Until the drainer gets to it, what it is stuck in is still in the way. */
+    gm_drain_open = (struct gm_drain_question){
+        .epoch = epoch,
+        .at = now,
+        .deadline = deadline_ns < UINT64_MAX - now ? now + deadline_ns : UINT64_MAX,
+    };
+    gm_drain_is_open = true;
+    gm_drain_has_query = false; /* its answer would say nothing any more */
+    gm_drain_changed();
+    pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
+}
+
+void gm_drain_watch_spares(void)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    const bool is_asking = gm_drain_has_query;
+    gm_drain_has_spares = true;
+    if (is_asking) /* the program does not rest any more: that is the answer */
+        gm_drain_changed();
+    else
+        pthread_cond_signal(&gm_drain_asked);
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (is_asking)
+        gm_contexts_wake();
+}
+
+void gm_drain_query(uint64_t query)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_query_open = query;
+    gm_drain_has_query = true;
+    gm_drain_changed();
+    pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
+}
+
+CUresult gm_drain_synchronize(uint64_t patience_ns)
+{
+    struct timespec until;
+    CUresult result = CUDA_ERROR_NOT_READY;
+    int error = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(patience_ns / GM_S);
+    pthread_mutex_lock(&gm_drain_lock);
+    uint64_t mine = ++gm_drain_sync_asked;
+    gm_drain_changed();
+    pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
+    pthread_mutex_lock(&gm_drain_lock);
+    while (gm_drain_sync_done < mine && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&gm_drain_synced, &gm_drain_lock, &until);
+    if (gm_drain_sync_done >= mine)
+        result = gm_drain_sync_result;
+    pthread_mutex_unlock(&gm_drain_lock);
+    return result;
+}
+
+uint64_t gm_drain_expire(uint64_t now)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    uint64_t deadline = gm_drain_is_open ? gm_drain_open.deadline : UINT64_MAX;
+    uint64_t epoch = gm_drain_open.epoch;
+    pthread_mutex_unlock(&gm_drain_lock);
+    if (deadline > now)
+        return deadline;
+
+    enum gm_drain_reason reason = (enum gm_drain_reason)atomic_load(&gm_drain_obstacle);
+    gm_drain_answer(epoch, reason == GM_DRAIN_NONE ? GM_DRAIN_WORK : reason, now);
+    return UINT64_MAX;
+}
+
+void gm_drain_cancel(void)
+{
+    pthread_mutex_lock(&gm_drain_lock);
+    gm_drain_is_open = false;
+    gm_drain_has_query = false;
+    gm_drain_changed();
+    pthread_mutex_unlock(&gm_drain_lock);
+    gm_contexts_wake();
+}

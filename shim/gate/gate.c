@@ -1,0 +1,483 @@
+/*
+ * The gate, slow side: slots, waiting, captures. The model is in gate.h.
+ *
+ * Everything here is lock-free, because a signal handler or a callback of the driver may come in at
+ * any point. Waiting is a futex on the daemon's page (a shared futex, which works on a read-only
+ * mapping).
+ */
+#include "shim/gate/gate.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "shim/entry/boot.h"
+#include "shim/link/link.h"
+
+#define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads that found no slot of their own */
+#define GM_SLOT_WORDS (GM_SLOTS / 64u)
+/* A waiter looks again, and asks again, even if nobody wakes it, or signals do all the time. */
+#define GM_GATE_RECHECK_S 1
+
+/* What a thread without a fast slot finds taken. */
+static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN, .blocked = 1};
+
+__thread struct gm_gate_thread gm_gate_self
+    __attribute__((tls_model("initial-exec"))) = {.fast = &gm_slot_taken};
+
+static const struct gm_ctl gm_page_cold = {.gate = GM_GATE_COLD};
+static const struct gm_ctl gm_page_open = {.gate = GM_GATE_OPEN};
+static const struct gm_ctl gm_page_refused = {.gate = GM_GATE_CLOSED};
+/* While a thread holds the others. Its word is never OPEN: a caller that got this page and was late
+ * must look at the page again (COLD), or a drain might miss it. */
+static struct gm_ctl gm_page_held = {.gate = GM_GATE_COLD};
+static const struct gm_ctl *gm_page_before; /* the holder's: what is in place otherwise */
+/* What gm_gate_lost put, or wants to have put, in place; NULL: it did not come yet. */
+static const struct gm_ctl *_Atomic gm_page_lost;
+struct gm_hot gm_hot = {.page = &gm_page_cold};
+
+static struct gm_stat gm_stat_own; /* slots of a program that runs without a daemon */
+static struct gm_stat *_Atomic gm_stat_area = &gm_stat_own;
+
+static bool gm_gate_is_asymmetric; /* written by attach, before any thread has a slot */
+static bool gm_gate_has_key;
+static pthread_key_t gm_gate_key; /* its destructor gives the slot back */
+
+static _Atomic uint64_t gm_slots_taken[GM_SLOT_WORDS]; /* one bit a slot, the shared one excepted */
+static _Atomic uint32_t gm_slots_top;                  /* one more than the highest ever taken */
+static _Atomic uint32_t gm_capture_begun;              /* captures begun so far, modulo 2^32 */
+static _Atomic uint32_t gm_own_syncs;                  /* own synchronizing calls under way */
+static _Atomic uint64_t gm_want_sent; /* one more than the epoch of the newest WANT */
+
+/* What a nested call gets: the outer call's slot speaks for it. */
+static struct gm_slot gm_slot_nested;
+/* What a signal handler gets that interrupted a caller on its way in: it leaves to TRYING. */
+static struct gm_slot gm_slot_interrupted;
+
+static bool gm_slot_is_shared(const struct gm_slot *slot)
+{
+    return slot == &gm_gate_stat()->slot[GM_SLOT_SHARED];
+}
+
+struct gm_stat *gm_gate_stat(void)
+{
+    return atomic_load_explicit(&gm_stat_area, memory_order_acquire);
+}
+
+/* ---- slots ---- */
+
+static void gm_gate_thread_exit(void *unused)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    struct gm_slot *slot = self->own;
+    struct gm_stat *stat = gm_gate_stat();
+
+    (void)unused;
+    self->fast = &gm_slot_taken;
+    self->own = NULL;
+    if (slot == NULL)
+        return;
+    if (self->is_waiting != 0)
+        atomic_fetch_sub(&stat->waiting, 1); /* it left the wait by a longjmp */
+    self->is_waiting = 0;
+    if (gm_slot_is_shared(slot)) {
+        atomic_fetch_sub(&slot->inside, self->inside != 0);
+        atomic_fetch_sub(&slot->blocked, self->blocked);
+        self->inside = 0;
+        self->blocked = 0;
+        return;
+    }
+    /* A thread that ended in the middle of a call is inside no more. */
+    atomic_store_explicit(&slot->blocked, 0, memory_order_release);
+    atomic_store_explicit(&slot->inside, 0, memory_order_release);
+    uint32_t i = (uint32_t)(slot - stat->slot);
+    atomic_fetch_and(&gm_slots_taken[i / 64u], ~(1ull << (i % 64u)));
+}
+
+static struct gm_slot *gm_slot_take(struct gm_stat *stat)
+{
+    for (uint32_t word = 0; word < GM_SLOT_WORDS; word++) {
+        uint64_t taken = atomic_load_explicit(&gm_slots_taken[word], memory_order_relaxed);
+        while (taken != UINT64_MAX) {
+            uint32_t bit = (uint32_t)__builtin_ctzll(~taken);
+            uint32_t i = word * 64u + bit;
+            if (i >= GM_SLOT_SHARED)
+                break;
+            if (!atomic_compare_exchange_weak(&gm_slots_taken[word], &taken, taken | 1ull << bit))
+                continue;
+            uint32_t top = atomic_load(&gm_slots_top);
+            while (top < i + 1 && !atomic_compare_exchange_weak(&gm_slots_top, &top, i + 1))
+                continue;
+            return &stat->slot[i];
+        }
+    }
+    return &stat->slot[GM_SLOT_SHARED];
+}
+
+/* Give this thread a slot, after boot. */
+static void gm_gate_settle(struct gm_gate_thread *self)
+{
+    if (self->own != NULL)
+        return;
+    struct gm_slot *slot = gm_slot_take(gm_gate_stat());
+    bool is_shared = gm_slot_is_shared(slot);
+
+    self->own = slot;
+    self->fast = is_shared || !gm_gate_is_asymmetric ? &gm_slot_taken : slot;
+    if (gm_gate_has_key)
+        pthread_setspecific(gm_gate_key, self); /* on failure the slot is not reused, no more */
+}
+
+/* ---- enter and leave ---- */
+
+/* GM_SLOT_OUT, TRYING or IN. */
+static uint32_t gm_gate_place(const struct gm_gate_thread *self)
+{
+    if (self->own == NULL)
+        return GM_SLOT_OUT;
+    if (gm_slot_is_shared(self->own))
+        return self->inside;
+    return atomic_load_explicit(&self->own->inside, memory_order_relaxed);
+}
+
+/*
+ * Sequentially consistent: the slow way needs no membarrier and closes races with captures. In the
+ * shared slot a handler may come between the count and the note of it: then it counts for itself.
+ * In the child of a fork by a handler that came meanwhile, where nobody drains, it does nothing.
+ */
+static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
+{
+    if (self->own == NULL)
+        return;
+    if (!gm_slot_is_shared(self->own)) {
+        atomic_exchange(&self->own->inside, place);
+        return;
+    }
+    uint32_t old = self->inside;
+    if (old == GM_SLOT_OUT && place != GM_SLOT_OUT)
+        atomic_fetch_add(&self->own->inside, 1);
+    self->inside = place;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (old != GM_SLOT_OUT && place == GM_SLOT_OUT)
+        atomic_fetch_sub(&self->own->inside, 1);
+}
+
+/*
+ * Wait until the word of `page` is not `word` any more, or for a while. The first waiter of a
+ * closing tells the daemon; so does one who has waited for GM_GATE_RECHECK_S, in case that was not
+ * heard. *since: when this one began to wait or last told it so, 0 at first.
+ */
+static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, uint64_t *since,
+                         struct gm_link_ear *ear)
+{
+    const uint64_t asked = atomic_load(&page->epoch) + 1, now = gm_now();
+    const bool is_late = *since != 0 && now - *since >= GM_GATE_RECHECK_S * GM_S;
+    if (atomic_exchange(&gm_want_sent, asked) != asked || is_first || is_late)
+        gm_link_want();
+    if (*since == 0 || is_late)
+        *since = now;
+
+    struct timespec most = {.tv_sec = GM_GATE_RECHECK_S};
+    syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
+    gm_link_listen(ear);
+}
+
+struct gm_slot *gm_gate_enter_slow(void)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    const uint32_t before = gm_gate_place(self);
+    if (before == GM_SLOT_IN)
+        return &gm_slot_nested;
+
+    int saved = errno, cancel;
+    /* Telling the daemon is a cancellation point, and neither it nor the start can be left half
+     * done. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (gm_boot() == GM_BOOT_COLD) {
+        pthread_setcancelstate(cancel, NULL);
+        errno = saved;
+        return &gm_slot_nested; /* before cuInit, or from within the start-up: nothing to guard */
+    }
+    gm_gate_settle(self);
+
+    struct gm_stat *stat = gm_gate_stat();
+    struct gm_slot *slot = before == GM_SLOT_TRYING ? &gm_slot_interrupted : self->own;
+    bool is_waiting = false;
+    uint64_t since = 0;
+    struct gm_link_ear ear = {0};
+    for (;;) {
+        gm_gate_step(self, GM_SLOT_TRYING);
+        const struct gm_ctl *page = atomic_load(&gm_hot.page);
+        uint32_t word = atomic_load(&page->gate);
+        if (word == GM_GATE_OPEN)
+            break;
+        if (page == &gm_page_held && word == GM_GATE_COLD) {
+            gm_gate_step(self, GM_SLOT_OUT);
+            continue;
+        }
+        if (page == &gm_page_refused) {
+            slot = NULL;
+            break;
+        }
+        if (atomic_load(&stat->captures) > 0)
+            break;
+        gm_gate_step(self, GM_SLOT_OUT);
+        bool is_first = false;
+        if (self->is_waiting == 0) { /* else this is a handler in the middle of the wait */
+            is_waiting = true;
+            /* In this order: a handler that comes between counts for itself. */
+            is_first = atomic_fetch_add(&stat->waiting, 1) == 0;
+            self->is_waiting = 1;
+        }
+        gm_gate_wait(page, word, is_first, &since, &ear);
+    }
+    gm_gate_step(self, slot != NULL ? GM_SLOT_IN : before);
+    if (is_waiting && self->is_waiting != 0) { /* else it is the child of such a fork */
+        self->is_waiting = 0;
+        atomic_fetch_sub(&stat->waiting, 1);
+    }
+    pthread_setcancelstate(cancel, NULL);
+    errno = saved;
+    return slot;
+}
+
+CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    if (slot == &gm_slot_interrupted && self->own != NULL) {
+        atomic_fetch_add(&self->own->calls, 1);
+        gm_gate_step(self, GM_SLOT_TRYING);
+        return result;
+    }
+    if (slot == &gm_slot_nested || slot != self->own)
+        return result; /* nested, or a call that began in the parent of a fork */
+    atomic_fetch_add(&slot->calls, 1);
+    gm_gate_step(self, GM_SLOT_OUT);
+    return result;
+}
+
+struct gm_slot *gm_sync_enter_slow(void)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    if (!gm_boot_is_over())
+        return NULL; /* nothing was submitted yet that it could wait for */
+    gm_gate_settle(self);
+    struct gm_slot *slot = self->own;
+    if (gm_slot_is_shared(slot)) {
+        if (self->blocked != 0)
+            return NULL;
+        atomic_fetch_add(&slot->blocked, 1);
+        self->blocked = 1;
+    } else {
+        if (atomic_load_explicit(&slot->blocked, memory_order_relaxed) != 0)
+            return NULL; /* nested */
+        atomic_store_explicit(&slot->blocked, 1, memory_order_relaxed);
+    }
+    return slot;
+}
+
+void gm_sync_leave_slow(struct gm_slot *slot)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    if (slot == NULL || slot != self->own)
+        return;
+    atomic_fetch_add(&slot->calls, 1);
+    if (gm_slot_is_shared(slot)) {
+        self->blocked = 0;
+        atomic_fetch_sub(&slot->blocked, 1);
+    } else {
+        atomic_store_explicit(&slot->blocked, 0, memory_order_release);
+    }
+}
+
+/* ---- captures and the closer ---- */
+
+void gm_gate_capture_begin(void)
+{
+    atomic_fetch_add(&gm_capture_begun, 1);
+    atomic_fetch_add(&gm_gate_stat()->captures, 1);
+    for (unsigned ms = 0; atomic_load(&gm_own_syncs) > 0 && ms < GM_GATE_SYNC_MS; ms++) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+bool gm_gate_sync_begin(void)
+{
+    atomic_fetch_add(&gm_own_syncs, 1);
+    if (gm_gate_captures() == 0)
+        return true;
+    atomic_fetch_sub(&gm_own_syncs, 1);
+    return false;
+}
+
+void gm_gate_sync_end(void)
+{
+    atomic_fetch_sub(&gm_own_syncs, 1);
+}
+
+uint32_t gm_gate_capture_end(void)
+{
+    _Atomic uint32_t *captures = &gm_gate_stat()->captures;
+    uint32_t open = atomic_load(captures);
+    while (open > 0 && !atomic_compare_exchange_weak(captures, &open, open - 1))
+        continue;
+    return open > 0 ? open - 1 : 0;
+}
+
+uint32_t gm_gate_captures(void)
+{
+    return atomic_load(&gm_gate_stat()->captures);
+}
+
+bool gm_gate_membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+bool gm_gate_await_open(uint64_t most_ns)
+{
+    const struct gm_ctl *page = atomic_load(&gm_hot.page);
+    struct timespec most = {.tv_sec = (time_t)(most_ns / 1000000000u),
+                            .tv_nsec = (long)(most_ns % 1000000000u)};
+    uint32_t word = atomic_load(&page->gate);
+    if (word == GM_GATE_CLOSED && page != &gm_page_refused)
+        syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
+    page = atomic_load(&gm_hot.page);
+    return page == &gm_page_refused || atomic_load(&page->gate) != GM_GATE_CLOSED;
+}
+
+void gm_gate_fence(void)
+{
+    if (gm_gate_is_asymmetric)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+/*
+ * Why one look suffices. Say no capture is open before the slots are read, and none began until
+ * after. Then none was open in between, so a caller that passes the closed gate because of a
+ * capture saw that capture before our first look; it had stepped in before it looked, so its slot
+ * shows it. A caller that begins a capture is inside when it counts it: either its slot shows it,
+ * or we see the count.
+ */
+static enum gm_drain_reason gm_gate_scan_but(const struct gm_gate_thread *self)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    uint32_t begun = atomic_load(&gm_capture_begun);
+    const struct gm_slot *own = self != NULL ? self->own : NULL;
+
+    if (atomic_load(&stat->captures) > 0)
+        return GM_DRAIN_CAPTURE;
+    uint32_t top = atomic_load(&gm_slots_top);
+    for (uint32_t i = 0; i < top; i++)
+        if (&stat->slot[i] != own && atomic_load(&stat->slot[i].inside) != 0)
+            return GM_DRAIN_INSIDE;
+    uint32_t shared = own == &stat->slot[GM_SLOT_SHARED] ? self->inside : 0;
+    if (atomic_load(&stat->slot[GM_SLOT_SHARED].inside) != shared)
+        return GM_DRAIN_INSIDE;
+    if (atomic_load(&stat->captures) > 0 || atomic_load(&gm_capture_begun) != begun)
+        return GM_DRAIN_CAPTURE;
+    return GM_DRAIN_NONE;
+}
+
+enum gm_drain_reason gm_gate_scan(void)
+{
+    return gm_gate_scan_but(NULL);
+}
+
+bool gm_gate_hold(uint64_t patience_ns)
+{
+    const struct gm_ctl *page = atomic_load(&gm_hot.page);
+    uint64_t until = gm_now() + patience_ns;
+    long nap = 20000;
+    if (page == &gm_page_refused)
+        return false;
+    gm_page_before = page;
+    atomic_store(&gm_page_held.gate, GM_GATE_CLOSED);
+    if (!atomic_compare_exchange_strong(&gm_hot.page, &page, &gm_page_held)) {
+        atomic_store(&gm_page_held.gate, GM_GATE_COLD);
+        return false; /* the daemon was just lost */
+    }
+    gm_gate_fence();
+    while (gm_gate_scan_but(&gm_gate_self) != GM_DRAIN_NONE) {
+        if (gm_now() >= until) {
+            gm_gate_unhold();
+            return false;
+        }
+        struct timespec pause = {.tv_nsec = nap};
+        nanosleep(&pause, NULL);
+        nap = nap < 1000000 ? 2 * nap : nap;
+    }
+    return true;
+}
+
+static void gm_page_wake(const struct gm_ctl *page)
+{
+    syscall(SYS_futex, &page->gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* The daemon may be lost at any point of this: either that sees that nobody holds any more, or this
+ * sees what that left to do. */
+void gm_gate_unhold(void)
+{
+    const struct gm_ctl *page = &gm_page_held;
+    atomic_compare_exchange_strong(&gm_hot.page, &page, gm_page_before); /* else: refused */
+    const struct gm_ctl *lost = atomic_load(&gm_page_lost);
+    if (lost != NULL)
+        atomic_store(&gm_hot.page, lost);
+    atomic_store(&gm_page_held.gate, GM_GATE_COLD);
+    gm_page_wake(&gm_page_held);
+    if (lost != NULL)
+        gm_page_wake(gm_page_before); /* who waited there before the others were held */
+}
+
+/* ---- life ---- */
+
+int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asymmetric)
+{
+    int error = pthread_key_create(&gm_gate_key, gm_gate_thread_exit);
+    if (error != 0 && page != NULL)
+        return -error;
+    gm_gate_has_key = error == 0;
+    gm_gate_is_asymmetric = page == NULL || is_asymmetric;
+    atomic_store(&gm_page_lost, NULL);
+    atomic_store(&gm_stat_area, page == NULL ? &gm_stat_own : stat);
+    atomic_store(&gm_hot.page, page == NULL ? &gm_page_open : page);
+    return 0;
+}
+
+/* The holder is in the middle of something that no submission may meet, daemon or not: so opening
+ * waits for it, and is left to gm_gate_unhold. Refusing does not. */
+void gm_gate_lost(bool is_whole)
+{
+    const struct gm_ctl *page = is_whole ? &gm_page_open : &gm_page_refused;
+    const struct gm_ctl *old;
+    atomic_store(&gm_page_lost, page);
+    old = atomic_load(&gm_hot.page);
+    do {
+        if (is_whole && old == &gm_page_held)
+            return;
+    } while (!atomic_compare_exchange_weak(&gm_hot.page, &old, page));
+    gm_page_wake(old);
+}
+
+void gm_gate_after_fork(void)
+{
+    struct gm_gate_thread *self = &gm_gate_self;
+    self->fast = &gm_slot_taken;
+    self->own = NULL;
+    self->inside = 0;
+    self->blocked = 0;
+    self->is_waiting = 0;
+    for (uint32_t word = 0; word < GM_SLOT_WORDS; word++)
+        atomic_store(&gm_slots_taken[word], 0);
+    atomic_store(&gm_slots_top, 0);
+    gm_gate_is_asymmetric = true; /* nobody closes this gate */
+    atomic_store(&gm_stat_area, &gm_stat_own);
+    atomic_store(&gm_hot.page, &gm_page_open);
+}

@@ -1,0 +1,48 @@
+/*
+ * What every launch reads of the shim's own variables, together in one line of cache, and so with
+ * one look. Between two launches a framework fills the caches with its own: what a launch costs is
+ * what has to be fetched again. Nothing goes on before the wrapper's code is there (wrap.c). The
+ * lines that it reads (this, where gm_gate_self lies in a thread, that, the thread's slot, and the
+ * gate's word) come while the driver's own code is fetched.
+ *
+ * Each member has one owner, who alone writes it.
+ */
+#ifndef GM_SHIM_HOT_H
+#define GM_SHIM_HOT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "common/shm.h"
+#include "shim/driver/real.h"
+
+#define GM_CACHE_LINE 64
+
+struct gm_hot {
+    /* gate.c: where the gate's word is. */
+    const struct gm_ctl *_Atomic page;
+
+    /* uses.c: for each LAUNCH row of hooks.def the real function, while there is no more to do than
+     * to pass the gate; NULL: what to do is found out on the long way. */
+#define GM_HOT_LAUNCH(symbol, pfn) pfn symbol;
+#define GM_HOT_SUBMIT(symbol, pfn)
+#define GM_HOT_COPY(symbol, pfn)
+#define GM_HOT_SYNC(symbol, pfn)
+#define GM_HOT_HANDLE(symbol, pfn)
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_HOT_##kind(symbol, GM_PFN_##mode(PFN_##api##_v##since))
+#include "shim/driver/hooks.def"
+#undef GM_HOOK
+#undef GM_HOT_LAUNCH
+#undef GM_HOT_SUBMIT
+#undef GM_HOT_COPY
+#undef GM_HOT_SYNC
+#undef GM_HOT_HANDLE
+
+    char end[]; /* the line beside it is nobody's */
+} __attribute__((aligned(GM_CACHE_PAIR)));
+_Static_assert(offsetof(struct gm_hot, end) == GM_CACHE_LINE, "one line");
+
+extern __attribute__((visibility("hidden"))) struct gm_hot gm_hot;
+
+#endif

@@ -1,0 +1,148 @@
+/* The handlers that make and destroy contexts: counted, so that a drain can synchronize every one,
+ * and never outlived by the memory that was made in them. */
+#include "shim/memory/ahead.h"
+#include "shim/entry/boot.h"
+#include "shim/gate/captures.h"
+#include "shim/gate/contexts.h"
+#include "shim/driver/devices.h"
+#include "shim/handlers/handlers.h"
+#include "shim/memory/marks.h"
+#include "shim/memory/release.h"
+#include "shim/memory/spares.h"
+
+static CUresult gm_note_context(CUresult result, const CUcontext *context)
+{
+    if (result == CUDA_SUCCESS)
+        gm_contexts_add(*context);
+    else
+        gm_contexts_release();
+    return result;
+}
+
+/* The call boots first: a context is the first thing that a program cannot take back. */
+#define GM_ON_CTX_CREATE(symbol, params, args)                                                     \
+    CUresult gm_on_##symbol params                                                                 \
+    {                                                                                              \
+        bool is_live = gm_is_live();                                                               \
+        if (is_live && !gm_contexts_reserve())                                                     \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+        CUresult result = gm_real.symbol args;                                                     \
+        return is_live ? gm_note_context(result, pctx) : result;                                   \
+    }
+GM_ON_CTX_CREATE(cuCtxCreate, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+                 (pctx, flags, dev))
+GM_ON_CTX_CREATE(cuCtxCreate_v2, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+                 (pctx, flags, dev))
+GM_ON_CTX_CREATE(cuCtxCreate_v3,
+                 (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams,
+                  unsigned int flags, CUdevice dev),
+                 (pctx, paramsArray, numParams, flags, dev))
+GM_ON_CTX_CREATE(cuCtxCreate_v4,
+                 (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                  CUdevice dev),
+                 (pctx, ctxCreateParams, flags, dev))
+
+/*
+ * The memory of a context dies with it. The real call comes first: it ends the context's work, and
+ * chunks, which are VMM memory, outlive it (cuda.h, cuCtxDestroy), so that they can be given back
+ * then. What the driver says of a context that is destroyed already depends on what has become of
+ * its memory, of which gpumux uses some: so it is not asked again.
+ */
+static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcontext))
+{
+    if (!gm_is_live() || context == NULL)
+        return destroy(context);
+    if (gm_contexts_is_gone(context))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    bool was_known = gm_contexts_remove(context);
+    if (was_known)
+        gm_contexts_note_gone(context);
+    gm_marks_leave_context(context, -1);
+    CUresult result = destroy(context);
+    gm_marks_left_context(context, -1, result == CUDA_SUCCESS);
+    if (result != CUDA_SUCCESS) {
+        if (was_known)
+            gm_contexts_add(context);
+        return result;
+    }
+    gm_captures_forget(context, -1);
+    if (was_known) {
+        gm_contexts_release();
+        gm_release_all_of(context, -1);
+        gm_ahead_settle();
+        gm_spares_release(-1);
+    }
+    return result;
+}
+
+CUresult gm_on_cuCtxDestroy(CUcontext ctx)
+{
+    return gm_destroy_context(ctx, gm_real.cuCtxDestroy);
+}
+
+CUresult gm_on_cuCtxDestroy_v2(CUcontext ctx)
+{
+    return gm_destroy_context(ctx, gm_real.cuCtxDestroy_v2);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    bool is_live = gm_is_live();
+    CUresult result = gm_real.cuDevicePrimaryCtxRetain(pctx, dev);
+    if (is_live && result == CUDA_SUCCESS)
+        gm_contexts_note_primary(dev, true);
+    return result;
+}
+
+/*
+ * Release or reset. Whether it was the last reference is asked afterwards, not counted: libraries
+ * also retain the primary context by ways that are not hooked, and freeing memory in use is not an
+ * option.
+ */
+static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), bool is_reset)
+{
+    unsigned flags;
+    int is_active = 1;
+
+    if (!gm_is_live())
+        return leave(device);
+    gm_contexts_lock_primary(device);
+    gm_marks_leave_context(NULL, device);
+    CUresult result = leave(device);
+    if (result == CUDA_SUCCESS &&
+        gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS)
+        is_active = 1;
+    gm_contexts_unlock_primary(device);
+    gm_marks_left_context(NULL, device, result == CUDA_SUCCESS && (is_active == 0 || is_reset));
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (is_active == 0)
+        gm_contexts_note_primary(device, false);
+    if (is_active == 0 || is_reset) {
+        gm_captures_forget(NULL, device);
+        gm_release_all_of(NULL, device);
+        gm_ahead_settle();
+        gm_spares_release(gm_gpu_of(device));
+    }
+    return result;
+}
+
+CUresult gm_on_cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxRelease, false);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxRelease_v2, false);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxReset, true);
+}
+
+CUresult gm_on_cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    return gm_leave_primary(dev, gm_real.cuDevicePrimaryCtxReset_v2, true);
+}

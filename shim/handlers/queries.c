@@ -1,0 +1,143 @@
+/*
+ * The handlers of what programs ask about memory: how much there is, and what a pointer is. None of
+ * them waits at the gate. What gpumux backs is answered from the allocation map (queries.h); the
+ * rest never moves, so that the driver can be asked at any time.
+ */
+#include <string.h>
+
+#include "shim/tables/accounts.h"
+#include "shim/entry/boot.h"
+#include "shim/driver/devices.h"
+#include "shim/gate/gate.h"
+#include "shim/handlers/handlers.h"
+#include "shim/link/link.h"
+#include "shim/memory/queries.h"
+#include "shim/memory/spares.h"
+
+CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    struct gm_alloc where;
+    uint64_t has_free, has_total;
+    if (!gm_is_live() || !gm_where(&where) || !gm_memory_info(where.gpu, &has_free, &has_total))
+        return gm_real.cuMemGetInfo_v2(free, total);
+    if (free != NULL)
+        *free = has_free;
+    if (total != NULL)
+        *total = has_total;
+    return CUDA_SUCCESS;
+}
+
+CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    uint64_t has_free, has_total;
+    if (bytes == NULL || !gm_is_live() || !gm_memory_info(gm_gpu_of(dev), &has_free, &has_total))
+        return gm_real.cuDeviceTotalMem_v2(bytes, dev);
+    *bytes = has_total;
+    return CUDA_SUCCESS;
+}
+
+/*
+ * `ptr` as the driver is asked about it, when it is in no allocation that gpumux backs. What lies
+ * behind one, in the rest of its last chunk, and what was freed and is kept (spares.h), is nothing
+ * that the program has; the driver would find a chunk there, or not, as it is mapped at the moment.
+ * So it is asked about NULL.
+ */
+static CUdeviceptr gm_foreign(CUdeviceptr ptr)
+{
+    const bool is_behind = gm_allocs_may_hold(ptr) && gm_allocs_spans(ptr);
+    return is_behind || gm_spares_has(ptr) ? 0 : ptr;
+}
+
+CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    struct gm_place place;
+    if (!gm_is_live())
+        return gm_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (!gm_place_find(dptr, &place))
+        return gm_real.cuMemGetAddressRange_v2(pbase, psize, gm_foreign(dptr));
+    if (pbase != NULL)
+        *pbase = place.base;
+    if (psize != NULL)
+        *psize = place.bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUdevice gm_current_device(void)
+{
+    CUdevice device;
+    return gm_real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+/* An attribute that this build does not know: the driver's answer, for which it must be mapped. */
+static CUresult gm_ask_mapped(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct gm_slot *slot = gm_gate_enter();
+    if (slot == NULL)
+        return gm_gate_refusal();
+    CUresult result = gm_real.cuPointerGetAttribute(data, attribute, ptr);
+    gm_gate_leave(slot);
+    return result;
+}
+
+CUresult gm_on_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct gm_place place;
+    if (data == NULL || !gm_is_live())
+        return gm_real.cuPointerGetAttribute(data, attribute, ptr);
+    if (!gm_place_find(ptr, &place))
+        return gm_real.cuPointerGetAttribute(data, attribute, gm_foreign(ptr));
+    if (!gm_place_knows(attribute))
+        return gm_ask_mapped(data, attribute, ptr);
+    return gm_place_attribute(&place, attribute, ptr, gm_current_device(), data);
+}
+
+/* Like the driver's, it answers 0 for what does not apply. */
+CUresult gm_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                      void **data, CUdeviceptr ptr)
+{
+    struct gm_place place;
+    if (numAttributes == 0 || attributes == NULL || data == NULL || !gm_is_live())
+        return gm_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    if (!gm_place_find(ptr, &place))
+        return gm_real.cuPointerGetAttributes(numAttributes, attributes, data, gm_foreign(ptr));
+
+    bool are_known = true;
+    for (unsigned int i = 0; i < numAttributes; i++) {
+        if (data[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        are_known = are_known && gm_place_knows(attributes[i]);
+    }
+    if (!are_known) {
+        struct gm_slot *slot = gm_gate_enter();
+        if (slot == NULL)
+            return gm_gate_refusal();
+        CUresult result = gm_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+        gm_gate_leave(slot);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    CUdevice device = gm_current_device();
+    for (unsigned int i = 0; i < numAttributes; i++)
+        if (gm_place_knows(attributes[i]) &&
+            gm_place_attribute(&place, attributes[i], ptr, device, data[i]) != CUDA_SUCCESS)
+            memset(data[i], 0, gm_place_attribute_size(attributes[i]));
+    return CUDA_SUCCESS;
+}
+
+CUresult gm_on_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                     CUdeviceptr ptr)
+{
+    struct gm_place place;
+    uint32_t number;
+    if (!gm_is_live())
+        return gm_real.cuPointerSetAttribute(value, attribute, ptr);
+    if (!gm_place_find(ptr, &place))
+        return gm_real.cuPointerSetAttribute(value, attribute, gm_foreign(ptr));
+    if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (place.is_mapped)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    memcpy(&number, value, sizeof(number));
+    return gm_allocs_set_sync_memops(ptr, place.alloc.id, number != 0) ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,133 @@
+/*
+ * The handlers of sharing between processes. What gpumux backs is shared through the daemon, under
+ * a name of 64 bytes that stands where the driver's handle would (common/share.h); what the driver
+ * made, the driver shares.
+ *
+ * Whoever passes such a name on, or opens it without gpumux, gets what the driver says to 64 bytes
+ * that it did not make.
+ */
+#include <string.h>
+
+#include "common/chunk.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
+#include "shim/entry/boot.h"
+#include "shim/driver/devices.h"
+#include "shim/gate/gate.h"
+#include "shim/handlers/handlers.h"
+#include "shim/link/link.h"
+#include "shim/memory/release.h"
+#include "shim/memory/sharing.h"
+#include "shim/memory/spares.h"
+
+_Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
+
+/*
+ * Have *alloc fixed, from inside the gate: there every chunk is in place, and the daemon, which
+ * must not move anything meanwhile, answers at once. Waits for this program's turn like a launch.
+ */
+static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *shared)
+{
+    struct gm_slot *slot = gm_gate_enter();
+    if (slot == NULL)
+        return gm_gate_refusal();
+    /* What was freed while this waited is not shared: it may be kept for others (spares.h). */
+    const int result = gm_allocs_set_shared(alloc->va, alloc->id) ? gm_link_share(alloc->va, shared)
+                                                                  : CUDA_ERROR_INVALID_VALUE;
+    gm_gate_leave(slot);
+    /* The daemon is lost: nobody could open it. */
+    return result >= 0 ? (CUresult)result : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult gm_on_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    struct gm_alloc alloc, where;
+    struct gm_msg_shared shared;
+    if (!gm_is_live() || pHandle == NULL || gm_allocs_find(dptr, &alloc) == GM_ALLOC_UNKNOWN ||
+        alloc.kind != GM_ALLOC_CHUNKS || !gm_where(&where))
+        return gm_real.cuIpcGetMemHandle(pHandle, dptr);
+    const CUresult result = gm_share(&alloc, &shared);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct gm_share_name name = {.share = shared.share,
+                                 .app = gm_link_app(),
+                                 .va = alloc.va,
+                                 .bytes = alloc.span,
+                                 .nonce = {shared.nonce[0], shared.nonce[1]},
+                                 .gpu = (uint32_t)alloc.gpu,
+                                 .slack = (uint32_t)(alloc.span - alloc.bytes)};
+    gm_share_seal(&name);
+    memcpy(pHandle, &name, sizeof(name));
+    return CUDA_SUCCESS;
+}
+
+/* Both forms: the first did not document its flags, and takes the same. */
+static CUresult gm_open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle, unsigned int flags,
+                               bool *is_ours)
+{
+    struct gm_share_name name;
+    struct gm_alloc where;
+    *is_ours = gm_is_live() && gm_share_read(handle, &name);
+    if (!*is_ours)
+        return CUDA_SUCCESS;
+    gm_free_deferred();
+    if (pdptr == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
+        name.gpu >= gm_gpu_count() || name.bytes == 0 || name.bytes % GM_CHUNK_MIN != 0 ||
+        name.slack >= GM_CHUNK_MIN)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!gm_where(&where))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (gm_gpu_device(name.gpu) < 0)
+        return CUDA_ERROR_INVALID_DEVICE; /* the mapper has no device to give access to */
+    where.gpu = (int32_t)name.gpu;
+    return gm_sharing_open(&name, where, pdptr);
+}
+
+CUresult gm_on_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    bool is_ours;
+    const CUresult result = gm_open_handle(pdptr, &handle, Flags, &is_ours);
+    return is_ours ? result : gm_real.cuIpcOpenMemHandle(pdptr, handle, Flags);
+}
+
+CUresult gm_on_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    bool is_ours;
+    const CUresult result = gm_open_handle(pdptr, &handle, Flags, &is_ours);
+    return is_ours ? result : gm_real.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+CUresult gm_on_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    struct gm_alloc alloc, where;
+    if (!gm_is_live() || gm_allocs_find(dptr, &alloc) == GM_ALLOC_UNKNOWN ||
+        alloc.kind == GM_ALLOC_REAL)
+        return gm_real.cuIpcCloseMemHandle(dptr);
+    gm_free_deferred();
+    if (!gm_where(&where))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (alloc.kind != GM_ALLOC_IMPORT || alloc.va != dptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    return gm_sharing_close(dptr);
+}
+
+/*
+ * A dma-buf holds on to the memory behind an address at that moment. What gpumux backs lies
+ * elsewhere later, so there is none, as on a driver or device that cannot make them. The address is
+ * looked up by whole chunks: what an allocation rounds up to is not the program's, but it moves
+ * too.
+ */
+CUresult gm_on_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                             CUmemRangeHandleType handleType,
+                                             unsigned long long flags)
+{
+    struct gm_alloc alloc;
+    if (gm_is_live() && gm_spares_has(dptr))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (gm_is_live() && gm_allocs_may_hold(dptr) &&
+        (gm_allocs_find(dptr, &alloc) != GM_ALLOC_UNKNOWN ||
+         gm_allocs_find(dptr & ~(GM_CHUNK_MIN - 1), &alloc) != GM_ALLOC_UNKNOWN) &&
+        alloc.kind != GM_ALLOC_REAL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return gm_real.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+}

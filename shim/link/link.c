@@ -1,0 +1,734 @@
+/*
+ * The link. See link.h for what happens when the daemon is lost.
+ *
+ * The connection's socket is shut down and never closed: another thread may be about to send on it,
+ * and its number must not become somebody else's file.
+ */
+#include "shim/link/link.h"
+
+#include <cuda.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/appname.h"
+#include "common/classes.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/sock.h"
+#include "shim/memory/ahead.h"
+#include "shim/tables/allocs.h"
+#include "shim/gate/drain.h"
+#include "shim/link/files.h"
+#include "shim/gate/gate.h"
+#include "shim/map/mapper.h"
+#include "shim/driver/real.h"
+#include "shim/memory/spares.h"
+#include "shim/observe/uses.h"
+#include "shim/link/work.h"
+
+#define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
+#define GM_LINK_LOOK_MS 5000 /* look at the socket even if it is silent: it may be closed */
+#define GM_LINK_USES_NS GM_S /* between reports of uses */
+
+enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
+
+/* On the stack of the thread that waits; linked while it waits. */
+struct gm_request {
+    uint64_t cookie;
+    enum gm_msg_type answer; /* the message that answers it */
+    enum gm_request_state state;
+    int32_t result;
+    struct gm_msg_shared *shared; /* where SHARED goes; NULL: another answer is expected */
+    pthread_cond_t is_done;
+    struct gm_request *next;
+};
+
+static int gm_link_fd = -1;
+static const struct gm_ctl *gm_link_ctl;
+static struct gm_stat *gm_link_stat;
+static uint32_t gm_link_gpus;
+static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* as WELCOME said */
+static _Atomic bool gm_link_is_connected;
+static _Atomic bool gm_link_is_silent; /* the daemon, for so long that it counts as lost */
+
+/* Guards what follows; a leaf in the order of locks. */
+static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_request *gm_link_requests;
+static uint64_t gm_link_cookie;
+static bool gm_link_is_lost;
+/* What was asked for ahead. */
+static struct gm_link_ahead {
+    uint64_t cookie; /* 0: nothing */
+    uint64_t va, bytes;
+} gm_link_aheads[GM_SPARES_AHEAD];
+
+/*
+ * Link thread: chunks were mapped since the gate closed. Mapping goes on beside the copy into the
+ * frame, so what they show may not be their data yet. What the daemon takes away it has unmapped
+ * here first.
+ */
+static bool gm_link_has_mapped;
+
+/* Of the link thread, and of boot before it. */
+static uint64_t gm_link_buffer[GM_WIRE_MAX / sizeof(uint64_t)];
+
+/* ---- opening ---- */
+
+static bool gm_link_wait_readable(int fd, uint64_t until)
+{
+    for (;;) {
+        uint64_t now = gm_now();
+        if (now >= until)
+            return false;
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        int ready = poll(&wait, 1, (int)((until - now) / GM_MS) + 1);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return false;
+    }
+}
+
+static void *gm_link_map(int fd, size_t size, int protection)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0 || st.st_size < (off_t)size)
+        return MAP_FAILED;
+    return mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+}
+
+/* Map the two areas of WELCOME. */
+static int gm_link_take_areas(const int *fds)
+{
+    struct gm_ctl *ctl = gm_link_map(fds[0], sizeof(*ctl), PROT_READ);
+    if (ctl == MAP_FAILED)
+        return -EPROTO;
+    struct gm_stat *stat = gm_link_map(fds[1], sizeof(*stat), PROT_READ | PROT_WRITE);
+    if (stat == MAP_FAILED)
+        goto unmap_ctl;
+    if (ctl->magic != GM_SHM_MAGIC || ctl->version != GM_SHM_VERSION ||
+        stat->magic != GM_SHM_MAGIC || stat->version != GM_SHM_VERSION)
+        goto unmap_stat;
+    gm_link_ctl = ctl;
+    gm_link_stat = stat;
+    return 0;
+
+unmap_stat:
+    munmap(stat, sizeof(*stat));
+unmap_ctl:
+    munmap(ctl, sizeof(*ctl));
+    return -EPROTO;
+}
+
+/* GPUMUX_CLASS, as HELLO says it. The daemon tells people if it is no class. */
+static uint32_t gm_link_class(void)
+{
+    const char *word = secure_getenv("GPUMUX_CLASS");
+    uint32_t index;
+    if (word == NULL || word[0] == '\0')
+        return 0;
+    return gm_class_index(word, &index) ? 1 + index : GM_HELLO_CLASS_UNKNOWN;
+}
+
+static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *why, size_t why_size)
+{
+    struct gm_msg_hello hello = {.role = GM_ROLE_APP, .class = gm_link_class()};
+    struct gm_wire_message message;
+    int fds[GM_WIRE_FDS];
+    int n_fds = 0;
+
+    gm_appname_own((char *)gm_link_buffer, sizeof(gm_link_buffer), hello.name);
+    int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
+    if (error != 0) {
+        snprintf(why, why_size, "cannot greet the daemon: %s", strerror(-error));
+        return error;
+    }
+    if (!gm_link_wait_readable(fd, gm_now() + GM_LINK_PATIENCE)) {
+        snprintf(why, why_size, "the daemon does not answer");
+        return -ETIMEDOUT;
+    }
+    ssize_t length = gm_sock_receive(fd, gm_link_buffer, sizeof(gm_link_buffer), fds, &n_fds);
+    if (length <= 0) {
+        snprintf(why, why_size, "the daemon closed the connection");
+        return length < 0 ? (int)length : -ECONNRESET;
+    }
+    enum gm_wire_fault fault =
+        gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message);
+    error = -EPROTO;
+    if (fault != GM_WIRE_OK) {
+        snprintf(why, why_size, "the daemon speaks another language: %s",
+                 gm_wire_fault_text(fault));
+    } else if (message.type == GM_MSG_REFUSED) {
+        const struct gm_msg_refused *refused = message.body;
+        snprintf(why, why_size, "the daemon refused: %.*s", (int)sizeof(refused->text),
+                 refused->text);
+    } else if (message.type != GM_MSG_WELCOME || n_fds != 2 || message.count == 0 ||
+               gm_link_take_areas(fds) != 0) {
+        snprintf(why, why_size, "the daemon's welcome makes no sense");
+    } else {
+        const struct gm_msg_welcome *body = message.body;
+        welcome->ctl = gm_link_ctl;
+        welcome->stat = gm_link_stat;
+        welcome->app = body->app;
+        welcome->n_gpus = message.count < GM_GPUS_MAX ? message.count : GM_GPUS_MAX;
+        memcpy(welcome->gpu, message.entries, welcome->n_gpus * sizeof(welcome->gpu[0]));
+        error = 0;
+    }
+    for (int i = 0; i < n_fds; i++)
+        close(fds[i]);
+    return error;
+}
+
+int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
+{
+    int fd = gm_sock_connect_any(NULL, 0);
+    if (fd < 0) {
+        snprintf(why, why_size, "no daemon: %s", strerror(-fd));
+        return fd;
+    }
+    fd = gm_files_lift(fd);
+    /* Who sends waits no longer for room in the queue of a daemon that does not read. */
+    const struct timeval silence = {.tv_sec = GM_LINK_SILENCE_S};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof(silence));
+    int error = gm_link_shake_hands(fd, welcome, why, why_size);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    gm_files_reserve();
+    gm_link_fd = fd;
+    gm_link_gpus = welcome->n_gpus;
+    for (uint32_t gpu = 0; gpu < gm_link_gpus; gpu++)
+        gm_link_budgets[gpu] = welcome->gpu[gpu].budget;
+    return 0;
+}
+
+void gm_link_shut(void)
+{
+    munmap((void *)(uintptr_t)gm_link_ctl, sizeof(*gm_link_ctl));
+    munmap(gm_link_stat, sizeof(*gm_link_stat));
+    gm_link_close();
+}
+
+/* ---- requests ---- */
+
+bool gm_link_is_up(void)
+{
+    return atomic_load_explicit(&gm_link_is_connected, memory_order_acquire);
+}
+
+/* Any thread: the connection is of no use any more. The link thread sees it and ends every request.
+ */
+static void gm_link_break(void)
+{
+    shutdown(gm_link_fd, SHUT_RDWR);
+}
+
+/* Somebody waits for what this message says: without it the connection is of no use. */
+static void gm_link_send(enum gm_msg_type type, const void *body)
+{
+    if (gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0) != 0)
+        gm_link_break();
+}
+
+/* This one may get lost, but for a daemon that has read nothing for GM_LINK_SILENCE_S. */
+static void gm_link_tell(enum gm_msg_type type, const void *body, const void *entries, uint32_t n)
+{
+    if (gm_sock_send_message(gm_link_fd, type, body, entries, n, NULL, 0) != -EAGAIN)
+        return;
+    atomic_store(&gm_link_is_silent, true);
+    gm_link_break();
+}
+
+void gm_link_listen(struct gm_link_ear *ear)
+{
+    if (!gm_link_is_up())
+        return;
+    const uint64_t now = gm_now();
+    const uint32_t beat = atomic_load_explicit(&gm_link_ctl->beat, memory_order_relaxed);
+    if (ear->at == 0 || beat != ear->beat) {
+        *ear = (struct gm_link_ear){.at = now, .beat = beat};
+        return;
+    }
+    if (now - ear->at < GM_S)
+        return;
+    ear->at = now;
+    if (++ear->seconds != GM_LINK_SILENCE_S)
+        return;
+    atomic_store(&gm_link_is_silent, true); /* told by the link thread: this may be a handler */
+    gm_link_break();
+}
+
+void gm_link_want(void)
+{
+    struct gm_msg_want want = {0};
+    if (gm_link_is_up())
+        gm_link_tell(GM_MSG_WANT, &want, NULL, 0);
+}
+
+/* Report what was used since the last time, if anything was. */
+static void gm_link_report_uses(void)
+{
+    struct gm_use_entry entries[GM_USES_MAX];
+    struct gm_msg_uses uses = {0};
+    uint32_t n = gm_uses_take(entries);
+    if (n > 0)
+        gm_link_tell(GM_MSG_USES, &uses, entries, n);
+}
+
+void gm_link_drained(const struct gm_msg_drained *drained)
+{
+    if (!gm_link_is_up())
+        return;
+    if (gm_uses_are_counted())
+        gm_link_report_uses();
+    gm_link_send(GM_MSG_DRAINED, drained);
+}
+
+void gm_link_quiet(const struct gm_msg_quiet *quiet)
+{
+    if (gm_link_is_up())
+        gm_link_send(GM_MSG_QUIET, quiet);
+}
+
+/* Link it where the link thread finds it. False: lost. */
+static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer,
+                             struct gm_msg_shared *shared)
+{
+    *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING, .shared = shared};
+    pthread_cond_init(&request->is_done, NULL);
+    pthread_mutex_lock(&gm_link_lock);
+    bool is_on = gm_link_is_up() && !gm_link_is_lost;
+    if (is_on) {
+        request->cookie = ++gm_link_cookie;
+        request->next = gm_link_requests;
+        gm_link_requests = request;
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    if (!is_on)
+        pthread_cond_destroy(&request->is_done);
+    return is_on;
+}
+
+/* Wait for the answer, after the request was sent, or could not be: then it is lost. 0, a CUresult,
+ * or -ENOTCONN. */
+static int gm_request_end(struct gm_request *request)
+{
+    struct gm_link_ear ear = {0};
+    pthread_mutex_lock(&gm_link_lock);
+    while (request->state == GM_REQUEST_WAITING) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec++;
+        pthread_cond_clockwait(&request->is_done, &gm_link_lock, CLOCK_MONOTONIC, &until);
+        if (request->state != GM_REQUEST_WAITING)
+            break;
+        pthread_mutex_unlock(&gm_link_lock);
+        gm_link_listen(&ear);
+        pthread_mutex_lock(&gm_link_lock);
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    pthread_cond_destroy(&request->is_done);
+    if (request->state == GM_REQUEST_LOST)
+        return -ENOTCONN;
+    return request->result >= 0 ? request->result : CUDA_ERROR_UNKNOWN;
+}
+
+/* Link thread: the answer to a request came. False: nobody asked. */
+static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t result,
+                              const struct gm_msg_shared *shared)
+{
+    bool is_known = false;
+    pthread_mutex_lock(&gm_link_lock);
+    for (struct gm_request **place = &gm_link_requests; *place != NULL; place = &(*place)->next) {
+        struct gm_request *request = *place;
+        if (request->cookie != cookie || request->answer != answer)
+            continue;
+        *place = request->next;
+        request->result = result;
+        if (request->shared != NULL && shared != NULL)
+            *request->shared = *shared;
+        request->state = GM_REQUEST_ANSWERED;
+        pthread_cond_signal(&request->is_done); /* with the lock: it is gone right after */
+        is_known = true;
+        break;
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    return is_known;
+}
+
+int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
+{
+    struct gm_request request;
+    if (!gm_request_begin(&request, GM_MSG_ALLOCATED, NULL))
+        return -ENOTCONN;
+    struct gm_msg_alloc alloc = {.cookie = request.cookie, .va = va, .bytes = bytes, .gpu = gpu};
+    gm_link_send(GM_MSG_ALLOC, &alloc);
+    return gm_request_end(&request);
+}
+
+int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
+{
+    struct gm_msg_alloc alloc = {.va = va, .bytes = bytes, .gpu = gpu, .flags = GM_ALLOC_AHEAD};
+    pthread_mutex_lock(&gm_link_lock);
+    struct gm_link_ahead *ahead = gm_link_aheads;
+    while (ahead < gm_link_aheads + GM_SPARES_AHEAD && ahead->cookie != 0)
+        ahead++;
+    bool is_on = gm_link_is_up() && !gm_link_is_lost && ahead < gm_link_aheads + GM_SPARES_AHEAD;
+    if (is_on) {
+        alloc.cookie = ++gm_link_cookie;
+        *ahead = (struct gm_link_ahead){alloc.cookie, va, bytes};
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    if (!is_on)
+        return -ENOTCONN;
+    gm_link_send(GM_MSG_ALLOC, &alloc); /* or the link thread tells what became of it */
+    return 0;
+}
+
+/* Link thread: what was asked for ahead under *cookie (NULL: the next one of all) has its answer.
+ * False: nothing was. */
+static bool gm_link_end_ahead(const uint64_t *cookie, int result)
+{
+    struct gm_link_ahead found = {0};
+    pthread_mutex_lock(&gm_link_lock);
+    for (uint32_t i = 0; i < GM_SPARES_AHEAD && found.cookie == 0; i++) {
+        struct gm_link_ahead *ahead = &gm_link_aheads[i];
+        if (ahead->cookie == 0 || (cookie != NULL && ahead->cookie != *cookie))
+            continue;
+        found = *ahead;
+        ahead->cookie = 0;
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    if (found.cookie == 0)
+        return false;
+    gm_ahead_come(found.va, found.bytes, result);
+    return true;
+}
+
+struct gm_link_range {
+    uint64_t va;
+    uint64_t bytes;
+};
+
+static CUresult gm_link_release(void *argument)
+{
+    const struct gm_link_range *range = argument;
+    return gm_mapper_release(range->va, range->bytes);
+}
+
+int gm_link_free(uint64_t va, uint64_t bytes)
+{
+    struct gm_request request;
+    if (gm_request_begin(&request, GM_MSG_FREED, NULL)) {
+        struct gm_msg_free message = {.cookie = request.cookie, .va = va};
+        gm_link_send(GM_MSG_FREE, &message);
+        int result = gm_request_end(&request);
+        if (result != -ENOTCONN)
+            return result;
+    }
+    struct gm_link_range range = {.va = va, .bytes = bytes};
+    return (int)gm_work_run(gm_link_release, &range); /* it is lost */
+}
+
+int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
+{
+    struct gm_request request;
+    if (!gm_request_begin(&request, GM_MSG_SHARED, shared))
+        return -ENOTCONN;
+    struct gm_msg_share share = {.cookie = request.cookie, .va = va};
+    gm_link_send(GM_MSG_SHARE, &share);
+    return gm_request_end(&request);
+}
+
+int gm_link_open_share(uint64_t va, const struct gm_share_name *name)
+{
+    struct gm_request request;
+    if (!gm_request_begin(&request, GM_MSG_OPENED, NULL))
+        return -ENOTCONN;
+    struct gm_msg_open open = {.cookie = request.cookie,
+                               .va = va,
+                               .bytes = name->bytes,
+                               .nonce = {name->nonce[0], name->nonce[1]},
+                               .share = name->share,
+                               .gpu = name->gpu};
+    gm_link_send(GM_MSG_OPEN, &open);
+    return gm_request_end(&request);
+}
+
+int gm_link_shut_share(uint64_t va, uint64_t bytes)
+{
+    struct gm_request request;
+    if (gm_request_begin(&request, GM_MSG_SHUT_IS, NULL)) {
+        struct gm_msg_shut message = {.cookie = request.cookie, .va = va};
+        gm_link_send(GM_MSG_SHUT, &message);
+        int result = gm_request_end(&request);
+        if (result != -ENOTCONN)
+            return result;
+    }
+    struct gm_link_range range = {.va = va, .bytes = bytes};
+    return (int)gm_work_run(gm_link_release, &range); /* it is lost */
+}
+
+uint32_t gm_link_app(void)
+{
+    return gm_link_ctl->app;
+}
+
+uint64_t gm_link_budget(uint32_t gpu)
+{
+    if (gpu >= gm_link_gpus)
+        return 0;
+    uint64_t budget = __atomic_load_n(&gm_link_ctl->budget[gpu], __ATOMIC_RELAXED);
+    return budget != 0 ? budget : gm_link_budgets[gpu];
+}
+
+uint64_t gm_link_room(uint32_t gpu)
+{
+    return gpu < gm_link_gpus ? __atomic_load_n(&gm_link_ctl->room[gpu], __ATOMIC_RELAXED) : 0;
+}
+
+/* ---- the link thread ---- */
+
+static void gm_link_done(uint64_t batch, CUresult result)
+{
+    struct gm_msg_done done = {.batch = batch, .result = (int32_t)result};
+    if (result != CUDA_SUCCESS)
+        gm_log(GM_LOG_WARN, "batch %llu failed: CUresult %d", (unsigned long long)batch,
+               (int)result);
+    gm_link_send(GM_MSG_DONE, &done);
+}
+
+/* Whether a MAP is of what other programs share: nothing is copied into that. */
+static bool gm_link_is_of_others(const struct gm_wire_message *message)
+{
+    const struct gm_map_entry *entry = message->entries;
+    return message->count > 0 && (entry[0].flags & GM_MAP_IS_SHARED) != 0;
+}
+
+/* Do what one message says. `fds` are used up. False: it makes no sense here. */
+static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
+{
+    const void *body = message->body;
+    switch (message->type) {
+    case GM_MSG_ALLOCATED: {
+        const struct gm_msg_allocated *allocated = body;
+        const int result = allocated->result >= 0 ? allocated->result : CUDA_ERROR_UNKNOWN;
+        if (gm_link_end_ahead(&allocated->cookie, result))
+            return true;
+        return gm_request_answer(GM_MSG_ALLOCATED, allocated->cookie, allocated->result, NULL);
+    }
+    case GM_MSG_FREED: {
+        const struct gm_msg_freed *freed = body;
+        return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result, NULL);
+    }
+    case GM_MSG_SHARED: {
+        const struct gm_msg_shared *shared = body;
+        return gm_request_answer(GM_MSG_SHARED, shared->cookie, shared->result, shared);
+    }
+    case GM_MSG_OPENED: {
+        const struct gm_msg_opened *opened = body;
+        return gm_request_answer(GM_MSG_OPENED, opened->cookie, opened->result, NULL);
+    }
+    case GM_MSG_SHUT_IS: {
+        const struct gm_msg_shut_is *shut = body;
+        return gm_request_answer(GM_MSG_SHUT_IS, shut->cookie, shut->result, NULL);
+    }
+    case GM_MSG_CLOSE: {
+        const struct gm_msg_close *closing = body;
+        gm_link_has_mapped = false; /* the gate was open until now, so everything was in place */
+        gm_drain_close(closing->epoch, closing->deadline_ns, gm_now());
+        return true;
+    }
+    case GM_MSG_QUERY:
+        gm_drain_query(((const struct gm_msg_query *)body)->query);
+        return true;
+    case GM_MSG_MAP:
+        if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN && !gm_link_is_of_others(message))
+            gm_link_has_mapped = true;
+        gm_link_done(((const struct gm_msg_map *)body)->batch,
+                     gm_mapper_map(message->entries, message->count, fds, message->n_fds));
+        return true;
+    case GM_MSG_UNMAP:
+        gm_link_done(((const struct gm_msg_unmap *)body)->batch,
+                     gm_mapper_unmap(message->entries, message->count));
+        return true;
+    case GM_MSG_DROP:
+        gm_link_done(((const struct gm_msg_drop *)body)->batch,
+                     gm_mapper_drop(message->entries, message->count));
+        return true;
+    case GM_MSG_REFUSED:
+        gm_log(GM_LOG_WARN, "the daemon ended the session: %.*s",
+               (int)sizeof(((const struct gm_msg_refused *)body)->text),
+               ((const struct gm_msg_refused *)body)->text);
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* Receive and obey one message. False: the connection is lost. */
+static bool gm_link_receive(void)
+{
+    struct gm_wire_message message;
+    int fds[GM_WIRE_FDS];
+    int n_fds = 0;
+    bool has_lost;
+    uint64_t batch;
+    ssize_t length = gm_sock_receive_part(gm_link_fd, gm_link_buffer, sizeof(gm_link_buffer), fds,
+                                          &n_fds, &has_lost);
+    if (length <= 0)
+        return false;
+    if (has_lost && gm_files_lost(gm_link_buffer, (size_t)length, &batch)) {
+        gm_link_done(batch, CUDA_ERROR_OPERATING_SYSTEM); /* the daemon tries again */
+        return true;
+    }
+    enum gm_wire_fault fault =
+        gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_APP, &message);
+    if (fault != GM_WIRE_OK) {
+        gm_log(GM_LOG_WARN, "bad message from the daemon: %s", gm_wire_fault_text(fault));
+        for (int i = 0; i < n_fds; i++)
+            close(fds[i]);
+        return false;
+    }
+    return gm_link_obey(&message, fds);
+}
+
+static bool gm_link_is_whole(const struct gm_alloc *alloc)
+{
+    return gm_mapper_covers(alloc->va, alloc->span);
+}
+
+/* The daemon is gone, or is not to be trusted: decide how the program goes on, then let it. */
+static void gm_link_lose(void)
+{
+    gm_files_give_back();
+    atomic_store(&gm_link_is_connected, false);
+    shutdown(gm_link_fd, SHUT_RDWR);
+    gm_uses_count(false);
+    gm_drain_cancel();
+    if (atomic_load(&gm_link_is_silent))
+        gm_log(GM_LOG_WARN, "the daemon gave no sign for %d s", GM_LINK_SILENCE_S);
+
+    bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
+    bool is_whole = is_open || (!gm_link_has_mapped && gm_allocs_all_backed(gm_link_is_whole) &&
+                                gm_allocs_all(GM_ALLOC_HANDLE, gm_link_is_whole));
+    gm_gate_lost(is_whole);
+    gm_log(GM_LOG_WARN, "the daemon is lost: %s",
+           is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
+
+    pthread_mutex_lock(&gm_link_lock);
+    gm_link_is_lost = true;
+    while (gm_link_requests != NULL) {
+        struct gm_request *request = gm_link_requests;
+        gm_link_requests = request->next;
+        request->state = GM_REQUEST_LOST;
+        pthread_cond_signal(&request->is_done);
+    }
+    pthread_mutex_unlock(&gm_link_lock);
+    while (gm_link_end_ahead(NULL, -ENOTCONN))
+        continue;
+}
+
+/* Whether the daemon wants uses counted: it says so before it sends something (memory for what does
+ * not fit), so a look after each message suffices. Returns when the next report is due. */
+static uint64_t gm_link_look_at_uses(uint64_t now)
+{
+    static uint64_t due;
+    bool is_on = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed) == 1;
+    if (is_on && !gm_uses_are_counted())
+        due = now + GM_LINK_USES_NS;
+    gm_uses_count(is_on);
+    if (!is_on)
+        return UINT64_MAX;
+    if (now >= due) {
+        gm_link_report_uses();
+        due = now + GM_LINK_USES_NS;
+    }
+    return due;
+}
+
+static void *gm_link_main(void *unused)
+{
+    (void)unused;
+    /* The program may have a capture open in another thread; mapping has nothing to do with it. */
+    gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+
+    for (;;) {
+        uint64_t now = gm_now();
+        uint64_t deadline = gm_drain_expire(now), due = gm_link_look_at_uses(now);
+        if (due < deadline)
+            deadline = due;
+        uint64_t ms = deadline == UINT64_MAX ? GM_LINK_LOOK_MS : (deadline - now) / GM_MS + 1;
+        struct pollfd wait[2] = {{.fd = gm_link_fd, .events = POLLIN},
+                                 {.fd = gm_work_fd(), .events = POLLIN}};
+        int ready = poll(wait, 2, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
+        if (ready == 0 || (ready < 0 && errno == EINTR))
+            continue;
+        if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed what wakes it */
+            break;
+        if (wait[1].revents != 0)
+            gm_work_some();
+        if (wait[0].revents == 0)
+            continue;
+        gm_files_make_room(gm_link_fd);
+        bool is_obeyed = gm_link_receive();
+        gm_files_reserve();
+        if (!is_obeyed)
+            break;
+    }
+    gm_link_lose();
+    gm_work_forever();
+}
+
+int gm_link_start(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+
+    int error = gm_work_open();
+    if (error != 0)
+        return error;
+    /* The program's signals are not for this thread. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    atomic_store(&gm_link_is_connected, true);
+    error = pthread_create(&thread, NULL, gm_link_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        atomic_store(&gm_link_is_connected, false);
+        return -error;
+    }
+    pthread_setname_np(thread, "gpumux-link");
+    pthread_detach(thread);
+    return 0;
+}
+
+/* If there is no memory for it they stay its parent's, which only such a fork can tell. */
+void gm_link_part(void)
+{
+    if (gm_link_stat != NULL)
+        mmap(gm_link_stat, sizeof(*gm_link_stat), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+void gm_link_close(void)
+{
+    atomic_store(&gm_link_is_connected, false);
+    gm_uses_count(false);
+    gm_files_give_back();
+    if (gm_link_fd >= 0)
+        close(gm_link_fd);
+    gm_link_fd = -1;
+    gm_work_close();
+}

@@ -1,0 +1,436 @@
+/* Marks with events. See marks.h. */
+#include "shim/memory/marks.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "shim/gate/contexts.h"
+#include "shim/gate/gate.h"
+
+#define GM_MARKS_ASKED 128 /* streams that one look at what is pending takes in */
+#define GM_MARKS_DEVICES 64
+#define GM_MARKS_ROUNDS 32 /* marks of one stream that it takes in, if not all */
+
+struct gm_event {
+    struct gm_mark mark;
+    CUevent event;
+    CUcontext context;
+    CUdevice device;
+    bool is_primary;
+    bool is_leaving;              /* its context is about to end */
+    bool is_gone;                 /* and did */
+    bool is_buried;               /* and this is being told to the heap */
+    struct gm_event *prev, *next; /* in gm_marks_used, or (next) in gm_marks_kept */
+};
+
+static void gm_mark_drop(struct gm_mark *mark);
+struct gm_heap gm_heap = {.drop = gm_mark_drop};
+static pthread_mutex_t gm_marks_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gm_marks_quiet = PTHREAD_COND_INITIALIZER; /* gm_marks_asking is 0 */
+static unsigned gm_marks_asking; /* threads in driver calls with events of others' marks */
+static struct gm_event *gm_marks_used, *gm_marks_kept;
+static unsigned gm_marks_leavers[GM_MARKS_DEVICES]; /* threads that release primary contexts */
+
+void gm_heap_lock(void)
+{
+    pthread_mutex_lock(&gm_marks_mutex);
+}
+
+void gm_heap_unlock(void)
+{
+    pthread_mutex_unlock(&gm_marks_mutex);
+}
+
+void gm_heap_wait(pthread_cond_t *changed)
+{
+    pthread_cond_wait(changed, &gm_marks_mutex);
+}
+
+static struct gm_event *gm_event_of(struct gm_mark *mark)
+{
+    return mark->owner;
+}
+
+/* ---- streams ---- */
+
+/* Contexts get numbers, because a stream that every context has is told apart by them. The number
+ * of one that ended may be another's with the same handle later; then nothing is pending there. */
+static uint64_t gm_context_number(CUcontext context)
+{
+    static CUcontext *contexts;
+    static size_t n, room;
+    size_t i = 0;
+    gm_heap_lock();
+    while (i < n && contexts[i] != context)
+        i++;
+    if (i == n && n == room) {
+        CUcontext *more = realloc(contexts, (room * 2 + 16) * sizeof(*more));
+        if (more != NULL) {
+            contexts = more;
+            room = room * 2 + 16;
+        }
+    }
+    if (i == n && n < room)
+        contexts[n++] = context;
+    bool is_known = i < n;
+    gm_heap_unlock();
+    return is_known ? i + 1 : 0;
+}
+
+/* A number that no other stream has. Without cuStreamGetId (before CUDA 12.0) a user's stream gets
+ * a new one each time: then nothing is reused because the stream is the same, only because a mark
+ * was passed. */
+static CUresult gm_stream_number(struct gm_stream *stream, bool is_default)
+{
+    static _Atomic uint64_t last_thread, last_unknown;
+    static __thread uint64_t thread __attribute__((tls_model("initial-exec")));
+    unsigned long long id;
+    uint64_t context;
+
+    if (is_default && (context = gm_context_number(stream->context)) != 0) {
+        if (thread == 0)
+            thread = atomic_fetch_add(&last_thread, 1) + 1;
+        stream->number =
+            1ull << 63 | context << 40 | (stream->handle == CU_STREAM_PER_THREAD ? thread : 0);
+        return CUDA_SUCCESS;
+    }
+    if (!is_default && gm_real.cuStreamGetId != NULL) {
+        CUresult result = gm_real.cuStreamGetId(stream->handle, &id);
+        stream->number = (uint64_t)id + 1;
+        return result;
+    }
+    stream->number = 1ull << 62 | (atomic_fetch_add(&last_unknown, 1) + 1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult gm_stream_device(struct gm_stream *stream)
+{
+    CUcontext current = NULL;
+    CUresult result = gm_real.cuCtxGetCurrent(&current);
+    if (result != CUDA_SUCCESS || current == stream->context)
+        return result == CUDA_SUCCESS ? gm_real.cuCtxGetDevice(&stream->device) : result;
+    result = gm_real.cuCtxPushCurrent_v2(stream->context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gm_real.cuCtxGetDevice(&stream->device);
+    gm_real.cuCtxPopCurrent_v2(&current);
+    return result;
+}
+
+/* What else there is to know of a stream that does not capture. */
+static CUresult gm_stream_ask(struct gm_stream *stream, bool is_default)
+{
+    const bool is_current = is_default || gm_real.cuStreamGetCtx == NULL; /* before CUDA 9.2 */
+    CUresult result = is_current ? gm_real.cuCtxGetCurrent(&stream->context)
+                                 : gm_real.cuStreamGetCtx(stream->handle, &stream->context);
+    if (result == CUDA_SUCCESS && stream->context == NULL)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS)
+        result = gm_stream_device(stream);
+    if (result == CUDA_SUCCESS)
+        result = gm_stream_number(stream, is_default);
+    stream->is_primary = !gm_contexts_has(stream->context);
+    if (result == CUDA_SUCCESS && stream->is_primary && gm_contexts_primary_is_over(stream->device))
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return result;
+}
+
+CUresult gm_stream_look(CUstream handle, struct gm_stream *stream)
+{
+    bool is_default =
+        handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *stream = (struct gm_stream){.handle = handle};
+    if (gm_gate_captures() == 0)
+        return gm_stream_ask(stream, is_default);
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUresult result = gm_real.cuStreamIsCapturing(handle, &status);
+    stream->is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result == CUDA_SUCCESS && !stream->is_capturing)
+        result = gm_stream_ask(stream, is_default);
+    gm_real_mode(mode);
+    return result;
+}
+
+/* ---- events ---- */
+
+/* With the lock: nobody refers to the mark. */
+static void gm_mark_drop(struct gm_mark *mark)
+{
+    struct gm_event *event = gm_event_of(mark);
+    *(event->prev != NULL ? &event->prev->next : &gm_marks_used) = event->next;
+    if (event->next != NULL)
+        event->next->prev = event->prev;
+    if (event->is_gone) {
+        free(event);
+        return;
+    }
+    event->next = gm_marks_kept;
+    gm_marks_kept = event;
+}
+
+static CUresult gm_event_make(const struct gm_stream *stream, CUevent *event)
+{
+    CUcontext current = NULL;
+    CUresult result = gm_real.cuCtxGetCurrent(&current);
+    if (result == CUDA_SUCCESS && current == stream->context)
+        return gm_real.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    result = gm_real.cuCtxPushCurrent_v2(stream->context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gm_real.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    gm_real.cuCtxPopCurrent_v2(&current);
+    return result;
+}
+
+/* An event of the stream's context, kept or new, off every list. */
+static CUresult gm_event_take(const struct gm_stream *stream, struct gm_event **taken)
+{
+    gm_heap_lock();
+    struct gm_event **place = &gm_marks_kept;
+    while (*place != NULL && ((*place)->context != stream->context || (*place)->is_leaving))
+        place = &(*place)->next;
+    struct gm_event *event = *place;
+    if (event != NULL)
+        *place = event->next;
+    gm_heap_unlock();
+    if (event == NULL) {
+        event = calloc(1, sizeof(*event));
+        if (event == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        CUresult result = gm_event_make(stream, &event->event);
+        if (result != CUDA_SUCCESS) {
+            free(event);
+            return result;
+        }
+    }
+    event->mark = (struct gm_mark){.owner = event};
+    event->context = stream->context;
+    event->device = stream->device;
+    event->is_primary = stream->is_primary;
+    event->is_leaving = event->is_gone = false;
+    *taken = event;
+    return CUDA_SUCCESS;
+}
+
+CUresult gm_mark_record(const struct gm_stream *stream, struct gm_mark **mark)
+{
+    struct gm_event *event;
+    CUresult result = gm_event_take(stream, &event);
+    if (result != CUDA_SUCCESS)
+        return result;
+    gm_heap_lock();
+    gm_mark_begin(&gm_heap, &event->mark, stream->number);
+    event->prev = NULL;
+    event->next = gm_marks_used;
+    if (gm_marks_used != NULL)
+        gm_marks_used->prev = event;
+    gm_marks_used = event;
+    gm_heap_unlock();
+
+    struct gm_slot *slot = gm_gate_enter();
+    if (slot != NULL) {
+        result = gm_real.cuEventRecord(event->event, stream->handle);
+        gm_gate_leave(slot);
+    } else {
+        result = gm_gate_refusal();
+    }
+    gm_heap_lock();
+    if (result == CUDA_SUCCESS)
+        gm_mark_end(&gm_heap, &event->mark);
+    else
+        gm_mark_unref(&gm_heap, &event->mark);
+    gm_heap_unlock();
+    *mark = &event->mark;
+    return result;
+}
+
+/* ---- asking ---- */
+
+/* With the lock: whether its event may be used now. If so, gm_marks_end_asking must follow. */
+static bool gm_mark_begin_asking(struct gm_mark *mark)
+{
+    if (mark->is_passed || gm_event_of(mark)->is_leaving)
+        return false;
+    gm_mark_ref(mark);
+    gm_marks_asking++;
+    return true;
+}
+
+static void gm_mark_end_asking(struct gm_mark *mark, bool is_passed)
+{
+    if (is_passed)
+        gm_heap_pass(&gm_heap, mark);
+    gm_mark_unref(&gm_heap, mark);
+    if (--gm_marks_asking == 0)
+        pthread_cond_broadcast(&gm_marks_quiet);
+}
+
+CUresult gm_mark_await(const struct gm_stream *stream, struct gm_mark *mark)
+{
+    struct gm_slot *slot = gm_gate_enter();
+    if (slot == NULL)
+        return gm_gate_refusal();
+    gm_heap_lock();
+    bool is_asked = gm_mark_begin_asking(mark);
+    CUresult result = mark->is_passed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    gm_heap_unlock();
+    if (is_asked) {
+        result = gm_real.cuStreamWaitEvent(stream->handle, gm_event_of(mark)->event, 0);
+        gm_heap_lock();
+        gm_mark_end_asking(mark, false);
+        gm_heap_unlock();
+    }
+    gm_gate_leave(slot);
+    return result;
+}
+
+static bool gm_event_has_passed(struct gm_mark *mark)
+{
+    CUresult result = gm_real.cuEventQuery(gm_event_of(mark)->event);
+    return result == CUDA_SUCCESS || gm_contexts_is_over(result);
+}
+
+bool gm_mark_ask(struct gm_mark *mark)
+{
+    gm_heap_lock();
+    bool is_asked = gm_mark_begin_asking(mark);
+    bool is_passed = mark->is_passed;
+    gm_heap_unlock();
+    if (!is_asked)
+        return is_passed;
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    is_passed = gm_event_has_passed(mark);
+    gm_real_mode(mode);
+    gm_heap_lock();
+    gm_mark_end_asking(mark, is_passed);
+    gm_heap_unlock();
+    return is_passed;
+}
+
+/* Ask about the last mark, or the first, of every stream that something is pending in. Returns how
+ * many were passed. */
+static int gm_marks_ask_all(bool is_last)
+{
+    struct gm_mark *marks[GM_MARKS_ASKED];
+    bool is_passed[GM_MARKS_ASKED];
+    int n = 0, passed = 0;
+    gm_heap_lock();
+    for (struct gm_queue *queue = gm_heap.queues; queue != NULL && n < GM_MARKS_ASKED;
+         queue = queue->next) {
+        struct gm_mark *mark = is_last ? queue->tail : queue->head;
+        if (gm_mark_begin_asking(mark))
+            marks[n++] = mark;
+    }
+    gm_heap_unlock();
+    if (n == 0)
+        return 0;
+    CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (int i = 0; i < n; i++)
+        passed += is_passed[i] = gm_event_has_passed(marks[i]);
+    gm_real_mode(mode);
+    gm_heap_lock();
+    for (int i = 0; i < n; i++)
+        gm_mark_end_asking(marks[i], is_passed[i]);
+    gm_heap_unlock();
+    return passed;
+}
+
+bool gm_marks_reap(void)
+{
+    bool is_any = gm_marks_ask_all(true) > 0;
+    for (int round = 0; round < GM_MARKS_ROUNDS && gm_marks_ask_all(false) > 0; round++)
+        is_any = true;
+    return is_any;
+}
+
+bool gm_marks_are_pending(void)
+{
+    gm_heap_lock();
+    bool are_pending = gm_heap.queues != NULL;
+    gm_heap_unlock();
+    return are_pending;
+}
+
+/* ---- contexts end ---- */
+
+static bool gm_event_is_of(const struct gm_event *event, CUcontext context, CUdevice device)
+{
+    return context != NULL ? event->context == context
+                           : event->is_primary && event->device == device;
+}
+
+static void gm_marks_set_leaving(CUcontext context, CUdevice device, bool is_leaving)
+{
+    for (struct gm_event *event = gm_marks_used; event != NULL; event = event->next)
+        if (gm_event_is_of(event, context, device))
+            event->is_leaving = is_leaving;
+    for (struct gm_event *event = gm_marks_kept; event != NULL; event = event->next)
+        if (gm_event_is_of(event, context, device))
+            event->is_leaving = is_leaving;
+}
+
+/* Several threads may release a device's primary context at once. Where that is counted; NULL: it
+ * is one's own context, which only one can destroy. */
+static unsigned *gm_marks_leavers_of(CUcontext context, CUdevice device)
+{
+    return context == NULL && device >= 0 && device < GM_MARKS_DEVICES ? &gm_marks_leavers[device]
+                                                                       : NULL;
+}
+
+void gm_marks_leave_context(CUcontext context, CUdevice device)
+{
+    unsigned *leavers = gm_marks_leavers_of(context, device);
+    gm_heap_lock();
+    if (leavers != NULL)
+        ++*leavers;
+    gm_marks_set_leaving(context, device, true);
+    while (gm_marks_asking > 0)
+        pthread_cond_wait(&gm_marks_quiet, &gm_marks_mutex);
+    gm_heap_unlock();
+}
+
+/* With the lock: the events ended with their context, and all work that they stood behind. Passing
+ * one drops others of its stream, which is of the same context: so all are held first. */
+static void gm_marks_bury(CUcontext context, CUdevice device)
+{
+    struct gm_event *event, *next;
+    for (event = gm_marks_used; event != NULL; event = event->next) {
+        if (event->is_gone || !gm_event_is_of(event, context, device))
+            continue;
+        gm_mark_ref(&event->mark);
+        event->is_gone = event->is_buried = true;
+    }
+    for (event = gm_marks_used; event != NULL; event = event->next)
+        if (event->is_buried)
+            gm_heap_pass(&gm_heap, &event->mark);
+    for (event = gm_marks_used; event != NULL; event = next) {
+        next = event->next;
+        if (!event->is_buried)
+            continue;
+        event->is_buried = false;
+        gm_mark_unref(&gm_heap, &event->mark);
+    }
+    for (struct gm_event **place = &gm_marks_kept; *place != NULL;) {
+        event = *place;
+        if (!gm_event_is_of(event, context, device)) {
+            place = &event->next;
+            continue;
+        }
+        *place = event->next;
+        free(event);
+    }
+}
+
+void gm_marks_left_context(CUcontext context, CUdevice device, bool is_gone)
+{
+    unsigned *leavers = gm_marks_leavers_of(context, device);
+    gm_heap_lock();
+    bool is_last = leavers == NULL || --*leavers == 0; /* the others may end it yet */
+    if (is_gone)
+        gm_marks_bury(context, device);
+    else if (is_last)
+        gm_marks_set_leaving(context, device, false);
+    gm_heap_unlock();
+}

@@ -1,0 +1,65 @@
+/*
+ * Marks of the stream-ordered allocator: places in streams (arena.h) with the events that say when
+ * they are passed, and the heap and the lock that marks and blocks live under.
+ *
+ * An event is of the stream's context and dies with it; what was ahead of it is over then, so its
+ * mark is passed. Events of marks that nobody needs are kept for the next ones. While a context is
+ * about to end its events are let alone: who ends it waits for the threads that are asking.
+ *
+ * Any thread. The lock is a leaf in the order of locks, and never held across a driver call.
+ */
+#ifndef GM_SHIM_MARKS_H
+#define GM_SHIM_MARKS_H
+
+#include <pthread.h>
+
+#include "shim/tables/arena.h"
+#include "shim/driver/real.h"
+
+extern __attribute__((visibility("hidden"))) struct gm_heap gm_heap;
+void gm_heap_lock(void);
+void gm_heap_unlock(void);
+void gm_heap_wait(pthread_cond_t *changed); /* with the lock */
+
+/* A stream as an argument of a call, and what it is. */
+struct gm_stream {
+    CUstream handle; /* for calls without _ptsz: NULL is the legacy default stream */
+    CUcontext context;
+    CUdevice device;
+    bool is_primary; /* the context is the device's primary one, or derived from it */
+    bool is_capturing;
+    uint64_t number; /* that arenas know it by */
+};
+
+/* Look at it. An error is the driver's: the stream cannot be used, or not by us. Of a stream that
+ * captures no more is asked, and told, than that it does: who knows what ends a capture. */
+CUresult gm_stream_look(CUstream handle, struct gm_stream *stream);
+
+/* The NULL stream of the per-thread forms of calls, as the other forms call it. */
+static inline CUstream gm_stream_ptsz(CUstream handle)
+{
+    return handle == NULL ? CU_STREAM_PER_THREAD : handle;
+}
+
+/* A mark behind all that the stream was given so far: *mark, with a reference for the caller.
+ * Passes the gate. Other results than CUDA_SUCCESS are the answer to the program. */
+CUresult gm_mark_record(const struct gm_stream *stream, struct gm_mark **mark);
+
+/* Make the stream wait for the mark. Passes the gate. */
+CUresult gm_mark_await(const struct gm_stream *stream, struct gm_mark *mark);
+
+/* Ask the driver whether it is passed; and if so, tell the heap. */
+bool gm_mark_ask(struct gm_mark *mark);
+
+/* Ask about what blocks are pending for; what is passed is clean. True: something was. */
+bool gm_marks_reap(void);
+
+/* Whether blocks are pending for anything. */
+bool gm_marks_are_pending(void);
+
+/* Before a context (`context`, or the primary one of `device` if that is NULL) is ended, and after:
+ * `is_gone` if it was. */
+void gm_marks_leave_context(CUcontext context, CUdevice device);
+void gm_marks_left_context(CUcontext context, CUdevice device, bool is_gone);
+
+#endif

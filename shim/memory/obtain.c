@@ -1,0 +1,101 @@
+#include "shim/memory/obtain.h"
+
+#include <errno.h>
+
+#include "common/chunk.h"
+#include "common/clock.h"
+#include "shim/memory/ahead.h"
+#include "shim/link/link.h"
+#include "shim/memory/release.h"
+#include "shim/memory/spares.h"
+
+/* Whether less has to be kept beside `use` bytes of the program's: what it freed up to what it had
+ * at most, and with what came ahead up to the budget. */
+static bool gm_obtain_is_tight(int32_t gpu, uint64_t use, uint64_t most, uint64_t budget)
+{
+    most += gm_spares_ahead(gpu, 0).bytes_here;
+    return gm_spares_bytes(gpu) + use > (most < budget ? most : budget);
+}
+
+/* Make room in the budget for `use` bytes of the program's: more than that the daemon has none, or
+ * only host memory. */
+static void gm_obtain_room(int32_t gpu, uint64_t use)
+{
+    const uint64_t budget = gm_link_budget((uint32_t)gpu);
+    const uint64_t most = gm_spares_most(gpu, use, gm_now());
+    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, 0);
+    if (use + gm_spares_bytes(gpu) + (ahead.bytes - ahead.bytes_here) > budget)
+        gm_ahead_settle();
+    for (unsigned n = GM_SPARES_ROOM; /* others may put more meanwhile */
+         n > 0 && gm_obtain_is_tight(gpu, use, most, budget) && gm_spares_shrink(gpu); n--)
+        continue;
+    if (use + gm_spares_bytes(gpu) > budget)
+        gm_spares_gone(true);
+}
+
+int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu)
+{
+    gm_obtain_room(gpu, gm_allocs_used((uint32_t)gpu) + bytes);
+    const uint64_t gone = gm_spares_gone(false);
+    int result = gm_link_alloc(va, bytes, (uint32_t)gpu);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    gm_ahead_settle();
+    gm_spares_release(gpu);
+    /* Also if the drainer released one meanwhile, or one did not come: perhaps the daemon heard of
+     * it too late. */
+    return gm_spares_gone(true) != gone ? gm_link_alloc(va, bytes, (uint32_t)gpu) : result;
+}
+
+/* A reserved range with chunks of alloc->span bytes. -EOPNOTSUPP: the driver reserves none. */
+static int gm_obtain_range(struct gm_alloc *alloc)
+{
+    CUdeviceptr range;
+    if (alloc->kind == GM_ALLOC_CHUNKS && gm_spares_take(alloc->gpu, alloc->span, &alloc->va)) {
+        gm_spares_most(alloc->gpu, gm_allocs_used((uint32_t)alloc->gpu) + alloc->span, gm_now());
+        gm_ahead_note(alloc->gpu, alloc->span, true, gm_now());
+        return 0;
+    }
+    if (gm_real.cuMemAddressReserve(&range, alloc->span, GM_CHUNK_MIN, 0, 0) != CUDA_SUCCESS)
+        return -EOPNOTSUPP;
+    alloc->va = range;
+    int result = gm_obtain_chunks(range, alloc->span, alloc->gpu);
+    if (result > 0)
+        gm_real.cuMemAddressFree(range, alloc->span);
+    if (result == 0 && alloc->kind == GM_ALLOC_CHUNKS)
+        gm_ahead_note(alloc->gpu, alloc->span, false, gm_now());
+    return result;
+}
+
+CUresult gm_obtain(struct gm_alloc alloc, enum gm_alloc_kind kind, uint64_t bytes, CUdeviceptr *va)
+{
+    if (bytes > UINT64_MAX - GM_CHUNK_MIN)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    alloc.bytes = bytes;
+    alloc.span = gm_chunk_round(bytes);
+    alloc.kind = kind;
+
+    const int result = gm_obtain_range(&alloc);
+    if (result == -EOPNOTSUPP)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (result == -ENOTCONN)
+        goto lost;
+    if (result != 0)
+        return (CUresult)result;
+    if (gm_allocs_insert(&alloc) != 0) {
+        gm_release(&alloc);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    /*
+     * The link thread decides from the map whether the program is whole when the daemon is lost. If
+     * that came before the insertion, this memory was not asked about: do without it.
+     */
+    if (!gm_link_is_up() && gm_allocs_take(alloc.va, &alloc) == GM_ALLOC_BASE)
+        goto lost;
+    *va = alloc.va;
+    return CUDA_SUCCESS;
+
+lost:
+    gm_release(&alloc);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}

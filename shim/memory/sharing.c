@@ -1,0 +1,296 @@
+#include "shim/memory/sharing.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/chunk.h"
+#include "common/log.h"
+#include "shim/gate/contexts.h"
+#include "shim/driver/devices.h"
+#include "shim/link/link.h"
+#include "shim/memory/release.h"
+
+enum gm_opened_state {
+    GM_OPENED_OPENING,
+    GM_OPENED_OPEN,
+    GM_OPENED_SHUTTING,
+    GM_OPENED_DEFERRED,
+};
+
+struct gm_opened {
+    struct gm_opened *next;
+    uint64_t nonce[2];
+    uint64_t va; /* 0 while OPENING */
+    uint32_t count;
+    enum gm_opened_state state;
+    bool is_deferred;      /* release.c has it on its list, also if it was opened again meanwhile */
+    struct gm_alloc alloc; /* DEFERRED: what goes back into the map if it is */
+};
+
+static pthread_mutex_t gm_opened_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gm_opened_changed = PTHREAD_COND_INITIALIZER;
+static struct gm_opened *gm_opened_list;
+static bool gm_sharing_real; /* written once, before anybody reads it */
+
+void gm_sharing_init(void)
+{
+    const char *word = secure_getenv("GPUMUX_SHARING");
+    if (word == NULL || strcmp(word, "broker") == 0 || word[0] == '\0')
+        return;
+    gm_sharing_real = strcmp(word, "real") == 0;
+    if (gm_sharing_real)
+        gm_log(GM_LOG_INFO, "GPUMUX_SHARING=real: the driver makes all memory, and it stays");
+    else
+        gm_log(GM_LOG_WARN, "GPUMUX_SHARING is not broker or real: taken for broker");
+}
+
+bool gm_sharing_is_real(void)
+{
+    return gm_sharing_real;
+}
+
+/* ---- the list ---- */
+
+/* With the lock held: the entry of this name, in a state that lasts. NULL: none. */
+static struct gm_opened *gm_opened_settled(const struct gm_share_name *name)
+{
+    for (;;) {
+        struct gm_opened *opened = gm_opened_list;
+        while (opened != NULL &&
+               (opened->nonce[0] != name->nonce[0] || opened->nonce[1] != name->nonce[1]))
+            opened = opened->next;
+        if (opened == NULL || opened->state == GM_OPENED_OPEN ||
+            opened->state == GM_OPENED_DEFERRED)
+            return opened;
+        pthread_cond_wait(&gm_opened_changed, &gm_opened_lock);
+    }
+}
+
+static struct gm_opened *gm_opened_at(uint64_t va)
+{
+    struct gm_opened *opened = gm_opened_list;
+    while (opened != NULL && opened->va != va)
+        opened = opened->next;
+    return opened;
+}
+
+/* With the lock held. */
+static void gm_opened_remove(struct gm_opened *opened)
+{
+    struct gm_opened **place = &gm_opened_list;
+    while (*place != opened)
+        place = &(*place)->next;
+    *place = opened->next;
+    free(opened);
+    pthread_cond_broadcast(&gm_opened_changed);
+}
+
+/* ---- opening ---- */
+
+/* The mapper gave access to the memory's own GPU; a context on another one wants its own. */
+static CUresult gm_opened_access(const struct gm_alloc *alloc, uint32_t gpu)
+{
+    const CUmemAccessDesc desc = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = alloc->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    if (alloc->device == gm_gpu_device(gpu))
+        return CUDA_SUCCESS;
+    return gm_real.cuMemSetAccess(alloc->va, alloc->span, &desc, 1);
+}
+
+/* Unmap it by the daemon, or here when that is lost, and give the range back. */
+static CUresult gm_opened_unmap(uint64_t va, uint64_t span)
+{
+    const int result = gm_link_shut_share(va, span);
+    if (result != 0)
+        return (CUresult)result; /* something is still mapped: the range cannot be reused */
+    gm_real.cuMemAddressFree(va, span);
+    return CUDA_SUCCESS;
+}
+
+/* Reserve, map and note it. */
+static CUresult gm_opened_map(const struct gm_share_name *name, struct gm_alloc *alloc)
+{
+    CUdeviceptr range;
+    CUresult result = gm_real.cuMemAddressReserve(&range, name->bytes, GM_CHUNK_MIN, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    alloc->va = range;
+    alloc->bytes = name->bytes - name->slack;
+    alloc->span = name->bytes;
+    alloc->kind = GM_ALLOC_IMPORT;
+    const int answer = gm_link_open_share(range, name);
+    if (answer == -ENOTCONN) {
+        gm_opened_unmap(alloc->va, alloc->span); /* what of it was mapped by then */
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (answer != 0) {
+        gm_real.cuMemAddressFree(range, name->bytes);
+        return (CUresult)answer;
+    }
+    result = gm_opened_access(alloc, name->gpu);
+    if (result == CUDA_SUCCESS && gm_allocs_insert(alloc) != 0)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        gm_opened_unmap(alloc->va, alloc->span);
+    return result;
+}
+
+/* With the lock held: it is open, or about to be closed; now it is open once more. */
+static CUresult gm_opened_again(struct gm_opened *opened, CUdeviceptr *va)
+{
+    if (opened->state == GM_OPENED_DEFERRED && gm_allocs_insert(&opened->alloc) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    opened->state = GM_OPENED_OPEN;
+    opened->count++;
+    *va = opened->va;
+    return CUDA_SUCCESS;
+}
+
+CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where, CUdeviceptr *va)
+{
+    struct gm_opened *fresh = calloc(1, sizeof(*fresh));
+    CUresult result = CUDA_SUCCESS;
+    if (fresh == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&gm_opened_lock);
+    struct gm_opened *opened = gm_opened_settled(name);
+    if (opened != NULL) {
+        result = gm_opened_again(opened, va);
+    } else {
+        fresh->nonce[0] = name->nonce[0];
+        fresh->nonce[1] = name->nonce[1];
+        fresh->state = GM_OPENED_OPENING;
+        fresh->next = gm_opened_list;
+        gm_opened_list = fresh;
+    }
+    pthread_mutex_unlock(&gm_opened_lock);
+    if (opened != NULL) {
+        free(fresh);
+        return result;
+    }
+
+    result = gm_opened_map(name, &where);
+    pthread_mutex_lock(&gm_opened_lock);
+    /* Its context may have been destroyed meanwhile, and what was opened in it taken out of the map
+     * by somebody who found nothing to close: this one had no address yet. */
+    if (result == CUDA_SUCCESS && gm_allocs_find(where.va, &where) != GM_ALLOC_BASE) {
+        pthread_mutex_unlock(&gm_opened_lock);
+        gm_opened_unmap(where.va, where.span);
+        pthread_mutex_lock(&gm_opened_lock);
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    if (result == CUDA_SUCCESS) {
+        fresh->va = *va = where.va;
+        fresh->count = 1;
+        fresh->state = GM_OPENED_OPEN;
+        pthread_cond_broadcast(&gm_opened_changed);
+    } else {
+        gm_opened_remove(fresh);
+    }
+    pthread_mutex_unlock(&gm_opened_lock);
+    return result;
+}
+
+/* ---- closing ---- */
+
+/* Take one from the count. *is_last: it is SHUTTING now, and the caller's to release. */
+static bool gm_opened_leave(uint64_t va, bool *is_last)
+{
+    pthread_mutex_lock(&gm_opened_lock);
+    struct gm_opened *opened = gm_opened_at(va);
+    const bool is_open = opened != NULL && opened->state == GM_OPENED_OPEN;
+    *is_last = is_open && --opened->count == 0;
+    if (*is_last)
+        opened->state = GM_OPENED_SHUTTING;
+    pthread_mutex_unlock(&gm_opened_lock);
+    return is_open;
+}
+
+/* It could not be closed: it is open as before. */
+static void gm_opened_reopen(const struct gm_alloc *alloc)
+{
+    gm_allocs_insert(alloc);
+    pthread_mutex_lock(&gm_opened_lock);
+    struct gm_opened *opened = gm_opened_at(alloc->va);
+    if (opened != NULL) {
+        opened->state = GM_OPENED_OPEN;
+        opened->count = 1;
+        pthread_cond_broadcast(&gm_opened_changed);
+    }
+    pthread_mutex_unlock(&gm_opened_lock);
+}
+
+/* A capture is open: it is closed when the last one ends, unless it is opened again before. */
+static bool gm_opened_defer(const struct gm_alloc *alloc)
+{
+    pthread_mutex_lock(&gm_opened_lock);
+    struct gm_opened *opened = gm_opened_at(alloc->va);
+    const bool is_deferred = opened->is_deferred || gm_defer(alloc);
+    if (is_deferred) {
+        opened->is_deferred = true;
+        opened->alloc = *alloc;
+        opened->state = GM_OPENED_DEFERRED;
+        pthread_cond_broadcast(&gm_opened_changed);
+    }
+    pthread_mutex_unlock(&gm_opened_lock);
+    return is_deferred;
+}
+
+/*
+ * With the lock held: whether what is at `va` is to be released now. Not if it was put off and then
+ * opened again; what is OPEN and yet out of the map went with its context.
+ */
+static bool gm_opened_begin_release(struct gm_opened *opened, uint64_t va)
+{
+    struct gm_alloc alloc;
+    if (opened == NULL)
+        return false;
+    opened->is_deferred = false;
+    if (opened->state == GM_OPENED_OPEN && gm_allocs_find(va, &alloc) == GM_ALLOC_BASE)
+        return false;
+    opened->state = GM_OPENED_SHUTTING;
+    return true;
+}
+
+CUresult gm_sharing_close(CUdeviceptr va)
+{
+    struct gm_alloc alloc;
+    CUresult result;
+    bool is_last;
+    if (!gm_opened_leave(va, &is_last))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!is_last)
+        return CUDA_SUCCESS;
+    if (gm_allocs_take(va, &alloc) != GM_ALLOC_BASE)
+        return CUDA_SUCCESS; /* its context is being destroyed, and it with that */
+    if (!gm_synchronize(alloc.context, &result)) {
+        if (gm_opened_defer(&alloc))
+            return CUDA_SUCCESS;
+        gm_opened_reopen(&alloc);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_ERROR_DEINITIALIZED)
+        return result; /* the process exits */
+    if (result != CUDA_SUCCESS && !gm_contexts_is_over(result)) {
+        gm_opened_reopen(&alloc); /* work may be using it */
+        return result;
+    }
+    return gm_sharing_release(&alloc);
+}
+
+CUresult gm_sharing_release(const struct gm_alloc *alloc)
+{
+    pthread_mutex_lock(&gm_opened_lock);
+    struct gm_opened *opened = gm_opened_at(alloc->va);
+    const bool is_due = gm_opened_begin_release(opened, alloc->va);
+    pthread_mutex_unlock(&gm_opened_lock);
+    if (!is_due)
+        return CUDA_SUCCESS;
+    const CUresult result = gm_opened_unmap(alloc->va, alloc->span);
+    pthread_mutex_lock(&gm_opened_lock);
+    gm_opened_remove(opened); /* also if it failed: then the range stays taken */
+    pthread_mutex_unlock(&gm_opened_lock);
+    return result;
+}

@@ -1,0 +1,222 @@
+/*
+ * Counting uses. See uses.h.
+ *
+ * The table is open: a page may be in the slots from its hash on, GM_PROBES of them. A slot's page
+ * is written once, by who finds it empty, and taken out when a report finds that nobody used it
+ * since the one before; a count that comes in between is lost, or lands on another page: rare, and
+ * one of many.
+ */
+#include "shim/observe/uses.h"
+
+#include <string.h>
+
+#include "common/chunk.h"
+#include "shim/tables/allocs.h"
+#include "shim/gate/hot.h"
+#include "shim/tables/vmm.h"
+
+#define GM_PROBES 8u
+#define GM_PARAM_BYTES 32768u /* a kernel cannot have more of them */
+
+struct gm_use {
+    _Atomic uint64_t page; /* va >> GM_CHUNK_SHIFT; 0: empty */
+    _Atomic uint32_t count;
+};
+
+_Atomic bool gm_uses_is_on;
+static struct gm_use gm_uses[GM_USES_MAX];
+
+/* Every launch reads what is written here: only what changes is. */
+void gm_uses_count(bool is_on)
+{
+    if (atomic_load_explicit(&gm_uses_is_on, memory_order_relaxed) != is_on)
+        atomic_store_explicit(&gm_uses_is_on, is_on, memory_order_relaxed);
+#define GM_USES_LAUNCH(symbol)                                                                     \
+    {                                                                                              \
+        __typeof__(gm_real.symbol) gm_usual = is_on ? NULL : gm_real.symbol;                       \
+        if (__atomic_load_n(&gm_hot.symbol, __ATOMIC_RELAXED) != gm_usual)                         \
+            __atomic_store_n(&gm_hot.symbol, gm_usual, __ATOMIC_RELAXED);                          \
+    }
+#define GM_USES_SUBMIT(symbol)
+#define GM_USES_COPY(symbol)
+#define GM_USES_SYNC(symbol)
+#define GM_USES_HANDLE(symbol)
+#define GM_HOOK(api, symbol, since, mode, kind, params, args) GM_USES_##kind(symbol)
+#include "shim/driver/hooks.def"
+#undef GM_HOOK
+}
+
+/* ---- counting ---- */
+
+static void gm_uses_add(uint64_t va)
+{
+    uint64_t page = va >> GM_CHUNK_SHIFT;
+    uint64_t at = page * 0x9e3779b97f4a7c15ull >> 32;
+    for (uint32_t i = 0; i < GM_PROBES; i++) {
+        struct gm_use *use = &gm_uses[(at + i) % GM_USES_MAX];
+        uint64_t there = atomic_load_explicit(&use->page, memory_order_relaxed);
+        if (there == 0 && atomic_compare_exchange_strong_explicit(
+                              &use->page, &there, page, memory_order_relaxed, memory_order_relaxed))
+            there = page;
+        if (there == page) {
+            atomic_fetch_add_explicit(&use->count, 1, memory_order_relaxed);
+            return;
+        }
+    }
+}
+
+/* Arguments as the kernel will find them: `bytes` at `from`, `offset` behind an 8-aligned place. */
+static void gm_uses_in(const void *from, size_t offset, size_t bytes)
+{
+    const unsigned char *at = from;
+    for (size_t i = (8 - offset % 8) % 8; i + 8 <= bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, at + i, sizeof(word));
+        if (gm_allocs_may_hold(word))
+            gm_uses_add(word);
+    }
+}
+
+typedef CUresult gm_param_info(void *f, size_t index, size_t *offset, size_t *bytes);
+
+static CUresult gm_uses_function_info(void *f, size_t index, size_t *offset, size_t *bytes)
+{
+    return gm_real.cuFuncGetParamInfo((CUfunction)f, index, offset, bytes);
+}
+
+static CUresult gm_uses_kernel_info(void *f, size_t index, size_t *offset, size_t *bytes)
+{
+    return gm_real.cuKernelGetParamInfo((CUkernel)f, index, offset, bytes);
+}
+
+/* Parameters one by one: only the driver knows how many there are and how large each is. */
+static void gm_uses_in_params(CUfunction f, void **params)
+{
+    gm_param_info *info = gm_uses_function_info;
+    if (gm_real.cuFuncGetParamInfo == NULL)
+        return;
+    for (size_t i = 0; i < GM_PARAM_BYTES; i++) {
+        size_t offset = 0, bytes = 0;
+        CUresult result = info(f, i, &offset, &bytes);
+        if (i == 0 && result == CUDA_ERROR_INVALID_HANDLE && gm_real.cuKernelGetParamInfo != NULL) {
+            info = gm_uses_kernel_info;
+            result = info(f, i, &offset, &bytes);
+        }
+        if (result != CUDA_SUCCESS || bytes > GM_PARAM_BYTES || params[i] == NULL)
+            return;
+        gm_uses_in(params[i], offset, bytes);
+    }
+}
+
+/* All parameters in one buffer, as they will be in the GPU's memory. */
+static void gm_uses_in_extra(void **extra)
+{
+    const void *buffer = NULL;
+    size_t bytes = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1] != NULL)
+            bytes = *(const size_t *)extra[i + 1];
+        else
+            return; /* none that this knows */
+    }
+    if (buffer != NULL && bytes <= GM_PARAM_BYTES)
+        gm_uses_in(buffer, 0, bytes);
+}
+
+static void gm_uses_of(CUfunction f, void **params, void **extra)
+{
+    if (params != NULL)
+        gm_uses_in_params(f, params);
+    else if (extra != NULL)
+        gm_uses_in_extra(extra);
+}
+
+/* ---- the launches ---- */
+
+#define GM_USES_OF_KERNEL(symbol)                                                                  \
+    void gm_uses_of_##symbol(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,      \
+                             unsigned int bx, unsigned int by, unsigned int bz,                    \
+                             unsigned int shared, CUstream stream, void **params, void **extra)    \
+    {                                                                                              \
+        (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;    \
+        gm_uses_of(f, params, extra);                                                              \
+    }
+GM_USES_OF_KERNEL(cuLaunchKernel)
+GM_USES_OF_KERNEL(cuLaunchKernel_ptsz)
+
+#define GM_USES_OF_EX(symbol)                                                                      \
+    void gm_uses_of_##symbol(const CUlaunchConfig *config, CUfunction f, void **params,            \
+                             void **extra)                                                         \
+    {                                                                                              \
+        (void)config;                                                                              \
+        gm_uses_of(f, params, extra);                                                              \
+    }
+GM_USES_OF_EX(cuLaunchKernelEx)
+GM_USES_OF_EX(cuLaunchKernelEx_ptsz)
+
+#define GM_USES_OF_COOPERATIVE(symbol)                                                             \
+    void gm_uses_of_##symbol(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,      \
+                             unsigned int bx, unsigned int by, unsigned int bz,                    \
+                             unsigned int shared, CUstream stream, void **params)                  \
+    {                                                                                              \
+        (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;    \
+        gm_uses_of(f, params, NULL);                                                               \
+    }
+GM_USES_OF_COOPERATIVE(cuLaunchCooperativeKernel)
+GM_USES_OF_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
+
+void gm_uses_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int n,
+                                                     unsigned int flags)
+{
+    (void)flags;
+    for (unsigned int i = 0; list != NULL && i < n; i++)
+        gm_uses_of(list[i].function, list[i].kernelParams, NULL);
+}
+
+/* ---- reporting ---- */
+
+/* Put `page` in at its place; one that is there already gets more. */
+static uint32_t gm_uses_insert(struct gm_use_entry *entries, uint32_t n, uint64_t va,
+                               uint32_t count)
+{
+    uint32_t at = n;
+    while (at > 0 && entries[at - 1].va > va)
+        at--;
+    if (at > 0 && entries[at - 1].va == va) {
+        uint64_t sum = (uint64_t)entries[at - 1].count + count;
+        entries[at - 1].count = sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
+        return n;
+    }
+    memmove(&entries[at + 1], &entries[at], (n - at) * sizeof(*entries));
+    entries[at] = (struct gm_use_entry){.va = va, .count = count};
+    return n + 1;
+}
+
+uint32_t gm_uses_take(struct gm_use_entry *entries)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < GM_USES_MAX; i++) {
+        struct gm_use *use = &gm_uses[i];
+        uint64_t page = atomic_load_explicit(&use->page, memory_order_relaxed);
+        uint64_t va = page << GM_CHUNK_SHIFT;
+        struct gm_alloc alloc;
+        if (page == 0)
+            continue;
+        uint32_t count = atomic_exchange_explicit(&use->count, 0, memory_order_relaxed);
+        bool is_chunk =
+            gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && gm_alloc_is_backed(alloc.kind);
+        struct gm_vmm_place place;
+        uint64_t at = va; /* as the daemon knows it: a handle's memory by its home */
+        if (!is_chunk && gm_vmm_find(va, &place) && !place.is_pinned) {
+            is_chunk = true;
+            at = place.home;
+        }
+        if (count > 0 && is_chunk)
+            n = gm_uses_insert(entries, n, at, count);
+        else
+            atomic_store_explicit(&use->page, 0, memory_order_relaxed);
+    }
+    return n;
+}
