@@ -1,6 +1,6 @@
 /*
  * What programs can still have, as they are told it. The daemon writes it to each ctl page, from
- * where cuMemGetInfo and NVML take it (shim/tables/accounts.c). It owns gm_ctl.room and changes nothing
+ * where cuMemGetInfo and NVML take it (shim/memory/budget.c). It owns gm_ctl.room and changes nothing
  * else.
  */
 #include "daemon/engine_state.h"

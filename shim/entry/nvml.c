@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "shim/tables/accounts.h"
+#include "shim/memory/budget.h"
 #include "shim/entry/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/driver/real.h"

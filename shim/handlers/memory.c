@@ -6,6 +6,7 @@
  */
 #include "common/chunk.h"
 #include "common/clock.h"
+#include "shim/memory/notes.h"
 #include "shim/tables/accounts.h"
 #include "shim/memory/ahead.h"
 #include "shim/tables/allocs.h"
@@ -16,6 +17,7 @@
 #include "shim/link/link.h"
 #include "shim/memory/obtain.h"
 #include "shim/memory/pools.h"
+#include "shim/memory/deferred.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
 #include "shim/memory/spares.h"

@@ -1,11 +1,12 @@
 /* The handlers of stream-ordered allocation and of memory pools: ours first (pools.h), and around
  * what is the driver's the gate and the accounts. */
-#include "shim/tables/accounts.h"
+#include "shim/memory/notes.h"
 #include "shim/entry/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/pools.h"
+#include "shim/tables/accounts.h"
 
 /* The driver's own allocation, counted where `place` says. */
 static CUresult gm_alloc_real(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream,

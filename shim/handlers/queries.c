@@ -5,7 +5,8 @@
  */
 #include <string.h>
 
-#include "shim/tables/accounts.h"
+#include "shim/memory/notes.h"
+#include "shim/memory/budget.h"
 #include "shim/entry/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/chunk.h"
-#include "shim/tables/accounts.h"
+#include "shim/memory/notes.h"
 #include "shim/tables/allocs.h"
 #include "shim/entry/boot.h"
 #include "shim/driver/devices.h"

@@ -2,6 +2,7 @@
  * The handlers of memory that stays the real driver's, managed memory and arrays: the call is made
  * as it is, and what it made is counted.
  */
+#include "shim/memory/notes.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/arrays.h"
 #include "shim/entry/boot.h"

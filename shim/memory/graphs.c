@@ -1,14 +1,12 @@
-/* The handlers that make graphs executable, and what the driver keeps for those. See graphs.h. */
 #include "shim/memory/graphs.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "shim/tables/accounts.h"
-#include "shim/entry/boot.h"
 #include "shim/driver/devices.h"
+#include "shim/driver/real.h"
 #include "shim/gate/gate.h"
-#include "shim/handlers/handlers.h"
+#include "shim/tables/accounts.h"
 
 static _Atomic uint64_t gm_graphs_devices; /* those with graphs, a bit each */
 
@@ -17,11 +15,10 @@ bool gm_graphs_exist(void)
     return atomic_load_explicit(&gm_graphs_devices, memory_order_relaxed) != 0;
 }
 
-static void gm_graphs_note(CUresult result)
+void gm_graphs_note(void)
 {
     CUdevice device;
-    if (result == CUDA_SUCCESS && gm_real.cuCtxGetDevice(&device) == CUDA_SUCCESS && device >= 0 &&
-        device < 64)
+    if (gm_real.cuCtxGetDevice(&device) == CUDA_SUCCESS && device >= 0 && device < 64)
         atomic_fetch_or_explicit(&gm_graphs_devices, 1ull << device, memory_order_relaxed);
 }
 
@@ -64,35 +61,3 @@ void gm_graphs_trim(void)
     gm_gate_sync_end();
     gm_graphs_sample();
 }
-
-#define GM_ON_INSTANTIATE(symbol, params, args)                                                    \
-    CUresult gm_on_##symbol params                                                                 \
-    {                                                                                              \
-        struct gm_slot *slot = gm_gate_enter();                                                    \
-        if (slot == NULL)                                                                          \
-            return gm_gate_refusal();                                                              \
-        CUresult result = gm_real.symbol args;                                                     \
-        gm_gate_leave(slot);                                                                       \
-        if (gm_is_live())                                                                          \
-            gm_graphs_note(result);                                                                \
-        return result;                                                                             \
-    }
-GM_ON_INSTANTIATE(cuGraphInstantiate,
-                  (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
-                   char *logBuffer, size_t bufferSize),
-                  (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize))
-GM_ON_INSTANTIATE(cuGraphInstantiate_v2,
-                  (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
-                   char *logBuffer, size_t bufferSize),
-                  (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize))
-GM_ON_INSTANTIATE(cuGraphInstantiateWithFlags,
-                  (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
-                  (phGraphExec, hGraph, flags))
-GM_ON_INSTANTIATE(cuGraphInstantiateWithParams,
-                  (CUgraphExec * phGraphExec, CUgraph hGraph,
-                   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
-                  (phGraphExec, hGraph, instantiateParams))
-GM_ON_INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
-                  (CUgraphExec * phGraphExec, CUgraph hGraph,
-                   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
-                  (phGraphExec, hGraph, instantiateParams))

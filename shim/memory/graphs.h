@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 
+/* Any thread: the program instantiated a graph on the current device. */
+void gm_graphs_note(void);
+
 /* Any thread: whether the program has graphs on any device. */
 bool gm_graphs_exist(void);
 

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "common/clock.h"
-#include "shim/tables/accounts.h"
+#include "shim/memory/budget.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
 

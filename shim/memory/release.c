@@ -1,51 +1,16 @@
 #include "shim/memory/release.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "shim/tables/accounts.h"
-#include "shim/tables/arrays.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
+#include "shim/memory/chunks.h"
+#include "shim/memory/deferred.h"
+#include "shim/memory/notes.h"
 #include "shim/memory/sharing.h"
-
-struct gm_deferred {
-    struct gm_alloc alloc;
-    struct gm_deferred *next;
-};
-static struct gm_deferred *_Atomic gm_deferred_list;
-
-bool gm_synchronize(CUcontext context, CUresult *result)
-{
-    CUcontext current = NULL;
-    if (!gm_gate_sync_begin())
-        return false;
-    struct gm_slot *slot = gm_sync_enter();
-    if (gm_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) {
-        *result = gm_real.cuCtxSynchronize();
-    } else {
-        *result = gm_real.cuCtxPushCurrent_v2(context);
-        if (*result == CUDA_SUCCESS) {
-            *result = gm_real.cuCtxSynchronize();
-            gm_real.cuCtxPopCurrent_v2(&current);
-        }
-    }
-    gm_sync_leave(slot);
-    gm_gate_sync_end();
-    return true;
-}
-
-CUresult gm_release_chunks(const struct gm_alloc *alloc)
-{
-    return (CUresult)gm_link_free(alloc->va, alloc->span);
-}
-
-void gm_release_range(const struct gm_alloc *alloc, CUresult result)
-{
-    if (result == CUDA_SUCCESS) /* else something of it is still mapped: it cannot be used again */
-        gm_real.cuMemAddressFree(alloc->va, alloc->span);
-}
+#include "shim/tables/accounts.h"
+#include "shim/tables/arrays.h"
 
 CUresult gm_release(const struct gm_alloc *alloc)
 {
@@ -54,23 +19,6 @@ CUresult gm_release(const struct gm_alloc *alloc)
     CUresult result = gm_release_chunks(alloc);
     gm_release_range(alloc, result);
     return result;
-}
-
-static void gm_deferred_push(struct gm_deferred *deferred)
-{
-    deferred->next = atomic_load(&gm_deferred_list);
-    while (!atomic_compare_exchange_weak(&gm_deferred_list, &deferred->next, deferred))
-        continue;
-}
-
-bool gm_defer(const struct gm_alloc *alloc)
-{
-    struct gm_deferred *deferred = malloc(sizeof(*deferred));
-    if (deferred == NULL)
-        return false;
-    deferred->alloc = *alloc;
-    gm_deferred_push(deferred);
-    return true;
 }
 
 /* Whether the work of `context` has ended. */
@@ -84,10 +32,7 @@ static bool gm_has_ended(CUcontext context)
 
 void gm_free_deferred(void)
 {
-    if (atomic_load_explicit(&gm_deferred_list, memory_order_relaxed) == NULL ||
-        gm_gate_captures() > 0)
-        return;
-    struct gm_deferred *list = atomic_exchange(&gm_deferred_list, NULL);
+    struct gm_deferred *list = gm_gate_captures() > 0 ? NULL : gm_deferred_take();
     while (list != NULL) {
         struct gm_deferred *deferred = list;
         list = deferred->next;

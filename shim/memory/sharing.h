@@ -5,7 +5,7 @@
  *   (absent) --begin--> OPENING --end--> OPEN --close, the last--> SHUTTING --gm_sharing_release-->
  * (absent)
  *
- * What cannot be closed yet because a capture is open is DEFERRED until that ends (release.h), and
+ * What cannot be closed yet because a capture is open is DEFERRED until that ends (deferred.h), and
  * OPEN again if it is opened before. Who meets one that is OPENING or SHUTTING waits until that is
  * over. The list's lock is never held across a driver call or a request to the daemon; the
  * allocation map's comes after it.

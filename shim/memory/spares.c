@@ -4,7 +4,7 @@
 
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
-#include "shim/memory/release.h"
+#include "shim/memory/chunks.h"
 
 /* The driver finds memory at all of them, or soon, or still. */
 enum gm_spare_state {

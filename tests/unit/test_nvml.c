@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/tables/accounts.h"
+#include "shim/memory/budget.h"
 #include "shim/entry/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/entry/nvml.h"

@@ -13,7 +13,7 @@
 #include "common/clock.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
-#include "shim/memory/release.h"
+#include "shim/memory/chunks.h"
 
 #define MIB (1ull << 20)
 #define BUDGET (256 * MIB)
@@ -56,12 +56,6 @@ static void nap(void)
 {
     const struct timespec pause = {.tv_nsec = 20000000};
     nanosleep(&pause, NULL);
-}
-
-CUresult gm_release(const struct gm_alloc *alloc)
-{
-    (void)alloc;
-    return CUDA_ERROR_UNKNOWN; /* a spare's range must not be free before it is none any more */
 }
 
 static _Atomic uint32_t n_in_vain;

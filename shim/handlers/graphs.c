@@ -1,0 +1,38 @@
+/* The handlers that make graphs executable, and so the memory that graphs allocate. See
+ * memory/graphs.h. */
+#include "shim/gate/gate.h"
+#include "shim/entry/boot.h"
+#include "shim/handlers/handlers.h"
+#include "shim/memory/graphs.h"
+
+#define GM_ON_INSTANTIATE(symbol, params, args)                                                    \
+    CUresult gm_on_##symbol params                                                                 \
+    {                                                                                              \
+        struct gm_slot *slot = gm_gate_enter();                                                    \
+        if (slot == NULL)                                                                          \
+            return gm_gate_refusal();                                                              \
+        CUresult result = gm_real.symbol args;                                                     \
+        gm_gate_leave(slot);                                                                       \
+        if (result == CUDA_SUCCESS && gm_is_live())                                                \
+            gm_graphs_note();                                                                      \
+        return result;                                                                             \
+    }
+GM_ON_INSTANTIATE(cuGraphInstantiate,
+                  (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                   char *logBuffer, size_t bufferSize),
+                  (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize))
+GM_ON_INSTANTIATE(cuGraphInstantiate_v2,
+                  (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                   char *logBuffer, size_t bufferSize),
+                  (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize))
+GM_ON_INSTANTIATE(cuGraphInstantiateWithFlags,
+                  (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
+                  (phGraphExec, hGraph, flags))
+GM_ON_INSTANTIATE(cuGraphInstantiateWithParams,
+                  (CUgraphExec * phGraphExec, CUgraph hGraph,
+                   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+                  (phGraphExec, hGraph, instantiateParams))
+GM_ON_INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
+                  (CUgraphExec * phGraphExec, CUgraph hGraph,
+                   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+                  (phGraphExec, hGraph, instantiateParams))

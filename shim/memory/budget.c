@@ -1,0 +1,30 @@
+#include "shim/memory/budget.h"
+
+#include "common/shm.h"
+#include "shim/link/link.h"
+#include "shim/memory/spares.h"
+#include "shim/tables/accounts.h"
+
+bool gm_budget_left(int gpu, uint64_t *left, uint64_t *budget)
+{
+    if (gpu < 0 || gpu >= (int)GM_GPUS_MAX || !gm_link_is_up())
+        return false;
+    const uint64_t used = gm_account_total(gpu);
+    *budget = gm_link_budget((uint32_t)gpu);
+    *left = used < *budget ? *budget - used : 0;
+    return true;
+}
+
+bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
+{
+    uint64_t left;
+    if (!gm_budget_left(gpu, &left, total))
+        return false;
+    /* The daemon counts spares and what comes ahead as this program's. The program gets them first.
+     */
+    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, 0);
+    const uint64_t room =
+        gm_link_room((uint32_t)gpu) + gm_spares_bytes(gpu) + ahead.bytes - ahead.bytes_here;
+    *free_bytes = left < room ? left : room;
+    return true;
+}
