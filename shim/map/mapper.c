@@ -1,32 +1,19 @@
 /*
- * The mapper: a cache of imports under two hash indices (by frame, by address), and the three
- * batches. Single-threaded by contract.
+ * The three batches, over the cache of imports. A chunk in the home of a virtual handle is mapped
+ * at that handle's views (views.h). Single-threaded by contract.
  */
 #include "shim/map/mapper.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "common/chunk.h"
-#include "common/shm.h"
 #include "shim/driver/devices.h"
-#include "shim/map/mapper_borrow.h"
-#include "shim/map/peers.h"
 #include "shim/driver/real.h"
+#include "shim/map/borrow.h"
+#include "shim/map/imports.h"
+#include "shim/map/peers.h"
 #include "shim/map/views.h"
 #include "shim/tables/vmm.h"
-
-#define GM_IMPORT_NONE UINT32_MAX
-
-struct gm_import {
-    uint32_t frame;
-    uint32_t gpu;
-    uint64_t bytes;
-    uint64_t va; /* where it is mapped; in a home (vmm.h): at the views; 0: nowhere */
-    CUmemGenericAllocationHandle handle;
-    uint32_t next_frame; /* chains of the two indices; next_frame also chains the free ones */
-    uint32_t next_va;
-};
 
 /*
  * The driver shuts down, because the program ends: nothing can run any more, and every mapping and
@@ -34,172 +21,6 @@ struct gm_import {
  * opens the gate for what it still calls, and the driver answers that.
  */
 static bool gm_map_is_over;
-
-static struct gm_import *gm_imports; /* `gm_import_room` of them; indices stay when it grows */
-static uint32_t gm_import_room;      /* a power of two */
-static uint32_t gm_import_free = GM_IMPORT_NONE;
-static uint32_t *gm_by_frame; /* `gm_import_room` buckets each */
-static uint32_t *gm_by_va;
-static size_t gm_import_cached;
-static size_t gm_import_mapped;
-
-/* ---- the cache ---- */
-
-static uint32_t gm_bucket_of_frame(uint32_t frame)
-{
-    return (frame * 2654435761u) & (gm_import_room - 1);
-}
-
-static uint32_t gm_bucket_of_va(uint64_t va)
-{
-    return (uint32_t)((va >> GM_CHUNK_SHIFT) * 2654435761u) & (gm_import_room - 1);
-}
-
-static struct gm_import *gm_import_find(uint32_t frame)
-{
-    if (gm_import_room == 0)
-        return NULL;
-    uint32_t i = gm_by_frame[gm_bucket_of_frame(frame)];
-    while (i != GM_IMPORT_NONE && gm_imports[i].frame != frame)
-        i = gm_imports[i].next_frame;
-    return i == GM_IMPORT_NONE ? NULL : &gm_imports[i];
-}
-
-static struct gm_import *gm_import_at(uint64_t va)
-{
-    if (gm_import_room == 0)
-        return NULL;
-    uint32_t i = gm_by_va[gm_bucket_of_va(va)];
-    while (i != GM_IMPORT_NONE && gm_imports[i].va != va)
-        i = gm_imports[i].next_va;
-    return i == GM_IMPORT_NONE ? NULL : &gm_imports[i];
-}
-
-static void gm_import_link_frame(uint32_t i)
-{
-    uint32_t *head = &gm_by_frame[gm_bucket_of_frame(gm_imports[i].frame)];
-    gm_imports[i].next_frame = *head;
-    *head = i;
-}
-
-static void gm_import_link_va(uint32_t i)
-{
-    uint32_t *head = &gm_by_va[gm_bucket_of_va(gm_imports[i].va)];
-    gm_imports[i].next_va = *head;
-    *head = i;
-}
-
-/* Twice the room. Everything is linked anew, because the buckets are as many as the imports. */
-static bool gm_import_grow(void)
-{
-    uint32_t room = gm_import_room == 0 ? 64 : 2 * gm_import_room;
-    struct gm_import *imports = calloc(room, sizeof(*imports));
-    uint32_t *by_frame = malloc(room * sizeof(*by_frame));
-    uint32_t *by_va = malloc(room * sizeof(*by_va));
-    if (imports == NULL || by_frame == NULL || by_va == NULL || room == 0) {
-        free(by_va);
-        free(by_frame);
-        free(imports);
-        return false;
-    }
-    uint32_t used = gm_import_room;
-    for (uint32_t i = 0; i < used; i++)
-        imports[i] = gm_imports[i];
-    for (uint32_t i = 0; i < room; i++)
-        by_frame[i] = by_va[i] = GM_IMPORT_NONE;
-    free(gm_imports);
-    free(gm_by_frame);
-    free(gm_by_va);
-    gm_imports = imports;
-    gm_by_frame = by_frame;
-    gm_by_va = by_va;
-    gm_import_room = room;
-    /* It grows only when none is free: all of the old ones are in use. */
-    for (uint32_t i = 0; i < used; i++) {
-        gm_import_link_frame(i);
-        if (gm_imports[i].va != 0)
-            gm_import_link_va(i);
-    }
-    for (uint32_t i = room; i-- > used;) {
-        gm_imports[i].next_frame = gm_import_free;
-        gm_import_free = i;
-    }
-    return true;
-}
-
-static bool gm_import_add(uint32_t frame, uint32_t gpu, uint64_t bytes,
-                          CUmemGenericAllocationHandle handle)
-{
-    if (gm_import_free == GM_IMPORT_NONE && !gm_import_grow())
-        return false;
-    uint32_t i = gm_import_free;
-    gm_import_free = gm_imports[i].next_frame;
-    gm_imports[i] = (struct gm_import){
-        .frame = frame, .gpu = gpu, .bytes = bytes, .handle = handle, .next_va = GM_IMPORT_NONE};
-    gm_import_link_frame(i);
-    gm_import_cached++;
-    return true;
-}
-
-/* Not mapped, and its handle was released by the caller. */
-static void gm_import_remove(struct gm_import *import)
-{
-    uint32_t i = (uint32_t)(import - gm_imports);
-    uint32_t *place = &gm_by_frame[gm_bucket_of_frame(import->frame)];
-    while (*place != i)
-        place = &gm_imports[*place].next_frame;
-    *place = import->next_frame;
-    import->next_frame = gm_import_free;
-    gm_import_free = i;
-    gm_import_cached--;
-}
-
-static void gm_import_set_mapped(struct gm_import *import, uint64_t va)
-{
-    import->va = va;
-    gm_import_link_va((uint32_t)(import - gm_imports));
-    gm_import_mapped++;
-}
-
-static void gm_import_set_unmapped(struct gm_import *import)
-{
-    uint32_t i = (uint32_t)(import - gm_imports);
-    uint32_t *place = &gm_by_va[gm_bucket_of_va(import->va)];
-    while (*place != i)
-        place = &gm_imports[*place].next_va;
-    *place = import->next_va;
-    import->va = 0;
-    gm_import_mapped--;
-}
-
-/* ---- a context, where the driver wants one ---- */
-
-bool gm_borrow(struct gm_borrowed *borrowed, uint32_t gpu)
-{
-    CUcontext context;
-    CUdevice device = gm_gpu_device(gpu);
-    if (borrowed->is_on || device < 0)
-        return false;
-    if (gm_real.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-        return false;
-    if (gm_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
-        gm_real.cuDevicePrimaryCtxRelease_v2(device);
-        return false;
-    }
-    borrowed->is_on = true;
-    borrowed->device = device;
-    return true;
-}
-
-void gm_give_back(struct gm_borrowed *borrowed)
-{
-    CUcontext context;
-    if (!borrowed->is_on)
-        return;
-    gm_real.cuCtxPopCurrent_v2(&context);
-    gm_real.cuDevicePrimaryCtxRelease_v2(borrowed->device);
-    borrowed->is_on = false;
-}
 
 /* ---- pieces of a batch ---- */
 
@@ -403,15 +224,12 @@ CUresult gm_mapper_allow(uint32_t gpu, CUdevice device, bool is_open)
         .flags = is_open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
     };
     CUresult result = CUDA_SUCCESS;
-    for (uint32_t bucket = 0; bucket < gm_import_room; bucket++) {
-        for (uint32_t i = gm_by_va[bucket]; i != GM_IMPORT_NONE; i = gm_imports[i].next_va) {
-            const struct gm_import *import = &gm_imports[i];
-            if (import->gpu != gpu || gm_vmm_home(import->va) != NULL)
-                continue;
-            CUresult one = GM_WITH_CONTEXT(
-                &borrowed, gpu, gm_real.cuMemSetAccess(import->va, import->bytes, &access, 1));
-            result = result == CUDA_SUCCESS ? one : result;
-        }
+    for (const struct gm_import *import = NULL; (import = gm_import_next(import)) != NULL;) {
+        if (import->gpu != gpu || gm_vmm_home(import->va) != NULL)
+            continue;
+        CUresult one = GM_WITH_CONTEXT(
+            &borrowed, gpu, gm_real.cuMemSetAccess(import->va, import->bytes, &access, 1));
+        result = result == CUDA_SUCCESS ? one : result;
     }
     gm_give_back(&borrowed);
     return result;
@@ -427,14 +245,6 @@ bool gm_mapper_covers(uint64_t va, uint64_t bytes)
         bytes -= chunk;
     }
     return true;
-}
-
-bool gm_mapper_frame_at(uint64_t va, CUmemGenericAllocationHandle *frame)
-{
-    const struct gm_import *import = gm_import_at(va);
-    if (import != NULL)
-        *frame = import->handle;
-    return import != NULL;
 }
 
 CUresult gm_mapper_release(uint64_t va, uint64_t bytes)
@@ -453,10 +263,4 @@ CUresult gm_mapper_release(uint64_t va, uint64_t bytes)
     }
     gm_give_back(&borrowed);
     return result;
-}
-
-void gm_mapper_count(size_t *cached, size_t *mapped)
-{
-    *cached = gm_import_cached;
-    *mapped = gm_import_mapped;
 }

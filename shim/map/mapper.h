@@ -5,6 +5,7 @@
  * A frame is imported once, from the fd that comes with it, and stays cached under its id until the
  * daemon drops it. A frame has one address that the daemon gave it, where it is mapped, whole; or,
  * if that is in the home of one of the program's own handles (vmm.h), every view of that handle.
+ * imports.h owns the cache. The mapper owns whether the driver shuts down.
  *
  * A result is 0 or the CUresult that failed. CUDA_ERROR_DEINITIALIZED, which other threads get
  * while a process exits, counts as success when giving back: the driver has given everything back
@@ -15,7 +16,6 @@
 
 #include <cuda.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "common/wire.h"
@@ -34,9 +34,6 @@ CUresult gm_mapper_unmap(const struct gm_span_entry *entry, uint32_t count);
  */
 CUresult gm_mapper_drop(const struct gm_frame_entry *entry, uint32_t count);
 
-/* The frame of the chunk at `va`, if it is at hand: mapped, or in the home of a handle (vmm.h). */
-bool gm_mapper_frame_at(uint64_t va, CUmemGenericAllocationHandle *frame);
-
 /* Open what is mapped of `gpu`, but the program's own mappings, to another device, or close it.
  * Goes on after a failure and returns the first. */
 CUresult gm_mapper_allow(uint32_t gpu, CUdevice device, bool is_open);
@@ -46,8 +43,5 @@ bool gm_mapper_covers(uint64_t va, uint64_t bytes);
 
 /* Unmap and release whatever is mapped in [va, va + bytes): the daemon is lost. */
 CUresult gm_mapper_release(uint64_t va, uint64_t bytes);
-
-/* Cached frames, and how many of them are mapped. */
-void gm_mapper_count(size_t *cached, size_t *mapped);
 
 #endif

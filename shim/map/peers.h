@@ -3,8 +3,8 @@
  *
  * On a device, cuCtxEnablePeerAccess opens all memory of a context to another device. A mapping of
  * the daemon's frames is open to the devices that its set-access names, so the mapper asks here
- * when it maps, and what is mapped already is opened when the first context of a device asks. The
- * program's own mappings are its own affair: it sets their access itself (vmm.h).
+ * when it maps, and access.h opens what is mapped already when the first context of a device asks.
+ * The program's own mappings are its own affair: it sets their access itself (vmm.h).
  *
  * A pool is opened by itself (cuMemPoolSetAccess). What it takes from then on is the driver's, but
  * what it took before is open too, so all of the GPU is opened then.
@@ -20,7 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_PEERS_MAX 63 /* devices beside the GPU's own */
+#define GM_PEERS_DEVICES 64
+#define GM_PEERS_MAX (GM_PEERS_DEVICES - 1) /* devices beside the GPU's own */
 
 /* Add to the `n` descriptions of access of memory on `gpu` those of its peers, GM_PEERS_MAX at
  * most. Returns how many there are then. Any thread. */
@@ -29,8 +30,10 @@ size_t gm_peers_add(uint32_t gpu, CUmemAccessDesc *desc, size_t n);
 /* Whether memory on `gpu` is open to a device that is not its own. Any thread. */
 bool gm_peers_has(uint32_t gpu, CUdevice device);
 
-/* Open the memory of `gpu` to a device, for good: a pool with memory there was opened to it. Any
- * thread. */
-void gm_peers_open(uint32_t gpu, CUdevice device);
+/* One context more of a device (0 to GM_PEERS_DEVICES - 1) that asks; true: the first. */
+bool gm_peers_count_up(uint32_t gpu, CUdevice device);
+
+/* One less; true: it was the last. */
+bool gm_peers_count_down(uint32_t gpu, CUdevice device);
 
 #endif

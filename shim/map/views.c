@@ -3,7 +3,7 @@
 
 #include "common/chunk.h"
 #include "shim/tables/allocs.h"
-#include "shim/map/mapper.h"
+#include "shim/map/imports.h"
 #include "shim/driver/real.h"
 
 /* ---- for the mapper ---- */
@@ -106,7 +106,7 @@ CUresult gm_views_fill(const struct gm_vmm_view *view)
     for (uint64_t done = 0, chunk; done < handle->bytes && result == CUDA_SUCCESS; done += chunk) {
         CUmemGenericAllocationHandle frame;
         chunk = gm_chunk_at(handle->bytes - done);
-        if (!gm_mapper_frame_at(handle->home + done, &frame))
+        if (!gm_import_frame_at(handle->home + done, &frame))
             continue;
         result = GM_WITH_CONTEXT(&borrowed, (uint32_t)handle->gpu,
                                  gm_real.cuMemMap(view->va + done, chunk, 0, frame, 0));
@@ -193,7 +193,7 @@ static CUresult gm_view_allow_call(const struct gm_vmm_view *view, const struct 
         return gm_real.cuMemSetAccess(view->va, view->bytes, call->desc, call->n_desc);
     for (uint64_t done = 0, chunk; done < handle->bytes && result == CUDA_SUCCESS; done += chunk) {
         chunk = gm_chunk_at(handle->bytes - done);
-        if (gm_mapper_frame_at(handle->home + done, &frame))
+        if (gm_import_frame_at(handle->home + done, &frame))
             result = GM_WITH_CONTEXT(
                 borrowed, (uint32_t)handle->gpu,
                 gm_real.cuMemSetAccess(view->va + done, chunk, call->desc, call->n_desc));

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shim/map/mapper_borrow.h"
+#include "shim/map/borrow.h"
 #include "shim/tables/vmm.h"
 
 /* Map the frame of the chunk at `va` of a home at every view. All or nothing. */

@@ -13,7 +13,8 @@
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
-#include "shim/map/mapper.h"
+#include "shim/map/borrow.h"
+#include "shim/map/imports.h"
 #include "shim/driver/real.h"
 #include "shim/memory/release.h"
 #include "shim/map/views.h"
@@ -50,7 +51,7 @@ static CUresult gm_pin_copy(const struct gm_pin_job *job)
         CUmemGenericAllocationHandle frame;
         chunk = gm_class_bytes(gm_chunk_next(handle->bytes - done));
         result = CUDA_ERROR_NOT_READY; /* not at hand: it is, inside the gate */
-        if (gm_mapper_frame_at(handle->home + done, &frame))
+        if (gm_import_frame_at(handle->home + done, &frame))
             result = gm_real.cuMemMap(handle->home + done, chunk, 0, frame, 0);
     }
     if (result == CUDA_SUCCESS)

@@ -7,7 +7,7 @@
 #include "shim/entry/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
-#include "shim/map/peers.h"
+#include "shim/map/access.h"
 #include "shim/memory/release.h"
 
 static struct gm_pool *gm_pool_list; /* with the heap's lock */
@@ -406,6 +406,6 @@ void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t
         }
         gm_heap_unlock();
         if (gpu >= 0 && map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-            gm_peers_open((uint32_t)gpu, map[i].location.id);
+            gm_access_open_for_good((uint32_t)gpu, map[i].location.id);
     }
 }

@@ -20,6 +20,7 @@
 #include "common/chunk.h"
 #include "shim/tables/accounts.h"
 #include "shim/driver/devices.h"
+#include "shim/map/imports.h"
 #include "shim/map/mapper.h"
 #include "shim/map/peers.h"
 #include "shim/driver/real.h"

@@ -168,7 +168,7 @@ static int setup(void **state)
 static void is_empty(void)
 {
     size_t cached, placed;
-    gm_mapper_count(&cached, &placed);
+    gm_import_count(&cached, &placed);
     assert_int_equal(cached, 0);
     assert_int_equal(placed, 0);
     assert_int_equal(alive(), 0);
@@ -407,7 +407,7 @@ static void test_many_frames(void **state)
         assert_int_equal(gm_mapper_map(&entry, 1, &fd, 1), CUDA_SUCCESS);
     }
     size_t cached, placed;
-    gm_mapper_count(&cached, &placed);
+    gm_import_count(&cached, &placed);
     assert_int_equal(cached, MANY);
     assert_int_equal(placed, MANY);
     for (uint32_t i = 0; i < MANY; i++) {

@@ -236,7 +236,7 @@ static int teardown(void **state)
     assert_int_equal(gm_mapper_drop(frames, CHUNKS), CUDA_SUCCESS);
     gm_vmm_bury(dead);
     gm_vmm_unreserve(RANGE, 1ull << 30);
-    gm_mapper_count(&cached, &placed);
+    gm_import_count(&cached, &placed);
     gm_vmm_count(&counts);
     assert_int_equal(cached + placed + mapped() + alive, 0);
     assert_int_equal(counts.handles + counts.views, 0);

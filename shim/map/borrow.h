@@ -1,7 +1,7 @@
-/* A context for the mapper's calls, where the driver wants one. Link thread; mapper.c and views.c.
+/* A context for the calls of this room, and of pins, where the driver wants one. Link thread only.
  */
-#ifndef GM_SHIM_MAPPER_BORROW_H
-#define GM_SHIM_MAPPER_BORROW_H
+#ifndef GM_SHIM_BORROW_H
+#define GM_SHIM_BORROW_H
 
 #include <cuda.h>
 #include <stdbool.h>
