@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
 

@@ -1,7 +1,7 @@
 /*
  * Log lines of the daemon and mux-ctl: one line each on standard error, with the priority prefix
  * that the journal understands ("<6>") when standard error is a journal stream, else a plain time
- * stamp. The shim logs only when GPUMUX_LOG names a file (shim/entry/boot.c) and never to the
+ * stamp. The shim logs only when GPUMUX_LOG names a file (shim/entry/start.c) and never to the
  * program's streams.
  */
 #ifndef GM_COMMON_LOG_H

@@ -3,11 +3,11 @@
  *
  * Invariant: a member is NULL or the address that libcuda.so.1 exports under that name, and never
  * changes again: the library is kept open for the life of the process. A handler runs when all
- * members are filled; a gate-crossing call needs only its own, and what it calls on its slow path
- * asks gm_real_load() first. A member that the driver lacks stays NULL: whoever uses a call that
+ * members are filled; a gate-crossing call needs only its own, and its slow path starts when all are
+ * filled (entry/load.h). A member that the driver lacks stays NULL: whoever uses a call that
  * not every driver has must look.
  *
- * Callers: every file of the shim. Nothing here allocates, logs or takes a lock of ours.
+ * entry/load.c alone writes it. Callers: every file of the shim.
  */
 #ifndef GM_SHIM_REAL_H
 #define GM_SHIM_REAL_H
@@ -36,30 +36,6 @@ struct gm_real {
 #undef GM_OWN
 };
 extern struct gm_real gm_real;
-
-/*
- * Fill gm_real from libcuda.so.1, opening the library if the process has not. True when it is
- * filled, now or before. Idempotent; threads may race in it: the first to find an address stores
- * it.
- */
-bool gm_real_load(void);
-
-/* The same, but false if the process has not loaded libcuda.so.1: never loads a library. */
-bool gm_real_load_present(void);
-
-/*
- * What a call returns whose real function is missing. The program could link only because the shim
- * exports the name. CUDA_ERROR_NO_DEVICE if there is no driver library at all, which every program
- * must expect; else CUDA_ERROR_NOT_SUPPORTED, as newer drivers answer for what they cannot do.
- */
-CUresult gm_real_missing(void);
-
-/* The C library's own dlsym, past the one that the shim exports. `handle` is not RTLD_NEXT or
- * RTLD_DEFAULT, which would mean the shim's place in the search order. */
-void *gm_real_dlsym(void *handle, const char *name);
-
-/* Address of the C library's dlsym; never NULL. */
-void *gm_real_dlsym_address(void);
 
 /*
  * Store what was looked up in a typed pointer that is NULL until then. Whoever is first stores it

@@ -26,7 +26,7 @@
 #include "shim/entry/nvml.h"
 #include "shim/entry/front.h"
 #include "shim/entry/procaddr.h"
-#include "shim/driver/real.h"
+#include "shim/entry/load.h"
 
 #include <dlfcn.h>
 #include <stdint.h>

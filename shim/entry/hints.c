@@ -1,7 +1,7 @@
 /* What include/gpumux.h promises to programs that ask. */
 #include "include/gpumux.h"
 
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/link/link.h"
 
 __attribute__((visibility("default"))) int gpumux_state_(void)

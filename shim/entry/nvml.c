@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "shim/memory/budget.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
-#include "shim/driver/real.h"
+#include "shim/entry/load.h"
 
 #define GM_LIBNVML "libnvidia-ml.so.1"
 

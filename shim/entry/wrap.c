@@ -12,7 +12,7 @@
 #include "shim/handlers/handlers.h"
 #include "shim/gate/hot.h"
 #include "shim/memory/pools.h"
-#include "shim/driver/real.h"
+#include "shim/entry/load.h"
 #include "shim/memory/spares.h"
 #include "shim/observe/uses.h"
 

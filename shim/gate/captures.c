@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/link/link.h"
 
 #define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads that found no slot of their own */

@@ -10,7 +10,7 @@
 #include "shim/tables/accounts.h"
 #include "shim/memory/ahead.h"
 #include "shim/tables/allocs.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/drain.h"
 #include "shim/handlers/handlers.h"

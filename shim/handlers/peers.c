@@ -1,6 +1,6 @@
 /* The handlers of peer access between contexts. See map/peers.h. */
 #include "shim/driver/devices.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/handlers/handlers.h"
 #include "shim/map/access.h"
 #include "shim/map/peers.h"

@@ -7,7 +7,7 @@
 
 #include "shim/memory/notes.h"
 #include "shim/memory/budget.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"

@@ -11,7 +11,7 @@
 #include "common/chunk.h"
 #include "shim/memory/notes.h"
 #include "shim/tables/allocs.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"

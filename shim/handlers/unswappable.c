@@ -5,7 +5,7 @@
 #include "shim/memory/notes.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/arrays.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/managed.h"

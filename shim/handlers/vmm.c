@@ -25,7 +25,7 @@
 #include "common/log.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/allocs.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
 #include "shim/map/access.h"

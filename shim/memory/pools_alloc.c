@@ -4,7 +4,7 @@
 
 #include "common/chunk.h"
 #include "common/clock.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
 #include "shim/memory/obtain.h"

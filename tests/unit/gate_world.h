@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
 

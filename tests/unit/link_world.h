@@ -30,7 +30,7 @@
 #include "common/shm.h"
 #include "common/sock.h"
 #include "shim/memory/ahead.h"
-#include "shim/entry/boot.h"
+#include "shim/entry/start.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
@@ -177,11 +177,6 @@ void gm_spares_leave_alone(void)
 /* ---- the driver ---- */
 
 struct gm_real gm_real;
-
-bool gm_real_load(void)
-{
-    return true; /* the tests fill it */
-}
 
 static _Thread_local CUcontext current;
 static _Atomic int driver_reserved; /* ranges */
@@ -446,6 +441,7 @@ static CUresult drv_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr va)
 
 static void make_driver(void)
 {
+    gm_boot_by(gm_start);
     gm_real.cuDeviceGetCount = drv_count;
     gm_real.cuDeviceGet = drv_get;
     gm_real.cuDeviceGetUuid_v2 = drv_uuid;

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "shim/memory/ahead.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
 #include "shim/driver/devices.h"

@@ -19,8 +19,9 @@
 #include <unistd.h>
 
 #include "shim/memory/budget.h"
-#include "shim/entry/boot.h"
+#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
+#include "shim/entry/load.h"
 #include "shim/entry/nvml.h"
 #include "shim/driver/real.h"
 #include "tests/simcuda/device_file.h"

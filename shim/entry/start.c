@@ -1,19 +1,11 @@
-/*
- * The start. See boot.h for the states.
- *
- * One thread boots; the others wait on the state word. What the booting thread's own driver calls
- * cause is handed through (gm_boot_is_mine). Up to the moment it is live, nothing here allocates.
- */
-#include "shim/entry/boot.h"
+/* The start. Up to the moment that the program is live, nothing here allocates. */
+#include "shim/entry/start.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/features.h"
@@ -26,45 +18,36 @@
 #include "shim/memory/sharing.h"
 #include "shim/observe/uses.h"
 
-#define GM_BOOT_LOG_FD 500 /* the log's fd is at least this, as the link's */
+#define GM_START_LOG_FD 500 /* the log's fd is at least this, as the link's */
 
-static _Atomic uint32_t gm_boot_state; /* enum gm_boot_state */
-static __thread bool gm_boot_is_mine __attribute__((tls_model("initial-exec")));
-static bool gm_boot_has_fork_handler;
-static bool gm_boot_is_child; /* set while a child has one thread */
-static bool gm_boot_has_log;
+static bool gm_start_has_fork_handler;
+static bool gm_start_has_log;
 
-static void gm_boot_set(enum gm_boot_state state)
-{
-    atomic_store(&gm_boot_state, state);
-    syscall(SYS_futex, &gm_boot_state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-}
-
-static bool gm_boot_is_off(void)
+static bool gm_start_is_off(void)
 {
     const char *off = getenv("GPUMUX_DISABLE");
     return off != NULL && strcmp(off, "1") == 0;
 }
 
-static void gm_boot_open_log(void)
+static void gm_start_open_log(void)
 {
     const char *path = secure_getenv("GPUMUX_LOG");
-    if (gm_boot_has_log || path == NULL || path[0] == '\0')
+    if (gm_start_has_log || path == NULL || path[0] == '\0')
         return;
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, GM_BOOT_LOG_FD);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, GM_START_LOG_FD);
     if (high >= 0) {
         close(fd);
         fd = high;
     }
-    gm_boot_has_log = true;
+    gm_start_has_log = true;
     gm_log_open(fd, GM_LOG_INFO, "libgpumux");
 }
 
 /* Every call that the shim makes itself. A driver that lacks one is too old for chunks. */
-static bool gm_boot_driver_is_complete(void)
+static bool gm_start_driver_is_complete(void)
 {
     return gm_real.cuDeviceGetUuid_v2 != NULL && gm_real.cuDevicePrimaryCtxGetState != NULL &&
            gm_real.cuDevicePrimaryCtxRetain != NULL &&
@@ -79,7 +62,7 @@ static bool gm_boot_driver_is_complete(void)
 }
 
 /* What this program does without (features.def). Whoever uses such a call looks for itself. */
-static uint32_t gm_boot_features_off(bool has_membarrier)
+static uint32_t gm_start_features_off(bool has_membarrier)
 {
     uint32_t off = has_membarrier ? 0 : GM_FEATURE_FAST_GATE;
     if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
@@ -91,7 +74,7 @@ static uint32_t gm_boot_features_off(bool has_membarrier)
 }
 
 /* Which of the daemon's GPUs this program sees, by UUID. Returns how many. */
-static unsigned gm_boot_match(const struct gm_link_welcome *welcome, int n_devices)
+static unsigned gm_start_match(const struct gm_link_welcome *welcome, int n_devices)
 {
     CUdevice devices[GM_GPUS_MAX];
     unsigned matched = 0;
@@ -120,7 +103,7 @@ static unsigned gm_boot_match(const struct gm_link_welcome *welcome, int n_devic
 }
 
 /* Connect and make everything ready. Returns the state that follows. */
-static enum gm_boot_state gm_boot_connect(int n_devices)
+static enum gm_boot_state gm_start_connect(int n_devices)
 {
     struct gm_link_welcome welcome;
     char why[256] = "";
@@ -129,7 +112,7 @@ static enum gm_boot_state gm_boot_connect(int n_devices)
         gm_log(GM_LOG_INFO, "running without gpumux: %s", why);
         return GM_BOOT_PASS;
     }
-    if (gm_boot_match(&welcome, n_devices) == 0) {
+    if (gm_start_match(&welcome, n_devices) == 0) {
         gm_log(GM_LOG_INFO, "running without gpumux: it manages none of this program's GPUs");
         goto shut;
     }
@@ -138,7 +121,7 @@ static enum gm_boot_state gm_boot_connect(int n_devices)
         goto shut;
     }
     bool has_membarrier = gm_gate_membarrier_register();
-    atomic_store(&welcome.stat->features_off, gm_boot_features_off(has_membarrier));
+    atomic_store(&welcome.stat->features_off, gm_start_features_off(has_membarrier));
     if (gm_gate_attach(welcome.ctl, welcome.stat, has_membarrier) != 0) {
         gm_log(GM_LOG_WARN, "running without gpumux: no thread-specific key left");
         goto shut;
@@ -158,80 +141,40 @@ shut:
     return GM_BOOT_PASS;
 }
 
-static void gm_boot_after_fork(void)
+static void gm_start_after_fork(void)
 {
-    enum gm_boot_state state = (enum gm_boot_state)atomic_load(&gm_boot_state);
-    if (state != GM_BOOT_BOOT && state != GM_BOOT_LIVE)
+    if (!gm_boot_has_begun())
         return;
     gm_gate_after_fork();
     gm_link_part();
     gm_link_close();
-    gm_boot_is_mine = false;
-    gm_boot_is_child = true;
-    atomic_store(&gm_boot_state, GM_BOOT_DEAD);
+    gm_boot_part();
 }
 
-bool gm_boot_is_forked(void)
-{
-    return gm_boot_is_child;
-}
-
-static enum gm_boot_state gm_boot_run(void)
+enum gm_boot_state gm_start(void)
 {
     int n_devices;
 
-    gm_real_load(); /* who is here found its own function, perhaps while another thread loads */
     gm_uses_count(false);
-    if (gm_boot_is_off()) {
+    if (gm_start_is_off()) {
         gm_gate_attach(NULL, NULL, false);
         return GM_BOOT_PASS;
     }
     if (gm_real.cuDeviceGetCount == NULL ||
         gm_real.cuDeviceGetCount(&n_devices) == CUDA_ERROR_NOT_INITIALIZED)
         return GM_BOOT_COLD;
-    if (!gm_boot_has_fork_handler && pthread_atfork(NULL, NULL, gm_boot_after_fork) == 0)
-        gm_boot_has_fork_handler = true;
-    gm_boot_open_log();
+    if (!gm_start_has_fork_handler && pthread_atfork(NULL, NULL, gm_start_after_fork) == 0)
+        gm_start_has_fork_handler = true;
+    gm_start_open_log();
 
     enum gm_boot_state state = GM_BOOT_PASS;
-    if (!gm_boot_driver_is_complete())
+    if (!gm_start_driver_is_complete())
         gm_log(GM_LOG_INFO, "running without gpumux: this CUDA driver is too old");
-    else if (!gm_boot_has_fork_handler)
+    else if (!gm_start_has_fork_handler)
         gm_log(GM_LOG_WARN, "running without gpumux: cannot watch for forks");
     else
-        state = gm_boot_connect(n_devices);
+        state = gm_start_connect(n_devices);
     if (state == GM_BOOT_PASS)
         gm_gate_attach(NULL, NULL, false);
     return state;
-}
-
-enum gm_boot_state gm_boot(void)
-{
-    for (;;) {
-        uint32_t state = atomic_load_explicit(&gm_boot_state, memory_order_acquire);
-        if (state >= GM_BOOT_LIVE)
-            return (enum gm_boot_state)state;
-        if (gm_boot_is_mine)
-            return GM_BOOT_COLD;
-        if (state == GM_BOOT_BOOT) {
-            syscall(SYS_futex, &gm_boot_state, FUTEX_WAIT_PRIVATE, GM_BOOT_BOOT, NULL, NULL, 0);
-            continue;
-        }
-        gm_boot_is_mine = true; /* first: a signal handler must not wait for the thread it is in */
-        if (!atomic_compare_exchange_strong(&gm_boot_state, &state, GM_BOOT_BOOT)) {
-            gm_boot_is_mine = false;
-            continue;
-        }
-        int saved = errno;
-        enum gm_boot_state next = gm_boot_run();
-        gm_boot_is_mine = false;
-        gm_boot_set(next);
-        errno = saved;
-        return next;
-    }
-}
-
-bool gm_boot_is_over(void)
-{
-    return atomic_load_explicit(&gm_boot_state, memory_order_acquire) >= GM_BOOT_LIVE;
 }

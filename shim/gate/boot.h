@@ -1,5 +1,5 @@
 /*
- * The start of the shim, and how far it got.
+ * How far the start of the shim got. entry/start.h says what it does, and hands it down here.
  *
  *   COLD ---first context, allocation or submission---> BOOT ---daemon answered---> LIVE
  *                                                         |
@@ -33,11 +33,17 @@ enum gm_boot_state {
     GM_BOOT_DEAD,
 };
 
+/* The start itself: returns the state that follows, LIVE, PASS, DEAD, or COLD for another try. */
+typedef enum gm_boot_state gm_boot_start(void);
+
+/* Before any pointer of gm_real is there: what gm_boot shall do. */
+void gm_boot_by(gm_boot_start *start);
+
 /*
  * Boot if nobody did; wait if another thread does. Returns LIVE, PASS or DEAD; or COLD when the
  * program did not initialize the driver yet, or the call comes from within boot: then hand the call
- * through. Takes at most about 2 s: an unresponsive daemon. The caller has resolved the real driver
- * (real.h).
+ * through. Takes at most about 2 s: an unresponsive daemon. The caller has found its own real
+ * function.
  */
 enum gm_boot_state gm_boot(void);
 
@@ -46,6 +52,10 @@ static inline bool gm_is_live(void)
 {
     return gm_boot() == GM_BOOT_LIVE;
 }
+
+/* The forked child, in this order: whether its parent was in BOOT or LIVE; then it is DEAD. */
+bool gm_boot_has_begun(void);
+void gm_boot_part(void);
 
 /* Whether this is the forked child of a program that was live, or about to be. */
 bool gm_boot_is_forked(void);
