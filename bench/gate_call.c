@@ -8,7 +8,6 @@
 
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
-#include "shim/link/link.h"
 
 #define GM_EXPORT __attribute__((visibility("default")))
 
@@ -39,14 +38,16 @@ bool gm_boot_is_over(void)
     return true;
 }
 
-void gm_link_want(void)
+static void want(void)
 {
 }
 
-void gm_link_listen(struct gm_link_ear *ear)
+static void listen(struct gm_gate_ear *ear)
 {
     (void)ear;
 }
+
+static const struct gm_gate_calls calls = {.want = want, .listen = listen};
 
 GM_EXPORT int gm_bench_bare(void *function, unsigned x, unsigned y, unsigned z, void *stream,
                             void **params)
@@ -78,5 +79,5 @@ GM_EXPORT _Bool gm_bench_attach(_Bool is_fenced)
     struct gm_stat *stat = (struct gm_stat *)(void *)(ctl + 1);
     atomic_store(&ctl->gate, GM_GATE_OPEN);
     return (is_fenced || gm_gate_membarrier_register()) &&
-           gm_gate_attach(ctl, stat, !is_fenced) == 0;
+           gm_gate_attach(ctl, stat, !is_fenced, &calls) == 0;
 }

@@ -15,6 +15,9 @@
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
 #include "shim/driver/real.h"
+#include "shim/map/mapper.h"
+#include "shim/memory/ahead.h"
+#include "shim/memory/chores.h"
 #include "shim/memory/sharing.h"
 #include "shim/observe/uses.h"
 
@@ -102,6 +105,38 @@ static unsigned gm_start_match(const struct gm_link_welcome *welcome, int n_devi
     return matched;
 }
 
+/* ---- whom the lower rooms call ---- */
+
+static const struct gm_gate_calls gm_start_gate_calls = {
+    .want = gm_link_want,
+    .listen = gm_link_listen,
+};
+
+static const struct gm_drain_calls gm_start_drain_calls = {
+    .drained = gm_link_drained,
+    .quiet = gm_link_quiet,
+    .before = gm_chores_before,
+    .clear = gm_chores_clear,
+    .paused = gm_chores_paused,
+    .resumed = gm_chores_resumed,
+    .rest = gm_chores_rest,
+    .watch = gm_chores_watch,
+};
+
+static const struct gm_link_calls gm_start_link_calls = {
+    .map = gm_mapper_map,
+    .unmap = gm_mapper_unmap,
+    .drop = gm_mapper_drop,
+    .release = gm_mapper_release,
+    .is_whole = gm_mapper_has_all,
+    .ahead_came = gm_ahead_come,
+    .count_uses = gm_uses_count,
+    .take_uses = gm_uses_take,
+};
+_Static_assert(GM_USES_MAX == GM_LINK_USES, "a report takes all that is counted");
+
+/* ---- connecting ---- */
+
 /* Connect and make everything ready. Returns the state that follows. */
 static enum gm_boot_state gm_start_connect(int n_devices)
 {
@@ -116,17 +151,17 @@ static enum gm_boot_state gm_start_connect(int n_devices)
         gm_log(GM_LOG_INFO, "running without gpumux: it manages none of this program's GPUs");
         goto shut;
     }
-    if (gm_drain_start() != 0) {
+    if (gm_drain_start(&gm_start_drain_calls) != 0) {
         gm_log(GM_LOG_WARN, "running without gpumux: cannot start a thread");
         goto shut;
     }
     bool has_membarrier = gm_gate_membarrier_register();
     atomic_store(&welcome.stat->features_off, gm_start_features_off(has_membarrier));
-    if (gm_gate_attach(welcome.ctl, welcome.stat, has_membarrier) != 0) {
+    if (gm_gate_attach(welcome.ctl, welcome.stat, has_membarrier, &gm_start_gate_calls) != 0) {
         gm_log(GM_LOG_WARN, "running without gpumux: no thread-specific key left");
         goto shut;
     }
-    if (gm_link_start() != 0) {
+    if (gm_link_start(&gm_start_link_calls) != 0) {
         gm_log(GM_LOG_WARN, "running without gpumux: cannot start a thread");
         gm_gate_lost(true);
         gm_link_close();
@@ -157,7 +192,7 @@ enum gm_boot_state gm_start(void)
 
     gm_uses_count(false);
     if (gm_start_is_off()) {
-        gm_gate_attach(NULL, NULL, false);
+        gm_gate_attach(NULL, NULL, false, NULL);
         return GM_BOOT_PASS;
     }
     if (gm_real.cuDeviceGetCount == NULL ||
@@ -175,6 +210,6 @@ enum gm_boot_state gm_start(void)
     else
         state = gm_start_connect(n_devices);
     if (state == GM_BOOT_PASS)
-        gm_gate_attach(NULL, NULL, false);
+        gm_gate_attach(NULL, NULL, false, NULL);
     return state;
 }

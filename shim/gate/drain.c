@@ -17,22 +17,19 @@
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
-#include "shim/memory/graphs.h"
-#include "shim/link/link.h"
-#include "shim/memory/managed.h"
 #include "shim/driver/real.h"
-#include "shim/memory/spares.h"
 
 #define GM_DRAIN_YIELDS 200     /* looks that cost a sched_yield; most calls return within those */
 #define GM_DRAIN_NAP_MIN 50000u /* ns; then naps that double */
 #define GM_DRAIN_NAP_MAX 1000000u /* ns: what an answer may be late */
-#define GM_DRAIN_SAMPLE_S 1       /* between looks at the memory of graphs */
 
 struct gm_drain_question {
     uint64_t epoch;
     uint64_t at;       /* when CLOSE came */
     uint64_t deadline; /* absolute */
 };
+
+static const struct gm_drain_calls *gm_drain_calls; /* written before the thread starts */
 
 /* A leaf in the order of locks. */
 static pthread_mutex_t gm_drain_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,7 +41,7 @@ static bool gm_drain_has_query;
 static pthread_cond_t gm_drain_synced;                   /* likewise */
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
-static bool gm_drain_has_spares;           /* gm_drain_watch_spares was called */
+static bool gm_drain_is_to_watch;          /* gm_drain_watch was called */
 static _Atomic uint64_t gm_drain_stamp;    /* changes with the above: a query is left off then */
 static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the drainer waits for */
 
@@ -66,7 +63,7 @@ static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_
         .reason = reason,
         .drain_ns = now > at ? now - at : 0,
     };
-    gm_link_drained(&drained);
+    gm_drain_calls->drained(&drained);
 }
 
 /* Whether `epoch` still waits for its answer. */
@@ -128,46 +125,29 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
     }
 }
 
-static void gm_drain_move_out(CUcontext context, uint64_t until)
-{
-    if (gm_gate_sync_begin()) {
-        gm_managed_out(context, until);
-        gm_gate_sync_end();
-    }
-}
-
-static void gm_drain_move_in(CUcontext context, uint64_t unused)
-{
-    (void)unused;
-    gm_managed_in(context);
-}
-
-/* The program is quiet: get its managed memory out of the way of others, in half of what is left of
- * the time. */
-static void gm_drain_clear(const struct gm_drain_question *question)
-{
-    uint64_t now = gm_now();
-    if (gm_managed_exists() && now < question->deadline)
-        gm_contexts_visit(gm_drain_move_out, now + (question->deadline - now) / 2);
-}
-
 /* What is left to do after the answer, while the program is paused, and once it goes on. */
 static void gm_drain_after(uint64_t stamp)
 {
-    if (gm_graphs_exist() && !gm_gate_await_open(0))
-        gm_graphs_trim();
-    if (!gm_managed_is_out())
+    if (!gm_drain_calls->paused())
         return;
     /* The opening wakes this. Nothing is asked of a program whose gate is closed; should that ever
      * be, it is seen at the next look, and comes first. */
     while (!gm_gate_await_open(GM_S) && atomic_load(&gm_drain_stamp) == stamp)
         continue;
-    gm_contexts_visit(gm_drain_move_in, 0);
+    gm_drain_calls->resumed();
+}
+
+/* Found quiet: get out of the way in half of what is left of the time. */
+static void gm_drain_clear(const struct gm_drain_question *question)
+{
+    const uint64_t now = gm_now();
+    if (now < question->deadline)
+        gm_drain_calls->clear(now + (question->deadline - now) / 2);
 }
 
 static void gm_drain_once(const struct gm_drain_question *question)
 {
-    gm_spares_release_ahead(); /* nobody looks after them meanwhile, and others want the room */
+    gm_drain_calls->before();
     enum gm_drain_reason reason = gm_drain_wait_outside(question);
     if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
         atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
@@ -187,11 +167,7 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
     if (gm_gate_captures() > 0)
         gm_captures_settle();
-    /* It rests; and nobody looks after them meanwhile. But a CLOSE does not wait for that. */
-    gm_spares_leave_alone();
-    for (unsigned n = GM_SPARES_ROOM;
-         n > 0 && atomic_load(&gm_drain_stamp) == stamp && gm_spares_shrink(-1); n--)
-        continue;
+    gm_drain_calls->rest(&gm_drain_stamp, stamp);
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
     CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp);
 
@@ -203,35 +179,25 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     if (!is_mine)
         return;
     struct gm_msg_quiet quiet = {.query = query, .is_quiet = result == CUDA_SUCCESS};
-    gm_link_quiet(&quiet);
+    gm_drain_calls->quiet(&quiet);
 }
 
-/* With the lock: wait for a question; meanwhile look after the spares when it is time, and at the
- * memory of graphs from time to time. */
+/* With the lock: wait for a question; meanwhile watch when it is time. */
 static void gm_drain_idle(void)
 {
-    static uint64_t spares_at = UINT64_MAX, sampled_at; /* this thread's alone */
-    const uint64_t now = gm_now();
-    const uint64_t sample_at =
-        gm_graphs_exist() ? sampled_at + GM_DRAIN_SAMPLE_S * GM_S : UINT64_MAX;
-    uint64_t until = spares_at < sample_at ? spares_at : sample_at;
-    if (gm_drain_has_spares)
-        until = now;
-    if (until == UINT64_MAX) {
+    static uint64_t watch_at = UINT64_MAX; /* this thread's alone */
+    if (!gm_drain_is_to_watch && watch_at == UINT64_MAX) {
         pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
         return;
     }
-    const struct timespec time = {.tv_sec = (time_t)(until / GM_S),
-                                  .tv_nsec = (long)(until % GM_S)};
-    if (until > now && pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
+    const struct timespec time = {.tv_sec = (time_t)(watch_at / GM_S),
+                                  .tv_nsec = (long)(watch_at % GM_S)};
+    if (!gm_drain_is_to_watch && watch_at > gm_now() &&
+        pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
         return;
-    gm_drain_has_spares = false;
+    gm_drain_is_to_watch = false;
     pthread_mutex_unlock(&gm_drain_lock);
-    spares_at = gm_spares_watch(gm_now());
-    if (sample_at <= gm_now()) {
-        gm_graphs_sample();
-        sampled_at = gm_now();
-    }
+    watch_at = gm_drain_calls->watch(gm_now());
     pthread_mutex_lock(&gm_drain_lock);
 }
 
@@ -268,8 +234,9 @@ static void *gm_drain_main(void *unused)
     return NULL;
 }
 
-int gm_drain_start(void)
+int gm_drain_start(const struct gm_drain_calls *calls)
 {
+    gm_drain_calls = calls;
     pthread_t thread;
     sigset_t all, before;
 
@@ -315,11 +282,11 @@ void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
     gm_contexts_wake();
 }
 
-void gm_drain_watch_spares(void)
+void gm_drain_watch(void)
 {
     pthread_mutex_lock(&gm_drain_lock);
     const bool is_asking = gm_drain_has_query;
-    gm_drain_has_spares = true;
+    gm_drain_is_to_watch = true;
     if (is_asking) /* the program does not rest any more: that is the answer */
         gm_drain_changed();
     else

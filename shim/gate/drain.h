@@ -12,15 +12,45 @@
  * it. Only with a driver that cannot record an event for a context (contexts.h) the drainer first
  * comes out of the synchronizing call that it is in, which waits for nothing that the CLOSE would
  * not wait for, and the deadline is kept all the same.
+ *
+ * Owns the open CLOSE and QUERY. Calls the gate, contexts and captures by name, and everybody else
+ * through gm_drain_calls.
  */
 #ifndef GM_SHIM_DRAIN_H
 #define GM_SHIM_DRAIN_H
 
 #include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Boot only: start the thread. 0 or -errno. */
-int gm_drain_start(void);
+#include "common/wire.h"
+
+/* Whom the drainer calls. All but the answers: its own thread only, without a lock. */
+struct gm_drain_calls {
+    /* The answers to CLOSE and to QUERY. The drainer, or the link thread. */
+    void (*drained)(const struct gm_msg_drained *drained);
+    void (*quiet)(const struct gm_msg_quiet *quiet);
+
+    /* CLOSE came: others want room. */
+    void (*before)(void);
+    /* The program is quiet: get out of the way of others what can be moved until the time `until`.
+     */
+    void (*clear)(uint64_t until);
+    /* After the answer. Returns whether `resumed` is to be called as soon as the gate opens. */
+    bool (*paused)(void);
+    void (*resumed)(void);
+
+    /* QUERY came: the program rests. Stop when `*stamp` is not `seen` any more. */
+    void (*rest)(const _Atomic uint64_t *stamp, uint64_t seen);
+
+    /* When nothing else is to be done, at the time that it returned last, and after gm_drain_watch.
+     * Returns when to call it again; UINT64_MAX: only after gm_drain_watch. */
+    uint64_t (*watch)(uint64_t now);
+};
+
+/* Start only: start the thread. 0 or -errno. */
+int gm_drain_start(const struct gm_drain_calls *calls);
 
 /* Link thread: CLOSE came at time `now`. A CLOSE that is not answered yet is forgotten. */
 void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now);
@@ -37,8 +67,8 @@ void gm_drain_query(uint64_t query);
 /* Link thread: the daemon is lost; nobody waits for an answer. */
 void gm_drain_cancel(void);
 
-/* There are spares, and nobody watches them (spares.h): the drainer does, from now on. */
-void gm_drain_watch_spares(void);
+/* Any thread: there is something to watch, which is a sign that the program does not rest. */
+void gm_drain_watch(void);
 
 /*
  * A thread that holds the others (gm_gate_hold): wait until all work of the program has ended.

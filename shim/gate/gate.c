@@ -17,7 +17,6 @@
 
 #include "common/clock.h"
 #include "shim/gate/boot.h"
-#include "shim/link/link.h"
 
 #define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads that found no slot of their own */
 #define GM_SLOT_WORDS (GM_SLOTS / 64u)
@@ -30,7 +29,6 @@ static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN, .blocked = 1};
 __thread struct gm_gate_thread gm_gate_self
     __attribute__((tls_model("initial-exec"))) = {.fast = &gm_slot_taken};
 
-static const struct gm_ctl gm_page_cold = {.gate = GM_GATE_COLD};
 static const struct gm_ctl gm_page_open = {.gate = GM_GATE_OPEN};
 static const struct gm_ctl gm_page_refused = {.gate = GM_GATE_CLOSED};
 /* While a thread holds the others. Its word is never OPEN: a caller that got this page and was late
@@ -39,8 +37,8 @@ static struct gm_ctl gm_page_held = {.gate = GM_GATE_COLD};
 static const struct gm_ctl *gm_page_before; /* the holder's: what is in place otherwise */
 /* What gm_gate_lost put, or wants to have put, in place; NULL: it did not come yet. */
 static const struct gm_ctl *_Atomic gm_page_lost;
-struct gm_hot gm_hot = {.page = &gm_page_cold};
 
+static const struct gm_gate_calls *gm_gate_calls; /* written by attach, as what follows */
 static struct gm_stat gm_stat_own; /* slots of a program that runs without a daemon */
 static struct gm_stat *_Atomic gm_stat_area = &gm_stat_own;
 
@@ -173,18 +171,18 @@ static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
  * heard. *since: when this one began to wait or last told it so, 0 at first.
  */
 static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, uint64_t *since,
-                         struct gm_link_ear *ear)
+                         struct gm_gate_ear *ear)
 {
     const uint64_t asked = atomic_load(&page->epoch) + 1, now = gm_now();
     const bool is_late = *since != 0 && now - *since >= GM_GATE_RECHECK_S * GM_S;
     if (atomic_exchange(&gm_want_sent, asked) != asked || is_first || is_late)
-        gm_link_want();
+        gm_gate_calls->want();
     if (*since == 0 || is_late)
         *since = now;
 
     struct timespec most = {.tv_sec = GM_GATE_RECHECK_S};
     syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
-    gm_link_listen(ear);
+    gm_gate_calls->listen(ear);
 }
 
 struct gm_slot *gm_gate_enter_slow(void)
@@ -209,7 +207,7 @@ struct gm_slot *gm_gate_enter_slow(void)
     struct gm_slot *slot = before == GM_SLOT_TRYING ? &gm_slot_interrupted : self->own;
     bool is_waiting = false;
     uint64_t since = 0;
-    struct gm_link_ear ear = {0};
+    struct gm_gate_ear ear = {0};
     for (;;) {
         gm_gate_step(self, GM_SLOT_TRYING);
         const struct gm_ctl *page = atomic_load(&gm_hot.page);
@@ -438,12 +436,14 @@ void gm_gate_unhold(void)
 
 /* ---- life ---- */
 
-int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asymmetric)
+int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asymmetric,
+                   const struct gm_gate_calls *calls)
 {
     int error = pthread_key_create(&gm_gate_key, gm_gate_thread_exit);
     if (error != 0 && page != NULL)
         return -error;
     gm_gate_has_key = error == 0;
+    gm_gate_calls = calls;
     gm_gate_is_asymmetric = page == NULL || is_asymmetric;
     atomic_store(&gm_page_lost, NULL);
     atomic_store(&gm_stat_area, page == NULL ? &gm_stat_own : stat);

@@ -30,8 +30,9 @@
  *
  * Anybody may call enter and leave, from any thread and from any signal handler. No thread is
  * cancelled while it waits at the gate. One that leaves a call by longjmp stays inside for ever:
- * its program is never paused again, and status says that a call did not return. boot attaches;
- * link says that the daemon is lost; drain scans.
+ * its program is never paused again, and status says that a call did not return. The start
+ * attaches; the link says that the daemon is lost; drain scans. Who waits calls upward through
+ * gm_gate_calls.
  */
 #ifndef GM_SHIM_GATE_H
 #define GM_SHIM_GATE_H
@@ -161,13 +162,28 @@ static inline void gm_sync_leave(struct gm_slot *slot)
     atomic_store_explicit(&slot->blocked, 0, memory_order_release);
 }
 
+/* What a thread that waits for the daemon remembers between two looks; all zero at first. */
+struct gm_gate_ear {
+    uint64_t at;      /* when the newest second began; 0: not yet */
+    uint32_t beat;    /* what was heard last */
+    uint32_t seconds; /* of silence since */
+};
+
+/* Whom a thread that waits at the gate calls; it may be a signal handler. */
+struct gm_gate_calls {
+    void (*want)(void);                      /* tell the daemon that a thread waits */
+    void (*listen)(struct gm_gate_ear *ear); /* once a second or more often */
+};
+
 /*
- * Boot only, once, before any other thread gets past gm_boot(): use the daemon's `page` and `stat`
- * (mapped until the process ends), or, with NULL for both, a page that is always open.
+ * Start only, once, before any other thread gets past gm_boot(): use the daemon's `page` and `stat`
+ * (mapped until the process ends) and `calls`, or, with NULL for all three, a page that is always
+ * open.
  * `is_asymmetric` says that gm_gate_membarrier_register() succeeded; false makes every call pay for
  * a fence. Returns 0 or -errno (no thread-specific key left).
  */
-int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asymmetric);
+int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asymmetric,
+                   const struct gm_gate_calls *calls);
 
 /* Ask the kernel for private expedited membarriers. False: not available. */
 bool gm_gate_membarrier_register(void);

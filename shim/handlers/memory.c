@@ -97,7 +97,7 @@ static CUresult gm_let_go(const struct gm_alloc *alloc)
     if (alloc->kind == GM_ALLOC_CHUNKS)
         gm_ahead_note_free(alloc->gpu, alloc->span);
     if (put == GM_SPARES_KEPT_FIRST)
-        gm_drain_watch_spares();
+        gm_drain_watch();
     return put == GM_SPARES_REFUSED ? gm_release(alloc) : CUDA_SUCCESS;
 }
 

@@ -25,15 +25,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
-#include "shim/memory/ahead.h"
-#include "shim/tables/allocs.h"
 #include "shim/gate/drain.h"
 #include "shim/link/files.h"
-#include "shim/gate/gate.h"
-#include "shim/map/mapper.h"
 #include "shim/driver/real.h"
-#include "shim/memory/spares.h"
-#include "shim/observe/uses.h"
 #include "shim/link/work.h"
 
 #define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
@@ -54,12 +48,14 @@ struct gm_request {
 };
 
 static int gm_link_fd = -1;
+static const struct gm_link_calls *gm_link_calls; /* written before the thread starts */
 static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
 static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* as WELCOME said */
 static _Atomic bool gm_link_is_connected;
-static _Atomic bool gm_link_is_silent; /* the daemon, for so long that it counts as lost */
+static _Atomic bool gm_link_is_counting; /* uses */
+static _Atomic bool gm_link_is_silent;   /* the daemon, for so long that it counts as lost */
 
 /* Guards what follows; a leaf in the order of locks. */
 static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,7 +66,7 @@ static bool gm_link_is_lost;
 static struct gm_link_ahead {
     uint64_t cookie; /* 0: nothing */
     uint64_t va, bytes;
-} gm_link_aheads[GM_SPARES_AHEAD];
+} gm_link_aheads[GM_LINK_AHEAD];
 
 /*
  * Link thread: chunks were mapped since the gate closed. Mapping goes on beside the copy into the
@@ -250,14 +246,14 @@ static void gm_link_tell(enum gm_msg_type type, const void *body, const void *en
     gm_link_break();
 }
 
-void gm_link_listen(struct gm_link_ear *ear)
+void gm_link_listen(struct gm_gate_ear *ear)
 {
     if (!gm_link_is_up())
         return;
     const uint64_t now = gm_now();
     const uint32_t beat = atomic_load_explicit(&gm_link_ctl->beat, memory_order_relaxed);
     if (ear->at == 0 || beat != ear->beat) {
-        *ear = (struct gm_link_ear){.at = now, .beat = beat};
+        *ear = (struct gm_gate_ear){.at = now, .beat = beat};
         return;
     }
     if (now - ear->at < GM_S)
@@ -276,12 +272,18 @@ void gm_link_want(void)
         gm_link_tell(GM_MSG_WANT, &want, NULL, 0);
 }
 
+static void gm_link_count_uses(bool is_on)
+{
+    atomic_store(&gm_link_is_counting, is_on);
+    gm_link_calls->count_uses(is_on);
+}
+
 /* Report what was used since the last time, if anything was. */
 static void gm_link_report_uses(void)
 {
-    struct gm_use_entry entries[GM_USES_MAX];
+    struct gm_use_entry entries[GM_LINK_USES];
     struct gm_msg_uses uses = {0};
-    uint32_t n = gm_uses_take(entries);
+    uint32_t n = gm_link_calls->take_uses(entries);
     if (n > 0)
         gm_link_tell(GM_MSG_USES, &uses, entries, n);
 }
@@ -290,7 +292,7 @@ void gm_link_drained(const struct gm_msg_drained *drained)
 {
     if (!gm_link_is_up())
         return;
-    if (gm_uses_are_counted())
+    if (atomic_load(&gm_link_is_counting))
         gm_link_report_uses();
     gm_link_send(GM_MSG_DRAINED, drained);
 }
@@ -324,7 +326,7 @@ static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer
  * or -ENOTCONN. */
 static int gm_request_end(struct gm_request *request)
 {
-    struct gm_link_ear ear = {0};
+    struct gm_gate_ear ear = {0};
     pthread_mutex_lock(&gm_link_lock);
     while (request->state == GM_REQUEST_WAITING) {
         struct timespec until;
@@ -382,9 +384,9 @@ int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
     struct gm_msg_alloc alloc = {.va = va, .bytes = bytes, .gpu = gpu, .flags = GM_ALLOC_AHEAD};
     pthread_mutex_lock(&gm_link_lock);
     struct gm_link_ahead *ahead = gm_link_aheads;
-    while (ahead < gm_link_aheads + GM_SPARES_AHEAD && ahead->cookie != 0)
+    while (ahead < gm_link_aheads + GM_LINK_AHEAD && ahead->cookie != 0)
         ahead++;
-    bool is_on = gm_link_is_up() && !gm_link_is_lost && ahead < gm_link_aheads + GM_SPARES_AHEAD;
+    bool is_on = gm_link_is_up() && !gm_link_is_lost && ahead < gm_link_aheads + GM_LINK_AHEAD;
     if (is_on) {
         alloc.cookie = ++gm_link_cookie;
         *ahead = (struct gm_link_ahead){alloc.cookie, va, bytes};
@@ -402,7 +404,7 @@ static bool gm_link_end_ahead(const uint64_t *cookie, int result)
 {
     struct gm_link_ahead found = {0};
     pthread_mutex_lock(&gm_link_lock);
-    for (uint32_t i = 0; i < GM_SPARES_AHEAD && found.cookie == 0; i++) {
+    for (uint32_t i = 0; i < GM_LINK_AHEAD && found.cookie == 0; i++) {
         struct gm_link_ahead *ahead = &gm_link_aheads[i];
         if (ahead->cookie == 0 || (cookie != NULL && ahead->cookie != *cookie))
             continue;
@@ -412,7 +414,7 @@ static bool gm_link_end_ahead(const uint64_t *cookie, int result)
     pthread_mutex_unlock(&gm_link_lock);
     if (found.cookie == 0)
         return false;
-    gm_ahead_come(found.va, found.bytes, result);
+    gm_link_calls->ahead_came(found.va, found.bytes, result);
     return true;
 }
 
@@ -424,7 +426,7 @@ struct gm_link_range {
 static CUresult gm_link_release(void *argument)
 {
     const struct gm_link_range *range = argument;
-    return gm_mapper_release(range->va, range->bytes);
+    return gm_link_calls->release(range->va, range->bytes);
 }
 
 int gm_link_free(uint64_t va, uint64_t bytes)
@@ -557,15 +559,15 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN && !gm_link_is_of_others(message))
             gm_link_has_mapped = true;
         gm_link_done(((const struct gm_msg_map *)body)->batch,
-                     gm_mapper_map(message->entries, message->count, fds, message->n_fds));
+                     gm_link_calls->map(message->entries, message->count, fds, message->n_fds));
         return true;
     case GM_MSG_UNMAP:
         gm_link_done(((const struct gm_msg_unmap *)body)->batch,
-                     gm_mapper_unmap(message->entries, message->count));
+                     gm_link_calls->unmap(message->entries, message->count));
         return true;
     case GM_MSG_DROP:
         gm_link_done(((const struct gm_msg_drop *)body)->batch,
-                     gm_mapper_drop(message->entries, message->count));
+                     gm_link_calls->drop(message->entries, message->count));
         return true;
     case GM_MSG_REFUSED:
         gm_log(GM_LOG_WARN, "the daemon ended the session: %.*s",
@@ -604,25 +606,19 @@ static bool gm_link_receive(void)
     return gm_link_obey(&message, fds);
 }
 
-static bool gm_link_is_whole(const struct gm_alloc *alloc)
-{
-    return gm_mapper_covers(alloc->va, alloc->span);
-}
-
 /* The daemon is gone, or is not to be trusted: decide how the program goes on, then let it. */
 static void gm_link_lose(void)
 {
     gm_files_give_back();
     atomic_store(&gm_link_is_connected, false);
     shutdown(gm_link_fd, SHUT_RDWR);
-    gm_uses_count(false);
+    gm_link_count_uses(false);
     gm_drain_cancel();
     if (atomic_load(&gm_link_is_silent))
         gm_log(GM_LOG_WARN, "the daemon gave no sign for %d s", GM_LINK_SILENCE_S);
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
-    bool is_whole = is_open || (!gm_link_has_mapped && gm_allocs_all_backed(gm_link_is_whole) &&
-                                gm_allocs_all(GM_ALLOC_HANDLE, gm_link_is_whole));
+    bool is_whole = is_open || (!gm_link_has_mapped && gm_link_calls->is_whole());
     gm_gate_lost(is_whole);
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
            is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
@@ -646,9 +642,9 @@ static uint64_t gm_link_look_at_uses(uint64_t now)
 {
     static uint64_t due;
     bool is_on = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed) == 1;
-    if (is_on && !gm_uses_are_counted())
+    if (is_on && !atomic_load(&gm_link_is_counting))
         due = now + GM_LINK_USES_NS;
-    gm_uses_count(is_on);
+    gm_link_count_uses(is_on);
     if (!is_on)
         return UINT64_MAX;
     if (now >= due) {
@@ -691,7 +687,7 @@ static void *gm_link_main(void *unused)
     gm_work_forever();
 }
 
-int gm_link_start(void)
+int gm_link_start(const struct gm_link_calls *calls)
 {
     pthread_t thread;
     sigset_t all, before;
@@ -699,6 +695,7 @@ int gm_link_start(void)
     int error = gm_work_open();
     if (error != 0)
         return error;
+    gm_link_calls = calls;
     /* The program's signals are not for this thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -725,7 +722,8 @@ void gm_link_part(void)
 void gm_link_close(void)
 {
     atomic_store(&gm_link_is_connected, false);
-    gm_uses_count(false);
+    if (gm_link_calls != NULL)
+        gm_link_count_uses(false);
     gm_files_give_back();
     if (gm_link_fd >= 0)
         close(gm_link_fd);

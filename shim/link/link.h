@@ -3,6 +3,9 @@
  * asked; any thread sends. Requests (ALLOC, FREE, SHARE, OPEN, SHUT) wait on their own condition
  * for the answer with their cookie.
  *
+ * The link owns the socket, the daemon's pages and the open requests. Downward it calls the gate
+ * and the drainer by name. What it has done in rooms above it, it does through gm_link_calls.
+ *
  * The daemon is trusted with this program's memory, not with its life: a message that does not
  * decode or makes no sense counts as a lost connection.
  *
@@ -26,6 +29,7 @@
 #include "common/share.h"
 #include "common/shm.h"
 #include "common/wire.h"
+#include "shim/gate/gate.h"
 
 struct gm_link_welcome {
     const struct gm_ctl *ctl; /* mapped read-only */
@@ -44,8 +48,31 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size);
 /* Boot only, after gm_link_open and before gm_gate_attach: undo it. */
 void gm_link_shut(void);
 
-/* Boot only, after gm_gate_attach and gm_devices_set: start to receive. 0 or -errno. */
-int gm_link_start(void);
+/* Whom the link thread calls. It holds no lock meanwhile. */
+struct gm_link_calls {
+    /* MAP, UNMAP and DROP (mapper.h). The daemon is told the result. */
+    CUresult (*map)(const struct gm_map_entry *entry, uint32_t count, const int *fds, int n_fds);
+    CUresult (*unmap)(const struct gm_span_entry *entry, uint32_t count);
+    CUresult (*drop)(const struct gm_frame_entry *entry, uint32_t count);
+
+    /* The daemon is lost: unmap what is mapped in a range that is freed; whether all that the
+     * program has is mapped. */
+    CUresult (*release)(uint64_t va, uint64_t bytes);
+    bool (*is_whole)(void);
+
+    /* gm_link_alloc_ahead: what was asked for came (`result` 0), or did not: a CUresult, or
+     * -ENOTCONN if the daemon is lost. */
+    void (*ahead_came)(uint64_t va, uint64_t bytes, int result);
+
+    /* Begin or end to count uses (uses.h), also in a forked child; and take out what was counted,
+     * at most GM_LINK_USES entries, which the drainer has done, too. */
+    void (*count_uses)(bool is_on);
+    uint32_t (*take_uses)(struct gm_use_entry *entries);
+};
+#define GM_LINK_USES 512u /* entries of a report, as wire.def says */
+
+/* Start only, after gm_gate_attach and gm_devices_set: start to receive. 0 or -errno. */
+int gm_link_start(const struct gm_link_calls *calls);
 
 /* Whether requests make sense now. It may be lost in the next moment. */
 bool gm_link_is_up(void);
@@ -60,19 +87,16 @@ void gm_link_want(void);
  * time in which all programs stand still (system suspend, a debugger) counts for one at most.
  */
 #define GM_LINK_SILENCE_S (10 * GM_SLOW)
-struct gm_link_ear {
-    uint64_t at;      /* when the newest second began; 0: not yet */
-    uint32_t beat;    /* what was heard last */
-    uint32_t seconds; /* of silence since */
-};
-void gm_link_listen(struct gm_link_ear *ear);
+void gm_link_listen(struct gm_gate_ear *ear);
 
 /* Drain only: the answers to CLOSE and to QUERY. */
 void gm_link_drained(const struct gm_msg_drained *drained);
 void gm_link_quiet(const struct gm_msg_quiet *quiet);
 
 /* The same as gm_link_alloc below, but only where there is plenty of room, and nobody waits: the
- * link thread calls gm_ahead_come (ahead.h). 0, or -errno: it will not. */
+ * link thread calls `ahead_came`. 0, or -errno: it will not, since it is lost, or GM_LINK_AHEAD
+ * have no answer yet. */
+#define GM_LINK_AHEAD 8u
 int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu);
 
 /*

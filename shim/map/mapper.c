@@ -13,6 +13,7 @@
 #include "shim/map/imports.h"
 #include "shim/map/peers.h"
 #include "shim/map/views.h"
+#include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
 /*
@@ -245,6 +246,16 @@ bool gm_mapper_covers(uint64_t va, uint64_t bytes)
         bytes -= chunk;
     }
     return true;
+}
+
+static bool gm_mapper_has(const struct gm_alloc *alloc)
+{
+    return gm_mapper_covers(alloc->va, alloc->span);
+}
+
+bool gm_mapper_has_all(void)
+{
+    return gm_allocs_all_backed(gm_mapper_has) && gm_allocs_all(GM_ALLOC_HANDLE, gm_mapper_has);
 }
 
 CUresult gm_mapper_release(uint64_t va, uint64_t bytes)

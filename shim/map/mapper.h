@@ -41,6 +41,9 @@ CUresult gm_mapper_allow(uint32_t gpu, CUdevice device, bool is_open);
 /* Whether every chunk of [va, va + bytes) is mapped. */
 bool gm_mapper_covers(uint64_t va, uint64_t bytes);
 
+/* Whether all that the program has is mapped. */
+bool gm_mapper_has_all(void);
+
 /* Unmap and release whatever is mapped in [va, va + bytes): the daemon is lost. */
 CUresult gm_mapper_release(uint64_t va, uint64_t bytes);
 

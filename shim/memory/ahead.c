@@ -144,7 +144,7 @@ void gm_ahead_come(uint64_t va, uint64_t span, int result)
 {
     if (result == 0) {
         if (gm_spares_arrive(va, gm_now()) == GM_SPARES_KEPT_FIRST)
-            gm_drain_watch_spares();
+            gm_drain_watch();
         return;
     }
     gm_ahead_rest();

@@ -5,6 +5,7 @@
 
 #include "shim/driver/devices.h"
 #include "shim/driver/real.h"
+#include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/tables/accounts.h"
 
@@ -15,11 +16,18 @@ bool gm_graphs_exist(void)
     return atomic_load_explicit(&gm_graphs_devices, memory_order_relaxed) != 0;
 }
 
+static void gm_graphs_note_device(CUdevice device)
+{
+    const uint64_t bit = 1ull << device;
+    if ((atomic_fetch_or_explicit(&gm_graphs_devices, bit, memory_order_relaxed) & bit) == 0)
+        gm_drain_watch();
+}
+
 void gm_graphs_note(void)
 {
     CUdevice device;
     if (gm_real.cuCtxGetDevice(&device) == CUDA_SUCCESS && device >= 0 && device < 64)
-        atomic_fetch_or_explicit(&gm_graphs_devices, 1ull << device, memory_order_relaxed);
+        gm_graphs_note_device(device);
 }
 
 static uint64_t gm_graphs_reserved(CUdevice device)

@@ -24,7 +24,7 @@ struct gm_opened {
     uint64_t va; /* 0 while OPENING */
     uint32_t count;
     enum gm_opened_state state;
-    bool is_deferred;      /* deferred.c has it on its list, also if it was opened again meanwhile */
+    bool is_deferred; /* deferred.c has it on its list, also if it was opened again meanwhile */
     struct gm_alloc alloc; /* DEFERRED: what goes back into the map if it is */
 };
 

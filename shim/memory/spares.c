@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "shim/gate/gate.h"
-#include "shim/link/link.h"
 #include "shim/memory/chunks.h"
 
 /* The driver finds memory at all of them, or soon, or still. */

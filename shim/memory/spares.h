@@ -26,18 +26,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shim/link/link.h"
 #include "shim/tables/allocs.h"
 
 #define GM_SPARES_KEEP_NS 100000000ull
-#define GM_SPARES_MAX 64u  /* ranges that were freed */
-#define GM_SPARES_AHEAD 8u /* ranges that were asked for ahead, there and on their way */
+#define GM_SPARES_MAX 64u             /* ranges that were freed */
+#define GM_SPARES_AHEAD GM_LINK_AHEAD /* ranges that were asked for ahead, there and on their way  \
+                                       */
 #define GM_SPARES_ROOM (GM_SPARES_MAX + GM_SPARES_AHEAD)
 #define GM_SPARES_SHARE 4u /* they take this part of what the program may take, at most */
 
 enum gm_spares_put {
     GM_SPARES_REFUSED, /* release it */
     GM_SPARES_KEPT,
-    GM_SPARES_KEPT_FIRST, /* and nobody watches: gm_spares_watch must be called soon */
+    GM_SPARES_KEPT_FIRST, /* and nobody watches: call gm_drain_watch (gate/drain.h) */
 };
 
 /* Keep the range of an allocation that was taken out of the map; the GPU is done with it. */

@@ -27,7 +27,6 @@
 #include "common/clock.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
-#include "shim/link/link.h"
 
 #define LONG (240 * GM_S) /* for what happens soon on any machine */
 
@@ -48,16 +47,18 @@ bool gm_boot_is_over(void)
     return atomic_load(&boot_state) >= GM_BOOT_LIVE;
 }
 
-void gm_link_want(void)
+static void count_want(void)
 {
     atomic_fetch_add(&wants, 1);
     pthread_testcancel(); /* as sending is */
 }
 
-void gm_link_listen(struct gm_link_ear *ear)
+static void listen_to_nobody(struct gm_gate_ear *ear)
 {
     (void)ear;
 }
+
+static const struct gm_gate_calls gate_calls = {.want = count_want, .listen = listen_to_nobody};
 
 /* ---- the daemon, and the closer ---- */
 
@@ -85,7 +86,7 @@ static void attach(bool is_asymmetric)
     memset(&stat_area, 0, sizeof(stat_area));
     atomic_store(&boot_state, GM_BOOT_LIVE);
     atomic_store(&wants, 0);
-    assert_int_equal(gm_gate_attach(&page, &stat_area, is_asymmetric), 0);
+    assert_int_equal(gm_gate_attach(&page, &stat_area, is_asymmetric, &gate_calls), 0);
 }
 
 /* Nobody is inside, at last. Who waits looks at the gate again from time to time, and is inside for

@@ -135,7 +135,7 @@ struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
     return ahead;
 }
 
-void gm_drain_watch_spares(void)
+void gm_drain_watch(void)
 {
     n_watched++;
 }

@@ -401,7 +401,7 @@ static void test_without_daemon(void **state)
     (void)state;
     attach(true);
     store_gate(GM_GATE_CLOSED);
-    assert_int_equal(gm_gate_attach(NULL, NULL, false), 0);
+    assert_int_equal(gm_gate_attach(NULL, NULL, false, NULL), 0);
     atomic_store(&boot_state, GM_BOOT_PASS);
     atomic_store(&went_through, 0);
     run(go_through, NULL);

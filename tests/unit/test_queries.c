@@ -140,7 +140,7 @@ static void spares_during_query(void)
     await_queries();
     CHECK(n_left_alone == 1); /* who puts one calls */
     const uint32_t watched = n_spares_watched;
-    gm_drain_watch_spares();
+    gm_drain_watch();
     expect_quiet(0);
     for (int i = 0; i < 60000 && n_spares_watched == watched; i++)
         nap(1000);
