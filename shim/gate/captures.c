@@ -1,27 +1,14 @@
-/* The handlers of stream capture, and of what ends one by the way. See captures.h. */
 #include "shim/gate/captures.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "shim/driver/real.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
-#include "shim/handlers/handlers.h"
-#include "shim/memory/marks.h"
-#include "shim/memory/release.h"
+#include "shim/gate/streams.h"
 
-/* An open capture. The per-thread default stream has one handle and is another stream in each
- * thread, so there the thread is part of its name. */
-struct gm_capture {
-    CUstream stream;
-    const void *thread; /* for CU_STREAM_PER_THREAD; else NULL */
-    const void *owner; /* the thread that alone can end it; NULL: any thread can, or it has ended */
-    bool is_left;      /* its owner has ended */
-    CUcontext context;
-    CUdevice device;
-    bool is_primary; /* in a primary context, or one derived from it */
-};
 static pthread_mutex_t gm_capture_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
 static struct gm_capture *gm_capture_list;
 static size_t gm_capture_count;
@@ -46,7 +33,7 @@ static bool gm_capture_is_on(const struct gm_capture *capture, CUstream stream)
 }
 
 /* Captures ended, of which each was counted. Returns how many are still open. */
-static uint32_t gm_captures_ended(size_t ended)
+static uint32_t gm_captures_count_ended(size_t ended)
 {
     uint32_t open = gm_gate_captures();
     while (ended-- > 0)
@@ -76,12 +63,10 @@ static void gm_capture_thread_exit(void *unused)
         ended++;
     }
     pthread_mutex_unlock(&gm_capture_lock);
-    gm_captures_ended(ended);
+    gm_captures_count_ended(ended);
 }
 
-/* A capture that is about to begin: afterwards nothing is asked about its stream, whose context
- * need not be the current one. */
-static struct gm_capture gm_capture_of(CUstream stream, CUstreamCaptureMode mode)
+struct gm_capture gm_capture_of(CUstream stream, CUstreamCaptureMode mode)
 {
     struct gm_stream look;
     struct gm_capture capture = {
@@ -98,7 +83,7 @@ static struct gm_capture gm_capture_of(CUstream stream, CUstreamCaptureMode mode
     return capture;
 }
 
-static void gm_note_capture(const struct gm_capture *capture)
+void gm_captures_note(const struct gm_capture *capture)
 {
     pthread_mutex_lock(&gm_capture_lock);
     const bool is_of_thread = capture->thread != NULL || capture->owner != NULL;
@@ -121,9 +106,7 @@ static void gm_note_capture(const struct gm_capture *capture)
     pthread_mutex_unlock(&gm_capture_lock);
 }
 
-/* Take one out; *capture gets it. False: none is known in this stream. Afterwards the drainer asks
- * nothing about the stream. */
-static bool gm_take_capture(CUstream stream, struct gm_capture *capture)
+bool gm_captures_take(CUstream stream, struct gm_capture *capture)
 {
     bool is_known = false;
     pthread_mutex_lock(&gm_capture_lock);
@@ -140,8 +123,7 @@ static bool gm_take_capture(CUstream stream, struct gm_capture *capture)
     return is_known;
 }
 
-/* Put back what gm_take_capture took: there is room, unless others came in between. */
-static void gm_put_capture(const struct gm_capture *capture)
+void gm_captures_put_back(const struct gm_capture *capture)
 {
     pthread_mutex_lock(&gm_capture_lock);
     if (gm_capture_count < gm_capture_room)
@@ -151,11 +133,10 @@ static void gm_put_capture(const struct gm_capture *capture)
     pthread_mutex_unlock(&gm_capture_lock);
 }
 
-/* The capture in `stream` has ended. Whether it was counted. */
-static bool gm_forget_capture(CUstream stream)
+bool gm_captures_ended_in(CUstream stream)
 {
     struct gm_capture capture;
-    if (gm_take_capture(stream, &capture))
+    if (gm_captures_take(stream, &capture))
         return true;
     pthread_mutex_lock(&gm_capture_lock);
     bool is_unlisted = gm_capture_unlisted > 0;
@@ -164,7 +145,7 @@ static bool gm_forget_capture(CUstream stream)
     return is_unlisted;
 }
 
-void gm_captures_forget(CUcontext context, CUdevice device)
+bool gm_captures_forget(CUcontext context, CUdevice device)
 {
     size_t ended = 0;
     pthread_mutex_lock(&gm_capture_lock);
@@ -180,8 +161,7 @@ void gm_captures_forget(CUcontext context, CUdevice device)
         ended++;
     }
     pthread_mutex_unlock(&gm_capture_lock);
-    if (ended > 0 && gm_captures_ended(ended) == 0)
-        gm_free_deferred();
+    return ended > 0 && gm_captures_count_ended(ended) == 0;
 }
 
 /* ---- the drainer ---- */
@@ -245,115 +225,4 @@ static void gm_captures_look(CUcontext context, uint64_t unused)
 void gm_captures_settle(void)
 {
     gm_contexts_visit(gm_captures_look, 0);
-}
-
-/* ---- handlers ---- */
-
-/* A capture is counted before it begins, inside the gate: see gm_gate_scan. */
-static struct gm_slot *gm_capture_enter(void)
-{
-    struct gm_slot *slot = gm_gate_enter();
-    if (slot == NULL)
-        return NULL;
-    gm_gate_capture_begin();
-    return slot;
-}
-
-static CUresult gm_capture_began(struct gm_slot *slot, const struct gm_capture *capture,
-                                 CUresult result)
-{
-    if (result == CUDA_SUCCESS)
-        gm_note_capture(capture);
-    else
-        gm_gate_capture_end();
-    gm_gate_leave(slot);
-    return result;
-}
-
-/*
- * The end of a capture is not gated: the gate lets callers pass while one is open, and it takes an
- * end to close it. An end that fails may or may not end the capture (a wrong thread does not), so
- * the stream is asked.
- */
-static CUresult gm_capture_ended(CUstream stream, CUresult result)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (result != CUDA_SUCCESS && gm_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-        status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return result;
-    if (gm_forget_capture(stream) && gm_gate_capture_end() == 0)
-        gm_free_deferred();
-    return result;
-}
-
-/*
- * A stream that is destroyed takes the capture that began in it along. It is taken off the list
- * before, because the handle may be another stream's right after; the count goes last.
- */
-static CUresult gm_destroy_stream(CUstream stream, CUresult (*destroy)(CUstream))
-{
-    struct gm_capture capture;
-    if (!gm_is_live() || gm_gate_captures() == 0)
-        return destroy(stream);
-    bool is_capturing = gm_take_capture(stream, &capture);
-    CUresult result = destroy(stream);
-    if (!is_capturing)
-        return result;
-    if (result != CUDA_SUCCESS)
-        gm_put_capture(&capture);
-    else if (gm_gate_capture_end() == 0)
-        gm_free_deferred();
-    return result;
-}
-
-CUresult gm_on_cuStreamDestroy(CUstream hStream)
-{
-    return gm_destroy_stream(hStream, gm_real.cuStreamDestroy);
-}
-
-CUresult gm_on_cuStreamDestroy_v2(CUstream hStream)
-{
-    return gm_destroy_stream(hStream, gm_real.cuStreamDestroy_v2);
-}
-
-#define GM_ON_BEGIN_CAPTURE(symbol, stream, mode, params, args)                                    \
-    CUresult gm_on_##symbol params                                                                 \
-    {                                                                                              \
-        if (!gm_is_live())                                                                         \
-            return gm_real.symbol args;                                                            \
-        const struct gm_capture capture = gm_capture_of(stream, mode);                             \
-        struct gm_slot *slot = gm_capture_enter();                                                 \
-        if (slot == NULL)                                                                          \
-            return gm_gate_refusal();                                                              \
-        return gm_capture_began(slot, &capture, gm_real.symbol args);                              \
-    }
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture, hStream, CU_STREAM_CAPTURE_MODE_GLOBAL,
-                    (CUstream hStream), (hStream))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, gm_stream_ptsz(hStream),
-                    CU_STREAM_CAPTURE_MODE_GLOBAL, (CUstream hStream), (hStream))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_v2, hStream, mode,
-                    (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, gm_stream_ptsz(hStream), mode,
-                    (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, hStream, mode,
-                    (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                     CUstreamCaptureMode mode),
-                    (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
-GM_ON_BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, gm_stream_ptsz(hStream), mode,
-                    (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                     CUstreamCaptureMode mode),
-                    (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
-
-CUresult gm_on_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
-{
-    CUresult result = gm_real.cuStreamEndCapture(hStream, phGraph);
-    return gm_is_live() ? gm_capture_ended(hStream, result) : result;
-}
-
-CUresult gm_on_cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
-{
-    CUresult result = gm_real.cuStreamEndCapture_ptsz(hStream, phGraph);
-    return gm_is_live() ? gm_capture_ended(gm_stream_ptsz(hStream), result) : result;
 }

@@ -65,7 +65,8 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
             gm_contexts_add(context);
         return result;
     }
-    gm_captures_forget(context, -1);
+    if (gm_captures_forget(context, -1))
+        gm_free_deferred();
     if (was_known) {
         gm_contexts_release();
         gm_release_all_of(context, -1);
@@ -119,7 +120,8 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
     if (is_active == 0)
         gm_contexts_note_primary(device, false);
     if (is_active == 0 || is_reset) {
-        gm_captures_forget(NULL, device);
+        if (gm_captures_forget(NULL, device))
+            gm_free_deferred();
         gm_release_all_of(NULL, device);
         gm_ahead_settle();
         gm_spares_release(gm_gpu_of(device));

@@ -17,6 +17,7 @@
 #include "shim/link/link.h"
 #include "shim/memory/obtain.h"
 #include "shim/memory/pools.h"
+#include "shim/memory/pools_alloc.h"
 #include "shim/memory/deferred.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"

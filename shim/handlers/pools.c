@@ -6,6 +6,7 @@
 #include "shim/handlers/handlers.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/pools.h"
+#include "shim/memory/pools_alloc.h"
 #include "shim/tables/accounts.h"
 
 /* The driver's own allocation, counted where `place` says. */

@@ -13,33 +13,13 @@
 
 #include <pthread.h>
 
+#include "shim/gate/streams.h"
 #include "shim/tables/arena.h"
-#include "shim/driver/real.h"
 
 extern __attribute__((visibility("hidden"))) struct gm_heap gm_heap;
 void gm_heap_lock(void);
 void gm_heap_unlock(void);
 void gm_heap_wait(pthread_cond_t *changed); /* with the lock */
-
-/* A stream as an argument of a call, and what it is. */
-struct gm_stream {
-    CUstream handle; /* for calls without _ptsz: NULL is the legacy default stream */
-    CUcontext context;
-    CUdevice device;
-    bool is_primary; /* the context is the device's primary one, or derived from it */
-    bool is_capturing;
-    uint64_t number; /* that arenas know it by */
-};
-
-/* Look at it. An error is the driver's: the stream cannot be used, or not by us. Of a stream that
- * captures no more is asked, and told, than that it does: who knows what ends a capture. */
-CUresult gm_stream_look(CUstream handle, struct gm_stream *stream);
-
-/* The NULL stream of the per-thread forms of calls, as the other forms call it. */
-static inline CUstream gm_stream_ptsz(CUstream handle)
-{
-    return handle == NULL ? CU_STREAM_PER_THREAD : handle;
-}
 
 /* A mark behind all that the stream was given so far: *mark, with a reference for the caller.
  * Passes the gate. Other results than CUDA_SUCCESS are the answer to the program. */

@@ -1,5 +1,5 @@
 /* Memory pools: the objects, and what they give back. See pools.h. */
-#include "shim/memory/pool.h"
+#include "shim/memory/pools.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -408,4 +408,19 @@ void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t
         if (gpu >= 0 && map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
             gm_access_open_for_good((uint32_t)gpu, map[i].location.id);
     }
+}
+
+bool gm_pools_find(uint64_t va, uint64_t *base, uint64_t *bytes, CUmemoryPool *pool)
+{
+    gm_heap_lock();
+    const struct gm_block *block = gm_heap_find(&gm_heap, va);
+    bool is_live = block != NULL && block->state == GM_BLOCK_LIVE && va - block->va < block->asked;
+    if (is_live && base != NULL)
+        *base = block->va;
+    if (is_live && bytes != NULL)
+        *bytes = block->asked;
+    if (is_live && pool != NULL)
+        *pool = gm_pool_of_block(block)->handle;
+    gm_heap_unlock();
+    return is_live;
 }

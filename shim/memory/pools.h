@@ -9,32 +9,11 @@
  * memory or for decompression, pools that another device got access to, the memory of graphs
  * (allocated while a stream is captured), and what is allocated after the daemon was lost.
  *
- * How an allocation is served; each step only if those before it had nothing:
- *
- *   1 a block that is clean, or was freed in the same stream
- *
- *   2 the same, after asking which frees in other streams are over (REUSE_ALLOW_OPPORTUNISTIC; they
- *     are asked about anyway before memory is out)
- *
- *   3 a new region: GM_POOL_REGION bytes, fewer if the budget is small, more for a large block
- *
- *   4 the same, once free regions of all pools on that GPU went back to the daemon
- *
- *   5 blocks freed in other streams, which the allocating stream is made to wait for
- *     (REUSE_ALLOW_INTERNAL_DEPENDENCIES; as the driver does, only when there is no more memory)
- *
- *   6 2 to 4 again for up to GM_POOL_PATIENCE_MS, while frees are under way
- *
- *   7 CUDA_ERROR_OUT_OF_MEMORY
- *
- * REUSE_FOLLOW_EVENT_DEPENDENCIES allows what needs knowledge of the program's events: not used.
- *
  * Regions that are all free go back when a synchronizing call returns and the pool holds more than
  * its release threshold, when a pool is trimmed or destroyed, and when memory is short. Memory of
  * pools belongs to no context (cuda.h, cuCtxDestroy) and outlives them.
  *
- * A free in a stream that is captured is passed to the driver, which knows no such memory and says
- * so: it allows only the memory of graphs there, and the block stays the program's.
+ * pools.c owns the objects and gives memory back; pools_alloc.c allocates and frees.
  *
  * Any thread; no lock is held across a driver call or a request to the daemon. Only when live.
  */
@@ -45,27 +24,15 @@
 #include <stdbool.h>
 
 #include "common/clock.h"
-#include "shim/tables/allocs.h"
 #include "shim/driver/real.h"
+#include "shim/memory/marks.h"
+#include "shim/tables/allocs.h"
 
 #define GM_POOL_REGION (32ull << 20)
 #define GM_POOL_PATIENCE_MS (500 * GM_SLOW)
 
 /* The program made a pool: serve it, if it is one of ours. */
 void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props);
-
-/*
- * Allocate from `handle`, or from the current pool of the stream's device if it is NULL. False: the
- * driver shall do it, in *place (what gm_where tells, for the accounts; gpu -1: do not count it).
- */
-bool gm_pools_alloc(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstream stream,
-                    struct gm_alloc *place, CUresult *result);
-
-/* Free in a stream. False: the driver shall do it. */
-bool gm_pools_free_async(CUdeviceptr dptr, CUstream stream, CUresult *result);
-
-/* Free without one (cuMemFree), which waits for nothing. False: it is no address in an arena. */
-bool gm_pools_free(CUdeviceptr dptr, CUresult *result);
 
 /* Whether `va` lies in a block that the program has: its first address, its bytes as asked, its
  * pool. Each may be NULL. */
@@ -104,5 +71,50 @@ static inline bool gm_pools_have_excess(void)
 {
     return __builtin_expect(atomic_load_explicit(&gm_pools_has_excess, memory_order_relaxed), 0);
 }
+
+/* ---- inside of pools: for pools_alloc.c; "with the lock" is the heap's (marks.h) ---- */
+
+struct gm_pool {
+    struct gm_arena arena;
+    CUmemoryPool handle; /* NULL: destroyed; it goes when its last block is free */
+    CUdevice device;
+    int gpu;
+    unsigned users;     /* threads that allocate from it now */
+    uint64_t most;      /* bytes that it may reserve; 0: any */
+    uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
+    uint64_t used;      /* bytes of live blocks, as the program asked for them */
+    uint64_t reserved_high, used_high;
+    _Atomic bool is_opportunistic, has_dependencies; /* the attributes */
+    _Atomic bool is_the_drivers; /* which allocates; here it is only known where */
+    struct gm_pool *next;
+};
+
+/* Chunks of cuMemAlloc that were freed in a stream: released when it has come there. */
+struct gm_pool_later {
+    struct gm_alloc alloc;
+    struct gm_mark *mark;
+    struct gm_pool_later *next;
+};
+
+extern __attribute__((visibility("hidden"))) struct gm_pool_later *gm_pool_late; /* with the lock */
+
+/* The pool, kept from going until gm_pool_leave. NULL: it is the driver's. */
+struct gm_pool *gm_pool_enter(CUmemoryPool handle);
+void gm_pool_leave(struct gm_pool *pool);
+
+static inline struct gm_pool *gm_pool_of_block(const struct gm_block *block)
+{
+    return (struct gm_pool *)(void *)block->region->arena; /* its first member */
+}
+
+/* With the lock: something became free. Who synchronizes looks if the pool holds more than it
+ * should. */
+void gm_pool_note_excess(const struct gm_pool *pool);
+
+/* With the lock: whether memory is on its way back to the daemon, in another thread. */
+bool gm_pools_are_leaving(void);
+
+/* A region that is in no arena goes back to the daemon. False: it could not. */
+bool gm_region_release(uint64_t va);
 
 #endif

@@ -1,4 +1,5 @@
-/* Memory pools: allocating, by the steps of pools.h, and freeing. */
+#include "shim/memory/pools_alloc.h"
+
 #include <stdlib.h>
 #include <time.h>
 
@@ -8,7 +9,7 @@
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
 #include "shim/memory/obtain.h"
-#include "shim/memory/pool.h"
+#include "shim/memory/pools.h"
 #include "shim/memory/sharing.h"
 
 #define GM_POOL_MARKS 16 /* streams that one allocation is made to wait for, at most */
@@ -300,19 +301,4 @@ bool gm_pools_free(CUdeviceptr dptr, CUresult *result)
     if (freeing == GM_FREE_BEGUN)
         gm_block_end_free(block, NULL);
     return freeing != GM_FREE_ELSEWHERE;
-}
-
-bool gm_pools_find(uint64_t va, uint64_t *base, uint64_t *bytes, CUmemoryPool *pool)
-{
-    gm_heap_lock();
-    const struct gm_block *block = gm_heap_find(&gm_heap, va);
-    bool is_live = block != NULL && block->state == GM_BLOCK_LIVE && va - block->va < block->asked;
-    if (is_live && base != NULL)
-        *base = block->va;
-    if (is_live && bytes != NULL)
-        *bytes = block->asked;
-    if (is_live && pool != NULL)
-        *pool = gm_pool_of_block(block)->handle;
-    gm_heap_unlock();
-    return is_live;
 }

@@ -15,7 +15,7 @@
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
-#include "shim/memory/marks.h"
+#include "shim/gate/streams.h"
 #include "shim/driver/real.h"
 #include "shim/memory/release.h"
 

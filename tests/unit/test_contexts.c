@@ -77,9 +77,14 @@ void gm_marks_left_context(CUcontext context, CUdevice device, bool is_gone)
     (void)context, (void)device, (void)is_gone;
 }
 
-void gm_captures_forget(CUcontext context, CUdevice device)
+bool gm_captures_forget(CUcontext context, CUdevice device)
 {
     (void)context, (void)device;
+    return false;
+}
+
+void gm_free_deferred(void)
+{
 }
 
 void gm_release_all_of(CUcontext context, CUdevice device)
