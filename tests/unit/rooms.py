@@ -1,0 +1,243 @@
+"""The structure of common/, shim/ and daemon/: which room may use which, and no circles.
+
+A room is a folder of the table below. A file is x.c with x.h. There is an arrow from a file to another if it includes the
+other's header, or if it names a function or variable that the other defines, with or without its header. The check fails on
+
+  - an arrow between two rooms that the table does not have,
+  - a circle of files, but for one whose files all match one line of CIRCLES,
+  - a source that lies in no room,
+  - a line of EXCEPTIONS that nothing needs any more.
+
+rooms.py ROOT checks the tree at ROOT. With --plant it also checks that it finds what it must, in copies of the tree that
+have one offence each.
+"""
+import collections
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+# Room: what it may use, beside itself and common/. Those at the top know least.
+ROOMS = {
+    "common": "",
+    "include": "",
+
+    "shim/driver": "",                               # tables of the driver's calls, its real functions, its devices
+    "shim/gate": "driver",                           # boot state, gate, contexts, captures, drain
+    "shim/link": "driver gate",                      # socket, requests, link thread; calls upward by callbacks only
+    "shim/tables": "driver gate",                    # what the program has: look-up only, no request, no memory call
+    "shim/map": "driver link tables",                # imports, mapper, views, peers
+    "shim/observe": "driver gate tables",            # launches: what they use
+    "shim/memory": "driver gate link tables map",    # obtain, keep, share, release
+    "shim/handlers": "driver gate link tables map memory",
+    "shim/entry": "driver gate link tables map observe memory handlers include",
+
+    "daemon/core": "",                               # pure: test_deps.sh and test_core_pure.sh say what else that means
+    "daemon/memory": "",                             # frames, host memory, paged, disk, CUDA
+    "daemon/engine": "core memory",
+    "daemon/views": "core engine memory",
+    "daemon/service": "core memory engine views",
+    "daemon/ctl": "core",
+    "daemon/keeper": "",
+    "daemon": "core memory engine views service ctl keeper",  # what has no room of its own yet
+}
+
+# Parts whose own files may still call each other in circles, by path without .c and .h.
+CIRCLES = [
+    "daemon/engine/.*",
+    "daemon/core/sched.*",    # each of these two is one state behind one header of its own
+    "daemon/core/plan.*",
+    "daemon/[a-z_]+",         # what has no room of its own yet
+]
+
+# Arrows that are still to be cut: "from to", by file. They count for nothing above.
+EXCEPTIONS = """
+""".split("\n")
+
+KINDS = (".c", ".h", ".def")
+
+
+def unit_of(path):
+    """x for x.c and x.h; a table stands for itself."""
+    return path if path.endswith(".def") else os.path.splitext(path)[0]
+
+
+def room_of(path):
+    return max((room for room in ROOMS if path.startswith(room + "/")), key=len, default=None)
+
+
+def may_use(room, other):
+    top = room.split("/")[0]
+    allowed = [word if word in ("common", "include") else f"{top}/{word}" for word in ROOMS[room].split()]
+    return other in [room, "common"] + allowed
+
+
+def code_of(text):
+    """Without comments, strings and includes; lines stay where they are."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group(0))
+    text = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
+    return re.sub(r"^[ \t]*#[ \t]*include[^\n]*", blank, text, flags=re.M)
+
+
+def functions_in(code):
+    """What stands before each body that begins in the first column, as clang-format has it."""
+    for match in re.finditer(r"^\{", code, re.M):
+        before = code[:match.start()]
+        begin = max(before.rfind("\n}"), before.rfind(";"), before.rfind("\n\n"), before.rfind("\n#"))
+        head = before[begin + 1:].lstrip("}").strip()
+        name = re.search(r"\b(gm_\w+)\s*\(", head)
+        if name:
+            yield name.group(1), head.startswith("static")
+
+
+def variables_in(code):
+    pattern = r"^([A-Za-z_][\w \t*]*?)\b(gm_\w+)(?:\[[^\n=;]*\])*(?: = |;|\n +__attribute__)"
+    for match in re.finditer(pattern, code, re.M):
+        words = match.group(1).split()
+        if words and words[-1] not in ("struct", "enum", "union") and words[0] not in ("extern", "typedef", "return"):
+            yield match.group(2), words[0] == "static"
+
+
+class Tree:
+    def __init__(self, root):
+        self.arrows = collections.defaultdict(lambda: collections.defaultdict(set))  # from, to: where it shows
+        self.offences = []
+        texts = {}
+        for top in ("common", "include", "shim", "daemon"):
+            for folder, _, names in os.walk(os.path.join(root, top)):
+                for name in sorted(names):
+                    if name.endswith(KINDS):
+                        path = os.path.relpath(os.path.join(folder, name), root)
+                        with open(os.path.join(root, path), encoding="utf-8") as file:
+                            texts[path] = file.read()
+        self.files = len(texts)
+        for path in texts:
+            if room_of(path) is None:
+                self.offences.append(f"{path}: lies in no room")
+        self.read(texts)
+
+    def read(self, texts):
+        codes = {path: code_of(text) for path, text in texts.items()}
+        made, own = collections.defaultdict(set), collections.defaultdict(set)
+        for path, code in codes.items():
+            for name, is_static in list(functions_in(code)) + list(variables_in(code)):
+                if is_static or path.endswith(".h"):
+                    own[path].add(name)
+                else:
+                    made[name].add(unit_of(path))
+        for path, text in texts.items():
+            for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', text, re.M):
+                if match.group(1) in texts:
+                    self.add(path, match.group(1), text.count("\n", 0, match.start()) + 1, "includes " + match.group(1))
+            code = re.sub(r"\b(struct|enum|union)(\s+)gm_\w+", r"\1\2", codes[path])
+            for match in re.finditer(r"\bgm_\w+", code):
+                name = match.group(0)
+                if name in own[path] or unit_of(path) in made.get(name, ()):
+                    continue
+                for unit in made.get(name, ()):
+                    self.add(path, unit + ".c", code.count("\n", 0, match.start()) + 1, "names " + name)
+
+    def add(self, path, other, line, what):
+        if unit_of(path) != unit_of(other):
+            self.arrows[unit_of(path)][unit_of(other)].add((path, line, what))
+
+    def check(self, exceptions):
+        """Every offence, one line each."""
+        offences = list(self.offences)
+        for exception in exceptions:
+            begin, end = exception.split()
+            if self.arrows[begin].pop(end, None) is None:
+                offences.append(f"{begin} does not use {end} any more: delete that exception")
+        for begin in sorted(self.arrows):
+            for end, places in sorted(self.arrows[begin].items()):
+                room, other = room_of(begin), room_of(end)
+                if room is not None and other is not None and not may_use(room, other):
+                    path, line, what = min(places)
+                    offences.append(f"{path}:{line}: {what}: {room}/ may not use {other}/")
+        for circle in self.circles():
+            if any(all(re.fullmatch(part, unit) for unit in circle) for part in CIRCLES):
+                continue
+            offences.append(f"a circle of {len(circle)} files:")
+            for begin in circle:
+                for end in sorted(set(self.arrows[begin]) & set(circle)):
+                    path, line, what = min(self.arrows[begin][end])
+                    offences.append(f"    {begin} -> {end}   {path}:{line}: {what}")
+        return offences
+
+    def circles(self):
+        """The strongly connected parts of more than one file (Tarjan), each sorted."""
+        index, low, stack, found = {}, {}, [], []
+        sys.setrecursionlimit(10000)
+
+        def visit(unit):
+            index[unit] = low[unit] = len(index)
+            stack.append(unit)
+            for other in sorted(self.arrows[unit]) if unit in self.arrows else ():
+                if other not in index:
+                    visit(other)
+                    low[unit] = min(low[unit], low[other])
+                elif other in stack:
+                    low[unit] = min(low[unit], index[other])
+            if low[unit] == index[unit]:
+                at = stack.index(unit)
+                part, stack[at:] = stack[at:], []
+                if len(part) > 1:
+                    found.append(sorted(part))
+
+        for unit in sorted(self.arrows):
+            if unit not in index:
+                visit(unit)
+        return found
+
+
+PLANTS = [  # a file, what is written at its end, and what must be said of it
+    ("shim/link/files.h", '#include "shim/link/link.h"', "shim/link/files -> shim/link/link"),
+    ("shim/tables/allocs.c", '#include "shim/tables/vmm.h"', "shim/tables/allocs -> shim/tables/vmm"),
+    ("shim/driver/devices.c", '#include "shim/handlers/handlers.h"', "shim/driver/ may not use shim/handlers/"),
+    ("shim/gate/gate.c", "int gm_link_start(void);\nint gm_planted(void)\n{\n    return gm_link_start();\n}",
+     "names gm_link_start: shim/gate/ may not use shim/link/"),
+    ("shim/link/link.h", "extern int gm_spares_n;", "shim/link/ may not use shim/memory/"),
+    ("common/size.c", '#include "shim/gate/gate.h"', "common/ may not use shim/gate/"),
+    ("daemon/core/sched.c", '#include "common/clock.h"\n#include "shim/gate/gate.h"', "daemon/core/ may not use shim/gate/"),
+    ("shim/stray.c", "int gm_planted;", "shim/stray.c: lies in no room"),
+]
+
+
+def plant(root, exceptions):
+    """Whether each planted offence is found."""
+    ok = True
+    for path, text, expected in PLANTS:
+        with tempfile.TemporaryDirectory() as copy:
+            for top in ("common", "include", "shim", "daemon"):
+                shutil.copytree(os.path.join(root, top), os.path.join(copy, top))
+            with open(os.path.join(copy, path), "a", encoding="utf-8") as file:
+                file.write("\n" + text + "\n")
+            offences = Tree(copy).check(exceptions)
+            if not any(expected in offence for offence in offences):
+                print(f"planted in {path}, and not found: {expected}")
+                print("\n".join(offences))
+                ok = False
+    return ok
+
+
+def main():
+    root = sys.argv[1]
+    exceptions = [line for line in EXCEPTIONS if line]
+    tree = Tree(root)
+    offences = tree.check(exceptions)
+    for offence in offences:
+        print(offence)
+    if tree.files < 100:
+        print(f"only {tree.files} files in {root}: is it the source tree?")
+        return 1
+    if "--plant" in sys.argv[2:] and not offences:
+        if not plant(root, exceptions):
+            return 1
+        print(f"{len(PLANTS)} planted offences, all found")
+    print(f"{tree.files} files, {sum(len(ends) for ends in tree.arrows.values())} arrows, {len(exceptions)} exceptions")
+    return 1 if offences else 0
+
+
+sys.exit(main())
