@@ -1,7 +1,8 @@
 /*
- * The CUDA devices of this program, and which of them is which of the daemon's GPUs: tables that
- * boot fills before the program is live, and nobody changes afterwards. Before that, and where the
- * daemon manages nothing, they are empty.
+ * The CUDA devices of this program, and which of them is which of the daemon's GPUs.
+ *
+ * Owns both tables. entry/start.c fills them before the program is live, and nobody changes them
+ * afterwards. Before that, and where the daemon manages nothing, they are empty. Any thread reads.
  */
 #ifndef GM_SHIM_DEVICES_H
 #define GM_SHIM_DEVICES_H

@@ -3,8 +3,8 @@
  *
  * Invariant: a member is NULL or the address that libcuda.so.1 exports under that name, and never
  * changes again: the library is kept open for the life of the process. A handler runs when all
- * members are filled; a gate-crossing call needs only its own, and its slow path starts when all are
- * filled (entry/load.h). A member that the driver lacks stays NULL: whoever uses a call that
+ * members are filled; a gate-crossing call needs only its own, and its slow path starts when all
+ * are filled (entry/load.h). A member that the driver lacks stays NULL: whoever uses a call that
  * not every driver has must look.
  *
  * entry/load.c alone writes it. Callers: every file of the shim.

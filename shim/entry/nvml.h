@@ -1,15 +1,16 @@
 /*
- * NVML, as far as a program learns from it how much device memory there is: its answer is the one
- * that the same program gets from CUDA (accounts.h), since programs compare them. For every other
- * program, and for every other question, NVML is untouched.
+ * NVML, as far as a program learns from it how much device memory there is: the answer is the one
+ * that the same program gets from CUDA (memory/budget.h), since programs compare them. For every
+ * other program, and for every other question, NVML is untouched.
  *
- *   which programs  those that initialized CUDA and are connected to the daemon; like
+ *   which programs  those that initialized CUDA and are connected to the daemon. Like
  *                   cuDeviceTotalMem, the question boots a program that initialized CUDA and made
- * no context yet. One that only reads NVML (nvidia-smi) sees the device as it is. which devices
- * those that the daemon manages and CUDA shows to this program, found by UUID.
+ *                   no context yet. A program that only reads NVML (nvidia-smi) sees the device as
+ *                   it is.
+ *   which devices   those that the daemon manages and CUDA shows to this program, found by UUID.
  *
- * The real function always answers first, and its errors stand. NVML is never loaded by the shim,
- * and is kept open once it was found: its addresses are in the program's hands.
+ * The real function always answers first, and its errors stand. The shim never loads NVML, and
+ * keeps it open once it was found: its addresses are in the program's hands.
  *
  * The types are NVML's, in their names here; the layout is its ABI, which does not change.
  */

@@ -9,7 +9,8 @@
  * (tests/simcuda/facts.txt). So a capture in relaxed mode that nobody ends holds its program for
  * good: some thread may yet end it. The status says why the program cannot be paused.
  *
- * Owns the list of open captures; the gate counts them. Any thread.
+ * Owns the list of open captures; the gate counts them. Callers: the handlers of captures and
+ * contexts, and the drainer (settle). Calls the gate, contexts and streams.
  */
 #ifndef GM_SHIM_CAPTURES_H
 #define GM_SHIM_CAPTURES_H

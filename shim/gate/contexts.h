@@ -1,21 +1,24 @@
 /*
- * The CUDA contexts that draining has to synchronize: those made by cuCtxCreate*, and the active
+ * The CUDA contexts that a drain has to synchronize: those made by cuCtxCreate*, and the active
  * primary contexts of all devices that the program sees. A kernel on a device that gpumux does not
  * manage can reach a managed GPU's memory (cuCtxEnablePeerAccess). The drainer walks over them in
  * two ways:
  *
- *   synchronize   for a CLOSE, when nobody is inside the gate: cuCtxSynchronize, which returns as
- *                 soon as the work ends but, in a context made without CU_CTX_SCHED_BLOCKING_SYNC,
- *                 keeps a core busy until then. The drain deadline bounds that.
- *   finish        for a QUERY, while the program runs: an event that stands for all work of the
- *                 context so far, looked at from time to time. It takes no core and can be left off
+ *   synchronize   for a CLOSE, when nobody is inside the gate: cuCtxSynchronize. It returns as soon
+ *                 as the work ends. In a context without CU_CTX_SCHED_BLOCKING_SYNC it keeps a core
+ *                 busy until then; the drain deadline bounds that.
+ *   finish        for a QUERY, while the program runs: it records an event behind all work of the
+ *                 context and looks at it from time to time. That takes no core and can be given up
  *                 at any moment.
  *
- * The lock guards the list and is never held across a driver call. Instead the drainer marks the
- * one context that it is in, and who destroys that one waits for it to come out. It comes out when
- * the context's work ends, or at once if it only waits for an event; a destroyer waits at most
- * GM_CONTEXT_PATIENCE_S, so that a program that destroys a context whose work never ends is not
- * held for ever.
+ * Owns the list of contexts. The lock guards the list and is never held across a driver call.
+ * Instead, the drainer marks the context that it is in, and a thread that destroys that context
+ * waits for the drainer to leave it. The drainer leaves when the context's work ends, or at once if
+ * it only waits for an event. A destroyer waits GM_CONTEXT_PATIENCE_S at most, so that a context
+ * whose work never ends does not hold the program for ever.
+ *
+ * Callers: the handlers of contexts (list), the drainer (walk), whoever asks about a context. Calls
+ * the gate.
  */
 #ifndef GM_SHIM_CONTEXTS_H
 #define GM_SHIM_CONTEXTS_H

@@ -1,11 +1,11 @@
 /*
- * What every launch reads of the shim's own variables, together in one line of cache, and so with
- * one look. Between two launches a framework fills the caches with its own: what a launch costs is
- * what has to be fetched again. Nothing goes on before the wrapper's code is there (wrap.c). The
- * lines that it reads (this, where gm_gate_self lies in a thread, that, the thread's slot, and the
- * gate's word) come while the driver's own code is fetched.
+ * All variables of the shim that a launch reads, in one line of cache.
  *
- * Each member has one owner, who alone writes it.
+ * Between two launches a framework fills the caches with its own data, so a launch costs what it
+ * has to fetch again. A wrapper reads four lines: this one, the one of gm_gate_self, the thread's
+ * slot, and the gate's word. They arrive while the driver's own code is fetched (wrap.c).
+ *
+ * Each member has one owner, who alone writes it. Wrappers and the gate read.
  */
 #ifndef GM_SHIM_HOT_H
 #define GM_SHIM_HOT_H

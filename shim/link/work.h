@@ -1,7 +1,9 @@
 /*
- * Work for the link thread, which alone may touch the mapper (mapper.h): any thread puts it on a
- * list and waits for its result; the link thread comes to it between two messages of the daemon,
+ * Work for the link thread, which alone may touch the mapper (map/mapper.h). Any thread puts work
+ * on a list and waits for its result. The link thread does it between two messages of the daemon,
  * and also when the daemon is lost.
+ *
+ * Owns that list and what wakes the link thread. Calls nobody but the work itself.
  */
 #ifndef GM_SHIM_WORK_H
 #define GM_SHIM_WORK_H

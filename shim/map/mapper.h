@@ -1,15 +1,17 @@
 /*
- * The mapper: imports the daemon's frames and maps them where the daemon says. Link thread only,
- * which is why it needs no lock and why the daemon's order is the order.
+ * The mapper: imports the daemon's frames and maps them where the daemon says.
  *
  * A frame is imported once, from the fd that comes with it, and stays cached under its id until the
- * daemon drops it. A frame has one address that the daemon gave it, where it is mapped, whole; or,
- * if that is in the home of one of the program's own handles (vmm.h), every view of that handle.
- * imports.h owns the cache. The mapper owns whether the driver shuts down.
+ * daemon drops it (imports.h). A frame has one address, which the daemon gave it. It is mapped
+ * there as a whole; or, if the address is in the home of one of the program's own handles
+ * (tables/vmm.h), at every view of that handle (views.h).
  *
  * A result is 0 or the CUresult that failed. CUDA_ERROR_DEINITIALIZED, which other threads get
  * while a process exits, counts as success when giving back: the driver has given everything back
  * already.
+ *
+ * Owns whether the driver shuts down, and fills the cache of imports. Link thread only, which is
+ * why it needs no lock and why the daemon's order is the order. Calls imports, views and peers.
  */
 #ifndef GM_SHIM_MAPPER_H
 #define GM_SHIM_MAPPER_H

@@ -1,10 +1,13 @@
 /*
- * Views at work: what the driver is told about the places where the program mapped virtual handles
- * (vmm.h). Link thread only, as the mapper, and for the same reason.
+ * What the driver is told about the views: the places where the program mapped virtual handles
+ * (tables/vmm.h).
  *
  * The mapper calls the first half when a frame comes to, or leaves, a chunk in a home. The
  * program's own calls are the second half: its threads hand them to the link thread (gm_work_run).
- * Whatever of the memory is not at hand then is only noted, and done when it comes back.
+ * A part of the memory that is not mapped then is only noted; its access is set when it comes back.
+ *
+ * Owns nothing: the views are in the table. Link thread only, like the mapper. Calls the table and
+ * imports, never the mapper.
  */
 #ifndef GM_SHIM_VIEWS_H
 #define GM_SHIM_VIEWS_H

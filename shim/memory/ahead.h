@@ -13,7 +13,9 @@
  * closes. So it takes room from another only if that asks for just this room in that moment, and
  * then for as long; or until this program, if it is stopped then, goes on.
  *
- * Any thread; one lock, a leaf, never held across a driver call or a message.
+ * Owns which sizes came lately. Any thread; one lock, a leaf, never held across a driver call or a
+ * message. Calls spares, the link and, when the daemon is lost, the mapper. Callers: handlers,
+ * obtain, and the link thread through gm_link_calls.
  */
 #ifndef GM_SHIM_AHEAD_H
 #define GM_SHIM_AHEAD_H

@@ -1,11 +1,13 @@
 /*
- * Memory that graphs allocate inside themselves: the driver keeps it in a pool of its own for each
- * device, and keeps what a graph freed for its next launch. Unswappable. It is sampled, not
- * followed: the graph launch, which is where it grows, stays as fast as it was.
+ * Memory that graphs allocate inside themselves. The driver keeps it in a pool of its own for each
+ * device, and keeps what a graph freed for its next launch. It is unswappable. It is sampled, not
+ * followed, so that a graph launch, which is where it grows, stays as fast as it was.
  *
- * The drainer samples, once a second as soon as the program instantiated a graph (launching one is
+ * The drainer samples once a second as soon as the program instantiated a graph (launching one is
  * the only way to take such memory), and gives the part that is not in use back while the program
- * is paused.
+ * is paused (chores.h).
+ *
+ * Owns which devices have graphs. Calls the accounts and the gate.
  */
 #ifndef GM_SHIM_GRAPHS_H
 #define GM_SHIM_GRAPHS_H

@@ -18,8 +18,9 @@
  *
  * A prefetch shows in what cuMemRangeGetAttribute says of the last prefetch, and nowhere else.
  *
- * add, remove and advise: any thread, a leaf lock. out and in: the drainer, in a thread that has
- * the context current and is in relaxed capture mode.
+ * Owns the list of managed allocations. add, remove and advise: any thread, a leaf lock. out and
+ * in: the drainer (chores.h), in a thread that has the context current and is in relaxed capture
+ * mode. Calls the budget.
  */
 #ifndef GM_SHIM_MANAGED_H
 #define GM_SHIM_MANAGED_H

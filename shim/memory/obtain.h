@@ -1,6 +1,9 @@
 /*
  * Obtaining chunks: a reserved range that the daemon backs, noted in the allocation map. The
- * opposite of release.h. Any thread; no lock is held across a driver call or a request.
+ * opposite of release.h.
+ *
+ * Owns nothing. Any thread; no lock is held across a driver call or a request. Calls the link,
+ * spares, memory ahead and release. Callers: handlers and pools.
  */
 #ifndef GM_SHIM_OBTAIN_H
 #define GM_SHIM_OBTAIN_H

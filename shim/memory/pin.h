@@ -1,13 +1,13 @@
 /*
  * Pinning: a virtual handle becomes the driver's own, because somebody else is to get hold of it
- * (cuMemExportToShareableHandle). Its value, views and data stay; from then on it cannot be swapped
- * and counts as that.
+ * (cuMemExportToShareableHandle). Its value, views and data stay. From then on its memory is
+ * unswappable, and counted as such.
  *
- * It is a copy within the GPU and a change of mappings while the program may be running. So the
- * caller enters the gate, which keeps the daemon from taking anything away, holds every other
- * thread (gm_gate_hold), and waits for the GPU to end all work of the program. What cannot be
- * waited for in a few seconds (a kernel that waits for the host, a capture that stays open) makes
- * it fail, and nothing has changed then.
+ * A pin copies within the GPU and changes mappings while the program may be running. So the caller
+ * enters the gate, which keeps the daemon from taking anything away, holds every other thread
+ * (gm_gate_hold), and waits for the GPU to end all work of the program. If that does not end in a
+ * few seconds (a kernel that waits for the host, a capture that stays open), the pin fails and
+ * nothing has changed.
  *
  * Any thread that is not inside a gate-crossing call; one pins at a time.
  */

@@ -1,9 +1,8 @@
 /*
  * What a pointer is, answered from the allocation map, so that it does not matter whether its
- * memory is mapped: the attributes are those that the real driver gives to a cuMemAlloc of that
- * size, not those of the mappings behind it; and to what the program mapped itself, those of its
- * own mapping. Where the two cannot agree, the answer is the one that
- * keeps a program right:
+ * memory is mapped. The attributes are those that the real driver gives to a cuMemAlloc of that
+ * size, not those of the mappings behind it. For what the program mapped itself, they are those of
+ * its own mapping. Where the two cannot agree, the answer is the one that keeps a program right:
  *
  *   IS_GPU_DIRECT_RDMA_CAPABLE  0: other devices must not keep the place of memory that moves
  *   IS_HW_DECOMPRESS_CAPABLE    0: cuMemAlloc's memory is, chunks are not made for it
@@ -11,7 +10,7 @@
  *   SYNC_MEMOPS                 remembered and told; copies within device memory are not made
  *                               synchronous by it. Not supported for what the program mapped
  *
- * Any thread; no driver call but for the current device, no lock but the map's.
+ * Owns nothing. Any thread; no driver call but for the current device, no lock but the map's.
  */
 #ifndef GM_SHIM_QUERIES_H
 #define GM_SHIM_QUERIES_H

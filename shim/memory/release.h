@@ -2,7 +2,8 @@
  * Giving memory back, of any kind: allocations, handles, all that was made in a context, and what
  * was put off (deferred.h).
  *
- * Any thread; no lock is held across a driver call or a request to the daemon.
+ * Owns nothing. Any thread; no lock is held across a driver call or a request to the daemon. Calls
+ * the tables, notes, chunks and sharing. Callers: handlers, obtain, pools and pins.
  */
 #ifndef GM_SHIM_RELEASE_H
 #define GM_SHIM_RELEASE_H

@@ -2,8 +2,8 @@
  * Memory that this program has open of others (cuIpcOpenMemHandle): each once, at one address, for
  * as long as it was opened more often than closed.
  *
- *   (absent) --begin--> OPENING --end--> OPEN --close, the last--> SHUTTING --gm_sharing_release-->
- * (absent)
+ *   (absent) --begin--> OPENING --end--> OPEN
+ *   OPEN --the last close--> SHUTTING --gm_sharing_release--> (absent)
  *
  * What cannot be closed yet because a capture is open is DEFERRED until that ends (deferred.h), and
  * OPEN again if it is opened before. Who meets one that is OPENING or SHUTTING waits until that is

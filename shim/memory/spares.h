@@ -16,7 +16,8 @@
  * freed. To the daemon a spare is an allocation like any other, which moves when the program is
  * paused.
  *
- * Any thread; one lock, a leaf, never held across a driver call or a request.
+ * Owns the list of spares. Any thread; one lock, a leaf, never held across a driver call or a
+ * request. Calls the link and chunks. Callers: handlers, obtain, ahead, budget, chores, wrappers.
  */
 #ifndef GM_SHIM_SPARES_H
 #define GM_SHIM_SPARES_H
@@ -30,9 +31,10 @@
 #include "shim/tables/allocs.h"
 
 #define GM_SPARES_KEEP_NS 100000000ull
-#define GM_SPARES_MAX 64u             /* ranges that were freed */
-#define GM_SPARES_AHEAD GM_LINK_AHEAD /* ranges that were asked for ahead, there and on their way  \
-                                       */
+#define GM_SPARES_MAX 64u /* ranges that were freed */
+#define GM_SPARES_AHEAD                                                                            \
+    GM_LINK_AHEAD /* ranges that were asked for ahead, there and on their way                      \
+                   */
 #define GM_SPARES_ROOM (GM_SPARES_MAX + GM_SPARES_AHEAD)
 #define GM_SPARES_SHARE 4u /* they take this part of what the program may take, at most */
 

@@ -1,9 +1,9 @@
 /*
- * The allocation map: which VA range belongs to which allocation. Holds what gpumux backs and, for
- * the accounts, what the real driver backs (GM_ALLOC_REAL). CUDA-free.
+ * The allocation map: which range of addresses belongs to which allocation. It holds what gpumux
+ * backs and, for the accounts, what the real driver backs (GM_ALLOC_REAL). CUDA-free.
  *
- * Any thread; one lock, held for a walk of a tree and never across anything else. Entries are
- * copied in and out: nobody holds a pointer into the map.
+ * Owns the map and the sum by GPU. Any thread; one lock, held for a walk of a tree and never across
+ * anything else. Entries are copied in and out: nobody holds a pointer into the map. Calls nobody.
  */
 #ifndef GM_SHIM_ALLOCS_H
 #define GM_SHIM_ALLOCS_H

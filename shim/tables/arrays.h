@@ -1,10 +1,10 @@
 /*
- * The program's arrays and mipmapped arrays, for the accounts: their memory is the driver's, in a
- * layout of its own, and stays where it is. Known by handle, with the bytes that their descriptors
- * come to, which is the least that they take.
+ * The program's arrays and mipmapped arrays, for the accounts. Their memory is the driver's, in a
+ * layout of its own, and stays where it is. Each is known by its handle and counts with the bytes
+ * of its descriptor, which is the least that it takes. Arrays without memory of their own (sparse
+ * ones, and those that get it mapped later) count as 0.
  *
- * Arrays without memory of their own (sparse ones, and those that get it mapped later) count as 0.
- * Any thread; a leaf lock.
+ * Owns the list of arrays. Any thread; a leaf lock. Calls the accounts.
  */
 #ifndef GM_SHIM_ARRAYS_H
 #define GM_SHIM_ARRAYS_H

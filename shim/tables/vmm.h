@@ -17,7 +17,7 @@
  *
  * Any thread; one lock, a leaf, never held across a driver call. Views of virtual handles are made,
  * changed and taken by the link thread alone, which therefore may walk a handle's list of views
- * without the lock. A struct of a virtual handle is used again and never freed.
+ * without the lock. A struct of a virtual handle is used again and never freed. Calls the accounts.
  */
 #ifndef GM_SHIM_VMM_H
 #define GM_SHIM_VMM_H
