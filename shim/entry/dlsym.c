@@ -23,10 +23,10 @@
  *
  * Not part of the object library that test programs link: a program has a dlsym of its own.
  */
-#include "shim/entry/nvml.h"
 #include "shim/entry/front.h"
-#include "shim/entry/procaddr.h"
 #include "shim/entry/load.h"
+#include "shim/entry/nvml.h"
+#include "shim/entry/procaddr.h"
 
 #include <dlfcn.h>
 #include <stdint.h>

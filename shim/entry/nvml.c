@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "shim/memory/budget.h"
-#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
 #include "shim/entry/load.h"
+#include "shim/gate/boot.h"
+#include "shim/memory/budget.h"
 
 #define GM_LIBNVML "libnvidia-ml.so.1"
 

@@ -18,8 +18,8 @@
  * so threads that race in it build the same table.
  */
 #include "shim/entry/procaddr.h"
-#include "shim/handlers/handlers.h"
 #include "shim/driver/real.h"
+#include "shim/handlers/handlers.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -8,11 +8,11 @@
  * The second half is the compiler's check of the tables: every row of hooks.def, own.def
  * and pass.def has the type that NVIDIA's typed pointer of that name and version has.
  */
-#include "shim/gate/gate.h"
-#include "shim/handlers/handlers.h"
-#include "shim/gate/hot.h"
-#include "shim/memory/pools.h"
 #include "shim/entry/load.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/hot.h"
+#include "shim/handlers/handlers.h"
+#include "shim/memory/pools.h"
 #include "shim/memory/spares.h"
 #include "shim/observe/uses.h"
 

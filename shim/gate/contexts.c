@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "shim/driver/devices.h"
-#include "shim/gate/gate.h"
 #include "shim/driver/real.h"
+#include "shim/gate/gate.h"
 
 #define GM_EVENT_NAP_MIN 50000    /* ns between looks at an event; they double ... */
 #define GM_EVENT_NAP_MAX 20000000 /* ... to what an answer may be late */

@@ -14,10 +14,10 @@
 #include <time.h>
 
 #include "common/clock.h"
+#include "shim/driver/real.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
-#include "shim/driver/real.h"
 
 #define GM_DRAIN_YIELDS 200     /* looks that cost a sched_yield; most calls return within those */
 #define GM_DRAIN_NAP_MIN 50000u /* ns; then naps that double */

@@ -1,11 +1,11 @@
 /* The handlers that make and destroy contexts: counted, so that a drain can synchronize every one,
  * and never outlived by the memory that was made in them. */
-#include "shim/memory/ahead.h"
+#include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
-#include "shim/driver/devices.h"
 #include "shim/handlers/handlers.h"
+#include "shim/memory/ahead.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"

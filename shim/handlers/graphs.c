@@ -1,7 +1,7 @@
 /* The handlers that make graphs executable, and so the memory that graphs allocate. See
  * memory/graphs.h. */
-#include "shim/gate/gate.h"
 #include "shim/gate/boot.h"
+#include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/graphs.h"
 

@@ -6,22 +6,22 @@
  */
 #include "common/chunk.h"
 #include "common/clock.h"
-#include "shim/memory/notes.h"
-#include "shim/tables/accounts.h"
-#include "shim/memory/ahead.h"
-#include "shim/tables/allocs.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/drain.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
+#include "shim/memory/ahead.h"
+#include "shim/memory/deferred.h"
+#include "shim/memory/notes.h"
 #include "shim/memory/obtain.h"
 #include "shim/memory/pools.h"
 #include "shim/memory/pools_alloc.h"
-#include "shim/memory/deferred.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
 #include "shim/memory/spares.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
 
 #define GM_PITCH 512ull /* what the driver rounds the rows of cuMemAllocPitch to */
 

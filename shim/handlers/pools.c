@@ -1,10 +1,10 @@
 /* The handlers of stream-ordered allocation and of memory pools: ours first (pools.h), and around
  * what is the driver's the gate and the accounts. */
-#include "shim/memory/notes.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/marks.h"
+#include "shim/memory/notes.h"
 #include "shim/memory/pools.h"
 #include "shim/memory/pools_alloc.h"
 #include "shim/tables/accounts.h"

@@ -5,13 +5,13 @@
  */
 #include <string.h>
 
-#include "shim/memory/notes.h"
-#include "shim/memory/budget.h"
-#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
+#include "shim/memory/budget.h"
+#include "shim/memory/notes.h"
 #include "shim/memory/queries.h"
 #include "shim/memory/spares.h"
 

@@ -9,16 +9,16 @@
 #include <string.h>
 
 #include "common/chunk.h"
-#include "shim/memory/notes.h"
-#include "shim/tables/allocs.h"
-#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
+#include "shim/memory/notes.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
 #include "shim/memory/spares.h"
+#include "shim/tables/allocs.h"
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
 

@@ -2,14 +2,14 @@
  * The handlers of memory that stays the real driver's, managed memory and arrays: the call is made
  * as it is, and what it made is counted.
  */
-#include "shim/memory/notes.h"
-#include "shim/tables/accounts.h"
-#include "shim/tables/arrays.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/managed.h"
+#include "shim/memory/notes.h"
 #include "shim/memory/release.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/arrays.h"
 
 CUresult gm_on_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {

@@ -23,22 +23,22 @@
 
 #include "common/chunk.h"
 #include "common/log.h"
-#include "shim/tables/accounts.h"
-#include "shim/tables/allocs.h"
-#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
+#include "shim/gate/boot.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
-#include "shim/memory/obtain.h"
+#include "shim/link/work.h"
 #include "shim/map/peers.h"
+#include "shim/map/views.h"
+#include "shim/memory/obtain.h"
 #include "shim/memory/pin.h"
 #include "shim/memory/queries.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
 #include "shim/memory/spares.h"
-#include "shim/map/views.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
-#include "shim/link/work.h"
 
 /* ---- what can be virtual ---- */
 

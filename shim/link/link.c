@@ -25,9 +25,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
+#include "shim/driver/real.h"
 #include "shim/gate/drain.h"
 #include "shim/link/files.h"
-#include "shim/driver/real.h"
 #include "shim/link/work.h"
 
 #define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */

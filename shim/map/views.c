@@ -2,9 +2,9 @@
 #include "shim/map/views.h"
 
 #include "common/chunk.h"
-#include "shim/tables/allocs.h"
-#include "shim/map/imports.h"
 #include "shim/driver/real.h"
+#include "shim/map/imports.h"
+#include "shim/tables/allocs.h"
 
 /* ---- for the mapper ---- */
 

@@ -7,10 +7,10 @@
 
 #include "common/chunk.h"
 #include "common/clock.h"
+#include "shim/driver/real.h"
 #include "shim/gate/drain.h"
 #include "shim/link/link.h"
 #include "shim/map/mapper.h"
-#include "shim/driver/real.h"
 #include "shim/memory/spares.h"
 
 /* After the daemon refused, it is not asked for so long. */

@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "common/clock.h"
-#include "shim/memory/budget.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
+#include "shim/memory/budget.h"
 
 #define GM_MANAGED_PIECE (64ull << 20) /* out between two looks at the clock: 5 ms at 14 GB/s */
 #define GM_MANAGED_NAP 200000          /* ns between looks at the stream */

@@ -25,8 +25,8 @@
 #ifndef GM_SHIM_MANAGED_H
 #define GM_SHIM_MANAGED_H
 
-#include "shim/tables/allocs.h"
 #include "shim/driver/real.h"
+#include "shim/tables/allocs.h"
 
 /* An allocation was made, or is gone (by its id). False: no memory to note it; it was not noted. */
 bool gm_managed_add(const struct gm_alloc *alloc);

@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "shim/gate/contexts.h"
 #include "shim/driver/real.h"
+#include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 
 #define GM_MARKS_ASKED 128 /* streams that one look at what is pending takes in */

@@ -4,8 +4,8 @@
 
 #include "common/chunk.h"
 #include "common/clock.h"
-#include "shim/memory/ahead.h"
 #include "shim/link/link.h"
+#include "shim/memory/ahead.h"
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"
 

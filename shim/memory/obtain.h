@@ -8,8 +8,8 @@
 #ifndef GM_SHIM_OBTAIN_H
 #define GM_SHIM_OBTAIN_H
 
-#include "shim/tables/allocs.h"
 #include "shim/driver/real.h"
+#include "shim/tables/allocs.h"
 
 /* As gm_link_alloc; first, if it would not fit beside them, and again when memory is out, without
  * the spares of this program. */

@@ -8,18 +8,18 @@
 #include "common/chunk.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "shim/tables/accounts.h"
-#include "shim/tables/allocs.h"
+#include "shim/driver/real.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
+#include "shim/link/work.h"
 #include "shim/map/borrow.h"
 #include "shim/map/imports.h"
-#include "shim/driver/real.h"
-#include "shim/memory/release.h"
 #include "shim/map/views.h"
+#include "shim/memory/release.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
-#include "shim/link/work.h"
 
 #define GM_PIN_PATIENCE (3 * GM_SLOW * GM_S) /* for other threads, and for the GPU, each */
 

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
+#include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/map/access.h"
 #include "shim/memory/release.h"

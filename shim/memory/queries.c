@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "shim/tables/arena.h"
 #include "shim/memory/pools.h"
+#include "shim/tables/arena.h"
 
 bool gm_place_find(CUdeviceptr ptr, struct gm_place *place)
 {

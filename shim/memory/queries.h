@@ -15,8 +15,8 @@
 #ifndef GM_SHIM_QUERIES_H
 #define GM_SHIM_QUERIES_H
 
-#include "shim/tables/allocs.h"
 #include "shim/driver/real.h"
+#include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
 /* The allocation that a pointer is of, as the program knows it. */

@@ -8,8 +8,8 @@
 #ifndef GM_SHIM_RELEASE_H
 #define GM_SHIM_RELEASE_H
 
-#include "shim/tables/allocs.h"
 #include "shim/driver/real.h"
+#include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
 /* The GPU is done with *alloc, which is out of the map: give its chunks and its range back. */

@@ -6,8 +6,8 @@
 
 #include "common/chunk.h"
 #include "common/log.h"
-#include "shim/gate/contexts.h"
 #include "shim/driver/devices.h"
+#include "shim/gate/contexts.h"
 #include "shim/link/link.h"
 #include "shim/memory/deferred.h"
 

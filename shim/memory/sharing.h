@@ -21,8 +21,8 @@
 #include <stdbool.h>
 
 #include "common/share.h"
-#include "shim/tables/allocs.h"
 #include "shim/driver/real.h"
+#include "shim/tables/allocs.h"
 
 /* Boot only, after the log is open. */
 void gm_sharing_init(void);

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "common/chunk.h"
-#include "shim/tables/allocs.h"
 #include "shim/gate/hot.h"
+#include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
 #define GM_PROBES 8u

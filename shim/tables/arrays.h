@@ -9,8 +9,8 @@
 #ifndef GM_SHIM_ARRAYS_H
 #define GM_SHIM_ARRAYS_H
 
-#include "shim/tables/allocs.h"
 #include "shim/driver/real.h"
+#include "shim/tables/allocs.h"
 
 /* Bytes that an array takes, of `levels` mipmap levels (1: a plain array). */
 uint64_t gm_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels);

@@ -29,16 +29,16 @@
 #include "common/clock.h"
 #include "common/shm.h"
 #include "common/sock.h"
-#include "shim/memory/ahead.h"
+#include "shim/driver/real.h"
 #include "shim/entry/start.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
-#include "shim/driver/real.h"
+#include "shim/link/work.h"
+#include "shim/memory/ahead.h"
 #include "shim/memory/spares.h"
 #include "shim/observe/uses.h"
-#include "shim/link/work.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

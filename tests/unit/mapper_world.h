@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "common/chunk.h"
-#include "shim/tables/accounts.h"
 #include "shim/driver/devices.h"
+#include "shim/driver/real.h"
 #include "shim/map/imports.h"
 #include "shim/map/mapper.h"
 #include "shim/map/peers.h"
-#include "shim/driver/real.h"
+#include "shim/tables/accounts.h"
 
 #define DEVICE 5 /* the CUDA device that the daemon's first GPU is */
 

@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "shim/driver/real.h"
 #include "shim/gate/drain.h"
 #include "shim/link/link.h"
 #include "shim/map/mapper.h"
-#include "shim/driver/real.h"
 #include "shim/memory/spares.h"
 
 #define MIB (1ull << 20)

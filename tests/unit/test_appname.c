@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
+#include "common/appname.h"
 #include "common/text.h"
 #include "common/wire.h"
-#include "common/appname.h"
 
 _Static_assert(GM_APPNAME_SIZE == sizeof(((struct gm_msg_hello *)0)->name), "HELLO holds a name");
 

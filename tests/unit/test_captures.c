@@ -10,13 +10,13 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "shim/driver/real.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
-#include "shim/handlers/handlers.h"
 #include "shim/gate/streams.h"
-#include "shim/driver/real.h"
+#include "shim/handlers/handlers.h"
 #include "shim/memory/release.h"
 
 #define STREAMS 3

@@ -11,15 +11,15 @@
 
 #include <cmocka.h>
 
-#include "shim/memory/ahead.h"
+#include "shim/driver/devices.h"
+#include "shim/driver/real.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
-#include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
+#include "shim/memory/ahead.h"
 #include "shim/memory/marks.h"
-#include "shim/driver/real.h"
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"
 

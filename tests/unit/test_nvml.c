@@ -18,12 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/memory/budget.h"
-#include "shim/gate/boot.h"
 #include "shim/driver/devices.h"
+#include "shim/driver/real.h"
 #include "shim/entry/load.h"
 #include "shim/entry/nvml.h"
-#include "shim/driver/real.h"
+#include "shim/gate/boot.h"
+#include "shim/memory/budget.h"
 #include "tests/simcuda/device_file.h"
 
 #define MIB (1ull << 20)

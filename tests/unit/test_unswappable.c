@@ -9,10 +9,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shim/tables/accounts.h"
-#include "shim/tables/arrays.h"
 #include "shim/memory/managed.h"
 #include "shim/memory/queries.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/arrays.h"
 #include "tests/unit/link_world.h"
 
 #define PIECE (64 * MIB) /* of a prefetch: managed.c */

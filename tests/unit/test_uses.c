@@ -12,10 +12,10 @@
 #include <pthread.h>
 
 #include "common/chunk.h"
-#include "shim/tables/accounts.h"
-#include "shim/tables/allocs.h"
 #include "shim/gate/hot.h"
 #include "shim/observe/uses.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
 #define MIB (1ull << 20)

@@ -5,8 +5,8 @@
  */
 #include "tests/unit/mapper_world.h"
 
-#include "shim/tables/allocs.h"
 #include "shim/map/views.h"
+#include "shim/tables/allocs.h"
 
 #define PAGE GM_CHUNK_MIN
 #define HOME (0x7800ull << 32)
