@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/cuda.h"
+#include "daemon/memory/cuda.h"
 
 struct gm_device {
     struct gm_cuda cuda;

@@ -32,7 +32,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/stores.h"
+#include "daemon/memory/stores.h"
 
 #define GM_ROUNDS_MAX 100
 #define GM_WORKERS_MAX 64u

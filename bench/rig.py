@@ -164,7 +164,7 @@ class Rig:
 
 
 def default_workers(result):
-    """Threads that copy between tiers in a daemon on that machine: daemon/stores.c."""
+    """Threads that copy between tiers in a daemon on that machine: daemon/memory/stores.c."""
     return min(16, max(2, result["machine"]["processors"]))
 
 

@@ -104,7 +104,7 @@ struct gm_msg_quiet {
 };
 
 /*
- * Sharing with other programs of the same user (shim/memory/sharing.h, daemon/engine_shares.c).
+ * Sharing with other programs of the same user (shim/memory/sharing.h, daemon/engine/shares.c).
  *
  * SHARE: the allocation at `va` is to be opened by others; from now on it stays where it is. Sent
  * from inside the gate, where all of it is in place. Answered by SHARED.
@@ -251,8 +251,8 @@ struct gm_msg_log_is {
 
 /*
  * Is there a place for a program that the sending process is about to execute? With `is_kept` the
- * place is kept for it, and for what it starts, until it connects; see daemon/places.h. Answered by
- * RESERVED.
+ * place is kept for it, and for what it starts, until it connects; see daemon/service/places.h.
+ * Answered by RESERVED.
  */
 struct gm_msg_reserve {
     uint32_t is_kept; /* 0 or 1 */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/trace.h"
+#include "daemon/views/trace.h"
 #include "tests/sim/watch.h"
 
 struct replay {

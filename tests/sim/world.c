@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/trace.h"
+#include "daemon/views/trace.h"
 
 #define NEVER GM_TIME_NEVER
 #define check(what) watch_check(&w->watch, what)

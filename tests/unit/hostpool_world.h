@@ -16,7 +16,7 @@
 
 #include "common/chunk.h"
 #include "daemon/core/table.h"
-#include "daemon/hostpool.h"
+#include "daemon/memory/hostpool.h"
 
 #define MIB (1ull << 20)
 #define SLAB GM_SLAB_BYTES

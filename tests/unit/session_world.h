@@ -23,8 +23,8 @@
 #include <cmocka.h>
 
 #include "common/sock.h"
-#include "daemon/server.h"
-#include "daemon/sessions.h"
+#include "daemon/service/server.h"
+#include "daemon/service/sessions.h"
 
 #define APPS 4u
 

@@ -28,13 +28,13 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "daemon/stores.h"
+#include "daemon/memory/stores.h"
 
 #define MIB (1ull << 20)
 
 static const struct gm_cuda cuda = {
 #define GM_CUDA(symbol) .symbol = symbol,
-#include "daemon/cuda.def"
+#include "daemon/memory/cuda.def"
 #undef GM_CUDA
 };
 static CUcontext context;

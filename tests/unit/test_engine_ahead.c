@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/chunk.h"
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define APPS 3u
 #define CHUNKS 512u

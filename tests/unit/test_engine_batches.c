@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define CHUNKS 8u
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define APPS 3u
 #define IDLE (100 * GM_MS)

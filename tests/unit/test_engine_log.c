@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define APPS 24u
 

@@ -1,5 +1,5 @@
 # One room of the engine, with the core below it.
-foreach(source engine_log engine_refusals settings)
+foreach(source engine/log engine/refusals service/settings)
   target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/${source}.c)
 endforeach()
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

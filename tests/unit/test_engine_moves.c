@@ -7,7 +7,7 @@
  */
 #include "tests/unit/plan_world.h"
 
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 enum { RUNNING, FIRST, SECOND, LAST, APPS };
 

@@ -1,6 +1,6 @@
 # Two rooms of the engine; the test is what is around them.
 target_sources(
     ${GM_TEST}
-    PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine_moves.c ${CMAKE_SOURCE_DIR}/daemon/engine_chunks.c
+    PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine/moves.c ${CMAKE_SOURCE_DIR}/daemon/engine/chunks.c
 )
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

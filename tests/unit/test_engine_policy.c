@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define APPS 6u
 #define ALICE 4000001u /* neither is root nor who runs this */

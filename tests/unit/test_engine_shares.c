@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define APPS 4u
 #define CHUNKS 512u

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define APPS 3u
 
@@ -73,7 +73,7 @@ static void open_gate(uint32_t id)
     engine->apps[id].state = GM_APP_RUNNING;
 }
 
-/* As engine.c, engine_moves.c and engine_chunks.c do. */
+/* As engine.c, engine/moves.c and engine/chunks.c do. */
 static void drained(void)
 {
     engine->last_drain_at = engine->now;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine_state.h"
+#include "daemon/engine/state.h"
 
 #define APPS 5u
 #define ROOM 100u

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/files.h"
+#include "daemon/memory/files.h"
 
 static int lowest(void)
 {

@@ -1,3 +1,3 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/hostpool.c
-  ${CMAKE_SOURCE_DIR}/daemon/pages.c ${CMAKE_SOURCE_DIR}/daemon/cuda.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/memory/hostpool.c
+  ${CMAKE_SOURCE_DIR}/daemon/memory/pages.c ${CMAKE_SOURCE_DIR}/daemon/memory/cuda.c)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv)

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/limits.h"
+#include "daemon/memory/limits.h"
 
 #define GIB (1ull << 30)
 

@@ -1,6 +1,6 @@
 /*
- * daemon/migrate over a fake driver whose copies end when the test says so: numbers and bytes under
- * way, copies in that wait for copies out on the GPU, a full ring, and a driver that refuses.
+ * daemon/memory/mover over a fake driver whose copies end when the test says so: numbers and bytes
+ * under way, copies in that wait for copies out on the GPU, a full ring, and a driver that refuses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/migrate.h"
+#include "daemon/memory/mover.h"
 
 #define MIB (1ull << 20)
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "daemon/mux_ctl.h"
+#include "daemon/ctl/ctl.h"
 
 static char text[2048];
 

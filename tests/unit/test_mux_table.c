@@ -16,7 +16,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "daemon/mux_ctl.h"
+#include "daemon/ctl/ctl.h"
 
 static char shown[16384];
 

@@ -13,7 +13,7 @@
 
 #include "common/clock.h"
 #include "common/sock.h"
-#include "daemon/options.h"
+#include "daemon/service/options.h"
 
 #define WORDS 8
 

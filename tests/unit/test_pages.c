@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "daemon/pages.h"
+#include "daemon/memory/pages.h"
 
 #define ROOM 200u /* pages: twelve slabs and a half */
 #define CHAINS 100u

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/places.h"
+#include "daemon/service/places.h"
 
 #define NOW (1000 * GM_S)
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/record.h"
+#include "daemon/views/record.h"
 
 static char folder[64], path[96], old[112], why[PATH_MAX + 256];
 static uv_loop_t loop;

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/wire.h"
-#include "daemon/rules.h"
+#include "daemon/service/rules.h"
 
 static struct gm_rules rules;
 static char why[512];

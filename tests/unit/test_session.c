@@ -5,7 +5,7 @@
  */
 #include "tests/unit/session_world.h"
 
-#include "daemon/files.h"
+#include "daemon/memory/files.h"
 
 /* ---- sessions ------------------------------------------------------------------------------ */
 

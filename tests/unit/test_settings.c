@@ -10,7 +10,7 @@
 
 #include "common/classes.h"
 #include "common/wire.h"
-#include "daemon/settings.h"
+#include "daemon/service/settings.h"
 
 static struct gm_settings settings;
 static char why[256];

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/trace.h"
+#include "daemon/views/trace.h"
 
 #define HEADER                                                                                     \
     "gpumux-sched-trace 1 max_apps=4 budget=1000 levels=5 allotment_ns=8000000000 "                \

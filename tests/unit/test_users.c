@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "daemon/users.h"
+#include "daemon/service/users.h"
 
 static _Atomic unsigned lookups;
 static _Atomic bool is_stuck;

@@ -1,0 +1,199 @@
+/*
+ * Asking the daemon: one question, one answer, each on a connection of its own.
+ *
+ * A socket that is not there or that nobody answers at means "down" (exit code 3). One that may not
+ * be used, or a daemon that answers nonsense or nothing within 5 s, is a failure (1).
+ */
+#include "daemon/ctl/ctl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/sock.h"
+
+#define PATIENCE_S (5 * GM_SLOW)
+#define DOCUMENT_MAX (256u << 20)
+
+static bool is_down(int error)
+{
+    return error == -ENOENT || error == -ECONNREFUSED || error == -ENOTDIR;
+}
+
+static void explain(struct mux_question *ask, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Say why there is no answer. */
+static void explain(struct mux_question *ask, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(ask->why, sizeof ask->why, format, list);
+    va_end(list);
+}
+
+/* Connect to `path` or to the first place that answers. Returns an fd, or -1 with the exit code in
+ * *code. */
+static int reach(const char *path, struct mux_question *ask, int *code)
+{
+    char tried[1024] = "";
+    size_t length = 0;
+    int hard = 0; /* an error that is not "down" */
+
+    for (unsigned n = 0;; n++) {
+        char place[512];
+        int error = 0;
+        if (path)
+            error = n == 0 ? (snprintf(place, sizeof place, "%s", path), 0) : -ENOENT;
+        else
+            error = gm_sock_path(n, place, sizeof place);
+        if (error == -ENOENT)
+            break;
+        int fd = error ? error : gm_sock_connect(place);
+        if (fd >= 0)
+            return fd;
+        if (!is_down(fd))
+            hard = fd;
+        int wrote = snprintf(tried + length, sizeof tried - length, "%s%s: %s", n ? "; " : "",
+                             error ? "a socket's path" : place, strerror(-fd));
+        if (wrote > 0)
+            length += (size_t)wrote < sizeof tried - length ? (size_t)wrote : 0;
+    }
+    if (hard) {
+        explain(ask, "gpumuxd cannot be reached (%s)", tried);
+        *code = MUX_FAILED;
+    } else {
+        explain(ask,
+                "gpumuxd is not running (%s): start it with `systemctl start gpumuxd`, or "
+                "`gpumuxd --user` for yourself",
+                tried);
+        *code = MUX_DOWN;
+    }
+    return -1;
+}
+
+/* Read the whole document from its memfd. Returns its text, the caller's, or NULL. */
+static char *read_document(int fd, uint64_t bytes, struct mux_question *ask)
+{
+    struct stat found;
+    if (fstat(fd, &found) || found.st_size < 0 || (uint64_t)found.st_size != bytes ||
+        bytes > DOCUMENT_MAX) {
+        explain(ask, "gpumuxd sent a document of another size than it says");
+        return NULL;
+    }
+    char *text = malloc(bytes + 1);
+    if (!text) {
+        explain(ask, "out of memory");
+        return NULL;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = pread(fd, text + done, bytes - done, (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            explain(ask, "gpumuxd's document cannot be read: %s", n ? strerror(errno) : "cut off");
+            free(text);
+            return NULL;
+        }
+        done += (uint64_t)n;
+    }
+    text[bytes] = '\0';
+    return text;
+}
+
+/* Take the message that answers: its body into `body`, or the text of its document into *text. */
+static bool take(const struct gm_wire_message *message, const int *fds, struct mux_question *ask)
+{
+    if (message->type == GM_MSG_REFUSED) {
+        const struct gm_msg_refused *body = message->body;
+        explain(ask, "gpumuxd refused: %s", body->text);
+        return false;
+    }
+    if (message->type != ask->answer || message->n_fds != (ask->is_document ? 1 : 0)) {
+        explain(ask, "gpumuxd sent %s instead of %s", gm_wire_name(message->type),
+                gm_wire_name(ask->answer));
+        return false;
+    }
+    if (!ask->is_document) {
+        memcpy(ask->result, message->body, ask->result_size);
+        return true;
+    }
+    const uint64_t *bytes = message->body; /* STATUS_IS and LOG_IS are this one word */
+    ask->text = read_document(fds[0], *bytes, ask);
+    return ask->text != NULL;
+}
+
+/* Receive the answer. */
+static bool receive(int fd, struct mux_question *ask)
+{
+    _Alignas(8) uint8_t buffer[GM_WIRE_MAX];
+    struct gm_wire_message message;
+    int fds[GM_WIRE_FDS], n_fds = 0;
+    bool is_taken = false;
+
+    ssize_t length = gm_sock_receive(fd, buffer, sizeof buffer, fds, &n_fds);
+    if (length == -EAGAIN) {
+        explain(ask, "gpumuxd did not answer within %d s", PATIENCE_S);
+        return false;
+    }
+    if (length <= 0) {
+        explain(ask, "gpumuxd closed the connection%s%s", length ? ": " : "",
+                length ? strerror((int)-length) : "");
+        return false;
+    }
+    enum gm_wire_fault fault =
+        gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_CONTROL, &message);
+    if (fault == GM_WIRE_BAD_VERSION && (size_t)length >= sizeof(struct gm_wire_header)) {
+        const struct gm_wire_header *header = (const void *)buffer;
+        explain(ask,
+                "gpumuxd speaks protocol version %u, this mux-ctl %u: install the same gpumux "
+                "version of both",
+                header->version, GM_WIRE_VERSION);
+    } else if (fault) {
+        explain(ask, "gpumuxd sent a bad message: %s", gm_wire_fault_text(fault));
+    } else {
+        is_taken = take(&message, fds, ask);
+    }
+    for (int i = 0; i < n_fds; i++)
+        close(fds[i]);
+    return is_taken;
+}
+
+int mux_try(const char *path, struct mux_question *ask)
+{
+    struct gm_msg_hello hello = {.role = GM_ROLE_CONTROL, .name = "mux-ctl"};
+    struct timeval patience = {.tv_sec = PATIENCE_S};
+    int code = MUX_FAILED;
+
+    int fd = reach(path, ask, &code);
+    if (fd < 0)
+        return code;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
+    if (error == 0)
+        error = gm_sock_send_message(fd, ask->question, ask->body, NULL, 0, NULL, 0);
+    /* A daemon that refuses may have closed before it was asked: what it said can still be read. */
+    bool is_answered = false;
+    if (error == 0 || error == -EPIPE || error == -ECONNRESET)
+        is_answered = receive(fd, ask);
+    else
+        explain(ask, "gpumuxd cannot be asked: %s", strerror(-error));
+    close(fd);
+    return is_answered ? MUX_OK : MUX_FAILED;
+}
+
+int mux_ask(const char *path, struct mux_question *ask)
+{
+    int code = mux_try(path, ask);
+    if (code)
+        mux_complain("%s", ask->why);
+    return code;
+}

@@ -1,0 +1,171 @@
+/*
+ * An entry of the log as people read it. Takes every member as optional, as table.c does with
+ * the status. Pure.
+ */
+#include "daemon/ctl/ctl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/size.h"
+#include "common/text.h"
+
+struct line {
+    char *text;
+    size_t size, length;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(line->text + line->length, line->size - line->length, format, list);
+    va_end(list);
+    if (n > 0) /* what does not fit is cut */
+        line->length +=
+            (size_t)n < line->size - line->length ? (size_t)n : line->size - line->length - 1;
+}
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+static const char *word(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
+}
+
+static const char *size(const cJSON *object, const char *key, char text[32])
+{
+    double bytes = number(object, key);
+    return gm_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, text, 32);
+}
+
+/* "14:03:07.250", local. */
+static void add_time(struct line *line, double seconds)
+{
+    struct tm broken = {0};
+    time_t whole = seconds > 0 && seconds < 1e11 ? (time_t)seconds : 0;
+    char text[32] = "";
+    unsigned ms = (unsigned)((seconds - (double)whole) * 1000.0 + 0.5);
+    if (localtime_r(&whole, &broken))
+        strftime(text, sizeof text, "%H:%M:%S", &broken);
+    add(line, "%s.%03u  ", text, ms > 999 ? 999 : ms);
+}
+
+/* "app 3 (pid 812, python3) L2" */
+static void add_party(struct line *line, const cJSON *party)
+{
+    add(line, "app %.0f (pid %.0f, %s) L%.0f", number(party, "app"), number(party, "pid"),
+        word(party, "name"), number(party, "level"));
+}
+
+/* The reasons of core/sched by their words, in the two positions they have here. */
+static const struct {
+    const char *word, *comes, *goes;
+} reasons[] = {
+    {"fits", "there is room", "there is room"},
+    {"slice", "its turn", "its turn is over"},
+    {"first", "it goes first", "others go first"},
+    {"patience", "it had waited for long", "another had waited for long"},
+    {"idle", "idle", "idle"},
+    {"turn", "its turn", "its turn was over"},
+    {"priority", "priority", "others have priority"},
+    {"room", "room", "no room beside others"},
+    {"paused", "paused", "paused"},
+    {"share", "share", "its share was used up"},
+    {"left", "left", "it ended"},
+};
+
+static const char *reason(const cJSON *party, bool is_coming)
+{
+    const char *why = word(party, "why");
+    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+        if (strcmp(why, reasons[i].word) == 0)
+            return is_coming ? reasons[i].comes : reasons[i].goes;
+    return why;
+}
+
+static void add_switch(struct line *line, const cJSON *entry)
+{
+    const cJSON *left = cJSON_GetObjectItemCaseSensitive(entry, "left"), *party;
+    const double more = number(entry, "left_count") - cJSON_GetArraySize(left);
+    const double copy_ms = number(entry, "copy_ms");
+    char out[32], in[32];
+
+    add_party(line, entry);
+    add(line, ": %s", reason(entry, true));
+    if (number(entry, "waited_s") > 0)
+        add(line, ", after %.2f s", number(entry, "waited_s"));
+    cJSON_ArrayForEach(party, left)
+    {
+        add(line, "%s", party == left->child ? "; for " : ", ");
+        add_party(line, party);
+        add(line, ": %s", reason(party, false));
+    }
+    if (more > 0)
+        add(line, " and %.0f more", more);
+    add(line,
+        "; %.1f ms (drain %.1f, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f), %s "
+        "out, %s in, at %.1f GB/s",
+        number(entry, "total_ms"), number(entry, "drain_ms"), number(entry, "plan_ms"), copy_ms,
+        number(entry, "map_ms"), number(entry, "lower_ms"), number(entry, "pinned_ms"),
+        size(entry, "bytes_out", out), size(entry, "bytes_in", in),
+        mux_rate(number(entry, "bytes_out") + number(entry, "bytes_in"), copy_ms));
+    if (number(entry, "bytes_lowered") + number(entry, "bytes_raised") > 0)
+        add(line, "; from pinned memory %s down, %s up to it", size(entry, "bytes_lowered", out),
+            size(entry, "bytes_raised", in));
+}
+
+/* What was refused, and why; the status says it in the same words. */
+static void add_refusal(struct line *line, const cJSON *entry)
+{
+    char bytes[32];
+    add(line, "refused %s", size(entry, "bytes", bytes));
+    if (number(entry, "count") > 1)
+        add(line, ", the last of %.0f refusals", number(entry, "count"));
+    add(line, ": %s", word(entry, "text"));
+    if (strcmp(word(entry, "raise"), "-") != 0)
+        add(line, ": raise %s", word(entry, "raise"));
+}
+
+char *mux_refusal(const cJSON *entry, char *text, size_t text_size)
+{
+    struct line line = {text, text_size, 0};
+    text[0] = '\0';
+    add_party(&line, entry);
+    add(&line, ": ");
+    add_refusal(&line, entry);
+    gm_text_clean(text, text_size);
+    return text;
+}
+
+char *mux_line(const cJSON *entry, char *text, size_t text_size)
+{
+    struct line line = {text, text_size, 0};
+    const char *kind = word(entry, "kind");
+
+    text[0] = '\0';
+    add_time(&line, number(entry, "time_s"));
+    add(&line, "%-7s ", kind);
+    if (strcmp(kind, "switch") == 0) {
+        add_switch(&line, entry);
+    } else if (strcmp(kind, "level") == 0) {
+        add_party(&line, entry);
+        add(&line, ": from level %.0f, %s", number(entry, "from_level"), word(entry, "why"));
+    } else if (strcmp(kind, "refused") == 0) {
+        add_party(&line, entry);
+        add(&line, ": ");
+        add_refusal(&line, entry);
+    } else {
+        add_party(&line, entry);
+        add(&line, ": %s, by %s", word(entry, "set"), word(entry, "by"));
+    }
+    gm_text_clean(text, text_size);
+    return text;
+}

@@ -1,0 +1,455 @@
+/*
+ * The status document as people read it. Knows its schema (control.h; README.md, "Status")
+ * and takes every member as optional: an older or newer daemon shows as "-", never as a crash. Pure
+ * but for standard output. No line is wider than the terminal, or than 100 columns where there is
+ * none, as long as that leaves room for the numbers.
+ */
+#include "daemon/ctl/ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/size.h"
+#include "common/text.h"
+
+#define CELL 256
+#define LINE 100                /* columns */
+#define REFUSED_S 600           /* refusals that are older are in the log only */
+#define WRAPPED 20              /* text is not wrapped to less */
+#define NAME_LEAST 15           /* columns of a name in a narrow terminal: the row fits into 80 */
+#define WORTH_TELLING (1 << 20) /* bytes that cannot be moved: every program has a few */
+
+enum column {
+    COLUMN_APP,
+    COLUMN_PID,
+    COLUMN_USER,
+    COLUMN_NAME,
+    COLUMN_STATE,
+    COLUMN_RESIDENT,
+    COLUMN_TOTAL,
+    COLUMN_RUN,
+    COLUMN_WAIT,
+    COLUMN_LEVEL,
+    COLUMN_CLASS,
+    COLUMN_CHARGED,
+    COLUMN_WHY,
+    COLUMNS,
+};
+
+static const struct {
+    const char *title, *key;
+    enum { TEXT, COUNT, SIZE, SECONDS, CHARGED, WHY } kind;
+    bool is_right;   /* aligned */
+    unsigned widest; /* longer text is cut */
+} columns[COLUMNS] = {
+    [COLUMN_APP] = {"APP", "id", COUNT, true, 10},
+    [COLUMN_PID] = {"PID", "pid", COUNT, true, 10},
+    [COLUMN_USER] = {"USER", "user", TEXT, false, 10},
+    [COLUMN_NAME] = {"NAME", "name", TEXT, false, 24},
+    [COLUMN_STATE] = {"STATE", "state", TEXT, false, 10},
+    [COLUMN_RESIDENT] = {"RESIDENT", "resident_bytes", SIZE, true, 12},
+    [COLUMN_TOTAL] = {"TOTAL", "total_bytes", SIZE, true, 12},
+    [COLUMN_RUN] = {"RUN", "run_s", SECONDS, true, 10},
+    [COLUMN_WAIT] = {"WAIT", "wait_s", SECONDS, true, 10},
+    [COLUMN_LEVEL] = {"L", "level", COUNT, true, 3},
+    [COLUMN_CLASS] = {"CLASS", "class", TEXT, false, 11},
+    [COLUMN_CHARGED] = {"CHARGED", "charged_s", CHARGED, true, 15},
+    [COLUMN_WHY] = {"WHY", "why", WHY, false, CELL - 1},
+};
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+/* A member's text, or "-". */
+static const char *word(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
+}
+
+static const char *size(const cJSON *object, const char *key, char text[CELL])
+{
+    double bytes = number(object, key);
+    uint64_t whole = bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0;
+    return gm_format_size(whole, text, CELL);
+}
+
+/* "12.3s", "4m05s", "3h20m", "2d04h". */
+static const char *seconds(double value, char text[CELL])
+{
+    unsigned long long whole = value > 0 && value < 1e15 ? (unsigned long long)value : 0;
+    if (whole < 60)
+        snprintf(text, CELL, "%.1fs", value > 0 ? value : 0);
+    else if (whole < 3600)
+        snprintf(text, CELL, "%llum%02llus", whole / 60, whole % 60);
+    else if (whole < 86400)
+        snprintf(text, CELL, "%lluh%02llum", whole / 3600, whole / 60 % 60);
+    else
+        snprintf(text, CELL, "%llud%02lluh", whole / 86400, whole / 3600 % 24);
+    return text;
+}
+
+/* "3.1s/8.0s": how long it ran at its level, and after how long it drops, if it does. */
+static void charged(const cJSON *app, char text[CELL])
+{
+    const cJSON *allotment = cJSON_GetObjectItemCaseSensitive(app, "allotment_s");
+    char used[CELL], all[CELL];
+    if (!cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(app, "charged_s")))
+        snprintf(text, CELL, "-");
+    else if (!cJSON_IsNumber(allotment))
+        seconds(number(app, "charged_s"), text);
+    else
+        snprintf(text, CELL, "%.20s/%.20s", seconds(number(app, "charged_s"), used),
+                 seconds(allotment->valuedouble, all));
+}
+
+/* Why it is where it is, and what else is said of it. */
+static void why(const cJSON *app, char text[CELL])
+{
+    const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
+    const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
+    char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", bytes[CELL];
+    const char *reason = word(app, "why");
+
+    if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
+        snprintf(weighs, sizeof weighs, "weight %g", weight->valuedouble);
+    if (cJSON_IsNumber(share) && share->valuedouble != 100)
+        snprintf(shares, sizeof shares, "share %g%%", share->valuedouble);
+    if (number(app, "shared_bytes") > 0)
+        snprintf(holds, sizeof holds, "shares %.30s", size(app, "shared_bytes", bytes));
+    if (number(app, "unswappable_bytes") >= WORTH_TELLING)
+        snprintf(stays, sizeof stays, "%.20s unswappable", size(app, "unswappable_bytes", bytes));
+    const char *const parts[] = {reason, weighs, shares, holds, stays};
+    bool has_more = weighs[0] || shares[0] || holds[0] || stays[0];
+    int at = 0;
+    text[0] = '\0';
+    for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i][0] && at < CELL)
+            at +=
+                snprintf(text + at, (size_t)(CELL - at), "%s%.190s", at > 0 ? "; " : "", parts[i]);
+}
+
+static void cell(const cJSON *app, enum column column, char text[CELL])
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(app, columns[column].key);
+    if (columns[column].kind == CHARGED)
+        charged(app, text);
+    else if (columns[column].kind == WHY)
+        why(app, text);
+    else if (columns[column].kind == TEXT)
+        snprintf(text, CELL, "%.*s", (int)columns[column].widest, word(app, columns[column].key));
+    else if (!cJSON_IsNumber(item))
+        snprintf(text, CELL, "-");
+    else if (columns[column].kind == SIZE)
+        size(app, columns[column].key, text);
+    else if (columns[column].kind == SECONDS)
+        seconds(item->valuedouble, text);
+    else
+        snprintf(text, CELL, "%.0f", item->valuedouble);
+    gm_text_clean(text, CELL); /* also what the cut left of a character */
+}
+
+static bool is_inside(char byte) /* a character, and not its begin */
+{
+    return ((unsigned char)byte & 0xc0u) == 0x80u;
+}
+
+/* Characters that `text` takes on the screen: its bytes but for UTF-8's continuations. */
+static int width(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += !is_inside(*text);
+    return n;
+}
+
+/* Columns of a line. */
+static int line_width(void)
+{
+    struct winsize size = {0};
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : LINE;
+}
+
+/* `text` behind `indent` blanks, in lines of `most` columns, parted at blanks where it has some. */
+static void print_wrapped(const char *text, int indent, int most)
+{
+    const int room = most - indent > WRAPPED ? most - indent : WRAPPED;
+    while (*text) {
+        size_t end = 0, blank = 0;
+        for (int n = 0; text[end] && (n < room || is_inside(text[end])); end++) {
+            n += !is_inside(text[end]);
+            blank = text[end] == ' ' ? end : blank;
+        }
+        if (text[end] && text[end] != ' ' && blank > 0)
+            end = blank;
+        printf("%*s%.*s\n", indent, "", (int)end, text);
+        for (text += end; *text == ' ';)
+            text++;
+    }
+}
+
+/* Cut `text` to `most` characters. */
+static void cut(char *text, int most)
+{
+    int n = 0;
+    for (; *text; text++) {
+        n += !is_inside(*text);
+        if (n > most) {
+            *text = '\0';
+            return;
+        }
+    }
+}
+
+/* The first `shown` columns. */
+static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS], int shown)
+{
+    cut(cells[COLUMN_NAME], widths[COLUMN_NAME]);
+    for (int i = 0; i < shown; i++) {
+        int pad = widths[i] - width(cells[i]);
+        bool is_last = i == shown - 1;
+        if (columns[i].is_right)
+            printf("%*s%s", pad, "", cells[i]);
+        else
+            printf("%s%*s", cells[i], is_last ? 0 : pad, "");
+        fputs(is_last ? "\n" : "  ", stdout);
+    }
+}
+
+/* What stands below an app's row, of which the first `shown` columns are above. */
+static void print_below(char cells[COLUMNS][CELL], int shown, int indent, int line)
+{
+    char text[2 * CELL] = "";
+    bool has_why = strcmp(cells[COLUMN_WHY], "-") != 0;
+
+    if (shown == COLUMN_LEVEL && strcmp(cells[COLUMN_LEVEL], "-") != 0)
+        snprintf(text, sizeof text, "level %.10s, %.11s, charged %.40s%s%s", cells[COLUMN_LEVEL],
+                 cells[COLUMN_CLASS], cells[COLUMN_CHARGED], has_why ? "; " : "",
+                 has_why ? cells[COLUMN_WHY] : "");
+    else if (shown <= COLUMN_WHY && has_why)
+        snprintf(text, sizeof text, "%s", cells[COLUMN_WHY]);
+    print_wrapped(text, indent, line);
+}
+
+/* One row an app. Where the reasons do not fit into the line, each stands below its app; where the
+ * rest does not either, so do its level, class and charge. */
+static void print_apps(const cJSON *apps)
+{
+    static const int ends[] = {COLUMNS, COLUMN_WHY, COLUMN_LEVEL};
+    char cells[COLUMNS][CELL];
+    int widths[COLUMNS], shown = 0;
+    const int line = line_width();
+    const cJSON *app;
+
+    for (int i = 0; i < COLUMNS; i++)
+        widths[i] = width(columns[i].title);
+    cJSON_ArrayForEach(app, apps)
+    {
+        for (int i = 0; i < COLUMNS; i++) {
+            cell(app, (enum column)i, cells[i]);
+            if (width(cells[i]) > widths[i])
+                widths[i] = width(cells[i]);
+        }
+    }
+    for (size_t end = 0; end < sizeof ends / sizeof ends[0]; end++) {
+        int whole = 2 * (ends[end] - 1);
+        for (int i = 0; i < ends[end]; i++)
+            whole += widths[i];
+        shown = ends[end];
+        if (whole <= line)
+            break;
+        if (ends[end] == COLUMN_LEVEL) {
+            int left = widths[COLUMN_NAME] - (whole - line);
+            widths[COLUMN_NAME] = left > NAME_LEAST ? left : NAME_LEAST;
+        }
+    }
+    for (int i = 0; i < COLUMNS; i++)
+        snprintf(cells[i], CELL, "%s", columns[i].title);
+    print_row(cells, widths, shown);
+    cJSON_ArrayForEach(app, apps)
+    {
+        for (int i = 0; i < COLUMNS; i++)
+            cell(app, (enum column)i, cells[i]);
+        print_row(cells, widths, shown);
+        if (shown < COLUMNS)
+            print_below(cells, shown, widths[COLUMN_APP] + 2, line);
+    }
+}
+
+/* The newest switch: how long it took, at what rate, and where the time went. */
+static void print_last_switch(const cJSON *gpu)
+{
+    const cJSON *history = cJSON_GetObjectItemCaseSensitive(gpu, "history");
+    const cJSON *last = cJSON_GetArrayItem(history, cJSON_GetArraySize(history) - 1);
+    char out[CELL], in[CELL];
+
+    if (!last)
+        return;
+    double moved = number(last, "bytes_out") + number(last, "bytes_in");
+    double copy_ms = number(last, "copy_ms");
+    printf("  last    to app %.0f in %.1f ms: %s out, %s in, at %.1f GB/s\n", number(last, "app"),
+           number(last, "total_ms"), size(last, "bytes_out", out), size(last, "bytes_in", in),
+           mux_rate(moved, copy_ms));
+    printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
+           number(last, "drain_ms"), number(last, "plan_ms"), copy_ms, number(last, "map_ms"),
+           number(last, "lower_ms"), number(last, "pinned_ms"));
+    if (number(last, "bytes_lowered") + number(last, "bytes_raised") > 0)
+        printf("          from pinned memory %s down, %s up to it\n",
+               size(last, "bytes_lowered", out), size(last, "bytes_raised", in));
+}
+
+/* What programs larger than the budget map in host memory; what is in the tiers below pinned
+ * memory, and what went there and came back. */
+static void print_other_tiers(const cJSON *gpu)
+{
+    const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
+    const cJSON *moved = cJSON_GetObjectItemCaseSensitive(gpu, "moved");
+    char used[CELL], cap[CELL], held[CELL], out[CELL], back[CELL];
+
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tiers, "pinned_is_registered")))
+        puts(
+            "          pinned memory is registered: no memory handles on the host, so none hosted");
+    if (number(tiers, "hosted_bytes") > 0)
+        printf("          hosted %s: pinned too, and read over the link\n",
+               size(tiers, "hosted_bytes", used));
+    if (number(tiers, "paged_cap_bytes") > 0)
+        printf("          paged %s of %s (%s held), %s out to it, %s back\n",
+               size(tiers, "paged_used_bytes", used), size(tiers, "paged_cap_bytes", cap),
+               size(tiers, "paged_bytes", held), size(moved, "pinned_to_paged_bytes", out),
+               size(moved, "paged_to_pinned_bytes", back));
+    if (number(tiers, "disk_cap_bytes") > 0)
+        printf("          disk %s of %s, %s out to it, %s back\n",
+               size(tiers, "disk_used_bytes", used), size(tiers, "disk_cap_bytes", cap),
+               size(moved, "pinned_to_disk_bytes", out), size(moved, "disk_to_pinned_bytes", back));
+}
+
+/* The budget, what of it is in use, and whether programs beside gpumux hold a part of it. */
+static void print_budget(const cJSON *gpu)
+{
+    char now[CELL], most[CELL], used[CELL], cached[CELL], left[CELL];
+    printf("  budget  %s", size(gpu, "usable_bytes", now));
+    if (number(gpu, "usable_bytes") < number(gpu, "budget_most_bytes"))
+        printf(" now, at most %s", size(gpu, "budget_most_bytes", most));
+    printf(": %s used, %s cached, %s free\n", size(gpu, "used_bytes", used),
+           size(gpu, "cached_bytes", cached), size(gpu, "free_bytes", left));
+}
+
+static void print_gpu(const cJSON *gpu)
+{
+    const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
+    char name[CELL], a[CELL], b[CELL], c[CELL];
+
+    snprintf(name, sizeof name, "%.40s", word(gpu, "name"));
+    gm_text_clean(name, sizeof name);
+    printf("GPU %.0f  %s\n", number(gpu, "index"), name);
+    print_budget(gpu);
+    if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(gpu, "available_bytes")))
+        printf("  room    %s for a program that starts now\n", size(gpu, "available_bytes", a));
+    printf("  device  %s: %s free\n", size(gpu, "device_total_bytes", a),
+           size(gpu, "device_free_bytes", b));
+    printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));
+    printf("pinned %s used, %s cached (at most %s)\n", size(tiers, "pinned_used_bytes", a),
+           size(tiers, "pinned_cached_bytes", b), size(tiers, "pinned_cap_bytes", c));
+    print_other_tiers(gpu);
+    if (number(gpu, "shared_bytes") > 0)
+        printf("  shared  %s between programs: it stays on the GPU\n",
+               size(gpu, "shared_bytes", a));
+    printf("  moved   %s in, %s out, %.0f switches\n", size(gpu, "bytes_in", a),
+           size(gpu, "bytes_out", b), number(gpu, "switches"));
+    print_last_switch(gpu);
+}
+
+/* What apps do without, and what that costs. */
+static void print_features_off(const cJSON *apps)
+{
+    const cJSON *app, *feature;
+    cJSON_ArrayForEach(app, apps)
+    {
+        cJSON_ArrayForEach(feature, cJSON_GetObjectItemCaseSensitive(app, "features_off"))
+        {
+            const char *what = "";
+            char name[CELL], text[4 * CELL];
+            if (!cJSON_IsString(feature))
+                continue;
+#define GM_FEATURE(bit, NAME, word, explanation)                                                   \
+    if (strcmp(feature->valuestring, word) == 0)                                                   \
+        what = explanation;
+#include "common/features.def"
+#undef GM_FEATURE
+            snprintf(name, sizeof name, "%.40s", feature->valuestring);
+            gm_text_clean(name, sizeof name);
+            snprintf(text, sizeof text, "app %.0f without %s%s%s", number(app, "id"), name,
+                     *what ? ": " : "", what);
+            print_wrapped(text, 0, line_width());
+        }
+    }
+}
+
+/* Programs that run unshared because the daemon could not serve them. */
+static void print_refused(const cJSON *refused)
+{
+    double count = number(refused, "count");
+    char user[CELL], name[CELL], why[CELL], ago[CELL], text[4 * CELL];
+    if (count < 1)
+        return;
+    snprintf(user, sizeof user, "%.40s", word(refused, "user"));
+    snprintf(name, sizeof name, "%.63s", word(refused, "name"));
+    snprintf(why, sizeof why, "%.183s", word(refused, "why"));
+    gm_text_clean(user, sizeof user);
+    gm_text_clean(name, sizeof name);
+    gm_text_clean(why, sizeof why);
+    snprintf(text, sizeof text,
+             "%.0f program%s refused since the start, the last %s ago: %s (pid %.0f, %s): %s",
+             count, count < 2 ? "" : "s", seconds(number(refused, "ago_s"), ago), name,
+             number(refused, "pid"), user, why);
+    print_wrapped(text, 0, line_width());
+}
+
+/* Who was refused memory lately. */
+static void print_refused_memory(const cJSON *gpus)
+{
+    const cJSON *gpu, *refusal;
+    cJSON_ArrayForEach(gpu, gpus)
+    {
+        cJSON_ArrayForEach(refusal, cJSON_GetObjectItemCaseSensitive(gpu, "refusals"))
+        {
+            char text[4 * CELL], who[3 * CELL], ago[CELL];
+            if (number(refusal, "ago_s") > REFUSED_S)
+                continue;
+            snprintf(text, sizeof text, "%.16s ago %s", seconds(number(refusal, "ago_s"), ago),
+                     mux_refusal(refusal, who, sizeof who));
+            print_wrapped(text, 0, line_width());
+        }
+    }
+}
+
+void mux_table(const cJSON *status)
+{
+    const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
+    const cJSON *apps = cJSON_GetObjectItemCaseSensitive(status, "apps");
+    const cJSON *gpu;
+    char up[CELL], version[CELL], socket[256];
+
+    snprintf(version, sizeof version, "%s", word(status, "version"));
+    snprintf(socket, sizeof socket, "%s", word(status, "socket"));
+    gm_text_clean(version, sizeof version);
+    gm_text_clean(socket, sizeof socket);
+    printf("gpumuxd %s, pid %.0f, up %s, %s\n", version, number(status, "pid"),
+           seconds(number(status, "uptime_s"), up), socket);
+    cJSON_ArrayForEach(gpu, gpus)
+    {
+        print_gpu(gpu);
+    }
+    if (cJSON_GetArraySize(apps) == 0)
+        puts("no apps");
+    else
+        print_apps(apps);
+    print_features_off(apps);
+    print_refused(cJSON_GetObjectItemCaseSensitive(status, "refused"));
+    print_refused_memory(gpus);
+}

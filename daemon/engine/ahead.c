@@ -1,0 +1,90 @@
+/*
+ * Memory that a program which grows may need next, and that nobody waits for (shim/memory/ahead.h). It is
+ * no reason to pause anybody, nor to move or to destroy anything: everything fits and is there,
+ * with this a part of the budget stays free, and its frames are made first. All else is refused,
+ * and the program is as it was. Where another needs that part to the last chunk before this is
+ * given back, they take turns for that long: a tenth of a second at most, but for a program that is
+ * stopped just then, which gives back nothing at all.
+ */
+#include "daemon/engine/state.h"
+
+/* What is asked for ahead leaves this part of the budget free, ... */
+#define AHEAD_SHARE 8u
+/* ... and this part of the device, if that has less than the budget, ... */
+#define AHEAD_DEVICE_SHARE 4u
+/* ... and so many frames are made for it at most, in about a millisecond. */
+#define AHEAD_FRAMES 16u
+
+/* Whether all programs have all their memory, but for what is on its way to them ahead. */
+static bool is_whole(const struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (engine->table->apps[id].is_used &&
+            (engine->table->apps[id].missing > app->ahead_chunks ||
+             app->pending_allocs > app->ahead_allocs || app->state == GM_APP_LOADING ||
+             app->state == GM_APP_DRAINING))
+            return false;
+    }
+    return engine->table->budget == gm_engine_offered(engine) && engine->create_retry_at == 0 &&
+           !engine->create_more && !engine->waiting;
+}
+
+/* Whether the device has memory to spare. It may have less than the budget, as programs beside
+ * gpumux use it as well: what the budget still allows could not be had then. */
+static bool has_device_room(struct gm_engine *engine)
+{
+    const uint64_t allowed = engine->table->budget - engine->table->allocated;
+    size_t free_bytes = 0, total = 0;
+    return engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS &&
+           (free_bytes >= allowed || free_bytes >= total / AHEAD_DEVICE_SHARE);
+}
+
+/* Have as many free frames as chunks of `bytes` need, if few have to be made. */
+static bool make_frames_ahead(struct gm_engine *engine, uint32_t pool, uint64_t bytes)
+{
+    uint32_t needed[GM_CHUNK_CLASSES] = {0}, made = 0;
+    for (uint64_t left = bytes, one; left > 0; left -= one) {
+        one = gm_class_bytes(gm_chunk_next(left));
+        needed[gm_chunk_next(left)]++;
+    }
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (; engine->table->pools[pool].count[class] < needed[class]; made++)
+            if (made == AHEAD_FRAMES || (made == 0 && !has_device_room(engine)) ||
+                !gm_engine_make_free_frame(engine, pool, class))
+                return false;
+    return true;
+}
+
+bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
+    const uint64_t room = engine->room + table->fixed, most = room - room / AHEAD_SHARE;
+    if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
+        alloc->bytes > most - taken || !gm_engine_can_ever_have(engine, id, alloc->bytes) ||
+        !is_whole(engine) || !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
+        !gm_engine_commit(engine, id, alloc))
+        return false;
+    const uint32_t index = gm_table_find_allocation(table, id, alloc->va);
+    engine->table->allocations[index].is_ahead = true;
+    engine->apps[id].ahead_allocs++;
+    engine->apps[id].ahead_chunks += (uint32_t)gm_chunk_count(alloc->bytes);
+    engine->apps[id].ahead_bytes += alloc->bytes;
+    return true;
+}
+
+void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table *table = engine->table;
+    const struct gm_app *app = &engine->apps[id];
+    uint32_t index = table->apps[id].allocations.head, next;
+    if (app->state == GM_APP_RUNNING)
+        return;
+    for (; index != GM_NONE && app->ahead_allocs > 0; index = next) {
+        const struct gm_allocation *allocation = &table->allocations[index];
+        next = allocation->next;
+        if (allocation->is_ahead && allocation->is_pending && !allocation->is_freed)
+            gm_engine_answer_alloc(engine, index, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+}

@@ -1,0 +1,496 @@
+#include "daemon/engine/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+/* Shared memory. */
+
+/* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
+static int make_shared(const char *name, size_t bytes, int seals, void **memory)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error;
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) != 0)
+        goto fail;
+    *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (*memory == MAP_FAILED)
+        goto fail;
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL | seals) != 0) {
+        munmap(*memory, bytes);
+        goto fail;
+    }
+    return fd;
+
+fail:
+    error = -errno;
+    *memory = NULL;
+    close(fd);
+    return error;
+}
+
+/*
+ * Watching for the end of the process: only then is nothing of it left on the GPU. Frames that it
+ * had mapped are destroyed, never used again as they are, so ending them early costs no safety: the
+ * driver keeps the memory for as long as anything maps it. It costs exactness, since the budget
+ * then counts bytes as free that are not yet.
+ */
+
+static void free_poll(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void stop_watching(struct gm_app *app)
+{
+    if (!app->exit_poll)
+        return;
+    uv_poll_stop(app->exit_poll);
+    uv_close((uv_handle_t *)app->exit_poll, free_poll);
+    app->exit_poll = NULL;
+    close(app->pidfd);
+    app->pidfd = -1;
+}
+
+/* Nothing of the app's process is on the GPU any more, as far as can be known: its frames may end.
+ */
+void gm_engine_exited(struct gm_engine *engine, uint32_t id)
+{
+    stop_watching(&engine->apps[id]);
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        uint32_t frame = engine->condemned[i];
+        if (engine->frame_more[frame].exit_of != id)
+            continue;
+        engine->frame_more[frame].exit_of = GM_NONE;
+        gm_engine_count_ending(engine, frame);
+    }
+    engine->plan_is_stale = true;
+}
+
+static void on_exit_of(uv_poll_t *poll, int status, int events)
+{
+    struct gm_engine *engine = poll->data;
+    (void)status;
+    (void)events;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].exit_poll == poll)
+            gm_engine_exited(engine, id);
+    gm_engine_run(engine);
+}
+
+/* Without pidfds (Linux before 5.3) the end of the connection must do. */
+static void watch_exit(struct gm_engine *engine, struct gm_app *app)
+{
+    uv_poll_t *poll;
+    app->pidfd = (int)syscall(SYS_pidfd_open, app->pid, 0);
+    if (app->pidfd < 0)
+        return;
+    poll = calloc(1, sizeof *poll);
+    if (!poll || uv_poll_init(engine->loop, poll, app->pidfd) != 0) {
+        free(poll);
+        close(app->pidfd);
+        app->pidfd = -1;
+        return;
+    }
+    poll->data = engine;
+    app->exit_poll = poll;
+    uv_poll_start(poll, UV_READABLE, on_exit_of);
+}
+
+/* Coming and going. */
+
+void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    for (int kind = 0; kind < GM_BATCH_KINDS; kind++)
+        free(app->building[kind]);
+    while (app->sent) {
+        struct gm_batch *batch = app->sent;
+        app->sent = batch->next;
+        free(batch);
+    }
+    stop_watching(app);
+    if (app->ctl)
+        munmap(app->ctl, sizeof *app->ctl);
+    if (app->stat)
+        munmap(app->stat, sizeof *app->stat);
+    free(app->imports);
+    memset(app, 0, sizeof *app);
+}
+
+int gm_engine_places(const struct gm_engine *engine)
+{
+    int n = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        n += engine->apps[id].state == GM_APP_UNUSED;
+    return engine->stopping.is_on ? -ESHUTDOWN : n;
+}
+
+uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        n += engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].uid == uid;
+    return n;
+}
+
+int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
+                   const char *name, uint32_t wish, uint32_t *out)
+{
+    struct gm_app *app = NULL;
+    struct gm_msg_welcome welcome = {0};
+    struct gm_gpu_entry gpu = {0};
+    uint32_t id;
+    int fds[2] = {-1, -1}, error = -ENOMEM;
+    void *ctl = NULL, *stat = NULL;
+
+    if (engine->stopping.is_on)
+        return -ESHUTDOWN;
+    for (id = 0; id < engine->config.max_apps && engine->apps[id].state != GM_APP_UNUSED;)
+        id++;
+    if (id == engine->config.max_apps)
+        return -ENOSPC;
+    if (!gm_table_add_app(engine->table, id, (uint32_t)uid)) {
+        gm_engine_drop_idle_pools(engine);
+        if (!gm_table_add_app(engine->table, id, (uint32_t)uid))
+            return -ENOSPC;
+    }
+    engine->now = gm_now();
+    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last one left */
+    gpu.budget = gm_engine_offered(engine);
+    app = &engine->apps[id];
+    memset(app, 0, sizeof *app);
+    app->sent_tail = &app->sent;
+    app->pidfd = -1;
+    app->pid = pid;
+    app->uid = uid;
+    strncpy(app->name, name, sizeof app->name - 1);
+    fds[0] = make_shared("gpumux-ctl", sizeof *app->ctl, F_SEAL_FUTURE_WRITE, &ctl);
+    if (fds[0] < 0) {
+        error = fds[0];
+        goto fail;
+    }
+    app->ctl = ctl;
+    fds[1] = make_shared("gpumux-stat", sizeof *app->stat, 0, &stat);
+    if (fds[1] < 0) {
+        error = fds[1];
+        goto fail;
+    }
+    app->stat = stat;
+    app->imports = calloc(engine->table->max_frames / 8 + 1, 1);
+    if (!app->imports)
+        goto fail;
+    app->ctl->magic = app->stat->magic = GM_SHM_MAGIC;
+    app->ctl->version = app->stat->version = GM_SHM_VERSION;
+    app->ctl->app = id;
+    app->ctl->budget[0] = gpu.budget;
+    engine->told_fixed = UINT64_MAX; /* and soon less what others share */
+    gm_engine_tell_room(engine);
+    atomic_store(&app->ctl->gate, GM_GATE_CLOSED);
+    memcpy(gpu.uuid, engine->uuid.bytes, sizeof gpu.uuid);
+    welcome.app = id;
+    error = gm_session_send(session, GM_MSG_WELCOME, &welcome, &gpu, 1, fds, 2);
+    if (error)
+        goto fail;
+    close(fds[0]);
+    close(fds[1]);
+    /* A process that comes again has executed another program: the old one's contexts are gone. */
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == pid)
+            gm_engine_exited(engine, other);
+    watch_exit(engine, app);
+    app->session = session;
+    app->is_idle = true; /* until a thread of it waits for the gate */
+    engine->n_apps++;
+    *out = id;
+    engine->now = gm_now();
+    gm_engine_turn(engine, id, GM_APP_EV_JOIN);
+    gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
+    gm_log(GM_LOG_INFO, "app %u: pid %d, uid %u, %s", id, (int)pid, (unsigned)uid, app->name);
+    gm_engine_first_policy(engine, id, wish);
+    gm_engine_run(engine);
+    return 0;
+
+fail:
+    if (fds[0] >= 0)
+        close(fds[0]);
+    if (fds[1] >= 0)
+        close(fds[1]);
+    gm_engine_free_app(engine, id);
+    gm_table_remove_app(engine->table, id);
+    return error;
+}
+
+uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *app = &engine->table->apps[id];
+    return app->committed - app->hosted - app->fixed;
+}
+
+uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t taken = gm_engine_movable(engine, id) + engine->table->fixed;
+    const uint64_t budget = gm_engine_offered(engine);
+    return taken < budget ? budget - taken : 0;
+}
+
+static void free_allocation(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_allocation *allocation = &engine->table->allocations[index];
+    uint32_t app = allocation->app, chunk = allocation->first, next;
+    allocation->is_freed = true;
+    gm_engine_unshare(engine, app, allocation->va);
+    for (; chunk != GM_NONE; chunk = engine->table->chunks[chunk].sibling)
+        gm_table_free_chunk(engine->table, chunk);
+    gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
+    for (chunk = allocation->first; chunk != GM_NONE; chunk = next) {
+        next = engine->table->chunks[chunk].sibling;
+        gm_engine_retire(engine, chunk);
+    }
+    gm_engine_want_memory(engine);
+    engine->plan_is_stale = true;
+    if (engine->apps[app].state != GM_APP_GONE)
+        gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_movable(engine, app));
+}
+
+void gm_engine_beat(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session)
+            atomic_fetch_add(&engine->apps[id].ctl->beat, 1);
+}
+
+void gm_engine_leave(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    uint32_t index, next;
+
+    engine->now = gm_now();
+    gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) left", id, (int)app->pid, app->name);
+    if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
+        gm_engine_note_leaver(engine, id, true);
+    gm_engine_note_last_refusal(engine, id);
+    app->session = NULL;
+    app->left_at = engine->now;
+    gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
+    gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
+    gm_engine_forget_waiting(engine, id);
+    gm_engine_call_off_trades(engine, id);
+    gm_engine_void_batches(engine, id);
+    for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {
+        next = engine->table->allocations[index].next;
+        engine->table->allocations[index].wants_freed = false;
+        if (!engine->table->allocations[index].is_freed)
+            free_allocation(engine, index);
+    }
+    gm_engine_forget_opens(engine, id);
+    app->pending_allocs = app->ahead_allocs = app->ahead_chunks = 0;
+    app->ahead_bytes = 0;
+    gm_engine_run(engine);
+}
+
+void gm_engine_bury(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state != GM_APP_GONE || app->exit_poll ||
+            engine->table->apps[id].allocations.count > 0)
+            continue;
+        gm_engine_turn(engine, id, GM_APP_EV_END);
+        gm_table_remove_app(engine->table, id);
+        gm_engine_free_app(engine, id);
+        engine->n_apps--;
+    }
+}
+
+/* Allocations. */
+
+void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult result)
+{
+    struct gm_allocation *allocation = &engine->table->allocations[index];
+    struct gm_app *app = &engine->apps[allocation->app];
+    struct gm_msg_allocated answer = {.cookie = allocation->cookie, .result = (int32_t)result};
+
+    allocation->is_pending = false;
+    app->pending_allocs--;
+    if (allocation->is_ahead) {
+        app->ahead_allocs--;
+        app->ahead_chunks -= (uint32_t)gm_chunk_count(allocation->bytes);
+        app->ahead_bytes -= allocation->bytes;
+    }
+    if (result != CUDA_SUCCESS) {
+        /* Answered at its end, when nothing of it is mapped any more: the shim gives the addresses
+         * back then. */
+        allocation->failure = (int32_t)result;
+        free_allocation(engine, index);
+    } else if (app->session) {
+        gm_session_send(app->session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
+    }
+}
+
+/* Its hosted chunks are not all there yet, and may still be refused. */
+static bool is_short_of_hosted(const struct gm_engine *engine, uint32_t index)
+{
+    uint32_t at = engine->table->allocations[index].first;
+    for (; at != GM_NONE; at = engine->table->chunks[at].sibling)
+        if (engine->table->chunks[at].is_hosted &&
+            engine->table->chunks[at].flight != GM_FLIGHT_NONE)
+            return true;
+    return false;
+}
+
+/* An allocation is answered when the app may go on with it: mapped if its gate is open, at once if
+ * it is closed and quiet. While it drains the gate may still reopen, so the answer waits. */
+void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    uint32_t index = engine->table->apps[id].allocations.head, next;
+    for (; index != GM_NONE && app->pending_allocs > 0; index = next) {
+        const struct gm_allocation *allocation = &engine->table->allocations[index];
+        next = allocation->next;
+        if (!allocation->is_pending || allocation->is_freed || is_short_of_hosted(engine, index))
+            continue;
+        if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING ||
+            (app->state == GM_APP_RUNNING && allocation->missing == 0))
+            gm_engine_answer_alloc(engine, index, CUDA_SUCCESS);
+    }
+}
+
+bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    struct gm_table *table = engine->table;
+    struct gm_app *app = &engine->apps[id];
+    uint64_t room = gm_engine_room_for(engine, id);
+    uint64_t hosted = gm_table_hosted_bytes(alloc->bytes, room);
+    uint32_t index = GM_NONE;
+
+    if (hosted > 0 && !engine->config.is_oversize_hosted)
+        return false;
+    if (hosted > 0 && !gm_engine_lend(engine, hosted))
+        return false;
+    /* What is lent is no room for the others' memory any more. */
+    if (table->committed - table->hosted + gm_engine_orphaned(engine) + (alloc->bytes - hosted) <=
+        gm_engine_capacity(engine))
+        index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
+    if (index == GM_NONE) {
+        if (hosted > 0)
+            gm_hostpool_unlend(&engine->pool, hosted);
+        return false;
+    }
+    table->allocations[index].cookie = alloc->cookie;
+    table->allocations[index].is_pending = true;
+    app->pending_allocs++;
+    if (hosted > 0) {
+        gm_table_host_chunks(table, index, room);
+        gm_engine_queue_hosted(engine, index);
+    }
+    gm_engine_want_memory(engine);
+    gm_engine_need_budget(engine, gm_engine_movable(engine, id) + table->fixed);
+    gm_engine_tell_room(engine); /* before ALLOCATED */
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
+    return true;
+}
+
+/* No program gets more than the budget, unless the option says otherwise. */
+bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    uint64_t room = gm_engine_room_for(engine, id);
+    if (!engine->config.is_oversize_hosted)
+        return bytes <= room;
+    return gm_table_can_host(engine->table, id, gm_table_hosted_bytes(bytes, room),
+                             gm_engine_lendable(engine));
+}
+
+void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
+{
+    struct gm_msg_allocated answer = {.cookie = cookie, .result = CUDA_ERROR_OUT_OF_MEMORY};
+    gm_session_send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
+}
+
+static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    struct gm_app *app = &engine->apps[id];
+
+    if (alloc->gpu != 0 || alloc->va == 0 || alloc->va % GM_CHUNK_MIN || alloc->bytes == 0 ||
+        alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
+        (alloc->flags & ~GM_ALLOC_AHEAD) != 0 ||
+        gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
+        gm_engine_is_waiting_at(engine, id, alloc->va)) {
+        gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
+        return;
+    }
+    engine->allocs++;
+    app->allocs++;
+    if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
+        gm_engine_admit(engine, id, alloc);
+    else if (!gm_engine_admit_ahead(engine, id, alloc))
+        gm_engine_refuse_alloc(engine, id, alloc->cookie);
+}
+
+static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
+{
+    struct gm_app *app = &engine->apps[id];
+    uint32_t index = gm_table_find_allocation(engine->table, id, free_msg->va);
+    struct gm_msg_freed answer = {.cookie = free_msg->cookie, .result = CUDA_ERROR_INVALID_VALUE};
+
+    engine->frees++;
+    app->frees++;
+    if (index == GM_NONE || engine->table->allocations[index].is_pending) {
+        gm_session_send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
+        return;
+    }
+    engine->table->allocations[index].cookie = free_msg->cookie;
+    engine->table->allocations[index].wants_freed = true;
+    app->given_back++;
+    free_allocation(engine, index);
+}
+
+void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
+{
+    const struct gm_msg_done *done = message->body;
+    engine->now = gm_now();
+    switch (message->type) {
+    case GM_MSG_ALLOC:
+        on_alloc(engine, id, message->body);
+        break;
+    case GM_MSG_FREE:
+        on_free(engine, id, message->body);
+        break;
+    case GM_MSG_WANT:
+        gm_engine_wants(engine, id);
+        break;
+    case GM_MSG_DRAINED:
+        gm_engine_drained(engine, id, message->body);
+        break;
+    case GM_MSG_DONE:
+        gm_engine_batch_done(engine, id, done->batch, done->result);
+        break;
+    case GM_MSG_USES:
+        gm_engine_uses(engine, id, message->entries, message->count);
+        break;
+    case GM_MSG_QUIET:
+        gm_engine_quiet(engine, id, message->body);
+        break;
+    case GM_MSG_SHARE:
+        gm_engine_share(engine, id, message->body);
+        break;
+    case GM_MSG_OPEN:
+        gm_engine_open_share(engine, id, message->body);
+        break;
+    case GM_MSG_SHUT:
+        gm_engine_shut(engine, id, message->body);
+        break;
+    default:
+        gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "a message out of place");
+        break;
+    }
+    gm_engine_run(engine);
+}

@@ -1,0 +1,353 @@
+/*
+ * What the shims are told to map, unmap and drop, and what they answer. Frames and chunks go out in
+ * batches: full ones at once, the others when the engine has gone round (gm_engine_flush). Answers
+ * come in the order of the questions.
+ */
+#include "daemon/engine/state.h"
+
+#include <stdlib.h>
+
+#include "common/log.h"
+
+/* After a shim failed to map, load its app again this much later. */
+#define MAP_RETRY_NS (1000 * GM_MS)
+/* Copies out wait for the answer to their batch, so it is short: a chunk is unmapped in 16 us, and
+ * after 0.3 ms the first copies begin. */
+#define UNMAPS_A_BATCH 16u
+
+/* It was asked. Answers come in this order. */
+static void await_answer(struct gm_app *app, struct gm_batch *batch)
+{
+    batch->sent_at = gm_now();
+    *app->sent_tail = batch;
+    app->sent_tail = &batch->next;
+}
+
+/* Whether `frame` must be sent along with its fd: the app has not imported it yet. */
+static bool take_import(struct gm_app *app, struct gm_batch *batch, uint32_t i, uint32_t frame)
+{
+    uint8_t bit = (uint8_t)(1u << (frame % 8));
+    if (app->imports[frame / 8] & bit)
+        return false;
+    app->imports[frame / 8] |= bit;
+    batch->had_fd[i / 8] |= (uint8_t)(1u << (i % 8));
+    return true;
+}
+
+/* The app undid the batch, imports and all: the next MAP sends those fds again. */
+static void undo_import(struct gm_app *app, const struct gm_batch *batch, uint32_t i,
+                        uint32_t frame)
+{
+    if (batch->had_fd[i / 8] & (1u << (i % 8)))
+        app->imports[frame / 8] &= (uint8_t) ~(1u << (frame % 8));
+}
+
+static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
+{
+    union {
+        struct gm_map_entry map[GM_WIRE_FDS];
+        struct gm_span_entry unmap[UNMAPS_A_BATCH];
+        struct gm_frame_entry drop[GM_BATCH_MAX];
+    } entries;
+    struct gm_msg_map body = {.batch = batch->id}; /* the three bodies are alike */
+    int fds[GM_WIRE_FDS], n_fds = 0;
+    enum gm_msg_type type = GM_MSG_DROP;
+
+    for (uint32_t i = 0; i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        const struct gm_chunk *chunk = &engine->table->chunks[item];
+        if (batch->kind == GM_BATCH_MAP) {
+            const struct gm_frame_handle *frame = &engine->frames.handles[chunk->frame];
+            entries.map[i] = (struct gm_map_entry){
+                .va = chunk->va, .bytes = gm_chunk_bytes(chunk), .frame = frame->id};
+            if (take_import(app, batch, i, chunk->frame)) {
+                entries.map[i].flags = GM_MAP_HAS_FD;
+                fds[n_fds++] = frame->fd;
+            }
+            type = GM_MSG_MAP;
+        } else if (batch->kind == GM_BATCH_UNMAP) {
+            entries.unmap[i] =
+                (struct gm_span_entry){.va = chunk->va, .bytes = gm_chunk_bytes(chunk)};
+            type = GM_MSG_UNMAP;
+        } else {
+            entries.drop[i] = (struct gm_frame_entry){engine->frames.handles[item].id};
+        }
+    }
+    app->unanswered_maps += batch->kind == GM_BATCH_MAP;
+    await_answer(app, batch);
+    gm_session_send(app->session, type, &body, &entries, batch->n, fds, n_fds);
+}
+
+static void flush_batch(struct gm_engine *engine, struct gm_app *app, enum gm_batch_kind kind)
+{
+    struct gm_batch *batch = app->building[kind];
+    app->building[kind] = NULL;
+    if (batch)
+        send_batch(engine, app, batch);
+}
+
+void gm_engine_flush(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (!app->session)
+            continue;
+        /* What is unmapped may be dropped right after. */
+        flush_batch(engine, app, GM_BATCH_UNMAP);
+        flush_batch(engine, app, GM_BATCH_DROP);
+        flush_batch(engine, app, GM_BATCH_MAP);
+    }
+}
+
+/* NULL: there is no memory for it, and the session of its app ends. */
+static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind kind)
+{
+    struct gm_batch *batch = calloc(1, sizeof *batch);
+    if (!batch) {
+        gm_session_end(engine->apps[id].session, GM_REFUSE_FULL,
+                       "the daemon has no memory left for messages to it");
+        return NULL;
+    }
+    batch->id = ++engine->next_batch;
+    batch->kind = kind;
+    return batch;
+}
+
+void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind kind, uint32_t item)
+{
+    static const uint32_t limits[GM_BATCH_KINDS] = {GM_WIRE_FDS, UNMAPS_A_BATCH, GM_BATCH_MAX};
+    struct gm_app *app = &engine->apps[id];
+
+    if (!app->building[kind])
+        app->building[kind] = new_batch(engine, id, kind);
+    if (!app->building[kind]) { /* over when its app has left */
+        if (kind == GM_BATCH_DROP)
+            gm_engine_drop_done(engine, id, item);
+        else
+            engine->unsent[engine->n_unsent++] = item;
+        return;
+    }
+    app->building[kind]->items[app->building[kind]->n++] = item;
+    if (app->building[kind]->n < limits[kind])
+        return;
+    if (kind == GM_BATCH_DROP)
+        flush_batch(engine, app, GM_BATCH_UNMAP);
+    flush_batch(engine, app, kind);
+}
+
+void gm_engine_ping(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->ping)
+        return;
+    struct gm_batch *batch = new_batch(engine, id, GM_BATCH_UNMAP);
+    app->ping = batch ? batch->id : UINT64_MAX; /* nothing is moved for one that ends */
+    if (batch)
+        send_batch(engine, app, batch);
+}
+
+void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
+                           const uint32_t *places, uint32_t n)
+{
+    union {
+        struct gm_map_entry map[GM_WIRE_FDS];
+        struct gm_span_entry unmap[128];
+    } entries;
+    struct gm_app *app = &engine->apps[open->app];
+    struct gm_batch *batch = new_batch(engine, open->app, kind);
+    if (!batch)
+        return;
+    struct gm_msg_map body = {.batch = batch->id};
+    int fds[GM_WIRE_FDS], n_fds = 0;
+
+    batch->open = open;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct gm_share_place *place = &open->share->places[places[i]];
+        batch->items[batch->n++] = places[i];
+        if (kind == GM_BATCH_SHUT) {
+            entries.unmap[i] =
+                (struct gm_span_entry){.va = open->va + place->offset, .bytes = place->bytes};
+            continue;
+        }
+        entries.map[i] = (struct gm_map_entry){.va = open->va + place->offset,
+                                               .bytes = place->bytes,
+                                               .frame = engine->frames.handles[place->frame].id,
+                                               .flags = GM_MAP_IS_SHARED};
+        if (take_import(app, batch, i, place->frame)) {
+            entries.map[i].flags |= GM_MAP_HAS_FD;
+            fds[n_fds++] = engine->frames.handles[place->frame].fd;
+        }
+    }
+    open->unanswered++;
+    await_answer(app, batch);
+    gm_session_send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP, &body,
+                    &entries, n, fds, n_fds);
+}
+
+static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, bool is_silent)
+{
+    if (!batch || batch->kind != GM_BATCH_DROP)
+        return;
+    for (uint32_t i = 0; i < batch->n; i++) {
+        struct gm_frame_state_more *more = &engine->frame_more[batch->items[i]];
+        more->silent = is_silent ? more->silent + 1 : more->silent - 1;
+        gm_engine_count_ending(engine, batch->items[i]);
+    }
+}
+
+static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
+{
+    if (batch && batch->kind == GM_BATCH_UNMAP)
+        for (uint32_t i = 0; i < batch->n; i++)
+            gm_engine_forgo_pages(engine, batch->items[i]);
+}
+
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (engine->table->apps[id].is_silent == is_silent)
+        return;
+    engine->table->apps[id].is_silent = is_silent;
+    gm_engine_count_silence(engine, id, is_silent);
+    engine->plan_is_stale = true;
+    note_drops(engine, app->building[GM_BATCH_DROP], is_silent);
+    for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
+        note_drops(engine, batch, is_silent);
+    if (!is_silent)
+        return;
+    forgo_pages(engine, app->building[GM_BATCH_UNMAP]);
+    for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
+        forgo_pages(engine, batch);
+}
+
+/* Whether nobody waits for any of it. */
+static bool is_all_ahead(const struct gm_engine *engine, const struct gm_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n; i++) {
+        const uint32_t at = engine->table->chunks[batch->items[i]].allocation;
+        const struct gm_allocation *allocation = &engine->table->allocations[at];
+        if (!allocation->is_ahead || !allocation->is_pending)
+            return false;
+    }
+    return true;
+}
+
+static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *batch,
+                       int32_t result)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
+           (int)app->pid, app->name, batch->n, result);
+    if (!is_all_ahead(engine, batch))
+        app->retry_at = engine->now + MAP_RETRY_NS;
+    app->raise_error = 0;
+    for (uint32_t i = 0; i < batch->n; i++) {
+        struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
+        uint32_t at = chunk->allocation;
+        undo_import(app, batch, i, chunk->frame);
+        chunk->map_failed = true;
+        if ((app->state == GM_APP_RUNNING || chunk->is_hosted) &&
+            engine->table->allocations[at].is_pending) {
+            if (!engine->table->allocations[at].is_ahead)
+                gm_engine_refused(engine, id, engine->table->allocations[at].bytes, GM_REFUSED_MAP);
+            gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
+        }
+    }
+}
+
+void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number, int32_t result)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_batch *batch = app->sent;
+
+    if (!batch || batch->id != number) { /* answers come in the order of the questions */
+        gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an answer to a batch that was not sent");
+        return;
+    }
+    if (result != 0 && batch->kind != GM_BATCH_MAP && batch->kind != GM_BATCH_OPEN) {
+        /* A shim cannot unmap or drop when its driver is shutting down: the process is on its way
+         * out. Its frames stay where they are until its connection ends. */
+        gm_log(GM_LOG_INFO, "app %u (pid %d) cannot unmap (CUDA error %d): taken for exiting", id,
+               (int)app->pid, result);
+        gm_session_end(app->session, GM_REFUSE_STOPPING, "the program cannot unmap memory");
+        return;
+    }
+    app->sent = batch->next;
+    if (!app->sent)
+        app->sent_tail = &app->sent;
+    app->answered_at = engine->now;
+    app->is_late = false;
+    if (app->ping == number) {
+        app->ping = 0;
+        /* Nothing was planned for it before. For others the plan holds: a new one would begin with
+         * raises again, and evictions wait for those. */
+        if (app->state == GM_APP_LOADING)
+            engine->plan_is_stale = true;
+    }
+    app->unanswered_maps -= batch->kind == GM_BATCH_MAP;
+    if (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT) {
+        for (uint32_t i = 0; result != 0 && i < batch->n; i++)
+            undo_import(app, batch, i, batch->open->share->places[batch->items[i]].frame);
+        gm_engine_places_done(engine, batch, result);
+        free(batch);
+        return;
+    }
+    if (batch->kind == GM_BATCH_MAP && result != 0)
+        map_failed(engine, id, batch, result);
+    for (uint32_t i = 0; i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        if (batch->kind == GM_BATCH_DROP) {
+            gm_engine_drop_done(engine, id, item);
+        } else {
+            engine->table->chunks[item].map_pending = false;
+            gm_engine_settle(engine, item);
+        }
+    }
+    free(batch);
+    if (engine->n_condemned > 0)
+        gm_engine_reap(engine);
+}
+
+static void void_item(struct gm_engine *engine, uint32_t item)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[item];
+    chunk->map_pending = false;
+    if (chunk->is_freed)
+        gm_engine_settle(engine, item);
+}
+
+static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
+{
+    bool is_of_places = batch && (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT);
+    for (uint32_t i = 0; batch && !is_of_places && i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        if (batch->kind == GM_BATCH_DROP)
+            gm_engine_drop_done(engine, id, item);
+        else
+            void_item(engine, item);
+    }
+    free(batch);
+}
+
+void gm_engine_void_batches(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    for (int kind = 0; kind < GM_BATCH_KINDS; kind++) {
+        struct gm_batch *batch = app->building[kind];
+        app->building[kind] = NULL;
+        void_batch(engine, id, batch);
+    }
+    while (app->sent) {
+        struct gm_batch *batch = app->sent;
+        app->sent = batch->next;
+        void_batch(engine, id, batch);
+    }
+    app->sent_tail = &app->sent;
+    for (uint32_t i = engine->n_unsent; i-- > 0;) {
+        const uint32_t item = engine->unsent[i];
+        if (engine->table->chunks[item].app != id)
+            continue;
+        engine->unsent[i] = engine->unsent[--engine->n_unsent];
+        void_item(engine, item);
+    }
+}

@@ -1,0 +1,370 @@
+/*
+ * The ends of what chunks go through: copies, maps and unmaps. gm_engine_settle takes the step that
+ * each of these allows; gm_engine_retire puts freed chunks away.
+ */
+#include "daemon/engine/state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/log.h"
+
+/* After a lower tier failed (a full disk, an I/O error), use it again this much later. */
+#define LOWER_RETRY_NS (1000 * GM_MS)
+
+void gm_engine_map(struct gm_engine *engine, uint32_t index)
+{
+    engine->table->chunks[index].map_pending = true;
+    gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_MAP, index);
+}
+
+void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
+{
+    engine->table->chunks[index].map_pending = true;
+    gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_UNMAP, index);
+}
+
+/* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
+ * latter. */
+static void free_page(struct gm_engine *engine, struct gm_chunk *chunk)
+{
+    enum gm_tier tier = chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
+    if (chunk->page != GM_NONE)
+        gm_stores_free(engine->stores, tier, chunk->page);
+    chunk->page = GM_NONE;
+}
+
+void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    uint32_t frame = chunk->frame;
+    chunk->frame = GM_NONE;
+    if (engine->frame_more[frame].share)
+        gm_engine_leave_share(engine, frame);
+    else if (engine->apps[chunk->app].state == GM_APP_GONE)
+        gm_engine_condemn(engine, frame, engine->apps[chunk->app].exit_poll ? chunk->app : GM_NONE);
+    else if (chunk->is_hosted)
+        gm_engine_condemn(engine, frame, GM_NONE);
+    else
+        gm_table_free_frame(engine->table, frame);
+    engine->again = true;
+}
+
+/* The last that is heard of a freed chunk; with an allocation's last chunk FREE is answered. */
+static void end_chunk(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    uint32_t at = chunk->allocation;
+    struct gm_app *app = &engine->apps[chunk->app];
+
+    free_page(engine, chunk);
+    if (!gm_table_end_chunk(engine->table, index))
+        return;
+    struct gm_allocation *allocation = &engine->table->allocations[at];
+    if (allocation->wants_freed && app->session) {
+        struct gm_msg_freed freed = {.cookie = allocation->cookie};
+        gm_session_send(app->session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
+    }
+    if (allocation->failure && app->session) {
+        struct gm_msg_allocated failed = {.cookie = allocation->cookie,
+                                          .result = allocation->failure};
+        gm_session_send(app->session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
+    }
+    gm_table_end_allocation(engine->table, at);
+    engine->again = true;
+}
+
+/* After a copy failed, try again this much later; twice as long after each failure that follows
+ * without a success. */
+#define COPY_RETRY_NS (100 * GM_MS)
+#define COPY_RETRY_MOST_NS (5000 * GM_MS)
+
+void gm_engine_back_off(struct gm_engine *engine)
+{
+    const uint64_t wait = engine->copy_wait == 0 ? COPY_RETRY_NS : 2 * engine->copy_wait;
+    engine->copy_wait = wait < COPY_RETRY_MOST_NS ? wait : COPY_RETRY_MOST_NS;
+    engine->copy_retry_at = engine->now + engine->copy_wait;
+    engine->plan_is_stale = true;
+}
+
+/* The chunk's flight in goes on when gm_engine_try_failed has tried again. */
+static void try_later(struct gm_engine *engine, uint32_t index)
+{
+    if (engine->copy_retry_at <= engine->now)
+        gm_engine_back_off(engine);
+    engine->table->chunks[index].copy_pending = true;
+    engine->failed[engine->n_failed++] = index;
+}
+
+void gm_engine_try_failed(struct gm_engine *engine)
+{
+    if (engine->copy_retry_at > engine->now)
+        return;
+    for (uint32_t i = engine->n_failed; i-- > 0;) {
+        const uint32_t index = engine->failed[i];
+        struct gm_chunk *chunk = &engine->table->chunks[index];
+        const bool is_copied = !chunk->is_freed && chunk->tier != GM_TIER_GPU;
+        if (is_copied && !gm_engine_has_room(engine, GM_WAY_IN))
+            continue;
+        engine->failed[i] = engine->failed[--engine->n_failed];
+        chunk->copy_pending = false;
+        if (chunk->is_freed)
+            gm_engine_settle(engine, index);
+        else if (!is_copied)
+            gm_engine_map(engine, index);
+        else if (chunk->flight == GM_FLIGHT_TRADE)
+            gm_engine_copy_trade(engine, index);
+        else
+            gm_engine_copy_in(engine, index);
+    }
+}
+
+/* The copy out of an eviction is not made: the chunk stays in its frame, and is mapped again. */
+static void undo_eviction(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->is_freed) {
+        gm_engine_give_up_frame(engine, index);
+        gm_engine_settle(engine, index);
+        return;
+    }
+    free_page(engine, chunk);
+    chunk->flight = GM_FLIGHT_IN;
+    gm_table_take_frame(engine->table, chunk->frame, index);
+    gm_table_place(engine->table, index);
+    gm_engine_map(engine, index);
+    engine->again = true;
+}
+
+void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->flight == GM_FLIGHT_OUT && chunk->map_pending)
+        free_page(engine, chunk);
+}
+
+/* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
+ * dirty already. */
+static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult result)
+{
+    gm_engine_back_off(engine);
+    gm_log(GM_LOG_WARN, "GPU memory could not be cleared (%s): trying again in %llu ms",
+           gm_cuda_text(&engine->cuda, result), (unsigned long long)(engine->copy_wait / GM_MS));
+    for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        if (engine->table->frames[i].state == GM_FRAME_FREE &&
+            engine->table->frames[i].clear == number)
+            gm_table_soil_frame(engine->table, i);
+}
+
+static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    char name[128];
+    gm_engine_back_off(engine);
+    gm_log(GM_LOG_WARN,
+           "%s: a copy %s the GPU failed (%s): its memory stays where it is, trying "
+           "again in %llu ms",
+           gm_engine_name(engine, chunk->app, name, sizeof name), way == GM_WAY_OUT ? "from" : "to",
+           gm_cuda_text(&engine->cuda, result), (unsigned long long)(engine->copy_wait / GM_MS));
+    if (chunk->flight == GM_FLIGHT_OUT)
+        undo_eviction(engine, index);
+    else if (way == GM_WAY_OUT || chunk->is_freed)
+        gm_engine_settle(engine, index);
+    else
+        try_later(engine, index);
+}
+
+/* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
+void gm_engine_settle(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    engine->again = true;
+    bool has_come_nearer = !chunk->map_failed, is_freed = chunk->is_freed;
+    switch ((enum gm_flight)chunk->flight) {
+    case GM_FLIGHT_NONE:
+        return;
+    case GM_FLIGHT_OUT:
+        if (chunk->copy_pending || chunk->map_pending)
+            return;
+        if (chunk->frame != GM_NONE) { /* its owner has unmapped it */
+            gm_engine_copy_comes(engine, GM_WAY_OUT, index);
+            if (!is_freed) {
+                if (chunk->page != GM_NONE)
+                    gm_engine_copy_out(engine, index);
+                else
+                    undo_eviction(engine, index); /* gm_engine_forgo_pages */
+                return;
+            }
+            gm_engine_give_up_frame(engine, index); /* nobody needs the data */
+        }
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->tier = GM_TIER_PINNED;
+        break;
+    case GM_FLIGHT_IN:
+        if (chunk->copy_pending || chunk->map_pending)
+            return;
+        if (chunk->map_failed && chunk->tier == GM_TIER_GPU && !is_freed) {
+            /* An eviction that was undone: the data is in this frame alone. */
+            chunk->map_failed = false;
+            try_later(engine, index);
+            return;
+        }
+        chunk->flight = GM_FLIGHT_NONE;
+        if (chunk->page != GM_NONE)
+            engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
+        if (chunk->map_failed) {
+            chunk->map_failed = false;
+            gm_engine_give_up_frame(engine, index);
+        } else if (chunk->frame != GM_NONE) {
+            chunk->tier = chunk->is_hosted ? GM_TIER_PINNED : GM_TIER_GPU;
+            free_page(engine, chunk);
+        }
+        /* Its data is where it was: it is to go to the GPU, as before. */
+        if (chunk->is_hosted && chunk->frame == GM_NONE && !chunk->is_freed)
+            gm_table_host_chunk(engine->table, index, false);
+        break;
+    case GM_FLIGHT_OFF:
+        if (chunk->map_pending)
+            return;
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->tier = GM_TIER_NONE;
+        gm_engine_give_up_frame(engine, index);
+        break;
+    case GM_FLIGHT_HOST:
+        if (chunk->copy_pending)
+            return;
+        has_come_nearer = chunk->tier != chunk->to_tier; /* else the copy failed */
+        engine->ending[chunk->tier] -= gm_chunk_bytes(chunk);
+        free_page(engine, chunk);
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->tier = chunk->to_tier;
+        chunk->page = chunk->to_page;
+        chunk->to_page = GM_NONE;
+        break;
+    case GM_FLIGHT_TRADE:
+        gm_engine_settle_trade(engine, index);
+        return;
+    }
+    if (has_come_nearer)
+        engine->apps[chunk->app].progress_at = engine->now;
+    if (is_freed)
+        gm_engine_retire(engine, index);
+    else
+        gm_table_place(engine->table, index);
+    /* A plan stays right while its moves are made (plan.h). */
+    if (is_freed || !has_come_nearer || engine->plan_from == engine->plan.n)
+        engine->plan_is_stale = true;
+}
+
+void gm_engine_retire(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    bool is_gone = engine->apps[chunk->app].state == GM_APP_GONE;
+
+    assert(chunk->is_freed);
+    switch ((enum gm_flight)chunk->flight) {
+    case GM_FLIGHT_NONE:
+        if (chunk->frame != GM_NONE && !is_gone) {
+            chunk->flight = GM_FLIGHT_OFF;
+            if (!chunk->is_hosted && !chunk->is_fixed)
+                gm_table_leave_frame(engine->table, chunk->frame);
+            gm_engine_unmap(engine, index);
+            return;
+        }
+        if (chunk->frame != GM_NONE)
+            gm_engine_give_up_frame(engine, index);
+        end_chunk(engine, index);
+        return;
+    case GM_FLIGHT_OUT:
+    case GM_FLIGHT_IN:
+    case GM_FLIGHT_OFF:
+    case GM_FLIGHT_HOST:
+    case GM_FLIGHT_TRADE:
+        if (is_gone) {
+            chunk->map_pending = false;
+            gm_engine_settle(engine, index);
+        }
+        return;
+    }
+}
+
+void gm_engine_host_copied(void *arg, uint32_t index, int error)
+{
+    struct gm_engine *engine = arg;
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+
+    engine->now = gm_now();
+    engine->host_copies--;
+    *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
+    assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
+    chunk->copy_pending = false;
+    /* What cannot be read keeps its app waiting; what cannot be written closes the disk to plans.
+     * One that ends well when it may be tried again makes the next failure news. What is copied in
+     * memory, where nothing fails, does not, nor what ends well before. */
+    const bool is_raise = chunk->to_tier == GM_TIER_PINNED;
+    const bool is_of_disk = chunk->tier == GM_TIER_DISK || chunk->to_tier == GM_TIER_DISK;
+    assert(error == 0 || is_of_disk);
+    struct gm_app *app = &engine->apps[chunk->app];
+    int *last = is_raise ? &app->raise_error : &engine->lower_error;
+    uint64_t *retry_at = is_raise ? &app->retry_at : &engine->lower_retry_at;
+    if (error) {
+        /* The chunk keeps its old copy: the flight ends where it began. */
+        if (*last != error)
+            gm_log(GM_LOG_ERROR,
+                   "a copy from %s to %s failed (%s), of app %u (pid %d, %s): trying again in a "
+                   "while",
+                   gm_engine_tier_text((enum gm_tier)chunk->tier),
+                   gm_engine_tier_text((enum gm_tier)chunk->to_tier), strerror(-error), chunk->app,
+                   (int)app->pid, app->name);
+        gm_stores_free(engine->stores, (enum gm_tier)chunk->to_tier, chunk->to_page);
+        chunk->to_tier = chunk->tier;
+        chunk->to_page = chunk->page;
+        chunk->page = GM_NONE;
+        *last = error;
+        *retry_at = engine->now + LOWER_RETRY_NS;
+    } else {
+        *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
+        if (is_of_disk && *retry_at <= engine->now)
+            *last = 0;
+    }
+    gm_engine_settle(engine, index);
+    gm_engine_run(engine);
+}
+
+/* Copies of late chunks are expected once more, and come. */
+static void take_late(struct gm_engine *engine)
+{
+    while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
+        const uint32_t index = engine->late[--engine->n_late];
+        engine->table->chunks[index].copy_pending = false;
+        gm_engine_expect_copy(engine, GM_WAY_OUT, index);
+        gm_engine_settle(engine, index);
+    }
+}
+
+void gm_engine_take_copies(struct gm_engine *engine)
+{
+    for (int way = 0; way < GM_WAYS; way++) {
+        uint64_t done = gm_mover_done(engine->mover, (enum gm_way)way);
+        if (engine->taken[way] < done)
+            engine->last_copy_at[way] = engine->now;
+        while (engine->taken[way] < done) {
+            uint32_t index = engine->ring[way][++engine->taken[way] % GM_WAY_DEPTH];
+            const CUresult result =
+                gm_mover_result(engine->mover, (enum gm_way)way, engine->taken[way]);
+            if (index == GM_NONE) { /* a free frame was cleared */
+                if (result != CUDA_SUCCESS)
+                    clear_failed(engine, engine->taken[way], result);
+                continue;
+            }
+            engine->table->chunks[index].copy_pending = false;
+            if (result != CUDA_SUCCESS) {
+                copy_failed(engine, (enum gm_way)way, index, result);
+                continue;
+            }
+            engine->copy_wait = 0;
+            gm_engine_settle(engine, index);
+        }
+    }
+    take_late(engine);
+}

@@ -1,0 +1,155 @@
+/*
+ * What time alone brings about: answers that do not come, programs that come no nearer, things to
+ * try again. One timer for all of it.
+ */
+#include "daemon/engine/state.h"
+
+#include "common/log.h"
+
+/* An app that has not answered CLOSE this long after its deadline, or MAP, UNMAP or DROP this long
+ * after it was asked, is taken for stopped. */
+#define LATE_NS (1000 * GM_MS)
+/* A loading app of which nothing arrived for this long gives its turn back. */
+#define STALL_NS (3000 * GM_MS)
+/* A process that lives on this long after its connection ended (it executed another program, say)
+ * has no GPU work left: closing its files has ended its contexts. */
+#define EXIT_NS (5000 * GM_MS)
+/* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
+#define HELD_UP_NS (LATE_NS + EXIT_NS)
+
+/* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
+ * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
+ * threads wait. */
+static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->retry_at && engine->now >= app->retry_at) {
+        app->retry_at = 0;
+        engine->plan_is_stale = true;
+    }
+    if (app->state != GM_APP_LOADING || engine->stopping.is_on)
+        return;
+    /* Others are being waited for, which ends in bounded time; once. */
+    if (is_held_up && engine->now < app->chosen.at + engine->config.drain_deadline_ns + HELD_UP_NS)
+        app->progress_at = engine->now;
+    bool has_failed = app->retry_at != 0 && !app->is_held;
+    if (!engine->table->apps[id].is_silent && !has_failed &&
+        engine->now < app->progress_at + STALL_NS)
+        return;
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) gives its turn back: %s", id, (int)app->pid, app->name,
+           engine->table->apps[id].is_silent ? "it does not answer"
+                                             : "its memory cannot be brought in now");
+    app->progress_at = engine->now;
+    gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
+}
+
+static void check_silence(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    uint64_t asked = app->sent ? app->sent->sent_at : 0;
+    if (asked < app->answered_at)
+        asked = app->answered_at; /* it works through many, one after the other */
+    bool is_silent = app->sent && engine->now >= asked + LATE_NS;
+    if (is_silent == engine->table->apps[id].is_silent)
+        return;
+    gm_engine_note_silence(engine, id, is_silent);
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) %s", id, (int)app->pid, app->name,
+           is_silent ? "does not answer: its memory stays where it is" : "answers again");
+}
+
+/* A retry time that has come: true, and it is cleared. */
+static bool is_due(struct gm_engine *engine, uint64_t *at)
+{
+    if (*at == 0 || engine->now < *at)
+        return false;
+    *at = 0;
+    engine->plan_is_stale = true;
+    return true;
+}
+
+void gm_engine_check_deadlines(struct gm_engine *engine)
+{
+    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
+    bool is_held_up = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_UNUSED)
+            continue;
+        if (app->state == GM_APP_DRAINING && engine->now >= app->closed_at + limit)
+            gm_engine_drained(engine, id, NULL);
+        if (app->state == GM_APP_GONE && app->exit_poll && engine->now >= app->left_at + EXIT_NS)
+            gm_engine_exited(engine, id);
+        is_held_up = is_held_up || app->state == GM_APP_DRAINING ||
+                     (app->state == GM_APP_GONE && app->exit_poll);
+        check_silence(engine, id);
+    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        check_loading(engine, id, is_held_up);
+    is_due(engine, &engine->create_retry_at);
+    is_due(engine, &engine->copy_retry_at);
+    is_due(engine, &engine->lower_retry_at);
+    gm_engine_check_budget(engine);
+    if (is_due(engine, &engine->pool_retry_at))
+        gm_engine_want_memory(engine);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    gm_engine_run(timer->data);
+}
+
+/* One timer for everything that time alone brings about. */
+void gm_engine_arm_timer(struct gm_engine *engine)
+{
+    uint64_t at = engine->decision.wake_at;
+    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
+    bool is_open = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_DRAINING)
+            at = earlier(at, app->closed_at + limit);
+        if (app->state == GM_APP_GONE && app->exit_poll)
+            at = earlier(at, app->left_at + EXIT_NS);
+        if (app->sent && !engine->table->apps[id].is_silent)
+            at = earlier(at, LATE_NS + (app->sent->sent_at > app->answered_at ? app->sent->sent_at
+                                                                              : app->answered_at));
+        if (app->state == GM_APP_LOADING)
+            at = earlier(at, app->progress_at + STALL_NS);
+        if (app->state == GM_APP_RUNNING)
+            is_open = true;
+        if (app->retry_at)
+            at = earlier(at, app->retry_at);
+    }
+    if (is_open)
+        at = earlier(at, engine->sample_at);
+    if (engine->reap_more || engine->create_more)
+        at = engine->now;
+    if (engine->stopping.is_on)
+        at = earlier(at, gm_engine_saving_due(engine));
+    at = earlier(at, gm_engine_refusals_due(engine));
+    if (engine->waiting)
+        at = earlier(at, engine->waiting_wake_at);
+    if (engine->create_retry_at)
+        at = earlier(at, engine->create_retry_at);
+    if (engine->copy_retry_at)
+        at = earlier(at, engine->copy_retry_at);
+    if (engine->lower_retry_at)
+        at = earlier(at, engine->lower_retry_at);
+    if (engine->pool_retry_at)
+        at = earlier(at, engine->pool_retry_at);
+    if (engine->budget_check_at)
+        at = earlier(at, engine->budget_check_at);
+    at = earlier(at, gm_engine_give_back_at(engine));
+    if (at == GM_TIME_NEVER) {
+        uv_timer_stop(&engine->timer);
+        return;
+    }
+    uint64_t wait_ms = at > engine->now ? (at - engine->now + GM_MS - 1) / GM_MS : 1;
+    uv_update_time(engine->loop);
+    uv_timer_start(&engine->timer, on_timer, wait_ms, 0);
+}

@@ -1,0 +1,708 @@
+#include "daemon/engine/state.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "daemon/memory/limits.h"
+
+/* After the system refused pinned memory, ask again this much later. */
+#define POOL_RETRY_NS (1000 * GM_MS)
+/*
+ * The streaming window: pinned memory that stays free, so that a switch always has a place to start
+ * and a full lower tier slows it but never blocks it. Without lower tiers the largest chunk, and as
+ * much again for what the size classes leave over, suffice. With them an eighth of the pinned
+ * memory, at most 1 GiB: 10 ms of both links, 16 chunks each way for the worker threads; at least
+ * what the planner needs for its plans to end (224 MiB).
+ */
+#define WINDOW_ALONE (2 * GM_CHUNK_MAX)
+#define WINDOW_MAX (1ull << 30)
+
+/* App states: state x event -> state; UNUSED in a row that is not listed means "not legal". */
+static const struct {
+    enum gm_app_state from;
+    enum gm_app_event event;
+    enum gm_app_state to;
+} turns[] = {
+    {GM_APP_UNUSED, GM_APP_EV_JOIN, GM_APP_PAUSED},
+    {GM_APP_PAUSED, GM_APP_EV_CHOSEN, GM_APP_LOADING},
+    {GM_APP_LOADING, GM_APP_EV_DROPPED, GM_APP_PAUSED},
+    {GM_APP_LOADING, GM_APP_EV_LOADED, GM_APP_RUNNING},
+    {GM_APP_RUNNING, GM_APP_EV_DROPPED, GM_APP_DRAINING},
+    {GM_APP_DRAINING, GM_APP_EV_QUIET, GM_APP_PAUSED},
+    {GM_APP_DRAINING, GM_APP_EV_BUSY, GM_APP_RUNNING},
+    {GM_APP_PAUSED, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_LOADING, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_RUNNING, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_DRAINING, GM_APP_EV_LEAVE, GM_APP_GONE},
+    {GM_APP_GONE, GM_APP_EV_END, GM_APP_UNUSED},
+};
+
+const char *gm_engine_tier_text(enum gm_tier tier)
+{
+    static const char *const names[GM_TIERS] = {"nowhere", "GPU", "pinned memory", "paged memory",
+                                                "disk"};
+    return names[tier];
+}
+
+const char *gm_engine_state_text(enum gm_app_state state)
+{
+    static const char *const names[] = {
+#define GM_APP_STATE(NAME, name) [GM_APP_##NAME] = name,
+        GM_APP_STATES(GM_APP_STATE)
+#undef GM_APP_STATE
+    };
+    return names[state];
+}
+
+bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
+{
+    struct gm_app *app = &engine->apps[id];
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        if (turns[i].from != app->state || turns[i].event != event)
+            continue;
+        gm_log(GM_LOG_DEBUG, "app %u (pid %d): %s -> %s", id, (int)app->pid,
+               gm_engine_state_text(app->state), gm_engine_state_text(turns[i].to));
+        app->state = turns[i].to;
+        engine->again = true;
+        engine->plan_is_stale = true;
+        return true;
+    }
+    gm_log(GM_LOG_ERROR, "app %u (pid %d): event %d is not legal while %s", id, (int)app->pid,
+           (int)event, gm_engine_state_text(app->state));
+    return false;
+}
+
+/* Gates. */
+
+static void set_gate(struct gm_app *app, enum gm_gate_word word)
+{
+    atomic_store(&app->ctl->gate, (uint32_t)word);
+    if (word == GM_GATE_OPEN)
+        syscall(SYS_futex, &app->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+}
+
+static void open_gate(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    bool was_held = app->is_held;
+    gm_engine_turn(engine, id, GM_APP_EV_LOADED);
+    engine->now = gm_now();
+    app->is_held = false;
+    app->active_at = engine->now;
+    app->is_quiet = false;
+    if (!was_held) {
+        gm_engine_record_switch(engine, id);
+        app->is_idle = false;
+    }
+    set_gate(app, GM_GATE_OPEN);
+    gm_engine_sample_soon(engine);
+    if (!was_held)
+        gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
+}
+
+static void close_gate(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_msg_close close_msg = {.deadline_ns = engine->config.drain_deadline_ns};
+
+    gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
+    if (app->is_late) {
+        /* It has not answered the CLOSE before: another would only queue up behind it. */
+        gm_engine_turn(engine, id, GM_APP_EV_BUSY);
+        gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
+        return;
+    }
+    close_msg.epoch = ++app->epoch;
+    app->closed_at = engine->now;
+    atomic_store(&app->ctl->epoch, app->epoch);
+    set_gate(app, GM_GATE_CLOSED);
+    gm_session_send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
+}
+
+static bool is_in_set(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = 0; i < engine->decision.n_set; i++)
+        if (engine->decision.set[i] == id)
+            return true;
+    return false;
+}
+
+void gm_engine_hold(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->is_late || engine->now < app->trade_at || !is_in_set(engine, id))
+        return;
+    app->is_held = true;
+    close_gate(engine, id);
+}
+
+/* The scheduler wants the turn of an app that was held: it ends here. */
+static void release(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->is_held = false;
+    app->switches++;
+    engine->switches++;
+    gm_engine_note_leaver(engine, id, false);
+    gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
+}
+
+/* What the app answered to CLOSE, or that it did not. */
+void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_msg_drained *drained)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (drained) {
+        app->answered_at = engine->now;
+        app->is_late = false; /* it answers, be it too late */
+    }
+    if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch))
+        return; /* an answer to a CLOSE that was given up */
+    bool is_for_trades = app->is_held && is_in_set(engine, id);
+    if (drained && drained->status == GM_DRAIN_QUIET) {
+        app->is_late = false;
+        app->busy_reason = 0;
+        gm_log(GM_LOG_DEBUG, "app %u drained in %.3f ms", id, (double)drained->drain_ns / 1e6);
+        gm_engine_turn(engine, id, GM_APP_EV_QUIET);
+        app->active_at = engine->now; /* it may only have waited for that */
+        gm_engine_sample_soon(engine);
+        if (is_for_trades)
+            return;
+        engine->last_drain_at = engine->now;
+        release(engine, id);
+        return;
+    }
+    app->is_late = !drained;
+    if (app->is_held)
+        gm_engine_hold_failed(engine, id);
+    app->is_held = false;
+    gm_engine_turn(engine, id, GM_APP_EV_BUSY);
+    set_gate(app, GM_GATE_OPEN);
+    if (is_for_trades)
+        return; /* nobody else waited for it */
+    app->busy_reason = drained ? drained->reason : 0;
+    engine->drain_busy++;
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) keeps the GPU: it %s", id, (int)app->pid, app->name,
+           drained ? "did not finish its work in time" : "does not answer");
+    gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
+}
+
+/* The run loop. */
+
+/* Move every app towards the decision. */
+static void reconcile(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        enum gm_app_state state = engine->apps[id].state;
+        if (!engine->apps[id].is_held || is_in_set(engine, id) ||
+            (state != GM_APP_PAUSED && state != GM_APP_LOADING))
+            continue;
+        if (state == GM_APP_LOADING)
+            gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
+        release(engine, id);
+    }
+    memset(engine->in_set, 0, engine->config.max_apps * sizeof *engine->in_set);
+    for (uint32_t i = 0; i < engine->decision.n_set; i++)
+        engine->in_set[engine->decision.set[i]] = true;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_PAUSED && engine->in_set[id]) {
+            gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
+            if (!app->is_held)
+                gm_engine_begin_switch(engine, id);
+            app->progress_at = engine->now;
+        } else if (app->state == GM_APP_LOADING && !engine->in_set[id])
+            gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
+        else if (app->state == GM_APP_RUNNING && !engine->in_set[id])
+            close_gate(engine, id);
+    }
+}
+
+static void open_ready(struct gm_engine *engine)
+{
+    bool has_opened = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        /* One a round: opening asks the scheduler, whose set may be another then. */
+        if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 && !has_opened &&
+            !(app->is_held && app->trades > 0)) {
+            open_gate(engine, id);
+            has_opened = true;
+        }
+        gm_engine_call_off_ahead(engine, id);
+        if (app->pending_allocs > 0)
+            gm_engine_answer_allocs(engine, id);
+    }
+}
+
+void gm_engine_run(struct gm_engine *engine)
+{
+    if (engine->is_running || engine->is_closing)
+        return;
+    engine->is_running = true;
+    engine->now = gm_now();
+    if (engine->now >= engine->decision.wake_at)
+        gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
+    if (engine->now >= engine->sample_at)
+        gm_engine_sample(engine);
+    gm_engine_check_deadlines(engine);
+    gm_engine_update_room(engine);
+    gm_engine_reap(engine);
+    engine->created = 0;
+    engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
+    engine->create_more = false;
+    do {
+        engine->again = false;
+        if (engine->stopping.is_on)
+            gm_engine_choose_saved(engine);
+        reconcile(engine);
+        gm_engine_bury(engine);
+        gm_engine_admit_waiting(engine);
+        gm_engine_make_hosted(engine);
+        gm_engine_try_failed(engine);
+        gm_engine_trade(engine);
+        if (engine->plan_is_stale)
+            gm_engine_plan(engine);
+        gm_engine_move(engine);
+        open_ready(engine);
+    } while (engine->again);
+    gm_engine_clear_frames(engine);
+    gm_engine_tell_room(engine);
+    gm_engine_note_levels(engine);
+    gm_engine_note_refusals(engine);
+    gm_engine_give_back(engine);
+    gm_engine_flush(engine);
+    gm_engine_arm_timer(engine);
+    engine->is_running = false;
+    if (engine->stopping.is_over) {
+        engine->is_closing = true;
+        engine->stopping.on_saved(engine->stopping.arg);
+    }
+}
+
+/* Nothing that this context copies can be trusted any more. Running programs keep their memory
+ * without the daemon, and the others are told. */
+static void lose_gpu(struct gm_engine *engine, CUresult error)
+{
+    const char *name = gm_cuda_text(&engine->cuda, error);
+    char text[128];
+    gm_log(GM_LOG_ERROR, "the daemon's CUDA context is lost (%s): stopping", name);
+    snprintf(text, sizeof text, "the daemon has lost the GPU (%s)", name);
+    engine->is_closing = true;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].session)
+            continue;
+        gm_session_end(engine->apps[id].session, GM_REFUSE_STOPPING, text);
+        gm_log_release(true); /* each of them is named */
+    }
+    engine->config.on_lost(engine->config.arg);
+}
+
+static void on_copies(void *arg)
+{
+    struct gm_engine *engine = arg;
+    CUresult error = gm_mover_error(engine->mover);
+    if (engine->is_closing)
+        return;
+    engine->now = gm_now();
+    if (error != CUDA_SUCCESS) {
+        lose_gpu(engine, error);
+        return;
+    }
+    gm_engine_take_copies(engine);
+    gm_engine_run(engine);
+}
+
+static void on_grown(void *arg)
+{
+    struct gm_engine *engine = arg;
+    if (engine->pool.refusal != CUDA_SUCCESS && engine->pool_retry_at == 0)
+        engine->pool_retry_at = gm_now() + POOL_RETRY_NS;
+    if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
+        gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again every second",
+               (unsigned long long)(gm_hostpool_size(&engine->pool) >> 20),
+               gm_cuda_text(&engine->cuda, engine->pool.refusal));
+    engine->pool_refusal = engine->pool.refusal;
+    gm_engine_run(engine);
+}
+
+/* Opening and closing. */
+
+/* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
+static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
+{
+    char holder[256];
+    int error = gm_claim_open(&engine->claim, engine->loop,
+                              (const unsigned char *)engine->uuid.bytes, holder, sizeof holder);
+    if (error == 0)
+        return 0;
+    if (error != -EADDRINUSE) {
+        snprintf(why, why_size, "GPU %d cannot be claimed: %s", engine->config.gpu, holder);
+        return error;
+    }
+    if (engine->config.is_gpu_shared) {
+        gm_log(GM_LOG_WARN, "GPU %d is also shared by %s: give each a --gpu-budget of its own",
+               engine->config.gpu, holder);
+        return 0;
+    }
+    snprintf(why, why_size,
+             "GPU %d is shared by %s already: stop that, or start this one with --shared-gpu and "
+             "give each a --gpu-budget of its own",
+             engine->config.gpu, holder);
+    return error;
+}
+
+static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
+{
+    const struct gm_cuda *cuda = &engine->cuda;
+    int count = 0, has_vmm = 0, has_fds = 0, has_host = 1;
+    size_t free_bytes = 0, total = 0;
+    CUresult result = cuda->cuInit(0);
+
+    if (result == CUDA_SUCCESS)
+        result = cuda->cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS) {
+        snprintf(why, why_size, "the CUDA driver does not start (%s): is a GPU present and usable?",
+                 gm_cuda_text(cuda, result));
+        return -ENODEV;
+    }
+    if (engine->config.gpu < 0 || engine->config.gpu >= count) {
+        snprintf(why, why_size, "there is no GPU %d: this machine has %d; choose with --gpu",
+                 engine->config.gpu, count);
+        return -ENODEV;
+    }
+    cuda->cuDeviceGet(&engine->device, engine->config.gpu);
+    cuda->cuDeviceGetName(engine->gpu_name, sizeof engine->gpu_name, engine->device);
+    cuda->cuDeviceGetUuid_v2(&engine->uuid, engine->device);
+    cuda->cuDeviceGetAttribute(&has_vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                               engine->device);
+    cuda->cuDeviceGetAttribute(
+        &has_fds, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, engine->device);
+    if (!has_vmm || !has_fds) {
+        snprintf(why, why_size,
+                 "GPU %d (%s) cannot %s, which gpumux needs: programs run on it as without gpumux",
+                 engine->config.gpu, engine->gpu_name,
+                 has_vmm ? "share memory handles between processes" : "map memory by handles");
+        return -ENOTSUP;
+    }
+    cuda->cuDeviceGetAttribute(&has_host,
+                               CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                               engine->device);
+    if (!has_host) {
+        gm_log(GM_LOG_WARN,
+               "GPU %d (%s) has no memory handles on the host: pinned memory is registered instead"
+               "%s",
+               engine->config.gpu, engine->gpu_name,
+               engine->config.is_oversize_hosted
+                   ? ", which programs cannot map, so --oversize host is off: what is beyond the "
+                     "budget is out of memory"
+                   : "");
+        engine->config.is_oversize_hosted = false;
+    }
+    int error = claim_gpu(engine, why, why_size);
+    if (error)
+        return error;
+    result = cuda->cuDevicePrimaryCtxRetain(&engine->context, engine->device);
+    if (result == CUDA_SUCCESS)
+        result = cuda->cuCtxSetCurrent(engine->context);
+    if (result == CUDA_SUCCESS)
+        result = cuda->cuMemGetInfo_v2(&free_bytes, &total);
+    if (result != CUDA_SUCCESS) {
+        snprintf(why, why_size, "cannot use GPU %d (%s): %s", engine->config.gpu, engine->gpu_name,
+                 gm_cuda_text(cuda, result));
+        return -EIO;
+    }
+    engine->device_bytes = total;
+    uint64_t *budget = &engine->config.budget;
+    if (engine->config.budget_percent)
+        *budget = total / 100 * engine->config.budget_percent;
+    if (*budget > total) {
+        snprintf(why, why_size,
+                 "the budget of %llu MiB is above GPU %d's %llu MiB: lower --gpu-budget",
+                 (unsigned long long)(*budget >> 20), engine->config.gpu,
+                 (unsigned long long)(total >> 20));
+        return -EINVAL;
+    }
+    /* Where programs beside gpumux left less than the budget, so much stays free: one frame. */
+    engine->device_reserve = GM_CHUNK_MAX;
+    engine->is_budget_auto = *budget == 0;
+    engine->first_budget = *budget;
+    if (*budget == 0) {
+        /* Room for the contexts of the apps (526 MiB each on an H200) and what they allocate past
+         * gpumux: a sixteenth of the device, 2 GiB at most. */
+        const uint64_t reserve = total / 16 < 2048ull << 20 ? total / 16 : 2048ull << 20;
+        engine->device_reserve = reserve;
+        engine->first_budget = free_bytes > reserve ? free_bytes - reserve : 0;
+        *budget = total - reserve;
+    }
+    *budget &= ~(GM_CHUNK_MIN - 1);
+    engine->first_budget &= ~(GM_CHUNK_MIN - 1);
+    if (engine->first_budget == 0) {
+        snprintf(why, why_size,
+                 "the budget is empty: GPU %d has %llu MiB free; free some or set --gpu-budget",
+                 engine->config.gpu, (unsigned long long)(free_bytes >> 20));
+        return -EINVAL;
+    }
+    if (engine->first_budget > free_bytes)
+        gm_log(GM_LOG_WARN, "the budget of %llu MiB is more than the %llu MiB free on GPU %d now",
+               (unsigned long long)(*budget >> 20), (unsigned long long)(free_bytes >> 20),
+               engine->config.gpu);
+    return 0;
+}
+
+static int make_tables(struct gm_engine *engine)
+{
+    uint32_t max_apps = engine->config.max_apps;
+    /* Those of hosted chunks are in pinned memory; and in the end all of the device is used. */
+    uint32_t max_frames =
+        (uint32_t)((engine->device_bytes + engine->config.pinned) >> GM_CHUNK_SHIFT) + 1;
+    uint64_t chunks = ((engine->config.budget + engine->config.pinned + engine->config.paged +
+                        engine->config.disk) >>
+                       GM_CHUNK_SHIFT) +
+                      1;
+    uint32_t max_chunks = (uint32_t)chunks;
+
+    if (chunks >= GM_NONE)
+        return -ENOMEM;
+    engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
+    engine->apps = calloc(max_apps, sizeof *engine->apps);
+    engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
+    engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
+    engine->late = calloc(max_chunks, sizeof *engine->late);
+    engine->failed = calloc(max_chunks, sizeof *engine->failed);
+    engine->unsent = calloc(max_chunks, sizeof *engine->unsent);
+    engine->hosted = calloc(max_chunks, sizeof *engine->hosted);
+    engine->condemned = calloc(max_frames, sizeof *engine->condemned);
+    engine->targets = calloc(max_apps, sizeof *engine->targets);
+    engine->victims = calloc(max_apps, sizeof *engine->victims);
+    engine->givers = calloc(max_apps, sizeof *engine->givers);
+    engine->in_set = calloc(max_apps, sizeof *engine->in_set);
+    engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
+    engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
+    engine->admit_apps = calloc(max_apps, sizeof *engine->admit_apps);
+    /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
+     * what else is lowered, a window full at a time. */
+    engine->plan.capacity = 8 * max_frames + 64;
+    engine->plan.moves = calloc(engine->plan.capacity, sizeof *engine->plan.moves);
+    for (int i = 0; i < GM_WAYS; i++)
+        engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
+    if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
+        !engine->late || !engine->failed || !engine->unsent || !engine->hosted ||
+        !engine->condemned || !engine->targets || !engine->victims || !engine->givers ||
+        !engine->in_set || !engine->admit_apps || !engine->stopping.apps || !engine->stopping.set ||
+        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        return -ENOMEM;
+    engine->table =
+        gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
+    int error = gm_engine_open_sched(engine);
+    if (error)
+        return error;
+    return gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames);
+}
+
+static void free_tables(struct gm_engine *engine)
+{
+    gm_frames_close(&engine->frames);
+    free(engine->table_memory);
+    free(engine->sched_memory);
+    free(engine->apps);
+    free(engine->notes);
+    free(engine->frame_more);
+    free(engine->late);
+    free(engine->failed);
+    free(engine->unsent);
+    free(engine->hosted);
+    free(engine->condemned);
+    free(engine->targets);
+    free(engine->victims);
+    free(engine->givers);
+    free(engine->in_set);
+    free(engine->stopping.apps);
+    free(engine->stopping.set);
+    free(engine->admit_apps);
+    free(engine->plan.moves);
+    for (int i = 0; i < GM_WAYS; i++)
+        free(engine->ring[i]);
+}
+
+static void free_engine(uv_handle_t *timer)
+{
+    struct gm_engine *engine = timer->data;
+    if (engine->context)
+        engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
+    gm_claim_close(engine->claim);
+    gm_cuda_close(&engine->cuda);
+    free_tables(engine);
+    free(engine);
+}
+
+/* The streaming window and its reserve. 0, or -EINVAL with one line in `why`. */
+static int set_window(struct gm_engine *engine, char *why, size_t why_size)
+{
+    uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    uint64_t window = (cap / 8) & ~(GM_CHUNK_MIN - 1);
+    struct gm_plan_input input = {.window = WINDOW_ALONE};
+
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
+        input.tiers[tier].cap = gm_stores_cap(engine->stores, (enum gm_tier)tier);
+    if (input.tiers[GM_TIER_PAGED].cap + input.tiers[GM_TIER_DISK].cap > 0) {
+        if (cap < GM_PLAN_WINDOW_MIN) {
+            snprintf(why, why_size,
+                     "--pinned of %llu MiB is too little for the tiers below it, which are reached "
+                     "through it: give it %llu MiB or more",
+                     (unsigned long long)(cap >> 20), GM_PLAN_WINDOW_MIN >> 20);
+            return -EINVAL;
+        }
+        engine->has_lower = true;
+        window = window < GM_PLAN_WINDOW_MIN ? GM_PLAN_WINDOW_MIN : window;
+        input.window = window < WINDOW_MAX ? window : WINDOW_MAX;
+    }
+    engine->window = input.window;
+    if (cap <= engine->window)
+        gm_log(GM_LOG_WARN,
+               "--pinned of %llu MiB is too little to swap anything: all programs together get the "
+               "budget of %llu MiB and no more; give it %llu MiB, and as much more as they need "
+               "beyond the budget",
+               (unsigned long long)(engine->config.pinned >> 20),
+               (unsigned long long)(engine->first_budget >> 20),
+               (unsigned long long)(engine->window >> 20));
+    engine->reserve = gm_plan_reserve(&input);
+    return 0;
+}
+
+int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
+                   char *why, size_t why_size)
+{
+    struct gm_engine *engine = calloc(1, sizeof *engine);
+    struct gm_limits limits;
+    int error;
+
+    if (!engine) {
+        snprintf(why, why_size, "out of memory");
+        return -ENOMEM;
+    }
+    engine->loop = loop;
+    engine->config = *config;
+    engine->now = gm_now();
+    gm_limits_read(&limits, "");
+    error = gm_limits_fit(&limits, &engine->config.pinned, engine->config.paged, why, why_size);
+    if (error)
+        goto free_memory;
+    error = gm_cuda_open(&engine->cuda, why, why_size);
+    if (error)
+        goto free_memory;
+    error = open_gpu(engine, why, why_size);
+    if (error)
+        goto close_cuda;
+    error = gm_hostpool_open(&engine->pool, loop, &engine->cuda, engine->context, engine->device,
+                             engine->config.pinned, on_grown, engine, why, why_size);
+    if (error)
+        goto close_cuda;
+    const struct gm_stores_config stores = {.paged = engine->config.paged,
+                                            .disk_dir = engine->config.disk_dir,
+                                            .disk = engine->config.disk};
+    error = gm_stores_open(&engine->stores, loop, &engine->pool, &stores, gm_engine_host_copied,
+                           engine, why, why_size);
+    if (error)
+        goto close_pool;
+    error = set_window(engine, why, why_size);
+    if (error)
+        goto close_stores;
+    error = make_tables(engine); /* after the stores, which refuse a disk that is not there */
+    if (error) {
+        snprintf(why, why_size,
+                 "no memory for the tables: lower --disk, --paged, --pinned or --max-apps");
+        goto close_stores;
+    }
+    error = gm_mover_open(&engine->mover, loop, &engine->cuda, engine->context, on_copies, engine,
+                          why, why_size);
+    if (error)
+        goto close_stores;
+    engine->waiting_tail = &engine->waiting;
+    uv_timer_init(loop, &engine->timer);
+    engine->timer.data = engine;
+    *out = engine;
+    gm_log(GM_LOG_INFO,
+           "GPU %d (%s): budget %llu MiB of %llu%s, pinned up to %llu MiB, paged %llu, on disk "
+           "%llu",
+           engine->config.gpu, engine->gpu_name, (unsigned long long)(engine->table->budget >> 20),
+           (unsigned long long)(engine->device_bytes >> 20),
+           engine->is_budget_auto ? " (it follows what the GPU has free)" : "",
+           (unsigned long long)(gm_hostpool_cap(&engine->pool) >> 20),
+           (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_PAGED) >> 20),
+           (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_DISK) >> 20));
+    return 0;
+
+close_stores:
+    gm_stores_close(engine->stores);
+close_pool:
+    gm_hostpool_close(&engine->pool);
+close_cuda:
+    if (engine->context)
+        engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
+    gm_claim_close(engine->claim);
+    gm_cuda_close(&engine->cuda);
+    free_tables(engine);
+free_memory:
+    free(engine);
+    return error;
+}
+
+void gm_engine_halt(struct gm_engine *engine)
+{
+    engine->is_closing = true;
+}
+
+void gm_engine_close(struct gm_engine *engine)
+{
+    gm_engine_halt(engine);
+    while (engine->host_work.is_busy || engine->trade_work.is_busy)
+        uv_run(engine->loop, UV_RUN_ONCE);
+    gm_mover_close(engine->mover);
+    gm_stores_close(engine->stores);
+    gm_hostpool_close(&engine->pool);
+    gm_engine_close_shares(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        gm_engine_forget_waiting(engine, id);
+        if (engine->apps[id].state != GM_APP_UNUSED)
+            gm_engine_free_app(engine, id);
+    }
+    for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        if (engine->table->frames[i].state != GM_FRAME_UNUSED)
+            gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
+    uv_timer_stop(&engine->timer);
+    uv_close((uv_handle_t *)&engine->timer, free_engine);
+}
+
+uint64_t gm_engine_capacity(const struct gm_engine *engine)
+{
+    uint64_t bytes = engine->table->budget;
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
+        bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
+    /* The tiers below are reached through the window: without it there are none. */
+    if (gm_stores_cap(engine->stores, GM_TIER_PINNED) < engine->window)
+        return engine->table->budget;
+    return bytes - engine->window;
+}
+
+bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes)
+{
+    if (!gm_hostpool_lend(&engine->pool, bytes))
+        return false;
+    if (!engine->has_lower || gm_stores_cap(engine->stores, GM_TIER_PINNED) >= engine->window)
+        return true;
+    gm_hostpool_unlend(&engine->pool, bytes);
+    return false;
+}
+
+uint64_t gm_engine_lendable(const struct gm_engine *engine)
+{
+    uint64_t pinned = engine->pool.all_slabs * GM_SLAB_BYTES;
+    uint64_t kept = engine->has_lower ? engine->window : 0;
+    return pinned > kept ? pinned - kept : 0;
+}

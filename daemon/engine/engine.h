@@ -1,0 +1,143 @@
+/*
+ * The engine: makes the scheduler's decision true. It owns the apps' chunk tables and gates, asks
+ * core/sched whom to run and core/plan what to move, tells the shims to drain, map and unmap, and
+ * feeds the mover. One per daemon; runs on the libuv loop thread only.
+ *
+ *   server/session -> engine -> core/{sched, plan, table}
+ *                            -> frames, hostpool, mover -> cuda
+ */
+#ifndef GM_DAEMON_ENGINE_ENGINE_H
+#define GM_DAEMON_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+#include <cjson/cJSON.h>
+
+#include "common/wire.h"
+#include "daemon/service/rules.h"
+
+struct gm_engine;
+struct gm_record;
+struct gm_session;
+
+struct gm_engine_config {
+    int gpu;                 /* CUDA ordinal of the GPU to share */
+    bool is_gpu_shared;      /* start although another daemon has it */
+    uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
+    unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
+    uint64_t pinned;         /* bytes of pinned host memory; 0: half of what there is */
+    uint64_t paged;          /* bytes of paged host memory below it; 0: none */
+    const char *disk_dir;    /* folder of the disk tier; NULL or "": none */
+    uint64_t disk;           /* bytes of it */
+    bool is_oversize_hosted; /* programs may exceed the budget, by what the GPU reads over the link
+                              */
+    bool is_prefetching;     /* stage the next app's memory while another runs */
+    bool is_waiting_when_full; /* an allocation that the tiers cannot hold waits instead of failing
+                                */
+    uint32_t levels;           /* of the scheduler (core/sched.h), with the three that follow */
+    uint64_t allotment_ns, slice_ns, patience_ns;
+    const struct gm_rules *rules;   /* the caller's, as long as the engine is; NULL: none */
+    enum gm_sched_class best_class; /* that users may take for their own programs */
+    struct gm_record *record;       /* of what the scheduler is told; the caller's; NULL: none */
+    uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
+    uint64_t drain_deadline_ns;     /* how long a drain may take before the gate reopens */
+    uint32_t max_apps;
+    /* The daemon's CUDA context is lost, and every program was told: it must end. From the loop. */
+    void (*on_lost)(void *arg);
+    void *arg;
+};
+
+/*
+ * Open the GPU and make an engine on `loop`. Returns 0, or -errno with one line for a person in
+ * `why` (no CUDA driver, no such GPU, a budget above the device, ...); then nothing is left behind.
+ */
+int gm_engine_open(struct gm_engine **engine, uv_loop_t *loop,
+                   const struct gm_engine_config *config, char *why, size_t why_size);
+
+/*
+ * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
+ * they survive it (saving.c). `on_saved(arg)` is called once from the loop, or from within
+ * this call, within GM_ENGINE_SAVING_NS; then all gates that may open are open, and the engine does
+ * nothing any more. Called again it does nothing.
+ */
+#define GM_ENGINE_SAVING_NS (60ull * 1000000000)
+void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg);
+
+/* Decide and begin nothing any more. Who was to be saved and is not yet, is lost; `on_saved` is not
+ * called. */
+void gm_engine_halt(struct gm_engine *engine);
+
+/* Stop everything and free it. Sessions must have left. The loop must still run once to close
+ * handles. */
+void gm_engine_close(struct gm_engine *engine);
+
+/*
+ * A program said HELLO. Makes its shared memory, sends WELCOME through `session` and returns 0 with
+ * its id in *app; or -errno (-ENOSPC: too many apps, -ESHUTDOWN: the daemon is about to end) with
+ * nothing sent. `name` is copied; `wish` is
+ * the class of HELLO, taken as it came.
+ */
+int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
+                   const char *name, uint32_t wish, uint32_t *app);
+
+/* How many more programs can join; -ESHUTDOWN: the daemon is about to end. */
+int gm_engine_places(const struct gm_engine *engine);
+
+/* How many places this user's programs have. One that has left keeps its place until its process
+ * ends, or 5 s. */
+uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid);
+
+/* A decoded message from app `app`. May call gm_session_send and gm_session_end. */
+void gm_engine_message(struct gm_engine *engine, uint32_t app,
+                       const struct gm_wire_message *message);
+
+/* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
+void gm_engine_leave(struct gm_engine *engine, uint32_t app);
+
+/* Each second: tell every app that the daemon is there (gm_ctl.beat). */
+void gm_engine_beat(struct gm_engine *engine);
+
+/*
+ * The engine's part of `mux-ctl status --json`, a new object owned by the caller; NULL without
+ * memory:
+ * {"gpus":[...],"apps":[...],"totals":{...}}, see README.md, "Status".
+ */
+cJSON *gm_engine_status(struct gm_engine *engine);
+
+/*
+ * What the scheduler decided and what was said to it, after entry `since`, a new object owned by
+ * the caller; NULL without memory: {"newest":..., "kept":..., "entries":[...]}, see README.md,
+ * "The log".
+ */
+cJSON *gm_engine_log(struct gm_engine *engine, uint64_t since);
+
+/* What TRIM gave back, in bytes. */
+struct gm_trimmed {
+    uint64_t gpu, pinned, paged;
+};
+
+/* Give back now all memory that no program needs, and not only what was not needed lately. The
+ * driver takes it within moments. */
+void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed);
+
+/* SET: the programs that all of `selects` select, what to change, and who asks. */
+struct gm_set_request {
+    uint32_t selects; /* enum gm_set_select, at least one */
+    pid_t pid;
+    uid_t uid;
+    const char *command;
+    struct gm_settings settings; /* legal, at least one */
+    uid_t asker;
+};
+
+/*
+ * Change what is said of programs, of all that are selected or of none. Returns 0 and how many they
+ * are; or -ENOENT (there are none) or -EPERM (the asker may not) with one line in `why`, and then
+ * nothing is changed.
+ */
+int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
+                  char *why, size_t why_size);
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * Frames: made within the budget, given up by one app for the next, and destroyed once nobody can
+ * reach them any more. (moves.c clears them.)
+ */
+#include "daemon/engine/state.h"
+
+#include "common/log.h"
+#include "daemon/memory/files.h"
+
+/* Destroying a frame takes some 90 us; this many in one go keep the loop's delay below 6 ms. */
+#define REAP_AT_ONCE 64u
+/* Making one takes some 75 us. */
+#define CREATE_AT_ONCE 128u
+/* After the driver refused memory for a frame, ask again this much later. */
+#define CREATE_RETRY_NS (200 * GM_MS)
+
+/* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
+ * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
+void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
+{
+    struct gm_frame_state_more *more = &engine->frame_more[frame];
+    uint8_t bit = (uint8_t)(1u << (frame % 8));
+
+    gm_table_condemn_frame(engine->table, frame);
+    more->drops = more->silent = 0;
+    more->exit_of = exit_of;
+    engine->condemned[engine->n_condemned++] = frame;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->session && (app->imports[frame / 8] & bit)) {
+            app->imports[frame / 8] &= (uint8_t)~bit;
+            more->drops++;
+            more->silent += engine->table->apps[id].is_silent;
+            gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
+        }
+    }
+    gm_engine_count_ending(engine, frame);
+    /* If it waits for nobody, no event will come either. */
+    engine->reap_more = engine->reap_more || (more->drops == 0 && exit_of == GM_NONE);
+}
+
+void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame)
+{
+    struct gm_frame_state_more *more = &engine->frame_more[frame];
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    bool is_ending = !entry->is_host && entry->state == GM_FRAME_CONDEMNED &&
+                     more->exit_of == GM_NONE && more->silent == 0;
+    if (is_ending && !more->is_counted)
+        engine->table->ending += gm_class_bytes(entry->class);
+    if (!is_ending && more->is_counted)
+        engine->table->ending -= gm_class_bytes(entry->class);
+    more->is_counted = is_ending;
+}
+
+/* One DROP of `frame` is answered, or void. */
+void gm_engine_drop_done(struct gm_engine *engine, uint32_t id, uint32_t frame)
+{
+    struct gm_frame_state_more *more = &engine->frame_more[frame];
+    more->drops--;
+    more->silent -= engine->table->apps[id].is_silent;
+    gm_engine_count_ending(engine, frame);
+}
+
+void gm_engine_drop_idle_pools(struct gm_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->table->max_frames; i++) {
+        const struct gm_frame *frame = &engine->table->frames[i];
+        if (frame->state == GM_FRAME_FREE && engine->table->pools[frame->pool].apps == 0)
+            gm_engine_condemn(engine, i, GM_NONE);
+    }
+    do
+        gm_engine_reap(engine);
+    while (engine->reap_more);
+}
+
+/* Whether free frames may go in this round: first those of users who have no app any more. */
+static bool may_go(const struct gm_engine *engine, uint32_t frame, bool is_idle_only)
+{
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    return entry->state == GM_FRAME_FREE && !entry->is_host &&
+           (!is_idle_only || engine->table->pools[entry->pool].apps == 0);
+}
+
+void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept)
+{
+    const struct gm_table *table = engine->table;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0;
+             i < table->max_frames && table->free > 0 && table->allocated - table->condemned > kept;
+             i++)
+            if (may_go(engine, i, pass == 0)) {
+                gm_engine_condemn(engine, i, GM_NONE);
+                engine->plan_is_stale = true; /* it may have counted on it */
+            }
+}
+
+void gm_engine_reap(struct gm_engine *engine)
+{
+    uint64_t read = gm_mover_done(engine->mover, GM_WAY_OUT);
+    uint64_t cleared = gm_mover_done(engine->mover, GM_WAY_IN);
+    uint32_t reaped = 0;
+    engine->reap_more = false;
+    for (uint32_t i = 0; i < engine->n_condemned;) {
+        uint32_t frame = engine->condemned[i];
+        const struct gm_frame *entry = &engine->table->frames[frame];
+        const struct gm_frame_state_more *more = &engine->frame_more[frame];
+        if (entry->fence > read || entry->clear > cleared || more->drops > 0 ||
+            more->exit_of != GM_NONE) {
+            i++;
+            continue;
+        }
+        if (reaped++ == REAP_AT_ONCE) {
+            engine->reap_more = true;
+            break;
+        }
+        if (more->is_counted)
+            engine->table->ending -= gm_class_bytes(entry->class);
+        engine->frame_more[frame].is_counted = false;
+        gm_frames_destroy(&engine->frames, frame, gm_class_bytes(entry->class));
+        if (entry->is_host)
+            gm_hostpool_unlend(&engine->pool, gm_class_bytes(entry->class));
+        gm_table_end_frame(engine->table, frame);
+        engine->condemned[i] = engine->condemned[--engine->n_condemned];
+        engine->plan_is_stale = true;
+        engine->again = true;
+    }
+}
+
+static bool is_of_chunks(const struct gm_batch *batch)
+{
+    return batch->kind == GM_BATCH_MAP || batch->kind == GM_BATCH_UNMAP;
+}
+
+/* The frame that item `i` of an unanswered batch of chunks keeps from others; GM_NONE: none. */
+static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch *batch, uint32_t i)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
+    if (chunk->frame == GM_NONE || chunk->is_hosted || chunk->is_fixed)
+        return GM_NONE;
+    const bool is_leaving = engine->table->frames[chunk->frame].state == GM_FRAME_LEAVING;
+    return is_leaving || chunk->flight == GM_FLIGHT_IN ? chunk->frame : GM_NONE;
+}
+
+/* Bytes that a program which does not answer keeps from the others: what it has on the GPU, and the
+ * frames that it was told to unmap or to map. */
+static uint64_t kept_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = engine->table->apps[id].resident;
+    for (const struct gm_batch *batch = engine->apps[id].sent; batch; batch = batch->next)
+        for (uint32_t i = 0; is_of_chunks(batch) && i < batch->n; i++) {
+            uint32_t frame = kept_frame(engine, batch, i);
+            if (frame != GM_NONE)
+                bytes += gm_class_bytes(engine->table->frames[frame].class);
+        }
+    return bytes;
+}
+
+void gm_engine_update_room(struct gm_engine *engine)
+{
+    const uint64_t fixed = engine->table->fixed;
+    uint64_t room = engine->table->budget > fixed ? engine->table->budget - fixed : 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (engine->apps[id].state != GM_APP_PAUSED || !engine->table->apps[id].is_silent)
+            continue; /* of those that run the scheduler knows */
+        uint64_t bytes = kept_bytes(engine, id);
+        room -= bytes < room ? bytes : room;
+    }
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        uint32_t frame = engine->condemned[i];
+        const struct gm_frame *entry = &engine->table->frames[frame];
+        if (entry->is_host || engine->frame_more[frame].silent == 0)
+            continue;
+        /* It ends when the one that does not answer lets go of it. */
+        uint64_t bytes = gm_class_bytes(entry->class);
+        room -= bytes < room ? bytes : room;
+    }
+    gm_engine_tell_budgets(engine);
+    if (room == engine->room)
+        return;
+    engine->room = room;
+    gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
+}
+
+bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class)
+{
+    const uint32_t frame = gm_table_add_frame(engine->table, pool, class);
+    if (frame == GM_NONE)
+        return false;
+    if (gm_frames_create(&engine->frames, frame, gm_class_bytes(class)) != CUDA_SUCCESS) {
+        gm_table_end_frame(engine->table, frame); /* who needs one will hear why */
+        return false;
+    }
+    gm_table_free_frame(engine->table, frame);
+    return true;
+}
+
+uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    uint32_t frame;
+    if (engine->create_retry_at)
+        return GM_NONE;
+    if (engine->created == CREATE_AT_ONCE) {
+        engine->create_more = true;
+        return GM_NONE;
+    }
+    frame = gm_table_add_frame(engine->table, engine->table->apps[chunk->app].pool, chunk->class);
+    if (frame == GM_NONE)
+        return GM_NONE;
+    CUresult result = gm_frames_create(&engine->frames, frame, gm_chunk_bytes(chunk));
+    engine->created++;
+    if (result == CUDA_SUCCESS) {
+        engine->create_error = CUDA_SUCCESS;
+        return frame;
+    }
+    gm_table_end_frame(engine->table, frame);
+    const bool is_short_of_files =
+        result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < GM_FILES_SPARE;
+    if (engine->create_error != result && is_short_of_files)
+        gm_log(GM_LOG_WARN,
+               "cannot make GPU memory: all but the last %u of %u open files are in use: raise "
+               "LimitNOFILE or ulimit -n of gpumuxd",
+               gm_files_kept(), gm_files_limit());
+    else if (engine->create_error != result)
+        gm_log(GM_LOG_WARN,
+               "cannot make GPU memory within the budget (%s): programs beside gpumux use it",
+               gm_cuda_text(&engine->cuda, result));
+    engine->create_error = result;
+    engine->create_retry_at = engine->now + CREATE_RETRY_NS;
+    /* Without files for more frames, those that there are must do. */
+    if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
+        gm_engine_follow_budget(engine, is_short_of_files ? "gpumuxd has no more open files"
+                                                          : GM_ENGINE_USED_BESIDE);
+    return GM_NONE;
+}

@@ -1,0 +1,185 @@
+/*
+ * Idleness: an app whose gate is open is idle when none of its calls returned for --idle, none is
+ * under way, and nothing that it gave the GPU before is still to be done.
+ *
+ * The first two are in the app's shared words, sampled here. Of the third only the app itself can
+ * tell: when it has done nothing else for half of that time, it is asked (QUERY), and it answers
+ * (QUIET) when its work has ended, which may take long. Until then it counts as busy and is charged
+ * for its turn. So does a program that never answers: it is stopped, or its kernels wait for the
+ * host, or it lies; its turn is over when its slice is.
+ *
+ * One QUERY is under way for an app at most, and what is known by then makes it void: a CLOSE, and
+ * anything the app did since. An app that is idle is not asked again before it did something.
+ *
+ * A paused app is quiet, so it needs no asking: it is idle when for --idle no call returned, none
+ * is under way and none waits for the gate. It has no use for a turn before it says WANT. So who
+ * was paused in the last moment of its work is not given the GPU, and no memory is moved for it.
+ */
+#include "daemon/engine/state.h"
+
+#include "common/log.h"
+
+/* An app that could not tell is asked again after --idle, then after twice as long, up to this. */
+#define ASK_NS_MAX (1000 * GM_MS)
+/* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
+#define SLOT_GROUP 64u
+
+/* So many looks while --idle passes: what an app does is known as exactly. */
+#define LOOKS 4u
+/* While nobody is busy, the next look is so many times --idle away: beginning to work is noticed
+ * that late, which costs nobody anything, as the gate is open. Not so for one whose share is
+ * limited. */
+#define REST 3u
+
+static bool look_at(struct gm_slot *slot, uint64_t *calls)
+{
+    uint64_t returned = atomic_load_explicit(&slot->calls, memory_order_relaxed);
+    bool is_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed) ||
+                     atomic_load_explicit(&slot->blocked, memory_order_relaxed);
+    *calls += returned;
+    return is_inside;
+}
+
+static bool awaits_memory(const struct gm_app *app)
+{
+    return app->pending_allocs > app->ahead_allocs || app->waiting_allocs > 0;
+}
+
+/* What the app's threads did since the last look, from their words in shared memory. A thread in a
+ * call, in a synchronizing call or in an allocation is doing something however long it takes. */
+static bool is_active(struct gm_app *app)
+{
+    uint64_t calls = 0, before;
+    bool is_inside = look_at(&app->stat->slot[GM_SLOTS - 1], &calls), is_used = true;
+    for (uint32_t first = 0; first < GM_SLOTS - 1 && is_used; first += SLOT_GROUP) {
+        before = calls;
+        is_used = false;
+        for (uint32_t i = first; i < first + SLOT_GROUP && i < GM_SLOTS - 1; i++)
+            is_used = look_at(&app->stat->slot[i], &calls) || is_used;
+        is_inside = is_inside || is_used;
+        is_used = is_used || calls != before;
+    }
+    bool has_moved = calls != app->calls;
+    app->calls = calls;
+    return has_moved || is_inside || awaits_memory(app);
+}
+
+static void note_active(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->active_at = engine->now;
+    app->is_asked = app->is_quiet = false;
+    app->ask_at = app->ask_wait = 0;
+    if (app->is_idle)
+        gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
+    app->is_idle = false;
+}
+
+void gm_engine_wants(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].is_idle = true; /* it may have been closed meanwhile */
+    note_active(engine, id);
+}
+
+/* Whether its answer to a QUERY is still to come and will mean something. */
+static bool is_awaited(const struct gm_app *app)
+{
+    return app->is_asked && app->asked_epoch == app->epoch;
+}
+
+static void ask(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_msg_query query = {.query = ++app->query};
+
+    app->is_asked = true;
+    app->asked_epoch = app->epoch;
+    gm_log(GM_LOG_DEBUG, "app %u looks idle: is its GPU work over? (query %llu)", id,
+           (unsigned long long)query.query);
+    gm_session_send(app->session, GM_MSG_QUERY, &query, NULL, 0, NULL, 0);
+}
+
+/* Nothing is in flight, and no call returned for long enough. What passed since the answer is not
+ * charged: before it the GPU may have had work. */
+static void rest_if_idle(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (!app->is_quiet || app->is_idle || engine->now - app->active_at < engine->config.idle_ns)
+        return;
+    gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)app->query);
+    app->is_idle = true;
+    gm_engine_feed_idle(engine, id, engine->now - app->quiet_at);
+}
+
+void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_quiet *quiet)
+{
+    struct gm_app *app = &engine->apps[id];
+    uint64_t idle = engine->config.idle_ns, most = idle > ASK_NS_MAX ? idle : ASK_NS_MAX;
+
+    if (!is_awaited(app) || quiet->query != app->query || app->state != GM_APP_RUNNING)
+        return; /* an answer to what was asked before it did something, or before a CLOSE */
+    app->is_asked = false;
+    if (is_active(app)) {
+        note_active(engine, id);
+        return;
+    }
+    if (quiet->is_quiet == 1) {
+        app->is_quiet = true;
+        app->quiet_at = engine->now;
+        rest_if_idle(engine, id);
+        return;
+    }
+    app->ask_wait = app->ask_wait == 0 ? idle : app->ask_wait * 2;
+    if (app->ask_wait > most)
+        app->ask_wait = most;
+    app->ask_at = engine->now + app->ask_wait;
+}
+
+/* It is paused, and may have nothing to do. Whether that is soon to be known. */
+static bool look_at_paused(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->is_idle || app->is_held)
+        return false;
+    bool is_waiting = atomic_load(&app->stat->waiting) > 0 || awaits_memory(app);
+    if (is_waiting || is_active(app))
+        app->active_at = engine->now;
+    if (engine->now - app->active_at < engine->config.idle_ns)
+        return !is_waiting;
+    gm_log(GM_LOG_DEBUG, "app %u is idle: it was paused, and nothing of it waits", id);
+    app->is_idle = true;
+    gm_engine_feed_idle(engine, id, 0);
+    return false;
+}
+
+static void sample_in(struct gm_engine *engine, uint64_t ns)
+{
+    engine->sample_at = engine->now + (ns > GM_MS ? ns : GM_MS);
+}
+
+void gm_engine_sample_soon(struct gm_engine *engine)
+{
+    if (engine->sample_at > engine->now + engine->config.idle_ns / LOOKS)
+        sample_in(engine, engine->config.idle_ns / LOOKS);
+}
+
+void gm_engine_sample(struct gm_engine *engine)
+{
+    uint64_t idle = engine->config.idle_ns;
+    bool is_busy = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_PAUSED)
+            is_busy = look_at_paused(engine, id) || is_busy;
+        if (app->state != GM_APP_RUNNING)
+            continue;
+        if (is_active(app))
+            note_active(engine, id);
+        else if (!app->is_idle && !app->is_quiet && !is_awaited(app) &&
+                 engine->now >= app->ask_at && engine->now - app->active_at >= idle / 2)
+            ask(engine, id);
+        rest_if_idle(engine, id);
+        is_busy = is_busy || !app->is_idle || app->is_limited;
+    }
+    sample_in(engine, is_busy ? idle / LOOKS : REST * idle);
+}

@@ -1,0 +1,303 @@
+/*
+ * The log: what the scheduler decided and why, for `mux-ctl log` and the daemon's own log.
+ *
+ * One entry for each switch (who came, why, in whose place, why those left), for each level that
+ * changed by itself, for each change of what is said of a program, and for memory that a program
+ * was refused. The last GM_NOTES are kept, and the last few refusals apart.
+ * Whose place a switch takes is found by time: who yielded while the newcomer waited.
+ */
+#include "daemon/engine/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/log.h"
+#include "common/size.h"
+
+static struct gm_party party(const struct gm_engine *engine, uint32_t id, const char *why,
+                             const struct gm_sched_account *account)
+{
+    const struct gm_app *app = &engine->apps[id];
+    struct gm_party party = {.app = id, .pid = app->pid, .level = account->level, .why = why};
+    memcpy(party.name, app->name, sizeof party.name);
+    return party;
+}
+
+/* The next entry, dated. It replaces the oldest. */
+static struct gm_note *add_note(struct gm_engine *engine, enum gm_note_kind kind)
+{
+    struct timespec wall;
+    struct gm_note *note = &engine->notes[++engine->n_notes % GM_NOTES];
+    clock_gettime(CLOCK_REALTIME, &wall);
+    memset(note, 0, sizeof *note);
+    note->seq = engine->n_notes;
+    note->kind = kind;
+    note->at = engine->now;
+    note->wall = (uint64_t)wall.tv_sec * GM_S + (uint64_t)wall.tv_nsec;
+    return note;
+}
+
+static struct gm_sched_account account_of(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_sched_account account = {.reason = GM_WHY_NONE, .ahead = UINT32_MAX};
+    gm_sched_account(engine->sched, engine->now, id, &account);
+    return account;
+}
+
+static void forget_leaver(struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = 0; i < GM_LEAVERS; i++)
+        if (engine->leavers[i].party.app == id && !engine->leavers[i].has_left)
+            engine->leavers[i].at = 0;
+}
+
+void gm_engine_note_leaver(struct gm_engine *engine, uint32_t id, bool has_left)
+{
+    struct gm_sched_account account = account_of(engine, id);
+    struct gm_leaver *slot = &engine->leavers[0];
+    for (uint32_t i = 0; i < GM_LEAVERS && slot->at != 0; i++)
+        if (engine->leavers[i].at < slot->at)
+            slot = &engine->leavers[i];
+    slot->at = engine->now;
+    slot->has_left = has_left;
+    slot->party =
+        party(engine, id, has_left ? "left" : gm_sched_reason_name(account.reason), &account);
+}
+
+/* Those who yielded since `since` become the note's. */
+static void take_leavers(struct gm_engine *engine, uint32_t id, uint64_t since,
+                         struct gm_note *note)
+{
+    for (uint32_t i = 0; i < GM_LEAVERS; i++) {
+        struct gm_leaver *leaver = &engine->leavers[i];
+        if (leaver->at == 0 || leaver->at < since || leaver->party.pid == engine->apps[id].pid)
+            continue;
+        if (note->n_leavers < GM_NOTE_LEAVERS)
+            note->leavers[note->n_leavers] = leaver->party;
+        note->n_leavers++;
+        leaver->at = 0;
+    }
+}
+
+/* "app 3 (pid 812, python3, level 2)" */
+static void name_party(const struct gm_party *party, char *text, size_t size)
+{
+    snprintf(text, size, "app %" PRIu32 " (pid %d, %s, level %" PRIu32 ")", party->app,
+             (int)party->pid, party->name, party->level);
+}
+
+static void tell_switch(const struct gm_note *note)
+{
+    const struct gm_switch *took = &note->took;
+    const uint64_t moved = took->bytes[GM_WAY_OUT] + took->bytes[GM_WAY_IN];
+    char who[128], left[512] = "";
+    size_t length = 0;
+
+    for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
+        name_party(&note->leavers[i], who, sizeof who);
+        int n = snprintf(left + length, sizeof left - length, "%s%s: %s",
+                         i ? ", " : ", in the place of ", who, note->leavers[i].why);
+        length += n > 0 && (size_t)n < sizeof left - length ? (size_t)n : 0;
+    }
+    name_party(&note->app, who, sizeof who);
+    gm_log(
+        GM_LOG_INFO,
+        "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
+        "%llu in, at %.1f GB/s), map %.1f, lower tiers %.1f (%llu MiB down, %llu up), pinned room "
+        "%.1f",
+        (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
+        (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
+        (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
+        (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
+        took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, (double)took->map_ns / 1e6,
+        (double)took->lower_ns / 1e6, (unsigned long long)(took->lowered >> 20),
+        (unsigned long long)(took->raised >> 20), (double)took->pinned_ns / 1e6);
+}
+
+void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct gm_switch *took)
+{
+    struct gm_sched_account account = account_of(engine, id);
+
+    forget_leaver(engine, id);
+    if (!took)
+        return;
+    struct gm_note *note = add_note(engine, GM_NOTE_SWITCH);
+    uint64_t since = account.waiting_at ? account.waiting_at : engine->apps[id].chosen.at;
+    note->app = party(engine, id, gm_sched_reason_name(account.reason), &account);
+    note->took = *took;
+    note->wait_ns = engine->now > since ? engine->now - since : 0;
+    take_leavers(engine, id, since, note);
+    tell_switch(note);
+}
+
+void gm_engine_note_levels(struct gm_engine *engine)
+{
+    if (!engine->has_decided)
+        return;
+    engine->has_decided = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
+            continue;
+        struct gm_sched_account account = account_of(engine, id);
+        if (account.level == app->level)
+            continue;
+        struct gm_note *note = add_note(engine, GM_NOTE_LEVEL);
+        note->app = party(engine, id, account.level > app->level ? "used up" : "rested", &account);
+        note->from = app->level;
+        app->level = account.level;
+        gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s): level %u -> %u", id, (int)app->pid, app->name,
+               note->from, account.level);
+    }
+}
+
+void gm_engine_note_set(struct gm_engine *engine, uint32_t id, uid_t by,
+                        const struct gm_settings *said, const struct gm_sched_policy *policy)
+{
+    struct gm_sched_account account = account_of(engine, id);
+    struct gm_note *note = add_note(engine, GM_NOTE_SET);
+    char who[128], what[160];
+
+    note->app = party(engine, id, "set", &account);
+    note->by = by;
+    note->said = *said;
+    note->policy = *policy;
+    engine->apps[id].level = account.level;
+    gm_log(GM_LOG_INFO, "%s: set to %s by uid %u", gm_engine_name(engine, id, who, sizeof who),
+           gm_settings_format(said, what, sizeof what), (unsigned)by);
+}
+
+void gm_engine_note_refusal(struct gm_engine *engine, uint32_t id,
+                            const struct gm_alloc_refusal *refusal, uint64_t n)
+{
+    struct gm_sched_account account = account_of(engine, id);
+    struct gm_note *note = add_note(engine, GM_NOTE_REFUSED);
+    const char *raise = gm_engine_refusal_raise(refusal);
+    char who[128], why[256], bytes[32], times[48] = "";
+
+    note->app = party(engine, id, gm_engine_refusal_word(refusal->reason), &account);
+    note->refusal = *refusal;
+    note->n_refused = n;
+    engine->refused_allocs += n;
+    engine->refusals[engine->n_refusals++ % GM_REFUSALS_KEPT] = *note;
+    if (n > 1)
+        snprintf(times, sizeof times, ", the last of %llu refusals", (unsigned long long)n);
+    gm_log(GM_LOG_WARN, "%s: refused %s%s: %s%s%s", gm_engine_name(engine, id, who, sizeof who),
+           gm_format_size(refusal->bytes, bytes, sizeof bytes), times,
+           gm_engine_refusal_text(refusal, why, sizeof why), raise[0] ? ": raise " : "", raise);
+}
+
+/* The report. */
+
+static void add_party(cJSON *object, const struct gm_party *party)
+{
+    cJSON_AddNumberToObject(object, "app", party->app);
+    cJSON_AddNumberToObject(object, "pid", party->pid);
+    cJSON_AddStringToObject(object, "name", party->name);
+    cJSON_AddNumberToObject(object, "level", party->level);
+    cJSON_AddStringToObject(object, "why", party->why);
+}
+
+void gm_engine_add_switch(cJSON *row, const struct gm_switch *entry)
+{
+    const struct {
+        const char *name;
+        uint64_t ns;
+    } times[] = {
+        {"total_ms", entry->total_ns},
+        {"drain_ms", entry->drain_ns},
+        {"plan_ms", entry->plan_ns},
+        {"copy_ms", entry->copy_ns},
+        {"out_ms", entry->way_ns[GM_WAY_OUT]},
+        {"in_ms", entry->way_ns[GM_WAY_IN]},
+        {"map_ms", entry->map_ns},
+        {"lower_ms", entry->lower_ns},
+        {"pinned_ms", entry->pinned_ns},
+    };
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        cJSON_AddNumberToObject(row, times[i].name, (double)(times[i].ns / 1000) / 1000.0);
+    cJSON_AddNumberToObject(row, "bytes_out", (double)entry->bytes[GM_WAY_OUT]);
+    cJSON_AddNumberToObject(row, "bytes_in", (double)entry->bytes[GM_WAY_IN]);
+    cJSON_AddNumberToObject(row, "bytes_lowered", (double)entry->lowered);
+    cJSON_AddNumberToObject(row, "bytes_raised", (double)entry->raised);
+}
+
+void gm_engine_add_policy(cJSON *object, const struct gm_sched_policy *policy)
+{
+    cJSON_AddStringToObject(object, "class",
+                            gm_sched_class_name((enum gm_sched_class)policy->class));
+    cJSON_AddNumberToObject(object, "weight", (double)policy->weight / 1000.0);
+    cJSON_AddNumberToObject(object, "share_percent", (double)policy->share / 10.0);
+    cJSON_AddBoolToObject(object, "paused", policy->is_paused);
+}
+
+static cJSON *describe(const struct gm_note *note)
+{
+    static const char *const kinds[] = {"switch", "level", "set", "refused"};
+    const char *kind = kinds[note->kind];
+    cJSON *object = cJSON_CreateObject();
+    char what[256];
+
+    if (note->kind == GM_NOTE_SET && note->said.has == GM_SET_PAUSED)
+        kind = note->said.is_paused ? "paused" : "resumed";
+
+    cJSON_AddNumberToObject(object, "seq", (double)note->seq);
+    cJSON_AddStringToObject(object, "kind", kind);
+    cJSON_AddNumberToObject(object, "at_s", (double)note->at / (double)GM_S);
+    cJSON_AddNumberToObject(object, "time_s", (double)(note->wall / GM_MS) / 1000.0);
+    add_party(object, &note->app);
+    if (note->kind == GM_NOTE_LEVEL) {
+        cJSON_AddNumberToObject(object, "from_level", note->from);
+    } else if (note->kind == GM_NOTE_SET) {
+        cJSON_AddNumberToObject(object, "by_uid", note->by);
+        cJSON_AddStringToObject(object, "set", gm_settings_format(&note->said, what, sizeof what));
+        gm_engine_add_policy(object, &note->policy);
+    } else if (note->kind == GM_NOTE_REFUSED) {
+        cJSON_AddNumberToObject(object, "bytes", (double)note->refusal.bytes);
+        cJSON_AddNumberToObject(object, "count", (double)note->n_refused);
+        cJSON_AddStringToObject(object, "text",
+                                gm_engine_refusal_text(&note->refusal, what, sizeof what));
+        cJSON_AddStringToObject(object, "raise", gm_engine_refusal_raise(&note->refusal));
+    } else {
+        cJSON *left = cJSON_AddArrayToObject(object, "left");
+        cJSON_AddNumberToObject(object, "switch", (double)note->took.seq);
+        cJSON_AddNumberToObject(object, "waited_s", (double)note->wait_ns / (double)GM_S);
+        for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
+            cJSON *leaver = cJSON_CreateObject();
+            cJSON_AddItemToArray(left, leaver);
+            add_party(leaver, &note->leavers[i]);
+        }
+        cJSON_AddNumberToObject(object, "left_count", note->n_leavers);
+        gm_engine_add_switch(object, &note->took);
+    }
+    return object;
+}
+
+void gm_engine_add_refusals(const struct gm_engine *engine, cJSON *object)
+{
+    const uint64_t n = engine->n_refusals;
+    cJSON *refusals = cJSON_AddArrayToObject(object, "refusals");
+    for (uint64_t i = n > GM_REFUSALS_KEPT ? n - GM_REFUSALS_KEPT : 0; i < n; i++) {
+        const struct gm_note *note = &engine->refusals[i % GM_REFUSALS_KEPT];
+        cJSON *entry = describe(note);
+        cJSON_AddNumberToObject(entry, "ago_s", (double)(engine->now - note->at) / (double)GM_S);
+        cJSON_AddItemToArray(refusals, entry);
+    }
+}
+
+cJSON *gm_engine_log(struct gm_engine *engine, uint64_t since)
+{
+    uint64_t newest = engine->n_notes;
+    uint64_t oldest = newest > GM_NOTES ? newest - GM_NOTES + 1 : 1;
+    cJSON *log = cJSON_CreateObject();
+    cJSON *entries = cJSON_AddArrayToObject(log, "entries");
+
+    cJSON_AddNumberToObject(log, "newest", (double)newest);
+    cJSON_AddNumberToObject(log, "kept", GM_NOTES);
+    for (uint64_t seq = since < oldest ? oldest : since; seq <= newest; seq++)
+        if (seq > since)
+            cJSON_AddItemToArray(entries, describe(&engine->notes[seq % GM_NOTES]));
+    return log;
+}

@@ -1,0 +1,172 @@
+/*
+ * How much memory the daemon has made, on the GPU and on the host: as much as programs need, a
+ * little ahead of them (core/need.h), within a budget of the GPU that follows what other programs
+ * leave there (core/budget.h). What nobody uses goes back to the system, less what was needed
+ * lately. Frames are destroyed by frames.c, slabs by hostpool.c, paged memory by stores.c.
+ */
+#include "daemon/engine/state.h"
+
+#include "common/log.h"
+#include "daemon/memory/files.h"
+
+/* How often to look what the device has: asking takes some 20 us, and nobody tells. */
+#define BUDGET_CHECK_NS (1000 * GM_MS)
+
+static void describe_need(const struct gm_engine *engine, struct gm_need *need)
+{
+    const struct gm_table *table = engine->table;
+    const struct gm_need_input input = {
+        .committed = table->committed - table->hosted + gm_engine_orphaned(engine),
+        .budget = table->budget,
+        .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
+        .pinned_used = gm_stores_used(engine->stores, GM_TIER_PINNED),
+        .window = engine->window,
+        .is_stuck = engine->is_stuck_for_pages,
+    };
+    gm_need_of(&input, need);
+}
+
+void gm_engine_want_memory(struct gm_engine *engine)
+{
+    struct gm_need need;
+    describe_need(engine, &need);
+    gm_lately_note(&engine->frames_lately, engine->now, need.frames);
+    gm_lately_note(&engine->pinned_lately, engine->now, need.pinned);
+    gm_hostpool_want(&engine->pool, gm_lately_most(&engine->pinned_lately));
+    gm_stores_want(engine->stores, need.paged);
+}
+
+void gm_engine_give_back(struct gm_engine *engine)
+{
+    if (engine->now >= gm_engine_give_back_at(engine))
+        gm_engine_want_memory(engine);
+    gm_engine_give_back_frames(engine, gm_lately_most(&engine->frames_lately));
+}
+
+uint64_t gm_engine_give_back_at(const struct gm_engine *engine)
+{
+    const uint64_t frames = gm_lately_falls_at(&engine->frames_lately);
+    const uint64_t pinned = gm_lately_falls_at(&engine->pinned_lately);
+    return frames < pinned ? frames : pinned;
+}
+
+/* The budget. */
+
+/* The scheduler and the planner go by it. `why` ends the line of the log. */
+static void set_budget(struct gm_engine *engine, uint64_t bytes, const char *why)
+{
+    const bool is_less = bytes < engine->table->budget;
+    gm_log(is_less ? GM_LOG_WARN : GM_LOG_INFO,
+           "GPU %d: the budget is %llu MiB now (at most %llu, it was %llu): %s", engine->config.gpu,
+           (unsigned long long)(bytes >> 20), (unsigned long long)(engine->config.budget >> 20),
+           (unsigned long long)(engine->table->budget >> 20), why);
+    engine->table->budget = bytes;
+    gm_engine_want_memory(engine);
+    gm_engine_update_room(engine);
+}
+
+void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes)
+{
+    if (bytes > engine->table->budget)
+        set_budget(engine, bytes, "an app needs as much");
+}
+
+/* What the largest app needs to run. */
+static uint64_t largest_app(const struct gm_engine *engine)
+{
+    uint64_t bytes = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->table->apps[id].is_used) {
+            const uint64_t needed = gm_engine_movable(engine, id) + engine->table->fixed;
+            bytes = needed > bytes ? needed : bytes;
+        }
+    return bytes;
+}
+
+/* Whether the budget may be another one without a frame that is refused. */
+static bool is_followed(const struct gm_engine *engine)
+{
+    return !engine->stopping.is_on &&
+           (engine->is_budget_auto || engine->table->budget < engine->config.budget);
+}
+
+/* `why` it goes down, if it does. */
+static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least, const char *why)
+{
+    const struct gm_table *table = engine->table;
+    const struct gm_budget_input input = {.now = table->budget,
+                                          .most = engine->config.budget,
+                                          .least = least,
+                                          .available = table->allocated + free_bytes,
+                                          .reserve = engine->device_reserve};
+    uint64_t next = gm_budget_next(&input);
+
+    if (next > table->budget && gm_files_left() >= GM_FILES_SPARE)
+        set_budget(engine, next, "the GPU has more memory free");
+    if (next >= table->budget)
+        return;
+    /* Others need it now, so nothing is kept. What exists counts until it is destroyed: the next
+     * look takes that into account. */
+    gm_lately_forget(&engine->frames_lately);
+    gm_engine_give_back_frames(engine, next);
+    next = next > table->allocated ? next : table->allocated;
+    if (next < table->budget)
+        set_budget(engine, next, why);
+}
+
+void gm_engine_follow_budget(struct gm_engine *engine, const char *refused)
+{
+    const uint64_t largest = largest_app(engine), allocated = engine->table->allocated;
+    size_t free_bytes = 0, total = 0;
+
+    if (refused) /* whatever the driver says is free */
+        follow(engine, 0, largest > allocated ? largest : allocated, refused);
+    else if (is_followed(engine) &&
+             engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS)
+        follow(engine, free_bytes, largest, GM_ENGINE_USED_BESIDE);
+    engine->budget_check_at = is_followed(engine) ? engine->now + BUDGET_CHECK_NS : 0;
+}
+
+void gm_engine_check_budget(struct gm_engine *engine)
+{
+    if (engine->budget_check_at == 0 || engine->now < engine->budget_check_at)
+        return;
+    engine->budget_check_at = 0;
+    if (engine->n_apps > 0) /* else who comes next, or asks for the status, looks */
+        gm_engine_follow_budget(engine, NULL);
+}
+
+void gm_engine_take_device(struct gm_engine *engine)
+{
+    struct gm_table *table = engine->table;
+    const uint64_t allowed = table->budget - table->allocated;
+    size_t free_bytes = 0, total = 0;
+    if (engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
+        return;
+    /* What is beyond the budget is not taken to the last byte: the driver needs some itself. */
+    uint64_t bytes = free_bytes > allowed + GM_CHUNK_MAX ? free_bytes - GM_CHUNK_MAX : allowed;
+    if (free_bytes < allowed)
+        bytes = free_bytes;
+    table->budget = table->allocated + (bytes & ~(GM_CHUNK_MIN - 1));
+}
+
+/* On request. */
+
+void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
+{
+    const struct gm_table *table = engine->table;
+
+    engine->now = gm_now();
+    gm_lately_forget(&engine->frames_lately);
+    gm_lately_forget(&engine->pinned_lately);
+    const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;
+    gm_engine_want_memory(engine);
+    gm_engine_give_back(engine);
+    trimmed->pinned = gm_hostpool_leaving(&engine->pool) - leaving;
+    trimmed->gpu = table->condemned - condemned;
+    trimmed->paged = gm_stores_trim(engine->stores);
+    gm_log(GM_LOG_INFO, "trim: %llu MiB on the GPU, %llu MiB pinned and %llu MiB paged go back",
+           (unsigned long long)(trimmed->gpu >> 20), (unsigned long long)(trimmed->pinned >> 20),
+           (unsigned long long)(trimmed->paged >> 20));
+    gm_engine_run(engine);
+}

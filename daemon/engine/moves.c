@@ -1,0 +1,566 @@
+/*
+ * Planning, and carrying plans out: the copies between the tiers.
+ */
+#include "daemon/engine/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+
+/* An app that does not answer gets no more than so many batches of frames. Each is some 1 ms of
+ * mapping. */
+#define MAPS_AT_ONCE 16u
+/* Who answered so long ago, or less, is not stopped. Nobody waits for what is staged: whom it is
+ * for is asked as often as that costs nothing. */
+#define LATELY_NS (100 * GM_MS)
+#define JUST_NOW_NS (10 * GM_MS)
+/* Nor is a program that must run at once to wait long behind what is staged, nor to find pinned
+ * memory full of what is still to be copied down: 5 ms of the link each way, and as much between
+ * the tiers below, are enough to keep them busy. */
+#define STAGED_AT_ONCE (256ull << 20)
+/* Nor do a switch's own copies between the tiers below begin all at once. Its lowers are ready from
+ * the start, and would keep all workers from what is to be raised, for which the link then waits.
+ * So much in memory, and as much from and to the disk, which has workers of its own.
+ */
+#define BELOW_AT_ONCE (512ull << 20)
+/* For so many programs it is tried at most, each a plan, until there is something to stage. */
+#define PLANS_AHEAD 4u
+/* A program's evictions run ahead of their copies by at most so many chunks that are told to be
+ * unmapped: four batches (batches.c). So it unmaps the next batch while the answer to the
+ * last one is on its way. It unmaps a chunk in 16 us; the link takes 40 us for the smallest one. */
+#define UNMAPS_AT_ONCE 64u
+
+/* Plans. */
+
+static bool can_lose(const struct gm_engine *engine, uint32_t id)
+{
+    enum gm_app_state state = engine->apps[id].state;
+    return !engine->in_set[id] && !engine->table->apps[id].is_silent &&
+           (state == GM_APP_PAUSED || state == GM_APP_DRAINING);
+}
+
+/* Into `list` of `n`, latest first. */
+static void insert_later(const struct gm_engine *engine, uint32_t *list, uint32_t n, uint32_t id)
+{
+    for (; n > 0 && gm_sched_is_later(engine->sched, engine->now, id, list[n - 1]); n--)
+        list[n] = list[n - 1];
+    list[n] = id;
+}
+
+/* The apps that may lose chunks, farthest next use first. */
+static uint32_t list_victims(struct gm_engine *engine)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (can_lose(engine, id))
+            insert_later(engine, engine->victims, n++, id);
+    return n;
+}
+
+static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input)
+{
+    input->window = engine->window;
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
+        input->tiers[tier] = (struct gm_plan_tier){
+            .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
+            .used = gm_stores_used(engine->stores, (enum gm_tier)tier),
+            .ending = engine->ending[tier],
+            .is_closed = tier == GM_TIER_DISK && engine->lower_retry_at > engine->now,
+        };
+}
+
+static bool can_stage(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->apps[id].state == GM_APP_PAUSED && engine->table->apps[id].missing > 0 &&
+           !engine->table->apps[id].is_silent && engine->apps[id].retry_at <= engine->now;
+}
+
+/* Who gives its place on the GPU up for `target` ahead of its turn: those that wait like it, and
+ * for longer. An app that is idle keeps what it has: nobody knows as well when it comes. */
+static void list_givers(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target)
+{
+    input->givers = engine->givers;
+    if (engine->apps[target].is_idle)
+        return;
+    for (uint32_t i = 0; i < input->n_victims; i++) {
+        const struct gm_app *app = &engine->apps[engine->victims[i]];
+        if (app->state == GM_APP_PAUSED && !app->is_idle)
+            engine->givers[input->n_givers++] = engine->victims[i];
+    }
+}
+
+/* Into the plan: what can be staged for `target`, of which the first `n_victims` victims are later.
+ */
+static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target,
+                           uint32_t n_victims, bool is_next)
+{
+    engine->targets[0] = target;
+    input->n_targets = 1;
+    input->n_victims = n_victims;
+    input->n_givers = 0;
+    input->left_paged = gm_staging_left(&engine->staging, &engine->table->apps[target], is_next);
+    list_givers(engine, input, target);
+    gm_plan_prefetch(engine->table, input, &engine->plan);
+    if (engine->plan.n > 0)
+        gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d): %u moves", target,
+               (int)engine->apps[target].pid, engine->plan.n);
+}
+
+/* Nobody waits for memory: stage that of the app that is expected next, of those that lack any. If
+ * nothing can be done for it now, as when it is idle and others have the GPU, the next one's turn
+ * comes. */
+static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
+{
+    engine->plan_is_prefetch = true;
+    uint32_t tries = 0;
+    for (uint32_t n = list_victims(engine);
+         n > 0 && engine->plan.n == 0 && tries < PLANS_AHEAD &&
+         gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) != GM_TIME_NEVER;
+         n--) {
+        if (!can_stage(engine, engine->victims[n - 1]))
+            continue;
+        plan_ahead_for(engine, input, engine->victims[n - 1], n - 1, tries == 0);
+        tries++;
+    }
+}
+
+void gm_engine_plan(struct gm_engine *engine)
+{
+    const struct gm_sched_decision *decision = &engine->decision;
+    struct gm_plan_input input = {.targets = engine->targets, .victims = engine->victims};
+    uint64_t begin = gm_now();
+    bool is_waiting = false;
+
+    /* Growing programs that run come first: each of them has a thread that waits in an allocation.
+     */
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < decision->n_set; i++) {
+            uint32_t id = decision->set[i];
+            const struct gm_app *app = &engine->apps[id];
+            enum gm_app_state wanted = pass == 0 ? GM_APP_RUNNING : GM_APP_LOADING;
+            /* whose gate opens next, too: nothing comes between */
+            is_waiting = is_waiting || app->state == GM_APP_LOADING;
+            if (app->state != wanted || engine->table->apps[id].missing == 0)
+                continue;
+            is_waiting = true;
+            if (app->retry_at > engine->now || (pass == 1 && app->ping != 0))
+                continue;
+            engine->targets[input.n_targets++] = id;
+            input.is_growing = input.is_growing || pass == 0;
+        }
+    }
+    engine->plan.n = engine->plan_from = 0;
+    engine->plan_is_stale = engine->plan_is_prefetch = false;
+    engine->short_from = engine->short_to = 0;
+    describe_tiers(engine, &input);
+    if (input.n_targets > 0) {
+        input.n_victims = list_victims(engine);
+        engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
+        engine->short_to = input.n_targets;
+    } else if (!is_waiting && engine->config.is_prefetching && !engine->stopping.is_on) {
+        plan_ahead(engine, &input);
+    }
+    engine->plan_evicts = gm_plan_count(&engine->plan, GM_MOVE_EVICT);
+    engine->sums.plan_ns += gm_now() - begin;
+}
+
+static void count(struct gm_coming *coming, const struct gm_coming *more, bool is_more)
+{
+    coming->copies = is_more ? coming->copies + more->copies : coming->copies - more->copies;
+    coming->bytes = is_more ? coming->bytes + more->bytes : coming->bytes - more->bytes;
+}
+
+static void count_copy(struct gm_engine *engine, enum gm_way way, uint32_t index, bool is_more)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_coming one = {.copies = 1, .bytes = gm_chunk_bytes(chunk)};
+    count(&engine->apps[chunk->app].coming[way], &one, is_more);
+    if (!engine->table->apps[chunk->app].is_silent)
+        count(&engine->coming[way], &one, is_more);
+}
+
+void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t index)
+{
+    count_copy(engine, way, index, true);
+}
+
+void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t index)
+{
+    count_copy(engine, way, index, false);
+}
+
+void gm_engine_count_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
+{
+    for (int way = 0; way < GM_WAYS; way++)
+        count(&engine->coming[way], &engine->apps[id].coming[way], !is_silent);
+}
+
+bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
+{
+    return gm_mover_room(engine->mover, way) > engine->coming[way].copies;
+}
+
+/* Bytes whose copies are under way or begin when their owners have unmapped them. */
+static uint64_t under_way(const struct gm_engine *engine, enum gm_way way)
+{
+    return gm_mover_under_way(engine->mover, way) + engine->coming[way].bytes;
+}
+
+static bool has_room(const struct gm_engine *engine, enum gm_way way)
+{
+    return gm_engine_has_room(engine, way) &&
+           (!engine->plan_is_prefetch || under_way(engine, way) < STAGED_AT_ONCE);
+}
+
+/* Returns its number. */
+static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index, uint64_t fence)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
+                                      &engine->pool, chunk->page, gm_chunk_bytes(chunk), fence);
+    engine->sums.bytes[way] += gm_chunk_bytes(chunk);
+    if (engine->first_copy_at[way] == 0)
+        engine->first_copy_at[way] = engine->now;
+    engine->ring[way][number % GM_WAY_DEPTH] = index;
+    chunk->copy_pending = true;
+    return number;
+}
+
+/* Clear a frame, for `chunk` or for nobody yet (GM_NONE). Returns its number, of copies in. */
+static uint64_t clear(struct gm_engine *engine, uint32_t frame, uint32_t chunk)
+{
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    uint64_t number = gm_mover_clear(engine->mover, engine->frames.handles[frame].va,
+                                     gm_class_bytes(entry->class), entry->fence);
+    engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = chunk;
+    return number;
+}
+
+/* The frame is free from here on: who writes it waits for this copy (the fence). If the driver
+ * refused the copy, the frame keeps the data: gm_engine_take_copies undoes the eviction when what
+ * was begun of it has ended. */
+void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const uint32_t frame = chunk->frame;
+    if (gm_mover_room(engine->mover, GM_WAY_OUT) == 0) {
+        chunk->copy_pending = true;
+        engine->late[engine->n_late++] = index;
+        return;
+    }
+    const uint64_t number = submit(engine, GM_WAY_OUT, index, 0);
+    if (gm_mover_result(engine->mover, GM_WAY_OUT, number) != CUDA_SUCCESS)
+        return;
+    engine->table->frames[frame].fence = number;
+    chunk->frame = GM_NONE;
+    gm_table_free_frame(engine->table, frame);
+}
+
+void gm_engine_copy_in(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    chunk->copy_pending = true;
+    if (chunk->tier == GM_TIER_NONE)
+        clear(engine, chunk->frame, index);
+    else
+        submit(engine, GM_WAY_IN, index, 0);
+}
+
+/* Bytes that are free in a tier now; of the GPU: room in the budget for new frames. */
+static uint64_t free_in(const struct gm_engine *engine, enum gm_tier tier)
+{
+    if (tier == GM_TIER_GPU)
+        return engine->table->budget - engine->table->allocated;
+    uint64_t cap = gm_stores_cap(engine->stores, tier);
+    uint64_t used = gm_stores_used(engine->stores, tier);
+    return cap > used ? cap - used : 0;
+}
+
+/* Whether a move may take what it needs, beside what those before it still need: plan.h's rule. */
+static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                     const struct gm_move *move)
+{
+    uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[move->chunk]);
+    enum gm_tier tier = gm_plan_takes(move);
+    if (tier == GM_TIER_NONE)
+        return true;
+    return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->reserve);
+}
+
+/* plan.h's other rule; with nothing under way nobody would ask again, and the plan's order holds.
+ */
+static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    const bool is_moving = engine->host_copies > 0 || under_way(engine, GM_WAY_OUT) > 0;
+    return engine->plan_evicts == 0 || !is_moving ||
+           gm_plan_leaves_room(gm_chunk_bytes(chunk), free_in(engine, (enum gm_tier)chunk->tier),
+                               free_in(engine, GM_TIER_PINNED), engine->window, engine->reserve);
+}
+
+/* Each of these returns true when the move was made, or is void because things changed. */
+
+/* A stopped program would keep the frames that it gives up mapped: it must have answered lately. */
+static bool is_there(struct gm_engine *engine, uint32_t id, uint64_t lately_ns)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->ping == 0 && engine->now >= app->answered_at + lately_ns)
+        gm_engine_ping(engine, id);
+    return app->ping == 0;
+}
+
+/* And it would keep those that it is given: ahead of its turn, nobody else could have them then. A
+ * program that was chosen has been asked (gm_engine_begin_switch). */
+static bool may_have(struct gm_engine *engine, uint32_t id)
+{
+    return !engine->plan_is_prefetch || is_there(engine, id, JUST_NOW_NS);
+}
+
+/* Begin an eviction: the owner unmaps the chunk, and keeps the frame until it has said so
+ * (gm_engine_settle). The copy's pages and its place in the mover are set aside now, so that the
+ * answer alone starts it. */
+static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                  const struct gm_move *move)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    if (chunk->is_freed || chunk->is_fixed || chunk->flight != GM_FLIGHT_NONE ||
+        chunk->frame != move->frame || !can_lose(engine, chunk->app))
+        return true;
+    if (engine->apps[chunk->app].state != GM_APP_PAUSED || !has_room(engine, GM_WAY_OUT) ||
+        engine->copy_retry_at > engine->now ||
+        engine->apps[chunk->app].coming[GM_WAY_OUT].copies >= UNMAPS_AT_ONCE ||
+        !is_there(engine, chunk->app, LATELY_NS) || !may_have(engine, engine->targets[0]))
+        return false;
+    if (may_take(engine, hold, move))
+        chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, gm_chunk_bytes(chunk));
+    if (chunk->page == GM_NONE) {
+        engine->is_short_of_pages = !engine->plan_is_prefetch;
+        return false;
+    }
+    chunk->flight = GM_FLIGHT_OUT;
+    gm_engine_expect_copy(engine, GM_WAY_OUT, move->chunk);
+    gm_table_leave_frame(engine->table, chunk->frame);
+    gm_engine_unmap(engine, move->chunk);
+    gm_table_place(engine->table, move->chunk);
+    return true;
+}
+
+/* What was never written reads as zero. The chunk waits until its frame, as it was before the chunk
+ * took it, is clear: one that was cleared long ago, or is new, is there at once. */
+static void await_clear(struct gm_engine *engine, uint32_t index, const struct gm_frame *was)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (was->is_dirty)
+        clear(engine, chunk->frame, index);
+    else if (was->clear > engine->taken[GM_WAY_IN])
+        engine->ring[GM_WAY_IN][was->clear % GM_WAY_DEPTH] = index;
+    else
+        return;
+    chunk->copy_pending = true;
+}
+
+void gm_engine_clear_frames(struct gm_engine *engine)
+{
+    struct gm_table *table = engine->table;
+    if (engine->plan_from < engine->plan.n)
+        return; /* most of them are for chunks that overwrite them */
+    if (engine->copy_retry_at > engine->now)
+        return;
+    /* From where the last round ended: each clears a few, and there may be 70,000. */
+    for (uint32_t left = table->max_frames; table->dirty > 0 && left > 0; left--) {
+        const uint32_t at = engine->clear_at;
+        const struct gm_frame *frame = &table->frames[at];
+        const bool is_due = frame->state == GM_FRAME_FREE && frame->is_dirty &&
+                            frame->fence <= engine->taken[GM_WAY_OUT];
+        if (is_due && !gm_engine_has_room(engine, GM_WAY_IN))
+            return; /* when what is under way has ended */
+        if (is_due)
+            gm_table_clean_frame(table, at, clear(engine, at, GM_NONE));
+        engine->clear_at = at + 1 < table->max_frames ? at + 1 : 0;
+    }
+}
+
+static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                 const struct gm_move *move)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    enum gm_app_state state = engine->apps[chunk->app].state;
+    uint32_t frame = move->frame;
+
+    if (chunk->is_freed || chunk->tier == GM_TIER_GPU || chunk->flight == GM_FLIGHT_IN ||
+        (state != GM_APP_LOADING && state != GM_APP_RUNNING && !engine->plan_is_prefetch))
+        return true;
+    if (chunk->flight != GM_FLIGHT_NONE || chunk->tier > GM_TIER_PINNED)
+        return false; /* it is being raised, or will be */
+    if (frame != GM_NONE && engine->table->frames[frame].state != GM_FRAME_FREE)
+        return false;
+    assert(frame == GM_NONE ||
+           (engine->table->frames[frame].class == chunk->class &&
+            engine->table->frames[frame].pool == engine->table->apps[chunk->app].pool));
+    if (engine->apps[chunk->app].unanswered_maps >= MAPS_AT_ONCE)
+        return false;
+    if ((chunk->tier == GM_TIER_PINNED ||
+         (frame != GM_NONE && engine->table->frames[frame].is_dirty)) &&
+        !has_room(engine, GM_WAY_IN))
+        return false;
+    if (!may_have(engine, chunk->app))
+        return false;
+    if (frame == GM_NONE && may_take(engine, hold, move))
+        frame = gm_engine_make_frame(engine, chunk);
+    if (frame == GM_NONE)
+        return false;
+
+    const struct gm_frame was = engine->table->frames[frame];
+    gm_table_take_frame(engine->table, frame, move->chunk);
+    chunk->flight = GM_FLIGHT_IN;
+    if (chunk->tier == GM_TIER_PINNED) {
+        engine->ending[GM_TIER_PINNED] += gm_chunk_bytes(chunk);
+        submit(engine, GM_WAY_IN, move->chunk, was.fence);
+    } else {
+        await_clear(engine, move->chunk, &was);
+    }
+    gm_engine_map(engine, move->chunk);
+    gm_table_place(engine->table, move->chunk);
+    return true;
+}
+
+/* Begin a move's copy between two tiers below the GPU. False: no room there now. */
+static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                       const struct gm_move *move)
+{
+    uint32_t index = move->chunk;
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    enum gm_tier to = gm_plan_takes(move);
+    uint64_t bytes = gm_chunk_bytes(chunk);
+
+    if (!may_take(engine, hold, move))
+        return false;
+    uint64_t *copied = gm_engine_copied_below(engine, chunk->tier, to);
+    if (*copied >= (engine->plan_is_prefetch ? STAGED_AT_ONCE : BELOW_AT_ONCE))
+        return false;
+    chunk->to_page = gm_stores_take(engine->stores, to, bytes);
+    if (chunk->to_page == GM_NONE)
+        return false;
+    chunk->to_tier = (uint8_t)to;
+    chunk->flight = GM_FLIGHT_HOST;
+    chunk->copy_pending = true;
+    engine->ending[chunk->tier] += bytes;
+    gm_table_place(engine->table, index);
+    engine->host_copies++;
+    *copied += bytes;
+    gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to,
+                   chunk->to_page, bytes);
+    return true;
+}
+
+static bool lower_chunk(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                        const struct gm_move *move)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    if (chunk->is_freed || chunk->flight == GM_FLIGHT_IN ||
+        (chunk->flight == GM_FLIGHT_NONE && chunk->tier > GM_TIER_PINNED))
+        return true;
+    if (chunk->flight != GM_FLIGHT_NONE || chunk->tier != GM_TIER_PINNED)
+        return false; /* its eviction has not ended, or not begun */
+    return copy_below(engine, hold, move);
+}
+
+static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                        const struct gm_move *move)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    if (chunk->is_freed || chunk->tier <= GM_TIER_PINNED)
+        return true;
+    return chunk->flight == GM_FLIGHT_NONE && leaves_room(engine, chunk) &&
+           copy_below(engine, hold, move);
+}
+
+bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk)
+{
+    const struct gm_plan_hold hold = {.has_eviction = false};
+    const struct gm_move move = {.kind = GM_MOVE_RAISE, .chunk = chunk, .frame = GM_NONE};
+    return copy_below(engine, &hold, &move);
+}
+
+static bool destroy(struct gm_engine *engine, const struct gm_move *move)
+{
+    const struct gm_frame *frame = &engine->table->frames[move->frame];
+    if (frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING)
+        return false; /* its eviction has not ended */
+    if (frame->state == GM_FRAME_FREE)
+        gm_engine_condemn(engine, move->frame, GM_NONE);
+    return true;
+}
+
+static bool make_move(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                      const struct gm_move *move)
+{
+    switch ((enum gm_move_kind)move->kind) {
+    case GM_MOVE_EVICT:
+        return evict(engine, hold, move);
+    case GM_MOVE_DESTROY:
+        return destroy(engine, move);
+    case GM_MOVE_FILL:
+        return fill(engine, hold, move);
+    case GM_MOVE_LOWER:
+        return lower_chunk(engine, hold, move);
+    case GM_MOVE_RAISE:
+        return raise_chunk(engine, hold, move);
+    }
+    return true;
+}
+
+static void note_wait(const struct gm_engine *engine, bool is_waiting, uint64_t *since,
+                      uint64_t *sum)
+{
+    if (is_waiting && *since == 0)
+        *since = engine->now;
+    if (!is_waiting && *since != 0) {
+        *sum += engine->now - *since;
+        *since = 0;
+    }
+}
+
+/* Account for the time in which a switch waits for what lies below pinned memory, and for that in
+ * which it waits for pinned room and nothing is under way below: until copies in give theirs back,
+ * or more is pinned. */
+static void note_waits(struct gm_engine *engine)
+{
+    bool is_lower = engine->host_copies > 0 && !engine->plan_is_prefetch;
+    note_wait(engine, is_lower, &engine->lower_since, &engine->sums.lower_ns);
+    note_wait(engine, engine->is_short_of_pages && !is_lower, &engine->pinned_since,
+              &engine->sums.pinned_ns);
+}
+
+/* A switch lacks pinned memory and nothing under way gives any back: more is made than was
+ * foreseen. */
+static void note_stuck(struct gm_engine *engine)
+{
+    const bool is_stuck = engine->is_short_of_pages && engine->host_copies == 0 &&
+                          under_way(engine, GM_WAY_OUT) == 0 && under_way(engine, GM_WAY_IN) == 0;
+    const bool was_stuck = engine->is_stuck_for_pages;
+    engine->is_stuck_for_pages = is_stuck;
+    if (is_stuck && !was_stuck)
+        gm_engine_want_memory(engine);
+}
+
+void gm_engine_move(struct gm_engine *engine)
+{
+    struct gm_plan *plan = &engine->plan;
+    struct gm_plan_hold hold = {.has_eviction = false};
+    engine->is_short_of_pages = false;
+    for (uint32_t i = engine->plan_from; i < plan->n; i++) {
+        struct gm_move *move = &plan->moves[i];
+        if (!move->is_done) {
+            move->is_done = make_move(engine, &hold, move);
+            if (move->is_done && move->kind == GM_MOVE_EVICT)
+                engine->plan_evicts--;
+        }
+        if (!move->is_done && move->kind != GM_MOVE_DESTROY)
+            gm_plan_pass_over(&hold, move, gm_chunk_bytes(&engine->table->chunks[move->chunk]));
+        if (move->is_done && i == engine->plan_from)
+            engine->plan_from++;
+    }
+    note_waits(engine);
+    note_stuck(engine);
+}

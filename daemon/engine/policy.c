@@ -1,0 +1,341 @@
+/*
+ * What the scheduler is told, and so what is recorded (--record): events, and what is said of
+ * programs over what it finds out: by rules and GPUMUX_CLASS as they come, by `mux-ctl set` later.
+ * The latter in two layers, setting by setting:
+ *
+ *   admin   the rule that matches, then what root or the daemon's own user sets
+ *   own     GPUMUX_CLASS, then what the program's user sets
+ *
+ * The own layer counts where it says something; but it goes no further than the administrators have
+ * gone: no better class, no greater weight or share, and it does not resume. Where they said
+ * nothing, the best class is an option, the greatest weight 1. Root and the daemon's own user are
+ * administrators, also of their own programs. A setting that an administrator sets to what it is
+ * without any takes back what was said, of the rule too.
+ */
+#include "daemon/engine/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/classes.h"
+#include "common/log.h"
+
+int gm_engine_open_sched(struct gm_engine *engine)
+{
+    const struct gm_engine_config *config = &engine->config;
+    const struct gm_sched_config sched = {.max_apps = config->max_apps,
+                                          .budget = engine->first_budget,
+                                          .levels = config->levels,
+                                          .allotment_ns = config->allotment_ns,
+                                          .slice_ns = config->slice_ns,
+                                          .patience_ns = config->patience_ns,
+                                          .retry_ns = config->slice_ns};
+    size_t size = gm_sched_size(&sched);
+    engine->sched_memory = size ? calloc(1, size) : NULL;
+    if (!engine->sched_memory)
+        return size ? -ENOMEM : -EINVAL;
+    engine->sched = gm_sched_init(engine->sched_memory, &sched);
+    if (!engine->sched)
+        return -EINVAL;
+    gm_record_config(config->record, &sched);
+    engine->decision.wake_at = GM_TIME_NEVER;
+    engine->room = engine->first_budget;
+    return 0;
+}
+
+static void feed(struct gm_engine *engine, const struct gm_sched_event *event)
+{
+    engine->again = true;
+    engine->plan_is_stale = true;
+    if (engine->stopping.is_on)
+        return; /* gm_engine_choose_saved decides */
+    int fault = gm_sched_step(engine->sched, engine->now, event, &engine->decision);
+    if (fault)
+        gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)event->kind,
+               event->app, fault);
+    else
+        gm_record_event(engine->config.record, engine->now, event);
+    engine->has_decided = true;
+}
+
+void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
+                    uint64_t bytes)
+{
+    feed(engine, &(struct gm_sched_event){.kind = kind, .app = app, .bytes = bytes});
+}
+
+void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns)
+{
+    feed(engine, &(struct gm_sched_event){.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns});
+}
+
+#define GM_SETTINGS_A_SECOND 50u
+
+static const struct gm_sched_policy nothing_said = {
+    .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+
+/* 0 is the best. */
+static unsigned rank_of(unsigned class)
+{
+    static const unsigned ranks[GM_CLASSES] = {[GM_CLASS_LATENCY] = 0,
+                                               [GM_CLASS_INTERACTIVE] = 1,
+                                               [GM_CLASS_AUTO] = 2,
+                                               [GM_CLASS_BATCH] = 3};
+    return ranks[class];
+}
+
+static bool is_admin(uid_t uid)
+{
+    return uid == 0 || uid == geteuid();
+}
+
+char *gm_engine_name(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    const struct gm_app *app = &engine->apps[id];
+    snprintf(text, size, "app %" PRIu32 " (pid %d, %s)", id, (int)app->pid, app->name);
+    return text;
+}
+
+/* Lay `over` over `under`. */
+static void overlay(struct gm_settings *under, const struct gm_settings *over)
+{
+    if (over->has & GM_SET_CLASS)
+        under->class = over->class;
+    if (over->has & GM_SET_WEIGHT)
+        under->weight = over->weight;
+    if (over->has & GM_SET_SHARE)
+        under->share = over->share;
+    if (over->has & GM_SET_PAUSED)
+        under->is_paused = over->is_paused;
+    under->has |= over->has;
+}
+
+/* What holds for an app. */
+static struct gm_sched_policy policy_of(const struct gm_app *app)
+{
+    struct gm_settings all = {
+        .class = nothing_said.class, .weight = nothing_said.weight, .share = nothing_said.share};
+    overlay(&all, &app->admin);
+    overlay(&all, &app->own);
+    return (struct gm_sched_policy){
+        .class = all.class, .is_paused = all.is_paused, .weight = all.weight, .share = all.share};
+}
+
+/* Which of `settings` say what holds without any. */
+static uint32_t unsaid(const struct gm_settings *settings)
+{
+    uint32_t which = 0;
+    if (settings->class == nothing_said.class)
+        which |= GM_SET_CLASS;
+    if (settings->weight == nothing_said.weight)
+        which |= GM_SET_WEIGHT;
+    if (settings->share == nothing_said.share)
+        which |= GM_SET_SHARE;
+    if (!settings->is_paused)
+        which |= GM_SET_PAUSED;
+    return which & settings->has;
+}
+
+/* The best class that the app's own user may take. */
+static unsigned best_of(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return app->admin.has & GM_SET_CLASS ? app->admin.class : engine->config.best_class;
+}
+
+/* Whether the app's own user may say so; if not, with a line in `why`. */
+static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm_settings *said,
+                    char *why, size_t size)
+{
+    const struct gm_app *app = &engine->apps[id];
+    uint32_t weight = app->admin.has & GM_SET_WEIGHT ? app->admin.weight : nothing_said.weight;
+    uint32_t share = app->admin.has & GM_SET_SHARE ? app->admin.share : nothing_said.share;
+    bool is_paused = (app->admin.has & GM_SET_PAUSED) && app->admin.is_paused;
+    unsigned best = best_of(engine, app);
+    char name[128], number[24];
+
+    gm_engine_name(engine, id, name, sizeof name);
+    if ((said->has & GM_SET_CLASS) && rank_of(said->class) < rank_of(best))
+        snprintf(why, size, "%s: the best class that its user may take is %s", name,
+                 gm_sched_class_name((enum gm_sched_class)best));
+    else if ((said->has & GM_SET_WEIGHT) && said->weight > weight)
+        snprintf(why, size, "%s: the greatest weight that its user may give is %s", name,
+                 gm_format_thousandths(weight, number, sizeof number));
+    else if ((said->has & GM_SET_SHARE) && said->share > share)
+        snprintf(why, size, "%s: the greatest share that its user may give is %s%%", name,
+                 gm_format_thousandths(share * 100, number, sizeof number));
+    else if ((said->has & GM_SET_PAUSED) && !said->is_paused && is_paused)
+        snprintf(why, size, "%s: it was paused by an administrator", name);
+    else
+        return true;
+    return false;
+}
+
+/* Tell the scheduler what holds now. */
+static struct gm_sched_policy apply(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_sched_policy policy = policy_of(&engine->apps[id]);
+    engine->apps[id].is_limited = policy.share < GM_SCHED_SHARE_ALL;
+    int fault = gm_sched_set(engine->sched, engine->now, id, &policy, &engine->decision);
+    if (fault)
+        gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
+    else
+        gm_record_policy(engine->config.record, engine->now, id, &policy);
+    engine->again = true;
+    engine->has_decided = true;
+    engine->plan_is_stale = true;
+    return policy;
+}
+
+/* GPUMUX_CLASS, as HELLO told it. What cannot be counts as not said. */
+static void take_wish(struct gm_engine *engine, uint32_t id, uint32_t wish)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_settings said = {.has = GM_SET_CLASS, .class = (uint8_t)(wish - 1)};
+    char name[128], why[256];
+
+    if (wish == 0)
+        return;
+    if (wish > GM_CLASSES) {
+        gm_log(GM_LOG_WARN, "%s: GPUMUX_CLASS is not " GM_CLASS_LIST ": going on without it",
+               gm_engine_name(engine, id, name, sizeof name));
+        return;
+    }
+    if (!is_admin(app->uid) && !may_say(engine, id, &said, why, sizeof why)) {
+        gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_CLASS=%s", why,
+               gm_sched_class_name((enum gm_sched_class)said.class));
+        return;
+    }
+    app->own = said;
+}
+
+void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, uint32_t wish)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_rules *rules = engine->config.rules;
+    const struct gm_rule *rule = rules ? gm_rules_match(rules, app->uid, app->name) : NULL;
+    struct gm_sched_account account = {0};
+    char name[128], what[160], text[512];
+
+    if (rule) {
+        app->admin = rule->settings;
+        gm_log(GM_LOG_INFO, "%s: by the rule %s", gm_engine_name(engine, id, name, sizeof name),
+               gm_rule_format(rule, text, sizeof text));
+    }
+    take_wish(engine, id, wish);
+    if (app->own.has)
+        gm_log(GM_LOG_INFO, "%s: by GPUMUX_CLASS %s", gm_engine_name(engine, id, name, sizeof name),
+               gm_settings_format(&app->own, what, sizeof what));
+    if (app->admin.has | app->own.has)
+        apply(engine, id);
+    if (gm_sched_account(engine->sched, engine->now, id, &account))
+        app->level = account.level;
+}
+
+/* `mux-ctl set` */
+
+static bool is_selected(const struct gm_engine *engine, uint32_t id,
+                        const struct gm_set_request *request)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE &&
+           (!(request->selects & GM_SET_PID) || app->pid == request->pid) &&
+           (!(request->selects & GM_SET_UID) || app->uid == request->uid) &&
+           (!(request->selects & GM_SET_COMMAND) ||
+            gm_command_matches(request->command, app->name));
+}
+
+static int refuse(int error, char *why, size_t size, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static int refuse(int error, char *why, size_t size, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why, size, format, list);
+    va_end(list);
+    return error;
+}
+
+/* What one can say to a selection that holds nothing of the asker's. */
+static int refuse_none(const struct gm_set_request *request, bool has_others, char *why,
+                       size_t size)
+{
+    if (has_others)
+        return refuse(-EPERM, why, size, "that is another user's program: only root may set it");
+    if (request->selects == GM_SET_PID)
+        return refuse(-ENOENT, why, size, "pid %d is no program that shares the GPU",
+                      (int)request->pid);
+    if (request->selects == GM_SET_COMMAND)
+        return refuse(-ENOENT, why, size, "no program that shares the GPU has the name \"%s\"",
+                      request->command);
+    return refuse(-ENOENT, why, size, "no such program shares the GPU now");
+}
+
+static bool is_same(const struct gm_settings *a, const struct gm_settings *b)
+{
+    return a->has == b->has && a->class == b->class && a->weight == b->weight &&
+           a->share == b->share && a->is_paused == b->is_paused;
+}
+
+static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_request *request)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_settings admin = app->admin, own = app->own;
+    if (is_admin(request->asker)) {
+        overlay(&app->admin, &request->settings);
+        app->admin.has &= ~unsaid(&request->settings);
+        app->own.has &= ~request->settings.has;
+    } else {
+        overlay(&app->own, &request->settings);
+    }
+    if (is_same(&admin, &app->admin) && is_same(&own, &app->own))
+        return; /* said before */
+    struct gm_sched_policy policy = apply(engine, id);
+    gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);
+}
+
+/* Users together may say so much in a second: each setting is logged and recorded. */
+static bool is_too_often(struct gm_engine *engine)
+{
+    if (engine->now - engine->settings_since >= GM_S) {
+        engine->settings_since = engine->now;
+        engine->n_settings = 0;
+    }
+    return ++engine->n_settings > GM_SETTINGS_A_SECOND;
+}
+
+int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
+                  char *why, size_t why_size)
+{
+    bool is_free = is_admin(request->asker), has_others = false;
+    uint32_t mine = 0;
+
+    if (engine->stopping.is_on)
+        return refuse(-ESHUTDOWN, why, why_size, "the daemon is stopping");
+
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!is_selected(engine, id, request))
+            continue;
+        if (!is_free && engine->apps[id].uid != request->asker) {
+            has_others = true;
+            continue;
+        }
+        if (!is_free && !may_say(engine, id, &request->settings, why, why_size))
+            return -EPERM;
+        mine++;
+    }
+    if (mine == 0)
+        return refuse_none(request, has_others, why, why_size);
+    engine->now = gm_now();
+    if (!is_free && is_too_often(engine))
+        return refuse(-EBUSY, why, why_size, "too many settings at once: try again in a second");
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))
+            set_one(engine, id, request);
+    *changed = mine;
+    gm_engine_run(engine);
+    return 0;
+}

@@ -1,0 +1,174 @@
+/*
+ * Who was refused memory, and why, for the log and the status.
+ *
+ * The daemon knows why it refused an allocation; whether the program was told so, only the shim
+ * does, which may have given something back and asked again. So the reason is kept here, and what
+ * is told is counted by the shim (gm_stat.refused). A program that tries and falls back may do so
+ * thousands of times a second: it gets one line a second, with the number of the others.
+ *
+ * Owns gm_app.refusal and gm_app.refused_*. The count is the program's own word: shown, never
+ * trusted.
+ */
+#include <stdio.h>
+
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/engine/state.h"
+
+#define TOLD_NS GM_S /* at most one line of a program in that time */
+/* After an answer the shim gives back what it keeps and asks again, which takes some milliseconds;
+ * a memory pool tries for longer, and asks anew meanwhile. */
+#define LOOK_NS (100 * GM_MS)
+
+/* Which kind of room is missing. */
+static enum gm_refusal_reason find_reason(const struct gm_engine *engine, uint32_t id,
+                                          uint64_t bytes)
+{
+    const uint64_t hosted = gm_table_hosted_bytes(bytes, gm_engine_room_for(engine, id));
+    if (hosted == 0)
+        return GM_REFUSED_FULL;
+    return engine->config.is_oversize_hosted ? GM_REFUSED_PINNED : GM_REFUSED_BUDGET;
+}
+
+void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
+                       enum gm_refusal_reason reason)
+{
+    const uint64_t capacity = gm_engine_capacity(engine);
+    struct gm_app *app = &engine->apps[id];
+    if (reason == GM_REFUSED_NONE)
+        reason = find_reason(engine, id, bytes);
+    app->refusal = (struct gm_alloc_refusal){
+        .reason = reason,
+        .bytes = bytes,
+        .held = engine->table->apps[id].committed,
+        .limit = capacity,
+        .taken = capacity - gm_engine_left(engine),
+        .is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window,
+    };
+    if (reason == GM_REFUSED_BUDGET) {
+        app->refusal.limit = gm_engine_offered(engine);
+        app->refusal.taken = engine->table->fixed - engine->table->apps[id].fixed;
+    } else if (reason == GM_REFUSED_PINNED) {
+        app->refusal.limit = gm_engine_lendable(engine);
+        app->refusal.taken = engine->table->hosted + gm_hostpool_used(&engine->pool);
+    }
+    if (app->refused_due == 0)
+        app->refused_due = engine->now + LOOK_NS;
+}
+
+static void note(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint64_t refused = app->stat ? atomic_load(&app->stat->refused) : app->refused_told;
+    const uint64_t n = refused - app->refused_told;
+    if (n == 0)
+        return;
+    if (app->refusal.reason == GM_REFUSED_NONE)
+        app->refusal = (struct gm_alloc_refusal){.reason = GM_REFUSED_DRIVER,
+                                                 .bytes = atomic_load(&app->stat->refused_bytes)};
+    gm_engine_note_refusal(engine, id, &app->refusal, n);
+    app->refusal.reason = GM_REFUSED_NONE;
+    app->refused_told = refused;
+    app->refused_at = engine->now;
+}
+
+void gm_engine_note_refusals(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (!app->session || !app->stat)
+            continue;
+        const uint64_t free_at = app->refused_at ? app->refused_at + TOLD_NS : 0;
+        if (engine->now >= free_at)
+            note(engine, id);
+        else if (app->refused_due)
+            app->refused_due = free_at;
+        if (engine->now >= app->refused_due)
+            app->refused_due = 0;
+    }
+}
+
+void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t id)
+{
+    note(engine, id);
+}
+
+uint64_t gm_engine_refusals_due(const struct gm_engine *engine)
+{
+    uint64_t at = GM_TIME_NEVER;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (app->session && app->refused_due && app->refused_due < at)
+            at = app->refused_due;
+    }
+    return at;
+}
+
+/* ---- words ---- */
+
+const char *gm_engine_refusal_word(enum gm_refusal_reason reason)
+{
+    static const char *const words[] = {
+#define GM_REFUSAL(NAME, name) [GM_REFUSED_##NAME] = name,
+        GM_REFUSALS(GM_REFUSAL)
+#undef GM_REFUSAL
+    };
+    return words[reason];
+}
+
+const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal)
+{
+    switch (refusal->reason) {
+    case GM_REFUSED_BUDGET:
+        return "--gpu-budget, or take --oversize host";
+    case GM_REFUSED_PINNED:
+        return "--pinned";
+    case GM_REFUSED_FULL:
+    case GM_REFUSED_DEADLOCK:
+        return refusal->is_unswappable ? "--pinned" : "--pinned, --paged or --disk";
+    default:
+        return "";
+    }
+}
+
+const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char *text, size_t size)
+{
+    char limit[32], taken[32], held[32];
+    gm_format_size(refusal->limit, limit, sizeof limit);
+    gm_format_size(refusal->taken, taken, sizeof taken);
+    gm_format_size(refusal->held, held, sizeof held);
+    switch (refusal->reason) {
+    case GM_REFUSED_BUDGET:
+        snprintf(text, size, "no program gets more than the budget of %s, and it has %s%s%s%s",
+                 limit, held, refusal->taken ? "; " : "", refusal->taken ? taken : "",
+                 refusal->taken ? " are shared by others" : "");
+        break;
+    case GM_REFUSED_PINNED:
+        snprintf(text, size,
+                 "what is beyond the budget is in pinned memory, which has %s for all, and %s are "
+                 "taken",
+                 limit, taken);
+        break;
+    case GM_REFUSED_FULL:
+        snprintf(text, size, "all tiers together hold %s, and %s are taken%s", limit, taken,
+                 refusal->is_unswappable ? "; pinned memory is too small to swap anything" : "");
+        break;
+    case GM_REFUSED_DEADLOCK:
+        snprintf(text, size,
+                 "it has %s and waited for others that have memory and waited for it; all tiers "
+                 "together hold %s",
+                 held, limit);
+        break;
+    case GM_REFUSED_HOST:
+        snprintf(text, size, "the system gives no more host memory, see the daemon's log");
+        break;
+    case GM_REFUSED_MAP:
+        snprintf(text, size, "the program could not map it, see the daemon's log");
+        break;
+    default:
+        snprintf(text, size,
+                 "the driver refused memory that gpumux does not manage: the GPU itself is full");
+        break;
+    }
+    return text;
+}

@@ -1,0 +1,39 @@
+/*
+ * What programs can still have, as they are told it. The daemon writes it to each ctl page, from
+ * where cuMemGetInfo and NVML take it (shim/memory/budget.c). It owns gm_ctl.room and changes nothing
+ * else.
+ */
+#include "daemon/engine/state.h"
+
+/* What of `room` in the budget can be had. `left`: what all tiers can still hold. By option a
+ * program waits for memory, so only the budget bounds it. */
+static uint64_t can_have(const struct gm_engine *engine, uint64_t room, uint64_t left)
+{
+    return room < left || engine->config.is_waiting_when_full ? room : left;
+}
+
+uint64_t gm_engine_left(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
+    const uint64_t capacity = gm_engine_capacity(engine);
+    return taken < capacity ? capacity - taken : 0;
+}
+
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine)
+{
+    const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
+    return can_have(engine, budget > fixed ? budget - fixed : 0, gm_engine_left(engine));
+}
+
+void gm_engine_tell_room(struct gm_engine *engine)
+{
+    const uint64_t left = gm_engine_left(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_ctl *ctl = engine->apps[id].ctl;
+        if (ctl)
+            __atomic_store_n(&ctl->room[0],
+                             can_have(engine, gm_engine_room_for(engine, id), left),
+                             __ATOMIC_RELAXED);
+    }
+}

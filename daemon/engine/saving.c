@@ -1,0 +1,265 @@
+/*
+ * The end of the daemon. What a program has mapped outlives it: device frames and host frames alike
+ * keep their contents for as long as any process holds them. So as many programs as possible are
+ * made whole, by the engine's own machinery: instead of the scheduler, this file decides whose
+ * gates are to be open.
+ *
+ *   1  Those that fit onto the GPU together (core/saving) are in the set from the start: running
+ *      ones stay as they are, the others are loaded, and their gates open. The budget is all that
+ *      the device has left. Nobody leaves the set any more, so nobody's gate closes.
+ *   2  When all of them run, the others follow one by one. What of such a program does not fit onto
+ *      the GPU is hosted (hosted.c): it gets host frames, lent by the pinned tier, and the
+ *      program maps them. It fits then, and is loaded like the others.
+ *   3  If that is possible for none of those that are left, the one that lacks most is given up:
+ *      what it has in pinned memory is room for the others.
+ *
+ * A program that is given up is told why, and so is the log. Its gate stays closed: its calls fail
+ * from then on (shim/link/link.h). Allocations are not answered: a program that loses the daemon gets
+ * its memory from the driver.
+ *
+ * All of it ends: a program that does not answer is given up, and if nothing moves for STALL_NS or
+ * the time is up, all that do not run yet are.
+ */
+#include "daemon/engine/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/log.h"
+
+/* A chunk takes milliseconds by the link, and a third of a second from a slow disk. */
+#define STALL_NS (3000 * GM_MS)
+
+static bool is_candidate(const struct gm_app *app)
+{
+    return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE && !app->is_given_up;
+}
+
+static bool is_open(const struct gm_app *app)
+{
+    return app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING;
+}
+
+static void give_up(struct gm_engine *engine, uint32_t id, const char *why)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint64_t bytes = gm_engine_movable(engine, id);
+    char text[160];
+
+    app->is_given_up = true;
+    snprintf(text, sizeof text,
+             "the daemon stops, and %" PRIu64 " of %" PRIu64 " MiB are lost with it: %s",
+             (bytes - engine->table->apps[id].resident) >> 20,
+             engine->table->apps[id].committed >> 20, why);
+    gm_session_end(app->session, GM_REFUSE_STOPPING, text);
+    gm_log_release(true); /* each of them is named, however many they are */
+    if (engine->stopping.host == id)
+        engine->stopping.host = GM_NONE;
+    engine->again = true;
+}
+
+/* When memory of any program last came nearer. */
+static uint64_t last_progress(const struct gm_engine *engine)
+{
+    uint64_t at = engine->stopping.until - GM_ENGINE_SAVING_NS;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].progress_at > at)
+            at = engine->apps[id].progress_at;
+    return at;
+}
+
+/* Programs for which there is no more hope, whatever room there is. */
+static void give_up_hopeless(struct gm_engine *engine)
+{
+    const bool is_late = engine->now >= engine->stopping.until;
+    const bool is_stuck = engine->now >= last_progress(engine) + STALL_NS;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (!is_candidate(app) || app->state == GM_APP_RUNNING ||
+            engine->table->apps[id].missing == 0)
+            continue;
+        if (is_late)
+            give_up(engine, id, "there is no time left to bring it back");
+        else if (engine->table->apps[id].is_silent)
+            give_up(engine, id, "the program does not answer");
+        else if (app->state == GM_APP_LOADING && is_stuck)
+            give_up(engine, id, "it cannot be brought back");
+        else if (engine->stopping.host == id && app->retry_at > engine->now)
+            give_up(engine, id, "it cannot be put where the program keeps it");
+    }
+}
+
+/* Bytes of the GPU that programs can be given. */
+static uint64_t room(const struct gm_engine *engine)
+{
+    uint64_t bytes = engine->room;
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        const uint32_t frame = engine->condemned[i];
+        const uint64_t size = gm_class_bytes(engine->table->frames[frame].class);
+        if (!engine->table->frames[frame].is_host && engine->frame_more[frame].exit_of != GM_NONE)
+            bytes -= size < bytes ? size : bytes;
+    }
+    return bytes;
+}
+
+/* Without a frame, and nothing of it moves. */
+static bool can_be_hosted(const struct gm_chunk *chunk)
+{
+    return !chunk->is_hosted && !chunk->is_fixed && !chunk->is_freed && chunk->frame == GM_NONE &&
+           chunk->flight == GM_FLIGHT_NONE;
+}
+
+/* Go over an app's chunks that can be hosted, until they are `bytes`. How many bytes they are. */
+static uint64_t host_chunks(struct gm_engine *engine, uint32_t id, uint64_t bytes, bool is_made)
+{
+    struct gm_table *table = engine->table;
+    uint64_t sum = 0;
+    for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE && sum < bytes;
+             c = table->chunks[c].sibling) {
+            if (!can_be_hosted(&table->chunks[c]))
+                continue;
+            sum += gm_chunk_bytes(&table->chunks[c]);
+            if (is_made)
+                gm_table_host_chunk(table, c, true);
+        }
+    return sum;
+}
+
+/* Host what of the app does not fit into `left` bytes of the GPU. False: it cannot be. */
+static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint64_t left)
+{
+    const uint64_t bytes = saving->bytes > left ? saving->bytes - left : 0;
+    const uint64_t sum = host_chunks(engine, saving->app, bytes, false);
+    if (engine->pool.is_registered || sum < bytes || !gm_hostpool_lend(&engine->pool, sum))
+        return false;
+    if (engine->has_lower && gm_hostpool_cap(&engine->pool) < GM_CHUNK_MAX) {
+        gm_hostpool_unlend(&engine->pool, sum); /* what is in lower tiers comes up through it */
+        return false;
+    }
+    host_chunks(engine, saving->app, bytes, true);
+    gm_log(GM_LOG_DEBUG, "app %" PRIu32 ": %" PRIu64 " MiB go into host frames", saving->app,
+           sum >> 20);
+    engine->stopping.host = saving->app;
+    engine->apps[saving->app].progress_at = engine->now;
+    engine->again = true;
+    return true;
+}
+
+/* What is to be hosted gets its frame, once it is in pinned memory. */
+static void queue_hosted(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table *table = engine->table;
+    for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
+            const struct gm_chunk *chunk = &table->chunks[c];
+            if (!chunk->is_hosted || chunk->is_freed || chunk->frame != GM_NONE ||
+                chunk->flight != GM_FLIGHT_NONE)
+                continue;
+            if (chunk->tier > GM_TIER_PINNED)
+                gm_engine_raise(engine, c);
+            else
+                gm_engine_queue_chunk(engine, c);
+        }
+}
+
+static bool is_anything_on_its_way(const struct gm_engine *engine)
+{
+    for (int way = 0; way < GM_WAYS; way++)
+        if (gm_mover_under_way(engine->mover, (enum gm_way)way) > 0)
+            return true;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (is_candidate(&engine->apps[id]) && engine->apps[id].sent &&
+            !engine->table->apps[id].is_silent)
+            return true;
+    return engine->host_copies > 0;
+}
+
+static void end(struct gm_engine *engine)
+{
+    unsigned whole = 0, lost = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        whole += is_open(&engine->apps[id]);
+        lost += engine->apps[id].is_given_up;
+    }
+    gm_log(lost > 0 ? GM_LOG_WARN : GM_LOG_INFO,
+           "%u programs go on without gpumux, with all of their memory; lost: %u", whole, lost);
+    engine->stopping.is_over = true;
+}
+
+void gm_engine_choose_saved(struct gm_engine *engine)
+{
+    struct gm_stopping *stopping = &engine->stopping;
+    uint64_t left = room(engine);
+    uint32_t n = 0;
+    bool is_ready = true;
+
+    give_up_hopeless(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        const uint64_t bytes = is_candidate(app) ? gm_engine_movable(engine, id) : 0;
+        if (is_candidate(app))
+            stopping->apps[n++] =
+                (struct gm_saving){.app = id,
+                                   .is_open = is_open(app),
+                                   .bytes = bytes,
+                                   .missing = bytes - engine->table->apps[id].resident};
+    }
+    const uint32_t chosen = gm_saving_choose(stopping->apps, n, left);
+    for (uint32_t i = 0; i < chosen; i++) {
+        const uint32_t id = stopping->set[i] = stopping->apps[i].app;
+        left -= stopping->apps[i].bytes < left ? stopping->apps[i].bytes : left;
+        /* Nothing was taken from one that still drains: it goes on without its gate, too. */
+        is_ready = is_ready &&
+                   (engine->apps[id].state == GM_APP_RUNNING ||
+                    (engine->apps[id].state == GM_APP_DRAINING && engine->now >= stopping->until));
+    }
+    engine->decision.set = stopping->set;
+    engine->decision.n_set = chosen;
+    engine->decision.n_next = 0;
+    if (stopping->host != GM_NONE && engine->apps[stopping->host].state == GM_APP_RUNNING)
+        stopping->host = GM_NONE;
+    if (stopping->host != GM_NONE)
+        queue_hosted(engine, stopping->host);
+    if (!is_ready || stopping->host != GM_NONE || stopping->is_over)
+        return;
+    if (chosen == n) {
+        end(engine);
+        return;
+    }
+    if (is_anything_on_its_way(engine))
+        return; /* evictions: they end in pinned memory, and that is known then */
+    for (uint32_t i = chosen; i < n; i++)
+        if (host(engine, &stopping->apps[i], left))
+            return;
+    give_up(engine, stopping->apps[n - 1].app,
+            "they fit neither onto the GPU nor into host memory that the program can map");
+}
+
+uint64_t gm_engine_saving_due(const struct gm_engine *engine)
+{
+    const uint64_t at = last_progress(engine) + STALL_NS;
+    return at < engine->stopping.until ? at : engine->stopping.until;
+}
+
+void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg)
+{
+    if (engine->stopping.is_on)
+        return;
+    engine->now = gm_now();
+    engine->stopping.is_on = true;
+    engine->stopping.on_saved = on_saved;
+    engine->stopping.arg = arg;
+    engine->stopping.until = engine->now + GM_ENGINE_SAVING_NS;
+    engine->stopping.host = GM_NONE;
+    engine->decision.wake_at = GM_TIME_NEVER;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        engine->apps[id].retry_at = 0;
+        gm_engine_call_off_trades(engine, id);
+    }
+    gm_engine_take_device(engine);
+    engine->plan_is_stale = true;
+    gm_engine_run(engine);
+}

@@ -1,0 +1,470 @@
+/*
+ * Shares: allocations that other programs of the same user have mapped (cuIpc*).
+ *
+ *   SHARE    the owner's allocation, which is in place since the owner asks from inside its gate,
+ * is *fixed*: it is no victim of any plan and takes part in no trade from now on (core/table), so
+ * whoever maps its frames never has to be told. The owner gets a share's number and a nonce; who
+ * knows both and has the owner's uid may open it. OPEN     its frames are mapped into the opener,
+ * as they are: also hosted ones. SHUT     ... and unmapped again.
+ *
+ * Once fixed, always fixed: nobody knows who still holds the name. A frame that was ever shared is
+ * destroyed in the end and never used again, by anybody: after the owner has given it up and the
+ * last opener has unmapped it or is gone. Until then it is an *orphan* when the owner went first.
+ *
+ * What is fixed is room that nobody else gets. It counts in full: the scheduler's room and every
+ * program's part of the budget are less by it. A SHARE that would leave less than one of the
+ * programs that are there needs to run is refused, as the second of two programs that do not fit on
+ * a card is; and no program can allocate beyond what it leaves later. So nobody starves of it.
+ */
+#include "daemon/engine/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "common/log.h"
+
+#define MAPS_AT_ONCE 4u /* batches of one OPEN that are not answered yet */
+#define PLACES_A_MAP ((uint32_t)GM_WIRE_FDS)
+#define PLACES_AN_UNMAP 128u
+
+/* Shares. */
+
+static struct gm_share *find_owned(const struct gm_engine *engine, uint32_t owner, uint64_t va)
+{
+    struct gm_share *share = engine->shares;
+    while (share && (share->owner != owner || share->va != va))
+        share = share->next;
+    return share;
+}
+
+/* Whether every program could still run if `bytes` more were fixed, of what `owner` has. */
+static bool leaves_room(const struct gm_engine *engine, uint32_t owner, uint64_t bytes)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->table->apps[id].is_used || id == owner)
+            continue; /* to the owner it makes no difference */
+        if (gm_engine_movable(engine, id) + engine->table->fixed + bytes >
+            gm_engine_offered(engine))
+            return false;
+    }
+    return true;
+}
+
+static uint64_t bytes_on_gpu(const struct gm_table *table, uint32_t allocation)
+{
+    uint64_t bytes = 0;
+    for (uint32_t c = table->allocations[allocation].first; c != GM_NONE;
+         c = table->chunks[c].sibling)
+        bytes += table->chunks[c].is_hosted ? 0 : gm_chunk_bytes(&table->chunks[c]);
+    return bytes;
+}
+
+static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index)
+{
+    struct gm_table *table = engine->table;
+    const struct gm_allocation *allocation = &table->allocations[index];
+    const struct gm_app *app = &engine->apps[id];
+    struct gm_share *share = calloc(1, sizeof *share + allocation->chunks * sizeof *share->places);
+
+    if (!share)
+        return NULL;
+    if (getrandom(share->nonce, sizeof share->nonce, 0) != sizeof share->nonce) {
+        free(share);
+        return NULL;
+    }
+    share->id = ++engine->next_share;
+    share->owner = share->maker = id;
+    share->pid = app->pid;
+    share->uid = app->uid;
+    share->va = allocation->va;
+    share->bytes = allocation->bytes;
+    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
+        const struct gm_chunk *chunk = &table->chunks[c];
+        share->places[share->n++] = (struct gm_share_place){
+            .offset = chunk->va - share->va, .bytes = gm_chunk_bytes(chunk), .frame = chunk->frame};
+        engine->frame_more[chunk->frame].share = share;
+    }
+    share->left = share->n;
+    share->next = engine->shares;
+    engine->shares = share;
+    return share;
+}
+
+static void answer_share(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result,
+                         const struct gm_share *share)
+{
+    struct gm_msg_shared answer = {.cookie = cookie, .result = (int32_t)result};
+    if (share) {
+        answer.share = share->id;
+        answer.nonce[0] = share->nonce[0];
+        answer.nonce[1] = share->nonce[1];
+    }
+    gm_session_send(engine->apps[id].session, GM_MSG_SHARED, &answer, NULL, 0, NULL, 0);
+}
+
+void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask)
+{
+    const uint32_t index = gm_table_find_allocation(engine->table, id, ask->va);
+    struct gm_share *share = find_owned(engine, id, ask->va);
+    CUresult result = CUDA_SUCCESS;
+    uint64_t bytes;
+
+    if (share || index == GM_NONE) {
+        answer_share(engine, id, ask->cookie, share ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
+                     share);
+        return;
+    }
+    bytes = bytes_on_gpu(engine->table, index);
+    if (!gm_table_can_fix(engine->table, index))
+        result = CUDA_ERROR_NOT_READY; /* not from inside the gate */
+    else if (!leaves_room(engine, id, bytes))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    else if (!(share = make_share(engine, id, index)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!share) {
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            gm_log(GM_LOG_WARN,
+                   "app %u (pid %d, %s) may not share %llu MiB: with the %llu MiB that are shared "
+                   "already, others could not run beside it",
+                   id, (int)engine->apps[id].pid, engine->apps[id].name,
+                   (unsigned long long)(bytes >> 20),
+                   (unsigned long long)(engine->table->fixed >> 20));
+        answer_share(engine, id, ask->cookie, result, NULL);
+        return;
+    }
+    gm_table_fix(engine->table, index);
+    gm_engine_call_off_trades(engine, id); /* some may have been chosen for what is fixed now */
+    engine->plan_is_stale = true;
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
+           (int)engine->apps[id].pid, engine->apps[id].name,
+           (unsigned long long)(share->bytes >> 20), share->id);
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->table->apps[other].is_used)
+            gm_engine_need_budget(engine, gm_engine_movable(engine, other) + engine->table->fixed);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
+    gm_engine_update_room(engine);
+    answer_share(engine, id, ask->cookie, CUDA_SUCCESS, share);
+}
+
+/* The process of `id` has ended, or nobody can tell that it has not. */
+static uint32_t not_exited(const struct gm_engine *engine, uint32_t id, pid_t pid)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->state == GM_APP_GONE && app->pid == pid && app->exit_poll ? id : GM_NONE;
+}
+
+/* Nobody maps the frame any more but, possibly, the process of `exit_of`, which ends. */
+static void end_place(struct gm_engine *engine, struct gm_share_place *place, uint32_t exit_of)
+{
+    engine->frame_more[place->frame].share = NULL;
+    gm_engine_condemn(engine, place->frame, exit_of);
+    place->frame = GM_NONE;
+}
+
+static void end_share_if_over(struct gm_engine *engine, struct gm_share *share)
+{
+    struct gm_share **link = &engine->shares;
+    if (share->left > 0 || share->opens > 0)
+        return;
+    while (*link != share)
+        link = &(*link)->next;
+    *link = share->next;
+    free(share);
+}
+
+void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va)
+{
+    struct gm_share *share = find_owned(engine, owner, va);
+    if (!share)
+        return;
+    share->owner = GM_NONE;
+    if (share->opens > 0)
+        gm_log(GM_LOG_INFO,
+               "app %u freed what it shares (share %u, %llu MiB) while %u have it open: it stays "
+               "until they close it",
+               owner, share->id, (unsigned long long)(share->bytes >> 20), share->opens);
+}
+
+void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame)
+{
+    struct gm_share *share = engine->frame_more[frame].share;
+    share->left--;
+    for (uint32_t k = 0; k < share->n; k++) {
+        uint32_t i = (share->left_at + k) % share->n;
+        if (share->places[i].frame != frame)
+            continue;
+        share->left_at = i + 1;
+        if (share->opens > 0)
+            gm_table_orphan_frame(engine->table, frame);
+        else
+            end_place(engine, &share->places[i], not_exited(engine, share->maker, share->pid));
+        break;
+    }
+    end_share_if_over(engine, share);
+}
+
+/* Openings. */
+
+static struct gm_open *find_open(const struct gm_engine *engine, uint32_t id, uint64_t va)
+{
+    struct gm_open *open = engine->opens;
+    while (open && (open->app != id || open->va != va))
+        open = open->next;
+    return open;
+}
+
+static bool has_open(const struct gm_engine *engine, uint32_t id, const struct gm_share *share)
+{
+    for (const struct gm_open *open = engine->opens; open; open = open->next)
+        if (open->app == id && open->share == share)
+            return true;
+    return false;
+}
+
+static void set_mapped(struct gm_open *open, uint32_t place, bool is_mapped)
+{
+    uint8_t bit = (uint8_t)(1u << (place % 8));
+    open->is_mapped[place / 8] =
+        (uint8_t)(is_mapped ? open->is_mapped[place / 8] | bit : open->is_mapped[place / 8] & ~bit);
+}
+
+static bool is_mapped(const struct gm_open *open, uint32_t place)
+{
+    return open->is_mapped[place / 8] & (1u << (place % 8));
+}
+
+/* It is open no more. With the last opening of what its owner gave up, that ends as well. */
+static void end_open(struct gm_engine *engine, struct gm_open *open)
+{
+    struct gm_share *share = open->share;
+    struct gm_open **link = &engine->opens;
+    uint32_t exit_of = not_exited(engine, open->app, engine->apps[open->app].pid);
+
+    while (*link != open)
+        link = &(*link)->next;
+    *link = open->next;
+    free(open);
+    if (--share->opens > 0)
+        return;
+    if (exit_of == GM_NONE)
+        exit_of = not_exited(engine, share->maker, share->pid);
+    for (uint32_t i = 0; i < share->n; i++) {
+        uint32_t frame = share->places[i].frame;
+        if (frame != GM_NONE && engine->table->frames[frame].chunk == GM_NONE)
+            end_place(engine, &share->places[i], exit_of);
+    }
+    end_share_if_over(engine, share);
+}
+
+void gm_engine_forget_opens(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_open *open = engine->opens;
+    while (open) {
+        struct gm_open *next = open->next;
+        if (open->app == id)
+            end_open(engine, open);
+        open = next;
+    }
+}
+
+static void answer_open(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
+{
+    struct gm_msg_opened answer = {.cookie = cookie, .result = (int32_t)result};
+    gm_session_send(engine->apps[id].session, GM_MSG_OPENED, &answer, NULL, 0, NULL, 0);
+}
+
+static void answer_shut(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
+{
+    struct gm_msg_shut_is answer = {.cookie = cookie, .result = (int32_t)result};
+    gm_session_send(engine->apps[id].session, GM_MSG_SHUT_IS, &answer, NULL, 0, NULL, 0);
+}
+
+/* Ask for more of it to be mapped, as far as there is something left and not too much on its way.
+ */
+static void send_maps(struct gm_engine *engine, struct gm_open *open)
+{
+    uint32_t places[PLACES_A_MAP];
+    while (open->asked < open->share->n && open->unanswered < MAPS_AT_ONCE) {
+        uint32_t n = 0;
+        while (n < PLACES_A_MAP && open->asked < open->share->n)
+            places[n++] = open->asked++;
+        gm_engine_send_places(engine, GM_BATCH_OPEN, open, places, n);
+    }
+}
+
+/* The same for unmapping what is mapped. */
+static void send_unmaps(struct gm_engine *engine, struct gm_open *open)
+{
+    uint32_t places[PLACES_AN_UNMAP];
+    while (open->asked < open->share->n && open->unanswered < MAPS_AT_ONCE) {
+        uint32_t n = 0;
+        for (; n < PLACES_AN_UNMAP && open->asked < open->share->n; open->asked++)
+            if (is_mapped(open, open->asked))
+                places[n++] = open->asked;
+        if (n > 0)
+            gm_engine_send_places(engine, GM_BATCH_SHUT, open, places, n);
+    }
+}
+
+/* Go on with it after an answer, as far as that allows. It may have ended then. */
+static void step_open(struct gm_engine *engine, struct gm_open *open)
+{
+    if (open->stage == GM_OPEN_OPENING && open->result == 0)
+        send_maps(engine, open);
+    if (open->stage == GM_OPEN_OPENING && open->unanswered == 0) {
+        if (open->result == 0) {
+            open->stage = GM_OPEN_OPEN;
+            answer_open(engine, open->app, open->cookie, CUDA_SUCCESS);
+            return;
+        }
+        open->stage = GM_OPEN_FAILING;
+        open->asked = 0;
+    }
+    if (open->stage != GM_OPEN_FAILING && open->stage != GM_OPEN_SHUTTING)
+        return;
+    send_unmaps(engine, open);
+    if (open->unanswered > 0)
+        return;
+    if (open->stage == GM_OPEN_FAILING)
+        answer_open(engine, open->app, open->cookie, (CUresult)open->result);
+    else
+        answer_shut(engine, open->app, open->cookie, CUDA_SUCCESS);
+    end_open(engine, open);
+}
+
+void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batch, int32_t result)
+{
+    struct gm_open *open = batch->open;
+    open->unanswered--;
+    if (result == 0)
+        for (uint32_t i = 0; i < batch->n; i++)
+            set_mapped(open, batch->items[i], batch->kind == GM_BATCH_OPEN);
+    else if (open->result == 0)
+        open->result = result;
+    step_open(engine, open);
+}
+
+/* What the name stands for; NULL: nothing (any more) that this program may have. */
+static struct gm_share *find_named(const struct gm_engine *engine, uint32_t id,
+                                   const struct gm_msg_open *ask)
+{
+    struct gm_share *share = engine->shares;
+    while (share && share->id != ask->share)
+        share = share->next;
+    if (!share || share->owner == GM_NONE || share->bytes != ask->bytes || ask->gpu != 0 ||
+        ((share->nonce[0] ^ ask->nonce[0]) | (share->nonce[1] ^ ask->nonce[1])) != 0)
+        return NULL;
+    if (share->uid == engine->apps[id].uid)
+        return share;
+    gm_log(GM_LOG_WARN, "app %u (pid %d, %s, uid %u) may not open what uid %u shares", id,
+           (int)engine->apps[id].pid, engine->apps[id].name, (unsigned)engine->apps[id].uid,
+           (unsigned)share->uid);
+    return NULL;
+}
+
+void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_open *ask)
+{
+    struct gm_share *share;
+    struct gm_open *open;
+
+    if (ask->va == 0 || ask->va % GM_CHUNK_MIN || ask->bytes == 0 || ask->bytes % GM_CHUNK_MIN ||
+        ask->bytes > UINT64_MAX - ask->va || find_open(engine, id, ask->va) ||
+        gm_table_find_allocation(engine->table, id, ask->va) != GM_NONE) {
+        gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "an opening that cannot be");
+        return;
+    }
+    share = find_named(engine, id, ask);
+    if (!share) {
+        answer_open(engine, id, ask->cookie, CUDA_ERROR_INVALID_VALUE);
+        return;
+    }
+    if (share->owner == id || has_open(engine, id, share)) {
+        answer_open(engine, id, ask->cookie,
+                    share->owner == id ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_ALREADY_MAPPED);
+        return;
+    }
+    open = calloc(1, sizeof *open + share->n / 8 + 1);
+    if (!open) {
+        answer_open(engine, id, ask->cookie, CUDA_ERROR_OUT_OF_MEMORY);
+        return;
+    }
+    *open = (struct gm_open){
+        .next = engine->opens, .share = share, .va = ask->va, .cookie = ask->cookie, .app = id};
+    engine->opens = open;
+    share->opens++;
+    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) opens share %u of app %u: %llu MiB", id,
+           (int)engine->apps[id].pid, engine->apps[id].name, share->id, share->owner,
+           (unsigned long long)(share->bytes >> 20));
+    step_open(engine, open);
+}
+
+void gm_engine_shut(struct gm_engine *engine, uint32_t id, const struct gm_msg_shut *ask)
+{
+    struct gm_open *open = find_open(engine, id, ask->va);
+    if (!open || open->stage != GM_OPEN_OPEN) {
+        answer_shut(engine, id, ask->cookie, CUDA_ERROR_INVALID_VALUE);
+        return;
+    }
+    open->cookie = ask->cookie;
+    open->stage = GM_OPEN_SHUTTING;
+    open->asked = 0;
+    step_open(engine, open);
+}
+
+/* Sums. */
+
+uint64_t gm_engine_orphaned(const struct gm_engine *engine)
+{
+    uint64_t bytes = engine->table->fixed;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        bytes -= engine->table->apps[id].is_used ? engine->table->apps[id].fixed : 0;
+    return bytes;
+}
+
+uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = 0;
+    for (const struct gm_share *share = engine->shares; share; share = share->next)
+        bytes += share->owner == id ? share->bytes : 0;
+    return bytes;
+}
+
+uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = 0;
+    for (const struct gm_open *open = engine->opens; open; open = open->next)
+        bytes += open->app == id ? open->share->bytes : 0;
+    return bytes;
+}
+
+void gm_engine_tell_budgets(struct gm_engine *engine)
+{
+    const uint64_t fixed = engine->table->fixed, budget = gm_engine_offered(engine);
+    if (fixed == engine->told_fixed && budget == engine->told_budget)
+        return;
+    engine->told_fixed = fixed;
+    engine->told_budget = budget;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (!app->ctl)
+            continue;
+        uint64_t taken = fixed - engine->table->apps[id].fixed;
+        __atomic_store_n(&app->ctl->budget[0], taken < budget ? budget - taken : GM_CHUNK_MIN,
+                         __ATOMIC_RELAXED);
+    }
+}
+
+void gm_engine_close_shares(struct gm_engine *engine)
+{
+    while (engine->opens) {
+        struct gm_open *open = engine->opens;
+        engine->opens = open->next;
+        free(open);
+    }
+    while (engine->shares) {
+        struct gm_share *share = engine->shares;
+        engine->shares = share->next;
+        free(share);
+    }
+}

@@ -1,0 +1,810 @@
+/*
+ * The engine's insides, shared by the files of this folder only.
+ *
+ *   engine.c         opening, closing, the run loop: decision -> app states -> moves -> gates
+ *   apps.c           what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
+ *   waiting.c        allocations for which there is no room now
+ *   room.c           what programs are told that they can have
+ *   engine_refusals.cwho was refused memory, and why
+ *   idle.c           which of them do nothing
+ *   moves.c          planning, and carrying plans out
+ *   chunks.c         the ends of copies, maps and unmaps; putting freed chunks away
+ *   frames.c         frames made, given up, destroyed
+ *   engine_memory.c  how much memory is made, kept and given back; the budget
+ *   batches.c        MAP, UNMAP and DROP messages and their answers
+ *   hosted.c         programs larger than the budget
+ *   saving.c         the daemon is about to end: bringing programs to where they survive that
+ *   trades.c         ... the most used parts of which belong on the GPU
+ *   shares.c         memory that several programs map: SHARE, OPEN, SHUT
+ *   deadlines.c      what time alone brings about
+ *   policy.c         what the scheduler is told: events, and what is said of programs
+ *   switches.c       how long switches took
+ *   log.c            what was decided, and why
+ *   views/status.c   the report
+ *
+ * Every entry (a message, a timer, an ended copy) changes the state and ends with gm_engine_run,
+ * which goes round until nothing more can be done now. Nothing in it blocks.
+ */
+#ifndef GM_DAEMON_ENGINE_STATE_H
+#define GM_DAEMON_ENGINE_STATE_H
+
+#include "common/clock.h"
+#include "common/shm.h"
+#include "daemon/memory/claim.h"
+#include "daemon/core/admit.h"
+#include "daemon/core/budget.h"
+#include "daemon/core/hosting.h"
+#include "daemon/core/need.h"
+#include "daemon/core/plan.h"
+#include "daemon/core/saving.h"
+#include "daemon/core/sched.h"
+#include "daemon/core/staging.h"
+#include "daemon/core/table.h"
+#include "daemon/memory/cuda.h"
+#include "daemon/engine/engine.h"
+#include "daemon/memory/frames.h"
+#include "daemon/memory/hostpool.h"
+#include "daemon/memory/mover.h"
+#include "daemon/views/record.h"
+#include "daemon/service/session.h"
+#include "daemon/memory/stores.h"
+
+/*
+ * An app's states. PAUSED: gate closed and drained, its mappings may change. LOADING: chosen, its
+ * missing chunks are on their way. RUNNING: gate open. DRAINING: gate closed, not yet known to be
+ * quiet: nothing of it may move. GONE: its connection ended; what it held is being put away.
+ */
+#define GM_APP_STATES(X)                                                                           \
+    X(UNUSED, "unused")                                                                            \
+    X(PAUSED, "paused")                                                                            \
+    X(LOADING, "loading")                                                                          \
+    X(RUNNING, "running")                                                                          \
+    X(DRAINING, "draining")                                                                        \
+    X(GONE, "gone")
+enum gm_app_state {
+#define GM_APP_STATE(NAME, name) GM_APP_##NAME,
+    GM_APP_STATES(GM_APP_STATE)
+#undef GM_APP_STATE
+};
+
+enum gm_app_event {
+    GM_APP_EV_JOIN,    /* a program said HELLO */
+    GM_APP_EV_CHOSEN,  /* it came into the scheduler's set */
+    GM_APP_EV_DROPPED, /* it fell out of the set */
+    GM_APP_EV_LOADED,  /* every chunk is on the GPU and mapped */
+    GM_APP_EV_QUIET,   /* it drained */
+    GM_APP_EV_BUSY,    /* it did not drain in time */
+    GM_APP_EV_LEAVE,   /* its connection ended */
+    GM_APP_EV_END,     /* nothing of it is left */
+};
+
+/* OPEN and SHUT: MAP and UNMAP of what another program shares; never built up, sent at once. */
+enum gm_batch_kind {
+    GM_BATCH_MAP,
+    GM_BATCH_UNMAP,
+    GM_BATCH_DROP,
+    GM_BATCH_KINDS,
+    GM_BATCH_OPEN = GM_BATCH_KINDS,
+    GM_BATCH_SHUT,
+};
+#define GM_BATCH_MAX 256u
+
+/* One MAP, UNMAP or DROP message: being filled, or sent and not yet answered. */
+struct gm_batch {
+    struct gm_batch *next;
+    uint64_t id;
+    uint64_t sent_at;
+    enum gm_batch_kind kind;
+    uint32_t n;
+    uint32_t items[GM_BATCH_MAX]; /* chunks (MAP, UNMAP), frames (DROP) or places (OPEN, SHUT) */
+    struct gm_open *open;         /* OPEN, SHUT: whose places; void once its app is gone */
+    uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
+};
+
+/* Copies that are submitted as soon as their chunks are unmapped. */
+struct gm_coming {
+    uint32_t copies;
+    uint64_t bytes;
+};
+
+/* Running sums from which a switch is the difference of two moments. */
+struct gm_moment {
+    uint64_t at;
+    uint64_t plan_ns, lower_ns, pinned_ns;
+    uint64_t bytes[GM_WAYS];  /* submitted */
+    uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it */
+};
+
+/* Why an allocation was refused: its word in the log. */
+#define GM_REFUSALS(X)                                                                             \
+    X(NONE, "none")                                                                                \
+    X(BUDGET, "budget")     /* no program gets more */                                             \
+    X(PINNED, "pinned")     /* what is beyond the budget has no room in pinned memory */           \
+    X(FULL, "full")         /* all tiers are */                                                    \
+    X(DEADLOCK, "deadlock") /* it waited for others that waited for it */                          \
+    X(HOST, "host")         /* the system gives no host memory */                                  \
+    X(MAP, "map")           /* the program could not map it */                                     \
+    X(DRIVER, "driver")     /* the driver's own memory: gpumux was not asked */
+enum gm_refusal_reason {
+#define GM_REFUSAL(NAME, name) GM_REFUSED_##NAME,
+    GM_REFUSALS(GM_REFUSAL)
+#undef GM_REFUSAL
+};
+/* An allocation that was refused, as things were then. */
+struct gm_alloc_refusal {
+    enum gm_refusal_reason reason;
+    uint64_t bytes, held; /* what was asked for, and what the program had */
+    uint64_t limit;       /* budget, pinned memory or all tiers: the reason says which */
+    uint64_t taken;       /* of it */
+    bool is_unswappable;  /* pinned memory is too small to swap anything */
+};
+
+struct gm_app {
+    enum gm_app_state state;
+    struct gm_session *session; /* NULL when gone */
+    pid_t pid;
+    uid_t uid;
+    char name[64];
+    struct gm_ctl *ctl;
+    struct gm_stat *stat;
+    uv_poll_t *exit_poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
+    int pidfd;
+
+    uint64_t epoch;
+    uint64_t closed_at;   /* when its gate was closed */
+    uint64_t left_at;     /* when its connection ended */
+    bool is_late;         /* no answer to CLOSE long after the deadline */
+    bool is_idle;         /* told the scheduler so */
+    uint64_t calls;       /* at the last sample */
+    uint64_t active_at;   /* when it last did something */
+    bool is_asked;        /* whether its GPU work is over: a QUERY, which it has not answered */
+    uint64_t query;       /* number of the newest QUERY */
+    uint64_t asked_epoch; /* the app's epoch then */
+    bool is_limited;      /* its share of the GPU's time is */
+    bool is_quiet;        /* it answered, and did nothing since */
+    uint64_t quiet_at;    /* ... when */
+    uint64_t ask_at;      /* do not ask before: it could not tell */
+    uint64_t ask_wait;    /* ... how long that was after its answer */
+    uint64_t answered_at; /* when it last answered a batch */
+    uint64_t progress_at; /* while LOADING: when its memory last came nearer */
+    uint32_t unanswered_maps;
+    uint64_t ping;     /* batch that must be answered before memory is moved for it; 0: none */
+    uint64_t retry_at; /* do not load before: a mapping, or a copy from a lower tier, failed */
+    int raise_error;   /* -errno of the copy; 0: one from the disk ended well since, or a mapping
+                          failed */
+    uint32_t
+        busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained since */
+
+    bool is_held;        /* its gate is closed for trades only: it keeps its turn */
+    bool is_counting;    /* as its ctl page says */
+    uint32_t trades;     /* of its chunks, under way or to come */
+    uint64_t traded;     /* bytes brought to the GPU by trades */
+    uint64_t trade_at;   /* do not close its gate for trades before */
+    uint64_t trade_wait; /* ... how long that was after the last refusal */
+    uint64_t cooled_at;  /* when the heat of its chunks was last halved */
+
+    struct gm_moment chosen; /* when it was last chosen to run */
+    /* ... and what had happened since, when the next one was chosen beside it: switches.c */
+    uint64_t first_copy_at[GM_WAYS], last_drain_at;
+    uint32_t pending_allocs; /* committed and not answered yet */
+    uint32_t ahead_allocs;   /* ... of which nobody waits for */
+    uint32_t ahead_chunks;   /* ... and their chunks, */
+    uint64_t ahead_bytes;    /* and bytes */
+    uint32_t waiting_allocs; /* for room in the tiers */
+    struct gm_batch *building[GM_BATCH_KINDS];
+    struct gm_batch *sent, **sent_tail;
+    struct gm_coming coming[GM_WAYS];
+    uint8_t *imports; /* a bit a frame index: it holds an import of that frame */
+
+    bool is_given_up; /* it cannot be saved, and was told: saving.c */
+
+    uint64_t switches; /* times it was made to yield */
+    uint64_t allocs, frees;
+    uint64_t given_back; /* allocations */
+    uint64_t doubted;    /* 1 + given_back when its spares were waited for in vain; 0: never */
+
+    struct gm_alloc_refusal
+        refusal;           /* engine_refusals.c: the newest; reason NONE: none since the log */
+    uint64_t refused_told; /* of gm_stat.refused, what the log has */
+    uint64_t refused_at;   /* when it was last told; 0: never */
+    uint64_t refused_due;  /* look again then; 0: no need to */
+
+    struct gm_settings admin, own; /* policy.c: what was said of it, by whom */
+    uint32_t level;                /* as the log last told it */
+};
+
+/* An ALLOC that waits until the tiers can hold it. */
+struct gm_waiting_alloc {
+    struct gm_admit_request ask; /* first: the list links these */
+    struct gm_msg_alloc alloc;
+    uint64_t spares_until; /* so long it may wait for what others freed and have yet to give back */
+};
+
+/* How long one switch took and where the time went: from the decision to let the app run to its
+ * open gate. Times in nanoseconds; copying in and out overlaps with both waits. */
+struct gm_switch {
+    uint64_t seq;
+    uint32_t app;
+    pid_t pid;
+    uint64_t at; /* when its gate opened */
+    uint64_t total_ns;
+    uint64_t drain_ns; /* until the last app that had to yield was quiet */
+    uint64_t plan_ns;  /* in the scheduler and planner */
+    uint64_t copy_ns;  /* from the first copy submitted to the last one ended, both ways */
+    uint64_t way_ns[GM_WAYS];
+    uint64_t map_ns;    /* after the last copy: for the shims */
+    uint64_t lower_ns;  /* with a copy between host tiers under way */
+    uint64_t pinned_ns; /* without: waiting for pinned room, which copies in give back */
+    uint64_t bytes[GM_WAYS];
+    uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it, meanwhile */
+};
+#define GM_HISTORY 64u
+
+/* The log (log.c): a program as it was when something was decided. */
+struct gm_party {
+    uint32_t app;
+    pid_t pid;
+    char name[64];
+    uint32_t level;
+    const char *why; /* one word */
+};
+enum gm_note_kind { GM_NOTE_SWITCH, GM_NOTE_LEVEL, GM_NOTE_SET, GM_NOTE_REFUSED };
+#define GM_NOTE_LEAVERS 4u
+struct gm_note {
+    uint64_t seq;  /* 1 and up */
+    uint64_t at;   /* gm_now() */
+    uint64_t wall; /* the same, nanoseconds since 1970 */
+    enum gm_note_kind kind;
+    struct gm_party app;
+    /* SWITCH: whose place it took, and after what wait. */
+    struct gm_switch took;
+    uint64_t wait_ns;
+    struct gm_party leavers[GM_NOTE_LEAVERS];
+    uint32_t n_leavers; /* there may be more than are named */
+    /* LEVEL: where it was before. */
+    uint32_t from;
+    /* SET */
+    uid_t by;
+    struct gm_settings said;       /* what was changed */
+    struct gm_sched_policy policy; /* what holds now */
+    /* REFUSED: the last one, and how many there were since the entry before. */
+    struct gm_alloc_refusal refusal;
+    uint64_t n_refused;
+};
+#define GM_NOTES 256u
+#define GM_REFUSALS_KEPT 8u /* in the status: switches do not push these out */
+
+/* Who yielded lately, until a switch takes its place (log.c). */
+struct gm_leaver {
+    struct gm_party party;
+    uint64_t at; /* 0: free */
+    bool has_left;
+};
+#define GM_LEAVERS 16u
+
+/* Host frames with the worker (hosted.c). */
+#define GM_HOST_BATCH 4u /* some 30 ms of pinning */
+struct gm_host_work {
+    uv_work_t work;
+    bool is_busy;
+    uint32_t n;
+    uint32_t chunks[GM_HOST_BATCH], frames[GM_HOST_BATCH];
+    uint32_t pages[GM_HOST_BATCH]; /* pinned, of the data that goes there; GM_NONE: there is none */
+    uint64_t bytes[GM_HOST_BATCH];
+    CUresult results[GM_HOST_BATCH];
+};
+
+/* The daemon is about to end (saving.c). */
+struct gm_stopping {
+    bool is_on, is_over;
+    uint64_t until; /* then it ends, whoever is saved */
+    uint32_t host;  /* app that is being put into host frames; GM_NONE: none */
+    struct gm_saving *apps;
+    uint32_t *set; /* whose gates are to be open: the decision's */
+    void (*on_saved)(void *arg);
+    void *arg;
+};
+
+/* Two chunks that change places (trades.c). */
+enum gm_trade_stage {
+    GM_TRADE_NONE,
+    GM_TRADE_WANTED,
+    GM_TRADE_MAKING,
+    GM_TRADE_READY,
+    GM_TRADE_UNMAPPING,
+    GM_TRADE_COPYING,
+    GM_TRADE_MAPPING,
+};
+struct gm_trade {
+    uint32_t app;
+    uint32_t hot, cold; /* chunks */
+    uint32_t frame;     /* the new host frame, for the cold one */
+    uint8_t class;
+    uint8_t stage;                  /* enum gm_trade_stage */
+    bool is_off;                    /* called off while the worker makes its frame */
+    bool has_failed;                /* the copy out: both go back to where they were */
+    bool is_hot_over, is_cold_over; /* mapped in its new frame, or put away */
+    uint64_t ready_at;              /* when its frame was made */
+};
+struct gm_trade_work {
+    uv_work_t work;
+    bool is_busy;
+    uint32_t n;
+    struct gm_trade *trades[GM_HOST_BATCH];
+    CUresult results[GM_HOST_BATCH];
+};
+
+/* What the engine knows of a frame beyond the table. */
+struct gm_frame_state_more {
+    uint32_t drops;         /* DROPs not yet confirmed, while condemned */
+    uint32_t silent;        /* ... of those, owed by apps that do not answer */
+    bool is_counted;        /* in the table's `ending` bytes */
+    uint32_t exit_of;       /* app whose process must have exited first; GM_NONE: none */
+    struct gm_share *share; /* that it is part of, NULL: none */
+};
+
+/* A chunk of it, by address. */
+struct gm_share_place {
+    uint64_t offset, bytes;
+    uint32_t frame; /* GM_NONE: condemned, once nobody has it open */
+};
+
+/* An allocation that others may open (shares.c). It lives until its owner freed it, or
+ * ended, and nobody has it open. */
+struct gm_share {
+    struct gm_share *next;
+    uint64_t nonce[2];
+    uint64_t va, bytes; /* of the owner */
+    uint32_t id;
+    uint32_t owner; /* app; GM_NONE: it freed the memory, or is gone: nobody can open it any more */
+    uint32_t maker; /* app and process that the owner is, or was */
+    pid_t pid;
+    uid_t uid;
+    uint32_t opens;
+    uint32_t left;    /* frames that the owner still holds */
+    uint32_t left_at; /* where the next one that it gives up is likely to be */
+    uint32_t n;
+    struct gm_share_place places[];
+};
+
+enum gm_open_stage {
+    GM_OPEN_OPENING, /* the MAPs are sent, one after the other */
+    GM_OPEN_OPEN,
+    GM_OPEN_FAILING, /* a MAP failed: what others mapped is unmapped again */
+    GM_OPEN_SHUTTING,
+};
+struct gm_open {
+    struct gm_open *next;
+    struct gm_share *share;
+    uint64_t va, cookie;
+    uint32_t app;
+    uint32_t asked;      /* places below it were asked for, to be mapped or unmapped */
+    uint32_t unanswered; /* batches */
+    int32_t result;
+    enum gm_open_stage stage;
+    uint8_t is_mapped[]; /* a bit a place */
+};
+
+struct gm_engine {
+    uv_loop_t *loop;
+    struct gm_engine_config config;
+    struct gm_cuda cuda;
+    CUdevice device;
+    CUcontext context;
+    CUuuid uuid;
+    struct gm_claim *claim; /* on the GPU with it; NULL: another daemon has it */
+    char gpu_name[96];
+    uint64_t device_bytes;
+
+    void *table_memory, *sched_memory;
+    struct gm_table *table;
+    struct gm_sched *sched;
+    struct gm_sched_decision decision;
+    struct gm_frames frames;
+    struct gm_hostpool pool;
+    struct gm_stores *stores;
+    bool has_lower;            /* there are tiers below pinned memory */
+    uint64_t window;           /* pinned bytes that stay free for streaming */
+    uint64_t reserve;          /* ... of which evictions leave this much: gm_plan_reserve */
+    uint64_t ending[GM_TIERS]; /* bytes that copies under way give back in their tier */
+    uint64_t lower_retry_at;   /* the disk could not be written: do not try before */
+    int lower_error;           /* -errno of that, 0 if it could be written since */
+    uint32_t host_copies;      /* copies between host tiers under way */
+    uint64_t host_bytes;       /* ... and what they copy in memory */
+    uint64_t disk_bytes;       /* ... and from and to the disk */
+    bool is_short_of_pages;    /* an eviction found no pinned room in this round */
+    bool is_stuck_for_pages;   /* ... and nothing under way gives any back */
+    uint32_t short_from;       /* of `targets`: those from here on ... */
+    uint32_t short_to;         /* ... up to here lack room on a disk that cannot be written */
+    uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
+    uint64_t pinned_since;     /* ... for pinned room alone */
+    struct gm_admit_request *waiting, **waiting_tail; /* each a gm_waiting_alloc's */
+    struct gm_admit admit;
+    struct gm_admit_app *admit_apps; /* by app id; filled for each step */
+    uint64_t waiting_wake_at;        /* time alone may bring about something for one of them */
+    struct gm_mover *mover;
+    uv_timer_t timer;
+
+    struct gm_app *apps; /* by app id */
+    uint32_t n_apps;     /* in use */
+    struct gm_frame_state_more *frame_more;
+    uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
+    uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
+    struct gm_coming coming[GM_WAYS]; /* of all apps that answer */
+    uint32_t *late;                   /* unmapped chunks that wait for room in the mover */
+    uint32_t n_late;
+    uint32_t *failed; /* chunks in flight whose copy in, or mapping, must be tried again */
+    uint32_t n_failed;
+    uint64_t copy_retry_at; /* ... then, and nothing is evicted before; 0: now */
+    uint64_t copy_wait; /* ... how long that was after the last failure; 0: it went well since */
+    uint32_t *unsent;   /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
+    uint32_t n_unsent;
+
+    struct gm_plan plan;
+    bool plan_is_stale;
+    bool plan_is_prefetch; /* the plan is for apps that come next; nobody waits for it */
+    uint32_t plan_from;    /* moves before it are done */
+    uint32_t plan_evicts;  /* evictions of it that are not */
+    uint32_t *targets, *victims, *givers;
+    struct gm_staging staging;
+    bool *in_set;
+    uint32_t *condemned;
+    uint32_t n_condemned;
+    bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
+    uint64_t create_retry_at;
+    uint64_t pool_retry_at;   /* pinned memory was refused: ask again then */
+    CUresult pool_refusal;    /* ... why, as it was logged */
+    uint64_t room;            /* as the scheduler was told */
+    uint64_t first_budget;    /* at the start */
+    bool is_budget_auto;      /* it follows what the device has; else it was given */
+    uint64_t device_reserve;  /* of the device, that is left to others: core/budget.h */
+    uint64_t budget_check_at; /* look then what the device has; 0: no need to */
+    struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
+    uint32_t created;                              /* frames made in this round */
+    uint32_t clear_at;     /* frame at which the next round of clearing begins */
+    bool create_more;      /* more could be made at once, but it takes long */
+    CUresult create_error; /* why the last frame could not be made */
+
+    uint64_t now; /* read once an entry */
+    uint64_t sample_at;
+    uint64_t settings_since; /* of users: n_settings since then */
+    uint32_t n_settings;
+    uint64_t next_batch;
+    bool again;      /* go round once more */
+    bool is_running; /* inside gm_engine_run */
+    bool is_closing;
+
+    uint32_t *hosted; /* ring of hosted chunks that wait for a frame */
+    uint32_t hosted_from, n_hosted;
+    struct gm_host_work host_work;
+    struct gm_stopping stopping;
+    struct gm_trade trades[GM_HOSTING_PAIRS];
+    uint32_t n_trades; /* of them in use */
+    struct gm_trade_work trade_work;
+    struct gm_share *shares;
+    struct gm_open *opens;
+    uint32_t next_share;
+    uint64_t told_fixed, told_budget; /* that the budgets on the ctl pages follow from */
+    struct gm_moment sums;
+    uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
+    struct gm_switch history[GM_HISTORY];
+    uint64_t n_history;    /* switches recorded since the start */
+    struct gm_note *notes; /* GM_NOTES */
+    uint64_t n_notes;      /* since the start */
+    struct gm_note refusals[GM_REFUSALS_KEPT];
+    uint64_t n_refusals;     /* such notes since the start */
+    uint64_t refused_allocs; /* allocations */
+    struct gm_leaver leavers[GM_LEAVERS];
+    bool has_decided; /* the scheduler was asked: levels may have changed */
+    uint64_t switches, allocs, frees, drain_busy;
+};
+
+static inline uint64_t gm_chunk_bytes(const struct gm_chunk *chunk)
+{
+    return gm_class_bytes(chunk->class);
+}
+
+/* engine.c */
+void gm_engine_run(struct gm_engine *engine);
+/* The one setter of app states; false when the event is not legal in the app's state. */
+bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
+const char *gm_engine_state_text(enum gm_app_state state);
+const char *gm_engine_tier_text(enum gm_tier tier);
+/* The answer to CLOSE; NULL: none came in time. */
+void gm_engine_drained(struct gm_engine *engine, uint32_t app,
+                       const struct gm_msg_drained *drained);
+/* Close the gate of a running app for its trades, if now is the time for it; the scheduler is not
+ * told. */
+void gm_engine_hold(struct gm_engine *engine, uint32_t app);
+/* Bytes that all apps together may commit: what the tiers hold less the room a swap needs. */
+uint64_t gm_engine_capacity(const struct gm_engine *engine);
+/* Lend pinned bytes to what is hosted (gm_hostpool_lend), but never the window through which lower
+ * tiers are reached; and the most that can ever be lent. */
+bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes);
+uint64_t gm_engine_lendable(const struct gm_engine *engine);
+
+/* A copy failed: no more of that for a while. */
+void gm_engine_back_off(struct gm_engine *engine);
+
+/* apps.c */
+/* Bytes that the app needs on the GPU to run, beside those that stay there whoever runs. */
+uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t app);
+/* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
+void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
+void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
+/* Commit what an ALLOC asks for. False: the tiers cannot hold it now; how many bytes they lack. */
+bool gm_engine_commit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
+/* Whether a program could have `bytes` more if it were alone. */
+bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
+void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t app, uint64_t cookie);
+/* End the slots of GONE apps of which nothing is left. */
+void gm_engine_bury(struct gm_engine *engine);
+/* The process of a GONE app has ended, or is taken to have. */
+void gm_engine_exited(struct gm_engine *engine, uint32_t app);
+/* Release an app's shared memory, batches and watch; its table entries are not touched. */
+void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
+
+/* ahead.c */
+/* An allocation that nobody waits for (GM_ALLOC_AHEAD). False: refused, nothing changed. */
+bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
+                           const struct gm_msg_alloc *alloc);
+/* Those of `app` that are not there yet are refused, if it does not run any more. */
+void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
+
+/* What of the budget `app` can still be given. What it has is taken, and what others keep there for
+ * good because it is shared. */
+uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t app);
+
+/* waiting.c */
+/* What an ALLOC asks for: have it, wait for it, or be refused. */
+void gm_engine_admit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
+/* Retry the allocations that wait for room. */
+void gm_engine_admit_waiting(struct gm_engine *engine);
+bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint64_t va);
+/* `app` is gone. */
+void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
+
+/* engine_refusals.c */
+/* An allocation of `app` is refused. GM_REFUSED_NONE: for want of room, which may be of any kind.
+ */
+void gm_engine_refused(struct gm_engine *engine, uint32_t app, uint64_t bytes,
+                       enum gm_refusal_reason reason);
+/* Put into the log what programs were refused, once a second each. */
+void gm_engine_note_refusals(struct gm_engine *engine);
+/* `app` leaves: what is not in the log yet. */
+void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t app);
+/* When gm_engine_note_refusals has something to do though nothing happens. */
+uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
+/* "all tiers together hold 3.0G, and 2.9G are taken", and which options to raise. */
+const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char *text, size_t size);
+const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal);
+const char *gm_engine_refusal_word(enum gm_refusal_reason reason);
+
+/* room.c */
+/* Put on the ctl pages what each program could allocate now. After every change of what is
+ * committed, before the program hears of it. */
+void gm_engine_tell_room(struct gm_engine *engine);
+/* What all tiers can still hold. */
+uint64_t gm_engine_left(const struct gm_engine *engine);
+/* What a program that has nothing yet could allocate now. */
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine);
+
+/* idle.c */
+/* Look which apps do something, and ask those running ones that seem not to. */
+void gm_engine_sample(struct gm_engine *engine);
+/* An app began to run, or was paused: its idleness is noticed in time although all were idle. */
+void gm_engine_sample_soon(struct gm_engine *engine);
+/* A thread of it waits at the closed gate. */
+void gm_engine_wants(struct gm_engine *engine, uint32_t app);
+/* The answer to QUERY. */
+void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
+
+/* moves.c */
+/* Whether one more copy can be submitted that way, beside those to come. */
+bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way);
+/* A copy of the chunk is to come that way, as soon as the chunk is unmapped; and now it comes, or
+ * is not needed any more. */
+void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk);
+void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t chunk);
+/* The app does not answer, or does again: no room in the mover is kept for what it has yet to
+ * unmap, or it is. */
+void gm_engine_count_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
+/* The chunk is being evicted and its owner has unmapped it: copy it out and free its frame. Late
+ * answers may find no room in the mover: those chunks wait, as if their copies were under way. */
+void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
+/* Clear free frames that held data, while no plan is being carried out: memory that a program has
+ * not written reads as zero, and an allocation is not to wait for that. */
+void gm_engine_clear_frames(struct gm_engine *engine);
+/* Once more: copy the chunk from pinned memory to the frame that it has, or clear that. */
+void gm_engine_copy_in(struct gm_engine *engine, uint32_t chunk);
+/* In which of the two sums copies between these tiers are, which are below the GPU. */
+static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigned from, unsigned to)
+{
+    return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
+}
+
+/* Bring the chunk, settled below pinned memory, up there. False: not now. */
+bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk);
+void gm_engine_plan(struct gm_engine *engine);
+void gm_engine_move(struct gm_engine *engine);
+
+/* chunks.c */
+/* Tell the chunk's app to map the frame it has, or to unmap it; part of its flight. */
+void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
+void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk);
+/* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
+void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
+void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
+/* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
+void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's app does not answer. If the chunk waits to be unmapped and copied out, the pinned
+ * pages that were set aside for it are others' now. When it is unmapped after all, it is mapped
+ * again. */
+void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t chunk);
+/* The mover's copies that have ended since. */
+void gm_engine_take_copies(struct gm_engine *engine);
+/* Try again what failed of copies in and mappings, if it is time. */
+void gm_engine_try_failed(struct gm_engine *engine);
+/* A copy between host tiers ended: gm_stores_done. */
+void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
+
+/* frames.c */
+/* Fewer files than this are none: to make one frame may take a second file for a moment. */
+#define GM_FILES_SPARE 4u
+/* A free frame more in `pool`, if that is easily had. */
+bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class);
+/* A new frame in the budget for `chunk`, used by nobody; GM_NONE: not now. */
+uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk);
+/* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
+ * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
+void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
+/* One DROP of `frame` is answered by `app`, or void. */
+void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
+void gm_engine_update_room(struct gm_engine *engine);
+/* Condemn free frames as long as more than `kept` bytes of frames are there to stay. */
+void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept);
+/* Destroy condemned frames that nothing holds back. */
+void gm_engine_reap(struct gm_engine *engine);
+/* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
+void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
+/* Destroy the free frames of users that have no app any more: their pools are needed. */
+void gm_engine_drop_idle_pools(struct gm_engine *engine);
+
+/* engine_memory.c */
+/* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
+ * was given is an upper limit, of which the device may have less now. */
+static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
+{
+    return engine->is_budget_auto ? engine->table->budget : engine->config.budget;
+}
+/* Have memory made as it is needed now; after any change of what is committed or of the budget. */
+void gm_engine_want_memory(struct gm_engine *engine);
+/* Give back what was not needed lately; and when there may be some without any event. */
+void gm_engine_give_back(struct gm_engine *engine);
+uint64_t gm_engine_give_back_at(const struct gm_engine *engine);
+/* One app needs so much of the budget, whatever the device has. */
+void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
+/* Let the budget follow what the device has. `refused`: why no more frames can be made than there
+ * are, for the log; NULL: they can. */
+#define GM_ENGINE_USED_BESIDE "programs beside gpumux use the GPU's memory"
+void gm_engine_follow_budget(struct gm_engine *engine, const char *refused);
+/* ... if it is time to. */
+void gm_engine_check_budget(struct gm_engine *engine);
+/* From now on the budget is all that the device has left, whatever the option says. */
+void gm_engine_take_device(struct gm_engine *engine);
+
+/* batches.c */
+/* Into the batch of this kind: a chunk (MAP, UNMAP) or a frame (DROP). */
+void gm_engine_batch(struct gm_engine *engine, uint32_t app, enum gm_batch_kind kind,
+                     uint32_t item);
+/* Send what is in the batches. */
+void gm_engine_flush(struct gm_engine *engine);
+/* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.
+ */
+void gm_engine_ping(struct gm_engine *engine, uint32_t app);
+/* Have `app` map (OPEN) or unmap (SHUT) `n` places of what it opens. */
+void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
+                           const uint32_t *places, uint32_t n);
+void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
+/* The connection of `app` ended: its unanswered batches are void. */
+void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
+/* Frames for whose DROP `app` owes an answer will not end while it is silent; and its evictions do
+ * not keep pinned memory from others. */
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
+
+/* shares.c */
+/* What a program asks. */
+void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_share *share);
+void gm_engine_open_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_open *open);
+void gm_engine_shut(struct gm_engine *engine, uint32_t app, const struct gm_msg_shut *shut);
+/* A batch of places is answered. */
+void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batch, int32_t result);
+/* The owner frees the allocation at `va`, or is gone: nobody can open it any more. */
+void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va);
+/* The owner's chunk has given `frame` up, which is part of a share. */
+void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame);
+/* `app` is gone, with all that it had opened. */
+void gm_engine_forget_opens(struct gm_engine *engine, uint32_t app);
+/* Bytes on the GPU that are nobody's any more, but that others have open. */
+uint64_t gm_engine_orphaned(const struct gm_engine *engine);
+/* Bytes that the app shares, and that it has open of others'. */
+uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t app);
+uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);
+/* Put on the ctl pages what each program may take, if what is shared has changed. */
+void gm_engine_tell_budgets(struct gm_engine *engine);
+void gm_engine_close_shares(struct gm_engine *engine);
+
+/* deadlines.c */
+void gm_engine_check_deadlines(struct gm_engine *engine);
+/* Set the timer to the next thing that time alone brings about. */
+void gm_engine_arm_timer(struct gm_engine *engine);
+
+/* policy.c */
+/* Make the scheduler. 0, -ENOMEM or -EINVAL; its memory is freed with the tables. */
+int gm_engine_open_sched(struct gm_engine *engine);
+/* Tell the scheduler what happened. */
+void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
+                    uint64_t bytes);
+/* The app is idle, and was for `ago_ns` already. */
+void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns);
+/* A new app's policy, known to the scheduler: what rules say of it, and its own `wish` (HELLO). */
+void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, uint32_t wish);
+/* "app 3 (pid 812, python3)". Returns `text`. */
+char *gm_engine_name(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+
+/* log.c */
+/* `app` does not run any more: it yielded, or ended (`has_left`). */
+void gm_engine_note_leaver(struct gm_engine *engine, uint32_t app, bool has_left);
+/* `app` is about to run; `took`: if that is a switch, else NULL. */
+void gm_engine_note_switch(struct gm_engine *engine, uint32_t app, const struct gm_switch *took);
+/* `app` was refused memory, `n` times since the last note of that. */
+void gm_engine_note_refusal(struct gm_engine *engine, uint32_t app,
+                            const struct gm_alloc_refusal *refusal, uint64_t n);
+/* The newest of those notes, oldest first. */
+void gm_engine_add_refusals(const struct gm_engine *engine, cJSON *object);
+/* Levels that changed by themselves. */
+void gm_engine_note_levels(struct gm_engine *engine);
+/* The members that the status and the log share. */
+void gm_engine_add_switch(cJSON *object, const struct gm_switch *took);
+void gm_engine_add_policy(cJSON *object, const struct gm_sched_policy *policy);
+/* `by` changed what is said of `app`; its level now is no news. */
+void gm_engine_note_set(struct gm_engine *engine, uint32_t app, uid_t by,
+                        const struct gm_settings *said, const struct gm_sched_policy *policy);
+
+/* switches.c */
+/* `app` was chosen: its switch begins. */
+void gm_engine_begin_switch(struct gm_engine *engine, uint32_t app);
+/* Its gate opens: write down where the time went. */
+void gm_engine_record_switch(struct gm_engine *engine, uint32_t app);
+
+/* hosted.c */
+/* The hosted chunks of a new allocation get their frames. */
+void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation);
+/* A hosted chunk, which is in pinned memory or nowhere, gets its frame. Its bytes are lent. */
+void gm_engine_queue_chunk(struct gm_engine *engine, uint32_t chunk);
+void gm_engine_make_hosted(struct gm_engine *engine);
+
+/* saving.c */
+/* While the daemon is about to end: decide whose gates are to be open. */
+void gm_engine_choose_saved(struct gm_engine *engine);
+/* When it must be looked at again, whatever happens. */
+uint64_t gm_engine_saving_due(const struct gm_engine *engine);
+
+/* trades.c */
+/* What an app's launches used. */
+void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_entry *entries,
+                    uint32_t n);
+/* Take every trade as far as it can go now. */
+void gm_engine_trade(struct gm_engine *engine);
+/* The copy in of a chunk in a trade, once more. */
+void gm_engine_copy_trade(struct gm_engine *engine, uint32_t chunk);
+/* A part of the flight of a chunk in a trade ended. */
+void gm_engine_settle_trade(struct gm_engine *engine, uint32_t chunk);
+/* Call off those of an app that have not begun to move anything. */
+void gm_engine_call_off_trades(struct gm_engine *engine, uint32_t app);
+/* An app whose gate was closed for trades did not drain. */
+void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
+
+#endif

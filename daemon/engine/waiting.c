@@ -1,0 +1,242 @@
+/*
+ * Allocations for which there is no room now. What can never be had is refused; what cannot be had
+ * now is refused as well, as on a card, or it waits:
+ *
+ *   by option           (--when-full wait) until there is room
+ *   for host frames     that were given back and are still to be destroyed
+ *   for others' spares  what programs freed, and will have given back within 100 ms
+ *                       (shim/memory/spares.h): SPARES_NS, and once
+ *
+ * Who gets memory next (core/admit.h has the policy, with its reasons):
+ *
+ *   1  The one that came first, as soon as it fits.
+ *   2  While that one waits for less than --patience, a program that has memory passes it with what
+ *      fits, since others wait for that program.
+ *   3  After that nobody passes it, unless all programs that have memory wait or are idle.
+ *   4  If programs that have memory wait for each other, the last of them is refused after 1 s.
+ *   5  A program without memory never passes anybody.
+ *
+ * How much a program keeps is what it says, in memory that it alone writes. It is believed of no
+ * more than the daemon backs for it, and if that would make the room; and a program whose spares
+ * were waited for in vain is not waited for again before it has given something back. So one that
+ * lies, or is stopped, holds another up for SPARES_NS, once, and never gets it refused what fits.
+ */
+#include "daemon/engine/state.h"
+
+#include <stdlib.h>
+
+/* Allocations of one app that may wait for room: more threads than that in one program are a
+ * mistake. */
+#define WAITING_MAX 4096u
+/* 100 ms, and the time that giving back takes. */
+#define SPARES_NS (250 * GM_MS)
+
+static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
+{
+    return (struct gm_waiting_alloc *)(uintptr_t)ask;
+}
+
+bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64_t va)
+{
+    for (const struct gm_admit_request *at = engine->waiting; at; at = at->next)
+        if (at->app == id && waiting_of(at)->alloc.va == va)
+            return true;
+    return false;
+}
+
+static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_alloc *asked)
+{
+    struct gm_waiting_alloc *waiting;
+    if (engine->apps[asked->ask.app].waiting_allocs == WAITING_MAX)
+        return false;
+    waiting = malloc(sizeof *waiting);
+    if (!waiting)
+        return false;
+    *waiting = *asked;
+    *engine->waiting_tail = &waiting->ask;
+    engine->waiting_tail = &waiting->ask.next;
+    engine->apps[asked->ask.app].waiting_allocs++;
+    return true;
+}
+
+/* Take the request at *place out of the list. */
+static void forget(struct gm_engine *engine, struct gm_admit_request **place)
+{
+    struct gm_admit_request *ask = *place;
+    *place = ask->next;
+    if (!*place)
+        engine->waiting_tail = place;
+    engine->apps[ask->app].waiting_allocs--;
+    free(waiting_of(ask));
+}
+
+static void refuse(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc,
+                   enum gm_refusal_reason reason)
+{
+    gm_engine_refused(engine, id, alloc->bytes, reason);
+    gm_engine_refuse_alloc(engine, id, alloc->cookie);
+}
+
+void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_admit_request **place = &engine->waiting;
+    while (*place)
+        if ((*place)->app == id)
+            forget(engine, place);
+        else
+            place = &(*place)->next;
+}
+
+/* What a program says that it keeps, as far as it is believed. */
+static uint64_t spares_of(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (!app->session || !app->stat || app->doubted == app->given_back + 1)
+        return 0;
+    const uint64_t said = atomic_load(&app->stat->spare_bytes) + app->ahead_bytes;
+    const uint64_t committed = engine->table->apps[id].committed;
+    return said < committed ? said : committed;
+}
+
+/* Whether there would be room for it if all but its asker gave back what they keep. */
+static bool would_spares_do(const struct gm_engine *engine, const struct gm_admit_request *ask)
+{
+    const uint64_t left = gm_engine_left(engine);
+    uint64_t bytes = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (id != ask->app)
+            bytes += spares_of(engine, id);
+    return bytes > 0 && (ask->bytes <= left || bytes >= ask->bytes - left);
+}
+
+/* Nothing came of it. */
+static void doubt_spares(struct gm_engine *engine, uint32_t asker)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (id != asker && spares_of(engine, id) > 0)
+            engine->apps[id].doubted = engine->apps[id].given_back + 1;
+}
+
+/* Whether an allocation without room waits. */
+static bool is_room_to_come(const struct gm_engine *engine, const struct gm_waiting_alloc *asked)
+{
+    if (engine->config.is_waiting_when_full)
+        return true;
+    if (engine->now < asked->spares_until && would_spares_do(engine, &asked->ask))
+        return true;
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        uint32_t frame = engine->condemned[i];
+        const struct gm_frame_state_more *more = &engine->frame_more[frame];
+        if (engine->table->frames[frame].is_host && more->silent == 0 && more->exit_of == GM_NONE)
+            return true;
+    }
+    return false;
+}
+
+/* An app that did nothing for as long as the head of the list may be passed is not at work: it
+ * sleeps, was stopped, or somebody forgot it. */
+static void describe_apps(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        engine->admit_apps[id] = (struct gm_admit_app){.held = engine->table->apps[id].committed,
+                                                       .waits = app->waiting_allocs,
+                                                       .is_at_work = engine->now - app->active_at <
+                                                                     engine->config.patience_ns};
+    }
+}
+
+static struct gm_admit_decision decide(struct gm_engine *engine)
+{
+    struct gm_admit_input input = {
+        .first = engine->waiting,
+        .apps = engine->admit_apps,
+        .n_apps = engine->config.max_apps,
+        .room = gm_engine_left(engine),
+        .now = engine->now,
+        .patience_ns = engine->config.patience_ns,
+        .has_deadlocks = engine->config.is_waiting_when_full,
+    };
+    if (engine->waiting)
+        engine->waiting->may_wait = is_room_to_come(engine, waiting_of(engine->waiting));
+    describe_apps(engine);
+    return gm_admit_step(&engine->admit, &input);
+}
+
+/* Those that can never be had any more, since others share memory for good meanwhile. */
+static void refuse_impossible(struct gm_engine *engine)
+{
+    for (struct gm_admit_request **place = &engine->waiting; *place;) {
+        const struct gm_waiting_alloc *waiting = waiting_of(*place);
+        (*place)->is_barred = false;
+        if (gm_engine_can_ever_have(engine, waiting->ask.app, waiting->ask.bytes)) {
+            place = &(*place)->next;
+            continue;
+        }
+        refuse(engine, waiting->ask.app, &waiting->alloc, GM_REFUSED_NONE);
+        forget(engine, place);
+    }
+}
+
+/* Do what was decided of the request at *place. */
+static void carry_out(struct gm_engine *engine, enum gm_admit_action action,
+                      struct gm_admit_request **place)
+{
+    const struct gm_waiting_alloc *waiting = waiting_of(*place);
+    const uint32_t id = waiting->ask.app;
+    if (action == GM_ADMIT_GRANT && !gm_engine_commit(engine, id, &waiting->alloc)) {
+        (*place)->is_barred = true;
+        return;
+    }
+    if (action == GM_ADMIT_REFUSE && engine->now >= waiting->spares_until)
+        doubt_spares(engine, id);
+    if (action != GM_ADMIT_GRANT)
+        refuse(engine, id, &waiting->alloc,
+               action == GM_ADMIT_BREAK ? GM_REFUSED_DEADLOCK : GM_REFUSED_NONE);
+    forget(engine, place);
+}
+
+void gm_engine_admit_waiting(struct gm_engine *engine)
+{
+    struct gm_admit_decision decision = {0};
+    engine->waiting_wake_at = GM_TIME_NEVER;
+    if (engine->stopping.is_on)
+        return;
+    refuse_impossible(engine);
+    while (engine->waiting) {
+        struct gm_admit_request **place = &engine->waiting;
+        decision = decide(engine);
+        if (decision.action == GM_ADMIT_NOTHING)
+            break;
+        while (*place != decision.request)
+            place = &(*place)->next;
+        carry_out(engine, decision.action, place);
+    }
+    if (!engine->waiting)
+        return;
+    const uint64_t spares_until = waiting_of(engine->waiting)->spares_until;
+    engine->waiting_wake_at = decision.wake_at;
+    if (spares_until > engine->now && spares_until < decision.wake_at)
+        engine->waiting_wake_at = spares_until;
+}
+
+void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    const struct gm_waiting_alloc asked = {
+        .ask = {.app = id, .bytes = alloc->bytes, .since = engine->now},
+        .alloc = *alloc,
+        .spares_until = engine->now + SPARES_NS};
+
+    /* Its program gets it from the driver when the daemon has ended. */
+    if (engine->stopping.is_on && wait_for_room(engine, &asked))
+        return;
+    /* As on a real card; and no more is promised to all of them than the tiers hold. */
+    if (gm_engine_can_ever_have(engine, id, alloc->bytes)) {
+        if (!engine->waiting && gm_engine_commit(engine, id, alloc))
+            return;
+        /* Behind others it waits whatever it waits for: there may be room for it. */
+        if ((engine->waiting || is_room_to_come(engine, &asked)) && wait_for_room(engine, &asked))
+            return; /* the round that follows looks at all that wait */
+    }
+    refuse(engine, id, alloc, GM_REFUSED_NONE);
+}

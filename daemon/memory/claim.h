@@ -1,0 +1,29 @@
+/*
+ * The claim on a GPU: at most one daemon hands out a GPU's memory, whatever its socket and its user
+ * are. Two daemons would give the same memory away twice.
+ *
+ * The claim is a listening socket with the abstract name "gpumux-gpu-UUID". It needs no file and no
+ * rights, and it ends with the process. The kernel tells whoever connects to it who listens there.
+ * Abstract names belong to a network namespace: a daemon in another one is not seen.
+ *
+ * Any user can take the name. So the refusal names the process and the user that hold it.
+ */
+#ifndef GM_DAEMON_MEMORY_CLAIM_H
+#define GM_DAEMON_MEMORY_CLAIM_H
+
+#include <stddef.h>
+#include <uv.h>
+
+struct gm_claim;
+
+/*
+ * Claim the GPU with this UUID. 0; or -EADDRINUSE with one phrase in `why` that says who has it
+ * ("gpumuxd, pid 812 of user alice"); or another -errno. Loop thread; so is the close.
+ */
+int gm_claim_open(struct gm_claim **claim, uv_loop_t *loop, const unsigned char uuid[16], char *why,
+                  size_t size);
+
+/* Give it back, from the loop. NULL: there is none. */
+void gm_claim_close(struct gm_claim *claim);
+
+#endif

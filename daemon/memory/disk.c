@@ -1,0 +1,218 @@
+#include "daemon/memory/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/size.h"
+
+static int open_unnamed(const char *dir, int flags)
+{
+    return open(dir, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
+}
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static int populate(void *memory, size_t bytes)
+{
+    return madvise(memory, bytes, MADV_POPULATE_WRITE);
+}
+
+const struct gm_system gm_system_real = {
+    .mmap = mmap,
+    .populate = populate,
+    .open_unnamed = open_unnamed,
+    .fallocate = fallocate,
+    .pread = pread,
+    .pwrite = pwrite,
+};
+
+/* For filesystems without unnamed files: the name lives between two calls. */
+static int open_and_unlink(const char *dir, int flags)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/.gpumux-XXXXXX", dir) >= (int)sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = mkostemp(path, O_CLOEXEC | flags);
+    int error = errno;
+    /* A filesystem may make the file and then refuse to open it as `flags` want. */
+    if (unlink(path) != 0 && fd >= 0) {
+        error = errno;
+        close(fd);
+        fd = -1;
+    }
+    errno = error;
+    return fd;
+}
+
+/* A new unnamed file, or -errno. */
+static int open_file(const struct gm_system *system, const char *dir, int flags)
+{
+    int fd = system->open_unnamed(dir, flags);
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
+        fd = open_and_unlink(dir, flags);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Some filesystems take the flag and refuse the reads. */
+static bool can_read_direct(const struct gm_system *system, int fd)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, GM_DISK_ALIGN, GM_DISK_ALIGN) != 0)
+        return false;
+    bool is_fine = system->pread(fd, memory, GM_DISK_ALIGN, 0) >= 0 || errno != EINVAL;
+    free(memory);
+    return is_fine;
+}
+
+static int open_either_way(struct gm_disk *disk, const char *dir)
+{
+    int fd = open_file(disk->system, dir, O_DIRECT);
+    disk->is_direct = fd >= 0 && can_read_direct(disk->system, fd);
+    if (disk->is_direct || (fd < 0 && fd != -EINVAL))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return open_file(disk->system, dir, O_DSYNC);
+}
+
+static const char *advice(int error)
+{
+    switch (error) {
+    case ENOENT:
+        return "; make the folder first";
+    case EACCES:
+    case EPERM:
+        return "; the daemon's user must be able to write there";
+    case EROFS:
+    case ENOTDIR:
+        return "; name a folder that can be written to";
+    default:
+        return "";
+    }
+}
+
+/* Take the room. Asks first: filling a disk only to learn that it is too small would hurt others.
+ */
+static int take_room(struct gm_disk *disk, const char *dir, uint64_t bytes, char *why,
+                     size_t why_size)
+{
+    struct statvfs fs;
+    char want[32], has[32];
+    uint64_t room = UINT64_MAX;
+
+    gm_format_size(bytes, want, sizeof want);
+    if (fstatvfs(disk->fd, &fs) == 0 && fs.f_frsize > 0)
+        room = (uint64_t)(geteuid() == 0 ? fs.f_bfree : fs.f_bavail) * fs.f_frsize;
+    if (bytes > room) {
+        snprintf(why, why_size, "--disk %s: %s asked for, %s free there; ask for less", dir, want,
+                 gm_format_size(room, has, sizeof has));
+        return -ENOSPC;
+    }
+    int result;
+    do
+        result = disk->system->fallocate(disk->fd, 0, 0, (off_t)bytes);
+    while (result != 0 && errno == EINTR);
+    if (result == 0) {
+        disk->is_taken = true;
+    } else if (errno == EOPNOTSUPP || errno == ENOSYS) {
+        gm_log(GM_LOG_WARN,
+               "disk tier: the filesystem of %s cannot set %s aside, so it may turn out to be full "
+               "later",
+               dir, want);
+    } else {
+        int error = errno;
+        snprintf(why, why_size, "--disk %s: cannot set %s aside: %s; ask for less", dir, want,
+                 strerror(error));
+        return -error;
+    }
+    return 0;
+}
+
+int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const char *dir,
+                 uint64_t bytes, char *why, size_t why_size)
+{
+    *disk = (struct gm_disk){.system = system};
+    disk->fd = open_either_way(disk, dir);
+    if (disk->fd < 0) {
+        int error = -disk->fd;
+        snprintf(why, why_size, "--disk %s: cannot make a file there: %s%s", dir, strerror(error),
+                 advice(error));
+        return -error;
+    }
+    int error = fchmod(disk->fd, 0600) != 0 ? -errno : 0;
+    if (error)
+        snprintf(why, why_size, "--disk %s: cannot keep others from the file: %s", dir,
+                 strerror(-error));
+    else
+        error = take_room(disk, dir, bytes, why, why_size);
+    if (error) {
+        gm_disk_close(disk);
+        return error;
+    }
+    char text[32];
+    gm_log(GM_LOG_INFO, "disk tier: %s in an unnamed file in %s, %s",
+           gm_format_size(bytes, text, sizeof text), dir,
+           disk->is_direct ? "direct I/O" : "no direct I/O there: through the page cache");
+    return 0;
+}
+
+void gm_disk_close(struct gm_disk *disk)
+{
+    if (disk->system && disk->fd >= 0)
+        close(disk->fd);
+    *disk = (struct gm_disk){.fd = -1};
+}
+
+int gm_disk_write(const struct gm_disk *disk, const void *memory, uint64_t bytes, uint64_t offset)
+{
+    const uint64_t from = offset, end = offset + bytes;
+    while (offset < end) {
+        ssize_t n = disk->system->pwrite(disk->fd, (const char *)memory + (offset - from),
+                                         end - offset, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        /* A short write goes on where direct I/O may start. The next one says why, as a rule. */
+        n -= n % GM_DISK_ALIGN;
+        if (n == 0)
+            return -EIO;
+        offset += (uint64_t)n;
+    }
+    if (!disk->is_direct) /* it is on the disk: no second copy in memory */
+        posix_fadvise(disk->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
+    return 0;
+}
+
+int gm_disk_read(const struct gm_disk *disk, void *memory, uint64_t bytes, uint64_t offset)
+{
+    const uint64_t from = offset, end = offset + bytes;
+    while (offset < end) {
+        ssize_t n = disk->system->pread(disk->fd, (char *)memory + (offset - from), end - offset,
+                                        (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -EIO;
+        n -= n % GM_DISK_ALIGN;
+        if (n == 0) /* also the end of the file: nothing was ever written there */
+            return -EIO;
+        offset += (uint64_t)n;
+    }
+    if (!disk->is_direct)
+        posix_fadvise(disk->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
+    return 0;
+}

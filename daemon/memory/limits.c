@@ -1,0 +1,231 @@
+#include "daemon/memory/limits.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/size.h"
+
+/* ---- reading ---- */
+
+static FILE *open_below(const char *root, const char *path)
+{
+    char whole[PATH_MAX];
+    if (snprintf(whole, sizeof whole, "%s%s", root, path) >= (int)sizeof whole)
+        return NULL;
+    return fopen(whole, "re");
+}
+
+static void read_machine(struct gm_limits *limits, const char *root)
+{
+    FILE *file = open_below(root, "/proc/meminfo");
+    char line[256];
+    unsigned long long kib;
+
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
+            limits->memory = kib << 10;
+        else if (sscanf(line, "SwapTotal: %llu kB", &kib) == 1)
+            limits->swap = kib << 10;
+    }
+    if (file)
+        fclose(file);
+}
+
+/* Take the limit that `path` holds, if it is the smallest so far. "max", and no such file: none. */
+static void read_limit(struct gm_limits *limits, const char *root, const char *path)
+{
+    FILE *file = open_below(root, path);
+    unsigned long long bytes;
+
+    if (!file)
+        return;
+    if (fscanf(file, "%llu", &bytes) == 1 && bytes < limits->group) {
+        limits->group = bytes;
+        snprintf(limits->group_file, sizeof limits->group_file, "%s", path);
+    }
+    fclose(file);
+}
+
+/* Mount points and roots in mountinfo have \040 for a blank, and the like. In place. */
+static void unescape(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; to++) {
+        if (from[0] == '\\' && isdigit((unsigned char)from[1]) && strlen(from) >= 4) {
+            const char octal[] = {from[1], from[2], from[3], '\0'};
+            *to = (char)strtoul(octal, NULL, 8);
+            from += 4;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+/*
+ * The limits of the group `group` and of those above it, up to the top of what is mounted at
+ * `mount`: the kernel heeds all of them. `top` is the group that is mounted there; a group that is
+ * not below it cannot be seen there.
+ */
+static void read_group(struct gm_limits *limits, const char *root, const char *mount,
+                       const char *top, const char *group, const char *file)
+{
+    const size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top), least = strlen(mount);
+    char path[PATH_MAX], limit[PATH_MAX];
+
+    if (strncmp(group, top, n) != 0 || (group[n] != '/' && group[n] != '\0') ||
+        strncmp(group, "/..", 3) == 0 ||
+        snprintf(path, sizeof path, "%s%s", mount, group + n) >= (int)sizeof path)
+        return;
+    for (size_t length = strlen(path);; length = strlen(path)) {
+        while (length > least && path[length - 1] == '/')
+            path[--length] = '\0';
+        if (snprintf(limit, sizeof limit, "%s/%s", path, file) < (int)sizeof limit)
+            read_limit(limits, root, limit);
+        if (length <= least)
+            return;
+        *strrchr(path, '/') = '\0';
+    }
+}
+
+/* Whether `word` is one of the words of `list`, which are parted by commas. */
+static bool has_word(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)); at += n)
+        if ((at == list || at[-1] == ',') && (at[n] == ',' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* The process's group in the unified hierarchy (version 2), or in that of the memory controller
+ * (version 1). False: it is in none. */
+static bool find_group(const char *root, bool is_unified, char group[PATH_MAX])
+{
+    FILE *file = open_below(root, "/proc/self/cgroup");
+    char line[PATH_MAX + 256];
+    bool is_found = false;
+
+    while (file && !is_found && fgets(line, sizeof line, file)) { /* number:controllers:group */
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = '\0';
+        path[strcspn(path, "\n")] = '\0';
+        is_found = is_unified ? controllers[1] == '\0' : has_word(controllers + 1, "memory");
+        if (is_found)
+            snprintf(group, PATH_MAX, "%s", path);
+    }
+    if (file)
+        fclose(file);
+    return is_found;
+}
+
+/* Look for the places where a hierarchy with memory limits is mounted, and read them there. */
+static void read_groups(struct gm_limits *limits, const char *root, bool is_unified)
+{
+    char group[PATH_MAX], line[3 * PATH_MAX];
+    FILE *file;
+
+    if (!find_group(root, is_unified, group))
+        return;
+    file = open_below(root, "/proc/self/mountinfo");
+    while (file && fgets(line, sizeof line, file)) {
+        char top[PATH_MAX], mount[PATH_MAX], type[32], options[PATH_MAX];
+        const char *rest = strstr(line, " - ");
+        _Static_assert(PATH_MAX == 4096, "the widths below");
+        if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2 ||
+            sscanf(rest, " - %31s %*s %4095s", type, options) != 2)
+            continue;
+        unescape(top);
+        unescape(mount);
+        if (is_unified && strcmp(type, "cgroup2") == 0)
+            read_group(limits, root, mount, top, group, "memory.max");
+        else if (!is_unified && strcmp(type, "cgroup") == 0 && has_word(options, "memory"))
+            read_group(limits, root, mount, top, group, "memory.limit_in_bytes");
+    }
+    if (file)
+        fclose(file);
+}
+
+void gm_limits_read(struct gm_limits *limits, const char *root)
+{
+    *limits = (struct gm_limits){.memory = UINT64_MAX, .group = UINT64_MAX};
+    read_machine(limits, root);
+    read_groups(limits, root, true);
+    read_groups(limits, root, false);
+    /* A limit that the machine cannot reach is none; version 1 writes "none" as such a number. */
+    if (limits->group >= limits->memory)
+        limits->group = UINT64_MAX;
+}
+
+/* ---- judging ---- */
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* What the control group, or the machine, has for these two. */
+static uint64_t room_for(const struct gm_limits *limits, bool is_group, uint64_t paged)
+{
+    if (is_group)
+        return limits->group;
+    return paged > 0 ? sum(limits->memory, limits->swap) : limits->memory;
+}
+
+/* Whether `pinned` and `paged`, each of which may be 0, fit together; else says why not. */
+static bool do_fit(const struct gm_limits *limits, bool is_group, uint64_t pinned, uint64_t paged,
+                   char *why, size_t size)
+{
+    const uint64_t room = room_for(limits, is_group, paged);
+    const char *const lower = pinned == 0 ? "--paged" : paged == 0 ? "--pinned" : "them";
+    char a[32], b[32], c[32];
+
+    if (sum(pinned, paged) <= room)
+        return true;
+    gm_format_size(pinned, a, sizeof a);
+    gm_format_size(paged, b, sizeof b);
+    gm_format_size(room, c, sizeof c);
+    int n = pinned > 0 && paged > 0
+                ? snprintf(why, size, "--pinned %s and --paged %s together are more than ", a, b)
+                : snprintf(why, size, "%s %s is more than ", lower, pinned > 0 ? a : b);
+    if (n < 0 || (size_t)n >= size)
+        return false;
+    if (is_group)
+        snprintf(why + n, size - (size_t)n,
+                 "the %s that this control group may use (%s, MemoryMax= of a unit): lower %s, or "
+                 "raise that limit",
+                 c, limits->group_file, lower);
+    else
+        snprintf(why + n, size - (size_t)n, "the %s of memory%s that this machine has: lower %s", c,
+                 paged > 0 ? " and swap" : "", lower);
+    return false;
+}
+
+int gm_limits_fit(const struct gm_limits *limits, uint64_t *pinned, uint64_t paged, char *why,
+                  size_t why_size)
+{
+    /* Each alone first, so that the line names what has to change. */
+    const uint64_t tries[][2] = {{*pinned, 0}, {0, paged}, {*pinned, paged}};
+
+    for (size_t i = 0; i < 3; i++)
+        for (int is_group = 1; is_group >= 0; is_group--)
+            if (!do_fit(limits, is_group, tries[i][0], tries[i][1], why, why_size))
+                return -EINVAL;
+    if (*pinned == 0 && limits->memory != UINT64_MAX) {
+        const uint64_t left = lesser(limits->group, sum(limits->memory, limits->swap)) - paged;
+        *pinned = lesser(lesser(limits->memory, limits->group) / 2, left);
+    }
+    return 0;
+}

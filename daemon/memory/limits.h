@@ -1,0 +1,34 @@
+/*
+ * What this process may use of the machine's memory, and what --pinned and --paged become of it.
+ *
+ * Two things bound it: the machine, and the control groups that the process is in (MemoryMax= of a
+ * systemd unit, the limit of a container): the kernel kills who goes beyond. Pinned memory counts
+ * fully; paged memory may be swapped, but a control group must hold it without.
+ *
+ * Reads /proc and the control groups' files, and nothing else; no state.
+ */
+#ifndef GM_DAEMON_MEMORY_LIMITS_H
+#define GM_DAEMON_MEMORY_LIMITS_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gm_limits {
+    uint64_t memory, swap;     /* of the machine; UINT64_MAX, 0: unknown */
+    uint64_t group;            /* the smallest limit of a control group; UINT64_MAX: none */
+    char group_file[PATH_MAX]; /* the file that says so */
+};
+
+/* Read them. `root` is put before every path: "" but in tests. What cannot be read is no limit. */
+void gm_limits_read(struct gm_limits *limits, const char *root);
+
+/*
+ * Whether the two tiers fit. *pinned of 0 (not given) becomes half of what may be used, or what
+ * `paged` leaves of it if that is less. 0, or -EINVAL with one line in `why`: what the limit is,
+ * where it is from and what to lower.
+ */
+int gm_limits_fit(const struct gm_limits *limits, uint64_t *pinned, uint64_t paged, char *why,
+                  size_t why_size);
+
+#endif

@@ -1,0 +1,258 @@
+/* Control: see control.h. */
+#include "daemon/service/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/chunk.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/sock.h"
+#include "daemon/service/users.h"
+
+void gm_control_init(struct gm_control *control, const struct gm_options *options,
+                     struct gm_engine *engine)
+{
+    memset(control, 0, sizeof *control);
+    control->options = options;
+    control->engine = engine;
+    control->started = gm_now();
+}
+
+/* One member for each option, in the unit that its name ends with. Returns NULL without memory. */
+#define ADD_NUMBER(member) cJSON_AddNumberToObject(object, #member, options->member)
+#define ADD_SIZE(member) cJSON_AddNumberToObject(object, #member "_bytes", (double)options->member)
+#define ADD_BUDGET(member)                                                                         \
+    (cJSON_AddNumberToObject(object, #member "_bytes", (double)options->member.bytes) &&           \
+     cJSON_AddNumberToObject(object, #member "_percent", options->member.percent))
+#define ADD_DURATION(member)                                                                       \
+    cJSON_AddNumberToObject(object, #member "_s", (double)options->member / (double)GM_S)
+#define ADD_PLACE(member)                                                                          \
+    (cJSON_AddStringToObject(object, #member "_dir", options->member.dir) &&                       \
+     cJSON_AddNumberToObject(object, #member "_bytes", (double)options->member.bytes))
+#define ADD_CHOICE(member) cJSON_AddNumberToObject(object, #member, options->member)
+#define ADD_WORD(member)                                                                           \
+    cJSON_AddStringToObject(                                                                       \
+        object, #member, gm_options_word(GM_OPTION_##member, options->member, (char[32]){0}, 32))
+#define ADD_CLASS(member)                                                                          \
+    cJSON_AddStringToObject(object, #member, gm_sched_class_name(options->member))
+#define ADD_RULES(member) add_rules(object, #member, &options->member)
+#define ADD_PATH(member) cJSON_AddStringToObject(object, #member, options->member)
+#define ADD_LEVEL(member)                                                                          \
+    cJSON_AddStringToObject(object, #member, gm_options_level_name(options->member))
+#define ADD_FLAG(member) cJSON_AddBoolToObject(object, #member, options->member)
+
+static bool add_rules(cJSON *object, const char *name, const struct gm_rules *rules)
+{
+    cJSON *array = cJSON_AddArrayToObject(object, name);
+    char text[512];
+    for (uint32_t i = 0; array && i < rules->n; i++) {
+        cJSON *rule = cJSON_CreateString(gm_rule_format(&rules->rule[i], text, sizeof text));
+        if (!cJSON_AddItemToArray(array, rule)) {
+            cJSON_Delete(rule);
+            return false;
+        }
+    }
+    return array != NULL;
+}
+
+static cJSON *config_object(const struct gm_options *options)
+{
+    cJSON *object = cJSON_CreateObject();
+    if (!object)
+        return NULL;
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+    if (!ADD_##kind(member))                                                                       \
+        goto fail;
+#include "daemon/service/options.def"
+#undef GM_OPTION
+    return object;
+fail:
+    cJSON_Delete(object);
+    return NULL;
+}
+
+/* For each object of `list` with a uid, called `key`, the user's name as well. */
+static bool add_users(cJSON *list, const char *key, const char *name)
+{
+    char user[GM_USERS_NAME];
+    cJSON *object;
+    cJSON_ArrayForEach(object, list)
+    {
+        const cJSON *uid = cJSON_GetObjectItemCaseSensitive(object, key);
+        if (!cJSON_IsNumber(uid))
+            continue;
+        cJSON_DeleteItemFromObjectCaseSensitive(object, name);
+        if (!cJSON_AddStringToObject(object, name, gm_users_name((uid_t)uid->valuedouble, user)))
+            return false;
+    }
+    return true;
+}
+
+/* Who could not be served. */
+static bool add_places(struct gm_control *control, cJSON *root)
+{
+    struct gm_places *places = &control->places;
+    const struct gm_refused *last = &places->last;
+    uint64_t now = gm_now();
+    char user[GM_USERS_NAME];
+    if (!cJSON_AddNumberToObject(root, "reserved", gm_places_kept(places, now)))
+        return false;
+    cJSON *object = cJSON_AddObjectToObject(root, "refused");
+    if (!cJSON_AddNumberToObject(object, "count", (double)places->refused))
+        return false;
+    if (places->refused == 0)
+        return true;
+    return cJSON_AddNumberToObject(object, "pid", last->pid) &&
+           cJSON_AddNumberToObject(object, "uid", last->uid) &&
+           cJSON_AddStringToObject(object, "user", gm_users_name(last->uid, user)) &&
+           cJSON_AddStringToObject(object, "name", last->name) &&
+           cJSON_AddStringToObject(object, "why", last->why) &&
+           cJSON_AddNumberToObject(object, "ago_s", (double)(now - last->at) / (double)GM_S);
+}
+
+char *gm_control_status(struct gm_control *control)
+{
+    const struct gm_options *options = control->options;
+    char *text = NULL;
+    cJSON *config = config_object(options);
+    cJSON *engine = gm_engine_status(control->engine);
+    cJSON *root = cJSON_CreateObject();
+    double uptime = (double)(gm_now() - control->started) / (double)GM_S;
+
+    if (!config || !engine || !root)
+        goto out;
+    if (!cJSON_AddNumberToObject(root, "schema", GM_STATUS_SCHEMA) ||
+        !cJSON_AddStringToObject(root, "version", GM_VERSION) ||
+        !cJSON_AddNumberToObject(root, "pid", getpid()) ||
+        !cJSON_AddNumberToObject(root, "uptime_s", uptime) ||
+        !cJSON_AddStringToObject(root, "socket", options->socket))
+        goto out;
+    if (!cJSON_AddItemToObject(root, "config", config))
+        goto out;
+    config = NULL;
+    if (!add_places(control, root))
+        goto out;
+    if (!add_users(cJSON_GetObjectItemCaseSensitive(engine, "apps"), "uid", "user"))
+        goto out;
+    while (engine->child) { /* the engine's members become the document's */
+        cJSON *member = cJSON_DetachItemViaPointer(engine, engine->child);
+        if (!cJSON_AddItemToObject(root, member->string, member)) {
+            cJSON_Delete(member);
+            goto out;
+        }
+    }
+    text = cJSON_PrintUnformatted(root);
+out:
+    cJSON_Delete(root);
+    cJSON_Delete(engine);
+    cJSON_Delete(config);
+    return text;
+}
+
+/* A memfd with `length` bytes of `text` that nobody can change. Returns it or -errno. */
+static int sealed_memfd(const char *text, size_t length)
+{
+    int fd = memfd_create("gpumux-answer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    for (size_t done = 0; done < length;) {
+        ssize_t n = write(fd, text + done, length - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int error = n < 0 ? -errno : -EIO;
+            close(fd);
+            return error;
+        }
+        done += (size_t)n;
+    }
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)) {
+        int error = -errno;
+        close(fd);
+        return error;
+    }
+    return fd;
+}
+
+/* Send a document and free it; NULL: it could not be made. */
+static void send_document(struct gm_session *session, enum gm_msg_type type, const char *what,
+                          char *text)
+{
+    int fd = text ? sealed_memfd(text, strlen(text)) : -ENOMEM;
+    if (fd < 0) {
+        char why[128];
+        snprintf(why, sizeof why, "the %s cannot be made: %s", what, strerror(-fd));
+        gm_session_end(session, GM_REFUSE_FULL, why);
+    } else {
+        uint64_t bytes = strlen(text); /* STATUS_IS and LOG_IS are this one word */
+        gm_session_send(session, type, &bytes, NULL, 0, &fd, 1);
+        close(fd);
+    }
+    cJSON_free(text);
+}
+
+void gm_control_answer(struct gm_control *control, struct gm_session *session)
+{
+    send_document(session, GM_MSG_STATUS_IS, "status", gm_control_status(control));
+}
+
+char *gm_control_log(struct gm_control *control, uint64_t since)
+{
+    char *text = NULL;
+    cJSON *log = gm_engine_log(control->engine, since);
+    if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
+        cJSON_AddNumberToObject(log, "pid", getpid()) &&
+        cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&
+        add_users(cJSON_GetObjectItemCaseSensitive(log, "entries"), "by_uid", "by"))
+        text = cJSON_PrintUnformatted(log);
+    cJSON_Delete(log);
+    return text;
+}
+
+void gm_control_answer_log(struct gm_control *control, struct gm_session *session, uint64_t since)
+{
+    send_document(session, GM_MSG_LOG_IS, "log", gm_control_log(control, since));
+}
+
+void gm_control_trim(struct gm_control *control, struct gm_session *session)
+{
+    struct gm_trimmed trimmed;
+    gm_engine_trim(control->engine, &trimmed);
+    const struct gm_msg_trim_is answer = {
+        .gpu = trimmed.gpu, .pinned = trimmed.pinned, .paged = trimmed.paged};
+    gm_session_send(session, GM_MSG_TRIM_IS, &answer, NULL, 0, NULL, 0);
+}
+
+void gm_control_set(struct gm_control *control, struct gm_session *session, uid_t asker,
+                    const struct gm_msg_set *body)
+{
+    struct gm_msg_set_is answer = {0};
+    struct gm_set_request request = {
+        .selects = body->selects,
+        .pid = body->pid,
+        .uid = body->uid,
+        .command = body->command,
+        .asker = asker,
+        .settings = {.has = body->settings,
+                     .class = body->class < GM_CLASSES ? (uint8_t)body->class : GM_CLASSES,
+                     .weight = body->weight,
+                     .share = body->share,
+                     .is_paused = body->is_paused == 1},
+    };
+
+    if (request.selects == 0 || (request.selects & ~(uint32_t)GM_SET_SELECTS) ||
+        request.settings.has == 0 || !gm_settings_are_legal(&request.settings)) {
+        snprintf(answer.text, sizeof answer.text, "no setting has such a value");
+        answer.is_refused = 1;
+    } else {
+        answer.is_refused = gm_engine_set(control->engine, &request, &answer.changed, answer.text,
+                                          sizeof answer.text) != 0;
+    }
+    gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
+}

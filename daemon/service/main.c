@@ -1,0 +1,319 @@
+/*
+ * gpumuxd: brings the rooms up in order and takes them down in reverse.
+ *
+ *   options -> process limits -> loop -> claim the socket's path -> recording
+ *           -> engine (opens the GPU) -> sessions -> listen -> "ready"
+ *
+ * The cheap refusals come first, the socket last: a daemon that fails to start prints one line,
+ * exits with 1, and was never visible. SIGTERM and SIGINT stop it with 0, once the engine has
+ * brought as many programs as it can to where they survive the daemon; a second signal ends it at
+ * once. To the apps that is a lost daemon.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "common/log.h"
+#include "daemon/service/control.h"
+#include "daemon/engine/engine.h"
+#include "daemon/memory/files.h"
+#include "daemon/service/notify.h"
+#include "daemon/service/options.h"
+#include "daemon/views/record.h"
+#include "daemon/service/server.h"
+#include "daemon/service/sessions.h"
+
+/* 139 GiB of GPU and 64 GiB of host frames are 6,500 fds at 32 MiB (measured on an H200 host). */
+#define FILES_WANTED 8192u
+/* Frames of 2 MiB of 256 GiB; 1 MiB of kernel memory. */
+#define FILES_AT_ONCE 131072u
+
+/* Writes repeated log lines when their time has come; sleeps while there are none. */
+struct log_clock {
+    uv_prepare_t prepare;
+    uv_timer_t timer;
+};
+
+static void on_log_time(uv_timer_t *timer)
+{
+    (void)timer;
+    gm_log_release(false);
+}
+
+/* Before the loop sleeps. */
+static void on_log_prepare(uv_prepare_t *prepare)
+{
+    struct log_clock *clock = prepare->data;
+    if (gm_log_is_holding() && !uv_is_active((uv_handle_t *)&clock->timer))
+        uv_timer_start(&clock->timer, on_log_time, 1000, 0);
+}
+
+static void start_log_clock(uv_loop_t *loop, struct log_clock *clock)
+{
+    uv_prepare_init(loop, &clock->prepare);
+    uv_timer_init(loop, &clock->timer);
+    clock->prepare.data = clock;
+    uv_prepare_start(&clock->prepare, on_log_prepare);
+}
+
+static void stop_log_clock(struct log_clock *clock)
+{
+    uv_close((uv_handle_t *)&clock->prepare, NULL);
+    uv_close((uv_handle_t *)&clock->timer, NULL);
+}
+
+#define GPU_LOST 1 /* what serve() returns when the daemon's CUDA context is lost */
+
+struct signals {
+    uv_signal_t term, interrupt, hangup;
+    struct gm_engine *engine; /* while the daemon serves */
+    bool is_stopping, is_saved, is_lost;
+};
+
+static void on_lost(void *arg)
+{
+    struct signals *signals = arg;
+    signals->is_lost = true;
+    uv_stop(signals->term.loop);
+}
+
+static void on_saved(void *arg)
+{
+    struct signals *signals = arg;
+    signals->is_saved = true;
+    uv_stop(signals->term.loop);
+}
+
+static void on_stop(uv_signal_t *handle, int number)
+{
+    struct signals *signals = handle->data;
+    gm_log(GM_LOG_INFO, "stopping%s on %s", signals->is_stopping ? " at once" : "",
+           number == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (signals->is_stopping || !signals->engine) {
+        uv_stop(handle->loop);
+        return;
+    }
+    signals->is_stopping = true;
+    gm_notify("STOPPING=1\nSTATUS=Stopping: bringing memory back to programs");
+    gm_engine_save(signals->engine, on_saved, signals);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+    gm_log(GM_LOG_WARN, "SIGHUP: the configuration is read at start only; restart to change it");
+}
+
+static void start_signals(uv_loop_t *loop, struct signals *signals)
+{
+    uv_signal_init(loop, &signals->term);
+    uv_signal_init(loop, &signals->interrupt);
+    uv_signal_init(loop, &signals->hangup);
+    signals->term.data = signals->interrupt.data = signals;
+    uv_signal_start(&signals->term, on_stop, SIGTERM);
+    uv_signal_start(&signals->interrupt, on_stop, SIGINT);
+    uv_signal_start(&signals->hangup, on_hangup, SIGHUP);
+}
+
+static void stop_signals(struct signals *signals)
+{
+    uv_close((uv_handle_t *)&signals->term, NULL);
+    uv_close((uv_handle_t *)&signals->interrupt, NULL);
+    uv_close((uv_handle_t *)&signals->hangup, NULL);
+}
+
+/* Raise a limit as far as it goes. Returns what it is then. */
+static rlim_t raise_limit(__rlimit_resource_t resource)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit))
+        return 0;
+    if (limit.rlim_cur != limit.rlim_max) {
+        rlim_t before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(resource, &limit))
+            return before;
+    }
+    return limit.rlim_cur;
+}
+
+/*
+ * Have the kernel make room for as many open files as there may be frames. It doubles that table
+ * when it is full, and in a process with more than one thread waits for a grace period of all
+ * processors then: 7 to 27 ms (measured) in which nobody is served. There are no others yet.
+ */
+static void widen_files(rlim_t limit)
+{
+    const rlim_t most = limit < FILES_AT_ONCE ? limit : FILES_AT_ONCE;
+    int last = most > 0 ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, (int)most - 1) : -1;
+    if (last >= 0)
+        close(last);
+}
+
+static rlim_t harden(void)
+{
+    /* This process holds the swapped-out memory of other programs, of other users even: no core
+     * dump, no debugger of the same user. (The leak checker is such a debugger.) */
+#ifndef __SANITIZE_ADDRESS__
+    prctl(PR_SET_DUMPABLE, 0);
+#endif
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a failed write */
+    raise_limit(RLIMIT_MEMLOCK);
+    const rlim_t files = raise_limit(RLIMIT_NOFILE);
+    widen_files(files);
+    gm_files_init(files);
+    return files;
+}
+
+static void log_ready(const struct gm_options *options, rlim_t files)
+{
+    char lines[PATH_MAX + 64];
+    gm_log(GM_LOG_INFO, "gpumuxd %s shares GPU %u on %s", GM_VERSION, options->gpu,
+           options->socket);
+    if (files < FILES_WANTED)
+        gm_log(GM_LOG_WARN,
+               "at most %llu open files: each 2 to 32 MiB of swapped memory needs one; raise "
+               "LimitNOFILE or ulimit -n to %u or more",
+               (unsigned long long)files, FILES_WANTED);
+    snprintf(lines, sizeof lines, "READY=1\nSTATUS=Sharing GPU %u on %s", options->gpu,
+             options->socket);
+    int error = gm_notify(lines);
+    if (error)
+        gm_log(GM_LOG_WARN, "the service manager cannot be told: %s", strerror(-error));
+}
+
+static int serve(const struct gm_options *options, rlim_t files, char *why, size_t size)
+{
+    uv_loop_t loop;
+    struct signals signals = {.engine = NULL};
+    struct log_clock log_clock;
+    struct gm_server *server = NULL;
+    struct gm_engine *engine = NULL;
+    struct gm_sessions *sessions = NULL;
+    static struct gm_control control;
+    const struct gm_server_config place = {
+        .path = options->socket,
+        .is_user = options->user,
+        .is_default_dir = !options->is_own_socket,
+    };
+    struct gm_record *record = NULL;
+    const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
+    struct gm_engine_config machine = {
+        .gpu = (int)options->gpu,
+        .is_gpu_shared = options->shared_gpu,
+        .budget = options->gpu_budget.bytes,
+        .budget_percent = options->gpu_budget.percent,
+        .pinned = options->pinned,
+        .paged = options->paged,
+        .disk_dir = options->disk.dir,
+        .disk = options->disk.bytes,
+        .is_oversize_hosted = options->oversize == 1,
+        .is_prefetching = options->prefetch == 1,
+        .is_waiting_when_full = options->when_full == 1,
+        .levels = is_round_robin ? 1 : options->levels,
+        .allotment_ns = options->allotment,
+        .slice_ns = is_round_robin ? options->quantum : options->slice,
+        .patience_ns = options->patience,
+        .rules = &options->rules,
+        .best_class = options->best_class,
+        .idle_ns = options->idle,
+        .drain_deadline_ns = options->drain_deadline,
+        .max_apps = options->max_apps,
+        .on_lost = on_lost,
+        .arg = &signals,
+    };
+
+    int error = uv_loop_init(&loop);
+    if (error) {
+        snprintf(why, size, "the event loop cannot be made: %s", uv_strerror(error));
+        return error;
+    }
+    start_log_clock(&loop, &log_clock);
+    start_signals(&loop, &signals); /* a SIGTERM during a slow start is a clean stop after it */
+    error = gm_server_claim(&server, &place, why, size);
+    if (error)
+        goto no_claim;
+    if (options->record[0]) {
+        error = gm_record_open(&record, &loop, options->record, options->record_size, why, size);
+        if (error)
+            goto no_record;
+    }
+    machine.record = record;
+    error = gm_engine_open(&engine, &loop, &machine, why, size);
+    if (error)
+        goto no_engine;
+    gm_control_init(&control, options, engine);
+    error = gm_sessions_open(&sessions, &loop, engine, &control, options->max_apps);
+    if (error) {
+        snprintf(why, size, "out of memory");
+        goto no_sessions;
+    }
+    error = gm_server_listen(server, &loop, sessions, why, size);
+    if (error)
+        goto no_listen;
+
+    log_ready(options, files);
+    signals.engine = engine;
+    uv_run(&loop, UV_RUN_DEFAULT);
+    signals.engine = NULL;
+    gm_engine_halt(engine); /* sessions that end must not have it go on saving */
+    error = signals.is_lost ? GPU_LOST : 0;
+    if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
+        gm_log(GM_LOG_WARN,
+               "%u apps are left to themselves: what is on the GPU runs on, what was "
+               "swapped out is lost",
+               gm_sessions_apps(sessions));
+
+no_listen:
+    gm_server_stop(server); /* first: nobody new, and the path is free for the next daemon */
+    gm_sessions_stop(sessions);
+no_sessions:
+    gm_engine_close(engine);
+no_engine:
+    gm_record_close(record);
+no_record:
+    gm_server_stop(server);
+no_claim:
+    stop_signals(&signals);
+    stop_log_clock(&log_clock);
+    uv_run(&loop, UV_RUN_DEFAULT); /* what is left are handles that close */
+    if (sessions)
+        gm_sessions_free(sessions);
+    if (server)
+        gm_server_free(server);
+    if (uv_loop_close(&loop))
+        gm_log(GM_LOG_ERROR, "the event loop still had handles at the end");
+    return error;
+}
+
+int main(int argc, char **argv)
+{
+    static struct gm_options options;
+    static char why[PATH_MAX + 512];
+
+    int outcome = gm_options_parse(&options, argc, argv, why, sizeof why);
+    if (outcome == GM_OPTIONS_DONE)
+        return 0;
+    if (outcome < 0) {
+        fprintf(stderr, "gpumuxd: %s\n", why);
+        return 1;
+    }
+    gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
+    gm_log_limit();
+    rlim_t files = harden();
+    int error = serve(&options, files, why, sizeof why);
+    if (error && error != GPU_LOST)
+        gm_log(GM_LOG_ERROR, "cannot start: %s", why);
+    if (error)
+        return 1;
+    gm_log(GM_LOG_INFO, "stopped");
+    return 0;
+}

@@ -1,0 +1,260 @@
+/* The values of options: see options_values.h. */
+#include "daemon/service/options_values.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/chunk.h"
+#include "common/classes.h"
+#include "common/clock.h"
+#include "common/size.h"
+#include "common/sock.h"
+#include "common/text.h"
+
+const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+    {name,                                                                                         \
+     argument,                                                                                     \
+     otherwise,                                                                                    \
+     help,                                                                                         \
+     min,                                                                                          \
+     max,                                                                                          \
+     offsetof(struct gm_options, member),                                                          \
+     GM_KIND_##kind,                                                                               \
+     GM_PLACE_##place},
+#include "daemon/service/options.def"
+#undef GM_OPTION
+};
+
+/* What a kind of value looks like, for the line about one that does not. */
+static const char *const kind_looks[] = {
+    [GM_KIND_NUMBER] = "a number",
+    [GM_KIND_SIZE] = "a size (for example 24G or 512MiB)",
+    [GM_KIND_BUDGET] = "a size (for example 24G or 512MiB) or a percentage (for example 80%)",
+    [GM_KIND_DURATION] = "a time (for example 500ms or 4s)",
+    [GM_KIND_PATH] = "a path",
+    [GM_KIND_PLACE] = "a folder and a size (for example /var/tmp:100G)",
+    [GM_KIND_CHOICE] = "one of",
+    [GM_KIND_WORD] = "one of",
+    [GM_KIND_CLASS] = GM_CLASS_LIST,
+    [GM_KIND_LEVEL] = "error, warn, info or debug",
+    [GM_KIND_FLAG] = "yes or no",
+};
+
+static const struct {
+    const char *name;
+    enum gm_log_level level;
+} levels[] = {
+    {"error", GM_LOG_ERROR}, {"warn", GM_LOG_WARN}, {"info", GM_LOG_INFO}, {"debug", GM_LOG_DEBUG}};
+
+const char *gm_options_level_name(enum gm_log_level level)
+{
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        if (levels[i].level == level)
+            return levels[i].name;
+    return "?";
+}
+
+/* Digits only: no sign, no blank, no base. */
+static int parse_number(const char *text, uint64_t *value)
+{
+    uint64_t sum = 0;
+    if (*text == '\0')
+        return -EINVAL;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
+            return -EINVAL;
+        if (__builtin_mul_overflow(sum, (uint64_t)10, &sum) ||
+            __builtin_add_overflow(sum, (uint64_t)(*text - '0'), &sum))
+            return -ERANGE;
+    }
+    *value = sum;
+    return 0;
+}
+
+static int parse_bounded(const struct gm_option_row *row, int (*parse)(const char *, uint64_t *),
+                         const char *text, uint64_t *value)
+{
+    uint64_t parsed = 0;
+    int error = parse(text, &parsed);
+    if (error)
+        return error;
+    if (parsed < row->min || parsed > row->max)
+        return -ERANGE;
+    *value = parsed;
+    return 0;
+}
+
+static int parse_budget(const struct gm_option_row *row, const char *text, struct gm_budget *budget)
+{
+    size_t length = strlen(text);
+    if (length > 0 && text[length - 1] == '%') {
+        char digits[8];
+        uint64_t percent = 0;
+        if (length > sizeof digits)
+            return -EINVAL;
+        memcpy(digits, text, length - 1);
+        digits[length - 1] = '\0';
+        int error = parse_number(digits, &percent);
+        if (error)
+            return error;
+        if (percent < 1 || percent > 100)
+            return -ERANGE;
+        *budget = (struct gm_budget){.percent = (uint32_t)percent};
+        return 0;
+    }
+    uint64_t bytes = 0;
+    int error = parse_bounded(row, gm_parse_size, text, &bytes);
+    if (error == 0)
+        *budget = (struct gm_budget){.bytes = bytes};
+    return error;
+}
+
+/* The size is what stands behind the last colon. */
+static int parse_place(const struct gm_option_row *row, const char *text, struct gm_place *place)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t bytes = 0;
+    if (!colon || colon == text)
+        return -EINVAL;
+    int error = parse_bounded(row, gm_parse_size, colon + 1, &bytes);
+    if (error)
+        return error;
+    if ((size_t)(colon - text) >= sizeof place->dir)
+        return -ERANGE;
+    memset(place, 0, sizeof *place);
+    memcpy(place->dir, text, (size_t)(colon - text));
+    place->bytes = bytes;
+    return 0;
+}
+
+/* The index of `text` among the words of the row's argument. */
+static int parse_choice(const struct gm_option_row *row, const char *text, uint32_t *choice)
+{
+    const char *word = row->argument;
+    for (uint32_t i = 0;; i++) {
+        size_t length = strcspn(word, "|");
+        if (strlen(text) == length && memcmp(word, text, length) == 0) {
+            *choice = i;
+            return 0;
+        }
+        if (word[length] == '\0')
+            return -EINVAL;
+        word += length + 1;
+    }
+}
+
+static int parse_class(const char *text, enum gm_sched_class *class)
+{
+    uint32_t index;
+    if (!gm_class_index(text, &index))
+        return -EINVAL;
+    *class = (enum gm_sched_class)index;
+    return 0;
+}
+
+/* All kinds but RULES. 0, -EINVAL or -ERANGE. */
+static int parse(void *member, const struct gm_option_row *row, const char *text)
+{
+    uint64_t value = 0;
+    int error = 0;
+
+    switch (row->kind) {
+    case GM_KIND_NUMBER:
+        error = parse_bounded(row, parse_number, text, &value);
+        if (error == 0)
+            *(uint32_t *)member = (uint32_t)value;
+        return error;
+    case GM_KIND_SIZE:
+        return parse_bounded(row, gm_parse_size, text, member);
+    case GM_KIND_BUDGET:
+        return parse_budget(row, text, member);
+    case GM_KIND_DURATION:
+        return parse_bounded(row, gm_parse_duration, text, member);
+    case GM_KIND_PATH:
+        if (*text == '\0')
+            return -EINVAL;
+        if (strlen(text) >= PATH_MAX)
+            return -ERANGE;
+        memcpy(member, text, strlen(text) + 1);
+        return 0;
+    case GM_KIND_PLACE:
+        return parse_place(row, text, member);
+    case GM_KIND_CHOICE:
+    case GM_KIND_WORD:
+        return parse_choice(row, text, member);
+    case GM_KIND_CLASS:
+        return parse_class(text, member);
+    case GM_KIND_RULES:
+        break;
+    case GM_KIND_LEVEL:
+        for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+            if (strcmp(text, levels[i].name) == 0) {
+                *(enum gm_log_level *)member = levels[i].level;
+                return 0;
+            }
+        }
+        return -EINVAL;
+    case GM_KIND_FLAG:
+        *(bool *)member = strcmp(text, "yes") == 0;
+        return *(bool *)member || strcmp(text, "no") == 0 ? 0 : -EINVAL;
+    }
+    return -EINVAL;
+}
+
+static void format_bound(const struct gm_option_row *row, uint64_t bound, char *text, size_t size)
+{
+    if (row->kind == GM_KIND_SIZE || row->kind == GM_KIND_BUDGET || row->kind == GM_KIND_PLACE)
+        gm_format_size(bound, text, size);
+    else if (row->kind == GM_KIND_DURATION && bound >= GM_S)
+        snprintf(text, size, "%llus", (unsigned long long)(bound / GM_S));
+    else if (row->kind == GM_KIND_DURATION)
+        snprintf(text, size, "%llums", (unsigned long long)(bound / GM_MS));
+    else
+        snprintf(text, size, "%llu", (unsigned long long)bound);
+}
+
+const char *gm_option_show(const char *text, char shown[64])
+{
+    snprintf(shown, 64, "%s", text);
+    gm_text_clean(shown, 64);
+    return shown;
+}
+
+static void explain(const struct gm_option_row *row, int error, const char *text, char *why,
+                    size_t size)
+{
+    char shown[64], min[32], max[32];
+    gm_option_show(text, shown);
+    if (error != -ERANGE) {
+        bool is_choice = row->kind == GM_KIND_CHOICE || row->kind == GM_KIND_WORD;
+        snprintf(why, size, "\"%s\" is not %s%s%s", shown, kind_looks[row->kind],
+                 is_choice ? " " : "", is_choice ? row->argument : "");
+        return;
+    }
+    if (row->kind == GM_KIND_PATH) {
+        snprintf(why, size, "the path is longer than %d bytes", PATH_MAX - 1);
+        return;
+    }
+    format_bound(row, row->min, min, sizeof min);
+    format_bound(row, row->max, max, sizeof max);
+    if (row->kind == GM_KIND_BUDGET && strchr(text, '%'))
+        snprintf(why, size, "\"%s\" is out of range: from 1%% to 100%%", shown);
+    else if (row->max == INT64_MAX)
+        snprintf(why, size, "\"%s\" is out of range: at least %s, less than 8 EiB", shown, min);
+    else
+        snprintf(why, size, "\"%s\" is out of range: from %s to %s", shown, min, max);
+}
+
+int gm_option_take(struct gm_options *options, const struct gm_option_row *row, const char *text,
+                   unsigned line, char *why, size_t size)
+{
+    void *member = (char *)options + row->offset;
+    if (row->kind == GM_KIND_RULES)
+        return gm_rules_add(member, text, line, why, size);
+    int error = parse(member, row, text);
+    if (error)
+        explain(row, error, text, why, size);
+    return error;
+}

@@ -1,0 +1,117 @@
+/* Places: see places.h. */
+#include "daemon/service/places.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ANCESTORS_MAX 32u /* of a process that are looked at */
+
+static bool is_over(const struct gm_reservation *place, uint64_t now)
+{
+    return now >= place->until || (kill(place->pid, 0) != 0 && errno == ESRCH);
+}
+
+static void let_go(struct gm_places *places, uint32_t i)
+{
+    places->kept[i] = places->kept[--places->n];
+}
+
+static void look(struct gm_places *places, uint64_t now)
+{
+    for (uint32_t i = places->n; i-- > 0;)
+        if (is_over(&places->kept[i], now))
+            let_go(places, i);
+}
+
+/* The index of the place, or n. */
+static uint32_t find(const struct gm_places *places, pid_t pid, uid_t uid)
+{
+    uint32_t i = 0;
+    while (i < places->n && (places->kept[i].pid != pid || places->kept[i].uid != uid))
+        i++;
+    return i;
+}
+
+bool gm_places_keep(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
+{
+    look(places, now);
+    uint32_t i = find(places, pid, uid);
+    if (i == places->n) {
+        if (i == GM_PLACES_MAX || gm_places_kept_for(places, uid, now) >= GM_PLACES_USER)
+            return false;
+        places->n++;
+    }
+    places->kept[i] = (struct gm_reservation){.pid = pid, .uid = uid, .until = now + GM_PLACE_NS};
+    return true;
+}
+
+/* The process that started this one, or 0. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[48], text[512];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    const char *behind = strrchr(text, ')'); /* of the command, which may hold anything */
+    return behind && sscanf(behind, ") %*c %d", &parent) == 1 && parent > 0 ? parent : 0;
+}
+
+/* The index of the place of the process or of one that it descends from, or n. */
+static uint32_t find_family(const struct gm_places *places, pid_t pid, uid_t uid)
+{
+    uint32_t i = find(places, pid, uid);
+    for (uint32_t n = 0; n < ANCESTORS_MAX && places->n > 0 && i == places->n && pid > 1; n++) {
+        pid = parent_of(pid);
+        i = find(places, pid, uid);
+    }
+    return i;
+}
+
+bool gm_places_has(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
+{
+    look(places, now);
+    return find_family(places, pid, uid) < places->n;
+}
+
+bool gm_places_take(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
+{
+    look(places, now);
+    uint32_t i = find_family(places, pid, uid);
+    if (i == places->n)
+        return false;
+    let_go(places, i);
+    return true;
+}
+
+uint32_t gm_places_kept(struct gm_places *places, uint64_t now)
+{
+    look(places, now);
+    return places->n;
+}
+
+uint32_t gm_places_kept_for(struct gm_places *places, uid_t uid, uint64_t now)
+{
+    uint32_t n = 0;
+    look(places, now);
+    for (uint32_t i = 0; i < places->n; i++)
+        n += places->kept[i].uid == uid;
+    return n;
+}
+
+void gm_places_refuse(struct gm_places *places, pid_t pid, uid_t uid, const char *name,
+                      const char *why, uint64_t now)
+{
+    places->refused++;
+    places->last = (struct gm_refused){.pid = pid, .uid = uid, .at = now};
+    snprintf(places->last.name, sizeof places->last.name, "%s", name);
+    snprintf(places->last.why, sizeof places->last.why, "%s", why);
+}

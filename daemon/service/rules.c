@@ -1,0 +1,198 @@
+/* Rules: see rules.h. */
+#include "daemon/service/rules.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/text.h"
+
+#define RULE_MAX 512u /* bytes of one rule */
+#define NO_USER UINT32_MAX
+
+/* A uid, of digits only. */
+static bool is_number(const char *text, uid_t *uid)
+{
+    uint64_t value = 0;
+    if (*text == '\0')
+        return false;
+    for (const char *c = text; *c; c++) {
+        if (*c < '0' || *c > '9' || value > NO_USER)
+            return false;
+        value = value * 10 + (uint64_t)(*c - '0');
+    }
+    *uid = (uid_t)value;
+    return value < NO_USER;
+}
+
+/* A name that the system knows, or else a number. */
+static int take_user(struct gm_rule *rule, const char *text, char *why, size_t size)
+{
+    struct passwd entry, *found = NULL;
+    size_t room = 1024;
+    char *buffer = NULL;
+    int error;
+
+    if (strlen(text) > GM_COMMAND_MAX) {
+        snprintf(why, size, "user: the name is longer than %u bytes", GM_COMMAND_MAX);
+        return -ERANGE;
+    }
+    do {
+        free(buffer);
+        room *= 4;
+        buffer = malloc(room);
+        error = buffer ? getpwnam_r(text, &entry, buffer, room, &found) : ENOMEM;
+    } while (error == ERANGE && room < (1u << 20));
+    if (found)
+        rule->uid = found->pw_uid;
+    free(buffer);
+    if (!found && !is_number(text, &rule->uid)) {
+        bool is_unknown = error == 0 || error == ENOENT || error == ESRCH;
+        snprintf(why, size, "user: there is no user \"%s\"%s%s", text, is_unknown ? "" : ": ",
+                 is_unknown ? "" : strerror(error));
+        return -EINVAL;
+    }
+    rule->has_user = true;
+    memcpy(rule->user, text, strlen(text) + 1);
+    return 0;
+}
+
+static int take_command(struct gm_rule *rule, const char *text, char *why, size_t size)
+{
+    if (*text == '\0') {
+        snprintf(why, size, "command: no program has an empty name");
+        return -EINVAL;
+    }
+    if (strlen(text) > GM_COMMAND_MAX) {
+        snprintf(why, size, "command: a program's name has at most %u bytes", GM_COMMAND_MAX);
+        return -ERANGE;
+    }
+    if (strchr(text, '/')) {
+        snprintf(why, size, "command: a program's name, without its folder, is what matches");
+        return -EINVAL;
+    }
+    rule->has_command = true;
+    memcpy(rule->command, text, strlen(text) + 1);
+    return 0;
+}
+
+/* One word of a rule. */
+static int take_word(struct gm_rule *rule, const char *word, char *why, size_t size)
+{
+    bool is_user = strncmp(word, "user=", 5) == 0;
+    if (is_user || strncmp(word, "command=", 8) == 0) {
+        if (is_user ? rule->has_user : rule->has_command) {
+            snprintf(why, size, "%s is said twice", is_user ? "user" : "command");
+            return -EEXIST;
+        }
+        return is_user ? take_user(rule, word + 5, why, size)
+                       : take_command(rule, word + 8, why, size);
+    }
+    int error = gm_settings_take(&rule->settings, word, why, size);
+    if (error != -ENOENT)
+        return error;
+    snprintf(why, size,
+             "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
+             "share=, paused)",
+             word);
+    return -EINVAL;
+}
+
+static bool is_everything(const char *pattern)
+{
+    return pattern[strspn(pattern, "*")] == '\0';
+}
+
+/* Whether every program that matches `b` matches `a`, as far as can be told. */
+static bool covers(const struct gm_rule *a, const struct gm_rule *b)
+{
+    if (a->has_user && (!b->has_user || a->uid != b->uid))
+        return false;
+    if (!a->has_command || is_everything(a->command))
+        return true;
+    if (!b->has_command)
+        return false;
+    bool is_plain = strpbrk(b->command, "*?[\\") == NULL;
+    return strcmp(a->command, b->command) == 0 ||
+           (is_plain && gm_command_matches(a->command, b->command));
+}
+
+/* Words are parted by blanks. Returns the next, ended; NULL: no more. */
+static char *next_word(char **at)
+{
+    char *word = *at + strspn(*at, " ");
+    if (*word == '\0')
+        return NULL;
+    char *end = word + strcspn(word, " ");
+    *at = *end ? end + 1 : end;
+    *end = '\0';
+    return word;
+}
+
+int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *why,
+                 size_t why_size)
+{
+    struct gm_rule rule = {.line = line};
+    char words[RULE_MAX], *at = words, *word;
+
+    if (strlen(text) >= sizeof words) {
+        snprintf(why, why_size, "longer than %u bytes", RULE_MAX - 1);
+        return -ERANGE;
+    }
+    snprintf(words, sizeof words, "%s", text);
+    for (char *tab = words; (tab = strchr(tab, '\t')) != NULL;)
+        *tab = ' ';
+    gm_text_clean(words, sizeof words); /* what is not text matches no program, and is shown */
+    while ((word = next_word(&at)) != NULL) {
+        int error = take_word(&rule, word, why, why_size);
+        if (error)
+            return error;
+    }
+    if (!rule.has_user && !rule.has_command) {
+        snprintf(why, why_size, "for which programs? say user= or command= (command=* is all)");
+        return -EINVAL;
+    }
+    if (rule.settings.has == 0) {
+        snprintf(why, why_size, "sets nothing: say class=, weight=, share= or paused");
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; i < rules->n; i++) {
+        /* The command line may overrule the file. */
+        if ((rules->rule[i].line == 0) != (line == 0) || !covers(&rules->rule[i], &rule))
+            continue;
+        if (line)
+            snprintf(why, why_size, "matches nothing that the rule on line %u leaves over",
+                     rules->rule[i].line);
+        else
+            snprintf(why, why_size, "matches nothing that rule number %u leaves over", i + 1);
+        return -EEXIST;
+    }
+    if (rules->n == GM_RULES_MAX) {
+        snprintf(why, why_size, "more than %u rules", GM_RULES_MAX);
+        return -ENOSPC;
+    }
+    rules->rule[rules->n++] = rule;
+    return 0;
+}
+
+const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name)
+{
+    for (uint32_t i = 0; i < rules->n; i++) {
+        const struct gm_rule *rule = &rules->rule[i];
+        if ((!rule->has_user || rule->uid == uid) &&
+            (!rule->has_command || gm_command_matches(rule->command, name)))
+            return rule;
+    }
+    return NULL;
+}
+
+char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
+{
+    char settings[160];
+    snprintf(text, size, "%s%s%s%s%s %s", rule->has_user ? "user=" : "", rule->user,
+             rule->has_user && rule->has_command ? " " : "", rule->has_command ? "command=" : "",
+             rule->command, gm_settings_format(&rule->settings, settings, sizeof settings));
+    return text;
+}

@@ -1,0 +1,48 @@
+/*
+ * Rules: what an administrator says of programs before they come.
+ *
+ *   user=alice command=train* class=batch weight=0.5 share=50%
+ *
+ * Conditions (`user=` a name or a number, `command=` a program's name, with *, ? and [...] as in a
+ * shell), all of which must hold, then settings (settings.h). Of the rules that match a program the
+ * first counts, as a whole; those of the command line stand before those of the file. A program's
+ * name is what it says itself, so what must hold against its user is said by `user=`.
+ */
+#ifndef GM_DAEMON_SERVICE_RULES_H
+#define GM_DAEMON_SERVICE_RULES_H
+
+#include <sys/types.h>
+
+#include "daemon/service/settings.h"
+
+#define GM_RULES_MAX 256u
+
+struct gm_rule {
+    bool has_user, has_command;
+    uid_t uid;
+    unsigned line;                    /* of the configuration file; 0: of the command line */
+    char user[GM_COMMAND_MAX + 1];    /* as it was written */
+    char command[GM_COMMAND_MAX + 1]; /* a pattern */
+    struct gm_settings settings;
+};
+
+struct gm_rules {
+    uint32_t n;
+    struct gm_rule rule[GM_RULES_MAX];
+};
+
+/*
+ * Append the rule that `text` says, of line `line`. Returns 0; or -EINVAL, -ERANGE, -EEXIST or
+ * -ENOSPC with one line in `why`, and then nothing changed: it is no rule, or could match nothing.
+ * Asks the system for the user.
+ */
+int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *why,
+                 size_t why_size);
+
+/* The rule for a program of `uid` with this name, NULL if there is none. */
+const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name);
+
+/* As it can be written. Returns `text`. */
+char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size);
+
+#endif

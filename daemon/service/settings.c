@@ -1,0 +1,208 @@
+/* Settings: see settings.h. Integers only, so that the same text means the same everywhere. */
+#include "daemon/service/settings.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/classes.h"
+#include "common/text.h"
+#include "common/wire.h"
+
+#define SHOWN 48 /* of a word that is wrong */
+
+static const char *show(const char *text, char shown[SHOWN])
+{
+    snprintf(shown, SHOWN, "%s", text);
+    gm_text_clean(shown, SHOWN);
+    return shown;
+}
+
+/*
+ * A decimal number of `length` bytes with up to `decimals` of them, in units of the last one; a
+ * sign makes it -ERANGE, as nothing here is negative. 0, -EINVAL or -ERANGE.
+ */
+static int take_decimal(const char *text, size_t length, unsigned decimals, uint32_t *value)
+{
+    uint64_t sum = 0;
+    unsigned behind = 0;
+    bool is_behind = false, is_large = false, is_negative = length > 1 && text[0] == '-';
+    size_t i = is_negative ? 1 : 0;
+
+    if (i == length || text[i] == '.' || text[length - 1] == '.')
+        return -EINVAL;
+    for (; i < length; i++) {
+        if (text[i] == '.' && !is_behind) {
+            is_behind = true;
+            continue;
+        }
+        if (text[i] < '0' || text[i] > '9')
+            return -EINVAL;
+        behind += is_behind;
+        sum = sum * 10 + (uint64_t)(text[i] - '0');
+        is_large = is_large || sum > UINT32_MAX;
+        sum = is_large ? 0 : sum;
+    }
+    if (behind > decimals || is_negative || is_large)
+        return -ERANGE;
+    for (; behind < decimals; behind++)
+        sum *= 10;
+    if (sum > UINT32_MAX)
+        return -ERANGE;
+    *value = (uint32_t)sum;
+    return 0;
+}
+
+static int take_class(struct gm_settings *settings, const char *text, char *why, size_t size)
+{
+    uint32_t index;
+    char shown[SHOWN];
+    if (!gm_class_index(text, &index)) {
+        snprintf(why, size, "class: \"%s\" is not " GM_CLASS_LIST, show(text, shown));
+        return -EINVAL;
+    }
+    settings->class = (uint8_t)index;
+    return 0;
+}
+
+static int take_weight(struct gm_settings *settings, const char *text, char *why, size_t size)
+{
+    char shown[SHOWN], least[24], most[24];
+    uint32_t weight = 0;
+    int error = take_decimal(text, strlen(text), 3, &weight);
+    if (error == 0 && (weight < GM_SCHED_WEIGHT_MIN || weight > GM_SCHED_WEIGHT_MAX))
+        error = -ERANGE;
+    if (error == -EINVAL)
+        snprintf(why, size, "weight: \"%s\" is not a number (for example 2 or 0.5)",
+                 show(text, shown));
+    else if (error)
+        snprintf(why, size,
+                 "weight: \"%s\" is out of range: from %s to %s, with at most three decimals",
+                 show(text, shown), gm_format_thousandths(GM_SCHED_WEIGHT_MIN, least, sizeof least),
+                 gm_format_thousandths(GM_SCHED_WEIGHT_MAX, most, sizeof most));
+    else
+        settings->weight = weight;
+    return error;
+}
+
+static int take_share(struct gm_settings *settings, const char *text, char *why, size_t size)
+{
+    char shown[SHOWN];
+    uint32_t share = 0;
+    size_t length = strlen(text);
+    int error = -EINVAL;
+    if (length > 0 && text[length - 1] == '%')
+        error = take_decimal(text, length - 1, 1, &share);
+    if (error == 0 && (share < 1 || share > GM_SCHED_SHARE_ALL))
+        error = -ERANGE;
+    if (error == -EINVAL)
+        snprintf(why, size, "share: \"%s\" is not a percentage (for example 50%%)",
+                 show(text, shown));
+    else if (error)
+        snprintf(why, size,
+                 "share: \"%s\" is out of range: from 0.1%% to 100%%, with at most one "
+                 "decimal",
+                 show(text, shown));
+    else
+        settings->share = share;
+    return error;
+}
+
+static int take_paused(struct gm_settings *settings, const char *text, char *why, size_t size)
+{
+    char shown[SHOWN];
+    if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0) {
+        snprintf(why, size, "paused: \"%s\" is not yes or no", show(text, shown));
+        return -EINVAL;
+    }
+    settings->is_paused = strcmp(text, "yes") == 0;
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    uint32_t flag;
+    int (*take)(struct gm_settings *settings, const char *text, char *why, size_t size);
+} kinds[] = {
+    {"class", GM_SET_CLASS, take_class},
+    {"weight", GM_SET_WEIGHT, take_weight},
+    {"share", GM_SET_SHARE, take_share},
+    {"paused", GM_SET_PAUSED, take_paused},
+};
+
+int gm_settings_take(struct gm_settings *settings, const char *word, char *why, size_t why_size)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t length = strlen(kinds[i].name);
+        const char *value = word + length + 1;
+        if (strncmp(word, kinds[i].name, length) != 0)
+            continue;
+        if (word[length] == '\0' && kinds[i].flag == GM_SET_PAUSED)
+            value = "yes";
+        else if (word[length] != '=')
+            continue;
+        if (settings->has & kinds[i].flag) {
+            snprintf(why, why_size, "%s is said twice", kinds[i].name);
+            return -EEXIST;
+        }
+        int error = kinds[i].take(settings, value, why, why_size);
+        if (error == 0)
+            settings->has |= kinds[i].flag;
+        return error;
+    }
+    return -ENOENT;
+}
+
+bool gm_settings_are_legal(const struct gm_settings *settings)
+{
+    if (settings->has & ~(uint32_t)GM_SET_SETTINGS)
+        return false;
+    if ((settings->has & GM_SET_CLASS) && settings->class >= GM_CLASSES)
+        return false;
+    if ((settings->has & GM_SET_WEIGHT) &&
+        (settings->weight < GM_SCHED_WEIGHT_MIN || settings->weight > GM_SCHED_WEIGHT_MAX))
+        return false;
+    return !(settings->has & GM_SET_SHARE) ||
+           (settings->share >= 1 && settings->share <= GM_SCHED_SHARE_ALL);
+}
+
+char *gm_format_thousandths(uint32_t value, char *text, size_t size)
+{
+    unsigned behind = value % 1000, digits = 3;
+    while (digits > 0 && behind % 10 == 0) {
+        behind /= 10;
+        digits--;
+    }
+    if (digits == 0)
+        snprintf(text, size, "%u", value / 1000);
+    else
+        snprintf(text, size, "%u.%0*u", value / 1000, (int)digits, behind);
+    return text;
+}
+
+char *gm_settings_format(const struct gm_settings *settings, char *text, size_t size)
+{
+    char class[32] = "", weight[32] = "", share[32] = "", number[24];
+    if (settings->has & GM_SET_CLASS)
+        snprintf(class, sizeof class, " class=%s",
+                 gm_sched_class_name((enum gm_sched_class)settings->class));
+    if (settings->has & GM_SET_WEIGHT)
+        snprintf(weight, sizeof weight, " weight=%s",
+                 gm_format_thousandths(settings->weight, number, sizeof number));
+    if (settings->has & GM_SET_SHARE) /* thousandths of the whole: tenths of a percent */
+        snprintf(share, sizeof share, " share=%s%%",
+                 gm_format_thousandths(settings->share * 100, number, sizeof number));
+    const char *paused = "";
+    if (settings->has & GM_SET_PAUSED)
+        paused = settings->is_paused ? " paused" : " paused=no";
+    char all[160];
+    snprintf(all, sizeof all, "%s%s%s%s", class, weight, share, paused);
+    snprintf(text, size, "%s", all[0] ? all + 1 : "");
+    return text;
+}
+
+bool gm_command_matches(const char *pattern, const char *name)
+{
+    return fnmatch(pattern, name, 0) == 0;
+}

@@ -1,0 +1,153 @@
+/* Names of users: see users.h. */
+#include "daemon/service/users.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/text.h"
+
+enum state { FREE, ASKED, KNOWN };
+
+struct user {
+    uid_t uid;
+    enum state state;
+    bool was_awaited; /* somebody had the patience once */
+    char name[GM_USERS_NAME];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t asked = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t answered; /* by the monotonic clock */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool is_running; /* the thread is there */
+static struct user users[GM_USERS_MAX];
+static gm_users_lookup *look_up;
+
+static void init(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&answered, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static int ask_system(uid_t uid, char name[GM_USERS_NAME])
+{
+    struct passwd entry, *found = NULL;
+    char *buffer = NULL;
+    size_t room = 1024;
+    int error;
+
+    do {
+        free(buffer);
+        room *= 4;
+        buffer = malloc(room);
+        error = buffer ? getpwuid_r(uid, &entry, buffer, room, &found) : ENOMEM;
+    } while (error == ERANGE && room < (1u << 20));
+    bool is_found = error == 0 && found && found->pw_name[0];
+    if (is_found)
+        snprintf(name, GM_USERS_NAME, "%s", found->pw_name);
+    free(buffer);
+    return is_found ? 0 : -1;
+}
+
+/* The first that is asked about, or NULL. */
+static struct user *next_asked(void)
+{
+    for (size_t i = 0; i < GM_USERS_MAX; i++)
+        if (users[i].state == ASKED)
+            return &users[i];
+    return NULL;
+}
+
+static void *answer(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        struct user *user;
+        char name[GM_USERS_NAME] = "";
+        while (!(user = next_asked()))
+            pthread_cond_wait(&asked, &lock);
+        uid_t uid = user->uid;
+        gm_users_lookup *ask = look_up ? look_up : ask_system;
+        pthread_mutex_unlock(&lock);
+        if (ask(uid, name))
+            snprintf(name, sizeof name, "%u", uid);
+        gm_text_clean(name, sizeof name);
+        pthread_mutex_lock(&lock);
+        if (user->uid == uid && user->state == ASKED) { /* or its place is another's now */
+            memcpy(user->name, name, sizeof name);
+            user->state = KNOWN;
+            pthread_cond_broadcast(&answered);
+        }
+    }
+    return NULL;
+}
+
+/* Under the lock. Without a thread nobody is asked, and it is tried again. */
+static void start(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    if (is_running)
+        return;
+    sigfillset(&all); /* signals are the loop's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    is_running = pthread_create(&thread, NULL, answer, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (is_running)
+        pthread_detach(thread);
+}
+
+static bool is_patient(const struct user *user, uid_t uid)
+{
+    return is_running && user->uid == uid && user->state == ASKED;
+}
+
+const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME])
+{
+    struct user *user = &users[uid % GM_USERS_MAX];
+    struct timespec until;
+
+    pthread_once(&once, init);
+    pthread_mutex_lock(&lock);
+    if (user->state == FREE || user->uid != uid)
+        *user = (struct user){.uid = uid, .state = ASKED};
+    if (user->state == ASKED) {
+        start();
+        pthread_cond_signal(&asked);
+    }
+    if (!user->was_awaited) {
+        user->was_awaited = true;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += GM_USERS_PATIENCE_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        while (is_patient(user, uid) && pthread_cond_timedwait(&answered, &lock, &until) == 0)
+            continue;
+    }
+    if (user->uid == uid && user->state == KNOWN)
+        memcpy(name, user->name, GM_USERS_NAME);
+    else
+        snprintf(name, GM_USERS_NAME, "%u", uid);
+    pthread_mutex_unlock(&lock);
+    return name;
+}
+
+void gm_users_ask_by(gm_users_lookup *lookup)
+{
+    pthread_once(&once, init);
+    pthread_mutex_lock(&lock);
+    look_up = lookup;
+    memset(users, 0, sizeof users);
+    pthread_mutex_unlock(&lock);
+}

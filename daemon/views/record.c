@@ -1,0 +1,245 @@
+/* The recording: see record.h. */
+#include "daemon/views/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/size.h"
+
+#define FLUSH_MS 1000u
+#define BUFFER (64u << 10)
+#define MAGIC "gpumux-sched-trace "
+
+struct gm_record {
+    int fd; /* -1: it could not be written, or is full */
+    char path[PATH_MAX];
+    uint64_t now;   /* times never decrease */
+    uint64_t bytes; /* in the file: whole lines */
+    uint64_t most;
+    uv_timer_t timer;
+    size_t length;
+    char buffer[BUFFER];
+};
+
+/* What is at `path`, as an fd to read, is a trace, or empty. */
+static bool is_trace(int fd)
+{
+    char begin[sizeof MAGIC - 1];
+    ssize_t n = pread(fd, begin, sizeof begin, 0);
+    return n == 0 || (n == sizeof begin && memcmp(begin, MAGIC, sizeof begin) == 0);
+}
+
+/* ... and holds more than its first line. */
+static bool has_entries(int fd)
+{
+    char begin[4096];
+    ssize_t n = pread(fd, begin, sizeof begin, 0);
+    const char *end = n > 0 ? memchr(begin, '\n', (size_t)n) : NULL;
+    return n == (ssize_t)sizeof begin || (end && end + 1 < begin + n);
+}
+
+/* Make room at the path: an older trace steps aside. 0, or -errno with one line. */
+static int step_aside(const char *path, char *why, size_t size)
+{
+    char old[PATH_MAX + 8];
+    struct stat found;
+    int error = 0;
+
+    if (lstat(path, &found)) {
+        if (errno == ENOENT)
+            return 0; /* the folder may be missing: open says so */
+        error = -errno;
+        snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
+        return error;
+    }
+    if (!S_ISREG(found.st_mode)) {
+        snprintf(why, size, "%s cannot be recorded to: it is there and not a regular file", path);
+        return -EEXIST;
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        error = -errno;
+        snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
+        return error;
+    }
+    bool is_ours = is_trace(fd), is_worth = has_entries(fd);
+    close(fd);
+    if (!is_ours) {
+        snprintf(why, size,
+                 "%s cannot be recorded to: it is there and no trace of gpumuxd; remove it, or "
+                 "choose another --record",
+                 path);
+        return -EEXIST;
+    }
+    if (!is_worth) { /* of a start that failed: what is in FILE.old is worth more */
+        if (unlink(path)) {
+            error = -errno;
+            snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
+        }
+        return error;
+    }
+    snprintf(old, sizeof old, "%s.old", path);
+    fd = open(old, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    is_ours = fd >= 0 ? fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && is_trace(fd)
+                      : errno == ENOENT;
+    if (fd >= 0)
+        close(fd);
+    if (!is_ours) {
+        snprintf(why, size,
+                 "the trace %s cannot be kept as %s: that is there and no trace of gpumuxd; remove "
+                 "it, or choose another --record",
+                 path, old);
+        return -EEXIST;
+    }
+    if (rename(path, old)) {
+        error = -errno;
+        snprintf(why, size, "the trace %s cannot be kept as %s: %s", path, old, strerror(-error));
+    }
+    return error;
+}
+
+int gm_record_open(struct gm_record **out, uv_loop_t *loop, const char *path, uint64_t most,
+                   char *why, size_t why_size)
+{
+    struct gm_record *record = calloc(1, sizeof *record);
+    if (!record) {
+        snprintf(why, why_size, "out of memory");
+        return -ENOMEM;
+    }
+    int error = step_aside(path, why, why_size);
+    if (error)
+        goto free_record;
+    record->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (record->fd < 0) {
+        error = -errno;
+        snprintf(why, why_size, "%s cannot be recorded to: %s", path, strerror(-error));
+        goto free_record;
+    }
+    snprintf(record->path, sizeof record->path, "%s", path);
+    record->most = most;
+    uv_timer_init(loop, &record->timer);
+    record->timer.data = record;
+    *out = record;
+    return 0;
+
+free_record:
+    free(record);
+    return error;
+}
+
+/* What remains is a whole trace up to here. */
+static void give_up(struct gm_record *record, int error)
+{
+    if (ftruncate(record->fd, (off_t)record->bytes))
+        error = errno;
+    gm_log(GM_LOG_ERROR, "recording to %s ends here: %s", record->path, strerror(error));
+    close(record->fd);
+    record->fd = -1;
+    record->length = 0;
+}
+
+void gm_record_flush(struct gm_record *record)
+{
+    if (!record)
+        return;
+    size_t done = 0;
+    while (record->fd >= 0 && done < record->length) {
+        ssize_t n = write(record->fd, record->buffer + done, record->length - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            give_up(record, n < 0 ? errno : EIO);
+            return;
+        }
+        done += (size_t)n;
+    }
+    record->bytes += record->length;
+    record->length = 0;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    gm_record_flush(timer->data);
+}
+
+static void end_full(struct gm_record *record)
+{
+    char size[32];
+    gm_record_flush(record);
+    if (record->fd < 0)
+        return;
+    gm_log(GM_LOG_WARN,
+           "recording to %s ends here: it is as large as --record-size allows (%s); what is "
+           "recorded can be replayed",
+           record->path, gm_format_size(record->most, size, sizeof size));
+    close(record->fd);
+    record->fd = -1;
+}
+
+static void put(struct gm_record *record, const char *line, size_t length)
+{
+    if (record->bytes + record->length + length > record->most) {
+        end_full(record);
+        return;
+    }
+    if (record->length + length > sizeof record->buffer)
+        gm_record_flush(record);
+    if (record->fd < 0)
+        return;
+    if (record->length == 0)
+        uv_timer_start(&record->timer, on_timer, FLUSH_MS, 0);
+    memcpy(record->buffer + record->length, line, length);
+    record->length += length;
+}
+
+void gm_record_config(struct gm_record *record, const struct gm_sched_config *config)
+{
+    char line[GM_TRACE_LINE_MAX];
+    if (record && record->fd >= 0)
+        put(record, line, gm_trace_config(line, sizeof line, config));
+}
+
+/* The scheduler takes an earlier time for the latest that it has seen. */
+static uint64_t clamp(struct gm_record *record, uint64_t now)
+{
+    record->now = now > record->now ? now : record->now;
+    return record->now;
+}
+
+void gm_record_event(struct gm_record *record, uint64_t now, const struct gm_sched_event *event)
+{
+    char line[GM_TRACE_LINE_MAX];
+    if (record && record->fd >= 0)
+        put(record, line, gm_trace_event(line, sizeof line, clamp(record, now), event));
+}
+
+void gm_record_policy(struct gm_record *record, uint64_t now, uint32_t app,
+                      const struct gm_sched_policy *policy)
+{
+    char line[GM_TRACE_LINE_MAX];
+    if (record && record->fd >= 0)
+        put(record, line, gm_trace_policy(line, sizeof line, clamp(record, now), app, policy));
+}
+
+static void free_record(uv_handle_t *timer)
+{
+    free(timer->data);
+}
+
+void gm_record_close(struct gm_record *record)
+{
+    if (!record)
+        return;
+    gm_record_flush(record);
+    if (record->fd >= 0)
+        close(record->fd);
+    uv_timer_stop(&record->timer);
+    uv_close((uv_handle_t *)&record->timer, free_record);
+}

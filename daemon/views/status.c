@@ -1,0 +1,314 @@
+/* The engine's report: what `mux-ctl status` shows. Sizes in bytes, times in seconds. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/features.h"
+#include "daemon/engine/state.h"
+
+static void add_bytes(cJSON *object, const char *name, uint64_t bytes)
+{
+    cJSON_AddNumberToObject(object, name, (double)bytes);
+}
+
+static const char *drain_text(uint32_t reason)
+{
+    switch (reason) {
+    case GM_DRAIN_INSIDE:
+        return "a call into the driver did not return";
+    case GM_DRAIN_CAPTURE:
+        return "a stream capture stayed open";
+    case GM_DRAIN_WORK:
+        return "its GPU work did not end";
+    default:
+        return "it did not answer";
+    }
+}
+
+/* The newest plan gave it up, because the disk cannot be written. */
+static bool is_short_of_disk(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = engine->short_from; i < engine->short_to; i++)
+        if (engine->targets[i] == id)
+            return true;
+    return false;
+}
+
+/* One phrase: why the app does not run, or why it cannot be paused; "" if there is nothing to say.
+ */
+static void say_why(const struct gm_engine *engine, uint32_t id,
+                    const struct gm_sched_account *account, char *text, size_t size)
+{
+    const struct gm_app *app = &engine->apps[id];
+    char other[128];
+
+    text[0] = '\0';
+    if (app->state == GM_APP_GONE) {
+        snprintf(text, size,
+                 app->exit_poll ? "its process has not ended yet" : "its memory is being put away");
+    } else if (engine->table->apps[id].is_silent || app->is_late) {
+        snprintf(text, size, "it does not answer (stopped?): it keeps its GPU memory");
+    } else if (app->state == GM_APP_RUNNING && app->busy_reason) {
+        snprintf(text, size, "could not be paused: %s", drain_text(app->busy_reason));
+    } else if (app->waiting_allocs > 0) {
+        snprintf(text, size, "an allocation waits: GPU and host memory are full");
+    } else if (app->state == GM_APP_DRAINING) {
+        snprintf(text, size, "finishing its GPU work");
+    } else if (app->retry_at > engine->now) {
+        snprintf(text, size, "%s",
+                 app->raise_error ? "a lower tier fails (see the log): trying again"
+                                  : "it could not map its memory: trying again soon");
+    } else if (app->state == GM_APP_LOADING) {
+        const char *what = "its memory is being moved to the GPU";
+        if (engine->create_error == CUDA_ERROR_OUT_OF_MEMORY)
+            what = "the GPU has no room within the budget: programs beside gpumux use it";
+        else if (engine->create_error != CUDA_SUCCESS)
+            what = "the daemon cannot make more GPU memory (see the log): trying again";
+        else if (is_short_of_disk(engine, id))
+            what = "a lower tier fails (see the log): trying again";
+        else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
+            what = "no pinned memory to evict to: the system refuses more";
+        else if (engine->is_short_of_pages)
+            what = engine->host_copies > 0
+                       ? "its memory is being moved to the GPU: waiting for lower tiers"
+                       : "its memory is being moved to the GPU: waiting for pinned memory";
+        snprintf(text, size, "%s", what);
+    } else if (app->state == GM_APP_PAUSED && account->reason == GM_WHY_ROOM &&
+               gm_engine_movable(engine, id) > engine->room) {
+        snprintf(text, size, "needs %llu MiB on the GPU, of which others keep all but %llu",
+                 (unsigned long long)(gm_engine_movable(engine, id) >> 20),
+                 (unsigned long long)(engine->room >> 20));
+    } else if (app->state == GM_APP_PAUSED && account->reason != GM_WHY_IDLE) {
+        bool has_ahead = account->ahead < engine->config.max_apps &&
+                         engine->apps[account->ahead].state != GM_APP_UNUSED;
+        snprintf(text, size, "%s%s%s", gm_sched_reason_text(account->reason), has_ahead ? ": " : "",
+                 has_ahead ? gm_engine_name(engine, account->ahead, other, sizeof other) : "");
+    }
+}
+
+static const char *state_text(const struct gm_app *app, const struct gm_sched_account *account)
+{
+    if (app->state == GM_APP_PAUSED && account->policy.is_paused)
+        return "paused";
+    if (app->state == GM_APP_PAUSED)
+        return account->reason == GM_WHY_IDLE ? "idle" : "waiting";
+    if (app->state == GM_APP_RUNNING && app->is_idle)
+        return "idle";
+    return gm_engine_state_text(app->state);
+}
+
+/* What the scheduler knows of the app. */
+static void add_account(cJSON *object, const struct gm_sched_account *account, uint64_t now)
+{
+    gm_engine_add_policy(object, &account->policy);
+    cJSON_AddNumberToObject(object, "level", account->level);
+    cJSON_AddNumberToObject(object, "charged_s", (double)account->charged_ns / (double)GM_S);
+    if (account->allotment_ns == GM_TIME_NEVER)
+        cJSON_AddNullToObject(object, "allotment_s");
+    else
+        cJSON_AddNumberToObject(object, "allotment_s",
+                                (double)account->allotment_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "run_s", (double)account->run_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "wait_s", (double)account->wait_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "idle_s", (double)account->idle_ns / (double)GM_S);
+    bool is_waiting = account->waiting_at > 0 && account->waiting_at < now;
+    cJSON_AddNumberToObject(object, "waiting_s",
+                            is_waiting ? (double)(now - account->waiting_at) / (double)GM_S : 0);
+    cJSON_AddStringToObject(object, "reason", gm_sched_reason_name(account->reason));
+}
+
+/*
+ * Memory that is not gpumux's to move, by kind. small_bytes are all plain allocations, of which
+ * real_bytes are large ones. The app's own words: shown, never trusted.
+ */
+static void add_unswappable(cJSON *object, const struct gm_stat *stat)
+{
+    static const struct gm_stat none;
+    if (!stat)
+        stat = &none;
+    double real = (double)atomic_load(&stat->real_bytes);
+    double small = (double)atomic_load(&stat->small_bytes) + real;
+    double managed = (double)atomic_load(&stat->managed_bytes);
+    double arrays = (double)atomic_load(&stat->array_bytes);
+    double graphs = (double)atomic_load(&stat->graph_bytes);
+    cJSON_AddNumberToObject(object, "unswappable_bytes", small + managed + arrays + graphs);
+    cJSON_AddNumberToObject(object, "small_bytes", small);
+    cJSON_AddNumberToObject(object, "real_bytes", real);
+    cJSON_AddNumberToObject(object, "managed_bytes", managed);
+    cJSON_AddNumberToObject(object, "array_bytes", arrays);
+    cJSON_AddNumberToObject(object, "graph_bytes", graphs);
+}
+
+/* What the app says that it does without, by name. */
+static void add_features_off(cJSON *object, const struct gm_app *app)
+{
+    cJSON *names = cJSON_AddArrayToObject(object, "features_off");
+    uint32_t off = app->stat ? atomic_load(&app->stat->features_off) : 0;
+#define GM_FEATURE(bit, NAME, name, text)                                                          \
+    if ((off & GM_FEATURE_##NAME) != 0)                                                            \
+        cJSON_AddItemToArray(names, cJSON_CreateString(name));
+#include "common/features.def"
+#undef GM_FEATURE
+}
+
+static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    struct gm_sched_account account = {
+        .policy = {.weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL},
+        .ahead = UINT32_MAX,
+        .allotment_ns = GM_TIME_NEVER};
+    cJSON *object = cJSON_CreateObject();
+    char why[256];
+
+    gm_sched_account(engine->sched, engine->now, id, &account);
+    say_why(engine, id, &account, why, sizeof why);
+    cJSON_AddNumberToObject(object, "id", id);
+    cJSON_AddNumberToObject(object, "pid", app->pid);
+    cJSON_AddNumberToObject(object, "uid", app->uid);
+    cJSON_AddStringToObject(object, "name", app->name);
+    cJSON_AddStringToObject(object, "state", state_text(app, &account));
+    add_bytes(object, "resident_bytes", entry->resident + entry->fixed);
+    add_bytes(object, "total_bytes", entry->committed);
+    add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
+    add_bytes(object, "hosted_bytes", entry->hosted);
+    add_bytes(object, "traded_bytes", app->traded);
+    add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
+    add_bytes(object, "opened_bytes", gm_engine_opened_bytes(engine, id));
+    add_unswappable(object, app->stat);
+    add_account(object, &account, engine->now);
+    cJSON_AddNumberToObject(object, "waiting_threads",
+                            app->stat ? atomic_load(&app->stat->waiting) : 0);
+    cJSON_AddNumberToObject(object, "switches", (double)app->switches);
+    cJSON_AddNumberToObject(object, "allocs", (double)app->allocs);
+    cJSON_AddNumberToObject(object, "frees", (double)app->frees);
+    cJSON_AddNumberToObject(object, "refused_allocs",
+                            app->stat ? (double)atomic_load(&app->stat->refused) : 0);
+    add_features_off(object, app);
+    cJSON_AddStringToObject(object, "why", why);
+    return object;
+}
+
+/* The last switches, oldest first, each with its parts. */
+static void add_history(const struct gm_engine *engine, cJSON *object)
+{
+    cJSON *history = cJSON_AddArrayToObject(object, "history");
+    uint64_t newest = engine->n_history;
+    for (uint64_t seq = newest > GM_HISTORY ? newest - GM_HISTORY + 1 : 1; seq <= newest; seq++) {
+        const struct gm_switch *entry = &engine->history[seq % GM_HISTORY];
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddItemToArray(history, row);
+        cJSON_AddNumberToObject(row, "seq", (double)entry->seq);
+        cJSON_AddNumberToObject(row, "app", entry->app);
+        cJSON_AddNumberToObject(row, "pid", entry->pid);
+        cJSON_AddNumberToObject(row, "at_s", (double)entry->at / (double)GM_S);
+        gm_engine_add_switch(row, entry);
+    }
+}
+
+static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
+{
+    cJSON *tiers = cJSON_CreateObject();
+    add_bytes(tiers, "gpu_bytes", resident);
+    add_bytes(tiers, "pinned_bytes", gm_hostpool_size(&engine->pool));
+    add_bytes(tiers, "pinned_cap_bytes", gm_hostpool_cap(&engine->pool));
+    add_bytes(tiers, "pinned_used_bytes", gm_hostpool_used(&engine->pool));
+    add_bytes(tiers, "pinned_cached_bytes",
+              gm_hostpool_size(&engine->pool) - gm_hostpool_used(&engine->pool));
+    add_bytes(tiers, "paged_bytes", gm_stores_held(engine->stores));
+    add_bytes(tiers, "paged_used_bytes", gm_stores_used(engine->stores, GM_TIER_PAGED));
+    add_bytes(tiers, "paged_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_PAGED));
+    add_bytes(tiers, "disk_used_bytes", gm_stores_used(engine->stores, GM_TIER_DISK));
+    add_bytes(tiers, "disk_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_DISK));
+    add_bytes(tiers, "hosted_bytes", engine->table->hosted);
+    cJSON_AddBoolToObject(tiers, "pinned_is_registered", engine->pool.is_registered);
+    return tiers;
+}
+
+/* Bytes moved below the GPU since the start. Every move there has pinned memory at one end. */
+static cJSON *describe_moved(const struct gm_stores *stores)
+{
+    cJSON *moved = cJSON_CreateObject();
+    add_bytes(moved, "pinned_to_paged_bytes",
+              gm_stores_bytes(stores, GM_TIER_PINNED, GM_TIER_PAGED));
+    add_bytes(moved, "paged_to_pinned_bytes",
+              gm_stores_bytes(stores, GM_TIER_PAGED, GM_TIER_PINNED));
+    add_bytes(moved, "pinned_to_disk_bytes", gm_stores_bytes(stores, GM_TIER_PINNED, GM_TIER_DISK));
+    add_bytes(moved, "disk_to_pinned_bytes", gm_stores_bytes(stores, GM_TIER_DISK, GM_TIER_PINNED));
+    return moved;
+}
+
+static cJSON *describe_gpu(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t cached = table->free + table->condemned; /* frames that are nobody's */
+    size_t free_bytes = 0, total = 0;
+    uint64_t resident = 0;
+    uint32_t frames = 0;
+    char uuid[48] = "GPU-";
+    size_t at = 4;
+    cJSON *object = cJSON_CreateObject(), *running;
+
+    for (int i = 0; i < 16; i++)
+        at += (size_t)snprintf(uuid + at, sizeof uuid - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                               (unsigned)(unsigned char)engine->uuid.bytes[i]);
+    for (uint32_t i = 0; i < table->max_apps; i++) {
+        frames += table->pools[i].frames;
+        if (table->apps[i].is_used)
+            resident += table->apps[i].resident + table->apps[i].fixed;
+    }
+    engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
+    cJSON_AddNumberToObject(object, "index", engine->config.gpu);
+    cJSON_AddStringToObject(object, "name", engine->gpu_name);
+    cJSON_AddStringToObject(object, "uuid", uuid);
+    add_bytes(object, "budget_bytes", gm_engine_offered(engine));
+    add_bytes(object, "budget_most_bytes", engine->config.budget);
+    add_bytes(object, "usable_bytes", table->budget);
+    add_bytes(object, "used_bytes", table->allocated - cached);
+    add_bytes(object, "cached_bytes", cached);
+    add_bytes(object, "free_bytes", table->budget - table->allocated);
+    add_bytes(object, "committed_bytes", table->committed);
+    add_bytes(object, "available_bytes", gm_engine_newcomer_room(engine));
+    add_bytes(object, "shared_bytes", table->fixed);
+    add_bytes(object, "device_total_bytes", total);
+    add_bytes(object, "device_free_bytes", free_bytes);
+    cJSON_AddItemToObject(object, "tiers", describe_tiers(engine, resident));
+    cJSON_AddItemToObject(object, "moved", describe_moved(engine->stores));
+    running = cJSON_AddArrayToObject(object, "running");
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].state == GM_APP_RUNNING)
+            cJSON_AddItemToArray(running, cJSON_CreateNumber(id));
+    cJSON_AddNumberToObject(object, "switches", (double)engine->switches);
+    add_bytes(object, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
+    add_bytes(object, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
+    cJSON_AddNumberToObject(object, "frames", frames);
+    add_history(engine, object);
+    gm_engine_add_refusals(engine, object);
+    return object;
+}
+
+cJSON *gm_engine_status(struct gm_engine *engine)
+{
+    cJSON *status = cJSON_CreateObject();
+    cJSON *gpus = cJSON_AddArrayToObject(status, "gpus");
+    cJSON *apps = cJSON_AddArrayToObject(status, "apps");
+    cJSON *totals = cJSON_AddObjectToObject(status, "totals");
+
+    engine->now = gm_now();
+    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last app left */
+    gm_engine_run(engine);
+    cJSON_AddItemToArray(gpus, describe_gpu(engine));
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].state != GM_APP_UNUSED)
+            cJSON_AddItemToArray(apps, describe_app(engine, id));
+    cJSON_AddNumberToObject(totals, "switches", (double)engine->switches);
+    add_bytes(totals, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
+    add_bytes(totals, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
+    cJSON_AddNumberToObject(totals, "allocs", (double)engine->allocs);
+    cJSON_AddNumberToObject(totals, "frees", (double)engine->frees);
+    cJSON_AddNumberToObject(totals, "refused_allocs", (double)engine->refused_allocs);
+    cJSON_AddNumberToObject(totals, "drain_busy", (double)engine->drain_busy);
+    return status;
+}
