@@ -30,7 +30,7 @@ import rig as r
 
 LEAST_TOTAL = .95
 EQUAL_WITHIN = .05
-LEAST_REST = 1 / 8 # of a slice, or what idleness left of it is forgotten: daemon/core/sched.c
+LEAST_REST = 1 / 8 # of a slice, or what idleness left of it is forgotten: daemon/core/sched_step.c
 
 
 def add_options(parser):

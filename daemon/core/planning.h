@@ -1,7 +1,7 @@
 /*
  * The insides of planning, shared by core/plan*.c only.
  *
- *   plan.c          the moves: for one chunk, below the GPU; plans, prefetches, switches
+ *   plan_moves.c    the moves: for one chunk, below the GPU; plans, prefetches, switches
  *   plan_frames.c   where chunks can go on the GPU: the order of filling, frames, victims
  */
 #ifndef GM_CORE_PLANNING_H

@@ -5,7 +5,7 @@
  * A multi-level feedback queue (Nixie section 6) over sets of apps: levels 1 (the best) to
  * `levels`. Who used up its allotment at a level drops one; who was idle for long enough rises one.
  * Within a level apps take turns. Explicit settings (struct gm_sched_policy) stand above what is
- * inferred. sched.c states what each app can expect.
+ * inferred. sched_step.c states what each app can expect.
  *
  * A decision is the *set* of apps whose gates should be open, in priority order, and the time at
  * which the scheduler wants to be asked again. It speaks of committed bytes only; where the bytes
@@ -160,7 +160,7 @@ bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, u
  * The longest that an app which fits the budget, is not paused and has no limit on its share waits
  * from WANT to OPENED, with `n` apps runnable or open at some time meanwhile (itself included),
  * whose drain takes no longer than drain_ns and whose memory is moved within load_ns, and none that
- * does not drain. sched.c derives it. GM_TIME_NEVER if that is beyond 64 bits.
+ * does not drain. sched_step.c derives it. GM_TIME_NEVER if that is beyond 64 bits.
  */
 uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint64_t drain_ns,
                         uint64_t load_ns);

@@ -1,6 +1,6 @@
 /*
  * The decision: the set, the timeline and wake_at, made anew after each event in one pass along the
- * ranks. The model is at the head of sched.c.
+ * ranks. The model is at the head of sched_step.c.
  */
 #include "daemon/core/sched_state.h"
 

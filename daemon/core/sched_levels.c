@@ -1,6 +1,6 @@
 /*
  * What time does to an app: its charges, its level, its share, its patience, its slice. The rules
- * are stated at the head of sched.c.
+ * are stated at the head of sched_step.c.
  */
 #include "daemon/core/sched_state.h"
 
@@ -10,13 +10,6 @@
 static uint64_t doubled(uint64_t ns, uint32_t times)
 {
     return ns > GM_TIME_NEVER >> times ? GM_TIME_NEVER : ns << times;
-}
-
-uint32_t gm_sched_rank_of(const struct gm_sched_app *a)
-{
-    if (a->is_patient)
-        return GM_RANK_PATIENCE;
-    return a->policy.class == GM_CLASS_LATENCY ? GM_RANK_LATENCY : a->level + 1;
 }
 
 /* ---- Levels ---- */

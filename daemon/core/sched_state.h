@@ -1,10 +1,11 @@
 /*
- * The scheduler's inside, for daemon/core/sched*.c only:
+ * The scheduler's inside, for daemon/core/sched_*.c only. Each file calls those below it:
  *
- *   sched.c         the model, the events, the interface
- *   sched_levels.c  what time does: charges, levels, shares, patience, slices
- *   sched_decide.c  the set, the timeline and wake_at
- *   sched_account.c what is told: accounts, reasons, expectations
+ *   sched_step.c     the model, the events, the interface (sched.h)
+ *   sched_decide.c   the set, the timeline and wake_at
+ *   sched_levels.c   what time does: charges, levels, shares, patience, slices
+ *   sched_places.c   the lists in which apps stand
+ *   sched_account.c  beside them: accounts, reasons, expectations, for who asks
  */
 #ifndef GM_CORE_SCHED_STATE_H
 #define GM_CORE_SCHED_STATE_H
@@ -158,7 +159,9 @@ static inline bool gm_sched_is_left_out(const struct gm_sched *s, const struct g
            gm_sched_is_eligible(a);
 }
 
-/* sched.c: an app's place changes by these only. */
+/* sched_places.c: an app's place changes by these only. */
+uint32_t gm_sched_rank_of(const struct gm_sched_app *a);
+void gm_sched_remove(struct gm_sched *s, uint32_t id);
 /* Put `id` into the list of `place` (and rank) right behind `after`; NIL: at its head. */
 void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank,
                      uint32_t after);
@@ -175,7 +178,6 @@ static inline void gm_sched_forget_slice(struct gm_sched_app *a)
 }
 
 /* sched_levels.c */
-uint32_t gm_sched_rank_of(const struct gm_sched_app *a);
 /* Run time after which it drops; GM_TIME_NEVER: it cannot. */
 uint64_t gm_sched_allotment(const struct gm_sched *s, const struct gm_sched_app *a);
 /* Let it drop, or rise while it is idle, by one level if it has to by `now`, up to which it is

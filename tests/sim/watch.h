@@ -22,7 +22,7 @@
 
 #include "daemon/core/sched.h"
 
-/* As stated at the head of daemon/core/sched.c: the burst that a share allows. */
+/* As stated at the head of daemon/core/sched_step.c: the burst that a share allows. */
 #define GM_WATCH_SHARE_WINDOW_NS 10000000000u
 
 struct watch_app {

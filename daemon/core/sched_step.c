@@ -121,93 +121,6 @@
 #define SLICE_MAX (1ull << 42)
 #define ALLOTMENT_MAX (1ull << 54)
 
-/* ---- The lists ---- */
-
-static struct gm_sched_list *list_of(struct gm_sched *s, enum gm_sched_place place, uint32_t rank)
-{
-    switch (place) {
-    case GM_TURN:
-        return &s->ranks[rank].turn;
-    case GM_QUEUE:
-        return &s->ranks[rank].queue;
-    case GM_RESTING:
-        return &s->resting;
-    case GM_HELD:
-        return &s->held;
-    case GM_AWAY:
-        break;
-    }
-    return NULL;
-}
-
-static void list_remove(struct gm_sched *s, uint32_t id)
-{
-    struct gm_sched_app *a = &s->apps[id];
-    struct gm_sched_list *l = list_of(s, (enum gm_sched_place)a->place, a->rank);
-    if (!l)
-        return;
-    *(a->prev == NIL ? &l->head : &s->apps[a->prev].next) = a->next;
-    *(a->next == NIL ? &l->tail : &s->apps[a->next].prev) = a->prev;
-    a->place = GM_AWAY;
-}
-
-void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank,
-                     uint32_t after)
-{
-    struct gm_sched_app *a = &s->apps[id];
-    struct gm_sched_list *l = list_of(s, place, rank);
-    assert(after != id);
-    list_remove(s, id);
-    a->rank = (uint8_t)rank;
-    if (!l)
-        return;
-    a->place = (uint8_t)place;
-    a->prev = after;
-    a->next = after == NIL ? l->head : s->apps[after].next;
-    *(a->prev == NIL ? &l->head : &s->apps[a->prev].next) = id;
-    *(a->next == NIL ? &l->tail : &s->apps[a->next].prev) = id;
-}
-
-void gm_sched_append(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank)
-{
-    struct gm_sched_list *l = list_of(s, place, rank);
-    const struct gm_sched_app *a = &s->apps[id];
-    if (l && a->place == place && a->rank == rank && l->tail == id)
-        return;
-    list_remove(s, id);
-    gm_sched_insert(s, id, place, rank, l ? l->tail : NIL);
-}
-
-void gm_sched_stand(struct gm_sched *s, uint32_t id)
-{
-    struct gm_sched_app *a = &s->apps[id];
-    enum gm_sched_place place = GM_QUEUE;
-    uint32_t rank = gm_sched_rank_of(a);
-
-    if (!gm_sched_is_eligible(a) && (a->is_open || a->is_wanting))
-        place = GM_HELD;
-    else if (!a->is_wanting)
-        place = a->is_open ? GM_RESTING : GM_AWAY;
-    if (place == GM_QUEUE && (a->place == GM_TURN || a->place == GM_QUEUE) && a->rank == rank)
-        return;
-    if (place == GM_QUEUE && a->place == GM_HELD) {
-        a->queued_at = s->now;
-        if (!a->is_open)
-            gm_sched_forget_slice(a); /* it comes anew */
-    }
-    if (place == GM_HELD || place == GM_AWAY) {
-        a->is_chosen = false;
-        a->is_patient = false;
-        rank = gm_sched_rank_of(a);
-    }
-    if (place == GM_HELD || a->rank != rank)
-        a->is_begun = a->is_resumed = a->owes_turn = a->is_in_debt = false;
-    if (a->rank != rank)
-        a->turn = 0;
-    if (a->place != place || a->rank != rank)
-        gm_sched_append(s, id, place, rank);
-}
-
 /* ---- Events ---- */
 
 enum state { ABSENT, SHUT, CHOSEN, OPEN, STATES };
@@ -259,7 +172,7 @@ static void app_leaves(struct gm_sched *s, uint32_t id)
 {
     s->at_level[s->apps[id].level]--;
     s->committed -= s->apps[id].bytes;
-    list_remove(s, id);
+    gm_sched_remove(s, id);
     memset(&s->apps[id], 0, sizeof s->apps[id]);
 }
 
