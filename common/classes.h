@@ -1,6 +1,6 @@
 /*
- * The words for a program's class, in the order of enum gm_sched_class (daemon/core/sched.h, which
- * the shim does not see): GPUMUX_CLASS, `mux-ctl set`, rules. test_settings holds both together.
+ * A program's class, and the bounds of its weight and share: what GPUMUX_CLASS, `mux-ctl set` and
+ * rules can say, and what the scheduler (daemon/core/sched.h) makes of it. Calls nothing.
  */
 #ifndef GM_COMMON_CLASSES_H
 #define GM_COMMON_CLASSES_H
@@ -9,17 +9,39 @@
 #include <stdint.h>
 #include <string.h>
 
-#define GM_CLASS_WORDS(X) X(auto) X(latency) X(interactive) X(batch)
+#define GM_CLASS_WORDS(X)                                                                          \
+    X(AUTO, auto)               /* its level is found by what it does */                           \
+    X(LATENCY, latency)         /* before every level, at once and always */                       \
+    X(INTERACTIVE, interactive) /* level 1, always */                                              \
+    X(BATCH, batch)             /* the last level, always */
 #define GM_CLASS_LIST "auto, latency, interactive or batch"
 
-/* The index of `word`; false: it is none of them. */
-static inline bool gm_class_index(const char *word, uint32_t *index)
+enum gm_sched_class {
+#define GM_CLASS_WORD(NAME, name) GM_CLASS_##NAME,
+    GM_CLASS_WORDS(GM_CLASS_WORD)
+#undef GM_CLASS_WORD
+        GM_CLASSES,
+};
+
+#define GM_SCHED_WEIGHT 1000u      /* the weight 1: weights are in thousandths */
+#define GM_SCHED_WEIGHT_MIN 100u   /* 0.1 */
+#define GM_SCHED_WEIGHT_MAX 10000u /* 10 */
+#define GM_SCHED_SHARE_ALL 1000u   /* the whole GPU: in thousandths of its time */
+
+/* The word for a class, "unknown" for what is none. */
+static inline const char *gm_class_name(uint32_t class)
 {
-#define GM_CLASS_WORD(name) #name,
+#define GM_CLASS_WORD(NAME, name) #name,
     static const char *const words[] = {GM_CLASS_WORDS(GM_CLASS_WORD)};
 #undef GM_CLASS_WORD
-    for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strcmp(word, words[i]) == 0) {
+    return class < GM_CLASSES ? words[class] : "unknown";
+}
+
+/* The class that `word` names; false: none. */
+static inline bool gm_class_index(const char *word, uint32_t *index)
+{
+    for (uint32_t i = 0; i < GM_CLASSES; i++) {
+        if (strcmp(word, gm_class_name(i)) == 0) {
             *index = i;
             return true;
         }

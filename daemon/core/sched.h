@@ -18,12 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/classes.h"
+
 #define GM_TIME_NEVER UINT64_MAX
 #define GM_SCHED_LEVELS_MAX 8u
-#define GM_SCHED_WEIGHT 1000u      /* the weight 1: weights are in thousandths */
-#define GM_SCHED_WEIGHT_MIN 100u   /* 0.1 */
-#define GM_SCHED_WEIGHT_MAX 10000u /* 10 */
-#define GM_SCHED_SHARE_ALL 1000u   /* the whole GPU: in thousandths of its time */
 
 enum gm_sched_event_kind {
     GM_SCHED_JOIN,  /* an app appeared: idle, 0 bytes, class auto, weight 1, no limit, not paused */
@@ -46,13 +44,6 @@ struct gm_sched_event {
 };
 
 /* What is said of an app, over what is inferred. */
-enum gm_sched_class {
-    GM_CLASS_AUTO,        /* its level is found by what it does */
-    GM_CLASS_LATENCY,     /* before every level, at once and always */
-    GM_CLASS_INTERACTIVE, /* level 1, always */
-    GM_CLASS_BATCH,       /* the last level, always */
-    GM_CLASSES,
-};
 struct gm_sched_policy {
     uint8_t class;   /* enum gm_sched_class */
     bool is_paused;  /* does not run */
@@ -169,8 +160,5 @@ uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint64
 const char *gm_sched_reason_text(enum gm_sched_reason reason);
 /* "turn", "priority", ...: one word, for machines. */
 const char *gm_sched_reason_name(enum gm_sched_reason reason);
-/* "auto", "latency", ...; and back: false for an unknown name. */
-const char *gm_sched_class_name(enum gm_sched_class class);
-bool gm_sched_class_parse(const char *name, enum gm_sched_class *class);
 
 #endif

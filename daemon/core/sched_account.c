@@ -153,29 +153,3 @@ const char *gm_sched_reason_name(enum gm_sched_reason reason)
 {
     return reasons[reason < GM_WHYS ? reason : GM_WHY_NONE].name;
 }
-
-static const char *const classes[GM_CLASSES] = {
-    [GM_CLASS_AUTO] = "auto",
-    [GM_CLASS_LATENCY] = "latency",
-    [GM_CLASS_INTERACTIVE] = "interactive",
-    [GM_CLASS_BATCH] = "batch",
-};
-
-const char *gm_sched_class_name(enum gm_sched_class class)
-{
-    return class < GM_CLASSES ? classes[class] : "unknown";
-}
-
-bool gm_sched_class_parse(const char *name, enum gm_sched_class *class)
-{
-    for (unsigned i = 0; i < GM_CLASSES; i++) {
-        const char *at = classes[i], *from = name;
-        while (*at && *at == *from)
-            at++, from++;
-        if (*at || *from)
-            continue;
-        *class = (enum gm_sched_class)i;
-        return true;
-    }
-    return false;
-}

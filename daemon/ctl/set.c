@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/service/settings.h"
+#include "common/settings.h"
 
 /* Digits only, within `most`. */
 static bool take_number(const char *text, uint64_t most, uint64_t *value)

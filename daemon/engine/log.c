@@ -226,8 +226,7 @@ void gm_engine_add_switch(cJSON *row, const struct gm_switch *entry)
 
 void gm_engine_add_policy(cJSON *object, const struct gm_sched_policy *policy)
 {
-    cJSON_AddStringToObject(object, "class",
-                            gm_sched_class_name((enum gm_sched_class)policy->class));
+    cJSON_AddStringToObject(object, "class", gm_class_name(policy->class));
     cJSON_AddNumberToObject(object, "weight", (double)policy->weight / 1000.0);
     cJSON_AddNumberToObject(object, "share_percent", (double)policy->share / 10.0);
     cJSON_AddBoolToObject(object, "paused", policy->is_paused);

@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/classes.h"
 #include "common/log.h"
 
 int gm_engine_open_sched(struct gm_engine *engine)
@@ -160,7 +159,7 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
     gm_engine_name(engine, id, name, sizeof name);
     if ((said->has & GM_SET_CLASS) && rank_of(said->class) < rank_of(best))
         snprintf(why, size, "%s: the best class that its user may take is %s", name,
-                 gm_sched_class_name((enum gm_sched_class)best));
+                 gm_class_name(best));
     else if ((said->has & GM_SET_WEIGHT) && said->weight > weight)
         snprintf(why, size, "%s: the greatest weight that its user may give is %s", name,
                  gm_format_thousandths(weight, number, sizeof number));
@@ -205,8 +204,7 @@ static void take_wish(struct gm_engine *engine, uint32_t id, uint32_t wish)
         return;
     }
     if (!is_admin(app->uid) && !may_say(engine, id, &said, why, sizeof why)) {
-        gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_CLASS=%s", why,
-               gm_sched_class_name((enum gm_sched_class)said.class));
+        gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_CLASS=%s", why, gm_class_name(said.class));
         return;
     }
     app->own = said;

@@ -39,8 +39,7 @@ void gm_control_init(struct gm_control *control, const struct gm_options *option
 #define ADD_WORD(member)                                                                           \
     cJSON_AddStringToObject(                                                                       \
         object, #member, gm_options_word(GM_OPTION_##member, options->member, (char[32]){0}, 32))
-#define ADD_CLASS(member)                                                                          \
-    cJSON_AddStringToObject(object, #member, gm_sched_class_name(options->member))
+#define ADD_CLASS(member) cJSON_AddStringToObject(object, #member, gm_class_name(options->member))
 #define ADD_RULES(member) add_rules(object, #member, &options->member)
 #define ADD_PATH(member) cJSON_AddStringToObject(object, #member, options->member)
 #define ADD_LEVEL(member)                                                                          \

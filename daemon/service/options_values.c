@@ -11,6 +11,7 @@
 #include "common/size.h"
 #include "common/sock.h"
 #include "common/text.h"
+#include "daemon/core/sched.h"
 
 const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
 #define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \

@@ -13,7 +13,7 @@
 
 #include <sys/types.h>
 
-#include "daemon/service/settings.h"
+#include "common/settings.h"
 
 #define GM_RULES_MAX 256u
 

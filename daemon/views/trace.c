@@ -69,11 +69,10 @@ size_t gm_trace_policy(char *line, size_t size, uint64_t now, uint32_t app,
                        const struct gm_sched_policy *policy)
 {
     assert(policy->class < GM_CLASSES);
-    return print(line, size,
-                 "%" PRIu64 " set %" PRIu32 " class=%s weight=%" PRIu32 " share=%" PRIu32
-                 " paused=%d\n",
-                 now, app, gm_sched_class_name((enum gm_sched_class)policy->class), policy->weight,
-                 policy->share, policy->is_paused);
+    return print(
+        line, size,
+        "%" PRIu64 " set %" PRIu32 " class=%s weight=%" PRIu32 " share=%" PRIu32 " paused=%d\n",
+        now, app, gm_class_name(policy->class), policy->weight, policy->share, policy->is_paused);
 }
 
 /* ---- Reading ---- */
@@ -196,12 +195,12 @@ static void parse_policy(struct reader *r, struct gm_trace_entry *e)
 {
     const char *word;
     char name[16];
-    enum gm_sched_class class = GM_CLASS_AUTO;
+    uint32_t class = GM_CLASS_AUTO;
     next_name(r, "class");
     int n = next_word(r, &word, "class");
     if (!r->is_wrong) {
         snprintf(name, sizeof name, "%.*s", n, word);
-        if ((size_t)n >= sizeof name || !gm_sched_class_parse(name, &class))
+        if ((size_t)n >= sizeof name || !gm_class_index(name, &class))
             wrong(r, "an unknown class: %.*s", n, word);
     }
     e->kind = GM_TRACE_POLICY;

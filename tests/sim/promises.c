@@ -225,7 +225,7 @@ static void check_weights(uint64_t seed, enum gm_sched_class class, const uint32
         if (!is_near(first, other, 20))
             watch_fail(&w.watch, __LINE__,
                        "class %s: weights %" PRIu32 " and %" PRIu32 " run %.2f %% and %.2f %%",
-                       gm_sched_class_name(class), weights[0], weights[app],
+                       gm_class_name(class), weights[0], weights[app],
                        run_of(&w, since[0], 0, length) / 1000.0,
                        run_of(&w, since[app], app, length) / 1000.0);
     }
@@ -318,7 +318,7 @@ static void check_patience(uint32_t n, enum gm_sched_class class, uint64_t patie
     check(&w, a->run_ns <= length / (n + 1)); /* it is of low priority all the same */
     printf("patience: batch beside %" PRIu32 " of class %s, patience %.0f s: %.1f %% of the time, "
            "%.1f s each %.1f s; longest wait %.1f s (promised %.1f s)\n",
-           n, gm_sched_class_name(class), (double)patience_ns / 1e9,
+           n, gm_class_name(class), (double)patience_ns / 1e9,
            (double)a->run_ns * 100 / (double)length, (double)a->run_ns / 1e9 / a->slices,
            (double)length / 1e9 / a->slices, (double)a->longest_wait_ns / 1e9, (double)bound / 1e9);
     world_end(&w);

@@ -1,1 +1,1 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/service/rules.c ${CMAKE_SOURCE_DIR}/daemon/service/settings.c)
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/service/rules.c)

@@ -167,19 +167,6 @@ static void every_reason_has_a_text_and_a_name(void **state)
         }
 }
 
-static void every_class_has_a_name(void **state)
-{
-    (void)state;
-    static const char *const wrong[] = {"", "autos", "aut", "AUTO", "unknown", " auto"};
-    enum gm_sched_class class;
-    for (int i = 0; i < GM_CLASSES; i++) {
-        assert_true(gm_sched_class_parse(gm_sched_class_name((enum gm_sched_class)i), &class));
-        assert_int_equal(class, i);
-    }
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_false(gm_sched_class_parse(wrong[i], &class));
-}
-
 static void want_at(uint32_t app, uint64_t at)
 {
     now = at;
@@ -280,7 +267,6 @@ int main(void)
         rule(end_of_time_does_not_wrap),
         rule(bad_configs_are_refused),
         rule(every_reason_has_a_text_and_a_name),
-        rule(every_class_has_a_name),
         rule(next_use_is_expected_by_the_gaps_between_wants),
         rule(the_usual_gap),
         rule(the_first_gap_is_the_start),

@@ -1,15 +1,15 @@
 /*
  * What can be said of a program, as people write it: `class=batch`, `weight=0.5`, `share=50%`,
- * `paused`. The daemon's rules and mux-ctl share it. Pure.
+ * `paused`. The daemon's rules and mux-ctl share it. Pure: calls common/text only.
  */
-#ifndef GM_DAEMON_SERVICE_SETTINGS_H
-#define GM_DAEMON_SERVICE_SETTINGS_H
+#ifndef GM_COMMON_SETTINGS_H
+#define GM_COMMON_SETTINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/core/sched.h"
+#include "common/classes.h"
 
 struct gm_settings {
     uint32_t has;  /* enum gm_set_setting (common/wire.h): which of the following are said */

@@ -1,12 +1,11 @@
 /* Settings: see settings.h. Integers only, so that the same text means the same everywhere. */
-#include "daemon/service/settings.h"
+#include "common/settings.h"
 
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/classes.h"
 #include "common/text.h"
 #include "common/wire.h"
 
@@ -185,8 +184,7 @@ char *gm_settings_format(const struct gm_settings *settings, char *text, size_t 
 {
     char class[32] = "", weight[32] = "", share[32] = "", number[24];
     if (settings->has & GM_SET_CLASS)
-        snprintf(class, sizeof class, " class=%s",
-                 gm_sched_class_name((enum gm_sched_class)settings->class));
+        snprintf(class, sizeof class, " class=%s", gm_class_name(settings->class));
     if (settings->has & GM_SET_WEIGHT)
         snprintf(weight, sizeof weight, " weight=%s",
                  gm_format_thousandths(settings->weight, number, sizeof number));
