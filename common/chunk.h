@@ -1,5 +1,5 @@
 /*
- * Chunk geometry: how an allocation is cut into chunks.
+ * Chunks: how an allocation is cut into them, and where their data can be.
  *
  * A chunk is backed by exactly one physical handle: a power of two from 2 to 32 MiB, cut greedily
  * from the start of the allocation. 32 MiB is the largest size that costs a kernel nothing, and VMM
@@ -10,6 +10,11 @@
 #define GM_COMMON_CHUNK_H
 
 #include <stdint.h>
+
+#define GM_NONE UINT32_MAX /* no chunk, frame, page, app */
+
+/* Where the authoritative copy of a chunk's data is, from nowhere to the farthest from the GPU. */
+enum gm_tier { GM_TIER_NONE, GM_TIER_GPU, GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_DISK, GM_TIERS };
 
 #define GM_CHUNK_SHIFT 21u  /* log2 of the smallest chunk */
 #define GM_CHUNK_CLASSES 5u /* 2, 4, 8, 16, 32 MiB */

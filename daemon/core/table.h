@@ -25,10 +25,6 @@
 
 #include "common/chunk.h"
 
-#define GM_NONE UINT32_MAX
-
-enum gm_tier { GM_TIER_NONE, GM_TIER_GPU, GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_DISK, GM_TIERS };
-
 enum gm_flight {
     GM_FLIGHT_NONE = 0,
     GM_FLIGHT_OUT,   /* from its frame to a lower tier */

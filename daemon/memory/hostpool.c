@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "common/chunk.h"
-#include "daemon/core/table.h"
 
 #define SLAB_BYTES GM_SLAB_BYTES
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/core/table.h"
+#include "common/chunk.h"
 
 /* Copies share an event until they are so many bytes; from here on each has its own. */
 #define BATCH_BYTES (8ull << 20)

@@ -22,7 +22,6 @@
 #include <stdint.h>
 
 #include "common/chunk.h"
-#include "daemon/core/table.h"
 
 #define GM_SLAB_PAGES 16u
 #define GM_SLAB_BYTES GM_CHUNK_MAX

@@ -26,7 +26,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "daemon/core/table.h"
+#include "common/chunk.h"
 #include "daemon/memory/disk.h"
 #include "daemon/memory/hostpool.h"
 
