@@ -1,7 +1,13 @@
 /*
- * mux-ctl: what its files share. main.c reads the command line, ask.c asks the daemon,
- * status.c and log.c hand on what it says, table.c and lines.c show that to people,
- * set.c changes what is said of programs, mux_trim.c gives memory back, run.c starts them under the shim.
+ * mux-ctl: what its files share.
+ *
+ *   main.c           reads the command line, and calls one of:
+ *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
+ *   set.c            changes what is said of programs
+ *   trim.c           has memory given back
+ *   run.c            starts programs under the shim
+ *   ask.c            below all of those: asks the daemon
+ *   say.c            at the bottom: what goes to standard error
  *
  * Every failure is one line on standard error, beginning with "mux-ctl: ".
  */

@@ -197,7 +197,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
     atomic_store(&app->ctl->gate, GM_GATE_CLOSED);
     memcpy(gpu.uuid, engine->uuid.bytes, sizeof gpu.uuid);
     welcome.app = id;
-    error = gm_session_send(session, GM_MSG_WELCOME, &welcome, &gpu, 1, fds, 2);
+    error = engine->config.outlet.send(session, GM_MSG_WELCOME, &welcome, &gpu, 1, fds, 2);
     if (error)
         goto fail;
     close(fds[0]);
@@ -332,7 +332,7 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
         allocation->failure = (int32_t)result;
         free_allocation(engine, index);
     } else if (app->session) {
-        gm_session_send(app->session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
+        engine->config.outlet.send(app->session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
     }
 }
 
@@ -412,7 +412,8 @@ bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
 {
     struct gm_msg_allocated answer = {.cookie = cookie, .result = CUDA_ERROR_OUT_OF_MEMORY};
-    gm_session_send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
+    engine->config.outlet.send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL,
+                               0);
 }
 
 static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
@@ -424,7 +425,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         (alloc->flags & ~GM_ALLOC_AHEAD) != 0 ||
         gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
         gm_engine_is_waiting_at(engine, id, alloc->va)) {
-        gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
+        engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
         return;
     }
     engine->allocs++;
@@ -444,7 +445,7 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
     engine->frees++;
     app->frees++;
     if (index == GM_NONE || engine->table->allocations[index].is_pending) {
-        gm_session_send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
+        engine->config.outlet.send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
         return;
     }
     engine->table->allocations[index].cookie = free_msg->cookie;
@@ -489,7 +490,8 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
         gm_engine_shut(engine, id, message->body);
         break;
     default:
-        gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "a message out of place");
+        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_PROTOCOL,
+                                  "a message out of place");
         break;
     }
     gm_engine_run(engine);

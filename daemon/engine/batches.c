@@ -75,7 +75,7 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
     }
     app->unanswered_maps += batch->kind == GM_BATCH_MAP;
     await_answer(app, batch);
-    gm_session_send(app->session, type, &body, &entries, batch->n, fds, n_fds);
+    engine->config.outlet.send(app->session, type, &body, &entries, batch->n, fds, n_fds);
 }
 
 static void flush_batch(struct gm_engine *engine, struct gm_app *app, enum gm_batch_kind kind)
@@ -104,7 +104,7 @@ static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm
 {
     struct gm_batch *batch = calloc(1, sizeof *batch);
     if (!batch) {
-        gm_session_end(engine->apps[id].session, GM_REFUSE_FULL,
+        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_FULL,
                        "the daemon has no memory left for messages to it");
         return NULL;
     }
@@ -180,8 +180,8 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
     }
     open->unanswered++;
     await_answer(app, batch);
-    gm_session_send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP, &body,
-                    &entries, n, fds, n_fds);
+    engine->config.outlet.send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP,
+                               &body, &entries, n, fds, n_fds);
 }
 
 static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, bool is_silent)
@@ -261,7 +261,8 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     struct gm_batch *batch = app->sent;
 
     if (!batch || batch->id != number) { /* answers come in the order of the questions */
-        gm_session_end(app->session, GM_REFUSE_PROTOCOL, "an answer to a batch that was not sent");
+        engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL,
+                                  "an answer to a batch that was not sent");
         return;
     }
     if (result != 0 && batch->kind != GM_BATCH_MAP && batch->kind != GM_BATCH_OPEN) {
@@ -269,7 +270,8 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
          * out. Its frames stay where they are until its connection ends. */
         gm_log(GM_LOG_INFO, "app %u (pid %d) cannot unmap (CUDA error %d): taken for exiting", id,
                (int)app->pid, result);
-        gm_session_end(app->session, GM_REFUSE_STOPPING, "the program cannot unmap memory");
+        engine->config.outlet.end(app->session, GM_REFUSE_STOPPING,
+                                  "the program cannot unmap memory");
         return;
     }
     app->sent = batch->next;

@@ -63,12 +63,12 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
     struct gm_allocation *allocation = &engine->table->allocations[at];
     if (allocation->wants_freed && app->session) {
         struct gm_msg_freed freed = {.cookie = allocation->cookie};
-        gm_session_send(app->session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
+        engine->config.outlet.send(app->session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
     }
     if (allocation->failure && app->session) {
         struct gm_msg_allocated failed = {.cookie = allocation->cookie,
                                           .result = allocation->failure};
-        gm_session_send(app->session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
+        engine->config.outlet.send(app->session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
     }
     gm_table_end_allocation(engine->table, at);
     engine->again = true;

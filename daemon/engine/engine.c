@@ -122,7 +122,7 @@ static void close_gate(struct gm_engine *engine, uint32_t id)
     app->closed_at = engine->now;
     atomic_store(&app->ctl->epoch, app->epoch);
     set_gate(app, GM_GATE_CLOSED);
-    gm_session_send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
+    engine->config.outlet.send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
 }
 
 static bool is_in_set(const struct gm_engine *engine, uint32_t id)
@@ -297,7 +297,7 @@ static void lose_gpu(struct gm_engine *engine, CUresult error)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session)
             continue;
-        gm_session_end(engine->apps[id].session, GM_REFUSE_STOPPING, text);
+        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_STOPPING, text);
         gm_log_release(true); /* each of them is named */
     }
     engine->config.on_lost(engine->config.arg);
@@ -337,8 +337,9 @@ static void on_grown(void *arg)
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {
     char holder[256];
-    int error = gm_claim_open(&engine->claim, engine->loop,
-                              (const unsigned char *)engine->uuid.bytes, holder, sizeof holder);
+    int error =
+        gm_claim_open(&engine->claim, engine->loop, (const unsigned char *)engine->uuid.bytes,
+                      engine->config.outlet.user, holder, sizeof holder);
     if (error == 0)
         return 0;
     if (error != -EADDRINUSE) {

@@ -16,13 +16,49 @@
 #include <cjson/cJSON.h>
 
 #include "common/wire.h"
-#include "daemon/service/rules.h"
+#include "common/classes.h"
+#include "common/settings.h"
 
 struct gm_engine;
+
+/* The engine only hands these on. */
 struct gm_record;
+struct gm_rules;
 struct gm_session;
+struct gm_sched_config;
+struct gm_sched_event;
+struct gm_sched_policy;
+
+/*
+ * What the engine calls of the rooms above it. It knows none of them by name: main puts their
+ * functions here. Called on the loop thread only.
+ */
+struct gm_engine_outlet {
+    /*
+     * Send one message, with gm_wire_encode's arguments; `fds` stay the engine's. Returns 0 (sent
+     * or queued) or -errno, and then the session is ending: gm_engine_leave follows from the loop,
+     * never from inside this call.
+     */
+    int (*send)(struct gm_session *session, enum gm_msg_type type, const void *body,
+                const void *entries, uint32_t count, const int *fds, int n_fds);
+    /* End the session: `text` is logged and sent with REFUSED. gm_engine_leave follows from the
+     * loop, never from inside this call. */
+    void (*end)(struct gm_session *session, enum gm_refusal reason, const char *text);
+    /* The settings of the rule for a program, and the rule as it was written. False: none. */
+    bool (*rule)(const struct gm_rules *rules, uid_t uid, const char *name,
+                 struct gm_settings *settings, char *text, size_t size);
+    /* The name of a user, or its number. Returns `name`. */
+    const char *(*user)(uid_t uid, char name[64]);
+    /* What the scheduler is told, as soon as it accepted it; unused without a recording. */
+    void (*record_config)(struct gm_record *record, const struct gm_sched_config *config);
+    void (*record_event)(struct gm_record *record, uint64_t now,
+                         const struct gm_sched_event *event);
+    void (*record_policy)(struct gm_record *record, uint64_t now, uint32_t app,
+                          const struct gm_sched_policy *policy);
+};
 
 struct gm_engine_config {
+    struct gm_engine_outlet outlet;
     int gpu;                 /* CUDA ordinal of the GPU to share */
     bool is_gpu_shared;      /* start although another daemon has it */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
@@ -38,9 +74,9 @@ struct gm_engine_config {
                                 */
     uint32_t levels;           /* of the scheduler (core/sched.h), with the three that follow */
     uint64_t allotment_ns, slice_ns, patience_ns;
-    const struct gm_rules *rules;   /* the caller's, as long as the engine is; NULL: none */
+    const struct gm_rules *rules;   /* for outlet.rule; NULL: none */
     enum gm_sched_class best_class; /* that users may take for their own programs */
-    struct gm_record *record;       /* of what the scheduler is told; the caller's; NULL: none */
+    struct gm_record *record;       /* for outlet.record_*; NULL: none */
     uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
     uint64_t drain_deadline_ns;     /* how long a drain may take before the gate reopens */
     uint32_t max_apps;
@@ -89,7 +125,7 @@ int gm_engine_places(const struct gm_engine *engine);
  * ends, or 5 s. */
 uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid);
 
-/* A decoded message from app `app`. May call gm_session_send and gm_session_end. */
+/* A decoded message from app `app`. May call outlet.send and outlet.end. */
 void gm_engine_message(struct gm_engine *engine, uint32_t app,
                        const struct gm_wire_message *message);
 

@@ -96,7 +96,7 @@ static void ask(struct gm_engine *engine, uint32_t id)
     app->asked_epoch = app->epoch;
     gm_log(GM_LOG_DEBUG, "app %u looks idle: is its GPU work over? (query %llu)", id,
            (unsigned long long)query.query);
-    gm_session_send(app->session, GM_MSG_QUERY, &query, NULL, 0, NULL, 0);
+    engine->config.outlet.send(app->session, GM_MSG_QUERY, &query, NULL, 0, NULL, 0);
 }
 
 /* Nothing is in flight, and no call returned for long enough. What passed since the answer is not

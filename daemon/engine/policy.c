@@ -40,7 +40,8 @@ int gm_engine_open_sched(struct gm_engine *engine)
     engine->sched = gm_sched_init(engine->sched_memory, &sched);
     if (!engine->sched)
         return -EINVAL;
-    gm_record_config(config->record, &sched);
+    if (config->record)
+        config->outlet.record_config(config->record, &sched);
     engine->decision.wake_at = GM_TIME_NEVER;
     engine->room = engine->first_budget;
     return 0;
@@ -56,8 +57,8 @@ static void feed(struct gm_engine *engine, const struct gm_sched_event *event)
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)event->kind,
                event->app, fault);
-    else
-        gm_record_event(engine->config.record, engine->now, event);
+    else if (engine->config.record)
+        engine->config.outlet.record_event(engine->config.record, engine->now, event);
     engine->has_decided = true;
 }
 
@@ -181,8 +182,8 @@ static struct gm_sched_policy apply(struct gm_engine *engine, uint32_t id)
     int fault = gm_sched_set(engine->sched, engine->now, id, &policy, &engine->decision);
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
-    else
-        gm_record_policy(engine->config.record, engine->now, id, &policy);
+    else if (engine->config.record)
+        engine->config.outlet.record_policy(engine->config.record, engine->now, id, &policy);
     engine->again = true;
     engine->has_decided = true;
     engine->plan_is_stale = true;
@@ -213,16 +214,14 @@ static void take_wish(struct gm_engine *engine, uint32_t id, uint32_t wish)
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, uint32_t wish)
 {
     struct gm_app *app = &engine->apps[id];
-    const struct gm_rules *rules = engine->config.rules;
-    const struct gm_rule *rule = rules ? gm_rules_match(rules, app->uid, app->name) : NULL;
     struct gm_sched_account account = {0};
     char name[128], what[160], text[512];
 
-    if (rule) {
-        app->admin = rule->settings;
+    if (engine->config.rules &&
+        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &app->admin, text,
+                                   sizeof text))
         gm_log(GM_LOG_INFO, "%s: by the rule %s", gm_engine_name(engine, id, name, sizeof name),
-               gm_rule_format(rule, text, sizeof text));
-    }
+               text);
     take_wish(engine, id, wish);
     if (app->own.has)
         gm_log(GM_LOG_INFO, "%s: by GPUMUX_CLASS %s", gm_engine_name(engine, id, name, sizeof name),

@@ -51,7 +51,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, const char *why)
              "the daemon stops, and %" PRIu64 " of %" PRIu64 " MiB are lost with it: %s",
              (bytes - engine->table->apps[id].resident) >> 20,
              engine->table->apps[id].committed >> 20, why);
-    gm_session_end(app->session, GM_REFUSE_STOPPING, text);
+    engine->config.outlet.end(app->session, GM_REFUSE_STOPPING, text);
     gm_log_release(true); /* each of them is named, however many they are */
     if (engine->stopping.host == id)
         engine->stopping.host = GM_NONE;

@@ -100,7 +100,7 @@ static void answer_share(struct gm_engine *engine, uint32_t id, uint64_t cookie,
         answer.nonce[0] = share->nonce[0];
         answer.nonce[1] = share->nonce[1];
     }
-    gm_session_send(engine->apps[id].session, GM_MSG_SHARED, &answer, NULL, 0, NULL, 0);
+    engine->config.outlet.send(engine->apps[id].session, GM_MSG_SHARED, &answer, NULL, 0, NULL, 0);
 }
 
 void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask)
@@ -271,13 +271,13 @@ void gm_engine_forget_opens(struct gm_engine *engine, uint32_t id)
 static void answer_open(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
 {
     struct gm_msg_opened answer = {.cookie = cookie, .result = (int32_t)result};
-    gm_session_send(engine->apps[id].session, GM_MSG_OPENED, &answer, NULL, 0, NULL, 0);
+    engine->config.outlet.send(engine->apps[id].session, GM_MSG_OPENED, &answer, NULL, 0, NULL, 0);
 }
 
 static void answer_shut(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
 {
     struct gm_msg_shut_is answer = {.cookie = cookie, .result = (int32_t)result};
-    gm_session_send(engine->apps[id].session, GM_MSG_SHUT_IS, &answer, NULL, 0, NULL, 0);
+    engine->config.outlet.send(engine->apps[id].session, GM_MSG_SHUT_IS, &answer, NULL, 0, NULL, 0);
 }
 
 /* Ask for more of it to be mapped, as far as there is something left and not too much on its way.
@@ -371,7 +371,8 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
     if (ask->va == 0 || ask->va % GM_CHUNK_MIN || ask->bytes == 0 || ask->bytes % GM_CHUNK_MIN ||
         ask->bytes > UINT64_MAX - ask->va || find_open(engine, id, ask->va) ||
         gm_table_find_allocation(engine->table, id, ask->va) != GM_NONE) {
-        gm_session_end(engine->apps[id].session, GM_REFUSE_PROTOCOL, "an opening that cannot be");
+        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_PROTOCOL,
+                                  "an opening that cannot be");
         return;
     }
     share = find_named(engine, id, ask);

@@ -5,12 +5,12 @@
  *   apps.c           what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
  *   waiting.c        allocations for which there is no room now
  *   room.c           what programs are told that they can have
- *   engine_refusals.cwho was refused memory, and why
+ *   refusals.c       who was refused memory, and why
  *   idle.c           which of them do nothing
  *   moves.c          planning, and carrying plans out
  *   chunks.c         the ends of copies, maps and unmaps; putting freed chunks away
  *   frames.c         frames made, given up, destroyed
- *   engine_memory.c  how much memory is made, kept and given back; the budget
+ *   memory.c         how much memory is made, kept and given back; the budget
  *   batches.c        MAP, UNMAP and DROP messages and their answers
  *   hosted.c         programs larger than the budget
  *   saving.c         the daemon is about to end: bringing programs to where they survive that
@@ -45,8 +45,6 @@
 #include "daemon/memory/frames.h"
 #include "daemon/memory/hostpool.h"
 #include "daemon/memory/mover.h"
-#include "daemon/views/record.h"
-#include "daemon/service/session.h"
 #include "daemon/memory/stores.h"
 
 /*
@@ -204,7 +202,7 @@ struct gm_app {
     uint64_t doubted;    /* 1 + given_back when its spares were waited for in vain; 0: never */
 
     struct gm_alloc_refusal
-        refusal;           /* engine_refusals.c: the newest; reason NONE: none since the log */
+        refusal;           /* refusals.c: the newest; reason NONE: none since the log */
     uint64_t refused_told; /* of gm_stat.refused, what the log has */
     uint64_t refused_at;   /* when it was last told; 0: never */
     uint64_t refused_due;  /* look again then; 0: no need to */
@@ -564,7 +562,7 @@ bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint6
 /* `app` is gone. */
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
 
-/* engine_refusals.c */
+/* refusals.c */
 /* An allocation of `app` is refused. GM_REFUSED_NONE: for want of room, which may be of any kind.
  */
 void gm_engine_refused(struct gm_engine *engine, uint32_t app, uint64_t bytes,
@@ -672,7 +670,7 @@ void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
 
-/* engine_memory.c */
+/* memory.c */
 /* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
  * was given is an upper limit, of which the device may have less now. */
 static inline uint64_t gm_engine_offered(const struct gm_engine *engine)

@@ -231,7 +231,7 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_e
     _Static_assert(sizeof uses / sizeof *uses >= 512, "as many as wire.def allows");
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0 && entries[i].va <= entries[i - 1].va) {
-            gm_session_end(app->session, GM_REFUSE_PROTOCOL, "uses that do not ascend");
+            engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL, "uses that do not ascend");
             return;
         }
         uses[i] = (struct gm_use){.va = entries[i].va, .count = entries[i].count};

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "common/text.h"
-#include "daemon/service/users.h"
 
 #define BACKLOG 64 /* who asks is let go at once */
 
@@ -34,9 +33,9 @@ static socklen_t name_gpu(struct sockaddr_un *address, const unsigned char uuid[
 }
 
 /* "gpumuxd, pid 812 of user alice" */
-static void name_holder(pid_t pid, uid_t uid, char *text, size_t size)
+static void name_holder(pid_t pid, uid_t uid, gm_claim_user *user_name, char *text, size_t size)
 {
-    char path[64], command[32] = "a process", user[GM_USERS_NAME];
+    char path[64], command[32] = "a process", user[64];
     snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
     FILE *file = fopen(path, "re");
     if (file) {
@@ -45,7 +44,7 @@ static void name_holder(pid_t pid, uid_t uid, char *text, size_t size)
         fclose(file);
     }
     gm_text_clean(command, sizeof command);
-    snprintf(text, size, "%s, pid %d of user %s", command, (int)pid, gm_users_name(uid, user));
+    snprintf(text, size, "%s, pid %d of user %s", command, (int)pid, user_name(uid, user));
 }
 
 /* Who listens at the address. 0, or -errno if nobody does. */
@@ -149,7 +148,7 @@ static void on_question(uv_poll_t *poll, int status, int events)
 }
 
 int gm_claim_open(struct gm_claim **result, uv_loop_t *loop, const unsigned char uuid[16],
-                  char *why, size_t size)
+                  gm_claim_user *user_name, char *why, size_t size)
 {
     struct sockaddr_un address = {0};
     const socklen_t length = name_gpu(&address, uuid);
@@ -185,7 +184,7 @@ say_error:
     if (error != -EADDRINUSE)
         return error;
     if (ask_listener(&address, length, &peer) == 0 || find_holder(address.sun_path + 1, &peer) == 0)
-        name_holder(peer.pid, peer.uid, why, size);
+        name_holder(peer.pid, peer.uid, user_name, why, size);
     else
         snprintf(why, size, "a process that cannot be seen from here (it has the socket @%s)",
                  address.sun_path + 1);

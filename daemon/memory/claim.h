@@ -12,16 +12,20 @@
 #define GM_DAEMON_MEMORY_CLAIM_H
 
 #include <stddef.h>
+#include <sys/types.h>
 #include <uv.h>
 
 struct gm_claim;
+
+/* The name of a user for a person to read. Returns `name`. */
+typedef const char *gm_claim_user(uid_t uid, char name[64]);
 
 /*
  * Claim the GPU with this UUID. 0; or -EADDRINUSE with one phrase in `why` that says who has it
  * ("gpumuxd, pid 812 of user alice"); or another -errno. Loop thread; so is the close.
  */
-int gm_claim_open(struct gm_claim **claim, uv_loop_t *loop, const unsigned char uuid[16], char *why,
-                  size_t size);
+int gm_claim_open(struct gm_claim **claim, uv_loop_t *loop, const unsigned char uuid[16],
+                  gm_claim_user *user_name, char *why, size_t size);
 
 /* Give it back, from the loop. NULL: there is none. */
 void gm_claim_close(struct gm_claim *claim);

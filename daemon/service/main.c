@@ -28,6 +28,7 @@
 #include "daemon/views/record.h"
 #include "daemon/service/server.h"
 #include "daemon/service/sessions.h"
+#include "daemon/service/users.h"
 
 /* 139 GiB of GPU and 64 GiB of host frames are 6,500 fds at 32 MiB (measured on an H200 host). */
 #define FILES_WANTED 8192u
@@ -207,6 +208,16 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     struct gm_record *record = NULL;
     const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
     struct gm_engine_config machine = {
+        .outlet =
+            {
+                .send = gm_session_send,
+                .end = gm_session_end,
+                .rule = gm_rules_find,
+                .user = gm_users_name,
+                .record_config = gm_record_config,
+                .record_event = gm_record_event,
+                .record_policy = gm_record_policy,
+            },
         .gpu = (int)options->gpu,
         .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,

@@ -196,3 +196,14 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
              rule->command, gm_settings_format(&rule->settings, settings, sizeof settings));
     return text;
 }
+
+bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
+                   struct gm_settings *settings, char *text, size_t size)
+{
+    const struct gm_rule *rule = gm_rules_match(rules, uid, name);
+    if (!rule)
+        return false;
+    *settings = rule->settings;
+    gm_rule_format(rule, text, size);
+    return true;
+}

@@ -42,6 +42,10 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
 /* The rule for a program of `uid` with this name, NULL if there is none. */
 const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name);
 
+/* The settings of that rule, and the rule as it can be written. False: there is none. */
+bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
+                   struct gm_settings *settings, char *text, size_t size);
+
 /* As it can be written. Returns `text`. */
 char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size);
 

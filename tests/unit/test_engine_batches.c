@@ -32,14 +32,14 @@ void *__wrap_calloc(size_t n, size_t size)
 
 /* ---- what is around it ---- */
 
-void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text)
+static void end_session(struct gm_session *session, enum gm_refusal reason, const char *text)
 {
     (void)reason, (void)text;
     ended[session == apps[1].session]++;
 }
 
-int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
-                    const void *entries, uint32_t count, const int *fds, int n_fds)
+static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,
+                        const void *entries, uint32_t count, const int *fds, int n_fds)
 {
     (void)session, (void)type, (void)body, (void)entries, (void)count, (void)fds, (void)n_fds;
     sent++;
@@ -101,7 +101,10 @@ static int set_up(void **state)
 {
     (void)state;
     engine = (struct gm_engine){
-        .table = &table, .apps = apps, .unsent = unsent, .config = {.max_apps = 2}};
+        .table = &table,
+        .apps = apps,
+        .unsent = unsent,
+        .config = {.max_apps = 2, .outlet = {.send = send_message, .end = end_session}}};
     table = (struct gm_table){.chunks = chunks, .apps = table_apps, .max_chunks = CHUNKS};
     for (uint32_t id = 0; id < 2; id++)
         apps[id] =

@@ -36,8 +36,8 @@ void gm_engine_feed_idle(struct gm_engine *e, uint32_t id, uint64_t ago_ns)
     ago[id] = ago_ns;
 }
 
-int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
-                    const void *entries, uint32_t count, const int *fds, int n_fds)
+static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,
+                        const void *entries, uint32_t count, const int *fds, int n_fds)
 {
     uint32_t id = (uint32_t)(uintptr_t)session - 1;
     const struct gm_msg_query *query = body;
@@ -56,7 +56,8 @@ static int set_up(void **state)
     engine = calloc(1, sizeof *engine);
     if (engine == NULL || (engine->apps = calloc(APPS, sizeof *engine->apps)) == NULL)
         return -1;
-    engine->config = (struct gm_engine_config){.max_apps = APPS, .idle_ns = IDLE};
+    engine->config = (struct gm_engine_config){
+        .max_apps = APPS, .idle_ns = IDLE, .outlet = {.send = send_message}};
     engine->now = GM_S;
     engine->n_apps = 2;
     memset(wants, 0, sizeof wants);

@@ -172,8 +172,8 @@ void gm_engine_batch(struct gm_engine *e, uint32_t app, enum gm_batch_kind kind,
         unmaps[n_unmaps++] = item;
 }
 
-int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
-                    const void *entries, uint32_t count, const int *fds, int n_fds)
+static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,
+                        const void *entries, uint32_t count, const int *fds, int n_fds)
 {
     (void)session, (void)type, (void)body, (void)entries, (void)count, (void)fds, (void)n_fds;
     fail_msg("nobody is told anything");
@@ -223,6 +223,7 @@ static int set_up(void **state)
     (void)state;
     engine = calloc(1, sizeof *engine);
     engine->config.max_apps = APPS;
+    engine->config.outlet.send = send_message;
     engine->config.is_prefetching = true;
     engine->now = 10 * GM_S;
     engine->apps = calloc(APPS, sizeof *engine->apps);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/state.h"
+#include "daemon/service/rules.h"
 
 #define APPS 6u
 #define ALICE 4000001u /* neither is root nor who runs this */
@@ -55,6 +56,7 @@ static int set_up(void **state)
                                                .slice_ns = 4 * GM_S,
                                                .patience_ns = 60 * GM_S,
                                                .rules = &rules,
+                                               .outlet = {.rule = gm_rules_find},
                                                .best_class = GM_CLASS_LATENCY};
     engine->first_budget = engine->config.budget;
     engine->apps = calloc(APPS, sizeof *engine->apps);

@@ -81,8 +81,8 @@ void gm_engine_send_places(struct gm_engine *e, enum gm_batch_kind kind, struct 
     open->unanswered++;
 }
 
-int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
-                    const void *entries, uint32_t count, const int *fds, int n_fds)
+static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,
+                        const void *entries, uint32_t count, const int *fds, int n_fds)
 {
     uint32_t id = (uint32_t)(uintptr_t)session - 1;
     assert_in_range(id, 0, APPS - 1);
@@ -101,7 +101,7 @@ int gm_session_send(struct gm_session *session, enum gm_msg_type type, const voi
     return 0;
 }
 
-void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text)
+static void end_session(struct gm_session *session, enum gm_refusal reason, const char *text)
 {
     assert_int_equal(reason, GM_REFUSE_PROTOCOL);
     assert_true(session != NULL && text != NULL);
@@ -208,7 +208,10 @@ static int set_up(void **state)
     engine = calloc(1, sizeof *engine);
     if (!engine)
         return -1;
-    engine->config = (struct gm_engine_config){.max_apps = APPS, .budget = 512 * MIB};
+    engine->config =
+        (struct gm_engine_config){.max_apps = APPS,
+                                  .budget = 512 * MIB,
+                                  .outlet = {.send = send_message, .end = end_session}};
     engine->apps = calloc(APPS, sizeof *engine->apps);
     engine->frame_more = calloc(CHUNKS, sizeof *engine->frame_more);
     engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
