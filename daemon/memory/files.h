@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 64 connections that are no program's (see sessions.h), 16 more that are accepted before those
+/* 64 connections that are no program's (see session.h), 16 more that are accepted before those
  * that make room for them are closed, 16 for answers. */
 #define GM_FILES_KEPT 96u
 

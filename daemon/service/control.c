@@ -154,6 +154,19 @@ out:
     return text;
 }
 
+char *gm_control_log(struct gm_control *control, uint64_t since)
+{
+    char *text = NULL;
+    cJSON *log = gm_engine_log(control->engine, since);
+    if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
+        cJSON_AddNumberToObject(log, "pid", getpid()) &&
+        cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&
+        add_users(cJSON_GetObjectItemCaseSensitive(log, "entries"), "by_uid", "by"))
+        text = cJSON_PrintUnformatted(log);
+    cJSON_Delete(log);
+    return text;
+}
+
 /* A memfd with `length` bytes of `text` that nobody can change. Returns it or -errno. */
 static int sealed_memfd(const char *text, size_t length)
 {
@@ -179,59 +192,25 @@ static int sealed_memfd(const char *text, size_t length)
     return fd;
 }
 
-/* Send a document and free it; NULL: it could not be made. */
-static void send_document(struct gm_session *session, enum gm_msg_type type, const char *what,
-                          char *text)
+int gm_control_seal(char *text, uint64_t *bytes)
 {
-    int fd = text ? sealed_memfd(text, strlen(text)) : -ENOMEM;
-    if (fd < 0) {
-        char why[128];
-        snprintf(why, sizeof why, "the %s cannot be made: %s", what, strerror(-fd));
-        gm_session_end(session, GM_REFUSE_FULL, why);
-    } else {
-        uint64_t bytes = strlen(text); /* STATUS_IS and LOG_IS are this one word */
-        gm_session_send(session, type, &bytes, NULL, 0, &fd, 1);
-        close(fd);
-    }
+    *bytes = text ? strlen(text) : 0;
+    int fd = text ? sealed_memfd(text, *bytes) : -ENOMEM;
     cJSON_free(text);
+    return fd;
 }
 
-void gm_control_answer(struct gm_control *control, struct gm_session *session)
-{
-    send_document(session, GM_MSG_STATUS_IS, "status", gm_control_status(control));
-}
-
-char *gm_control_log(struct gm_control *control, uint64_t since)
-{
-    char *text = NULL;
-    cJSON *log = gm_engine_log(control->engine, since);
-    if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
-        cJSON_AddNumberToObject(log, "pid", getpid()) &&
-        cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&
-        add_users(cJSON_GetObjectItemCaseSensitive(log, "entries"), "by_uid", "by"))
-        text = cJSON_PrintUnformatted(log);
-    cJSON_Delete(log);
-    return text;
-}
-
-void gm_control_answer_log(struct gm_control *control, struct gm_session *session, uint64_t since)
-{
-    send_document(session, GM_MSG_LOG_IS, "log", gm_control_log(control, since));
-}
-
-void gm_control_trim(struct gm_control *control, struct gm_session *session)
+struct gm_msg_trim_is gm_control_trim(struct gm_control *control)
 {
     struct gm_trimmed trimmed;
     gm_engine_trim(control->engine, &trimmed);
-    const struct gm_msg_trim_is answer = {
+    return (struct gm_msg_trim_is){
         .gpu = trimmed.gpu, .pinned = trimmed.pinned, .paged = trimmed.paged};
-    gm_session_send(session, GM_MSG_TRIM_IS, &answer, NULL, 0, NULL, 0);
 }
 
-void gm_control_set(struct gm_control *control, struct gm_session *session, uid_t asker,
-                    const struct gm_msg_set *body)
+void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,
+                    struct gm_msg_set_is *answer)
 {
-    struct gm_msg_set_is answer = {0};
     struct gm_set_request request = {
         .selects = body->selects,
         .pid = body->pid,
@@ -245,13 +224,13 @@ void gm_control_set(struct gm_control *control, struct gm_session *session, uid_
                      .is_paused = body->is_paused == 1},
     };
 
+    memset(answer, 0, sizeof *answer);
     if (request.selects == 0 || (request.selects & ~(uint32_t)GM_SET_SELECTS) ||
         request.settings.has == 0 || !gm_settings_are_legal(&request.settings)) {
-        snprintf(answer.text, sizeof answer.text, "no setting has such a value");
-        answer.is_refused = 1;
+        snprintf(answer->text, sizeof answer->text, "no setting has such a value");
+        answer->is_refused = 1;
     } else {
-        answer.is_refused = gm_engine_set(control->engine, &request, &answer.changed, answer.text,
-                                          sizeof answer.text) != 0;
+        answer->is_refused = gm_engine_set(control->engine, &request, &answer->changed,
+                                           answer->text, sizeof answer->text) != 0;
     }
-    gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
 }

@@ -24,10 +24,10 @@
 
 #include <stdint.h>
 
+#include "common/wire.h"
 #include "daemon/engine/engine.h"
 #include "daemon/service/options.h"
 #include "daemon/service/places.h"
-#include "daemon/service/session.h"
 
 #define GM_STATUS_SCHEMA 2
 #define GM_LOG_SCHEMA 1
@@ -49,17 +49,17 @@ char *gm_control_status(struct gm_control *control);
 /* The log after entry `since`, as gm_control_status is. */
 char *gm_control_log(struct gm_control *control, uint64_t since);
 
-/* Answer STATUS: the document in a sealed memfd, with STATUS_IS. On failure the session ends. */
-void gm_control_answer(struct gm_control *control, struct gm_session *session);
+/*
+ * Put a document into a memfd that nobody can change, and free it; NULL: it could not be made.
+ * Returns the memfd, the caller's, and the document's bytes; or -errno.
+ */
+int gm_control_seal(char *text, uint64_t *bytes);
 
-/* Answer LOG in the same way, with LOG_IS. */
-void gm_control_answer_log(struct gm_control *control, struct gm_session *session, uint64_t since);
+/* Do TRIM; returns what it gave back. */
+struct gm_msg_trim_is gm_control_trim(struct gm_control *control);
 
-/* Do and answer TRIM. */
-void gm_control_trim(struct gm_control *control, struct gm_session *session);
-
-/* Do and answer SET, for the user `asker`. */
-void gm_control_set(struct gm_control *control, struct gm_session *session, uid_t asker,
-                    const struct gm_msg_set *body);
+/* Do SET for the user `asker`, and write the answer. */
+void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,
+                    struct gm_msg_set_is *answer);
 
 #endif

@@ -27,7 +27,7 @@
 #include "daemon/service/options.h"
 #include "daemon/views/record.h"
 #include "daemon/service/server.h"
-#include "daemon/service/sessions.h"
+#include "daemon/service/session.h"
 #include "daemon/service/users.h"
 
 /* 139 GiB of GPU and 64 GiB of host frames are 6,500 fds at 32 MiB (measured on an H200 host). */

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <uv.h>
 
-#include "daemon/service/sessions.h"
+#include "daemon/service/session.h"
 
 struct gm_server;
 

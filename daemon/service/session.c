@@ -1,13 +1,13 @@
 /*
  * Sessions: reading, checking and dispatching what one peer sends, queueing what it does not take.
- * See sessions.h for a session's life and session.h for what the engine may call.
+ * See session.h.
  *
  * Everything that arrives is hostile: gm_wire_decode judges the form of each message (also whether
  * it is legal in the session's state), the engine judges its values. A peer can end its own session
  * and nothing else: reads are bounded for each turn of the loop, output is bounded for each
  * session.
  */
-#include "daemon/service/sessions.h"
+#include "daemon/service/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -536,6 +536,35 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     say(session, GM_LOG_DEBUG, "joined"); /* the engine says it, with more */
 }
 
+/* Send a document, or say that it cannot be made. STATUS_IS and LOG_IS are its length. */
+static void answer_document(struct gm_session *session, enum gm_msg_type type, const char *what,
+                            char *text)
+{
+    uint64_t bytes;
+    int fd = gm_control_seal(text, &bytes);
+    if (fd < 0) {
+        char why[128];
+        snprintf(why, sizeof why, "the %s cannot be made: %s", what, strerror(-fd));
+        gm_session_end(session, GM_REFUSE_FULL, why);
+        return;
+    }
+    gm_session_send(session, type, &bytes, NULL, 0, &fd, 1);
+    close(fd);
+}
+
+static void set(struct gm_session *session, const struct gm_msg_set *body)
+{
+    struct gm_msg_set_is answer;
+    gm_control_set(session->all->control, session->uid, body, &answer);
+    gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
+}
+
+static void trim(struct gm_session *session)
+{
+    struct gm_msg_trim_is answer = gm_control_trim(session->all->control);
+    gm_session_send(session, GM_MSG_TRIM_IS, &answer, NULL, 0, NULL, 0);
+}
+
 static void dispatch(struct gm_session *session, const struct gm_wire_message *message)
 {
     struct gm_control *control = session->all->control;
@@ -546,19 +575,20 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         hello(session, message->body);
         return;
     case GM_MSG_STATUS:
-        gm_control_answer(control, session);
+        answer_document(session, GM_MSG_STATUS_IS, "status", gm_control_status(control));
         return;
     case GM_MSG_LOG:
-        gm_control_answer_log(control, session, ((const struct gm_msg_log *)message->body)->since);
+        answer_document(session, GM_MSG_LOG_IS, "log",
+                        gm_control_log(control, ((const struct gm_msg_log *)message->body)->since));
         return;
     case GM_MSG_RESERVE:
         reserve(session, message->body);
         return;
     case GM_MSG_TRIM:
-        gm_control_trim(control, session);
+        trim(session);
         return;
     case GM_MSG_SET:
-        gm_control_set(control, session, session->uid, message->body);
+        set(session, message->body);
         return;
     default:
         /* The table lets an app's messages through in the APP state only. */

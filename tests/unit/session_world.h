@@ -24,7 +24,7 @@
 
 #include "common/sock.h"
 #include "daemon/service/server.h"
-#include "daemon/service/sessions.h"
+#include "daemon/service/session.h"
 
 #define APPS 4u
 
