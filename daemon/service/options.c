@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "common/sock.h"
-#include "daemon/service/options_values.h"
 
 #define ROWS ((size_t)GM_OPTIONS)
 

@@ -9,61 +9,11 @@
 #ifndef GM_DAEMON_SERVICE_OPTIONS_H
 #define GM_DAEMON_SERVICE_OPTIONS_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/log.h"
-#include "daemon/service/rules.h"
-
-#define GM_CONFIG_SYSTEM "/etc/gpumux/gpumux.conf"
-#define GM_CONFIG_USER "gpumux/gpumux.conf" /* below $XDG_CONFIG_HOME, or ~/.config */
-
-/* Either bytes or a percentage of the device; both 0: not given. */
-struct gm_budget {
-    uint64_t bytes;
-    uint32_t percent;
-};
-
-/* A folder and how much of it; bytes 0: not given. */
-struct gm_place {
-    char dir[PATH_MAX];
-    uint64_t bytes;
-};
-
-#define GM_MEMBER_PLACE(member) struct gm_place member;
-#define GM_MEMBER_CHOICE(member) uint32_t member; /* index of the word */
-#define GM_MEMBER_WORD(member) uint32_t member;   /* the same */
-#define GM_MEMBER_CLASS(member) enum gm_sched_class member;
-#define GM_MEMBER_RULES(member) struct gm_rules member;
-#define GM_MEMBER_NUMBER(member) uint32_t member;
-#define GM_MEMBER_SIZE(member) uint64_t member; /* bytes */
-#define GM_MEMBER_BUDGET(member) struct gm_budget member;
-#define GM_MEMBER_DURATION(member) uint64_t member; /* nanoseconds */
-#define GM_MEMBER_PATH(member) char member[PATH_MAX];
-#define GM_MEMBER_LEVEL(member) enum gm_log_level member;
-#define GM_MEMBER_FLAG(member) bool member;
-
-enum gm_option {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
-    GM_OPTION_##member,
-#include "daemon/service/options.def"
-#undef GM_OPTION
-    GM_OPTIONS,
-};
-#define GM_GIVEN_ON_LINE UINT_MAX
-
-struct gm_options {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
-    GM_MEMBER_##kind(member)
-#include "daemon/service/options.def"
-#undef GM_OPTION
-    bool is_own_socket; /* `socket` is not the default: its directory is the user's business */
-    unsigned given[GM_OPTIONS]; /* 0: the default; a line of the file; or GIVEN_ON_LINE */
-};
-
-enum gm_options_policy { GM_POLICY_MLFQ, GM_POLICY_ROUND_ROBIN }; /* as `policy` has them */
+#include "daemon/service/options_values.h"
 
 /* What gm_options_parse says besides an error. */
 enum gm_options_outcome {
@@ -98,8 +48,5 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
 
 /* The words of an option of kind WORD or CHOICE: that of index `choice`. */
 const char *gm_options_word(enum gm_option option, uint32_t choice, char *text, size_t size);
-
-/* "info" and so on, for a level that an option can have. */
-const char *gm_options_level_name(enum gm_log_level level);
 
 #endif

@@ -1,11 +1,66 @@
 /*
- * The values of options: what each kind of a row in options.def takes, and the line about one that
- * it does not. For options.c only, which knows the places where values come from.
+ * The values of options: struct gm_options with a member for each row of options.def, what each
+ * kind of row takes, and the line about a text that it does not take. Where texts come from is
+ * options.c's, the only caller.
  */
 #ifndef GM_DAEMON_SERVICE_OPTIONS_VALUES_H
 #define GM_DAEMON_SERVICE_OPTIONS_VALUES_H
 
-#include "daemon/service/options.h"
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/log.h"
+#include "daemon/service/rules.h"
+
+#define GM_CONFIG_SYSTEM "/etc/gpumux/gpumux.conf"
+#define GM_CONFIG_USER "gpumux/gpumux.conf" /* below $XDG_CONFIG_HOME, or ~/.config */
+
+/* Either bytes or a percentage of the device; both 0: not given. */
+struct gm_budget {
+    uint64_t bytes;
+    uint32_t percent;
+};
+
+/* A folder and how much of it; bytes 0: not given. */
+struct gm_place {
+    char dir[PATH_MAX];
+    uint64_t bytes;
+};
+
+#define GM_MEMBER_PLACE(member) struct gm_place member;
+#define GM_MEMBER_CHOICE(member) uint32_t member; /* index of the word */
+#define GM_MEMBER_WORD(member) uint32_t member;   /* the same */
+#define GM_MEMBER_CLASS(member) enum gm_sched_class member;
+#define GM_MEMBER_RULES(member) struct gm_rules member;
+#define GM_MEMBER_NUMBER(member) uint32_t member;
+#define GM_MEMBER_SIZE(member) uint64_t member; /* bytes */
+#define GM_MEMBER_BUDGET(member) struct gm_budget member;
+#define GM_MEMBER_DURATION(member) uint64_t member; /* nanoseconds */
+#define GM_MEMBER_PATH(member) char member[PATH_MAX];
+#define GM_MEMBER_LEVEL(member) enum gm_log_level member;
+#define GM_MEMBER_FLAG(member) bool member;
+
+enum gm_option {
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+    GM_OPTION_##member,
+#include "daemon/service/options.def"
+#undef GM_OPTION
+    GM_OPTIONS,
+};
+#define GM_GIVEN_ON_LINE UINT_MAX
+
+struct gm_options {
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+    GM_MEMBER_##kind(member)
+#include "daemon/service/options.def"
+#undef GM_OPTION
+    bool is_own_socket; /* `socket` is not the default: its directory is the user's business */
+    unsigned given[GM_OPTIONS]; /* 0: the default; a line of the file; or GIVEN_ON_LINE */
+};
+
+enum gm_options_policy { GM_POLICY_MLFQ, GM_POLICY_ROUND_ROBIN }; /* as `policy` has them */
 
 enum gm_option_kind {
     GM_KIND_NUMBER,
@@ -47,5 +102,8 @@ int gm_option_take(struct gm_options *options, const struct gm_option_row *row, 
 
 /* `text` as it can be shown inside one line: cut, and legal. Returns `shown`. */
 const char *gm_option_show(const char *text, char shown[64]);
+
+/* "info" and so on, for a level that an option can have. */
+const char *gm_options_level_name(enum gm_log_level level);
 
 #endif
