@@ -13,7 +13,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <uv.h>
-#include <cjson/cJSON.h>
 
 #include "common/wire.h"
 #include "common/classes.h"
@@ -135,19 +134,8 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t app);
 /* Each second: tell every app that the daemon is there (gm_ctl.beat). */
 void gm_engine_beat(struct gm_engine *engine);
 
-/*
- * The engine's part of `mux-ctl status --json`, a new object owned by the caller; NULL without
- * memory:
- * {"gpus":[...],"apps":[...],"totals":{...}}, see README.md, "Status".
- */
-cJSON *gm_engine_status(struct gm_engine *engine);
-
-/*
- * What the scheduler decided and what was said to it, after entry `since`, a new object owned by
- * the caller; NULL without memory: {"newest":..., "kept":..., "entries":[...]}, see README.md,
- * "The log".
- */
-cJSON *gm_engine_log(struct gm_engine *engine, uint64_t since);
+/* Bring everything up to date, before a view (daemon/views) reads the engine. */
+void gm_engine_refresh(struct gm_engine *engine);
 
 /* What TRIM gave back, in bytes. */
 struct gm_trimmed {

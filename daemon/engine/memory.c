@@ -170,3 +170,10 @@ void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
            (unsigned long long)(trimmed->paged >> 20));
     gm_engine_run(engine);
 }
+
+void gm_engine_refresh(struct gm_engine *engine)
+{
+    engine->now = gm_now();
+    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last app left */
+    gm_engine_run(engine);
+}

@@ -20,7 +20,8 @@
  *   policy.c         what the scheduler is told: events, and what is said of programs
  *   switches.c       how long switches took
  *   log.c            what was decided, and why
- *   views/status.c   the report
+ *
+ * Files of views read this state as well; they change nothing.
  *
  * Every entry (a message, a timer, an ended copy) changes the state and ends with gm_engine_run,
  * which goes round until nothing more can be done now. Nothing in it blocks.
@@ -201,11 +202,10 @@ struct gm_app {
     uint64_t given_back; /* allocations */
     uint64_t doubted;    /* 1 + given_back when its spares were waited for in vain; 0: never */
 
-    struct gm_alloc_refusal
-        refusal;           /* refusals.c: the newest; reason NONE: none since the log */
-    uint64_t refused_told; /* of gm_stat.refused, what the log has */
-    uint64_t refused_at;   /* when it was last told; 0: never */
-    uint64_t refused_due;  /* look again then; 0: no need to */
+    struct gm_alloc_refusal refusal; /* refusals.c: the newest; reason NONE: none since the log */
+    uint64_t refused_told;           /* of gm_stat.refused, what the log has */
+    uint64_t refused_at;             /* when it was last told; 0: never */
+    uint64_t refused_due;            /* look again then; 0: no need to */
 
     struct gm_settings admin, own; /* policy.c: what was said of it, by whom */
     uint32_t level;                /* as the log last told it */
@@ -760,13 +760,8 @@ void gm_engine_note_switch(struct gm_engine *engine, uint32_t app, const struct 
 /* `app` was refused memory, `n` times since the last note of that. */
 void gm_engine_note_refusal(struct gm_engine *engine, uint32_t app,
                             const struct gm_alloc_refusal *refusal, uint64_t n);
-/* The newest of those notes, oldest first. */
-void gm_engine_add_refusals(const struct gm_engine *engine, cJSON *object);
 /* Levels that changed by themselves. */
 void gm_engine_note_levels(struct gm_engine *engine);
-/* The members that the status and the log share. */
-void gm_engine_add_switch(cJSON *object, const struct gm_switch *took);
-void gm_engine_add_policy(cJSON *object, const struct gm_sched_policy *policy);
 /* `by` changed what is said of `app`; its level now is no news. */
 void gm_engine_note_set(struct gm_engine *engine, uint32_t app, uid_t by,
                         const struct gm_settings *said, const struct gm_sched_policy *policy);

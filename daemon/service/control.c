@@ -14,6 +14,8 @@
 #include "common/log.h"
 #include "common/sock.h"
 #include "daemon/service/users.h"
+#include "daemon/views/log.h"
+#include "daemon/views/status.h"
 
 void gm_control_init(struct gm_control *control, const struct gm_options *options,
                      struct gm_engine *engine)
@@ -120,7 +122,8 @@ char *gm_control_status(struct gm_control *control)
     const struct gm_options *options = control->options;
     char *text = NULL;
     cJSON *config = config_object(options);
-    cJSON *engine = gm_engine_status(control->engine);
+    gm_engine_refresh(control->engine);
+    cJSON *engine = gm_view_status(control->engine);
     cJSON *root = cJSON_CreateObject();
     double uptime = (double)(gm_now() - control->started) / (double)GM_S;
 
@@ -157,7 +160,7 @@ out:
 char *gm_control_log(struct gm_control *control, uint64_t since)
 {
     char *text = NULL;
-    cJSON *log = gm_engine_log(control->engine, since);
+    cJSON *log = gm_view_log(control->engine, since);
     if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
         cJSON_AddNumberToObject(log, "pid", getpid()) &&
         cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&

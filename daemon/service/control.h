@@ -16,8 +16,8 @@
  *
  * SET: change what is said of programs; the engine judges whether the asker may.
  *
- * What is not of the daemon comes from the engine; uids get their names here (users.h). Loop thread
- * only.
+ * What is not of the daemon itself comes from the views; uids get their names here (users.h). Loop
+ * thread only.
  */
 #ifndef GM_DAEMON_SERVICE_CONTROL_H
 #define GM_DAEMON_SERVICE_CONTROL_H

@@ -1,10 +1,13 @@
-/* The engine's report: what `mux-ctl status` shows. Sizes in bytes, times in seconds. */
+/* What `mux-ctl status` shows: see status.h. Sizes in bytes, times in seconds. */
+#include "daemon/views/status.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "common/features.h"
 #include "daemon/engine/state.h"
+#include "daemon/views/log.h"
 
 static void add_bytes(cJSON *object, const char *name, uint64_t bytes)
 {
@@ -100,7 +103,7 @@ static const char *state_text(const struct gm_app *app, const struct gm_sched_ac
 /* What the scheduler knows of the app. */
 static void add_account(cJSON *object, const struct gm_sched_account *account, uint64_t now)
 {
-    gm_engine_add_policy(object, &account->policy);
+    gm_view_policy(object, &account->policy);
     cJSON_AddNumberToObject(object, "level", account->level);
     cJSON_AddNumberToObject(object, "charged_s", (double)account->charged_ns / (double)GM_S);
     if (account->allotment_ns == GM_TIME_NEVER)
@@ -203,7 +206,7 @@ static void add_history(const struct gm_engine *engine, cJSON *object)
         cJSON_AddNumberToObject(row, "app", entry->app);
         cJSON_AddNumberToObject(row, "pid", entry->pid);
         cJSON_AddNumberToObject(row, "at_s", (double)entry->at / (double)GM_S);
-        gm_engine_add_switch(row, entry);
+        gm_view_switch(row, entry);
     }
 }
 
@@ -285,20 +288,17 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
     cJSON_AddNumberToObject(object, "frames", frames);
     add_history(engine, object);
-    gm_engine_add_refusals(engine, object);
+    gm_view_refusals(engine, object);
     return object;
 }
 
-cJSON *gm_engine_status(struct gm_engine *engine)
+cJSON *gm_view_status(const struct gm_engine *engine)
 {
     cJSON *status = cJSON_CreateObject();
     cJSON *gpus = cJSON_AddArrayToObject(status, "gpus");
     cJSON *apps = cJSON_AddArrayToObject(status, "apps");
     cJSON *totals = cJSON_AddObjectToObject(status, "totals");
 
-    engine->now = gm_now();
-    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last app left */
-    gm_engine_run(engine);
     cJSON_AddItemToArray(gpus, describe_gpu(engine));
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state != GM_APP_UNUSED)

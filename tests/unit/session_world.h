@@ -25,6 +25,8 @@
 #include "common/sock.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
+#include "daemon/views/log.h"
+#include "daemon/views/status.h"
 
 #define APPS 4u
 
@@ -122,7 +124,12 @@ void gm_engine_leave(struct gm_engine *e, uint32_t app)
     e->is_inside = false;
 }
 
-cJSON *gm_engine_status(struct gm_engine *e)
+void gm_engine_refresh(struct gm_engine *e)
+{
+    (void)e;
+}
+
+cJSON *gm_view_status(const struct gm_engine *e)
 {
     char text[256];
     (void)e;
@@ -133,9 +140,10 @@ cJSON *gm_engine_status(struct gm_engine *e)
     return cJSON_Parse(text);
 }
 
-cJSON *gm_engine_log(struct gm_engine *e, uint64_t since)
+cJSON *gm_view_log(const struct gm_engine *e, uint64_t since)
 {
-    e->since = since;
+    assert_ptr_equal(e, &engine);
+    engine.since = since;
     return cJSON_Parse(
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
 }

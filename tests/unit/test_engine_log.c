@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/state.h"
+#include "daemon/views/log.h"
 
 #define APPS 24u
 
@@ -118,7 +119,7 @@ static void what_was_refused_is_told(void **state)
         gm_engine_note_refusal(engine, 1, &full, i);
     assert_int_equal(engine->refused_allocs, 78);
 
-    cJSON *log = gm_engine_log(engine, 11), *status = cJSON_CreateObject();
+    cJSON *log = gm_view_log(engine, 11), *status = cJSON_CreateObject();
     const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(log, "entries"), 0);
     assert_string_equal(cJSON_GetObjectItem(entry, "kind")->valuestring, "refused");
     assert_string_equal(cJSON_GetObjectItem(entry, "why")->valuestring, "full");
@@ -130,7 +131,7 @@ static void what_was_refused_is_told(void **state)
                         "--pinned, --paged or --disk");
     cJSON_Delete(log);
     engine->now += 3 * GM_S;
-    gm_engine_add_refusals(engine, status);
+    gm_view_refusals(engine, status);
     const cJSON *kept = cJSON_GetObjectItem(status, "refusals");
     assert_int_equal(cJSON_GetArraySize(kept), GM_REFUSALS_KEPT);
     entry = cJSON_GetArrayItem(kept, GM_REFUSALS_KEPT - 1);
@@ -204,7 +205,7 @@ static const char *word(const cJSON *object, const char *key)
 /* The newest entry; the caller's. */
 static cJSON *newest(void)
 {
-    cJSON *log = gm_engine_log(engine, engine->n_notes - 1);
+    cJSON *log = gm_view_log(engine, engine->n_notes - 1);
     cJSON *entry = cJSON_DetachItemFromArray(cJSON_GetObjectItem(log, "entries"), 0);
     assert_non_null(entry);
     cJSON_Delete(log);
@@ -354,7 +355,7 @@ static void test_levels_and_settings(void **state)
 /* The first and last number of what the log holds after `since`, and how many there are. */
 static void expect_range(uint64_t since, uint64_t first, uint64_t last)
 {
-    cJSON *log = gm_engine_log(engine, since);
+    cJSON *log = gm_view_log(engine, since);
     const cJSON *entries = cJSON_GetObjectItem(log, "entries");
     const int n = cJSON_GetArraySize(entries);
     assert_int_equal(number(log, "newest"), engine->n_notes);

@@ -1,0 +1,114 @@
+/* The log as a document: see log.h. */
+#include "daemon/views/log.h"
+
+#include "daemon/engine/state.h"
+
+static void add_party(cJSON *object, const struct gm_party *party)
+{
+    cJSON_AddNumberToObject(object, "app", party->app);
+    cJSON_AddNumberToObject(object, "pid", party->pid);
+    cJSON_AddStringToObject(object, "name", party->name);
+    cJSON_AddNumberToObject(object, "level", party->level);
+    cJSON_AddStringToObject(object, "why", party->why);
+}
+
+void gm_view_switch(cJSON *row, const struct gm_switch *entry)
+{
+    const struct {
+        const char *name;
+        uint64_t ns;
+    } times[] = {
+        {"total_ms", entry->total_ns},
+        {"drain_ms", entry->drain_ns},
+        {"plan_ms", entry->plan_ns},
+        {"copy_ms", entry->copy_ns},
+        {"out_ms", entry->way_ns[GM_WAY_OUT]},
+        {"in_ms", entry->way_ns[GM_WAY_IN]},
+        {"map_ms", entry->map_ns},
+        {"lower_ms", entry->lower_ns},
+        {"pinned_ms", entry->pinned_ns},
+    };
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        cJSON_AddNumberToObject(row, times[i].name, (double)(times[i].ns / 1000) / 1000.0);
+    cJSON_AddNumberToObject(row, "bytes_out", (double)entry->bytes[GM_WAY_OUT]);
+    cJSON_AddNumberToObject(row, "bytes_in", (double)entry->bytes[GM_WAY_IN]);
+    cJSON_AddNumberToObject(row, "bytes_lowered", (double)entry->lowered);
+    cJSON_AddNumberToObject(row, "bytes_raised", (double)entry->raised);
+}
+
+void gm_view_policy(cJSON *object, const struct gm_sched_policy *policy)
+{
+    cJSON_AddStringToObject(object, "class", gm_class_name(policy->class));
+    cJSON_AddNumberToObject(object, "weight", (double)policy->weight / 1000.0);
+    cJSON_AddNumberToObject(object, "share_percent", (double)policy->share / 10.0);
+    cJSON_AddBoolToObject(object, "paused", policy->is_paused);
+}
+
+static cJSON *describe(const struct gm_note *note)
+{
+    static const char *const kinds[] = {"switch", "level", "set", "refused"};
+    const char *kind = kinds[note->kind];
+    cJSON *object = cJSON_CreateObject();
+    char what[256];
+
+    if (note->kind == GM_NOTE_SET && note->said.has == GM_SET_PAUSED)
+        kind = note->said.is_paused ? "paused" : "resumed";
+
+    cJSON_AddNumberToObject(object, "seq", (double)note->seq);
+    cJSON_AddStringToObject(object, "kind", kind);
+    cJSON_AddNumberToObject(object, "at_s", (double)note->at / (double)GM_S);
+    cJSON_AddNumberToObject(object, "time_s", (double)(note->wall / GM_MS) / 1000.0);
+    add_party(object, &note->app);
+    if (note->kind == GM_NOTE_LEVEL) {
+        cJSON_AddNumberToObject(object, "from_level", note->from);
+    } else if (note->kind == GM_NOTE_SET) {
+        cJSON_AddNumberToObject(object, "by_uid", note->by);
+        cJSON_AddStringToObject(object, "set", gm_settings_format(&note->said, what, sizeof what));
+        gm_view_policy(object, &note->policy);
+    } else if (note->kind == GM_NOTE_REFUSED) {
+        cJSON_AddNumberToObject(object, "bytes", (double)note->refusal.bytes);
+        cJSON_AddNumberToObject(object, "count", (double)note->n_refused);
+        cJSON_AddStringToObject(object, "text",
+                                gm_engine_refusal_text(&note->refusal, what, sizeof what));
+        cJSON_AddStringToObject(object, "raise", gm_engine_refusal_raise(&note->refusal));
+    } else {
+        cJSON *left = cJSON_AddArrayToObject(object, "left");
+        cJSON_AddNumberToObject(object, "switch", (double)note->took.seq);
+        cJSON_AddNumberToObject(object, "waited_s", (double)note->wait_ns / (double)GM_S);
+        for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
+            cJSON *leaver = cJSON_CreateObject();
+            cJSON_AddItemToArray(left, leaver);
+            add_party(leaver, &note->leavers[i]);
+        }
+        cJSON_AddNumberToObject(object, "left_count", note->n_leavers);
+        gm_view_switch(object, &note->took);
+    }
+    return object;
+}
+
+void gm_view_refusals(const struct gm_engine *engine, cJSON *object)
+{
+    const uint64_t n = engine->n_refusals;
+    cJSON *refusals = cJSON_AddArrayToObject(object, "refusals");
+    for (uint64_t i = n > GM_REFUSALS_KEPT ? n - GM_REFUSALS_KEPT : 0; i < n; i++) {
+        const struct gm_note *note = &engine->refusals[i % GM_REFUSALS_KEPT];
+        cJSON *entry = describe(note);
+        cJSON_AddNumberToObject(entry, "ago_s", (double)(engine->now - note->at) / (double)GM_S);
+        cJSON_AddItemToArray(refusals, entry);
+    }
+}
+
+cJSON *gm_view_log(const struct gm_engine *engine, uint64_t since)
+{
+    uint64_t newest = engine->n_notes;
+    uint64_t oldest = newest > GM_NOTES ? newest - GM_NOTES + 1 : 1;
+    cJSON *log = cJSON_CreateObject();
+    cJSON *entries = cJSON_AddArrayToObject(log, "entries");
+
+    cJSON_AddNumberToObject(log, "newest", (double)newest);
+    cJSON_AddNumberToObject(log, "kept", GM_NOTES);
+    for (uint64_t seq = since < oldest ? oldest : since; seq <= newest; seq++)
+        if (seq > since)
+            cJSON_AddItemToArray(entries, describe(&engine->notes[seq % GM_NOTES]));
+    return log;
+}
