@@ -24,7 +24,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/memory/files.h"
 #include "daemon/service/notify.h"
-#include "daemon/service/options.h"
+#include "daemon/service/options_load.h"
 #include "daemon/views/record.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"

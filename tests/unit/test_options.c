@@ -13,7 +13,7 @@
 
 #include "common/clock.h"
 #include "common/sock.h"
-#include "daemon/service/options.h"
+#include "daemon/service/options_load.h"
 
 #define WORDS 8
 

@@ -1,0 +1,411 @@
+/* Reading options: see options_load.h. */
+#include "daemon/service/options_load.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/sock.h"
+
+#define ROWS ((size_t)GM_OPTIONS)
+
+static const struct gm_option_row *find_row(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (strlen(gm_option_rows[i].name) == length &&
+            memcmp(gm_option_rows[i].name, name, length) == 0)
+            return &gm_option_rows[i];
+    return NULL;
+}
+
+/* Take a value, with the option's name before what is wrong with it. */
+static int take(struct gm_options *options, const struct gm_option_row *row, const char *dashes,
+                const char *text, unsigned line, char *why, size_t why_size)
+{
+    char wrong[512];
+    int error = gm_option_take(options, row, text, line, wrong, sizeof wrong);
+    if (error)
+        snprintf(why, why_size, "%s%s: %s", dashes, row->name, wrong);
+    return error;
+}
+
+int gm_options_set(struct gm_options *options, const char *name, const char *text, unsigned line,
+                   char *why, size_t why_size)
+{
+    char shown[64];
+    const struct gm_option_row *row = find_row(name, strlen(name));
+    if (!row) {
+        snprintf(why, why_size, "no option has the name \"%s\": gpumuxd --help lists them",
+                 gm_option_show(name, shown));
+        return -ENOENT;
+    }
+    if (row->place == GM_PLACE_LINE) {
+        snprintf(why, why_size, "\"%s\" can only be given on the command line", name);
+        return -EPERM;
+    }
+    unsigned *given = &options->given[row - gm_option_rows];
+    int error = take(options, row, "", text, line, why, why_size);
+    if (error == 0 && *given && row->kind != GM_KIND_RULES) {
+        snprintf(why, why_size, "%s was set on line %u already", name, *given);
+        error = -EEXIST;
+    }
+    if (error == 0)
+        *given = line;
+    return error;
+}
+
+void gm_options_init(struct gm_options *options)
+{
+    memset(options, 0, sizeof *options);
+    for (size_t i = 0; i < ROWS; i++)
+        if (gm_option_rows[i].otherwise[0] &&
+            gm_option_take(options, &gm_option_rows[i], gm_option_rows[i].otherwise, 0, NULL, 0))
+            abort(); /* the table itself is wrong: test_options would show it */
+}
+
+/* ---- the configuration file ---------------------------------------------------------------- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Cut blanks off both ends, in place. */
+static char *trim(char *text)
+{
+    while (is_blank(*text))
+        text++;
+    size_t length = strlen(text);
+    while (length > 0 && is_blank(text[length - 1]))
+        length--;
+    text[length] = '\0';
+    return text;
+}
+
+static void cut_comment(char *line)
+{
+    for (char *c = line; *c; c++) {
+        if (*c == '#' && (c == line || is_blank(c[-1]))) {
+            *c = '\0';
+            return;
+        }
+    }
+}
+
+/* One line of the file, its newline gone. */
+static int load_line(struct gm_options *options, char *line, unsigned number, char *why,
+                     size_t size)
+{
+    cut_comment(line);
+    line = trim(line);
+    if (*line == '\0')
+        return 0;
+    char *equals = strchr(line, '=');
+    if (!equals) {
+        snprintf(why, size, "expected \"name = value\"");
+        return -EINVAL;
+    }
+    *equals = '\0';
+    const char *name = trim(line);
+    const char *value = trim(equals + 1);
+    return gm_options_set(options, name, value, number, why, size);
+}
+
+int gm_options_load(struct gm_options *options, const char *path, char *why, size_t why_size)
+{
+    char line[PATH_MAX + 256], text[512];
+    unsigned number = 0;
+    int error = 0;
+
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        error = -errno;
+        snprintf(why, why_size, "%s: cannot be read: %s", path, strerror(-error));
+        return error;
+    }
+    while (error == 0 && fgets(line, sizeof line, file)) {
+        size_t length = strlen(line);
+        number++;
+        if (length > 0 && line[length - 1] == '\n') {
+            line[length - 1] = '\0';
+            error = load_line(options, line, number, text, sizeof text);
+        } else if (feof(file)) {
+            error = load_line(options, line, number, text, sizeof text);
+        } else {
+            snprintf(text, sizeof text, "the line is too long, or not text");
+            error = -EINVAL;
+        }
+        if (error)
+            snprintf(why, why_size, "%s:%u: %s", path, number, text);
+    }
+    if (error == 0 && ferror(file)) {
+        error = errno > 0 ? -errno : -EIO;
+        snprintf(why, why_size, "%s: cannot be read: %s", path, strerror(-error));
+    }
+    fclose(file);
+    return error == -ENOENT ? -EINVAL : error; /* an unknown name is not a missing file */
+}
+
+/* ---- the command line ---------------------------------------------------------------------- */
+
+enum { KEY_ROW = 0x1000, KEY_HELP = 0x2000, KEY_VERSION };
+
+struct line {
+    const char *given[ROWS]; /* the last text of each option, NULL: not given */
+    const char *rules[GM_RULES_MAX + 1];
+    unsigned n_rules;
+    const char *extra; /* a word that is no option */
+    bool is_help, is_version, is_bad;
+    char *why;
+    size_t why_size;
+};
+
+/* argp found an option that it does not know, or one without its value: say which. */
+static void explain_line(struct line *line, const struct argp_state *state)
+{
+    const char *word = state->next > 0 ? state->argv[state->next - 1] : "";
+    char shown[64];
+    const struct gm_option_row *row = NULL;
+
+    if (word[0] != '-' && state->next < state->argc)
+        word = state->argv[state->next]; /* in the middle of a cluster of one-letter options */
+    if (strncmp(word, "--", 2) == 0)
+        row = find_row(word + 2, strcspn(word + 2, "="));
+    if (row && row->kind == GM_KIND_FLAG)
+        snprintf(line->why, line->why_size, "--%s takes no value", row->name);
+    else if (row)
+        snprintf(line->why, line->why_size, "--%s needs a value: --%s=%s", row->name, row->name,
+                 row->argument);
+    else
+        snprintf(line->why, line->why_size, "unknown option %s: gpumuxd --help lists them",
+                 gm_option_show(word, shown));
+}
+
+static error_t parse_key(int key, char *argument, struct argp_state *state)
+{
+    struct line *line = state->input;
+
+    if (key >= KEY_ROW && key < KEY_ROW + (int)ROWS) {
+        line->given[key - KEY_ROW] = argument ? argument : "yes"; /* a flag */
+        if (gm_option_rows[key - KEY_ROW].kind == GM_KIND_RULES && line->n_rules <= GM_RULES_MAX)
+            line->rules[line->n_rules++] = line->given[key - KEY_ROW];
+        return 0;
+    }
+    switch (key) {
+    case KEY_HELP:
+        line->is_help = true;
+        return 0;
+    case KEY_VERSION:
+        line->is_version = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (!line->extra)
+            line->extra = argument;
+        return 0;
+    case ARGP_KEY_ERROR:
+        if (!line->is_bad)
+            explain_line(line, state);
+        line->is_bad = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The default configuration file. Returns false where there is none to look for. */
+static bool default_config(bool is_user, char *path, size_t size)
+{
+    if (!is_user)
+        return snprintf(path, size, "%s", GM_CONFIG_SYSTEM) < (int)size;
+    const char *base = getenv("XDG_CONFIG_HOME");
+    if (base && *base)
+        return snprintf(path, size, "%s/%s", base, GM_CONFIG_USER) < (int)size;
+    base = getenv("HOME");
+    return base && *base && snprintf(path, size, "%s/.config/%s", base, GM_CONFIG_USER) < (int)size;
+}
+
+static int load_config(struct gm_options *options, const struct line *line)
+{
+    if (options->config[0]) {
+        int error = gm_options_load(options, options->config, line->why, line->why_size);
+        return error;
+    }
+    char path[PATH_MAX];
+    if (!default_config(options->user, path, sizeof path))
+        return 0;
+    int error = gm_options_load(options, path, line->why, line->why_size);
+    if (error == -ENOENT)
+        return 0;
+    memcpy(options->config, path, sizeof path);
+    return error;
+}
+
+/* Apply the command line: its options of one place only, so that the file comes between. Rules are
+ * appended one by one, those of the line first. */
+static int apply_line(struct gm_options *options, const struct line *line,
+                      enum gm_option_place place)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        if (!line->given[i] || gm_option_rows[i].place != place ||
+            gm_option_rows[i].kind == GM_KIND_RULES)
+            continue;
+        int error =
+            take(options, &gm_option_rows[i], "--", line->given[i], 0, line->why, line->why_size);
+        if (error)
+            return error;
+        options->given[i] = GM_GIVEN_ON_LINE;
+    }
+    return 0;
+}
+
+static int apply_rules(struct gm_options *options, const struct line *line)
+{
+    for (unsigned i = 0; i < line->n_rules; i++) {
+        int error = take(options, &gm_option_rows[GM_OPTION_rules], "--", line->rules[i], 0,
+                         line->why, line->why_size);
+        if (error)
+            return error;
+    }
+    return 0;
+}
+
+/*
+ * An option of the other policy would be without effect: better said than found out. But a file's
+ * is only what was right for the file, where the command line has chosen another policy.
+ */
+static int check_policy(const struct gm_options *options, const struct line *line)
+{
+    static const struct {
+        enum gm_option option;
+        enum gm_options_policy policy;
+        const char *advice;
+    } belongs[] = {
+        {GM_OPTION_quantum, GM_POLICY_ROUND_ROBIN,
+         "the turn of policy round-robin: with mlfq say slice"},
+        {GM_OPTION_levels, GM_POLICY_MLFQ, "of policy mlfq: round-robin has one level"},
+        {GM_OPTION_allotment, GM_POLICY_MLFQ, "of policy mlfq: with round-robin no program drops"},
+        {GM_OPTION_slice, GM_POLICY_MLFQ, "the turn of policy mlfq: with round-robin say quantum"},
+    };
+    for (size_t i = 0; i < sizeof belongs / sizeof belongs[0]; i++) {
+        unsigned given = options->given[belongs[i].option];
+        const char *name = gm_option_rows[belongs[i].option].name;
+        if (!given || options->policy == belongs[i].policy)
+            continue;
+        if (given == GM_GIVEN_ON_LINE) {
+            snprintf(line->why, line->why_size, "--%s is %s", name, belongs[i].advice);
+            return -EINVAL;
+        }
+        if (options->given[GM_OPTION_policy] == GM_GIVEN_ON_LINE)
+            continue;
+        snprintf(line->why, line->why_size, "%s:%u: %s is %s", options->config, given, name,
+                 belongs[i].advice);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int place_socket(struct gm_options *options, const struct line *line)
+{
+    if (options->socket[0]) {
+        options->is_own_socket = true;
+        return 0;
+    }
+    if (!options->user) {
+        snprintf(options->socket, sizeof options->socket, "%s", GM_SOCKET_SYSTEM);
+        return 0;
+    }
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    if (!base || !*base) {
+        snprintf(line->why, line->why_size,
+                 "--user needs XDG_RUNTIME_DIR, which is not set: start it from a login session, "
+                 "or say where with --socket");
+        return -EINVAL;
+    }
+    if (snprintf(options->socket, sizeof options->socket, "%s/%s", base, GM_SOCKET_USER) >=
+        (int)sizeof options->socket) {
+        snprintf(line->why, line->why_size, "XDG_RUNTIME_DIR is too long");
+        return -ENAMETOOLONG;
+    }
+    return 0;
+}
+
+/* What was printed has arrived: GM_OPTIONS_DONE, or -EIO and why not. */
+static int written(const char *what, char *why, size_t why_size)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return GM_OPTIONS_DONE;
+    snprintf(why, why_size, "%s cannot be written: %s", what, strerror(errno));
+    return -EIO;
+}
+
+int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size)
+{
+    static char docs[ROWS][256]; /* argp keeps pointers */
+    struct argp_option table[ROWS + 3];
+    memset(table, 0, sizeof table);
+    for (size_t i = 0; i < ROWS; i++) {
+        bool has_default = gm_option_rows[i].otherwise[0] != '\0';
+        snprintf(docs[i], sizeof docs[i], "%s%s%s%s", gm_option_rows[i].help,
+                 has_default ? " (default " : "", gm_option_rows[i].otherwise,
+                 has_default ? ")" : "");
+        table[i] = (struct argp_option){
+            .name = gm_option_rows[i].name,
+            .key = KEY_ROW + (int)i,
+            .arg = gm_option_rows[i].kind == GM_KIND_FLAG ? NULL : gm_option_rows[i].argument,
+            .doc = docs[i],
+        };
+    }
+    table[ROWS] = (struct argp_option){
+        .name = "help", .key = KEY_HELP, .doc = "Show this and stop", .group = -1};
+    table[ROWS + 1] = (struct argp_option){
+        .name = "version", .key = KEY_VERSION, .doc = "Show the version and stop", .group = -1};
+    const struct argp argp = {
+        .options = table,
+        .parser = parse_key,
+        .doc = "The gpumux daemon: lets many CUDA programs share one GPU as if each owned it.\v"
+               "Each option but --config and --user may stand in the configuration file, as "
+               "`name = value`; the command line wins.",
+    };
+    char name[] = "gpumuxd";
+    char *alone[] = {name, NULL};
+    struct line line = {.why = why, .why_size = why_size};
+    char shown[64];
+
+    gm_options_init(options);
+    /* argp's own --help and messages are off: an error is one line here, not two, and help needs no
+     * error path. */
+    if (argp_parse(&argp, argc > 0 ? argc : 1, argc > 0 ? argv : alone,
+                   ARGP_NO_HELP | ARGP_NO_ERRS | ARGP_NO_EXIT, NULL, &line)) {
+        if (!line.is_bad)
+            snprintf(why, why_size, "the command line cannot be read: gpumuxd --help");
+        return -EINVAL;
+    }
+    if (line.is_help) {
+        argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+        return written("the help", why, why_size);
+    }
+    if (line.is_version) {
+        printf("gpumuxd %s\n", GM_VERSION);
+        return written("the version", why, why_size);
+    }
+    if (line.extra) {
+        snprintf(why, why_size, "\"%s\" is no option: gpumuxd --help lists them",
+                 gm_option_show(line.extra, shown));
+        return -EINVAL;
+    }
+    int error = apply_line(options, &line, GM_PLACE_LINE);
+    if (error == 0)
+        error = apply_rules(options, &line);
+    if (error == 0)
+        error = load_config(options, &line);
+    if (error == 0)
+        error = apply_line(options, &line, GM_PLACE_BOTH);
+    if (error == 0)
+        error = check_policy(options, &line);
+    if (error == 0)
+        error = place_socket(options, &line);
+    return error;
+}
