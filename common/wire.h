@@ -354,6 +354,14 @@ enum gm_msg_type {
 #undef GM_MSG
 };
 
+/* The most entries of each message: GM_ENTRIES_MAP and so on. */
+enum gm_msg_entries {
+#define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
+    GM_ENTRIES_##NAME = max_entries,
+#include "common/wire.def"
+#undef GM_MSG
+};
+
 enum gm_direction { GM_UP = 1, GM_DOWN = 2 };
 enum gm_session_state { GM_SESSION_NEW = 1, GM_SESSION_APP = 2, GM_SESSION_CONTROL = 4 };
 

@@ -45,9 +45,9 @@ static void undo_import(struct gm_app *app, const struct gm_batch *batch, uint32
 static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
     union {
-        struct gm_map_entry map[GM_WIRE_FDS];
+        struct gm_map_entry map[GM_ENTRIES_MAP];
         struct gm_span_entry unmap[UNMAPS_A_BATCH];
-        struct gm_frame_entry drop[GM_BATCH_MAX];
+        struct gm_frame_entry drop[GM_ENTRIES_DROP];
     } entries;
     struct gm_msg_map body = {.batch = batch->id}; /* the three bodies are alike */
     int fds[GM_WIRE_FDS], n_fds = 0;
@@ -115,7 +115,7 @@ static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm
 
 void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind kind, uint32_t item)
 {
-    static const uint32_t limits[GM_BATCH_KINDS] = {GM_WIRE_FDS, UNMAPS_A_BATCH, GM_BATCH_MAX};
+    static const uint32_t limits[GM_BATCH_KINDS] = {GM_ENTRIES_MAP, UNMAPS_A_BATCH, GM_ENTRIES_DROP};
     struct gm_app *app = &engine->apps[id];
 
     if (!app->building[kind])
@@ -150,8 +150,8 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
                            const uint32_t *places, uint32_t n)
 {
     union {
-        struct gm_map_entry map[GM_WIRE_FDS];
-        struct gm_span_entry unmap[128];
+        struct gm_map_entry map[GM_ENTRIES_MAP];
+        struct gm_span_entry unmap[GM_ENTRIES_UNMAP];
     } entries;
     struct gm_app *app = &engine->apps[open->app];
     struct gm_batch *batch = new_batch(engine, open->app, kind);

@@ -25,8 +25,8 @@
 #include "common/log.h"
 
 #define MAPS_AT_ONCE 4u /* batches of one OPEN that are not answered yet */
-#define PLACES_A_MAP ((uint32_t)GM_WIRE_FDS)
-#define PLACES_AN_UNMAP 128u
+#define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
+#define PLACES_AN_UNMAP ((uint32_t)GM_ENTRIES_UNMAP)
 
 /* Shares. */
 

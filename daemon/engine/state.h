@@ -86,7 +86,10 @@ enum gm_batch_kind {
     GM_BATCH_OPEN = GM_BATCH_KINDS,
     GM_BATCH_SHUT,
 };
-#define GM_BATCH_MAX 256u
+#define GM_BATCH_MAX ((uint32_t)GM_ENTRIES_DROP)
+_Static_assert((int)GM_ENTRIES_MAP <= (int)GM_ENTRIES_DROP &&
+                   (int)GM_ENTRIES_UNMAP <= (int)GM_ENTRIES_DROP,
+               "a batch of DROP has most items");
 
 /* One MAP, UNMAP or DROP message: being filled, or sent and not yet answered. */
 struct gm_batch {

@@ -26,7 +26,7 @@
 #include "common/wire.h"
 #include "shim/driver/real.h"
 
-#define GM_USES_MAX 512u /* pages counted at once, and entries of a report */
+#define GM_USES_MAX ((uint32_t)GM_ENTRIES_USES) /* pages counted at once, and entries of a report */
 
 /* Private to uses.h and uses.c. */
 extern __attribute__((visibility("hidden"))) _Atomic bool gm_uses_is_on;

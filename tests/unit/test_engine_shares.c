@@ -70,7 +70,7 @@ void gm_engine_send_places(struct gm_engine *e, enum gm_batch_kind kind, struct 
                            const uint32_t *places, uint32_t n)
 {
     assert_ptr_equal(e, engine);
-    assert_true(n > 0 && n <= (kind == GM_BATCH_OPEN ? GM_WIRE_FDS : 128));
+    assert_true(n > 0 && n <= (kind == GM_BATCH_OPEN ? GM_ENTRIES_MAP : GM_ENTRIES_UNMAP));
     assert_true(n_sent < 64);
     struct gm_batch *batch = &sent[n_sent++];
     *batch = (struct gm_batch){.kind = kind, .open = open, .n = n};
