@@ -68,7 +68,7 @@ struct part {
 static void keep_pace(const struct part *part)
 {
     uint64_t due = part->begin + (uint64_t)((double)part->copied / part->rate);
-    struct timespec until = {.tv_sec = (time_t)(due / GM_S), .tv_nsec = (long)(due % GM_S)};
+    const struct timespec until = gm_timespec(due);
     if (due > gm_now())
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }

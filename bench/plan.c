@@ -22,17 +22,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench/report.h"
 #include "bench/samples.h"
+#include "common/clock.h"
 #include "daemon/core/plan.h"
 
 #define GM_APPS 100u
 #define GM_CHUNKS 100000u
 #define GM_FRAMES 16384u
 #define GM_MOVES (8 * GM_FRAMES + 64)
-#define GM_GIB (1ull << 30)
 #define GM_DECISIONS_MAX 100000
 #define GM_WARM_UP 100
 #define GM_OTHER_BYTES (64u << 20)
@@ -178,13 +177,10 @@ static void carry_out(struct world *world)
     }
 }
 
-/* Processor time of this thread, in microseconds: a decision waits for nothing, and what other
- * programs take of the machine is not its own. */
+/* In microseconds. */
 static double clock_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+    return (double)gm_thread_time() / 1e3;
 }
 
 static double decide(struct world *world, bool is_cold, bool is_prefetch)

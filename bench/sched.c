@@ -21,16 +21,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench/report.h"
 #include "bench/samples.h"
+#include "common/clock.h"
 #include "daemon/core/sched.h"
 
 #define GM_DECISIONS_MAX 1000000
 #define GM_OTHER_BYTES (64u << 20)
-#define GM_MS 1000000u
-#define GM_S 1000000000u
 
 static const uint32_t counts[] = {1, 3, 10, 30, 100, 300, 1000, 3000, 10000};
 #define GM_COUNTS (sizeof(counts) / sizeof(counts[0]))
@@ -74,13 +72,10 @@ static uint64_t draw(struct world *world, uint64_t below)
     return (world->random >> 33) % below;
 }
 
-/* Processor time of this thread, in microseconds: a decision waits for nothing, and what other
- * programs take of the machine is not its own. */
+/* In microseconds. */
 static double clock_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+    return (double)gm_thread_time() / 1e3;
 }
 
 static double measure_clock(void)

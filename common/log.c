@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -59,11 +58,10 @@ void gm_log_open(int fd, enum gm_log_level level, const char *who)
  */
 static size_t gm_log_stamp(char *text, size_t size)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t seconds = (uint64_t)now.tv_sec % 86400u;
-    uint64_t days = (uint64_t)now.tv_sec / 86400u + 719468u; /* since 0000-03-01 */
-    uint64_t era = days / 146097u;                           /* of 400 years */
+    const uint64_t now = gm_wall_time();
+    uint64_t seconds = now / GM_S % 86400u;
+    uint64_t days = now / GM_S / 86400u + 719468u; /* since 0000-03-01 */
+    uint64_t era = days / 146097u;                 /* of 400 years */
     uint64_t day = days % 146097u;
     uint64_t year = (day - day / 1460u + day / 36524u - day / 146096u) / 365u;
     day -= 365u * year + year / 4u - year / 100u;
@@ -74,7 +72,7 @@ static size_t gm_log_stamp(char *text, size_t size)
     int n = snprintf(text, size, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ ", (unsigned)year,
                      (unsigned)month, (unsigned)day + 1u, (unsigned)(seconds / 3600u),
                      (unsigned)(seconds / 60u % 60u), (unsigned)(seconds % 60u),
-                     (unsigned)(now.tv_nsec / 1000000));
+                     (unsigned)(now % GM_S / GM_MS));
     return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }
 

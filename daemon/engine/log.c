@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/log.h"
 #include "common/size.h"
@@ -29,14 +28,12 @@ static struct gm_party party(const struct gm_engine *engine, uint32_t id, const 
 /* The next entry, dated. It replaces the oldest. */
 static struct gm_note *add_note(struct gm_engine *engine, enum gm_note_kind kind)
 {
-    struct timespec wall;
     struct gm_note *note = &engine->notes[++engine->n_notes % GM_NOTES];
-    clock_gettime(CLOCK_REALTIME, &wall);
     memset(note, 0, sizeof *note);
     note->seq = engine->n_notes;
     note->kind = kind;
     note->at = engine->now;
-    note->wall = (uint64_t)wall.tv_sec * GM_S + (uint64_t)wall.tv_nsec;
+    note->wall = gm_wall_time();
     return note;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/text.h"
 
 enum state { FREE, ASKED, KNOWN };
@@ -128,10 +129,7 @@ const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME])
     }
     if (!user->was_awaited) {
         user->was_awaited = true;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += GM_USERS_PATIENCE_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        until = gm_timespec(gm_now() + GM_USERS_PATIENCE_MS * GM_MS);
         while (is_patient(user, uid) && pthread_cond_timedwait(&answered, &lock, &until) == 0)
             continue;
     }

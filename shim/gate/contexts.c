@@ -59,10 +59,7 @@ static void gm_contexts_counted(int change)
 
 static struct timespec gm_contexts_patience(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += GM_CONTEXT_PATIENCE_S;
-    return until;
+    return gm_timespec(gm_now() + GM_CONTEXT_PATIENCE_S * GM_S);
 }
 
 void gm_contexts_wake(void)

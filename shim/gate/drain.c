@@ -308,11 +308,9 @@ void gm_drain_query(uint64_t query)
 
 CUresult gm_drain_synchronize(uint64_t patience_ns)
 {
-    struct timespec until;
+    const struct timespec until = gm_timespec(gm_now() + patience_ns);
     CUresult result = CUDA_ERROR_NOT_READY;
     int error = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(patience_ns / GM_S);
     pthread_mutex_lock(&gm_drain_lock);
     uint64_t mine = ++gm_drain_sync_asked;
     gm_drain_changed();

@@ -341,8 +341,7 @@ bool gm_gate_membarrier_register(void)
 bool gm_gate_await_open(uint64_t most_ns)
 {
     const struct gm_ctl *page = atomic_load(&gm_hot.page);
-    struct timespec most = {.tv_sec = (time_t)(most_ns / 1000000000u),
-                            .tv_nsec = (long)(most_ns % 1000000000u)};
+    const struct timespec most = gm_timespec(most_ns);
     uint32_t word = atomic_load(&page->gate);
     if (word == GM_GATE_CLOSED && page != &gm_page_refused)
         syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);

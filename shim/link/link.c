@@ -329,9 +329,7 @@ static int gm_request_end(struct gm_request *request)
     struct gm_gate_ear ear = {0};
     pthread_mutex_lock(&gm_link_lock);
     while (request->state == GM_REQUEST_WAITING) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
+        const struct timespec until = gm_timespec(gm_now() + GM_S);
         pthread_cond_clockwait(&request->is_done, &gm_link_lock, CLOCK_MONOTONIC, &until);
         if (request->state != GM_REQUEST_WAITING)
             break;

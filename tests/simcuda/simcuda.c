@@ -65,6 +65,7 @@
  *
  * This file: options, the state of the process, faults, error names.
  */
+#include "common/clock.h"
 #include "tests/simcuda/device_file.h"
 #include "tests/simcuda/sim.h"
 
@@ -100,14 +101,12 @@ static _Atomic int n_faults;
 
 uint64_t sim_now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+    return gm_now();
 }
 
 void sim_sleep_until(uint64_t ns)
 {
-    const struct timespec t = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
+    const struct timespec t = gm_timespec(ns);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
     }
 }

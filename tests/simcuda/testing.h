@@ -11,13 +11,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "common/clock.h"
 #include "tests/simcuda/roles.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MEMORY (256 * MIB) /* of the device */
@@ -30,9 +30,7 @@ static CUmodule module;
 
 static inline uint64_t now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+    return gm_now();
 }
 
 static inline size_t free_memory(void)
