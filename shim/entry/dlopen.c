@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/dlversions.h"
+
 /* Read by the assembly: NULL until the first call. */
 extern void *_Atomic gm_dlopen_real;
 void *_Atomic gm_dlopen_real;
@@ -49,10 +51,7 @@ static void *open_nothing(const char *file, int mode)
 /* Where a call goes on. The assembly jumps there. */
 void *gm_dlopen_pick(void)
 {
-    static const char *const version[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    void *real = NULL;
-    for (size_t i = 0; !real && i < sizeof(version) / sizeof(version[0]); i++)
-        real = dlvsym(RTLD_NEXT, "dlopen", version[i]);
+    void *real = gm_dl_versioned(RTLD_NEXT, "dlopen");
     if (!real)
         real = (void *)open_nothing;
     atomic_store_explicit(&gm_dlopen_real, real, memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "common/dlversions.h"
 #include "shim/entry/start.h"
 
 #define GM_LIBCUDA "libcuda.so.1"
@@ -31,13 +32,11 @@ static void *find_nothing(void *handle, const char *name)
 
 void *gm_real_dlsym_address(void)
 {
-    /* The version that dlsym got when it moved into libc, then its first on x86-64 and on aarch64.
-     * A versioned look-up that starts behind the shim cannot find the shim's unversioned dlsym. */
-    static const char *const version[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     void *real = atomic_load_explicit(&gm_dlsym_real, memory_order_relaxed);
 
-    for (size_t i = 0; !real && i < sizeof(version) / sizeof(version[0]); i++)
-        real = dlvsym(RTLD_NEXT, "dlsym", version[i]);
+    /* A versioned look-up that starts behind the shim cannot find the shim's unversioned dlsym. */
+    if (!real)
+        real = gm_dl_versioned(RTLD_NEXT, "dlsym");
     if (!real)
         real = (void *)find_nothing;
     atomic_store_explicit(&gm_dlsym_real, real, memory_order_relaxed);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/dlversions.h"
 #include "tests/programs/kernels_ptx.h"
 
 typedef void *gm_look_up(void *library, const char *name);
@@ -46,10 +47,8 @@ static void *find(void *library, const char *name)
 /* ... and as the C library finds it. */
 static void *find_real(void *library, const char *name)
 {
-    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD), *function = NULL;
-    for (int i = 0; function == NULL && i < 3; i++)
-        function = libc != NULL ? dlvsym(libc, "dlsym", versions[i]) : NULL;
+    void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    void *function = libc != NULL ? gm_dl_versioned(libc, "dlsym") : NULL;
     if (function != NULL)
         function = ((gm_look_up *)function)(library, name);
     if (function == NULL) {
