@@ -6,7 +6,6 @@
 #include "common/log.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/locks.h"
 #include "common/text.h"
 
 #define GM_LOG_LINE 1000u /* bytes of a line, its newline included */
@@ -131,7 +131,7 @@ struct gm_log_kind {
     char text[512];
 };
 
-static pthread_mutex_t gm_log_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock gm_log_lock = GM_LOCK_INITIALIZER(GM_LOCK_LOG);
 static struct gm_log_kind *gm_log_kinds; /* NULL: no limit */
 static atomic_uint gm_log_holding;       /* kinds of which lines are held back */
 
@@ -174,7 +174,7 @@ static void gm_log_let_go(struct gm_log_kind *kind, uint64_t now)
 static bool gm_log_hold(enum gm_log_level level, const char *of, const char *text)
 {
     bool is_held = false;
-    pthread_mutex_lock(&gm_log_lock);
+    gm_lock(&gm_log_lock);
     uint64_t now = gm_now();
     struct gm_log_kind *kind = gm_log_find(gm_log_hash(level, of), now);
     if (kind->written != 0 && (kind->held > 0 || now - kind->written < GM_LOG_EVERY)) {
@@ -186,7 +186,7 @@ static bool gm_log_hold(enum gm_log_level level, const char *of, const char *tex
     } else {
         kind->written = now;
     }
-    pthread_mutex_unlock(&gm_log_lock);
+    gm_unlock(&gm_log_lock);
     return is_held;
 }
 
@@ -200,14 +200,14 @@ void gm_log_release(bool is_all)
     if (!gm_log_is_holding())
         return;
     int saved = errno;
-    pthread_mutex_lock(&gm_log_lock);
+    gm_lock(&gm_log_lock);
     uint64_t now = gm_now();
     for (unsigned i = 0; i < GM_LOG_KINDS; i++) {
         struct gm_log_kind *kind = &gm_log_kinds[i];
         if (kind->held > 0 && (is_all || now - kind->written >= GM_LOG_EVERY))
             gm_log_let_go(kind, now);
     }
-    pthread_mutex_unlock(&gm_log_lock);
+    gm_unlock(&gm_log_lock);
     errno = saved;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/chunk.h"
+#include "common/locks.h"
 
 /* Copies share an event until they are so many bytes; from here on each has its own. */
 #define BATCH_BYTES (8ull << 20)
@@ -38,12 +39,12 @@ struct way {
     uint64_t bytes;
     uint64_t under_way; /* bytes */
     uv_thread_t waiter;
-    uv_mutex_t mutex;
-    uv_cond_t more;
-    uint64_t posted;               /* under mutex: recorded, as the waiter may know it */
+    struct gm_lock lock;
+    pthread_cond_t more;
+    uint64_t posted;               /* under the lock: recorded, as the waiter may know it */
     uint64_t behind[GM_WAY_DEPTH]; /* ... of copy n: the copy whose event is behind it */
-    uint64_t ended;                /* under mutex: by the waiter */
-    bool is_stopping;              /* under mutex */
+    uint64_t ended;                /* under the lock: by the waiter */
+    bool is_stopping;              /* under the lock */
     bool has_waiter;
 };
 
@@ -92,23 +93,23 @@ static void wait_copies(void *arg)
 
     note_error(mover, mover->cuda->cuCtxSetCurrent(mover->context));
     for (;;) {
-        uv_mutex_lock(&way->mutex);
+        gm_lock(&way->lock);
         while (way->posted == at && !way->is_stopping)
-            uv_cond_wait(&way->more, &way->mutex);
+            gm_lock_wait(&way->more, &way->lock);
         bool is_over = way->posted == at;
         if (!is_over)
             at = way->behind[(at + 1) % GM_WAY_DEPTH];
-        uv_mutex_unlock(&way->mutex);
+        gm_unlock(&way->lock);
         if (is_over)
             return;
         if (mover->cuda->cuEventSynchronize(way->events[at % GM_WAY_DEPTH]) != CUDA_SUCCESS)
             probe(mover, way);
-        /* Under the mutex, which the loop takes after a call is pending no more: else this could
+        /* Under the lock, which the loop takes after a call is pending no more: else this could
          * read that one is, and send nothing, while the loop does not see the new end. */
-        uv_mutex_lock(&way->mutex);
+        gm_lock(&way->lock);
         way->ended = at;
         uv_async_send(&mover->wake);
-        uv_mutex_unlock(&way->mutex);
+        gm_unlock(&way->lock);
     }
 }
 
@@ -117,9 +118,9 @@ static void on_wake(uv_async_t *async)
     struct gm_mover *mover = async->data;
     for (int i = 0; i < GM_WAYS; i++) {
         struct way *way = &mover->ways[i];
-        uv_mutex_lock(&way->mutex);
+        gm_lock(&way->lock);
         uint64_t ended = way->ended;
-        uv_mutex_unlock(&way->mutex);
+        gm_unlock(&way->lock);
         for (; way->seen < ended; way->seen++) {
             const struct copy *copy = &way->copies[(way->seen + 1) % GM_WAY_DEPTH];
             way->bytes += copy->result == CUDA_SUCCESS ? link_bytes(copy) : 0;
@@ -140,8 +141,8 @@ static CUresult open_way(struct gm_mover *mover, struct way *way)
             cuda->cuEventCreate(&way->events[i], CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS)
         return result;
-    uv_mutex_init(&way->mutex);
-    uv_cond_init(&way->more);
+    gm_lock_init(&way->lock, GM_LOCK_MOVER);
+    pthread_cond_init(&way->more, NULL);
     if (uv_thread_create(&way->waiter, wait_copies, way) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     way->has_waiter = true;
@@ -152,13 +153,13 @@ static void close_way(struct way *way)
 {
     const struct gm_cuda *cuda = way->mover->cuda;
     if (way->has_waiter) {
-        uv_mutex_lock(&way->mutex);
+        gm_lock(&way->lock);
         way->is_stopping = true;
-        uv_cond_signal(&way->more);
-        uv_mutex_unlock(&way->mutex);
+        pthread_cond_signal(&way->more);
+        gm_unlock(&way->lock);
         uv_thread_join(&way->waiter);
-        uv_mutex_destroy(&way->mutex);
-        uv_cond_destroy(&way->more);
+        gm_lock_destroy(&way->lock);
+        pthread_cond_destroy(&way->more);
     }
     for (unsigned i = 0; i < GM_WAY_DEPTH; i++)
         if (way->events[i])
@@ -270,12 +271,12 @@ static CUresult record(struct gm_mover *mover, struct way *w)
         result = probe(mover, w);
     if (result != CUDA_SUCCESS)
         return result;
-    uv_mutex_lock(&w->mutex);
+    gm_lock(&w->lock);
     for (uint64_t n = w->recorded + 1; n <= last; n++)
         w->behind[n % GM_WAY_DEPTH] = last;
     w->posted = last;
-    uv_cond_signal(&w->more);
-    uv_mutex_unlock(&w->mutex);
+    pthread_cond_signal(&w->more);
+    gm_unlock(&w->lock);
     w->recorded = last;
     w->unrecorded = 0;
     return CUDA_SUCCESS;

@@ -12,6 +12,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "common/locks.h"
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/memory/pages.h"
@@ -51,7 +52,7 @@ struct job {
     uint32_t pages;
     uint8_t from, to; /* enum gm_tier */
     bool is_busy;     /* the loop's: from gm_stores_copy until on_done */
-    uint32_t taken;   /* under the crew's mutex: pages that workers have taken from it */
+    uint32_t taken;   /* under the crew's lock: pages that workers have taken from it */
     uint32_t copied;  /* ... and those that have ended */
     int error;        /* ... the first one */
 };
@@ -75,7 +76,7 @@ struct paged_slab {
 struct fill {
     bool is_busy; /* the loop's: until it has taken over the outcome */
     uint32_t slab[FILL_SLABS];
-    uint32_t slabs;         /* under the crew's mutex, as what follows */
+    uint32_t slabs;         /* under the crew's lock, as what follows */
     uint32_t taken, filled; /* pages */
     unsigned workers, most_workers;
     int error; /* the first one */
@@ -84,11 +85,11 @@ struct fill {
 /* Threads that take pieces from one queue. */
 struct crew {
     struct gm_stores *stores;
-    pthread_mutex_t mutex;
+    struct gm_lock lock;
     pthread_cond_t more;
-    struct job *head, **tail; /* under mutex: jobs with pieces that nobody has taken */
+    struct job *head, **tail; /* under the lock: jobs with pieces that nobody has taken */
     struct job *ended, **ended_tail;
-    bool is_stopping; /* under mutex */
+    bool is_stopping; /* under the lock */
     unsigned threads;
     pthread_t thread[WORKERS_MAX];
 };
@@ -252,7 +253,7 @@ __attribute__((no_sanitize_thread)) static int fill_page(const struct gm_stores 
     return 0;
 }
 
-/* Both with the crew's mutex held, which they give up while they work. */
+/* Both with the crew's lock held, which they give up while they work. */
 
 static void copy_some(struct crew *crew, char *bounce)
 {
@@ -267,10 +268,10 @@ static void copy_some(struct crew *crew, char *bounce)
         if (!crew->head)
             crew->tail = &crew->head;
     }
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
     if (error == 0)
         error = copy_piece(stores, job, at, n, bounce);
-    pthread_mutex_lock(&crew->mutex);
+    gm_lock(&crew->lock);
     if (job->error == 0)
         job->error = error;
     job->copied += n;
@@ -291,10 +292,10 @@ static void fill_some(struct crew *crew)
     int error = fill->error;
 
     fill->workers++;
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
     if (error == 0)
         error = fill_page(stores, page);
-    pthread_mutex_lock(&crew->mutex);
+    gm_lock(&crew->lock);
     fill->workers--;
     if (fill->error == 0)
         fill->error = error;
@@ -315,7 +316,7 @@ static void *work(void *arg)
     struct crew *crew = arg;
     char *bounce = NULL;
 
-    pthread_mutex_lock(&crew->mutex);
+    gm_lock(&crew->lock);
     if (crew == &crew->stores->crews[CREW_DISK]) { /* one that no other thread has */
         unsigned self = 0;
         while (!pthread_equal(crew->thread[self], pthread_self()))
@@ -328,18 +329,18 @@ static void *work(void *arg)
         else if (can_fill(crew))
             fill_some(crew);
         else
-            pthread_cond_wait(&crew->more, &crew->mutex);
+            gm_lock_wait(&crew->more, &crew->lock);
     }
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
     return NULL;
 }
 
 static void stop_crew(struct crew *crew)
 {
-    pthread_mutex_lock(&crew->mutex);
+    gm_lock(&crew->lock);
     crew->is_stopping = true;
     pthread_cond_broadcast(&crew->more);
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
     for (unsigned i = 0; i < crew->threads; i++)
         pthread_join(crew->thread[i], NULL);
     crew->threads = 0;
@@ -352,7 +353,7 @@ static int start_crew(struct crew *crew, unsigned threads)
     int error = 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_mutex_lock(&crew->mutex); /* they look for themselves among the threads */
+    gm_lock(&crew->lock); /* they look for themselves among the threads */
     while (crew->threads < threads && error == 0) {
         error = pthread_create(&crew->thread[crew->threads], NULL, work, crew);
         if (error == 0) {
@@ -360,7 +361,7 @@ static int start_crew(struct crew *crew, unsigned threads)
             crew->threads++;
         }
     }
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return -error;
 }
@@ -380,11 +381,11 @@ static void on_wake(uv_async_t *async)
     end_fill(stores);
     for (int i = 0; i < CREWS; i++) {
         struct crew *crew = &stores->crews[i];
-        pthread_mutex_lock(&crew->mutex);
+        gm_lock(&crew->lock);
         struct job *job = crew->ended, *next;
         crew->ended = NULL;
         crew->ended_tail = &crew->ended;
-        pthread_mutex_unlock(&crew->mutex);
+        gm_unlock(&crew->lock);
         for (; job; job = next) {
             next = job->next;
             const int error = job->error;
@@ -414,14 +415,14 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
                         .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT),
                         .is_busy = true};
     stores->busy++;
-    pthread_mutex_lock(&crew->mutex);
+    gm_lock(&crew->lock);
     *crew->tail = job;
     crew->tail = &job->next;
     if (job->pages > PIECE_PAGES)
         pthread_cond_broadcast(&crew->more);
     else
         pthread_cond_signal(&crew->more);
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
 }
 
 /* ---- paged memory: filled ahead of use, given back behind it ---- */
@@ -480,12 +481,12 @@ static void start_fill(struct gm_stores *stores)
     if (slabs == 0)
         return;
     fill->is_busy = true;
-    pthread_mutex_lock(&crew->mutex);
+    gm_lock(&crew->lock);
     fill->slabs = slabs;
     fill->taken = fill->filled = 0;
     fill->error = 0;
     pthread_cond_broadcast(&crew->more);
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
 }
 
 static void end_fill(struct gm_stores *stores)
@@ -493,10 +494,10 @@ static void end_fill(struct gm_stores *stores)
     struct crew *crew = &stores->crews[CREW_MEMORY];
     struct fill *fill = &stores->fill;
 
-    pthread_mutex_lock(&crew->mutex);
+    gm_lock(&crew->lock);
     const bool has_ended = fill->filled == fill->slabs * GM_SLAB_PAGES;
     const int error = fill->error;
-    pthread_mutex_unlock(&crew->mutex);
+    gm_unlock(&crew->lock);
     if (!fill->is_busy || !has_ended)
         return;
     for (uint32_t i = 0; i < fill->slabs; i++) {
@@ -851,7 +852,7 @@ int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *
         crew->stores = stores;
         crew->tail = &crew->head;
         crew->ended_tail = &crew->ended;
-        pthread_mutex_init(&crew->mutex, NULL);
+        gm_lock_init(&crew->lock, GM_LOCK_STORES);
         pthread_cond_init(&crew->more, NULL);
     }
     int error = uv_async_init(loop, &stores->wake, on_wake);
@@ -880,7 +881,7 @@ void gm_stores_close(struct gm_stores *stores)
         return;
     for (int i = 0; i < CREWS; i++) {
         stop_crew(&stores->crews[i]);
-        pthread_mutex_destroy(&stores->crews[i].mutex);
+        gm_lock_destroy(&stores->crews[i].lock);
         pthread_cond_destroy(&stores->crews[i].more);
     }
     for (unsigned tier = 0; tier < GM_TIERS; tier++)

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/locks.h"
 #include "common/text.h"
 
 enum state { FREE, ASKED, KNOWN };
@@ -23,22 +24,12 @@ struct user {
     char name[GM_USERS_NAME];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock lock = GM_LOCK_INITIALIZER(GM_LOCK_USERS);
 static pthread_cond_t asked = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t answered; /* by the monotonic clock */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 static bool is_running; /* the thread is there */
 static struct user users[GM_USERS_MAX];
 static gm_users_lookup *look_up;
-
-static void init(void)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&answered, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
 
 static int ask_system(uid_t uid, char name[GM_USERS_NAME])
 {
@@ -72,19 +63,19 @@ static struct user *next_asked(void)
 static void *answer(void *unused)
 {
     (void)unused;
-    pthread_mutex_lock(&lock);
+    gm_lock(&lock);
     for (;;) {
         struct user *user;
         char name[GM_USERS_NAME] = "";
         while (!(user = next_asked()))
-            pthread_cond_wait(&asked, &lock);
+            gm_lock_wait(&asked, &lock);
         uid_t uid = user->uid;
         gm_users_lookup *ask = look_up ? look_up : ask_system;
-        pthread_mutex_unlock(&lock);
+        gm_unlock(&lock);
         if (ask(uid, name))
             snprintf(name, sizeof name, "%u", uid);
         gm_text_clean(name, sizeof name);
-        pthread_mutex_lock(&lock);
+        gm_lock(&lock);
         if (user->uid == uid && user->state == ASKED) { /* or its place is another's now */
             memcpy(user->name, name, sizeof name);
             user->state = KNOWN;
@@ -117,10 +108,8 @@ static bool is_patient(const struct user *user, uid_t uid)
 const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME])
 {
     struct user *user = &users[uid % GM_USERS_MAX];
-    struct timespec until;
 
-    pthread_once(&once, init);
-    pthread_mutex_lock(&lock);
+    gm_lock(&lock);
     if (user->state == FREE || user->uid != uid)
         *user = (struct user){.uid = uid, .state = ASKED};
     if (user->state == ASKED) {
@@ -129,23 +118,22 @@ const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME])
     }
     if (!user->was_awaited) {
         user->was_awaited = true;
-        until = gm_timespec(gm_now() + GM_USERS_PATIENCE_MS * GM_MS);
-        while (is_patient(user, uid) && pthread_cond_timedwait(&answered, &lock, &until) == 0)
+        const struct timespec until = gm_timespec(gm_now() + GM_USERS_PATIENCE_MS * GM_MS);
+        while (is_patient(user, uid) && gm_lock_wait_until(&answered, &lock, &until) == 0)
             continue;
     }
     if (user->uid == uid && user->state == KNOWN)
         memcpy(name, user->name, GM_USERS_NAME);
     else
         snprintf(name, GM_USERS_NAME, "%u", uid);
-    pthread_mutex_unlock(&lock);
+    gm_unlock(&lock);
     return name;
 }
 
 void gm_users_ask_by(gm_users_lookup *lookup)
 {
-    pthread_once(&once, init);
-    pthread_mutex_lock(&lock);
+    gm_lock(&lock);
     look_up = lookup;
     memset(users, 0, sizeof users);
-    pthread_mutex_unlock(&lock);
+    gm_unlock(&lock);
 }

@@ -1,0 +1,3 @@
+# The order is checked here whatever the build.
+target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/common/locks.c)
+target_compile_definitions(${GM_TEST} PRIVATE GM_DEBUG_LOCKS=)
