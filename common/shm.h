@@ -37,8 +37,8 @@ struct gm_ctl {
     uint64_t
         budget[GM_GPUS_MAX]; /* bytes, by gpumux GPU index: what the app may take for its own */
     _Atomic uint32_t is_counting; /* 1: report which memory launches use (USES) */
-    /* Changes each second while the daemon's loop runs, so that who waits for the daemon tells a long
-     * wait from a daemon that hangs. */
+    /* Changes each second while the daemon's loop runs, so that who waits for the daemon tells a
+     * long wait from a daemon that hangs. */
     _Atomic uint32_t beat;
     uint64_t room[GM_GPUS_MAX]; /* bytes, by gpumux GPU index: what the app could allocate now */
     uint8_t reserved[4096 - 32 - 16 * GM_GPUS_MAX];

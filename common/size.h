@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 /*
- * Parse a size: a decimal number, perhaps with a fraction, and an optional unit B, K, M, G, T with an
- * optional "iB" or "B" (all are powers of 1024), no sign, no blanks inside: "24G", "512MiB", "1.5T",
- * "4096". Returns 0 and *bytes, or -EINVAL (malformed) or -ERANGE (does not fit in 63 bits).
+ * Parse a size: a decimal number, perhaps with a fraction, and an optional unit B, K, M, G, T with
+ * an optional "iB" or "B" (all are powers of 1024), no sign, no blanks inside: "24G", "512MiB",
+ * "1.5T", "4096". Returns 0 and *bytes, or -EINVAL (malformed) or -ERANGE (does not fit in 63
+ * bits).
  */
 int gm_parse_size(const char *text, uint64_t *bytes);
 

@@ -27,14 +27,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/*
- * How long a deadlock must last before somebody is refused. It is one as soon as its apps wait,
- * unless a thread of theirs that does not wait gives memory back: a freed range comes back within
- * 100 ms (shim/memory/spares.h), and ten times that is little against a wait without end.
- */
-#define GM_ADMIT_STUCK_NS 1000000000ull
-/* While a holder is kept behind the head, who is at work is looked at again so often. */
-#define GM_ADMIT_LOOK_NS 1000000000ull
+#include "daemon/core/tunables.h"
 
 struct gm_admit_request {
     struct gm_admit_request *next; /* NULL: the last */

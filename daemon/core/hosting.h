@@ -15,15 +15,10 @@
 #define GM_CORE_HOSTING_H
 
 #include "daemon/core/table.h"
+#include "daemon/core/tunables.h"
 
-#define GM_HOSTING_USE 16u /* heat of one use */
-/* What a chunk must be hotter by, beside twice as hot: some uses, which are what the exchange costs
- * (the chunk itself crosses the link once, and so does the other). */
-#define GM_HOSTING_FLOOR (8u * GM_HOSTING_USE)
-/* Bytes moved to the GPU in one go at most (10 ms of the link), and pairs. */
-#define GM_HOSTING_AT_ONCE (512ull << 20)
-#define GM_HOSTING_PAIRS ((uint32_t)(GM_HOSTING_AT_ONCE >> GM_CHUNK_SHIFT))
-#define GM_HOSTING_MEMORY 60u /* reports for which a place is remembered */
+/* Bytes moved to the GPU in one go at most. */
+#define GM_HOSTING_AT_ONCE ((uint64_t)GM_HOSTING_PAIRS << GM_CHUNK_SHIFT)
 
 struct gm_use {
     uint64_t va;

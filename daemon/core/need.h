@@ -12,13 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/*
- * "Lately" is the current period and the one before it, so 2 to 4 s. Whatever nobody uses any more
- * is thus given back within 5 s, of which 1 s is left for releasing (0.1 s a GiB, both kinds). A
- * longer time would save little: programs that take turns keep what they have committed, and so
- * the need stays as it is between their turns, however long those are.
- */
-#define GM_LATELY_NS (2000000000ull)
+#include "daemon/core/tunables.h"
 
 /* The most of something that changes, over the current period and the one before it. */
 struct gm_lately {
@@ -35,16 +29,6 @@ uint64_t gm_lately_most(const struct gm_lately *lately);
 uint64_t gm_lately_falls_at(const struct gm_lately *lately);
 /* Forget what it was before. */
 void gm_lately_forget(struct gm_lately *lately);
-
-/*
- * Pinned memory ahead of what the GPU cannot hold. A switch evicts no more than its program misses,
- * and together programs miss what is beyond the budget: with as much again, copies out never wait
- * for copies in to give room back. At most 1 GiB: 10 ms of both links, as the streaming window
- * (engine.c), and pinned in 220 ms. At least two chunks of 32 MiB: chunks of other sizes may have
- * to go than those that come.
- */
-#define GM_NEED_AHEAD_MAX (1ull << 30)
-#define GM_NEED_AHEAD_MIN (64ull << 20)
 
 struct gm_need {
     uint64_t frames; /* bytes on the GPU */

@@ -49,6 +49,7 @@
 #define GM_CORE_PLAN_H
 
 #include "daemon/core/table.h"
+#include "daemon/core/tunables.h"
 
 enum gm_move_kind {
     GM_MOVE_EVICT,   /* copy `chunk` out of `frame` to pinned memory and take the frame from it */
@@ -103,8 +104,6 @@ struct gm_plan_input {
 #define GM_PLAN_RESERVE (3 * GM_CHUNK_MAX)
 #define GM_PLAN_WINDOW_MIN (GM_PLAN_RESERVE + 4 * GM_CHUNK_MAX)
 uint64_t gm_plan_reserve(const struct gm_plan_input *input);
-/* Half of a window below this is much to keep free beside small chunks. */
-#define GM_PLAN_SMALL_WINDOW (256ull << 20)
 
 /* What moves that were passed over, since they are not ready, will take. All zero at a plan's
  * begin. */

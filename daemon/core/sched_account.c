@@ -5,8 +5,6 @@
 #include "daemon/core/sched_state.h"
 
 #define NIL GM_SCHED_NIL
-/* Who is overdue by so many of his usual gaps is not expected at any moment any more. */
-#define OVERDUE 8u
 
 static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm_sched_app *a)
 {
@@ -94,7 +92,7 @@ uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t ap
     if (a->period_ns == 0)
         return GM_TIME_NEVER;
     uint64_t at = gm_sum_or_never(a->wanted_at, a->period_ns);
-    if (at >= now || (now - at) / OVERDUE < a->period_ns)
+    if (at >= now || (now - at) / GM_SCHED_OVERDUE < a->period_ns)
         return at;
     return gm_sum_or_never(now, now - at);
 }

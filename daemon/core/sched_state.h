@@ -11,18 +11,9 @@
 #define GM_CORE_SCHED_STATE_H
 
 #include "daemon/core/sched.h"
+#include "daemon/core/tunables.h"
 
 #define GM_SCHED_NIL UINT32_MAX
-/* So many gaps between its wants tell when an app is expected. */
-#define GM_SCHED_GAPS 5u
-
-/* A limit on the share holds over this much time: bursts of share * WINDOW are possible. */
-#define GM_SCHED_SHARE_WINDOW_NS 10000000000u
-/* What was run beyond it because a drain failed is paid for within so many windows; what is beyond
- * that is forgiven. */
-#define GM_SCHED_DEBT_WINDOWS 10
-/* A rest of a slice that is not worth a switch: less than an eighth. */
-#define GM_SCHED_LEAST_REST 8u
 
 /* The order of importance: who waited beyond patience, class latency, then the levels. */
 #define GM_RANK_PATIENCE 0u

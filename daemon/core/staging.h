@@ -17,12 +17,7 @@
 #define GM_CORE_STAGING_H
 
 #include "daemon/core/table.h"
-
-#define GM_STAGING_LEFT 3u          /* the part left to a switch: one in so many */
-#define GM_STAGING_BEHIND_FIFTHS 2u /* more than this below pinned memory: behind */
-#define GM_STAGING_BEHIND_FOR 8u    /* switches */
-/* A switch that brings in less than so many bytes says nothing of the others. */
-#define GM_STAGING_TELLS (256ull << 20)
+#include "daemon/core/tunables.h"
 
 struct gm_staging {
     uint32_t behind; /* switches until it counts as keeping up again; 0: it does */

@@ -1,5 +1,5 @@
-/* What mux-ctl says of itself: failures, and whether what it printed arrived. Calls no other file of
- * mux-ctl. */
+/* What mux-ctl says of itself: failures, and whether what it printed arrived. Calls no other file
+ * of mux-ctl. */
 #include "daemon/ctl/ctl.h"
 
 #include <errno.h>

@@ -8,13 +8,6 @@
  */
 #include "daemon/engine/state.h"
 
-/* What is asked for ahead leaves this part of the budget free, ... */
-#define AHEAD_SHARE 8u
-/* ... and this part of the device, if that has less than the budget, ... */
-#define AHEAD_DEVICE_SHARE 4u
-/* ... and so many frames are made for it at most, in about a millisecond. */
-#define AHEAD_FRAMES 16u
-
 /* Whether all programs have all their memory, but for what is on its way to them ahead. */
 static bool is_whole(const struct gm_engine *engine)
 {
@@ -37,7 +30,7 @@ static bool has_device_room(struct gm_engine *engine)
     const uint64_t allowed = engine->table->budget - engine->table->allocated;
     size_t free_bytes = 0, total = 0;
     return engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS &&
-           (free_bytes >= allowed || free_bytes >= total / AHEAD_DEVICE_SHARE);
+           (free_bytes >= allowed || free_bytes >= total / GM_AHEAD_DEVICE_SHARE);
 }
 
 /* Have as many free frames as chunks of `bytes` need, if few have to be made. */
@@ -50,7 +43,7 @@ static bool make_frames_ahead(struct gm_engine *engine, uint32_t pool, uint64_t 
     }
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         for (; engine->table->pools[pool].count[class] < needed[class]; made++)
-            if (made == AHEAD_FRAMES || (made == 0 && !has_device_room(engine)) ||
+            if (made == GM_AHEAD_FRAMES || (made == 0 && !has_device_room(engine)) ||
                 !gm_engine_make_free_frame(engine, pool, class))
                 return false;
     return true;
@@ -60,7 +53,7 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
 {
     const struct gm_table *table = engine->table;
     const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
-    const uint64_t room = engine->room + table->fixed, most = room - room / AHEAD_SHARE;
+    const uint64_t room = engine->room + table->fixed, most = room - room / GM_AHEAD_SHARE;
     if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
         alloc->bytes > most - taken || !gm_engine_can_ever_have(engine, id, alloc->bytes) ||
         !is_whole(engine) || !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||

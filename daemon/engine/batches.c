@@ -9,12 +9,6 @@
 
 #include "common/log.h"
 
-/* After a shim failed to map, load its app again this much later. */
-#define MAP_RETRY_NS (1000 * GM_MS)
-/* Copies out wait for the answer to their batch, so it is short: a chunk is unmapped in 16 us, and
- * after 0.3 ms the first copies begin. */
-#define UNMAPS_A_BATCH 16u
-
 /* It was asked. Answers come in this order. */
 static void await_answer(struct gm_app *app, struct gm_batch *batch)
 {
@@ -46,7 +40,7 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
 {
     union {
         struct gm_map_entry map[GM_ENTRIES_MAP];
-        struct gm_span_entry unmap[UNMAPS_A_BATCH];
+        struct gm_span_entry unmap[GM_UNMAPS_A_BATCH];
         struct gm_frame_entry drop[GM_ENTRIES_DROP];
     } entries;
     struct gm_msg_map body = {.batch = batch->id}; /* the three bodies are alike */
@@ -105,7 +99,7 @@ static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm
     struct gm_batch *batch = calloc(1, sizeof *batch);
     if (!batch) {
         engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_FULL,
-                       "the daemon has no memory left for messages to it");
+                                  "the daemon has no memory left for messages to it");
         return NULL;
     }
     batch->id = ++engine->next_batch;
@@ -115,7 +109,8 @@ static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm
 
 void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind kind, uint32_t item)
 {
-    static const uint32_t limits[GM_BATCH_KINDS] = {GM_ENTRIES_MAP, UNMAPS_A_BATCH, GM_ENTRIES_DROP};
+    static const uint32_t limits[GM_BATCH_KINDS] = {GM_ENTRIES_MAP, GM_UNMAPS_A_BATCH,
+                                                    GM_ENTRIES_DROP};
     struct gm_app *app = &engine->apps[id];
 
     if (!app->building[kind])
@@ -239,7 +234,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
     gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
            (int)app->pid, app->name, batch->n, result);
     if (!is_all_ahead(engine, batch))
-        app->retry_at = engine->now + MAP_RETRY_NS;
+        app->retry_at = engine->now + GM_MAP_RETRY_NS;
     app->raise_error = 0;
     for (uint32_t i = 0; i < batch->n; i++) {
         struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];

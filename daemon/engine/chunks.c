@@ -9,9 +9,6 @@
 
 #include "common/log.h"
 
-/* After a lower tier failed (a full disk, an I/O error), use it again this much later. */
-#define LOWER_RETRY_NS (1000 * GM_MS)
-
 void gm_engine_map(struct gm_engine *engine, uint32_t index)
 {
     engine->table->chunks[index].map_pending = true;
@@ -74,15 +71,10 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
     engine->again = true;
 }
 
-/* After a copy failed, try again this much later; twice as long after each failure that follows
- * without a success. */
-#define COPY_RETRY_NS (100 * GM_MS)
-#define COPY_RETRY_MOST_NS (5000 * GM_MS)
-
 void gm_engine_back_off(struct gm_engine *engine)
 {
-    const uint64_t wait = engine->copy_wait == 0 ? COPY_RETRY_NS : 2 * engine->copy_wait;
-    engine->copy_wait = wait < COPY_RETRY_MOST_NS ? wait : COPY_RETRY_MOST_NS;
+    const uint64_t wait = engine->copy_wait == 0 ? GM_COPY_RETRY_NS : 2 * engine->copy_wait;
+    engine->copy_wait = wait < GM_COPY_RETRY_MOST_NS ? wait : GM_COPY_RETRY_MOST_NS;
     engine->copy_retry_at = engine->now + engine->copy_wait;
     engine->plan_is_stale = true;
 }
@@ -321,7 +313,7 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
         chunk->to_page = chunk->page;
         chunk->page = GM_NONE;
         *last = error;
-        *retry_at = engine->now + LOWER_RETRY_NS;
+        *retry_at = engine->now + GM_LOWER_RETRY_NS;
     } else {
         *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
         if (is_of_disk && *retry_at <= engine->now)

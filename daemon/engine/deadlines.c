@@ -6,16 +6,8 @@
 
 #include "common/log.h"
 
-/* An app that has not answered CLOSE this long after its deadline, or MAP, UNMAP or DROP this long
- * after it was asked, is taken for stopped. */
-#define LATE_NS (1000 * GM_MS)
-/* A loading app of which nothing arrived for this long gives its turn back. */
-#define STALL_NS (3000 * GM_MS)
-/* A process that lives on this long after its connection ended (it executed another program, say)
- * has no GPU work left: closing its files has ended its contexts. */
-#define EXIT_NS (5000 * GM_MS)
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
-#define HELD_UP_NS (LATE_NS + EXIT_NS)
+#define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)
 
 /* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
  * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
@@ -34,7 +26,7 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
         app->progress_at = engine->now;
     bool has_failed = app->retry_at != 0 && !app->is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&
-        engine->now < app->progress_at + STALL_NS)
+        engine->now < app->progress_at + GM_STALL_NS)
         return;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) gives its turn back: %s", id, (int)app->pid, app->name,
            engine->table->apps[id].is_silent ? "it does not answer"
@@ -49,7 +41,7 @@ static void check_silence(struct gm_engine *engine, uint32_t id)
     uint64_t asked = app->sent ? app->sent->sent_at : 0;
     if (asked < app->answered_at)
         asked = app->answered_at; /* it works through many, one after the other */
-    bool is_silent = app->sent && engine->now >= asked + LATE_NS;
+    bool is_silent = app->sent && engine->now >= asked + GM_LATE_NS;
     if (is_silent == engine->table->apps[id].is_silent)
         return;
     gm_engine_note_silence(engine, id, is_silent);
@@ -69,7 +61,7 @@ static bool is_due(struct gm_engine *engine, uint64_t *at)
 
 void gm_engine_check_deadlines(struct gm_engine *engine)
 {
-    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
+    uint64_t limit = engine->config.drain_deadline_ns + GM_LATE_NS;
     bool is_held_up = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
@@ -77,7 +69,7 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
             continue;
         if (app->state == GM_APP_DRAINING && engine->now >= app->closed_at + limit)
             gm_engine_drained(engine, id, NULL);
-        if (app->state == GM_APP_GONE && app->exit_poll && engine->now >= app->left_at + EXIT_NS)
+        if (app->state == GM_APP_GONE && app->exit_poll && engine->now >= app->left_at + GM_EXIT_NS)
             gm_engine_exited(engine, id);
         is_held_up = is_held_up || app->state == GM_APP_DRAINING ||
                      (app->state == GM_APP_GONE && app->exit_poll);
@@ -107,19 +99,20 @@ static void on_timer(uv_timer_t *timer)
 void gm_engine_arm_timer(struct gm_engine *engine)
 {
     uint64_t at = engine->decision.wake_at;
-    uint64_t limit = engine->config.drain_deadline_ns + LATE_NS;
+    uint64_t limit = engine->config.drain_deadline_ns + GM_LATE_NS;
     bool is_open = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_DRAINING)
             at = earlier(at, app->closed_at + limit);
         if (app->state == GM_APP_GONE && app->exit_poll)
-            at = earlier(at, app->left_at + EXIT_NS);
+            at = earlier(at, app->left_at + GM_EXIT_NS);
         if (app->sent && !engine->table->apps[id].is_silent)
-            at = earlier(at, LATE_NS + (app->sent->sent_at > app->answered_at ? app->sent->sent_at
-                                                                              : app->answered_at));
+            at = earlier(at,
+                         GM_LATE_NS + (app->sent->sent_at > app->answered_at ? app->sent->sent_at
+                                                                             : app->answered_at));
         if (app->state == GM_APP_LOADING)
-            at = earlier(at, app->progress_at + STALL_NS);
+            at = earlier(at, app->progress_at + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)
             is_open = true;
         if (app->retry_at)

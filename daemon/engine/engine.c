@@ -11,8 +11,6 @@
 #include "common/log.h"
 #include "daemon/memory/limits.h"
 
-/* After the system refused pinned memory, ask again this much later. */
-#define POOL_RETRY_NS (1000 * GM_MS)
 /*
  * The streaming window: pinned memory that stays free, so that a switch always has a place to start
  * and a full lower tier slows it but never blocks it. Without lower tiers the largest chunk, and as
@@ -21,7 +19,6 @@
  * what the planner needs for its plans to end (224 MiB).
  */
 #define WINDOW_ALONE (2 * GM_CHUNK_MAX)
-#define WINDOW_MAX (1ull << 30)
 
 /* App states: state x event -> state; UNUSED in a row that is not listed means "not legal". */
 static const struct {
@@ -322,7 +319,7 @@ static void on_grown(void *arg)
 {
     struct gm_engine *engine = arg;
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool_retry_at == 0)
-        engine->pool_retry_at = gm_now() + POOL_RETRY_NS;
+        engine->pool_retry_at = gm_now() + GM_POOL_RETRY_NS;
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
         gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again every second",
                (unsigned long long)(gm_hostpool_size(&engine->pool) >> 20),
@@ -561,7 +558,7 @@ static int set_window(struct gm_engine *engine, char *why, size_t why_size)
         }
         engine->has_lower = true;
         window = window < GM_PLAN_WINDOW_MIN ? GM_PLAN_WINDOW_MIN : window;
-        input.window = window < WINDOW_MAX ? window : WINDOW_MAX;
+        input.window = window < GM_WINDOW_MAX ? window : GM_WINDOW_MAX;
     }
     engine->window = input.window;
     if (cap <= engine->window)

@@ -94,10 +94,9 @@ int gm_engine_open(struct gm_engine **engine, uv_loop_t *loop,
 /*
  * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
  * they survive it (saving.c). `on_saved(arg)` is called once from the loop, or from within
- * this call, within GM_ENGINE_SAVING_NS; then all gates that may open are open, and the engine does
+ * this call, within GM_SAVING_NS; then all gates that may open are open, and the engine does
  * nothing any more. Called again it does nothing.
  */
-#define GM_ENGINE_SAVING_NS (60ull * 1000000000)
 void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg);
 
 /* Decide and begin nothing any more. Who was to be saved and is not yet, is lost; `on_saved` is not

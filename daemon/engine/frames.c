@@ -7,13 +7,6 @@
 #include "common/log.h"
 #include "daemon/memory/files.h"
 
-/* Destroying a frame takes some 90 us; this many in one go keep the loop's delay below 6 ms. */
-#define REAP_AT_ONCE 64u
-/* Making one takes some 75 us. */
-#define CREATE_AT_ONCE 128u
-/* After the driver refused memory for a frame, ask again this much later. */
-#define CREATE_RETRY_NS (200 * GM_MS)
-
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
@@ -109,7 +102,7 @@ void gm_engine_reap(struct gm_engine *engine)
             i++;
             continue;
         }
-        if (reaped++ == REAP_AT_ONCE) {
+        if (reaped++ == GM_REAP_AT_ONCE) {
             engine->reap_more = true;
             break;
         }
@@ -199,7 +192,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     uint32_t frame;
     if (engine->create_retry_at)
         return GM_NONE;
-    if (engine->created == CREATE_AT_ONCE) {
+    if (engine->created == GM_CREATE_AT_ONCE) {
         engine->create_more = true;
         return GM_NONE;
     }
@@ -225,7 +218,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
                "cannot make GPU memory within the budget (%s): programs beside gpumux use it",
                gm_cuda_text(&engine->cuda, result));
     engine->create_error = result;
-    engine->create_retry_at = engine->now + CREATE_RETRY_NS;
+    engine->create_retry_at = engine->now + GM_CREATE_RETRY_NS;
     /* Without files for more frames, those that there are must do. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
         gm_engine_follow_budget(engine, is_short_of_files ? "gpumuxd has no more open files"

@@ -17,9 +17,6 @@
 
 #include "common/log.h"
 
-/* After no frame could be had for an app, try again this much later. */
-#define RETRY_NS (1000 * GM_MS)
-
 /* Copy a chunk's data from pinned memory to its new frame. The CPU does it: one thread copies
  * 10 GB/s, which is no less than it takes to pin what it copies to. */
 static CUresult fill_frame(struct gm_engine *engine, uint32_t frame, uint32_t page, uint64_t bytes)
@@ -67,7 +64,7 @@ static void give_up(struct gm_engine *engine, uint32_t index)
         gm_engine_answer_alloc(engine, allocation, CUDA_ERROR_OUT_OF_MEMORY);
     }
     if (engine->stopping.is_on)
-        engine->apps[chunk->app].retry_at = engine->now + RETRY_NS;
+        engine->apps[chunk->app].retry_at = engine->now + GM_HOSTED_RETRY_NS;
     gm_engine_settle(engine, index);
 }
 

@@ -19,17 +19,8 @@
 
 #include "common/log.h"
 
-/* An app that could not tell is asked again after --idle, then after twice as long, up to this. */
-#define ASK_NS_MAX (1000 * GM_MS)
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u
-
-/* So many looks while --idle passes: what an app does is known as exactly. */
-#define LOOKS 4u
-/* While nobody is busy, the next look is so many times --idle away: beginning to work is noticed
- * that late, which costs nobody anything, as the gate is open. Not so for one whose share is
- * limited. */
-#define REST 3u
 
 static bool look_at(struct gm_slot *slot, uint64_t *calls)
 {
@@ -114,7 +105,7 @@ static void rest_if_idle(struct gm_engine *engine, uint32_t id)
 void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_quiet *quiet)
 {
     struct gm_app *app = &engine->apps[id];
-    uint64_t idle = engine->config.idle_ns, most = idle > ASK_NS_MAX ? idle : ASK_NS_MAX;
+    uint64_t idle = engine->config.idle_ns, most = idle > GM_ASK_MOST_NS ? idle : GM_ASK_MOST_NS;
 
     if (!is_awaited(app) || quiet->query != app->query || app->state != GM_APP_RUNNING)
         return; /* an answer to what was asked before it did something, or before a CLOSE */
@@ -159,8 +150,8 @@ static void sample_in(struct gm_engine *engine, uint64_t ns)
 
 void gm_engine_sample_soon(struct gm_engine *engine)
 {
-    if (engine->sample_at > engine->now + engine->config.idle_ns / LOOKS)
-        sample_in(engine, engine->config.idle_ns / LOOKS);
+    if (engine->sample_at > engine->now + engine->config.idle_ns / GM_IDLE_LOOKS)
+        sample_in(engine, engine->config.idle_ns / GM_IDLE_LOOKS);
 }
 
 void gm_engine_sample(struct gm_engine *engine)
@@ -181,5 +172,5 @@ void gm_engine_sample(struct gm_engine *engine)
         rest_if_idle(engine, id);
         is_busy = is_busy || !app->is_idle || app->is_limited;
     }
-    sample_in(engine, is_busy ? idle / LOOKS : REST * idle);
+    sample_in(engine, is_busy ? idle / GM_IDLE_LOOKS : GM_IDLE_REST * idle);
 }

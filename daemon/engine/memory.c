@@ -9,9 +9,6 @@
 #include "common/log.h"
 #include "daemon/memory/files.h"
 
-/* How often to look what the device has: asking takes some 20 us, and nobody tells. */
-#define BUDGET_CHECK_NS (1000 * GM_MS)
-
 static void describe_need(const struct gm_engine *engine, struct gm_need *need)
 {
     const struct gm_table *table = engine->table;
@@ -124,7 +121,7 @@ void gm_engine_follow_budget(struct gm_engine *engine, const char *refused)
     else if (is_followed(engine) &&
              engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS)
         follow(engine, free_bytes, largest, GM_ENGINE_USED_BESIDE);
-    engine->budget_check_at = is_followed(engine) ? engine->now + BUDGET_CHECK_NS : 0;
+    engine->budget_check_at = is_followed(engine) ? engine->now + GM_BUDGET_CHECK_NS : 0;
 }
 
 void gm_engine_check_budget(struct gm_engine *engine)

@@ -8,29 +8,6 @@
 
 #include "common/log.h"
 
-/* An app that does not answer gets no more than so many batches of frames. Each is some 1 ms of
- * mapping. */
-#define MAPS_AT_ONCE 16u
-/* Who answered so long ago, or less, is not stopped. Nobody waits for what is staged: whom it is
- * for is asked as often as that costs nothing. */
-#define LATELY_NS (100 * GM_MS)
-#define JUST_NOW_NS (10 * GM_MS)
-/* Nor is a program that must run at once to wait long behind what is staged, nor to find pinned
- * memory full of what is still to be copied down: 5 ms of the link each way, and as much between
- * the tiers below, are enough to keep them busy. */
-#define STAGED_AT_ONCE (256ull << 20)
-/* Nor do a switch's own copies between the tiers below begin all at once. Its lowers are ready from
- * the start, and would keep all workers from what is to be raised, for which the link then waits.
- * So much in memory, and as much from and to the disk, which has workers of its own.
- */
-#define BELOW_AT_ONCE (512ull << 20)
-/* For so many programs it is tried at most, each a plan, until there is something to stage. */
-#define PLANS_AHEAD 4u
-/* A program's evictions run ahead of their copies by at most so many chunks that are told to be
- * unmapped: four batches (batches.c). So it unmaps the next batch while the answer to the
- * last one is on its way. It unmaps a chunk in 16 us; the link takes 40 us for the smallest one. */
-#define UNMAPS_AT_ONCE 64u
-
 /* Plans. */
 
 static bool can_lose(const struct gm_engine *engine, uint32_t id)
@@ -115,7 +92,7 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     engine->plan_is_prefetch = true;
     uint32_t tries = 0;
     for (uint32_t n = list_victims(engine);
-         n > 0 && engine->plan.n == 0 && tries < PLANS_AHEAD &&
+         n > 0 && engine->plan.n == 0 && tries < GM_PLANS_AHEAD &&
          gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) != GM_TIME_NEVER;
          n--) {
         if (!can_stage(engine, engine->victims[n - 1]))
@@ -210,7 +187,7 @@ static uint64_t under_way(const struct gm_engine *engine, enum gm_way way)
 static bool has_room(const struct gm_engine *engine, enum gm_way way)
 {
     return gm_engine_has_room(engine, way) &&
-           (!engine->plan_is_prefetch || under_way(engine, way) < STAGED_AT_ONCE);
+           (!engine->plan_is_prefetch || under_way(engine, way) < GM_STAGED_AT_ONCE);
 }
 
 /* Returns its number. */
@@ -313,7 +290,7 @@ static bool is_there(struct gm_engine *engine, uint32_t id, uint64_t lately_ns)
  * program that was chosen has been asked (gm_engine_begin_switch). */
 static bool may_have(struct gm_engine *engine, uint32_t id)
 {
-    return !engine->plan_is_prefetch || is_there(engine, id, JUST_NOW_NS);
+    return !engine->plan_is_prefetch || is_there(engine, id, GM_ANSWERED_JUST_NOW_NS);
 }
 
 /* Begin an eviction: the owner unmaps the chunk, and keeps the frame until it has said so
@@ -328,8 +305,9 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return true;
     if (engine->apps[chunk->app].state != GM_APP_PAUSED || !has_room(engine, GM_WAY_OUT) ||
         engine->copy_retry_at > engine->now ||
-        engine->apps[chunk->app].coming[GM_WAY_OUT].copies >= UNMAPS_AT_ONCE ||
-        !is_there(engine, chunk->app, LATELY_NS) || !may_have(engine, engine->targets[0]))
+        engine->apps[chunk->app].coming[GM_WAY_OUT].copies >= GM_UNMAPS_AT_ONCE ||
+        !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
+        !may_have(engine, engine->targets[0]))
         return false;
     if (may_take(engine, hold, move))
         chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, gm_chunk_bytes(chunk));
@@ -397,7 +375,7 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     assert(frame == GM_NONE ||
            (engine->table->frames[frame].class == chunk->class &&
             engine->table->frames[frame].pool == engine->table->apps[chunk->app].pool));
-    if (engine->apps[chunk->app].unanswered_maps >= MAPS_AT_ONCE)
+    if (engine->apps[chunk->app].unanswered_maps >= GM_MAPS_AT_ONCE)
         return false;
     if ((chunk->tier == GM_TIER_PINNED ||
          (frame != GM_NONE && engine->table->frames[frame].is_dirty)) &&
@@ -436,7 +414,7 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     if (!may_take(engine, hold, move))
         return false;
     uint64_t *copied = gm_engine_copied_below(engine, chunk->tier, to);
-    if (*copied >= (engine->plan_is_prefetch ? STAGED_AT_ONCE : BELOW_AT_ONCE))
+    if (*copied >= (engine->plan_is_prefetch ? GM_STAGED_AT_ONCE : GM_BELOW_AT_ONCE))
         return false;
     chunk->to_page = gm_stores_take(engine->stores, to, bytes);
     if (chunk->to_page == GM_NONE)

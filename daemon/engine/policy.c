@@ -73,8 +73,6 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
     feed(engine, &(struct gm_sched_event){.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns});
 }
 
-#define GM_SETTINGS_A_SECOND 50u
-
 static const struct gm_sched_policy nothing_said = {
     .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
 

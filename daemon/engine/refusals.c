@@ -15,11 +15,6 @@
 #include "common/size.h"
 #include "daemon/engine/state.h"
 
-#define TOLD_NS GM_S /* at most one line of a program in that time */
-/* After an answer the shim gives back what it keeps and asks again, which takes some milliseconds;
- * a memory pool tries for longer, and asks anew meanwhile. */
-#define LOOK_NS (100 * GM_MS)
-
 /* Which kind of room is missing. */
 static enum gm_refusal_reason find_reason(const struct gm_engine *engine, uint32_t id,
                                           uint64_t bytes)
@@ -53,7 +48,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         app->refusal.taken = engine->table->hosted + gm_hostpool_used(&engine->pool);
     }
     if (app->refused_due == 0)
-        app->refused_due = engine->now + LOOK_NS;
+        app->refused_due = engine->now + GM_REFUSAL_LOOK_NS;
 }
 
 static void note(struct gm_engine *engine, uint32_t id)
@@ -78,7 +73,7 @@ void gm_engine_note_refusals(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         if (!app->session || !app->stat)
             continue;
-        const uint64_t free_at = app->refused_at ? app->refused_at + TOLD_NS : 0;
+        const uint64_t free_at = app->refused_at ? app->refused_at + GM_REFUSAL_TOLD_NS : 0;
         if (engine->now >= free_at)
             note(engine, id);
         else if (app->refused_due)

@@ -17,8 +17,8 @@
  * from then on (shim/link/link.h). Allocations are not answered: a program that loses the daemon gets
  * its memory from the driver.
  *
- * All of it ends: a program that does not answer is given up, and if nothing moves for STALL_NS or
- * the time is up, all that do not run yet are.
+ * All of it ends: a program that does not answer is given up, and if nothing moves for GM_STALL_NS
+ * or the time is up, all that do not run yet are.
  */
 #include "daemon/engine/state.h"
 
@@ -26,9 +26,6 @@
 #include <stdio.h>
 
 #include "common/log.h"
-
-/* A chunk takes milliseconds by the link, and a third of a second from a slow disk. */
-#define STALL_NS (3000 * GM_MS)
 
 static bool is_candidate(const struct gm_app *app)
 {
@@ -61,7 +58,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, const char *why)
 /* When memory of any program last came nearer. */
 static uint64_t last_progress(const struct gm_engine *engine)
 {
-    uint64_t at = engine->stopping.until - GM_ENGINE_SAVING_NS;
+    uint64_t at = engine->stopping.until - GM_SAVING_NS;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].progress_at > at)
             at = engine->apps[id].progress_at;
@@ -72,7 +69,7 @@ static uint64_t last_progress(const struct gm_engine *engine)
 static void give_up_hopeless(struct gm_engine *engine)
 {
     const bool is_late = engine->now >= engine->stopping.until;
-    const bool is_stuck = engine->now >= last_progress(engine) + STALL_NS;
+    const bool is_stuck = engine->now >= last_progress(engine) + GM_STALL_NS;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (!is_candidate(app) || app->state == GM_APP_RUNNING ||
@@ -240,7 +237,7 @@ void gm_engine_choose_saved(struct gm_engine *engine)
 
 uint64_t gm_engine_saving_due(const struct gm_engine *engine)
 {
-    const uint64_t at = last_progress(engine) + STALL_NS;
+    const uint64_t at = last_progress(engine) + GM_STALL_NS;
     return at < engine->stopping.until ? at : engine->stopping.until;
 }
 
@@ -252,7 +249,7 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     engine->stopping.is_on = true;
     engine->stopping.on_saved = on_saved;
     engine->stopping.arg = arg;
-    engine->stopping.until = engine->now + GM_ENGINE_SAVING_NS;
+    engine->stopping.until = engine->now + GM_SAVING_NS;
     engine->stopping.host = GM_NONE;
     engine->decision.wake_at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {

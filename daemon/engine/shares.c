@@ -24,7 +24,6 @@
 
 #include "common/log.h"
 
-#define MAPS_AT_ONCE 4u /* batches of one OPEN that are not answered yet */
 #define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
 #define PLACES_AN_UNMAP ((uint32_t)GM_ENTRIES_UNMAP)
 
@@ -285,7 +284,7 @@ static void answer_shut(struct gm_engine *engine, uint32_t id, uint64_t cookie, 
 static void send_maps(struct gm_engine *engine, struct gm_open *open)
 {
     uint32_t places[PLACES_A_MAP];
-    while (open->asked < open->share->n && open->unanswered < MAPS_AT_ONCE) {
+    while (open->asked < open->share->n && open->unanswered < GM_SHARE_MAPS_AT_ONCE) {
         uint32_t n = 0;
         while (n < PLACES_A_MAP && open->asked < open->share->n)
             places[n++] = open->asked++;
@@ -297,7 +296,7 @@ static void send_maps(struct gm_engine *engine, struct gm_open *open)
 static void send_unmaps(struct gm_engine *engine, struct gm_open *open)
 {
     uint32_t places[PLACES_AN_UNMAP];
-    while (open->asked < open->share->n && open->unanswered < MAPS_AT_ONCE) {
+    while (open->asked < open->share->n && open->unanswered < GM_SHARE_MAPS_AT_ONCE) {
         uint32_t n = 0;
         for (; n < PLACES_AN_UNMAP && open->asked < open->share->n; open->asked++)
             if (is_mapped(open, open->asked))

@@ -41,6 +41,7 @@
 #include "daemon/core/sched.h"
 #include "daemon/core/staging.h"
 #include "daemon/core/table.h"
+#include "daemon/core/tunables.h"
 #include "daemon/memory/cuda.h"
 #include "daemon/engine/engine.h"
 #include "daemon/memory/frames.h"
@@ -239,7 +240,6 @@ struct gm_switch {
     uint64_t bytes[GM_WAYS];
     uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it, meanwhile */
 };
-#define GM_HISTORY 64u
 
 /* The log (log.c): a program as it was when something was decided. */
 struct gm_party {
@@ -250,7 +250,6 @@ struct gm_party {
     const char *why; /* one word */
 };
 enum gm_note_kind { GM_NOTE_SWITCH, GM_NOTE_LEVEL, GM_NOTE_SET, GM_NOTE_REFUSED };
-#define GM_NOTE_LEAVERS 4u
 struct gm_note {
     uint64_t seq;  /* 1 and up */
     uint64_t at;   /* gm_now() */
@@ -272,8 +271,6 @@ struct gm_note {
     struct gm_alloc_refusal refusal;
     uint64_t n_refused;
 };
-#define GM_NOTES 256u
-#define GM_REFUSALS_KEPT 8u /* in the status: switches do not push these out */
 
 /* Who yielded lately, until a switch takes its place (log.c). */
 struct gm_leaver {
@@ -281,10 +278,8 @@ struct gm_leaver {
     uint64_t at; /* 0: free */
     bool has_left;
 };
-#define GM_LEAVERS 16u
 
 /* Host frames with the worker (hosted.c). */
-#define GM_HOST_BATCH 4u /* some 30 ms of pinning */
 struct gm_host_work {
     uv_work_t work;
     bool is_busy;
@@ -651,8 +646,6 @@ void gm_engine_try_failed(struct gm_engine *engine);
 void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
 
 /* frames.c */
-/* Fewer files than this are none: to make one frame may take a second file for a moment. */
-#define GM_FILES_SPARE 4u
 /* A free frame more in `pool`, if that is easily had. */
 bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class);
 /* A new frame in the budget for `chunk`, used by nobody; GM_NONE: not now. */

@@ -31,17 +31,6 @@
 
 #include "common/log.h"
 
-/* Pairs being copied or mapped at once: 512 MiB of the largest chunks. */
-#define TRADES_AT_ONCE 16u
-/* A running app's gate is closed for trades no sooner than this after the last time; twice as long
- * for each time that it did not drain, up to the second. */
-#define PAUSE_LEAST_NS (2 * GM_S)
-#define PAUSE_MOST_NS (60 * GM_S)
-/* A pair whose app is neither loaded nor can be paused for this long is given up. */
-#define PATIENCE_NS (10 * GM_S)
-/* Heat is halved no more often: reports also come before each drain. */
-#define COOL_NS (500 * GM_MS)
-
 static uint64_t trade_bytes(const struct gm_trade *trade)
 {
     return gm_class_bytes(trade->class);
@@ -52,7 +41,7 @@ static void leave_go(struct gm_engine *engine, const struct gm_trade *trade)
 {
     struct gm_app *app = &engine->apps[trade->app];
     if (--app->trades == 0)
-        app->trade_at = engine->now + PAUSE_LEAST_NS;
+        app->trade_at = engine->now + GM_TRADES_PAUSE_LEAST_NS;
     engine->again = true;
 }
 
@@ -238,7 +227,7 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_e
     }
     if (engine->table->apps[id].hosted == 0)
         return;
-    if (engine->now >= app->cooled_at + COOL_NS) {
+    if (engine->now >= app->cooled_at + GM_TRADES_COOL_NS) {
         gm_hosting_cool(engine->table, id);
         app->cooled_at = engine->now;
     }
@@ -456,7 +445,8 @@ static bool has_hope(const struct gm_engine *engine, const struct gm_trade *trad
     const struct gm_hosting_pair pair = {.hot = trade->hot, .cold = trade->cold};
     return hot->app == trade->app && cold->app == trade->app && !hot->is_freed && !cold->is_freed &&
            hot->is_hosted && !cold->is_hosted && hot->class == cold->class &&
-           gm_hosting_pays(engine->table, &pair) && engine->now < trade->ready_at + PATIENCE_NS;
+           gm_hosting_pays(engine->table, &pair) &&
+           engine->now < trade->ready_at + GM_TRADES_PATIENCE_NS;
 }
 
 static void step(struct gm_engine *engine, struct gm_trade *trade, uint32_t *n_under_way)
@@ -477,7 +467,7 @@ static void step(struct gm_engine *engine, struct gm_trade *trade, uint32_t *n_u
         call_off(engine, trade);
         return;
     }
-    if (!may_trade(engine, trade->app) || !is_pair || *n_under_way == TRADES_AT_ONCE ||
+    if (!may_trade(engine, trade->app) || !is_pair || *n_under_way == GM_TRADES_AT_ONCE ||
         !gm_engine_has_room(engine, GM_WAY_OUT) || !gm_engine_has_room(engine, GM_WAY_IN))
         return;
     (*n_under_way)++;
@@ -520,8 +510,9 @@ void gm_engine_trade(struct gm_engine *engine)
 void gm_engine_hold_failed(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    uint64_t wait = app->trade_wait < PAUSE_LEAST_NS ? PAUSE_LEAST_NS : 2 * app->trade_wait;
+    uint64_t wait =
+        app->trade_wait < GM_TRADES_PAUSE_LEAST_NS ? GM_TRADES_PAUSE_LEAST_NS : 2 * app->trade_wait;
     gm_engine_call_off_trades(engine, id);
-    app->trade_wait = wait < PAUSE_MOST_NS ? wait : PAUSE_MOST_NS;
+    app->trade_wait = wait < GM_TRADES_PAUSE_MOST_NS ? wait : GM_TRADES_PAUSE_MOST_NS;
     app->trade_at = engine->now + app->trade_wait;
 }

@@ -5,7 +5,7 @@
  *   by option           (--when-full wait) until there is room
  *   for host frames     that were given back and are still to be destroyed
  *   for others' spares  what programs freed, and will have given back within 100 ms
- *                       (shim/memory/spares.h): SPARES_NS, and once
+ *                       (shim/memory/spares.h): GM_WAITING_SPARES_NS, and once
  *
  * Who gets memory next (core/admit.h has the policy, with its reasons):
  *
@@ -19,17 +19,12 @@
  * How much a program keeps is what it says, in memory that it alone writes. It is believed of no
  * more than the daemon backs for it, and if that would make the room; and a program whose spares
  * were waited for in vain is not waited for again before it has given something back. So one that
- * lies, or is stopped, holds another up for SPARES_NS, once, and never gets it refused what fits.
+ * lies, or is stopped, holds another up for GM_WAITING_SPARES_NS, once, and never gets it refused
+ * what fits.
  */
 #include "daemon/engine/state.h"
 
 #include <stdlib.h>
-
-/* Allocations of one app that may wait for room: more threads than that in one program are a
- * mistake. */
-#define WAITING_MAX 4096u
-/* 100 ms, and the time that giving back takes. */
-#define SPARES_NS (250 * GM_MS)
 
 static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
 {
@@ -47,7 +42,7 @@ bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64
 static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_alloc *asked)
 {
     struct gm_waiting_alloc *waiting;
-    if (engine->apps[asked->ask.app].waiting_allocs == WAITING_MAX)
+    if (engine->apps[asked->ask.app].waiting_allocs == GM_WAITING_MAX)
         return false;
     waiting = malloc(sizeof *waiting);
     if (!waiting)
@@ -225,7 +220,7 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     const struct gm_waiting_alloc asked = {
         .ask = {.app = id, .bytes = alloc->bytes, .since = engine->now},
         .alloc = *alloc,
-        .spares_until = engine->now + SPARES_NS};
+        .spares_until = engine->now + GM_WAITING_SPARES_NS};
 
     /* Its program gets it from the driver when the daemon has ended. */
     if (engine->stopping.is_on && wait_for_room(engine, &asked))
