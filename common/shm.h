@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * The two memory areas that one app shares with the daemon. Fixed widths, statically asserted.
  *
@@ -9,6 +10,7 @@
  *
  * Both memfds are made by the daemon and sent with WELCOME, sealed against growing and shrinking.
  */
+/* clang-format on */
 #ifndef GM_COMMON_SHM_H
 #define GM_COMMON_SHM_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * Admission: which of the requests that wait for memory gets it next, and which is refused. Pure
  * policy over bytes: `room` is what all tiers can still hold. The engine commits what is granted,
@@ -21,6 +22,7 @@
  * So from when the head's patience is over, memory that holders give back is kept for the head. It
  * waits no longer than the holders need to come to an end, each with what it cannot do without.
  */
+/* clang-format on */
 #ifndef GM_CORE_ADMIT_H
 #define GM_CORE_ADMIT_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * How much memory the daemon needs, and how much of what it has made it keeps. Pure.
  *
@@ -6,6 +7,7 @@
  *   kept   the most that was needed lately. Programs that free and allocate, or end and start
  *          anew, find it there. Everything beyond it goes back to the system.
  */
+/* clang-format on */
 #ifndef GM_CORE_NEED_H
 #define GM_CORE_NEED_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * The planner: the ordered list of moves that makes the next slice possible. Pure.
  *
@@ -45,6 +46,7 @@
  * A plan stays right while its moves are made: plan again when the input changes, or when the plan
  * has ended and chunks are still missing.
  */
+/* clang-format on */
 #ifndef GM_CORE_PLAN_H
 #define GM_CORE_PLAN_H
 

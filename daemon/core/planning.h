@@ -1,9 +1,11 @@
+/* clang-format off */
 /*
  * The insides of planning, shared by core/plan*.c only.
  *
  *   plan_moves.c    the moves: for one chunk, below the GPU; plans, prefetches, switches
  *   plan_frames.c   where chunks can go on the GPU: the order of filling, frames, victims
  */
+/* clang-format on */
 #ifndef GM_CORE_PLANNING_H
 #define GM_CORE_PLANNING_H
 

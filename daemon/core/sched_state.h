@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * The scheduler's inside, for daemon/core/sched_*.c only. Each file calls those below it:
  *
@@ -7,6 +8,7 @@
  *   sched_places.c   the lists in which apps stand
  *   sched_account.c  beside them: accounts, reasons, expectations, for who asks
  */
+/* clang-format on */
 #ifndef GM_CORE_SCHED_STATE_H
 #define GM_CORE_SCHED_STATE_H
 

@@ -1,21 +1,23 @@
+/* clang-format off */
 /*
- * The tables: what memory there is, whose it is and where it is. Pure data: no I/O, no
- * CUDA, no allocation after init. The engine changes them on events; core/plan reads them.
+ * The tables: what memory there is, whose it is and where it is. Pure data: no I/O, no CUDA, no
+ * allocation after init. The engine alone changes them, on events; the rest of the core reads them.
  *
- *   app        a client; committed bytes, its chunks by place
- *   chunk      the unit of placement. Exactly one tier holds its data; `flight` says that a move is
- * on its way, and the tier changes only when the move has ended (copy, then flip, then free) frame
- * a piece of GPU memory of one size class, made for one uid, held by at most one chunk pool the
- * free frames of one uid, by size class (memory never crosses users)
+ *   app     a client: its committed bytes, and its chunks by where they are
+ *   chunk   the unit of placement. Exactly one tier holds its data. `flight` says that a move is on
+ *           its way. The tier changes only when the move has ended: copy, then commit, then free.
+ *   frame   a piece of GPU memory of one size class, made for one uid. At most one chunk holds it.
+ *   pool    the free frames of one uid, by size class: memory never crosses users
  *
  * Invariants, checked by gm_table_check:
- *   - the bytes of all frames that exist (free, used or condemned) never exceed the budget;
- *   - a frame in use and its chunk point at each other;
- *   - a fixed chunk (others have it mapped too) is settled in a fixed frame, in no list of what can
- *     be taken, from when it is fixed until its allocation is freed;
- *   - a chunk in the gpu tier has a frame, or is in flight out of one;
- *   - each app's committed bytes and missing chunks are those of its chunks.
+ *   - The bytes of all frames that exist (free, used or condemned) never exceed the budget.
+ *   - A frame in use and its chunk point at each other.
+ *   - A fixed chunk (others have it mapped too) is settled in a fixed frame, and in no list of what
+ *     can be taken, from when it is fixed until its allocation is freed.
+ *   - A chunk in the gpu tier has a frame, or is in flight out of one.
+ *   - Each app's committed bytes and missing chunks are those of its chunks.
  */
+/* clang-format on */
 #ifndef GM_CORE_TABLE_H
 #define GM_CORE_TABLE_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * mux-ctl: what its files share.
  *
@@ -11,6 +12,7 @@
  *
  * Every failure is one line on standard error, beginning with "mux-ctl: ".
  */
+/* clang-format on */
 #ifndef GM_DAEMON_CTL_CTL_H
 #define GM_DAEMON_CTL_CTL_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * The engine: makes the scheduler's decision true. It owns the apps' chunk tables and gates, asks
  * core/sched whom to run and core/plan what to move, tells the shims to drain, map and unmap, and
@@ -6,6 +7,7 @@
  *   server/session -> engine -> core/{sched, plan, table}
  *                            -> frames, hostpool, mover -> cuda
  */
+/* clang-format on */
 #ifndef GM_DAEMON_ENGINE_ENGINE_H
 #define GM_DAEMON_ENGINE_ENGINE_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * What the scheduler is told, and so what is recorded (--record): events, and what is said of
  * programs over what it finds out: by rules and GPUMUX_CLASS as they come, by `mux-ctl set` later.
@@ -12,6 +13,7 @@
  * administrators, also of their own programs. A setting that an administrator sets to what it is
  * without any takes back what was said, of the rule too.
  */
+/* clang-format on */
 #include "daemon/engine/state.h"
 
 #include <errno.h>

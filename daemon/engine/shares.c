@@ -1,21 +1,24 @@
+/* clang-format off */
 /*
  * Shares: allocations that other programs of the same user have mapped (cuIpc*).
  *
- *   SHARE    the owner's allocation, which is in place since the owner asks from inside its gate,
- * is *fixed*: it is no victim of any plan and takes part in no trade from now on (core/table), so
- * whoever maps its frames never has to be told. The owner gets a share's number and a nonce; who
- * knows both and has the owner's uid may open it. OPEN     its frames are mapped into the opener,
- * as they are: also hosted ones. SHUT     ... and unmapped again.
+ *   SHARE   The owner asks from inside its gate, so the allocation is in place. It is *fixed* from
+ *           now on: no plan evicts it and it takes part in no exchange, so whoever maps its frames
+ *           never has to be told. The owner gets the share's number and a nonce. Who knows both and
+ *           has the owner's uid may open it.
+ *   OPEN    Its frames are mapped into the opener as they are, hosted ones too.
+ *   SHUT    They are unmapped there again.
  *
  * Once fixed, always fixed: nobody knows who still holds the name. A frame that was ever shared is
- * destroyed in the end and never used again, by anybody: after the owner has given it up and the
- * last opener has unmapped it or is gone. Until then it is an *orphan* when the owner went first.
+ * never used again by anybody. It is destroyed after the owner has given it up and the last opener
+ * has unmapped it or is gone. Between the two it is an *orphan*.
  *
- * What is fixed is room that nobody else gets. It counts in full: the scheduler's room and every
- * program's part of the budget are less by it. A SHARE that would leave less than one of the
- * programs that are there needs to run is refused, as the second of two programs that do not fit on
- * a card is; and no program can allocate beyond what it leaves later. So nobody starves of it.
+ * Nobody else gets the room of what is fixed. It counts in full: it is taken off the scheduler's
+ * room and off every program's part of the budget. A SHARE that would leave a program that is there
+ * less than it needs to run is refused, as natively the second of two programs is that do not fit
+ * on a card together. No program can later allocate more than what is left. So nobody starves.
  */
+/* clang-format on */
 #include "daemon/engine/state.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * The engine's insides, shared by the files of this folder only.
  *
@@ -26,6 +27,7 @@
  * Every entry (a message, a timer, an ended copy) changes the state and ends with gm_engine_run,
  * which goes round until nothing more can be done now. Nothing in it blocks.
  */
+/* clang-format on */
 #ifndef GM_DAEMON_ENGINE_STATE_H
 #define GM_DAEMON_ENGINE_STATE_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * Stores: where chunks live below the GPU, and the worker threads that copy between them.
  *
@@ -19,6 +20,7 @@
  * Loop thread only, but for the workers. A copy never waits for another one's pages: the caller
  * takes the pages of both ends before.
  */
+/* clang-format on */
 #ifndef GM_DAEMON_MEMORY_STORES_H
 #define GM_DAEMON_MEMORY_STORES_H
 

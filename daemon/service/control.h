@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * What mux-ctl asks.
  *
@@ -19,6 +20,7 @@
  * What is not of the daemon itself comes from the views; uids get their names here (users.h). Loop
  * thread only.
  */
+/* clang-format on */
 #ifndef GM_DAEMON_SERVICE_CONTROL_H
 #define GM_DAEMON_SERVICE_CONTROL_H
 

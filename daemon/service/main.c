@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * gpumuxd: brings the rooms up in order and takes them down in reverse.
  *
@@ -9,6 +10,7 @@
  * brought as many programs as it can to where they survive the daemon; a second signal ends it at
  * once. To the apps that is a lost daemon.
  */
+/* clang-format on */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * Rules: what an administrator says of programs before they come.
  *
@@ -8,6 +9,7 @@
  * first counts, as a whole; those of the command line stand before those of the file. A program's
  * name is what it says itself, so what must hold against its user is said by `user=`.
  */
+/* clang-format on */
 #ifndef GM_DAEMON_SERVICE_RULES_H
 #define GM_DAEMON_SERVICE_RULES_H
 

@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * The text of a recorded trace: everything that a scheduler was told, in order. Fed again to
  * core/sched it makes the same decisions, so a decision seen once can be studied at leisure
@@ -16,6 +17,7 @@
  *
  * Pure string code: no I/O, no memory of its own. What is parsed is hostile input.
  */
+/* clang-format on */
 #ifndef GM_DAEMON_VIEWS_TRACE_H
 #define GM_DAEMON_VIEWS_TRACE_H
 
