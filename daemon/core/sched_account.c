@@ -13,7 +13,7 @@ static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm
         return GM_WHY_NOT_DRAINED;
     if (!s->is_tight || !a->is_wanting)
         return GM_WHY_FITS;
-    if (a->is_patient)
+    if (a->is_boosted)
         return GM_WHY_PATIENCE;
     return s->ranks[a->rank].has_left || s->decision.n_next == 0 ? GM_WHY_SLICE : GM_WHY_FIRST;
 }

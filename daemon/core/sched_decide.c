@@ -88,7 +88,7 @@ static void end_slice(struct gm_sched *s, uint32_t id)
     struct gm_sched_app *a = &s->apps[id];
     gm_sched_forget_slice(a);
     a->slice_at = s->now;
-    a->is_patient = false;
+    a->is_boosted = false;
     gm_sched_append(s, id, GM_QUEUE, gm_sched_rank_of(a));
 }
 
@@ -157,7 +157,7 @@ static void choose_turn(struct gm_sched *s, struct walk *w)
         }
         uint64_t slice = gm_sched_slice(s, a);
         bool has_little =
-            w->number != GM_RANK_PATIENCE && (a->has_rest || a->used_ns > slice - slice / 4);
+            w->number != GM_RANK_BOOSTED && (a->has_rest || a->used_ns > slice - slice / 4);
         if (has_little || gm_sched_is_too_large(s, a)) {
             end_slice_in_order(s, id); /* met again in QUEUE */
         } else {
@@ -214,7 +214,7 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
         gm_sched_charge(s, id); /* ... and does again */
     a->is_chosen = false;
     next_add(s, id);
-    s->is_impatient |= gm_sched_is_out_of_patience(s, a);
+    s->needs_boost |= gm_sched_needs_boost(s, a);
     a->slice_in = w->ahead_ns;
     uint64_t slice = gm_sched_slice(s, a);
     w->ahead_ns = gm_sum_or_never(w->ahead_ns, a->used_ns < slice ? slice - a->used_ns : slice);
@@ -337,7 +337,7 @@ static uint64_t rank_wake(struct gm_sched *s, uint32_t rank)
     const struct gm_sched_rank *r = &s->ranks[rank];
     bool is_asked = s->is_tight || s->is_overfull; /* what did not drain, in time */
     /* Somebody waits behind. Behind those who go first, whoever waits. */
-    bool is_behind = rank == GM_RANK_PATIENCE && s->decision.n_next > 0;
+    bool is_behind = rank == GM_RANK_BOOSTED && s->decision.n_next > 0;
     uint64_t wake = GM_TIME_NEVER;
     for (uint32_t id = r->queue.tail; id != NIL; id = s->apps[id].prev) {
         struct gm_sched_app *a = &s->apps[id];
@@ -378,7 +378,7 @@ static void decide_once(struct gm_sched *s)
     s->decision.n_set = 0;
     s->decision.n_next = 0;
     s->first = s->overdue = NIL;
-    s->is_tight = s->is_asking = s->is_impatient = false;
+    s->is_tight = s->is_asking = s->needs_boost = false;
     gm_sched_settle(s);
     take_stuck(s);
     struct walk w = {.room = s->free};
@@ -402,6 +402,6 @@ void gm_sched_decide(struct gm_sched *s)
      * further round has one more of those who go first. */
     do
         decide_once(s);
-    while (s->is_impatient);
+    while (s->needs_boost);
     s->decision.wake_at = wake_time(s);
 }

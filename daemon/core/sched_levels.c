@@ -241,7 +241,7 @@ uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a)
 {
     const struct gm_sched_rank *rank = &s->ranks[a->rank];
     uint64_t base = s->config.slice_ns, shortest = s->config.slice_ns / 4, slice;
-    if (a->rank == GM_RANK_PATIENCE)
+    if (a->rank == GM_RANK_BOOSTED)
         return base;
     if (a->rank > GM_RANK_LATENCY)
         base <<= a->rank - GM_RANK_LATENCY - 1;
@@ -272,14 +272,14 @@ static uint64_t patience_at(const struct gm_sched *s, const struct gm_sched_app 
                            s->ranks[a->rank].round_ns);
 }
 
-bool gm_sched_is_out_of_patience(const struct gm_sched *s, const struct gm_sched_app *a)
+bool gm_sched_needs_boost(const struct gm_sched *s, const struct gm_sched_app *a)
 {
-    return !a->is_patient && gm_sched_is_left_out(s, a) && s->now >= patience_at(s, a);
+    return !a->is_boosted && gm_sched_is_left_out(s, a) && s->now >= patience_at(s, a);
 }
 
 /* Who went first and has had his slice, or cannot run now: back to where he belongs, behind those
  * who wait there. */
-static void settle_patient(struct gm_sched *s, const struct gm_sched_list *list)
+static void settle_boosted(struct gm_sched *s, const struct gm_sched_list *list)
 {
     for (uint32_t next, id = list->head; id != NIL; id = next) {
         struct gm_sched_app *a = &s->apps[id];
@@ -287,7 +287,7 @@ static void settle_patient(struct gm_sched *s, const struct gm_sched_list *list)
         bool is_over = a->is_open && a->used_ns >= gm_sched_slice(s, a);
         if (a->is_stuck || !(is_over || gm_sched_is_too_large(s, a)))
             continue;
-        a->is_patient = false;
+        a->is_boosted = false;
         gm_sched_forget_slice(a);
         a->slice_at = s->now;
         gm_sched_stand(s, id);
@@ -345,12 +345,12 @@ static bool settle_patience(struct gm_sched *s)
     for (uint32_t rank = GM_RANK_LATENCY; rank < GM_RANKS; rank++) {
         for (uint32_t next, id = s->ranks[rank].queue.head; id != NIL; id = next) {
             next = s->apps[id].next;
-            if (!gm_sched_is_out_of_patience(s, &s->apps[id]))
+            if (!gm_sched_needs_boost(s, &s->apps[id]))
                 continue;
             has_moved = true;
-            s->apps[id].is_patient = true;
+            s->apps[id].is_boosted = true;
             gm_sched_forget_slice(&s->apps[id]);
-            gm_sched_append(s, id, GM_QUEUE, GM_RANK_PATIENCE);
+            gm_sched_append(s, id, GM_QUEUE, GM_RANK_BOOSTED);
         }
     }
     return has_moved;
@@ -363,8 +363,8 @@ void gm_sched_settle(struct gm_sched *s)
         settle_list(s, &s->ranks[rank].queue);
     }
     settle_list(s, &s->held);
-    settle_patient(s, &s->ranks[GM_RANK_PATIENCE].turn);
-    settle_patient(s, &s->ranks[GM_RANK_PATIENCE].queue);
+    settle_boosted(s, &s->ranks[GM_RANK_BOOSTED].turn);
+    settle_boosted(s, &s->ranks[GM_RANK_BOOSTED].queue);
     weigh_ranks(s);
     if (settle_patience(s))
         weigh_ranks(s);
@@ -382,7 +382,7 @@ static uint64_t settle_list_at(const struct gm_sched *s, const struct gm_sched_l
     for (uint32_t id = list->head; id != NIL; id = s->apps[id].next) {
         const struct gm_sched_app *a = &s->apps[id];
         at = sooner(at, share_at(s, a));
-        if (!a->is_patient && gm_sched_is_left_out(s, a))
+        if (!a->is_boosted && gm_sched_is_left_out(s, a))
             at = sooner(at, patience_at(s, a));
         if (has_waiting && a->is_open && a->is_wanting) {
             uint64_t allotment = gm_sched_allotment(s, a);

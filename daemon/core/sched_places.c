@@ -10,8 +10,8 @@
 
 uint32_t gm_sched_rank_of(const struct gm_sched_app *a)
 {
-    if (a->is_patient)
-        return GM_RANK_PATIENCE;
+    if (a->is_boosted)
+        return GM_RANK_BOOSTED;
     return a->policy.class == GM_CLASS_LATENCY ? GM_RANK_LATENCY : a->level + 1;
 }
 
@@ -89,7 +89,7 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
     }
     if (place == GM_HELD || place == GM_AWAY) {
         a->is_chosen = false;
-        a->is_patient = false;
+        a->is_boosted = false;
         rank = gm_sched_rank_of(a);
     }
     if (place == GM_HELD || a->rank != rank)

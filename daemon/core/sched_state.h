@@ -17,8 +17,8 @@
 
 #define GM_SCHED_NIL UINT32_MAX
 
-/* The order of importance: who waited beyond patience, class latency, then the levels. */
-#define GM_RANK_PATIENCE 0u
+/* The order of importance: boosted apps, class latency, then the levels. */
+#define GM_RANK_BOOSTED 0u
 #define GM_RANK_LATENCY 1u
 #define GM_RANKS (GM_SCHED_LEVELS_MAX + 2u) /* level p has rank p + 1 */
 
@@ -63,7 +63,7 @@ struct gm_sched_app {
     bool is_open;
     bool is_chosen;  /* in the set */
     bool is_stuck;   /* did not drain: its room is taken whatever its place */
-    bool is_patient; /* it waited for so long that it goes first, for one slice */
+    bool is_boosted; /* it waited longer than its patience: it goes first, for one slice */
     bool is_spent;   /* its share is used up for now */
     bool has_rest;   /* RESTING, TURN: it went idle in its slice and has the rest of that only */
     bool is_begun;   /* its slice began and is not over; idle: and there is a rest worth a switch */
@@ -104,14 +104,14 @@ struct gm_sched {
     struct gm_sched_decision decision;
 
     /* Made by each decision: for its own passes, and for the reasons. */
-    uint64_t free;     /* budget left beside what is stuck */
-    uint64_t lapsed;   /* bytes of what is stuck and may be asked again, TURN excepted */
-    uint32_t first;    /* the first of the set that has bytes, or NIL */
-    uint32_t overdue;  /* the first that is stuck and not in TURN, or NIL */
-    bool is_tight;     /* somebody whose gate is open or should be is left out */
-    bool is_asking;    /* somebody could run if what has lapsed drained: ask it again */
-    bool is_overfull;  /* what is stuck exceeds the budget: ask it again in any case */
-    bool is_impatient; /* somebody is left out who goes first: decide again */
+    uint64_t free;    /* budget left beside what is stuck */
+    uint64_t lapsed;  /* bytes of what is stuck and may be asked again, TURN excepted */
+    uint32_t first;   /* the first of the set that has bytes, or NIL */
+    uint32_t overdue; /* the first that is stuck and not in TURN, or NIL */
+    bool is_tight;    /* somebody whose gate is open or should be is left out */
+    bool is_asking;   /* somebody could run if what has lapsed drained: ask it again */
+    bool is_overfull; /* what is stuck exceeds the budget: ask it again in any case */
+    bool needs_boost; /* an app that is left out must be boosted: decide again */
 };
 
 static inline uint64_t gm_sum_or_never(uint64_t time, uint64_t more)
@@ -189,8 +189,8 @@ void gm_sched_turn_into(struct gm_sched *s, uint32_t id, bool is_open, bool is_w
 void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sched_policy *policy);
 /* The length of its slice where it stands; as of the last gm_sched_settle. */
 uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a);
-/* It is left out, and has waited for so long that it goes first. */
-bool gm_sched_is_out_of_patience(const struct gm_sched *s, const struct gm_sched_app *a);
+/* It is left out, and has waited longer than its patience. */
+bool gm_sched_needs_boost(const struct gm_sched *s, const struct gm_sched_app *a);
 /* Everything that time alone brought about since the last step. */
 void gm_sched_settle(struct gm_sched *s);
 /* When time alone will bring about something of this kind again. */

@@ -298,13 +298,13 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
         gm_sched_take_back(s, a, ago_ns < ran ? ago_ns : ran);
     }
     a->has_rest = a->place == GM_TURN;
-    if (a->is_patient) { /* it has had what it waited for */
-        a->is_patient = false;
+    if (a->is_boosted) { /* it has had what it waited for */
+        a->is_boosted = false;
         a->has_rest = false;
     }
     bool is_sent_away = !a->is_open && a->place == GM_QUEUE;
     bool has_gone_on = !a->is_resumed || a->slice_at > a->rested_at;
-    a->is_in_debt = is_sent_away && !a->is_begun && a->rank != GM_RANK_PATIENCE &&
+    a->is_in_debt = is_sent_away && !a->is_begun && a->rank != GM_RANK_BOOSTED &&
                     (a->used_ns > 0 || a->owes_turn);
     /* Who was sent away in its slice rests in it as well; who waited to go on has waited enough. */
     bool is_in_slice = a->is_open ? a->has_rest : is_sent_away && has_gone_on;
@@ -318,7 +318,7 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
  * worth a switch, the turn goes to somebody else. */
 static void pay_for_drain(const struct gm_sched *s, struct gm_sched_app *a)
 {
-    if (a->place != GM_QUEUE || a->is_chosen || a->rank == GM_RANK_PATIENCE)
+    if (a->place != GM_QUEUE || a->is_chosen || a->rank == GM_RANK_BOOSTED)
         return;
     uint64_t slice = gm_sched_slice(s, a);
     if (gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST)

@@ -1,7 +1,7 @@
 /*
- * The daemon's only view of the CUDA driver: a struct of function pointers, filled from
- * libcuda.so.1 at start, so that the daemon builds and starts (to say why it cannot serve)
- * anywhere.
+ * The daemon's only view of the CUDA driver: a struct of function pointers (cuda.def), filled from
+ * libcuda.so.1 at start. So the daemon builds and starts without a driver, and can say why it
+ * cannot serve. Called by the engine and by this folder.
  */
 #ifndef GM_DAEMON_MEMORY_CUDA_H
 #define GM_DAEMON_MEMORY_CUDA_H

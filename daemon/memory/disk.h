@@ -1,14 +1,13 @@
 /*
- * The disk tier's file: unnamed (O_TMPFILE, or made and unlinked at once), mode 0600, so that
- * nothing is left behind and no other user can open it; its room is taken up front where the
- * filesystem can, so that a full disk is found at start.
+ * The file of the disk tier. It is unnamed (O_TMPFILE, or made and unlinked at once) and has mode
+ * 0600, so nothing is left behind and no other user can open it. Its room is allocated at start
+ * where the filesystem can, so a full disk is found then.
  *
- * Direct I/O where the filesystem has it: what is swapped must not fill the page cache with a
- * second copy. Where it has not, writes are synchronous (O_DSYNC), so that an error is known before
- * the source is freed and never shows up later as lost data.
+ * Direct I/O where the filesystem has it, so that the page cache holds no second copy. Elsewhere
+ * writes are synchronous (O_DSYNC): an error is known before the source is freed.
  *
- * Reading and writing: any thread. The calls that can fail for the machine's reasons are pointers,
- * so that tests can make them fail.
+ * Called by stores.c: any thread may read and write. Calls that can fail for the machine's reasons
+ * are pointers, so that tests can make them fail.
  */
 #ifndef GM_DAEMON_MEMORY_DISK_H
 #define GM_DAEMON_MEMORY_DISK_H

@@ -1,13 +1,12 @@
 /*
- * Open files. Each app, each connection and each frame needs one or more, and a process may have
- * only so many. Some are kept for control, so that mux-ctl is answered however many programs there
+ * The numbers of open files. Each app, connection and frame needs one or more, and a process has a
+ * limited number. Some are kept for mux-ctl, so that it is answered however many programs there
  * are: for its connections, and for the memory that carries an answer.
  *
- * The kernel gives the lowest number that is free. So the numbers from the limit less those that
- * are kept stay free if whoever opens a file for a program closes it again when it got one of them.
- * Nothing needs to be counted.
+ * The kernel gives the lowest free number. So the highest ones stay free if whoever opens a file
+ * for a program closes it again when its number is one of them. Nothing needs to be counted.
  *
- * One limit for the process; any thread. Before gm_files_init nothing is kept.
+ * Owns the limit, set once by main. Any thread may ask. Before gm_files_init nothing is kept.
  */
 #ifndef GM_DAEMON_MEMORY_FILES_H
 #define GM_DAEMON_MEMORY_FILES_H

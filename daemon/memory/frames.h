@@ -1,9 +1,12 @@
 /*
- * Frames: the physical handles, of GPU memory or (for hosted chunks) of host memory. The table
- * (core/table) says which frame belongs to whom; this says what it is: a cuMemCreate handle, its
- * exported fd (kept for the frame's life, so that any session can import it and a keeper could hold
- * it) and the daemon's own permanent mapping, from and to which all copies go, so that no copy
- * waits for an app's remapping. Loop thread only.
+ * Frames: physical handles, of GPU memory or (for hosted chunks) of host memory.
+ *
+ * The table (core/table) says which frame belongs to whom; this file holds what a frame is: a
+ * cuMemCreate handle; its exported fd, kept for the frame's life so that any program can import it;
+ * and the daemon's own mapping, from and to which all copies go, so that no copy waits for a
+ * program to map or unmap.
+ *
+ * Called by the engine on the loop thread (host frames: by its worker). Calls cuda.h and files.h.
  */
 #ifndef GM_DAEMON_MEMORY_FRAMES_H
 #define GM_DAEMON_MEMORY_FRAMES_H

@@ -1,11 +1,12 @@
 /*
- * What this process may use of the machine's memory, and what --pinned and --paged become of it.
+ * How much of the machine's memory this process may use, and what that makes of --pinned and
+ * --paged.
  *
- * Two things bound it: the machine, and the control groups that the process is in (MemoryMax= of a
- * systemd unit, the limit of a container): the kernel kills who goes beyond. Pinned memory counts
- * fully; paged memory may be swapped, but a control group must hold it without.
+ * The bounds are the machine and the control groups of the process (MemoryMax= of a systemd unit,
+ * the limit of a container): the kernel kills a process that exceeds them. Pinned memory counts
+ * fully. Paged memory may be swapped, but must fit into the control group without that.
  *
- * Reads /proc and the control groups' files, and nothing else; no state.
+ * Called by the engine when it opens. Reads /proc and the control groups' files; has no state.
  */
 #ifndef GM_DAEMON_MEMORY_LIMITS_H
 #define GM_DAEMON_MEMORY_LIMITS_H

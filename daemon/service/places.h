@@ -1,15 +1,13 @@
 /*
- * Places: who is to be served before it connects, and who could not be served.
+ * Places: which programs are to be served before they connect, and which were not served.
  *
- * A place is kept for a process from its RESERVE until it, or a process that it started, connects:
- * mux-ctl reserves and then executes the program, which has the same pid. It is kept no longer than
- * the process lives, and at most GM_PLACE_NS: a program that never calls CUDA never connects.
- * Looking is lazy: whoever counts places first lets go of those that are over. No file and no timer
- * belongs to a place.
+ * `mux-ctl run` reserves a place and then executes the program, which keeps the pid. The place is
+ * kept until that process, or one that it started, connects; until it ends; or for GM_PLACE_NS, as
+ * a program that never calls CUDA never connects. Places that are over are dropped when somebody
+ * counts: a place has no file and no timer.
  *
- * Of those that were refused the last one is known, and how many there were since the start.
- *
- * Loop thread only. The session judges whether there is a place (session.c).
+ * Owns the list of places, the last refusal and the number of refusals. Called by session.c, which
+ * decides whether there is room, and read by control.c. Loop thread only; reads /proc.
  */
 #ifndef GM_DAEMON_SERVICE_PLACES_H
 #define GM_DAEMON_SERVICE_PLACES_H

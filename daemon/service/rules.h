@@ -4,10 +4,12 @@
  *
  *   user=alice command=train* class=batch weight=0.5 share=50%
  *
- * Conditions (`user=` a name or a number, `command=` a program's name, with *, ? and [...] as in a
- * shell), all of which must hold, then settings (settings.h). Of the rules that match a program the
- * first counts, as a whole; those of the command line stand before those of the file. A program's
- * name is what it says itself, so what must hold against its user is said by `user=`.
+ * A rule is conditions and then settings (common/settings.h). All conditions must hold: `user=` is
+ * a name or a number, `command=` a program's name, with *, ? and [...] as in a shell. The first
+ * rule that matches a program counts, as a whole. Rules of the command line come before those of
+ * the file. A program chooses its own name, so a rule that must bind its user says `user=`.
+ *
+ * Read by options_load.c; asked by the engine through its outlet. Asks the system for users' ids.
  */
 /* clang-format on */
 #ifndef GM_DAEMON_SERVICE_RULES_H

@@ -1,11 +1,12 @@
 /*
- * The listening socket: claiming its place in the file system, accepting, giving it back.
+ * The listening socket. Called by main; hands each connection to session.c. Loop thread only.
  *
- * One daemon serves one socket path: the holder of a lock on PATH.lock. So a socket file that is
- * found under the lock and that nobody answers at is a dead daemon's, and is replaced; one that
- * answers is another program's, and is left alone, as is anything that is not a socket. Claiming
- * comes first and listening last, so a daemon that cannot start never had a socket, and nobody
- * connects to one that is not ready. Loop thread only.
+ * A lock on PATH.lock makes sure that one daemon serves a path. Under the lock, a socket at which
+ * nobody answers belonged to a dead daemon and is replaced. One that answers is another program's
+ * and is left alone, like anything that is not a socket.
+ *
+ * The path is claimed first and listened at last. So a daemon that cannot start never had a socket,
+ * and nobody connects to a daemon that is not ready.
  */
 #ifndef GM_DAEMON_SERVICE_SERVER_H
 #define GM_DAEMON_SERVICE_SERVER_H

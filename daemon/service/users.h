@@ -1,10 +1,10 @@
 /*
- * Names of users. To ask the system for one may mean to ask a network, which may not answer: a
- * thread of its own does that, and the loop waits for it GM_USERS_PATIENCE_MS at most, and only for
- * the first answer about a uid. Until the answer is there, and if there is none, a user's name is
- * its number.
+ * Names of users, for people to read. Asking the system may mean asking a network that does not
+ * answer. So a thread of its own asks, and the caller waits for GM_USERS_PATIENCE_MS at most, only
+ * the first time that a uid is asked for. Without an answer a user's name is its number.
  *
- * One table for the process, of the last GM_USERS_MAX uids; any thread.
+ * Owns one table for the process, of the last GM_USERS_MAX uids. Any thread may call. Calls the
+ * system's user database and nothing of the daemon.
  */
 #ifndef GM_DAEMON_SERVICE_USERS_H
 #define GM_DAEMON_SERVICE_USERS_H

@@ -1,7 +1,9 @@
 /*
- * The recording of what the scheduler is told (--record): the lines of trace.h in a file, to be
- * replayed by tests/sim. Kept in memory for up to a second; a file that cannot be written, or is as
- * large as it may be, ends the recording and nothing else. Loop thread only.
+ * The recording of what the scheduler is told (--record): lines of trace.h in a file, which
+ * tests/sim can replay. The engine calls it through its outlet, main opens and closes it.
+ *
+ * Lines stay in memory for up to a second. A file that cannot be written, or has reached its
+ * largest size, ends the recording and nothing else. Loop thread only.
  */
 #ifndef GM_DAEMON_VIEWS_RECORD_H
 #define GM_DAEMON_VIEWS_RECORD_H

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Rules of the configuration: the first that matches a program counts, as a whole. One that cannot be meant stops the
+# Rules of the configuration: the first that matches a program counts, as a whole. An invalid one stops the
 # start, with the file and the line.
 . "$(dirname "$0")/lib.sh"
 conf=$dir/gpumux.conf

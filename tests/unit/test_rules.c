@@ -1,4 +1,4 @@
-/* Rules: what they match, which counts, and one line for each that cannot be meant. */
+/* Rules: what they match, which counts, and one line for each invalid one. */
 #include <errno.h>
 #include <pwd.h>
 #include <setjmp.h>
