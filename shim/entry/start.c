@@ -133,8 +133,6 @@ static const struct gm_link_calls gm_start_link_calls = {
     .count_uses = gm_uses_count,
     .take_uses = gm_uses_take,
 };
-_Static_assert(GM_USES_MAX == GM_LINK_USES, "a report takes all that is counted");
-
 /* ---- connecting ---- */
 
 /* Connect and make everything ready. Returns the state that follows. */

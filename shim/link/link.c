@@ -281,7 +281,7 @@ static void gm_link_count_uses(bool is_on)
 /* Report what was used since the last time, if anything was. */
 static void gm_link_report_uses(void)
 {
-    struct gm_use_entry entries[GM_LINK_USES];
+    struct gm_use_entry entries[GM_ENTRIES_USES];
     struct gm_msg_uses uses = {0};
     uint32_t n = gm_link_calls->take_uses(entries);
     if (n > 0)

@@ -65,11 +65,10 @@ struct gm_link_calls {
     void (*ahead_came)(uint64_t va, uint64_t bytes, int result);
 
     /* Begin or end to count uses (uses.h), also in a forked child; and take out what was counted,
-     * at most GM_LINK_USES entries, which the drainer has done, too. */
+     * at most GM_ENTRIES_USES entries, which the drainer has done, too. */
     void (*count_uses)(bool is_on);
     uint32_t (*take_uses)(struct gm_use_entry *entries);
 };
-#define GM_LINK_USES 512u /* entries of a report, as wire.def says */
 
 /* Start only, after gm_gate_attach and gm_devices_set: start to receive. 0 or -errno. */
 int gm_link_start(const struct gm_link_calls *calls);

@@ -40,7 +40,6 @@ ROOMS = {
     "daemon/service": "core memory engine views",
     "daemon/ctl": "core",
     "daemon/keeper": "",
-    "daemon": "core memory engine views service ctl keeper",  # what has no room of its own yet
 }
 
 # Parts whose own files may still call each other in circles, by path without .c and .h.
@@ -48,7 +47,6 @@ CIRCLES = [
     "daemon/engine/.*",
     "daemon/core/sched.*",    # each of these two is one state behind one header of its own
     "daemon/core/plan.*",
-    "daemon/[a-z_]+",         # what has no room of its own yet
 ]
 
 # Arrows that are still to be cut: "from to", by file. They count for nothing above.

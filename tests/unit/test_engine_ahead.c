@@ -1,5 +1,5 @@
 /*
- * daemon/engine_ahead: when memory that nobody waits for is granted. The engine around it is this
+ * daemon/engine/ahead: when memory that nobody waits for is granted. The engine around it is this
  * test: a real chunk table, a device of so many bytes, and a daemon that makes frames on it.
  */
 #include <setjmp.h>

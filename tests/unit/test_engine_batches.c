@@ -1,5 +1,5 @@
 /*
- * daemon/engine_batches when there is no memory for a message: the session of that app ends, what
+ * daemon/engine/batches when there is no memory for a message: the session of that app ends, what
  * was to be asked of it counts as never answered, and everybody else goes on.
  */
 #include <setjmp.h>

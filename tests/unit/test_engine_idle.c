@@ -1,5 +1,5 @@
 /*
- * daemon/engine_idle: who is taken for idle, and who is asked. The engine around it is this test:
+ * daemon/engine/idle: who is taken for idle, and who is asked. The engine around it is this test:
  * apps that are words in memory, a clock that it moves, and a note of what the scheduler and the
  * apps were told.
  */

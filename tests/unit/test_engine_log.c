@@ -1,5 +1,5 @@
 /*
- * daemon/engine_log: what is kept of decisions, and whose place a switch is said to take. The
+ * daemon/engine/log: what is kept of decisions, and whose place a switch is said to take. The
  * engine around it is this test: apps without programs, and a real scheduler.
  */
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /*
- * daemon/engine_moves and engine_chunks: for whom memory is staged while nobody waits for it, how
+ * daemon/engine/moves and chunks: for whom memory is staged while nobody waits for it, how
  * much of that is under way at once, when an evicted frame is free, and when it is cleared. The
  * engine around them is
  * this test: copies end and programs answer when it says so, and the order of next use is the order

@@ -1,5 +1,5 @@
 /*
- * daemon/engine_policy: what rules, programs, users and administrators say, who may say it, and
+ * daemon/engine/policy: what rules, programs, users and administrators say, who may say it, and
  * what holds then. The engine around it is this test: apps without programs, and a real scheduler.
  */
 #include <errno.h>

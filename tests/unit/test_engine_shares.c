@@ -1,5 +1,5 @@
 /*
- * daemon/engine_shares: who may open what, and when what was shared ends. The engine around it is
+ * daemon/engine/shares: who may open what, and when what was shared ends. The engine around it is
  * this test: a real chunk table, and a note of what the apps were told to map and unmap, which it
  * answers as it likes.
  */

@@ -1,5 +1,5 @@
 /*
- * daemon/engine_switches: where the time of a switch went, alone and with another one beside it.
+ * daemon/engine/switches: where the time of a switch went, alone and with another one beside it.
  * The engine around it is this test.
  */
 #include <setjmp.h>

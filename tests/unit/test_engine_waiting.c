@@ -1,5 +1,5 @@
 /*
- * daemon/engine_waiting: who waits for room, for how long, and what programs that lie about their
+ * daemon/engine/waiting: who waits for room, for how long, and what programs that lie about their
  * spares can do to others. The engine around it is this test: tiers of so many bytes.
  */
 #include <setjmp.h>
