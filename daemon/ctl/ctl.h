@@ -89,6 +89,20 @@ int mux_run(const struct mux_options *options, char **argv);
 /* Write the daemon's status document to standard output, for people. */
 void mux_table(const cJSON *status);
 
+/* A member as a number; 0 if there is none. */
+static inline double mux_number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+/* A member's text; "-" if there is none. */
+static inline const char *mux_word(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
+}
+
 /* GB/s, of bytes that were copied in so many milliseconds; 0 if there were none. */
 static inline double mux_rate(double bytes, double ms)
 {

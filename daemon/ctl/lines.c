@@ -28,21 +28,9 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
             (size_t)n < line->size - line->length ? (size_t)n : line->size - line->length - 1;
 }
 
-static double number(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-static const char *word(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
-}
-
 static const char *size(const cJSON *object, const char *key, char text[32])
 {
-    double bytes = number(object, key);
+    double bytes = mux_number(object, key);
     return gm_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, text, 32);
 }
 
@@ -61,8 +49,8 @@ static void add_time(struct line *line, double seconds)
 /* "app 3 (pid 812, python3) L2" */
 static void add_party(struct line *line, const cJSON *party)
 {
-    add(line, "app %.0f (pid %.0f, %s) L%.0f", number(party, "app"), number(party, "pid"),
-        word(party, "name"), number(party, "level"));
+    add(line, "app %.0f (pid %.0f, %s) L%.0f", mux_number(party, "app"), mux_number(party, "pid"),
+        mux_word(party, "name"), mux_number(party, "level"));
 }
 
 /* The reasons of core/sched by their words, in the two positions they have here. */
@@ -84,7 +72,7 @@ static const struct {
 
 static const char *reason(const cJSON *party, bool is_coming)
 {
-    const char *why = word(party, "why");
+    const char *why = mux_word(party, "why");
     for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
         if (strcmp(why, reasons[i].word) == 0)
             return is_coming ? reasons[i].comes : reasons[i].goes;
@@ -94,14 +82,14 @@ static const char *reason(const cJSON *party, bool is_coming)
 static void add_switch(struct line *line, const cJSON *entry)
 {
     const cJSON *left = cJSON_GetObjectItemCaseSensitive(entry, "left"), *party;
-    const double more = number(entry, "left_count") - cJSON_GetArraySize(left);
-    const double copy_ms = number(entry, "copy_ms");
+    const double more = mux_number(entry, "left_count") - cJSON_GetArraySize(left);
+    const double copy_ms = mux_number(entry, "copy_ms");
     char out[32], in[32];
 
     add_party(line, entry);
     add(line, ": %s", reason(entry, true));
-    if (number(entry, "waited_s") > 0)
-        add(line, ", after %.2f s", number(entry, "waited_s"));
+    if (mux_number(entry, "waited_s") > 0)
+        add(line, ", after %.2f s", mux_number(entry, "waited_s"));
     cJSON_ArrayForEach(party, left)
     {
         add(line, "%s", party == left->child ? "; for " : ", ");
@@ -113,11 +101,11 @@ static void add_switch(struct line *line, const cJSON *entry)
     add(line,
         "; %.1f ms (drain %.1f, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f), %s "
         "out, %s in, at %.1f GB/s",
-        number(entry, "total_ms"), number(entry, "drain_ms"), number(entry, "plan_ms"), copy_ms,
-        number(entry, "map_ms"), number(entry, "lower_ms"), number(entry, "pinned_ms"),
-        size(entry, "bytes_out", out), size(entry, "bytes_in", in),
-        mux_rate(number(entry, "bytes_out") + number(entry, "bytes_in"), copy_ms));
-    if (number(entry, "bytes_lowered") + number(entry, "bytes_raised") > 0)
+        mux_number(entry, "total_ms"), mux_number(entry, "drain_ms"), mux_number(entry, "plan_ms"),
+        copy_ms, mux_number(entry, "map_ms"), mux_number(entry, "lower_ms"),
+        mux_number(entry, "pinned_ms"), size(entry, "bytes_out", out), size(entry, "bytes_in", in),
+        mux_rate(mux_number(entry, "bytes_out") + mux_number(entry, "bytes_in"), copy_ms));
+    if (mux_number(entry, "bytes_lowered") + mux_number(entry, "bytes_raised") > 0)
         add(line, "; from pinned memory %s down, %s up to it", size(entry, "bytes_lowered", out),
             size(entry, "bytes_raised", in));
 }
@@ -127,11 +115,11 @@ static void add_refusal(struct line *line, const cJSON *entry)
 {
     char bytes[32];
     add(line, "refused %s", size(entry, "bytes", bytes));
-    if (number(entry, "count") > 1)
-        add(line, ", the last of %.0f refusals", number(entry, "count"));
-    add(line, ": %s", word(entry, "text"));
-    if (strcmp(word(entry, "raise"), "-") != 0)
-        add(line, ": raise %s", word(entry, "raise"));
+    if (mux_number(entry, "count") > 1)
+        add(line, ", the last of %.0f refusals", mux_number(entry, "count"));
+    add(line, ": %s", mux_word(entry, "text"));
+    if (strcmp(mux_word(entry, "raise"), "-") != 0)
+        add(line, ": raise %s", mux_word(entry, "raise"));
 }
 
 char *mux_refusal(const cJSON *entry, char *text, size_t text_size)
@@ -148,23 +136,24 @@ char *mux_refusal(const cJSON *entry, char *text, size_t text_size)
 char *mux_line(const cJSON *entry, char *text, size_t text_size)
 {
     struct line line = {text, text_size, 0};
-    const char *kind = word(entry, "kind");
+    const char *kind = mux_word(entry, "kind");
 
     text[0] = '\0';
-    add_time(&line, number(entry, "time_s"));
+    add_time(&line, mux_number(entry, "time_s"));
     add(&line, "%-7s ", kind);
     if (strcmp(kind, "switch") == 0) {
         add_switch(&line, entry);
     } else if (strcmp(kind, "level") == 0) {
         add_party(&line, entry);
-        add(&line, ": from level %.0f, %s", number(entry, "from_level"), word(entry, "why"));
+        add(&line, ": from level %.0f, %s", mux_number(entry, "from_level"),
+            mux_word(entry, "why"));
     } else if (strcmp(kind, "refused") == 0) {
         add_party(&line, entry);
         add(&line, ": ");
         add_refusal(&line, entry);
     } else {
         add_party(&line, entry);
-        add(&line, ": %s, by %s", word(entry, "set"), word(entry, "by"));
+        add(&line, ": %s, by %s", mux_word(entry, "set"), mux_word(entry, "by"));
     }
     gm_text_clean(text, text_size);
     return text;

@@ -17,12 +17,6 @@
 #define LOOK_NS (250 * GM_MS) /* between two questions */
 #define FOLLOWED 10u          /* entries that --follow begins with */
 
-static double number(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
 static void print_entry(const cJSON *entry, bool is_json)
 {
     char line[2048];
@@ -59,13 +53,13 @@ static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct
     int left = cJSON_GetArraySize(entries);
     cJSON_ArrayForEach(entry, entries)
     {
-        uint64_t seq = (uint64_t)number(entry, "seq");
+        uint64_t seq = (uint64_t)mux_number(entry, "seq");
         if ((uint32_t)left-- > count) {
             place->seq = seq; /* older than was asked for */
             continue;
         }
         if (place->seq > 0 && seq > place->seq + 1)
-            print_gap(seq - place->seq - 1, number(log, "kept"), is_json);
+            print_gap(seq - place->seq - 1, mux_number(log, "kept"), is_json);
         place->seq = seq;
         print_entry(entry, is_json);
     }
@@ -87,15 +81,15 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
         mux_complain("gpumuxd's log is not a log document");
         return MUX_FAILED;
     }
-    bool is_other = place->is_known && (number(log, "pid") != place->pid ||
-                                        number(log, "started_s") != place->started);
+    bool is_other = place->is_known && (mux_number(log, "pid") != place->pid ||
+                                        mux_number(log, "started_s") != place->started);
     if (is_other) {
         mux_complain("gpumuxd was started anew: what is followed here has ended");
         code = MUX_DOWN;
     } else {
         place->is_known = true;
-        place->pid = number(log, "pid");
-        place->started = number(log, "started_s");
+        place->pid = mux_number(log, "pid");
+        place->started = mux_number(log, "started_s");
         print_entries(log, count, options->is_json, place);
     }
     cJSON_Delete(log);

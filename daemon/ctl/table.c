@@ -59,22 +59,9 @@ static const struct {
     [COLUMN_WHY] = {"WHY", "why", WHY, false, CELL - 1},
 };
 
-static double number(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-/* A member's text, or "-". */
-static const char *word(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
-}
-
 static const char *size(const cJSON *object, const char *key, char text[CELL])
 {
-    double bytes = number(object, key);
+    double bytes = mux_number(object, key);
     uint64_t whole = bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0;
     return gm_format_size(whole, text, CELL);
 }
@@ -102,9 +89,9 @@ static void charged(const cJSON *app, char text[CELL])
     if (!cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(app, "charged_s")))
         snprintf(text, CELL, "-");
     else if (!cJSON_IsNumber(allotment))
-        seconds(number(app, "charged_s"), text);
+        seconds(mux_number(app, "charged_s"), text);
     else
-        snprintf(text, CELL, "%.20s/%.20s", seconds(number(app, "charged_s"), used),
+        snprintf(text, CELL, "%.20s/%.20s", seconds(mux_number(app, "charged_s"), used),
                  seconds(allotment->valuedouble, all));
 }
 
@@ -114,15 +101,15 @@ static void why(const cJSON *app, char text[CELL])
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
     char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", bytes[CELL];
-    const char *reason = word(app, "why");
+    const char *reason = mux_word(app, "why");
 
     if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
         snprintf(weighs, sizeof weighs, "weight %g", weight->valuedouble);
     if (cJSON_IsNumber(share) && share->valuedouble != 100)
         snprintf(shares, sizeof shares, "share %g%%", share->valuedouble);
-    if (number(app, "shared_bytes") > 0)
+    if (mux_number(app, "shared_bytes") > 0)
         snprintf(holds, sizeof holds, "shares %.30s", size(app, "shared_bytes", bytes));
-    if (number(app, "unswappable_bytes") >= WORTH_TELLING)
+    if (mux_number(app, "unswappable_bytes") >= WORTH_TELLING)
         snprintf(stays, sizeof stays, "%.20s unswappable", size(app, "unswappable_bytes", bytes));
     const char *const parts[] = {reason, weighs, shares, holds, stays};
     bool has_more = weighs[0] || shares[0] || holds[0] || stays[0];
@@ -142,7 +129,8 @@ static void cell(const cJSON *app, enum column column, char text[CELL])
     else if (columns[column].kind == WHY)
         why(app, text);
     else if (columns[column].kind == TEXT)
-        snprintf(text, CELL, "%.*s", (int)columns[column].widest, word(app, columns[column].key));
+        snprintf(text, CELL, "%.*s", (int)columns[column].widest,
+                 mux_word(app, columns[column].key));
     else if (!cJSON_IsNumber(item))
         snprintf(text, CELL, "-");
     else if (columns[column].kind == SIZE)
@@ -290,15 +278,15 @@ static void print_last_switch(const cJSON *gpu)
 
     if (!last)
         return;
-    double moved = number(last, "bytes_out") + number(last, "bytes_in");
-    double copy_ms = number(last, "copy_ms");
-    printf("  last    to app %.0f in %.1f ms: %s out, %s in, at %.1f GB/s\n", number(last, "app"),
-           number(last, "total_ms"), size(last, "bytes_out", out), size(last, "bytes_in", in),
-           mux_rate(moved, copy_ms));
+    double moved = mux_number(last, "bytes_out") + mux_number(last, "bytes_in");
+    double copy_ms = mux_number(last, "copy_ms");
+    printf("  last    to app %.0f in %.1f ms: %s out, %s in, at %.1f GB/s\n",
+           mux_number(last, "app"), mux_number(last, "total_ms"), size(last, "bytes_out", out),
+           size(last, "bytes_in", in), mux_rate(moved, copy_ms));
     printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
-           number(last, "drain_ms"), number(last, "plan_ms"), copy_ms, number(last, "map_ms"),
-           number(last, "lower_ms"), number(last, "pinned_ms"));
-    if (number(last, "bytes_lowered") + number(last, "bytes_raised") > 0)
+           mux_number(last, "drain_ms"), mux_number(last, "plan_ms"), copy_ms,
+           mux_number(last, "map_ms"), mux_number(last, "lower_ms"), mux_number(last, "pinned_ms"));
+    if (mux_number(last, "bytes_lowered") + mux_number(last, "bytes_raised") > 0)
         printf("          from pinned memory %s down, %s up to it\n",
                size(last, "bytes_lowered", out), size(last, "bytes_raised", in));
 }
@@ -314,15 +302,15 @@ static void print_other_tiers(const cJSON *gpu)
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tiers, "pinned_is_registered")))
         puts(
             "          pinned memory is registered: no memory handles on the host, so none hosted");
-    if (number(tiers, "hosted_bytes") > 0)
+    if (mux_number(tiers, "hosted_bytes") > 0)
         printf("          hosted %s: pinned too, and read over the link\n",
                size(tiers, "hosted_bytes", used));
-    if (number(tiers, "paged_cap_bytes") > 0)
+    if (mux_number(tiers, "paged_cap_bytes") > 0)
         printf("          paged %s of %s (%s held), %s out to it, %s back\n",
                size(tiers, "paged_used_bytes", used), size(tiers, "paged_cap_bytes", cap),
                size(tiers, "paged_bytes", held), size(moved, "pinned_to_paged_bytes", out),
                size(moved, "paged_to_pinned_bytes", back));
-    if (number(tiers, "disk_cap_bytes") > 0)
+    if (mux_number(tiers, "disk_cap_bytes") > 0)
         printf("          disk %s of %s, %s out to it, %s back\n",
                size(tiers, "disk_used_bytes", used), size(tiers, "disk_cap_bytes", cap),
                size(moved, "pinned_to_disk_bytes", out), size(moved, "disk_to_pinned_bytes", back));
@@ -333,7 +321,7 @@ static void print_budget(const cJSON *gpu)
 {
     char now[CELL], most[CELL], used[CELL], cached[CELL], left[CELL];
     printf("  budget  %s", size(gpu, "usable_bytes", now));
-    if (number(gpu, "usable_bytes") < number(gpu, "budget_most_bytes"))
+    if (mux_number(gpu, "usable_bytes") < mux_number(gpu, "budget_most_bytes"))
         printf(" now, at most %s", size(gpu, "budget_most_bytes", most));
     printf(": %s used, %s cached, %s free\n", size(gpu, "used_bytes", used),
            size(gpu, "cached_bytes", cached), size(gpu, "free_bytes", left));
@@ -344,9 +332,9 @@ static void print_gpu(const cJSON *gpu)
     const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
     char name[CELL], a[CELL], b[CELL], c[CELL];
 
-    snprintf(name, sizeof name, "%.40s", word(gpu, "name"));
+    snprintf(name, sizeof name, "%.40s", mux_word(gpu, "name"));
     gm_text_clean(name, sizeof name);
-    printf("GPU %.0f  %s\n", number(gpu, "index"), name);
+    printf("GPU %.0f  %s\n", mux_number(gpu, "index"), name);
     print_budget(gpu);
     if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(gpu, "available_bytes")))
         printf("  room    %s for a program that starts now\n", size(gpu, "available_bytes", a));
@@ -356,11 +344,11 @@ static void print_gpu(const cJSON *gpu)
     printf("pinned %s used, %s cached (at most %s)\n", size(tiers, "pinned_used_bytes", a),
            size(tiers, "pinned_cached_bytes", b), size(tiers, "pinned_cap_bytes", c));
     print_other_tiers(gpu);
-    if (number(gpu, "shared_bytes") > 0)
+    if (mux_number(gpu, "shared_bytes") > 0)
         printf("  shared  %s between programs: it stays on the GPU\n",
                size(gpu, "shared_bytes", a));
     printf("  moved   %s in, %s out, %.0f switches\n", size(gpu, "bytes_in", a),
-           size(gpu, "bytes_out", b), number(gpu, "switches"));
+           size(gpu, "bytes_out", b), mux_number(gpu, "switches"));
     print_last_switch(gpu);
 }
 
@@ -383,7 +371,7 @@ static void print_features_off(const cJSON *apps)
 #undef GM_FEATURE
             snprintf(name, sizeof name, "%.40s", feature->valuestring);
             gm_text_clean(name, sizeof name);
-            snprintf(text, sizeof text, "app %.0f without %s%s%s", number(app, "id"), name,
+            snprintf(text, sizeof text, "app %.0f without %s%s%s", mux_number(app, "id"), name,
                      *what ? ": " : "", what);
             print_wrapped(text, 0, line_width());
         }
@@ -393,20 +381,20 @@ static void print_features_off(const cJSON *apps)
 /* Programs that run unshared because the daemon could not serve them. */
 static void print_refused(const cJSON *refused)
 {
-    double count = number(refused, "count");
+    double count = mux_number(refused, "count");
     char user[CELL], name[CELL], why[CELL], ago[CELL], text[4 * CELL];
     if (count < 1)
         return;
-    snprintf(user, sizeof user, "%.40s", word(refused, "user"));
-    snprintf(name, sizeof name, "%.63s", word(refused, "name"));
-    snprintf(why, sizeof why, "%.183s", word(refused, "why"));
+    snprintf(user, sizeof user, "%.40s", mux_word(refused, "user"));
+    snprintf(name, sizeof name, "%.63s", mux_word(refused, "name"));
+    snprintf(why, sizeof why, "%.183s", mux_word(refused, "why"));
     gm_text_clean(user, sizeof user);
     gm_text_clean(name, sizeof name);
     gm_text_clean(why, sizeof why);
     snprintf(text, sizeof text,
              "%.0f program%s refused since the start, the last %s ago: %s (pid %.0f, %s): %s",
-             count, count < 2 ? "" : "s", seconds(number(refused, "ago_s"), ago), name,
-             number(refused, "pid"), user, why);
+             count, count < 2 ? "" : "s", seconds(mux_number(refused, "ago_s"), ago), name,
+             mux_number(refused, "pid"), user, why);
     print_wrapped(text, 0, line_width());
 }
 
@@ -419,9 +407,9 @@ static void print_refused_memory(const cJSON *gpus)
         cJSON_ArrayForEach(refusal, cJSON_GetObjectItemCaseSensitive(gpu, "refusals"))
         {
             char text[4 * CELL], who[3 * CELL], ago[CELL];
-            if (number(refusal, "ago_s") > REFUSED_S)
+            if (mux_number(refusal, "ago_s") > REFUSED_S)
                 continue;
-            snprintf(text, sizeof text, "%.16s ago %s", seconds(number(refusal, "ago_s"), ago),
+            snprintf(text, sizeof text, "%.16s ago %s", seconds(mux_number(refusal, "ago_s"), ago),
                      mux_refusal(refusal, who, sizeof who));
             print_wrapped(text, 0, line_width());
         }
@@ -435,12 +423,12 @@ void mux_table(const cJSON *status)
     const cJSON *gpu;
     char up[CELL], version[CELL], socket[256];
 
-    snprintf(version, sizeof version, "%s", word(status, "version"));
-    snprintf(socket, sizeof socket, "%s", word(status, "socket"));
+    snprintf(version, sizeof version, "%s", mux_word(status, "version"));
+    snprintf(socket, sizeof socket, "%s", mux_word(status, "socket"));
     gm_text_clean(version, sizeof version);
     gm_text_clean(socket, sizeof socket);
-    printf("gpumuxd %s, pid %.0f, up %s, %s\n", version, number(status, "pid"),
-           seconds(number(status, "uptime_s"), up), socket);
+    printf("gpumuxd %s, pid %.0f, up %s, %s\n", version, mux_number(status, "pid"),
+           seconds(mux_number(status, "uptime_s"), up), socket);
     cJSON_ArrayForEach(gpu, gpus)
     {
         print_gpu(gpu);
