@@ -5,7 +5,12 @@
 #include <assert.h>
 #include <stdint.h>
 
-static _Thread_local uint32_t gm_locks_held; /* a bit a rank */
+/* A bit a rank. initial-exec: the shim locks where nothing may be allocated. */
+static __thread uint32_t gm_locks_held __attribute__((tls_model("initial-exec")));
+
+#define GM_LOCK_ONE(NAME) +1
+_Static_assert(0 GM_LOCK_RANKS(GM_LOCK_ONE) <= 32, "a bit a rank");
+#undef GM_LOCK_ONE
 
 void gm_lock_enter(enum gm_lock_rank rank)
 {

@@ -1,7 +1,7 @@
 /*
  * Mutexes with a rank. A thread takes locks in the order of their ranks only, so no two threads can
- * wait for each other. Builds with GM_DEBUG_LOCKS (those with a sanitizer) assert it; in others a
- * lock is a mutex and nothing else, and nothing can fail.
+ * wait for each other. Builds with GM_DEBUG_LOCKS (Debug, and those with a sanitizer) assert it; in
+ * others a lock is a mutex and nothing else, and nothing can fail.
  *
  * Condition variables wait with gm_lock_wait and gm_lock_wait_until, so that the rank is given up
  * meanwhile and taken again. Any thread; calls nothing but the C library.
@@ -13,14 +13,30 @@
 #include <time.h>
 
 /*
- * In the order in which they are taken, with what may happen under each. Two locks of one rank are
- * never held at the same time.
+ * In the order in which they are taken: a room of the shim before the rooms that it uses. Two locks
+ * of one rank are never held at the same time, and no lock of the shim across a call of the driver.
  */
+/* clang-format off */
 #define GM_LOCK_RANKS(X)                                                                           \
-    X(USERS)  /* daemon: names of users; asks nobody under it */                                   \
-    X(STORES) /* daemon: the queues of one crew of copying threads; wakes the loop */              \
-    X(MOVER)  /* daemon: what of one direction has ended; wakes the loop */                        \
-    X(LOG)    /* everybody: repeated lines; writes to the log's file */
+    X(USERS)           /* daemon: names of users; asks nobody under it */                          \
+    X(STORES)          /* daemon: the queues of one crew of copying threads; wakes the loop */     \
+    X(MOVER)           /* daemon: what of one direction has ended; wakes the loop */               \
+    X(OPENED)          /* shim/memory: what other programs share with this one */                  \
+    X(MANAGED)         /* shim/memory: managed allocations */                                      \
+    X(AHEAD)           /* shim/memory: which sizes came lately */                                  \
+    X(SPARES)          /* shim/memory: chunks kept for the next allocation */                      \
+    X(HEAP)            /* shim/memory: pools, their blocks and marks */                            \
+    X(ALLOCS)          /* shim/tables: allocations by address */                                   \
+    X(ARRAYS)          /* shim/tables: CUDA arrays */                                              \
+    X(VMM)             /* shim/tables: the program's own mappings */                               \
+    X(LINK)            /* shim/link: requests that wait for an answer */                           \
+    X(WORK)            /* shim/link: work for the link thread */                                   \
+    X(CAPTURES)        /* shim/gate: open captures */                                              \
+    X(CONTEXTS)        /* shim/gate: contexts, and where the drainer is */                         \
+    X(CONTEXT_NUMBERS) /* shim/gate: numbers of contexts */                                        \
+    X(DRAIN)           /* shim/gate: the open CLOSE and QUERY */                                   \
+    X(LOG)             /* everybody: repeated lines; writes to the log's file */
+/* clang-format on */
 
 enum gm_lock_rank {
 #define GM_LOCK_RANK(NAME) GM_LOCK_##NAME,

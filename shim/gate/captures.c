@@ -3,13 +3,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "common/locks.h"
 #include "shim/driver/real.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/streams.h"
 
-static pthread_mutex_t gm_capture_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct gm_lock gm_capture_lock = GM_LOCK_INITIALIZER(GM_LOCK_CAPTURES);
 static struct gm_capture *gm_capture_list;
 static size_t gm_capture_count;
 static size_t gm_capture_room;
@@ -49,7 +50,7 @@ static void gm_capture_thread_exit(void *unused)
     (void)unused;
     if (!gm_is_live())
         return; /* a forked child: the lock may be another thread's of its parent */
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     for (size_t i = 0; i < gm_capture_count;) {
         if (!gm_capture_is_on(&gm_capture_list[i], CU_STREAM_PER_THREAD)) {
             if (gm_capture_list[i].owner == &gm_gate_self) {
@@ -62,7 +63,7 @@ static void gm_capture_thread_exit(void *unused)
         gm_capture_list[i] = gm_capture_list[--gm_capture_count];
         ended++;
     }
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
     gm_captures_count_ended(ended);
 }
 
@@ -85,7 +86,7 @@ struct gm_capture gm_capture_of(CUstream stream, CUstreamCaptureMode mode)
 
 void gm_captures_note(const struct gm_capture *capture)
 {
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     const bool is_of_thread = capture->thread != NULL || capture->owner != NULL;
     if (is_of_thread && !gm_capture_has_key)
         gm_capture_has_key = pthread_key_create(&gm_capture_key, gm_capture_thread_exit) == 0;
@@ -103,15 +104,15 @@ void gm_captures_note(const struct gm_capture *capture)
         gm_capture_list[gm_capture_count++] = *capture;
     else
         gm_capture_unlisted++;
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
 }
 
 bool gm_captures_take(CUstream stream, struct gm_capture *capture)
 {
     bool is_known = false;
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     while (gm_capture_asked != NULL && gm_capture_asked == stream)
-        pthread_cond_wait(&gm_capture_was_asked, &gm_capture_lock);
+        gm_lock_wait(&gm_capture_was_asked, &gm_capture_lock);
     for (size_t i = 0; i < gm_capture_count && !is_known; i++) {
         if (!gm_capture_is_on(&gm_capture_list[i], stream))
             continue;
@@ -119,18 +120,18 @@ bool gm_captures_take(CUstream stream, struct gm_capture *capture)
         gm_capture_list[i] = gm_capture_list[--gm_capture_count];
         is_known = true;
     }
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
     return is_known;
 }
 
 void gm_captures_put_back(const struct gm_capture *capture)
 {
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     if (gm_capture_count < gm_capture_room)
         gm_capture_list[gm_capture_count++] = *capture;
     else
         gm_capture_unlisted++;
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
 }
 
 bool gm_captures_ended_in(CUstream stream)
@@ -138,17 +139,17 @@ bool gm_captures_ended_in(CUstream stream)
     struct gm_capture capture;
     if (gm_captures_take(stream, &capture))
         return true;
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     bool is_unlisted = gm_capture_unlisted > 0;
     gm_capture_unlisted -= is_unlisted;
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
     return is_unlisted;
 }
 
 bool gm_captures_forget(CUcontext context, CUdevice device)
 {
     size_t ended = 0;
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     for (size_t i = 0; i < gm_capture_count;) {
         const struct gm_capture *capture = &gm_capture_list[i];
         bool is_of = context != NULL ? capture->context == context
@@ -160,7 +161,7 @@ bool gm_captures_forget(CUcontext context, CUdevice device)
         gm_capture_list[i] = gm_capture_list[--gm_capture_count];
         ended++;
     }
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
     return ended > 0 && gm_captures_count_ended(ended) == 0;
 }
 
@@ -170,13 +171,13 @@ bool gm_captures_forget(CUcontext context, CUdevice device)
 static bool gm_capture_ask_next(CUcontext context, size_t *next, struct gm_capture *capture)
 {
     bool is_found = false;
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     while (*next < gm_capture_count && !is_found) {
         *capture = gm_capture_list[(*next)++];
         is_found = capture->context == context && capture->thread == NULL;
     }
     gm_capture_asked = is_found ? capture->stream : NULL;
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
     return is_found;
 }
 
@@ -184,7 +185,7 @@ static bool gm_capture_ask_next(CUcontext context, size_t *next, struct gm_captu
 static void gm_capture_answer(const struct gm_capture *capture, bool has_ended, size_t *next)
 {
     bool is_listed = false;
-    pthread_mutex_lock(&gm_capture_lock);
+    gm_lock(&gm_capture_lock);
     for (size_t i = 0; has_ended && i < gm_capture_count && !is_listed; i++) {
         if (gm_capture_list[i].stream != capture->stream || gm_capture_list[i].thread != NULL)
             continue;
@@ -194,7 +195,7 @@ static void gm_capture_answer(const struct gm_capture *capture, bool has_ended, 
     }
     gm_capture_asked = NULL;
     pthread_cond_broadcast(&gm_capture_was_asked);
-    pthread_mutex_unlock(&gm_capture_lock);
+    gm_unlock(&gm_capture_lock);
     if (is_listed)
         gm_gate_capture_end();
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/locks.h"
 #include "shim/driver/devices.h"
 #include "shim/driver/real.h"
 #include "shim/gate/gate.h"
@@ -24,8 +25,7 @@ struct gm_context {
     uint64_t round; /* the drainer's walk that synchronized it */
 };
 
-/* A leaf in the order of locks. */
-static pthread_mutex_t gm_contexts_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock gm_contexts_lock = GM_LOCK_INITIALIZER(GM_LOCK_CONTEXTS);
 static pthread_cond_t gm_contexts_left = PTHREAD_COND_INITIALIZER; /* the drainer came out */
 static struct gm_context *gm_context_list;
 static size_t gm_context_count;
@@ -79,23 +79,23 @@ static CUcontext *gm_contexts_find_gone(CUcontext context)
 
 void gm_contexts_note_gone(CUcontext context)
 {
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     gm_contexts_gone[gm_contexts_next_gone++ % GM_CONTEXTS_GONE] = context;
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
 }
 
 bool gm_contexts_is_gone(CUcontext context)
 {
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     bool is_gone = gm_contexts_find_gone(context) != NULL;
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
     return is_gone;
 }
 
 bool gm_contexts_reserve(void)
 {
     bool is_there = true;
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     if (gm_context_count + gm_context_reserved == gm_context_room) {
         size_t room = gm_context_room == 0 ? 8 : 2 * gm_context_room;
         struct gm_context *list = realloc(gm_context_list, room * sizeof(*list));
@@ -106,26 +106,26 @@ bool gm_contexts_reserve(void)
         }
     }
     gm_context_reserved += is_there;
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
     return is_there;
 }
 
 void gm_contexts_release(void)
 {
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     gm_context_reserved--;
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
 }
 
 void gm_contexts_add(CUcontext context)
 {
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     for (CUcontext *gone; (gone = gm_contexts_find_gone(context)) != NULL;)
         *gone = NULL;
     gm_context_reserved--;
     gm_context_list[gm_context_count++] = (struct gm_context){.context = context};
     gm_contexts_counted(1);
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
 }
 
 static size_t gm_contexts_index(CUcontext context)
@@ -138,16 +138,16 @@ static size_t gm_contexts_index(CUcontext context)
 
 bool gm_contexts_has(CUcontext context)
 {
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     bool has = gm_contexts_index(context) < gm_context_count;
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
     return has;
 }
 
 bool gm_contexts_remove(CUcontext context)
 {
     struct timespec until = gm_contexts_patience();
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     size_t i = gm_contexts_index(context);
     bool has = i < gm_context_count;
     if (has) {
@@ -159,9 +159,8 @@ bool gm_contexts_remove(CUcontext context)
     if (gm_drained_context == context)
         gm_contexts_wake();
     while (gm_drained_context == context && error != ETIMEDOUT)
-        error =
-            pthread_cond_clockwait(&gm_contexts_left, &gm_contexts_lock, CLOCK_MONOTONIC, &until);
-    pthread_mutex_unlock(&gm_contexts_lock);
+        error = gm_lock_wait_until(&gm_contexts_left, &gm_contexts_lock, &until);
+    gm_unlock(&gm_contexts_lock);
     return has;
 }
 
@@ -170,25 +169,24 @@ void gm_contexts_lock_primary(CUdevice device)
     if (device < 0 || device >= GM_DEVICES_MOST)
         return;
     struct timespec until = gm_contexts_patience();
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     gm_primary_locks[device]++;
     int error = 0;
     if (gm_drained_device == device)
         gm_contexts_wake();
     while (gm_drained_device == device && error != ETIMEDOUT)
-        error =
-            pthread_cond_clockwait(&gm_contexts_left, &gm_contexts_lock, CLOCK_MONOTONIC, &until);
-    pthread_mutex_unlock(&gm_contexts_lock);
+        error = gm_lock_wait_until(&gm_contexts_left, &gm_contexts_lock, &until);
+    gm_unlock(&gm_contexts_lock);
 }
 
 void gm_contexts_unlock_primary(CUdevice device)
 {
     if (device < 0 || device >= GM_DEVICES_MOST)
         return;
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     gm_primary_locks[device]--;
     pthread_cond_broadcast(&gm_contexts_left);
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
 }
 
 bool gm_contexts_primary_is_over(CUdevice device)
@@ -208,12 +206,12 @@ void gm_contexts_note_primary(CUdevice device, bool is_active)
         return;
     if (!is_active)
         atomic_store_explicit(&gm_primary_has_ended[device], true, memory_order_release);
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     if (gm_primary_is_active[device] != is_active) {
         gm_primary_is_active[device] = is_active;
         gm_contexts_counted(is_active ? 1 : -1);
     }
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
 }
 
 /* ---- the drainer ---- */
@@ -260,11 +258,11 @@ static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
 {
     if (atomic_load(asker->stamp) != asker->seen)
         return false;
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     bool is_wanted = gm_drained_context == NULL
                          ? gm_primary_locks[gm_drained_device] > 0
                          : gm_contexts_index(gm_drained_context) == gm_context_count;
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
     return !is_wanted;
 }
 
@@ -334,7 +332,7 @@ static CUresult gm_contexts_wait_for(CUcontext context, const struct gm_contexts
 /* The next context that `round` did not see, marked as the one that the drainer is in; or NULL. */
 static CUcontext gm_contexts_step(uint64_t round)
 {
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     gm_drained_context = NULL;
     for (size_t i = 0; i < gm_context_count && gm_drained_context == NULL; i++) {
         if (gm_context_list[i].round == round)
@@ -344,18 +342,18 @@ static CUcontext gm_contexts_step(uint64_t round)
     }
     CUcontext context = gm_drained_context;
     pthread_cond_broadcast(&gm_contexts_left);
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
     return context;
 }
 
 static void gm_contexts_at_primary(CUdevice device)
 {
-    pthread_mutex_lock(&gm_contexts_lock);
+    gm_lock(&gm_contexts_lock);
     while (device >= 0 && gm_primary_locks[device] > 0)
-        pthread_cond_wait(&gm_contexts_left, &gm_contexts_lock);
+        gm_lock_wait(&gm_contexts_left, &gm_contexts_lock);
     gm_drained_device = device;
     pthread_cond_broadcast(&gm_contexts_left);
-    pthread_mutex_unlock(&gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
 }
 
 static CUresult gm_contexts_wait_for_primary(CUdevice device, const struct gm_contexts_asker *asker)

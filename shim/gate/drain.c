@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/locks.h"
 #include "shim/driver/real.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
@@ -31,14 +32,13 @@ struct gm_drain_question {
 
 static const struct gm_drain_calls *gm_drain_calls; /* written before the thread starts */
 
-/* A leaf in the order of locks. */
-static pthread_mutex_t gm_drain_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gm_drain_asked; /* by the monotonic clock; made by gm_drain_start */
+static struct gm_lock gm_drain_lock = GM_LOCK_INITIALIZER(GM_LOCK_DRAIN);
+static pthread_cond_t gm_drain_asked = PTHREAD_COND_INITIALIZER;
 static struct gm_drain_question gm_drain_open;
 static bool gm_drain_is_open;
 static uint64_t gm_drain_query_open;
 static bool gm_drain_has_query;
-static pthread_cond_t gm_drain_synced;                   /* likewise */
+static pthread_cond_t gm_drain_synced = PTHREAD_COND_INITIALIZER;
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
 static bool gm_drain_is_to_watch;          /* gm_drain_watch was called */
@@ -48,12 +48,12 @@ static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the dra
 /* Answer `epoch`, unless that was done or a newer CLOSE came. */
 static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_t now)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     bool is_mine = gm_drain_is_open && gm_drain_open.epoch == epoch;
     uint64_t at = gm_drain_open.at;
     if (is_mine)
         gm_drain_is_open = false;
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     if (!is_mine)
         return;
 
@@ -69,9 +69,9 @@ static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_
 /* Whether `epoch` still waits for its answer. */
 static bool gm_drain_is_asked(uint64_t epoch)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     bool is_asked = gm_drain_is_open && gm_drain_open.epoch == epoch;
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     return is_asked;
 }
 
@@ -79,20 +79,20 @@ static bool gm_drain_is_asked(uint64_t epoch)
 static void gm_drain_sync(uint64_t asked)
 {
     CUresult result = gm_contexts_synchronize();
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     gm_drain_sync_done = asked;
     gm_drain_sync_result = result;
     pthread_cond_broadcast(&gm_drain_synced);
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
 }
 
 /* The same, if somebody asked. */
 static void gm_drain_sync_if_asked(void)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     uint64_t asked = gm_drain_sync_asked;
     bool is_asked = asked != gm_drain_sync_done;
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     if (is_asked)
         gm_drain_sync(asked);
 }
@@ -171,11 +171,11 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
     CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp);
 
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     bool is_mine = gm_drain_has_query && gm_drain_query_open == query;
     if (is_mine)
         gm_drain_has_query = false;
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     if (!is_mine)
         return;
     struct gm_msg_quiet quiet = {.query = query, .is_quiet = result == CUDA_SUCCESS};
@@ -187,18 +187,17 @@ static void gm_drain_idle(void)
 {
     static uint64_t watch_at = UINT64_MAX; /* this thread's alone */
     if (!gm_drain_is_to_watch && watch_at == UINT64_MAX) {
-        pthread_cond_wait(&gm_drain_asked, &gm_drain_lock);
+        gm_lock_wait(&gm_drain_asked, &gm_drain_lock);
         return;
     }
-    const struct timespec time = {.tv_sec = (time_t)(watch_at / GM_S),
-                                  .tv_nsec = (long)(watch_at % GM_S)};
+    const struct timespec time = gm_timespec(watch_at);
     if (!gm_drain_is_to_watch && watch_at > gm_now() &&
-        pthread_cond_timedwait(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
+        gm_lock_wait_until(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
         return;
     gm_drain_is_to_watch = false;
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     watch_at = gm_drain_calls->watch(gm_now());
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
 }
 
 static void *gm_drain_main(void *unused)
@@ -209,7 +208,7 @@ static void *gm_drain_main(void *unused)
 
     uint64_t done = UINT64_MAX;
     for (;;) {
-        pthread_mutex_lock(&gm_drain_lock);
+        gm_lock(&gm_drain_lock);
         while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
                gm_drain_sync_asked == gm_drain_sync_done)
             gm_drain_idle();
@@ -218,7 +217,7 @@ static void *gm_drain_main(void *unused)
         struct gm_drain_question question = gm_drain_open;
         uint64_t query = gm_drain_query_open;
         uint64_t stamp = atomic_load(&gm_drain_stamp);
-        pthread_mutex_unlock(&gm_drain_lock);
+        gm_unlock(&gm_drain_lock);
         if (is_sync) { /* first: a CLOSE waits for who asked */
             gm_drain_sync_if_asked();
             continue;
@@ -239,13 +238,6 @@ int gm_drain_start(const struct gm_drain_calls *calls)
     gm_drain_calls = calls;
     pthread_t thread;
     sigset_t all, before;
-
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&gm_drain_asked, &attributes);
-    pthread_cond_init(&gm_drain_synced, &attributes);
-    pthread_condattr_destroy(&attributes);
 
     /* The program's signals are not for this thread. */
     sigfillset(&all);
@@ -268,7 +260,7 @@ static void gm_drain_changed(void)
 
 void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     /* Until the drainer gets to it, what it is stuck in is still in the way. */
     gm_drain_open = (struct gm_drain_question){
         .epoch = epoch,
@@ -278,31 +270,31 @@ void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
     gm_drain_is_open = true;
     gm_drain_has_query = false; /* its answer would say nothing any more */
     gm_drain_changed();
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     gm_contexts_wake();
 }
 
 void gm_drain_watch(void)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     const bool is_asking = gm_drain_has_query;
     gm_drain_is_to_watch = true;
     if (is_asking) /* the program does not rest any more: that is the answer */
         gm_drain_changed();
     else
         pthread_cond_signal(&gm_drain_asked);
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     if (is_asking)
         gm_contexts_wake();
 }
 
 void gm_drain_query(uint64_t query)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     gm_drain_query_open = query;
     gm_drain_has_query = true;
     gm_drain_changed();
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     gm_contexts_wake();
 }
 
@@ -311,26 +303,26 @@ CUresult gm_drain_synchronize(uint64_t patience_ns)
     const struct timespec until = gm_timespec(gm_now() + patience_ns);
     CUresult result = CUDA_ERROR_NOT_READY;
     int error = 0;
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     uint64_t mine = ++gm_drain_sync_asked;
     gm_drain_changed();
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     gm_contexts_wake();
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     while (gm_drain_sync_done < mine && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&gm_drain_synced, &gm_drain_lock, &until);
+        error = gm_lock_wait_until(&gm_drain_synced, &gm_drain_lock, &until);
     if (gm_drain_sync_done >= mine)
         result = gm_drain_sync_result;
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     return result;
 }
 
 uint64_t gm_drain_expire(uint64_t now)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     uint64_t deadline = gm_drain_is_open ? gm_drain_open.deadline : UINT64_MAX;
     uint64_t epoch = gm_drain_open.epoch;
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     if (deadline > now)
         return deadline;
 
@@ -341,10 +333,10 @@ uint64_t gm_drain_expire(uint64_t now)
 
 void gm_drain_cancel(void)
 {
-    pthread_mutex_lock(&gm_drain_lock);
+    gm_lock(&gm_drain_lock);
     gm_drain_is_open = false;
     gm_drain_has_query = false;
     gm_drain_changed();
-    pthread_mutex_unlock(&gm_drain_lock);
+    gm_unlock(&gm_drain_lock);
     gm_contexts_wake();
 }

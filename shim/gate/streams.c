@@ -1,9 +1,9 @@
 #include "shim/gate/streams.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "common/locks.h"
 #include "shim/driver/real.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
@@ -12,11 +12,11 @@
  * of one that ended may be another's with the same handle later; then nothing is pending there. */
 static uint64_t gm_context_number(CUcontext context)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+    static struct gm_lock lock = GM_LOCK_INITIALIZER(GM_LOCK_CONTEXT_NUMBERS);
     static CUcontext *contexts;
     static size_t n, room;
     size_t i = 0;
-    pthread_mutex_lock(&lock);
+    gm_lock(&lock);
     while (i < n && contexts[i] != context)
         i++;
     if (i == n && n == room) {
@@ -29,7 +29,7 @@ static uint64_t gm_context_number(CUcontext context)
     if (i == n && n < room)
         contexts[n++] = context;
     bool is_known = i < n;
-    pthread_mutex_unlock(&lock);
+    gm_unlock(&lock);
     return is_known ? i + 1 : 0;
 }
 

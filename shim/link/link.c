@@ -23,6 +23,7 @@
 #include "common/appname.h"
 #include "common/classes.h"
 #include "common/clock.h"
+#include "common/locks.h"
 #include "common/log.h"
 #include "common/sock.h"
 #include "shim/driver/real.h"
@@ -57,8 +58,8 @@ static _Atomic bool gm_link_is_connected;
 static _Atomic bool gm_link_is_counting; /* uses */
 static _Atomic bool gm_link_is_silent;   /* the daemon, for so long that it counts as lost */
 
-/* Guards what follows; a leaf in the order of locks. */
-static pthread_mutex_t gm_link_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guards what follows. */
+static struct gm_lock gm_link_lock = GM_LOCK_INITIALIZER(GM_LOCK_LINK);
 static struct gm_request *gm_link_requests;
 static uint64_t gm_link_cookie;
 static bool gm_link_is_lost;
@@ -309,14 +310,14 @@ static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer
 {
     *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING, .shared = shared};
     pthread_cond_init(&request->is_done, NULL);
-    pthread_mutex_lock(&gm_link_lock);
+    gm_lock(&gm_link_lock);
     bool is_on = gm_link_is_up() && !gm_link_is_lost;
     if (is_on) {
         request->cookie = ++gm_link_cookie;
         request->next = gm_link_requests;
         gm_link_requests = request;
     }
-    pthread_mutex_unlock(&gm_link_lock);
+    gm_unlock(&gm_link_lock);
     if (!is_on)
         pthread_cond_destroy(&request->is_done);
     return is_on;
@@ -327,17 +328,17 @@ static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer
 static int gm_request_end(struct gm_request *request)
 {
     struct gm_gate_ear ear = {0};
-    pthread_mutex_lock(&gm_link_lock);
+    gm_lock(&gm_link_lock);
     while (request->state == GM_REQUEST_WAITING) {
         const struct timespec until = gm_timespec(gm_now() + GM_S);
-        pthread_cond_clockwait(&request->is_done, &gm_link_lock, CLOCK_MONOTONIC, &until);
+        gm_lock_wait_until(&request->is_done, &gm_link_lock, &until);
         if (request->state != GM_REQUEST_WAITING)
             break;
-        pthread_mutex_unlock(&gm_link_lock);
+        gm_unlock(&gm_link_lock);
         gm_link_listen(&ear);
-        pthread_mutex_lock(&gm_link_lock);
+        gm_lock(&gm_link_lock);
     }
-    pthread_mutex_unlock(&gm_link_lock);
+    gm_unlock(&gm_link_lock);
     pthread_cond_destroy(&request->is_done);
     if (request->state == GM_REQUEST_LOST)
         return -ENOTCONN;
@@ -349,7 +350,7 @@ static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t 
                               const struct gm_msg_shared *shared)
 {
     bool is_known = false;
-    pthread_mutex_lock(&gm_link_lock);
+    gm_lock(&gm_link_lock);
     for (struct gm_request **place = &gm_link_requests; *place != NULL; place = &(*place)->next) {
         struct gm_request *request = *place;
         if (request->cookie != cookie || request->answer != answer)
@@ -363,7 +364,7 @@ static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t 
         is_known = true;
         break;
     }
-    pthread_mutex_unlock(&gm_link_lock);
+    gm_unlock(&gm_link_lock);
     return is_known;
 }
 
@@ -380,7 +381,7 @@ int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
 int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
 {
     struct gm_msg_alloc alloc = {.va = va, .bytes = bytes, .gpu = gpu, .flags = GM_ALLOC_AHEAD};
-    pthread_mutex_lock(&gm_link_lock);
+    gm_lock(&gm_link_lock);
     struct gm_link_ahead *ahead = gm_link_aheads;
     while (ahead < gm_link_aheads + GM_LINK_AHEAD && ahead->cookie != 0)
         ahead++;
@@ -389,7 +390,7 @@ int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
         alloc.cookie = ++gm_link_cookie;
         *ahead = (struct gm_link_ahead){alloc.cookie, va, bytes};
     }
-    pthread_mutex_unlock(&gm_link_lock);
+    gm_unlock(&gm_link_lock);
     if (!is_on)
         return -ENOTCONN;
     gm_link_send(GM_MSG_ALLOC, &alloc); /* or the link thread tells what became of it */
@@ -401,7 +402,7 @@ int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
 static bool gm_link_end_ahead(const uint64_t *cookie, int result)
 {
     struct gm_link_ahead found = {0};
-    pthread_mutex_lock(&gm_link_lock);
+    gm_lock(&gm_link_lock);
     for (uint32_t i = 0; i < GM_LINK_AHEAD && found.cookie == 0; i++) {
         struct gm_link_ahead *ahead = &gm_link_aheads[i];
         if (ahead->cookie == 0 || (cookie != NULL && ahead->cookie != *cookie))
@@ -409,7 +410,7 @@ static bool gm_link_end_ahead(const uint64_t *cookie, int result)
         found = *ahead;
         ahead->cookie = 0;
     }
-    pthread_mutex_unlock(&gm_link_lock);
+    gm_unlock(&gm_link_lock);
     if (found.cookie == 0)
         return false;
     gm_link_calls->ahead_came(found.va, found.bytes, result);
@@ -621,7 +622,7 @@ static void gm_link_lose(void)
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
            is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
 
-    pthread_mutex_lock(&gm_link_lock);
+    gm_lock(&gm_link_lock);
     gm_link_is_lost = true;
     while (gm_link_requests != NULL) {
         struct gm_request *request = gm_link_requests;
@@ -629,7 +630,7 @@ static void gm_link_lose(void)
         request->state = GM_REQUEST_LOST;
         pthread_cond_signal(&request->is_done);
     }
-    pthread_mutex_unlock(&gm_link_lock);
+    gm_unlock(&gm_link_lock);
     while (gm_link_end_ahead(NULL, -ENOTCONN))
         continue;
 }

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/locks.h"
 #include "shim/link/files.h"
 
 #define GM_WORK_SOME 16 /* between two messages of the daemon */
@@ -29,8 +30,8 @@ struct gm_work {
 
 static int gm_work_wake[2] = {-1, -1}; /* the link thread reads the first */
 
-/* Guards what follows; a leaf in the order of locks. */
-static pthread_mutex_t gm_work_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guards what follows. */
+static struct gm_lock gm_work_lock = GM_LOCK_INITIALIZER(GM_LOCK_WORK);
 static pthread_cond_t gm_work_comes = PTHREAD_COND_INITIALIZER;
 static struct gm_work *gm_work_list; /* in order */
 static struct gm_work **gm_work_end = &gm_work_list;
@@ -68,14 +69,14 @@ CUresult gm_work_run(CUresult (*work)(void *argument), void *argument)
 {
     struct gm_work mine = {.work = work, .argument = argument};
     pthread_cond_init(&mine.done, NULL);
-    pthread_mutex_lock(&gm_work_lock);
+    gm_lock(&gm_work_lock);
     *gm_work_end = &mine;
     gm_work_end = &mine.next;
     pthread_cond_signal(&gm_work_comes);
     gm_work_knock();
     while (!mine.is_done)
-        pthread_cond_wait(&mine.done, &gm_work_lock);
-    pthread_mutex_unlock(&gm_work_lock);
+        gm_lock_wait(&mine.done, &gm_work_lock);
+    gm_unlock(&gm_work_lock);
     pthread_cond_destroy(&mine.done);
     return mine.result;
 }
@@ -88,9 +89,9 @@ static void gm_work_do(unsigned most)
         gm_work_list = first->next;
         if (gm_work_list == NULL)
             gm_work_end = &gm_work_list;
-        pthread_mutex_unlock(&gm_work_lock);
+        gm_unlock(&gm_work_lock);
         CUresult result = first->work(first->argument);
-        pthread_mutex_lock(&gm_work_lock);
+        gm_lock(&gm_work_lock);
         first->result = result;
         first->is_done = true;
         pthread_cond_signal(&first->done); /* with the lock: it is gone right after */
@@ -102,19 +103,19 @@ void gm_work_some(void)
     char bytes[64];
     while (recv(gm_work_wake[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
         continue;
-    pthread_mutex_lock(&gm_work_lock);
+    gm_lock(&gm_work_lock);
     gm_work_do(GM_WORK_SOME);
     if (gm_work_list != NULL)
         gm_work_knock();
-    pthread_mutex_unlock(&gm_work_lock);
+    gm_unlock(&gm_work_lock);
 }
 
 void gm_work_forever(void)
 {
-    pthread_mutex_lock(&gm_work_lock);
+    gm_lock(&gm_work_lock);
     for (;;) {
         while (gm_work_list == NULL)
-            pthread_cond_wait(&gm_work_comes, &gm_work_lock);
+            gm_lock_wait(&gm_work_comes, &gm_work_lock);
         gm_work_do(UINT32_MAX);
     }
 }

@@ -1,12 +1,12 @@
 #include "shim/memory/managed.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/locks.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/gate.h"
 #include "shim/memory/budget.h"
@@ -22,8 +22,8 @@ struct gm_managed {
     bool is_read_mostly;
 };
 
-static pthread_mutex_t gm_managed_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static struct gm_managed *gm_managed_list;                          /* by address */
+static struct gm_lock gm_managed_lock = GM_LOCK_INITIALIZER(GM_LOCK_MANAGED);
+static struct gm_managed *gm_managed_list; /* by address */
 static size_t gm_managed_count;
 static size_t gm_managed_room;
 static _Atomic bool gm_managed_has_any;
@@ -47,7 +47,7 @@ static size_t gm_managed_index(uint64_t va)
 bool gm_managed_add(const struct gm_alloc *alloc)
 {
     bool is_added = false;
-    pthread_mutex_lock(&gm_managed_lock);
+    gm_lock(&gm_managed_lock);
     if (gm_managed_count == gm_managed_room) {
         size_t room = gm_managed_room == 0 ? 16 : 2 * gm_managed_room;
         struct gm_managed *list = realloc(gm_managed_list, room * sizeof(*list));
@@ -64,7 +64,7 @@ bool gm_managed_add(const struct gm_alloc *alloc)
     atomic_store(&gm_managed_has_any, true);
     is_added = true;
 unlock:
-    pthread_mutex_unlock(&gm_managed_lock);
+    gm_unlock(&gm_managed_lock);
     return is_added;
 }
 
@@ -73,7 +73,7 @@ bool gm_managed_remove(uint64_t id)
     bool is_there = false;
     if (!gm_managed_exists())
         return false;
-    pthread_mutex_lock(&gm_managed_lock);
+    gm_lock(&gm_managed_lock);
     for (size_t i = 0; i < gm_managed_count && !is_there; i++) {
         if (gm_managed_list[i].alloc.id != id)
             continue;
@@ -83,13 +83,13 @@ bool gm_managed_remove(uint64_t id)
                 (gm_managed_count - i) * sizeof(*gm_managed_list));
     }
     atomic_store(&gm_managed_has_any, gm_managed_count > 0);
-    pthread_mutex_unlock(&gm_managed_lock);
+    gm_unlock(&gm_managed_lock);
     return is_there;
 }
 
 void gm_managed_advise(uint64_t va, uint64_t bytes, CUmem_advise advice, bool is_device)
 {
-    pthread_mutex_lock(&gm_managed_lock);
+    gm_lock(&gm_managed_lock);
     for (size_t i = gm_managed_index(va); i < gm_managed_count; i++) {
         struct gm_managed *entry = &gm_managed_list[i];
         if (entry->alloc.va >= va && entry->alloc.va - va >= bytes)
@@ -103,7 +103,7 @@ void gm_managed_advise(uint64_t va, uint64_t bytes, CUmem_advise advice, bool is
         else if (advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY)
             entry->is_read_mostly = false;
     }
-    pthread_mutex_unlock(&gm_managed_lock);
+    gm_unlock(&gm_managed_lock);
 }
 
 bool gm_managed_exists(void)
@@ -120,7 +120,7 @@ bool gm_managed_is_out(void)
 static bool gm_managed_next(CUcontext context, uint64_t *va, struct gm_managed *entry)
 {
     bool is_found = false;
-    pthread_mutex_lock(&gm_managed_lock);
+    gm_lock(&gm_managed_lock);
     for (size_t i = gm_managed_index(*va); i < gm_managed_count && !is_found; i++) {
         if (gm_managed_list[i].alloc.context != context || gm_managed_list[i].alloc.va < *va)
             continue;
@@ -128,7 +128,7 @@ static bool gm_managed_next(CUcontext context, uint64_t *va, struct gm_managed *
         *va = entry->alloc.va + entry->alloc.bytes;
         is_found = true;
     }
-    pthread_mutex_unlock(&gm_managed_lock);
+    gm_unlock(&gm_managed_lock);
     return is_found;
 }
 
@@ -136,7 +136,7 @@ static bool gm_managed_next(CUcontext context, uint64_t *va, struct gm_managed *
 static void gm_managed_note(const struct gm_managed *moved)
 {
     bool has_out = false;
-    pthread_mutex_lock(&gm_managed_lock);
+    gm_lock(&gm_managed_lock);
     for (size_t i = 0; i < gm_managed_count; i++) {
         if (gm_managed_list[i].alloc.id == moved->alloc.id) {
             gm_managed_list[i].out = moved->out;
@@ -145,7 +145,7 @@ static void gm_managed_note(const struct gm_managed *moved)
         has_out = has_out || gm_managed_list[i].out > 0;
     }
     atomic_store(&gm_managed_has_out, has_out);
-    pthread_mutex_unlock(&gm_managed_lock);
+    gm_unlock(&gm_managed_lock);
 }
 
 /* ---- moving ---- */

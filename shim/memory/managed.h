@@ -18,7 +18,7 @@
  *
  * A prefetch shows in what cuMemRangeGetAttribute says of the last prefetch, and nowhere else.
  *
- * Owns the list of managed allocations. add, remove and advise: any thread, a leaf lock. out and
+ * Owns the list of managed allocations. add, remove and advise: any thread. out and
  * in: the drainer (chores.h), in a thread that has the context current and is in relaxed capture
  * mode. Calls the budget.
  */

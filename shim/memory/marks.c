@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "common/locks.h"
 #include "shim/driver/real.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
@@ -27,7 +28,7 @@ struct gm_event {
 
 static void gm_mark_drop(struct gm_mark *mark);
 struct gm_heap gm_heap = {.drop = gm_mark_drop};
-static pthread_mutex_t gm_marks_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock gm_marks_mutex = GM_LOCK_INITIALIZER(GM_LOCK_HEAP);
 static pthread_cond_t gm_marks_quiet = PTHREAD_COND_INITIALIZER; /* gm_marks_asking is 0 */
 static unsigned gm_marks_asking; /* threads in driver calls with events of others' marks */
 static struct gm_event *gm_marks_used, *gm_marks_kept;
@@ -35,17 +36,17 @@ static unsigned gm_marks_leavers[GM_MARKS_DEVICES]; /* threads that release prim
 
 void gm_heap_lock(void)
 {
-    pthread_mutex_lock(&gm_marks_mutex);
+    gm_lock(&gm_marks_mutex);
 }
 
 void gm_heap_unlock(void)
 {
-    pthread_mutex_unlock(&gm_marks_mutex);
+    gm_unlock(&gm_marks_mutex);
 }
 
 void gm_heap_wait(pthread_cond_t *changed)
 {
-    pthread_cond_wait(changed, &gm_marks_mutex);
+    gm_lock_wait(changed, &gm_marks_mutex);
 }
 
 static struct gm_event *gm_event_of(struct gm_mark *mark)
@@ -287,7 +288,7 @@ void gm_marks_leave_context(CUcontext context, CUdevice device)
         ++*leavers;
     gm_marks_set_leaving(context, device, true);
     while (gm_marks_asking > 0)
-        pthread_cond_wait(&gm_marks_quiet, &gm_marks_mutex);
+        gm_lock_wait(&gm_marks_quiet, &gm_marks_mutex);
     gm_heap_unlock();
 }
 

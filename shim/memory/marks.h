@@ -6,8 +6,8 @@
  * mark is passed. Events of marks that nobody needs are kept for the next ones. While a context is
  * about to end its events are let alone: who ends it waits for the threads that are asking.
  *
- * Owns the heap and the events. Any thread. The lock is a leaf in the order of locks, and never
- * held across a driver call. Callers: pools, and the handlers of contexts. Calls the gate.
+ * Owns the heap and the events. Any thread. Callers: pools, and the handlers of contexts.
+ * Calls the gate.
  */
 #ifndef GM_SHIM_MARKS_H
 #define GM_SHIM_MARKS_H

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/chunk.h"
+#include "common/locks.h"
 #include "common/log.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/contexts.h"
@@ -28,7 +29,7 @@ struct gm_opened {
     struct gm_alloc alloc; /* DEFERRED: what goes back into the map if it is */
 };
 
-static pthread_mutex_t gm_opened_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock gm_opened_lock = GM_LOCK_INITIALIZER(GM_LOCK_OPENED);
 static pthread_cond_t gm_opened_changed = PTHREAD_COND_INITIALIZER;
 static struct gm_opened *gm_opened_list;
 static bool gm_sharing_real; /* written once, before anybody reads it */
@@ -63,7 +64,7 @@ static struct gm_opened *gm_opened_settled(const struct gm_share_name *name)
         if (opened == NULL || opened->state == GM_OPENED_OPEN ||
             opened->state == GM_OPENED_DEFERRED)
             return opened;
-        pthread_cond_wait(&gm_opened_changed, &gm_opened_lock);
+        gm_lock_wait(&gm_opened_changed, &gm_opened_lock);
     }
 }
 
@@ -154,7 +155,7 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
     CUresult result = CUDA_SUCCESS;
     if (fresh == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&gm_opened_lock);
+    gm_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_settled(name);
     if (opened != NULL) {
         result = gm_opened_again(opened, va);
@@ -165,20 +166,20 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
         fresh->next = gm_opened_list;
         gm_opened_list = fresh;
     }
-    pthread_mutex_unlock(&gm_opened_lock);
+    gm_unlock(&gm_opened_lock);
     if (opened != NULL) {
         free(fresh);
         return result;
     }
 
     result = gm_opened_map(name, &where);
-    pthread_mutex_lock(&gm_opened_lock);
+    gm_lock(&gm_opened_lock);
     /* Its context may have been destroyed meanwhile, and what was opened in it taken out of the map
      * by somebody who found nothing to close: this one had no address yet. */
     if (result == CUDA_SUCCESS && gm_allocs_find(where.va, &where) != GM_ALLOC_BASE) {
-        pthread_mutex_unlock(&gm_opened_lock);
+        gm_unlock(&gm_opened_lock);
         gm_opened_unmap(where.va, where.span);
-        pthread_mutex_lock(&gm_opened_lock);
+        gm_lock(&gm_opened_lock);
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     if (result == CUDA_SUCCESS) {
@@ -189,7 +190,7 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
     } else {
         gm_opened_remove(fresh);
     }
-    pthread_mutex_unlock(&gm_opened_lock);
+    gm_unlock(&gm_opened_lock);
     return result;
 }
 
@@ -198,13 +199,13 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
 /* Take one from the count. *is_last: it is SHUTTING now, and the caller's to release. */
 static bool gm_opened_leave(uint64_t va, bool *is_last)
 {
-    pthread_mutex_lock(&gm_opened_lock);
+    gm_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_at(va);
     const bool is_open = opened != NULL && opened->state == GM_OPENED_OPEN;
     *is_last = is_open && --opened->count == 0;
     if (*is_last)
         opened->state = GM_OPENED_SHUTTING;
-    pthread_mutex_unlock(&gm_opened_lock);
+    gm_unlock(&gm_opened_lock);
     return is_open;
 }
 
@@ -212,20 +213,20 @@ static bool gm_opened_leave(uint64_t va, bool *is_last)
 static void gm_opened_reopen(const struct gm_alloc *alloc)
 {
     gm_allocs_insert(alloc);
-    pthread_mutex_lock(&gm_opened_lock);
+    gm_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_at(alloc->va);
     if (opened != NULL) {
         opened->state = GM_OPENED_OPEN;
         opened->count = 1;
         pthread_cond_broadcast(&gm_opened_changed);
     }
-    pthread_mutex_unlock(&gm_opened_lock);
+    gm_unlock(&gm_opened_lock);
 }
 
 /* A capture is open: it is closed when the last one ends, unless it is opened again before. */
 static bool gm_opened_defer(const struct gm_alloc *alloc)
 {
-    pthread_mutex_lock(&gm_opened_lock);
+    gm_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_at(alloc->va);
     const bool is_deferred = opened->is_deferred || gm_defer(alloc);
     if (is_deferred) {
@@ -234,7 +235,7 @@ static bool gm_opened_defer(const struct gm_alloc *alloc)
         opened->state = GM_OPENED_DEFERRED;
         pthread_cond_broadcast(&gm_opened_changed);
     }
-    pthread_mutex_unlock(&gm_opened_lock);
+    gm_unlock(&gm_opened_lock);
     return is_deferred;
 }
 
@@ -282,15 +283,15 @@ CUresult gm_sharing_close(CUdeviceptr va)
 
 CUresult gm_sharing_release(const struct gm_alloc *alloc)
 {
-    pthread_mutex_lock(&gm_opened_lock);
+    gm_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_at(alloc->va);
     const bool is_due = gm_opened_begin_release(opened, alloc->va);
-    pthread_mutex_unlock(&gm_opened_lock);
+    gm_unlock(&gm_opened_lock);
     if (!is_due)
         return CUDA_SUCCESS;
     const CUresult result = gm_opened_unmap(alloc->va, alloc->span);
-    pthread_mutex_lock(&gm_opened_lock);
+    gm_lock(&gm_opened_lock);
     gm_opened_remove(opened); /* also if it failed: then the range stays taken */
-    pthread_mutex_unlock(&gm_opened_lock);
+    gm_unlock(&gm_opened_lock);
     return result;
 }

@@ -2,9 +2,9 @@
 #include "shim/tables/allocs.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "common/locks.h"
 #include "shim/tables/treap.h"
 
 struct gm_alloc_node {
@@ -13,8 +13,7 @@ struct gm_alloc_node {
     struct gm_alloc_node *next; /* once it is out of the map */
 };
 
-/* A leaf in the order of locks: nothing else is taken while it is held. */
-static pthread_mutex_t gm_allocs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock gm_allocs_lock = GM_LOCK_INITIALIZER(GM_LOCK_ALLOCS);
 static struct gm_treap *gm_allocs_tree;
 static size_t gm_allocs_entries;
 static uint64_t gm_allocs_bytes[GM_GPUS_MAX];
@@ -82,7 +81,7 @@ int gm_allocs_insert(const struct gm_alloc *alloc)
 
     struct gm_alloc_node *stale = NULL; /* freed without the lock */
     int error = 0;
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     const uint64_t last = alloc->va + alloc->span - 1;
     struct gm_alloc_node *other = gm_allocs_floor(last);
     while (gm_alloc_reaches(other, alloc->va) && other->alloc.kind == GM_ALLOC_REAL)
@@ -96,7 +95,7 @@ int gm_allocs_insert(const struct gm_alloc *alloc)
     }
     if (error == 0)
         gm_allocs_put(node);
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
 
     while (stale != NULL) {
         struct gm_alloc_node *next = stale->next;
@@ -121,55 +120,55 @@ static enum gm_alloc_find gm_allocs_look(uint64_t va, struct gm_alloc_node **fou
 enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc)
 {
     struct gm_alloc_node *node;
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     enum gm_alloc_find found = gm_allocs_look(va, &node);
     if (found != GM_ALLOC_UNKNOWN)
         *alloc = node->alloc;
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     return found;
 }
 
 bool gm_allocs_spans(uint64_t va)
 {
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     const struct gm_alloc_node *node = gm_allocs_floor(va);
     bool is_in = gm_alloc_reaches(node, va) && node->alloc.kind != GM_ALLOC_REAL;
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     return is_in;
 }
 
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on)
 {
     struct gm_alloc_node *node;
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     bool is_there = gm_allocs_look(va, &node) != GM_ALLOC_UNKNOWN && node->alloc.id == id;
     if (is_there)
         node->alloc.is_sync_memops = is_on;
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     return is_there;
 }
 
 bool gm_allocs_set_shared(uint64_t va, uint64_t id)
 {
     struct gm_alloc_node *node;
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     bool is_there = gm_allocs_look(va, &node) == GM_ALLOC_BASE && node->alloc.id == id;
     if (is_there)
         node->alloc.is_shared = true;
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     return is_there;
 }
 
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc)
 {
     struct gm_alloc_node *node;
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     enum gm_alloc_find found = gm_allocs_look(va, &node);
     if (found != GM_ALLOC_UNKNOWN)
         *alloc = node->alloc;
     if (found == GM_ALLOC_BASE)
         gm_allocs_cut(node);
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     if (found == GM_ALLOC_BASE)
         free(node);
     return found;
@@ -191,13 +190,13 @@ static struct gm_alloc_node *gm_allocs_first_of(struct gm_treap *tree, const voi
 
 bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *alloc)
 {
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     struct gm_alloc_node *node = gm_allocs_first_of(gm_allocs_tree, context, device);
     if (node != NULL) {
         *alloc = node->alloc;
         gm_allocs_cut(node);
     }
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     free(node);
     return node != NULL;
 }
@@ -213,9 +212,9 @@ static bool gm_allocs_are(struct gm_treap *tree, enum gm_alloc_kind kind,
 
 bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_alloc *alloc))
 {
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     bool are_all = gm_allocs_are(gm_allocs_tree, kind, is_good);
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     return are_all;
 }
 
@@ -230,24 +229,24 @@ bool gm_allocs_all_backed(bool (*is_good)(const struct gm_alloc *alloc))
 
 uint64_t gm_allocs_used(uint32_t gpu)
 {
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     uint64_t bytes = gpu < GM_GPUS_MAX ? gm_allocs_bytes[gpu] : 0;
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     return bytes;
 }
 
 void gm_allocs_charge(uint32_t gpu, int64_t bytes)
 {
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     if (gpu < GM_GPUS_MAX)
         gm_allocs_bytes[gpu] += (uint64_t)bytes;
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
 }
 
 size_t gm_allocs_count(void)
 {
-    pthread_mutex_lock(&gm_allocs_lock);
+    gm_lock(&gm_allocs_lock);
     size_t count = gm_allocs_entries;
-    pthread_mutex_unlock(&gm_allocs_lock);
+    gm_unlock(&gm_allocs_lock);
     return count;
 }

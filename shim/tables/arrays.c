@@ -1,13 +1,13 @@
 #include "shim/tables/arrays.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/locks.h"
 #include "shim/tables/accounts.h"
 
-static pthread_mutex_t gm_arrays_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static struct gm_alloc *gm_arrays_list;                            /* by handle, which is in `va` */
+static struct gm_lock gm_arrays_lock = GM_LOCK_INITIALIZER(GM_LOCK_ARRAYS);
+static struct gm_alloc *gm_arrays_list; /* by handle, which is in `va` */
 static size_t gm_arrays_count;
 static size_t gm_arrays_room;
 
@@ -126,7 +126,7 @@ void gm_arrays_put_back(const struct gm_alloc *array)
     struct gm_alloc stale = {0};
     bool is_put = false, is_stale = false;
 
-    pthread_mutex_lock(&gm_arrays_lock);
+    gm_lock(&gm_arrays_lock);
     size_t at = gm_arrays_index(array->va);
     if (at < gm_arrays_count && gm_arrays_list[at].va == array->va) {
         stale = gm_arrays_list[at]; /* destroyed by a way that is not hooked */
@@ -147,7 +147,7 @@ void gm_arrays_put_back(const struct gm_alloc *array)
     gm_arrays_count++;
     is_put = true;
 unlock:
-    pthread_mutex_unlock(&gm_arrays_lock);
+    gm_unlock(&gm_arrays_lock);
     if (is_stale)
         gm_account_sub(GM_ACCOUNT_ARRAYS, stale.gpu, stale.bytes);
     if (is_put)
@@ -164,14 +164,14 @@ void gm_arrays_add(const void *handle, const struct gm_alloc *where, uint64_t by
 
 bool gm_arrays_take(const void *handle, struct gm_alloc *array)
 {
-    pthread_mutex_lock(&gm_arrays_lock);
+    gm_lock(&gm_arrays_lock);
     size_t at = gm_arrays_index((uint64_t)(uintptr_t)handle);
     bool is_known = at < gm_arrays_count && gm_arrays_list[at].va == (uint64_t)(uintptr_t)handle;
     if (is_known) {
         *array = gm_arrays_list[at];
         gm_arrays_cut(at);
     }
-    pthread_mutex_unlock(&gm_arrays_lock);
+    gm_unlock(&gm_arrays_lock);
     if (is_known)
         gm_account_sub(GM_ACCOUNT_ARRAYS, array->gpu, array->bytes);
     return is_known;
@@ -179,7 +179,7 @@ bool gm_arrays_take(const void *handle, struct gm_alloc *array)
 
 void gm_arrays_forget(const void *context, int32_t device)
 {
-    pthread_mutex_lock(&gm_arrays_lock);
+    gm_lock(&gm_arrays_lock);
     for (size_t i = 0; i < gm_arrays_count;) {
         const struct gm_alloc array = gm_arrays_list[i];
         if (context != NULL ? array.context == context
@@ -190,5 +190,5 @@ void gm_arrays_forget(const void *context, int32_t device)
             i++;
         }
     }
-    pthread_mutex_unlock(&gm_arrays_lock);
+    gm_unlock(&gm_arrays_lock);
 }

@@ -4,7 +4,7 @@
  * of its descriptor, which is the least that it takes. Arrays without memory of their own (sparse
  * ones, and those that get it mapped later) count as 0.
  *
- * Owns the list of arrays. Any thread; a leaf lock. Calls the accounts.
+ * Owns the list of arrays. Any thread. Calls the accounts.
  */
 #ifndef GM_SHIM_ARRAYS_H
 #define GM_SHIM_ARRAYS_H

@@ -6,10 +6,10 @@
 #include "shim/tables/vmm.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/locks.h"
 #include "shim/tables/accounts.h"
 
 struct gm_vmm_entry {
@@ -24,8 +24,7 @@ struct gm_vmm_index {
     size_t room;
 };
 
-/* A leaf in the order of locks. */
-static pthread_mutex_t gm_vmm_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock gm_vmm_lock = GM_LOCK_INITIALIZER(GM_LOCK_VMM);
 static struct gm_vmm_index gm_vmm_ranges;   /* reservations; no item */
 static struct gm_vmm_index gm_vmm_mappings; /* struct gm_vmm_view, virtual and real */
 static struct gm_vmm_index gm_vmm_homes;    /* struct gm_vmm_handle, virtual */
@@ -105,34 +104,34 @@ static void gm_index_remove(struct gm_vmm_index *index, struct gm_vmm_entry *ent
 void gm_vmm_reserve(uint64_t start, uint64_t bytes)
 {
     struct gm_vmm_entry *stale;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     /* What it overlaps was freed by a way that is not hooked. */
     while ((stale = gm_index_in(&gm_vmm_ranges, start, bytes)) != NULL)
         gm_index_remove(&gm_vmm_ranges, stale);
     gm_index_insert(&gm_vmm_ranges, start, bytes, NULL);
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
 }
 
 bool gm_vmm_unreserve(uint64_t start, uint64_t bytes)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_ranges, start);
     bool is_known = entry != NULL && entry->start == start && entry->bytes == bytes;
     if (is_known)
         gm_index_remove(&gm_vmm_ranges, entry);
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return is_known;
 }
 
 bool gm_vmm_reservation(uint64_t va, uint64_t *start, uint64_t *bytes)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_ranges, va);
     if (entry != NULL) {
         *start = entry->start;
         *bytes = entry->bytes;
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return entry != NULL;
 }
 
@@ -197,7 +196,7 @@ static struct gm_vmm_handle *gm_handle_of(uint64_t value)
 
 struct gm_vmm_handle *gm_vmm_create(const struct gm_vmm_handle *made)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_handle *handle = gm_handle_new();
     if (handle != NULL && gm_index_insert(&gm_vmm_homes, made->home, made->bytes, handle) != 0) {
         gm_handle_free(handle);
@@ -219,65 +218,65 @@ struct gm_vmm_handle *gm_vmm_create(const struct gm_vmm_handle *made)
         handle->views = NULL;
         gm_vmm_n_handles++;
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return handle;
 }
 
 void gm_vmm_bury(struct gm_vmm_handle *handle)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_entry *home = gm_index_find(&gm_vmm_homes, handle->home);
     if (home != NULL && home->item == handle)
         gm_index_remove(&gm_vmm_homes, home);
     gm_handle_free(handle);
     gm_vmm_n_handles--;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
 }
 
 bool gm_vmm_look(uint64_t value, struct gm_vmm_handle *handle)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_handle *found = gm_handle_of(value);
     if (found != NULL)
         *handle = *found;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return found != NULL;
 }
 
 CUresult gm_vmm_release(uint64_t value, struct gm_vmm_handle **dead)
 {
     *dead = NULL;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_handle *handle = gm_handle_of(value);
     if (handle != NULL && handle->refs == 0)
         handle = NULL; /* only mapped any more */
     if (handle != NULL && --handle->refs == 0 && handle->n_views == 0)
         *dead = handle;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return handle != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 struct gm_vmm_handle *gm_vmm_hold(uint64_t value)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_handle *handle = gm_handle_of(value);
     if (handle != NULL)
         handle->refs++;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return handle;
 }
 
 void gm_vmm_pin(struct gm_vmm_handle *handle, uint64_t real)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     handle->real = real;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
 }
 
 bool gm_vmm_retain(uint64_t va, uint64_t *value)
 {
     bool is_virtual = false;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_mappings, va);
     if (entry != NULL) {
         const struct gm_vmm_view *view = entry->item;
@@ -287,16 +286,16 @@ bool gm_vmm_retain(uint64_t va, uint64_t *value)
             *value = view->handle->value;
         }
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return is_virtual;
 }
 
 struct gm_vmm_handle *gm_vmm_home(uint64_t va)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_homes, va);
     struct gm_vmm_handle *handle = entry != NULL ? entry->item : NULL;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return handle;
 }
 
@@ -324,10 +323,10 @@ void gm_vmm_note_real(uint64_t value, uint64_t bytes, int32_t gpu)
     if (handle == NULL)
         return; /* it goes uncounted */
     *handle = (struct gm_vmm_handle){.value = value, .bytes = bytes, .gpu = gpu, .refs = 1};
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     bool is_in = gm_index_insert(&gm_vmm_reals, value, 1, handle) == 0;
     gm_vmm_n_reals += is_in;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     if (is_in)
         gm_charge_real(gpu, bytes, true);
     else
@@ -336,17 +335,17 @@ void gm_vmm_note_real(uint64_t value, uint64_t bytes, int32_t gpu)
 
 void gm_vmm_retain_real(uint64_t value)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_reals, value);
     if (entry != NULL)
         ((struct gm_vmm_handle *)entry->item)->refs++;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
 }
 
 void gm_vmm_release_real(uint64_t value)
 {
     struct gm_vmm_handle *unused = NULL;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_reals, value);
     if (entry != NULL) {
         struct gm_vmm_handle *handle = entry->item;
@@ -356,7 +355,7 @@ void gm_vmm_release_real(uint64_t value)
         if (unused != NULL)
             gm_index_remove(&gm_vmm_reals, entry);
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     gm_real_free(unused);
 }
 
@@ -385,7 +384,7 @@ CUresult gm_vmm_add_view(uint64_t value, uint64_t va, uint64_t bytes, uint64_t o
                          struct gm_vmm_view **view)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_handle *handle = gm_handle_of(value);
     if (handle != NULL && (bytes != handle->bytes || offset != 0))
         result = CUDA_ERROR_NOT_SUPPORTED; /* as on the driver */
@@ -399,27 +398,27 @@ CUresult gm_vmm_add_view(uint64_t value, uint64_t va, uint64_t bytes, uint64_t o
         handle->views = *view;
         gm_vmm_n_views++;
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return result;
 }
 
 CUresult gm_vmm_map_real(uint64_t value, uint64_t va, uint64_t bytes)
 {
     struct gm_vmm_view *view;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_reals, value);
     CUresult result = gm_mapping_add(entry != NULL ? entry->item : NULL, va, bytes, &view);
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return result;
 }
 
 bool gm_vmm_take(uint64_t va, uint64_t bytes, struct gm_vmm_taken *taken)
 {
     struct gm_vmm_handle *unused = NULL;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     struct gm_vmm_entry *entry = gm_index_in(&gm_vmm_mappings, va, bytes);
     if (entry == NULL || entry->start < va) {
-        pthread_mutex_unlock(&gm_vmm_lock);
+        gm_unlock(&gm_vmm_lock);
         return false;
     }
     struct gm_vmm_view *view = entry->item;
@@ -440,7 +439,7 @@ bool gm_vmm_take(uint64_t va, uint64_t bytes, struct gm_vmm_taken *taken)
         if (entry != NULL && entry->item == unused)
             gm_index_remove(&gm_vmm_reals, entry);
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     free(view);
     gm_real_free(unused);
     return true;
@@ -450,31 +449,31 @@ void gm_vmm_set_access(uint64_t va, uint64_t bytes, int device, unsigned flags)
 {
     if (device < 0 || device >= GM_VMM_DEVICES)
         return;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     size_t i = gm_index_above(&gm_vmm_mappings, va);
     for (; i < gm_vmm_mappings.n && gm_vmm_mappings.entry[i].start < va + bytes; i++)
         ((struct gm_vmm_view *)gm_vmm_mappings.entry[i].item)->access[device] = (uint8_t)flags;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
 }
 
 bool gm_vmm_next(uint64_t va, uint64_t bytes, struct gm_vmm_view *view)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_entry *entry = gm_index_in(&gm_vmm_mappings, va, bytes);
     if (entry != NULL)
         *view = *(const struct gm_vmm_view *)entry->item;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return entry != NULL;
 }
 
 bool gm_vmm_has_views(uint64_t va, uint64_t bytes)
 {
     bool has = false;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     size_t i = gm_vmm_n_views > 0 ? gm_index_above(&gm_vmm_mappings, va) : gm_vmm_mappings.n;
     for (; !has && i < gm_vmm_mappings.n && gm_vmm_mappings.entry[i].start < va + bytes; i++)
         has = gm_vmm_view_is_virtual(gm_vmm_mappings.entry[i].item);
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return has;
 }
 
@@ -483,7 +482,7 @@ bool gm_vmm_is_whole(uint64_t va, uint64_t bytes, bool is_filled)
     const uint64_t end = va + bytes;
     uint64_t at = va; /* up to here it is filled */
     bool is_good = true;
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     size_t i = gm_index_above(&gm_vmm_mappings, va);
     for (; is_good && i < gm_vmm_mappings.n && gm_vmm_mappings.entry[i].start < end; i++) {
         const struct gm_vmm_entry *entry = &gm_vmm_mappings.entry[i];
@@ -491,7 +490,7 @@ bool gm_vmm_is_whole(uint64_t va, uint64_t bytes, bool is_filled)
             entry->start >= va && gm_entry_end(entry) <= end && (!is_filled || entry->start == at);
         at = gm_entry_end(entry);
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return is_good && (!is_filled || at == end);
 }
 
@@ -506,7 +505,7 @@ static const struct gm_vmm_view *gm_view_at(uint64_t va)
 
 bool gm_vmm_find(uint64_t va, struct gm_vmm_place *place)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_view *view = gm_view_at(va);
     if (view != NULL) {
         const struct gm_vmm_handle *handle = view->handle;
@@ -525,23 +524,23 @@ bool gm_vmm_find(uint64_t va, struct gm_vmm_place *place)
             .is_pinned = handle->real != 0,
         };
     }
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return view != NULL;
 }
 
 bool gm_vmm_get_access(uint64_t va, int device, unsigned long long *flags)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     const struct gm_vmm_view *view = gm_view_at(va);
     if (view != NULL)
         *flags = device >= 0 && device < GM_VMM_DEVICES ? view->access[device] : 0;
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
     return view != NULL;
 }
 
 void gm_vmm_count(struct gm_vmm_counts *counts)
 {
-    pthread_mutex_lock(&gm_vmm_lock);
+    gm_lock(&gm_vmm_lock);
     *counts = (struct gm_vmm_counts){
         .handles = gm_vmm_n_handles,
         .views = gm_vmm_n_views,
@@ -549,5 +548,5 @@ void gm_vmm_count(struct gm_vmm_counts *counts)
         .real_mappings = gm_vmm_mappings.n - gm_vmm_n_views,
         .reservations = gm_vmm_ranges.n,
     };
-    pthread_mutex_unlock(&gm_vmm_lock);
+    gm_unlock(&gm_vmm_lock);
 }

@@ -15,7 +15,7 @@
  *   both, to keep views and mappings out of each other's place while a view is swapped out and the
  *   driver sees none, and to count what cannot be swapped.
  *
- * Any thread; one lock, a leaf, never held across a driver call. Views of virtual handles are made,
+ * Any thread. Views of virtual handles are made,
  * changed and taken by the link thread alone, which therefore may walk a handle's list of views
  * without the lock. A struct of a virtual handle is used again and never freed. Calls the accounts.
  */

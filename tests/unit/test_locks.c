@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/locks.h"
+#include "shim/tables/allocs.h"
 
 static struct gm_lock outer = GM_LOCK_INITIALIZER(GM_LOCK_USERS);
 static struct gm_lock inner = GM_LOCK_INITIALIZER(GM_LOCK_LOG);
@@ -56,6 +57,41 @@ static void after_a_wait(void)
     gm_lock(&outer);
 }
 
+/* The shim's own table of allocations, which calls others with its lock: they may take locks of a
+ * higher rank only. */
+static struct gm_lock heap = GM_LOCK_INITIALIZER(GM_LOCK_HEAP);
+static struct gm_lock vmm = GM_LOCK_INITIALIZER(GM_LOCK_VMM);
+static struct gm_lock *taken_below;
+
+static bool takes_a_lock(const struct gm_alloc *alloc)
+{
+    (void)alloc;
+    gm_lock(taken_below);
+    gm_unlock(taken_below);
+    return true;
+}
+
+static void look_through_allocs(void)
+{
+    const struct gm_alloc alloc = {.va = 1, .bytes = 1, .span = 1, .kind = GM_ALLOC_REAL};
+    if (gm_allocs_insert(&alloc) != 0 || !gm_allocs_all(GM_ALLOC_REAL, takes_a_lock))
+        _exit(1);
+}
+
+static void below_the_shim(void)
+{
+    taken_below = &vmm;
+    gm_lock(&heap);
+    look_through_allocs();
+    gm_unlock(&heap);
+}
+
+static void above_the_shim(void)
+{
+    taken_below = &heap;
+    look_through_allocs();
+}
+
 /* Returns the signal that ended a process which does this; 0: it ended well. */
 static int try(void (*what)(void))
 {
@@ -82,8 +118,15 @@ static void test_order(void **state)
     assert_int_equal(try(after_a_wait), SIGABRT);
 }
 
+static void test_shim(void **state)
+{
+    (void)state;
+    assert_int_equal(try(below_the_shim), 0);
+    assert_int_equal(try(above_the_shim), SIGABRT);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_shim)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
