@@ -90,8 +90,6 @@ struct gm_plan_input {
     struct gm_plan_tier tiers[GM_TIERS]; /* PINNED, PAGED and DISK are read */
     uint64_t window; /* bytes of pinned memory to leave free when the plan is done */
     bool is_growing; /* gm_plan_switch: the first target runs, whole but for what it waits for */
-    uint64_t left_paged; /* prefetch: for so many bytes that a target has in paged memory, nothing
-                            is lowered: its switch brings them up beside the copies of the rest */
 };
 
 /*

@@ -403,13 +403,6 @@ static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
     return add_raise(p, chunk) && add_lower(p, victim, (enum gm_tier)tier);
 }
 
-/* Whether `chunk` is of what the target's switch brings up, if something has to go down for it. */
-static bool is_left(const struct gm_planning *p, uint32_t chunk)
-{
-    return p->input->left_paged > 0 && p->table->chunks[chunk].listed_tier == GM_TIER_PAGED &&
-           p->to_raise[GM_TIER_PAGED] <= p->input->left_paged;
-}
-
 /* What lowering changes: taken back if it was in vain. Else the next plan, for another app, would
  * bring it up again, and so on for ever. */
 struct lowering {
@@ -449,7 +442,7 @@ static bool raise_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t lef
     const int64_t wanted = left + chunk_bytes(p, chunk);
     if (p->free[GM_TIER_PINNED] >= wanted)
         return add_raise(p, chunk);
-    if (is_left(p, chunk) || left >= p->vain_raise[class])
+    if (left >= p->vain_raise[class])
         return false;
     const struct lowering before = begin_lowering(p);
     while (p->free[GM_TIER_PINNED] < wanted) {
@@ -537,7 +530,6 @@ void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *
         const struct gm_table_app *app = gm_plan_target(&p, i);
         if (app->pool != p.pool)
             resume_pool(&p, app->pool);
-        p.to_raise[GM_TIER_PAGED] = app->bytes[GM_TIER_PAGED];
         for (unsigned stage = 0; stage < sizeof order; stage++) {
             uint32_t chunk = app->away[order[stage]].head;
             for (; chunk != GM_NONE; chunk = gm_plan_follow(&p, chunk))

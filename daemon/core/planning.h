@@ -43,7 +43,7 @@ struct gm_planning {
     uint32_t cut_first; /* ... and the first target of its user */
     uint64_t bytes[GM_TIERS];    /* still to be filled, by the tier they are in now */
     uint32_t raises;             /* chunks still to be raised */
-    uint64_t to_raise[GM_TIERS]; /* bytes of those; prefetch: paged ones of the target at hand */
+    uint64_t to_raise[GM_TIERS]; /* bytes of those */
     uint64_t ahead, ahead_max;   /* bytes raised and not yet filled */
     struct gm_plan_walk raise;
 

@@ -70,13 +70,12 @@ static void list_givers(struct gm_engine *engine, struct gm_plan_input *input, u
 /* Into the plan: what can be staged for `target`, of which the first `n_victims` victims are later.
  */
 static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target,
-                           uint32_t n_victims, bool is_next)
+                           uint32_t n_victims)
 {
     engine->targets[0] = target;
     input->n_targets = 1;
     input->n_victims = n_victims;
     input->n_givers = 0;
-    input->left_paged = gm_staging_left(&engine->staging, &engine->table->apps[target], is_next);
     list_givers(engine, input, target);
     gm_plan_prefetch(engine->table, input, &engine->plan);
     if (engine->plan.n > 0)
@@ -97,7 +96,7 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
          n--) {
         if (!can_stage(engine, engine->victims[n - 1]))
             continue;
-        plan_ahead_for(engine, input, engine->victims[n - 1], n - 1, tries == 0);
+        plan_ahead_for(engine, input, engine->victims[n - 1], n - 1);
         tries++;
     }
 }

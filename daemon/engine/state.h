@@ -41,7 +41,6 @@
 #include "daemon/core/plan.h"
 #include "daemon/core/saving.h"
 #include "daemon/core/sched.h"
-#include "daemon/core/staging.h"
 #include "daemon/core/table.h"
 #include "daemon/core/tunables.h"
 #include "daemon/memory/cuda.h"
@@ -444,7 +443,6 @@ struct gm_engine {
     uint32_t plan_from;    /* moves before it are done */
     uint32_t plan_evicts;  /* evictions of it that are not */
     uint32_t *targets, *victims, *givers;
-    struct gm_staging staging;
     bool *in_set;
     uint32_t *condemned;
     uint32_t n_condemned;

@@ -40,7 +40,6 @@ static void keep_for_others(struct gm_engine *engine, uint32_t id)
 void gm_engine_begin_switch(struct gm_engine *engine, uint32_t id)
 {
     keep_for_others(engine, id);
-    gm_staging_note(&engine->staging, &engine->table->apps[id]);
     engine->apps[id].chosen = take_moment(engine);
     engine->apps[id].progress_at = engine->now;
     gm_engine_ping(engine, id);

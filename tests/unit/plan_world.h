@@ -39,7 +39,6 @@ struct world {
     uint64_t cap[GM_TIERS], used[GM_TIERS], ending[GM_TIERS];
     bool is_closed[GM_TIERS];
     uint64_t window;
-    uint64_t left_paged;        /* of plans that prefetch */
     bool tells_ending;          /* give the planner `ending` */
     uint8_t copies[MAX_CHUNKS]; /* bit t: there is a whole copy in tier t */
     /* what is under way: chunks, and frames that are being destroyed */
@@ -344,8 +343,7 @@ static inline struct gm_plan prefetch_taking(struct world *world, const uint32_t
                                   .victims = victims,
                                   .n_victims = n_victims,
                                   .givers = victims,
-                                  .n_givers = n_givers,
-                                  .left_paged = world->left_paged};
+                                  .n_givers = n_givers};
     struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
     world_input(world, &input);
     gm_plan_prefetch(world->table, &input, &plan);

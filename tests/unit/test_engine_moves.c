@@ -576,30 +576,6 @@ static void raises_do_not_wait_for_all_lowers(void **state)
     assert_true(submitted[GM_WAY_IN] >= 512 * MIB);
 }
 
-/* Where staging does not keep up, a third of what the next lacks is left to its switch; but what
- * costs nobody anything is raised. */
-static void a_part_is_left_to_the_switch(void **state)
-{
-    const uint64_t lacks = 1536 * MIB;
-    (void)state;
-    begin_tiers(2048 * MIB, 256 * MIB, 2048 * MIB, 8192 * MIB);
-    have(RUNNING, 2048 * MIB, GM_TIER_GPU);
-    have(FIRST, lacks, GM_TIER_PAGED);
-    have(LAST, 1792 * MIB, GM_TIER_PINNED);
-    gm_engine_plan(engine);
-    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks);
-
-    engine->staging.behind = GM_STAGING_BEHIND_FOR;
-    gm_engine_plan(engine);
-    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks / 3 * 2);
-    assert_int_equal(planned(GM_MOVE_LOWER, LAST), lacks / 3 * 2);
-
-    world.cap[GM_TIER_PINNED] += 2048 * MIB;
-    gm_engine_plan(engine);
-    assert_int_equal(planned(GM_MOVE_RAISE, FIRST), lacks);
-    assert_int_equal(planned(GM_MOVE_LOWER, LAST), 0);
-}
-
 /* The disk is slow, and what goes there does not keep up what memory can do meanwhile. */
 static void the_disk_has_a_share_of_its_own(void **state)
 {
@@ -723,22 +699,6 @@ static void nothing_goes_down_in_vain(void **state)
     assert_true(stage_all() < 5);
     assert_int_equal(up, 0);
     assert_int_equal(down, 0);
-}
-
-/* Where a part is left to the switch of the next, nothing goes down for those behind it either. */
-static void what_is_left_is_not_for_others(void **state)
-{
-    (void)state;
-    begin_tiers(1024 * MIB, 256 * MIB, 1280 * MIB, 8192 * MIB);
-    have(RUNNING, 1024 * MIB, GM_TIER_GPU);
-    have(FIRST, 960 * MIB, GM_TIER_PAGED);
-    have(SECOND, 960 * MIB, GM_TIER_PAGED);
-    have(LAST, 960 * MIB, GM_TIER_PINNED);
-    engine->staging.behind = GM_STAGING_BEHIND_FOR;
-    assert_true(stage_all() < 5);
-    assert_int_equal(world.table->apps[FIRST].bytes[GM_TIER_PINNED], 640 * MIB);
-    assert_true(down <= 640 * MIB);
-    assert_true(world.table->apps[LAST].bytes[GM_TIER_PINNED] >= 320 * MIB);
 }
 
 /* One thing that is under way ends, whatever; false: there is none. */
@@ -1374,9 +1334,7 @@ int main(void)
         case_of(the_disk_has_a_share_of_its_own),
         case_of(the_disk_is_closed_after_an_error),
         case_of(its_own_goes_down_for_room),
-        case_of(a_part_is_left_to_the_switch),
         case_of(nothing_goes_down_in_vain),
-        case_of(what_is_left_is_not_for_others),
         case_of(raising_leaves_room_for_evictions),
         case_of(a_slow_switch_ends),
         case_of(a_full_switch_ends),

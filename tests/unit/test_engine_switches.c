@@ -282,18 +282,6 @@ static void the_last_ones_are_kept(void **state)
     assert_int_equal(engine->history[3].seq, 3);
 }
 
-/* How much of it had been staged is looked at when it begins. */
-static void its_begin_tells_whether_it_was_staged(void **state)
-{
-    (void)state;
-    table.apps[0].bytes[GM_TIER_PAGED] = 1ull << 30;
-    choose(0);
-    assert_int_equal(engine->staging.behind, GM_STAGING_BEHIND_FOR);
-    table.apps[1].bytes[GM_TIER_PINNED] = 1ull << 30;
-    choose(1);
-    assert_int_equal(engine->staging.behind, GM_STAGING_BEHIND_FOR - 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,7 +292,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(others_come_and_come, set_up, tear_down),
         cmocka_unit_test_setup_teardown(its_own_share, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_ones_are_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(its_begin_tells_whether_it_was_staged, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

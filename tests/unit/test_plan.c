@@ -520,38 +520,6 @@ static void test_prefetch_exchanges(void **state)
     end_world(&world);
 }
 
-/* Of what is below, a part is left to the target's switch: nothing is lowered for that. What is on
- * the disk is raised first, and all of it. */
-static void test_prefetch_leaves_a_part(void **state)
-{
-    static const struct {
-        unsigned paged, left; /* chunks */
-        unsigned raised;
-    } cases[] = {{8, 0, 2}, {8, 2, 2}, {8, 3, 1}, {8, 4, 0}, {8, 9, 0}, {2, 0, 2}, {2, 9, 2}};
-    const uint32_t a = A, b = B;
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct world world;
-        make_tiers(&world, 4, 2, cases[i].paged, 8);
-        for (uint32_t app = A; app <= C; app++)
-            allocate(&world, app, 4 * CHUNK);
-        run(&world, A);
-        run(&world, B);
-        run(&world, C);
-        world.left_paged = cases[i].left * CHUNK;
-        struct gm_plan plan = prefetch_for(&world, &a, 1, &b, 1);
-        assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), cases[i].raised);
-        assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), cases[i].raised);
-        carry_out(&world, &plan);
-        /* but into free room it comes */
-        world.cap[GM_TIER_PINNED] += 4 * CHUNK;
-        plan = prefetch_for(&world, &a, 1, &b, 1);
-        assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 4 - cases[i].raised);
-        assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 0);
-        end_world(&world);
-    }
-}
-
 /* Three apps in turn, with room for one and a half: when its turn comes, half of each is there. */
 static void test_prefetch_takes_what_is_given(void **state)
 {
@@ -652,7 +620,6 @@ int main(void)
         cmocka_unit_test(test_prefetch_fills_and_raises),
         cmocka_unit_test(test_prefetch_exchanges),
         cmocka_unit_test(test_prefetch_takes_free_frames_only),
-        cmocka_unit_test(test_prefetch_leaves_a_part),
         cmocka_unit_test(test_prefetch_takes_what_is_given),
         cmocka_unit_test(test_prefetch_takes_from_its_user),
     };

@@ -427,7 +427,6 @@ static void prefetching(uint64_t seed)
         raised = world.bytes[GM_MOVE_RAISE];
         lowered = world.bytes[GM_MOVE_LOWER];
         const uint32_t n_givers = (uint32_t)draw(&world, turn.n_victims + 1);
-        world.left_paged = draw(&world, 8) * GM_CHUNK_MAX;
         struct gm_plan plan = prefetch_taking(&world, turn.targets, turn.n_targets, turn.victims,
                                               turn.n_victims, n_givers);
         check_givers(&world, &plan, &turn, n_givers);
