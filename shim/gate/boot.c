@@ -1,7 +1,5 @@
-/*
- * How far the start got. One thread starts; the others wait on the state word. What the starting
- * thread's own driver calls cause is handed through (gm_boot_is_mine).
- */
+/* One thread starts the shim; others wait on the state word. Driver calls of the start itself go
+ * to the real driver (gm_boot_is_mine). */
 #include "shim/gate/boot.h"
 
 #include <errno.h>
@@ -13,7 +11,7 @@
 static _Atomic uint32_t gm_boot_state; /* enum gm_boot_state */
 static gm_boot_start *_Atomic gm_boot_how;
 static __thread bool gm_boot_is_mine __attribute__((tls_model("initial-exec")));
-static bool gm_boot_is_child; /* set while a child has one thread */
+static bool gm_boot_is_child; /* set before the child makes threads */
 
 void gm_boot_by(gm_boot_start *start)
 {
@@ -43,7 +41,7 @@ enum gm_boot_state gm_boot(void)
         gm_boot_start *start = atomic_load(&gm_boot_how);
         if (start == NULL)
             return GM_BOOT_COLD;
-        gm_boot_is_mine = true; /* first: a signal handler must not wait for the thread it is in */
+        gm_boot_is_mine = true; /* before BOOT: a signal handler must not wait for its own thread */
         if (!atomic_compare_exchange_strong(&gm_boot_state, &state, GM_BOOT_BOOT)) {
             gm_boot_is_mine = false;
             continue;

@@ -14,12 +14,12 @@ static struct gm_lock gm_capture_lock = GM_LOCK_INITIALIZER(GM_LOCK_CAPTURES);
 static struct gm_capture *gm_capture_list;
 static size_t gm_capture_count;
 static size_t gm_capture_room;
-static size_t gm_capture_unlisted; /* that there was no host memory to list */
+static size_t gm_capture_unlisted; /* captures that no host memory was left to list */
 
-static pthread_key_t gm_capture_key; /* its destructor is told that a thread ends */
+static pthread_key_t gm_capture_key; /* its destructor runs when a thread ends */
 static bool gm_capture_has_key;
 
-/* The stream that the drainer asks about: who destroys it waits until that is over. */
+/* The stream that the drainer asks about. A thread that destroys it waits until that is over. */
 static CUstream gm_capture_asked;
 static pthread_cond_t gm_capture_was_asked = PTHREAD_COND_INITIALIZER;
 
@@ -33,7 +33,7 @@ static bool gm_capture_is_on(const struct gm_capture *capture, CUstream stream)
     return capture->stream == stream && capture->thread == gm_capture_thread(stream);
 }
 
-/* Captures ended, of which each was counted. Returns how many are still open. */
+/* `ended` counted captures ended. Returns how many are still open. */
 static uint32_t gm_captures_count_ended(size_t ended)
 {
     uint32_t open = gm_gate_captures();
@@ -42,14 +42,14 @@ static uint32_t gm_captures_count_ended(size_t ended)
     return open;
 }
 
-/* A thread ends, and with it its default stream and the captures in it. Of other captures that it
- * alone could end, gm_captures_settle finds out. */
+/* A thread ends, and with it the captures in its default stream. gm_captures_settle ends the others
+ * that only this thread could end. */
 static void gm_capture_thread_exit(void *unused)
 {
     size_t ended = 0;
     (void)unused;
     if (!gm_is_live())
-        return; /* a forked child: the lock may be another thread's of its parent */
+        return; /* a forked child: a thread of the parent may have held the lock */
     gm_lock(&gm_capture_lock);
     for (size_t i = 0; i < gm_capture_count;) {
         if (!gm_capture_is_on(&gm_capture_list[i], CU_STREAM_PER_THREAD)) {
@@ -167,7 +167,7 @@ bool gm_captures_forget(CUcontext context, CUdevice device)
 
 /* ---- the drainer ---- */
 
-/* The first capture in a stream of `context` that was not asked about, from *next on. */
+/* The first capture of `context` at index *next or later. */
 static bool gm_capture_ask_next(CUcontext context, size_t *next, struct gm_capture *capture)
 {
     bool is_found = false;
@@ -181,7 +181,7 @@ static bool gm_capture_ask_next(CUcontext context, size_t *next, struct gm_captu
     return is_found;
 }
 
-/* The drainer is done with that stream. If its capture has ended, it is taken off the list. */
+/* The drainer has asked about the stream. Remove its capture if it has ended. */
 static void gm_capture_answer(const struct gm_capture *capture, bool has_ended, size_t *next)
 {
     bool is_listed = false;
@@ -191,7 +191,7 @@ static void gm_capture_answer(const struct gm_capture *capture, bool has_ended, 
             continue;
         gm_capture_list[i] = gm_capture_list[--gm_capture_count];
         is_listed = true;
-        *next = 0; /* they have changed their places */
+        *next = 0; /* the order changed */
     }
     gm_capture_asked = NULL;
     pthread_cond_broadcast(&gm_capture_was_asked);
@@ -200,7 +200,7 @@ static void gm_capture_answer(const struct gm_capture *capture, bool has_ended, 
         gm_gate_capture_end();
 }
 
-/* The driver answers that of the wrong thread, and ends the capture. */
+/* From this thread the call fails, but it ends the capture. */
 static void gm_capture_end_left(CUstream stream)
 {
     CUgraph graph = NULL;

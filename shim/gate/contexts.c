@@ -1,7 +1,5 @@
-/*
- * The list of contexts and the drainer's walk over it. See contexts.h for how destroying and
- * draining keep out of each other's way.
- */
+/* The list of contexts and the drainer's walk over it. See contexts.h for how destroying and
+ * draining exclude each other. */
 #include "shim/gate/contexts.h"
 
 #include <errno.h>
@@ -17,8 +15,8 @@
 #include "shim/driver/real.h"
 #include "shim/gate/gate.h"
 
-#define GM_EVENT_NAP_MIN 50000    /* ns between looks at an event; they double ... */
-#define GM_EVENT_NAP_MAX 20000000 /* ... to what an answer may be late */
+#define GM_EVENT_NAP_MIN 50000    /* ns between polls of an event; doubles up to ... */
+#define GM_EVENT_NAP_MAX 20000000 /* ... what an answer may be late */
 
 struct gm_context {
     CUcontext context;
@@ -29,7 +27,7 @@ static struct gm_lock gm_contexts_lock = GM_LOCK_INITIALIZER(GM_LOCK_CONTEXTS);
 static pthread_cond_t gm_contexts_left = PTHREAD_COND_INITIALIZER; /* the drainer came out */
 static struct gm_context *gm_context_list;
 static size_t gm_context_count;
-static size_t gm_context_reserved; /* places that are free and promised */
+static size_t gm_context_reserved; /* free places that gm_contexts_reserve promised */
 static size_t gm_context_room;
 static uint64_t gm_context_round;
 static bool gm_primary_is_active[GM_DEVICES_MOST];
@@ -42,14 +40,14 @@ static unsigned gm_contexts_next_gone;
 static CUcontext gm_drained_context;
 static CUdevice gm_drained_device = -1;
 
-/* When the drainer stops waiting for an event; or what it does in the contexts instead. */
+/* A walk that may stop early (stamp), or that visits instead of waiting. */
 struct gm_contexts_asker {
     const _Atomic uint64_t *stamp;
     uint64_t seen;
     void (*visit)(CUcontext context, uint64_t argument);
     uint64_t argument;
 };
-/* Counts what may make it stop; it naps on this futex, whose time no clock step changes. */
+/* Counts reasons to stop early. The drainer naps on this futex. */
 static _Atomic uint32_t gm_contexts_bell;
 
 static void gm_contexts_counted(int change)
@@ -253,7 +251,7 @@ static CUresult gm_contexts_synchronize_current(void)
     return result;
 }
 
-/* Whether to wait on for the context that the drainer is in. */
+/* Whether the drainer may go on waiting in its context. */
 static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
 {
     if (atomic_load(asker->stamp) != asker->seen)
@@ -284,10 +282,7 @@ static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker 
     }
 }
 
-/*
- * Wait until the work of `context`, the current one, ends. The event lives no longer than the
- * drainer stays here, so nobody else has to know of it.
- */
+/* Wait until the work of `context`, the current one, ends. */
 static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_contexts_asker *asker)
 {
     CUevent event;
@@ -312,7 +307,7 @@ static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_co
     return result;
 }
 
-/* CUDA_SUCCESS: `context` has no work left; with an asker, none of what it had. */
+/* CUDA_SUCCESS: `context` has no work; with an asker, none that it had at the call. */
 static CUresult gm_contexts_wait_for(CUcontext context, const struct gm_contexts_asker *asker)
 {
     CUcontext popped;
@@ -329,7 +324,7 @@ static CUresult gm_contexts_wait_for(CUcontext context, const struct gm_contexts
     return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
 }
 
-/* The next context that `round` did not see, marked as the one that the drainer is in; or NULL. */
+/* Mark and return the next context that `round` has not seen, or NULL. */
 static CUcontext gm_contexts_step(uint64_t round)
 {
     gm_lock(&gm_contexts_lock);
@@ -377,8 +372,7 @@ leave:
     return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
 }
 
-/* Over all contexts. The first error; with an asker it is also the last: there is nothing to gain
- * from waiting for the others. */
+/* Over all contexts. Returns the first error. With an asker it stops there. */
 static CUresult gm_contexts_walk(const struct gm_contexts_asker *asker)
 {
     CUresult result = CUDA_SUCCESS;

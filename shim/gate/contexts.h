@@ -1,24 +1,21 @@
 /*
- * The CUDA contexts that a drain has to synchronize: those made by cuCtxCreate*, and the active
- * primary contexts of all devices that the program sees. A kernel on a device that gpumux does not
- * manage can reach a managed GPU's memory (cuCtxEnablePeerAccess). The drainer walks over them in
- * two ways:
+ * The CUDA contexts that a drain synchronizes: those made by cuCtxCreate*, and the active primary
+ * contexts of all devices that the program sees, because a kernel on an unmanaged device can reach
+ * a managed GPU's memory (cuCtxEnablePeerAccess). The drainer walks over them in two ways:
  *
- *   synchronize   for a CLOSE, when nobody is inside the gate: cuCtxSynchronize. It returns as soon
- *                 as the work ends. In a context without CU_CTX_SCHED_BLOCKING_SYNC it keeps a core
+ *   synchronize   for a CLOSE, when nobody is inside the gate: cuCtxSynchronize returns as soon as
+ *                 the work ends. In a context without CU_CTX_SCHED_BLOCKING_SYNC it keeps a core
  *                 busy until then; the drain deadline bounds that.
  *   finish        for a QUERY, while the program runs: it records an event behind all work of the
- *                 context and looks at it from time to time. That takes no core and can be given up
- *                 at any moment.
+ *                 context and polls it. That costs no core and can stop at any moment.
  *
- * Owns the list of contexts. The lock guards the list and is never held across a driver call.
- * Instead, the drainer marks the context that it is in, and a thread that destroys that context
- * waits for the drainer to leave it. The drainer leaves when the context's work ends, or at once if
- * it only waits for an event. A destroyer waits GM_CONTEXT_PATIENCE_S at most, so that a context
- * whose work never ends does not hold the program for ever.
+ * Owns the list of contexts. Its lock is never held across a driver call. Instead the drainer marks
+ * the context that it is in, and a thread that destroys that context waits until the drainer leaves
+ * it: when the context's work ends, or at once if the drainer polls an event. The thread waits
+ * GM_CONTEXT_PATIENCE_S at most, because the work may never end.
  *
- * Callers: the handlers of contexts (list), the drainer (walk), whoever asks about a context. Calls
- * the gate.
+ * Callers: the handlers of contexts (list), the drainer (walk), anybody who asks about a context.
+ * Calls the driver and the gate.
  */
 #ifndef GM_SHIM_CONTEXTS_H
 #define GM_SHIM_CONTEXTS_H
@@ -31,34 +28,33 @@
 #define GM_CONTEXT_PATIENCE_S 10
 
 /*
- * Any thread. A context that is not on the list would be drained by nobody, so its place is there
- * before it is: reserve, and then either add the context that was created, or release. False: no
- * host memory, and nothing to release; create none.
+ * Any thread. Reserve a place on the list before you create a context, because nobody drains a
+ * context that is not listed. Then add the context, or release the place. False: no host memory;
+ * create no context.
  */
 bool gm_contexts_reserve(void);
 void gm_contexts_add(CUcontext context);
 void gm_contexts_release(void);
 
-/* Before the real destroy: take it off the list and wait for the drainer. Returns whether it was
- * on; then its place is reserved, in case it is not destroyed. */
+/* Before the real destroy: take it off the list and wait for the drainer. True: it was listed, and
+ * its place is reserved in case the destroy fails. */
 bool gm_contexts_remove(CUcontext context);
 
-/* Whether it is on the list. What is not is a primary context, or one derived from it. */
+/* Whether it is listed. If not, it is a primary context or derived from one. */
 bool gm_contexts_has(CUcontext context);
 
 /*
- * Remember that it is destroyed: before it is, for its handle may be another's at once. Whether it
- * was, and no other was added with that handle since: of the last GM_CONTEXTS_GONE. Such a handle
- * points to what the driver freed; it must not be asked.
+ * note_gone, before the real destroy: the driver may reuse the handle at once. is_gone: whether the
+ * handle is one of the last GM_CONTEXTS_GONE destroyed and not reused since. Do not pass such a
+ * handle to the driver: it points to freed memory.
  */
 #define GM_CONTEXTS_GONE 64
 void gm_contexts_note_gone(CUcontext context);
 bool gm_contexts_is_gone(CUcontext context);
 
 /*
- * Whether the primary context of `device` has ended, for good or for now. To the driver it is still
- * the current one of the threads that it was current to, but whatever it is asked to do it refuses.
- * One load unless it has ever ended.
+ * Whether the primary context of `device` is inactive after it was active. It is still the current
+ * context of its threads, but every call in it fails. One load unless it ever became inactive.
  */
 bool gm_contexts_primary_is_over(CUdevice device);
 
@@ -66,41 +62,36 @@ bool gm_contexts_primary_is_over(CUdevice device);
 void gm_contexts_lock_primary(CUdevice device);
 void gm_contexts_unlock_primary(CUdevice device);
 
-/* The primary context of `device` was seen active, or inactive: counted in gm_stat.contexts. */
+/* The primary context of `device` is active, or inactive; gm_stat.contexts counts it. */
 void gm_contexts_note_primary(CUdevice device, bool is_active);
 
 /*
- * Whether a context that answers `result` can run nothing: it is gone, broken for good by an
- * earlier error of its own work, or the driver is shutting down. What can run nothing is quiet. Any
- * other error says nothing about the work.
+ * Whether a context that answers `result` can run nothing any more, and so is quiet: it is
+ * destroyed or broken by an error of its work, or the driver shuts down. Other errors say nothing
+ * about work.
  */
 bool gm_contexts_is_over(CUresult result);
 
 /*
- * Drainer only, after nobody was inside: synchronize all. CUDA_SUCCESS when none has work left, or
- * can have. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture is open, another error when a
- * context could not be asked.
+ * Drainer only, when nobody is inside: synchronize all contexts. CUDA_SUCCESS: none has work.
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a capture is open. Other errors are a context's answer.
  */
 CUresult gm_contexts_synchronize(void);
 
 /*
  * Drainer only, with the gate open: wait until the work ends that all contexts have now.
- * CUDA_SUCCESS: it has, or nothing can run any more. CUDA_ERROR_NOT_READY: given up, because
- * `*stamp` is not `seen` any more, or because a context is about to be destroyed. Other errors as
- * above.
+ * CUDA_SUCCESS: it has. CUDA_ERROR_NOT_READY: stopped early, because `*stamp` is not `seen` any
+ * more or a context is about to be destroyed. Other errors as above.
  *
- * A driver without cuCtxRecordEvent (before CUDA 12.5) is synchronized instead, one context after
- * the other: then giving up waits for the work of one of them, and a core may be busy meanwhile.
+ * Before CUDA 12.5 there is no cuCtxRecordEvent. Then this synchronizes one context after the
+ * other: to stop takes until the work of one context ends, and a core may be busy.
  */
 CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen);
 
-/*
- * Drainer only: call `visit` in every context, which is current then and is not destroyed
- * meanwhile: who wants to destroy it waits for it to return.
- */
+/* Drainer only: call `visit` with each context current. A thread that destroys one waits for it. */
 void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument);
 
-/* Any thread: the stamp was changed. */
+/* Any thread: the stamp changed. */
 void gm_contexts_wake(void);
 
 #endif

@@ -1,8 +1,5 @@
-/*
- * The drainer. One mutex guards the CLOSE and the QUERY that are open, at most one of each; whoever
- * takes one away under it, the drainer with an answer or the link thread at the deadline, is the
- * one who answers.
- */
+/* The drainer. Whoever takes the open CLOSE or QUERY away under the lock, the drainer or the link
+ * thread at the deadline, answers it. */
 #include "shim/gate/drain.h"
 
 #include <errno.h>
@@ -20,9 +17,9 @@
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 
-#define GM_DRAIN_YIELDS 200     /* looks that cost a sched_yield; most calls return within those */
-#define GM_DRAIN_NAP_MIN 50000u /* ns; then naps that double */
-#define GM_DRAIN_NAP_MAX 1000000u /* ns: what an answer may be late */
+#define GM_DRAIN_YIELDS 200       /* polls with sched_yield first; most calls return meanwhile */
+#define GM_DRAIN_NAP_MIN 50000u   /* ns; then naps, which double up to ... */
+#define GM_DRAIN_NAP_MAX 1000000u /* ... what an answer may be late */
 
 struct gm_drain_question {
     uint64_t epoch;
@@ -42,10 +39,10 @@ static pthread_cond_t gm_drain_synced = PTHREAD_COND_INITIALIZER;
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
 static bool gm_drain_is_to_watch;          /* gm_drain_watch was called */
-static _Atomic uint64_t gm_drain_stamp;    /* changes with the above: a query is left off then */
-static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what the drainer waits for */
+static _Atomic uint64_t gm_drain_stamp;    /* changes with the above and stops a query */
+static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what it waits for */
 
-/* Answer `epoch`, unless that was done or a newer CLOSE came. */
+/* Answer `epoch`, unless it has its answer or a newer CLOSE came. */
 static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_t now)
 {
     gm_lock(&gm_drain_lock);
@@ -97,8 +94,8 @@ static void gm_drain_sync_if_asked(void)
         gm_drain_sync(asked);
 }
 
-/* Wait until nobody is inside, or the deadline. Who is inside may wait for this thread meanwhile
- * (gm_drain_synchronize), and leaves when it was served. */
+/* Wait until nobody is inside, or for the deadline. Serve gm_drain_synchronize: its caller is
+ * inside. */
 static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question *question)
 {
     long nap = GM_DRAIN_NAP_MIN;
@@ -125,19 +122,17 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
     }
 }
 
-/* What is left to do after the answer, while the program is paused, and once it goes on. */
 static void gm_drain_after(uint64_t stamp)
 {
     if (!gm_drain_calls->paused())
         return;
-    /* The opening wakes this. Nothing is asked of a program whose gate is closed; should that ever
-     * be, it is seen at the next look, and comes first. */
+    /* The opening gate wakes this; a new question is seen after a second at most. */
     while (!gm_gate_await_open(GM_S) && atomic_load(&gm_drain_stamp) == stamp)
         continue;
     gm_drain_calls->resumed();
 }
 
-/* Found quiet: get out of the way in half of what is left of the time. */
+/* The program is quiet: use half of the time that is left. */
 static void gm_drain_clear(const struct gm_drain_question *question)
 {
     const uint64_t now = gm_now();
@@ -153,7 +148,7 @@ static void gm_drain_once(const struct gm_drain_question *question)
         atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
         CUresult result = gm_contexts_synchronize();
         if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
-            reason = GM_DRAIN_CAPTURE; /* perhaps one that nobody counted */
+            reason = GM_DRAIN_CAPTURE; /* perhaps an uncounted one */
         else if (result != CUDA_SUCCESS)
             reason = GM_DRAIN_WORK;
         else
@@ -162,13 +157,13 @@ static void gm_drain_once(const struct gm_drain_question *question)
     gm_drain_answer(question->epoch, reason, gm_now());
 }
 
-/* Wait until the GPU is done with what it was given before this query, unless that is left off. */
+/* Answer a query, unless the stamp changes meanwhile. */
 static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
     if (gm_gate_captures() > 0)
         gm_captures_settle();
     gm_drain_calls->rest(&gm_drain_stamp, stamp);
-    atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* of a CLOSE that comes meanwhile */
+    atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* for a CLOSE that comes meanwhile */
     CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp);
 
     gm_lock(&gm_drain_lock);
@@ -182,7 +177,7 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_drain_calls->quiet(&quiet);
 }
 
-/* With the lock: wait for a question; meanwhile watch when it is time. */
+/* With the lock: wait for a question; call `watch` when it is time. */
 static void gm_drain_idle(void)
 {
     static uint64_t watch_at = UINT64_MAX; /* this thread's alone */
@@ -203,7 +198,7 @@ static void gm_drain_idle(void)
 static void *gm_drain_main(void *unused)
 {
     (void)unused;
-    /* A capture in another thread must not make our calls illegal, nor they end it. */
+    /* Captures in other threads neither forbid our calls nor end because of them. */
     gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 
     uint64_t done = UINT64_MAX;
@@ -218,7 +213,7 @@ static void *gm_drain_main(void *unused)
         uint64_t query = gm_drain_query_open;
         uint64_t stamp = atomic_load(&gm_drain_stamp);
         gm_unlock(&gm_drain_lock);
-        if (is_sync) { /* first: a CLOSE waits for who asked */
+        if (is_sync) { /* first: a CLOSE waits for the caller */
             gm_drain_sync_if_asked();
             continue;
         }
@@ -239,7 +234,7 @@ int gm_drain_start(const struct gm_drain_calls *calls)
     pthread_t thread;
     sigset_t all, before;
 
-    /* The program's signals are not for this thread. */
+    /* The program's signal handlers must not run in this thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&thread, NULL, gm_drain_main, NULL);
@@ -251,7 +246,7 @@ int gm_drain_start(const struct gm_drain_calls *calls)
     return 0;
 }
 
-/* Under the lock, after a change: for the drainer, wherever it waits. */
+/* With the lock: wake the drainer and stop a query. */
 static void gm_drain_changed(void)
 {
     atomic_fetch_add(&gm_drain_stamp, 1);
@@ -261,14 +256,14 @@ static void gm_drain_changed(void)
 void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
 {
     gm_lock(&gm_drain_lock);
-    /* Until the drainer gets to it, what it is stuck in is still in the way. */
+    /* gm_drain_obstacle stays: until the drainer comes to this CLOSE, it is stuck in that. */
     gm_drain_open = (struct gm_drain_question){
         .epoch = epoch,
         .at = now,
         .deadline = deadline_ns < UINT64_MAX - now ? now + deadline_ns : UINT64_MAX,
     };
     gm_drain_is_open = true;
-    gm_drain_has_query = false; /* its answer would say nothing any more */
+    gm_drain_has_query = false; /* DRAINED says more */
     gm_drain_changed();
     gm_unlock(&gm_drain_lock);
     gm_contexts_wake();
@@ -279,7 +274,7 @@ void gm_drain_watch(void)
     gm_lock(&gm_drain_lock);
     const bool is_asking = gm_drain_has_query;
     gm_drain_is_to_watch = true;
-    if (is_asking) /* the program does not rest any more: that is the answer */
+    if (is_asking) /* the answer is no */
         gm_drain_changed();
     else
         pthread_cond_signal(&gm_drain_asked);

@@ -1,20 +1,19 @@
 /*
- * Draining: after a CLOSE, find out whether this program is quiet,
- * and answer DRAINED before the deadline, once for each CLOSE. And after a QUERY, with the gate
- * open, answer QUIET when the work that was submitted so far has ended, however long that takes.
+ * Draining. After a CLOSE, find out whether this program is quiet and answer DRAINED once, before
+ * the deadline. After a QUERY, with the gate open, answer QUIET when the work submitted so far has
+ * ended, however long that takes.
  *
- * A thread of its own does it ("gpumux-drain"), because synchronizing a context returns when the
- * GPU's work ends, which may be never: a kernel can wait for the host. The link thread keeps the
- * deadline: when it passes, the answer is BUSY, the drainer stays where it is, and what it finds
- * later is not sent. The next CLOSE waits for it again.
+ * The thread "gpumux-drain" does it, because synchronizing a context may never return: a kernel can
+ * wait for the host. The link thread keeps the deadline. When that passes, the answer is BUSY and
+ * the drainer goes on, but sends nothing. The next CLOSE waits for it.
  *
- * A query is left off for a CLOSE at once, and for a newer query: neither of them waits longer for
- * it. Only with a driver that cannot record an event for a context (contexts.h) the drainer first
- * comes out of the synchronizing call that it is in, which waits for nothing that the CLOSE would
- * not wait for, and the deadline is kept all the same.
+ * A CLOSE or a newer QUERY stops a QUERY at once. With a driver that cannot record an event for a
+ * context (contexts.h) the drainer first returns from the synchronizing call that it is in. The
+ * CLOSE would wait for that work too, and its deadline holds.
  *
- * Owns the open CLOSE and QUERY. Calls the gate, contexts and captures by name, and everybody else
- * through gm_drain_calls.
+ * Owns the open CLOSE and QUERY. Callers: the link, the start, pin (synchronize), handlers
+ * and memory (watch). Calls the driver, the gate, contexts and captures, and all others through
+ * gm_drain_calls.
  */
 #ifndef GM_SHIM_DRAIN_H
 #define GM_SHIM_DRAIN_H
@@ -26,54 +25,51 @@
 
 #include "common/wire.h"
 
-/* Whom the drainer calls. All but the answers: its own thread only, without a lock. */
+/* Whom the drainer calls, without a lock: all but the answers from its own thread only. */
 struct gm_drain_calls {
-    /* The answers to CLOSE and to QUERY. The drainer, or the link thread. */
+    /* The answers to CLOSE and to QUERY; also from the link thread. */
     void (*drained)(const struct gm_msg_drained *drained);
     void (*quiet)(const struct gm_msg_quiet *quiet);
 
-    /* CLOSE came: others want room. */
+    /* CLOSE came. */
     void (*before)(void);
-    /* The program is quiet: get out of the way of others what can be moved until the time `until`.
-     */
+    /* The program is quiet: move unevictable memory out of the way, until the time `until`. */
     void (*clear)(uint64_t until);
-    /* After the answer. Returns whether `resumed` is to be called as soon as the gate opens. */
+    /* After the answer. True: call `resumed` when the gate opens. */
     bool (*paused)(void);
     void (*resumed)(void);
 
-    /* QUERY came: the program rests. Stop when `*stamp` is not `seen` any more. */
+    /* QUERY came: the program is idle. Return when `*stamp` is not `seen` any more. */
     void (*rest)(const _Atomic uint64_t *stamp, uint64_t seen);
 
-    /* When nothing else is to be done, at the time that it returned last, and after gm_drain_watch.
-     * Returns when to call it again; UINT64_MAX: only after gm_drain_watch. */
+    /* Called when idle: at the time that it returned last, and after gm_drain_watch. Returns when
+     * to call it again; UINT64_MAX: after gm_drain_watch only. */
     uint64_t (*watch)(uint64_t now);
 };
 
 /* Start only: start the thread. 0 or -errno. */
 int gm_drain_start(const struct gm_drain_calls *calls);
 
-/* Link thread: CLOSE came at time `now`. A CLOSE that is not answered yet is forgotten. */
+/* Link thread: CLOSE came at time `now`. It replaces a CLOSE that has no answer yet. */
 void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now);
 
-/*
- * Link thread: answer BUSY if the deadline passed at time `now`. Returns the time of the deadline
- * that is still to come, or UINT64_MAX.
+/* Link thread: answer BUSY if the deadline has passed. Returns the coming deadline or UINT64_MAX.
  */
 uint64_t gm_drain_expire(uint64_t now);
 
-/* Link thread: QUERY came. One that is not answered yet is forgotten. */
+/* Link thread: QUERY came. It replaces a QUERY that has no answer yet. */
 void gm_drain_query(uint64_t query);
 
-/* Link thread: the daemon is lost; nobody waits for an answer. */
+/* Link thread: the daemon is lost. Forget CLOSE and QUERY. */
 void gm_drain_cancel(void);
 
-/* Any thread: there is something to watch, which is a sign that the program does not rest. */
+/* Any thread: call `watch`. The program is not idle, so the answer to an open QUERY is no. */
 void gm_drain_watch(void);
 
 /*
- * A thread that holds the others (gm_gate_hold): wait until all work of the program has ended.
- * CUDA_ERROR_NOT_READY: not within `patience_ns`. The drainer does it also while it is at a CLOSE,
- * which cannot end before this thread leaves.
+ * From a thread that holds the others (gm_gate_hold): wait until all work of the program has ended.
+ * CUDA_ERROR_NOT_READY: not within `patience_ns`. During a CLOSE the drainer does it too: the CLOSE
+ * waits for this thread to leave the gate.
  */
 CUresult gm_drain_synchronize(uint64_t patience_ns);
 

@@ -1,9 +1,7 @@
 /*
- * The gate, slow side: slots, waiting, captures. The model is in gate.h.
- *
- * Everything here is lock-free, because a signal handler or a callback of the driver may come in at
- * any point. Waiting is a futex on the daemon's page (a shared futex, which works on a read-only
- * mapping).
+ * The gate's slow paths: slots, waiting, captures. The model is in gate.h. All of it is lock-free,
+ * because a signal handler or a callback of the driver may enter at any point. Threads wait on a
+ * shared futex in the daemon's page, which works on a read-only mapping.
  */
 #include "shim/gate/gate.h"
 
@@ -18,12 +16,12 @@
 #include "common/clock.h"
 #include "shim/gate/boot.h"
 
-#define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads that found no slot of their own */
+#define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads without a slot of their own */
 #define GM_SLOT_WORDS (GM_SLOTS / 64u)
-/* A waiter looks again, and asks again, even if nobody wakes it, or signals do all the time. */
+/* A waiting thread checks the gate and asks the daemon again after so long, woken or not. */
 #define GM_GATE_RECHECK_S 1
 
-/* What a thread without a fast slot finds taken. */
+/* The fast slot of a thread that has none: always taken. */
 static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN, .blocked = 1};
 
 __thread struct gm_gate_thread gm_gate_self
@@ -31,18 +29,18 @@ __thread struct gm_gate_thread gm_gate_self
 
 static const struct gm_ctl gm_page_open = {.gate = GM_GATE_OPEN};
 static const struct gm_ctl gm_page_refused = {.gate = GM_GATE_CLOSED};
-/* While a thread holds the others. Its word is never OPEN: a caller that got this page and was late
- * must look at the page again (COLD), or a drain might miss it. */
+/* While a thread holds the others. Its word is never OPEN: a late caller with this page must load
+ * the page again (COLD), or a drain could miss it. */
 static struct gm_ctl gm_page_held = {.gate = GM_GATE_COLD};
-static const struct gm_ctl *gm_page_before; /* the holder's: what is in place otherwise */
-/* What gm_gate_lost put, or wants to have put, in place; NULL: it did not come yet. */
+static const struct gm_ctl *gm_page_before; /* written by the holder: the page to restore */
+/* The page that gm_gate_lost set, or leaves to gm_gate_unhold to set; NULL: nothing is lost. */
 static const struct gm_ctl *_Atomic gm_page_lost;
 
-static const struct gm_gate_calls *gm_gate_calls; /* written by attach, as what follows */
+static const struct gm_gate_calls *gm_gate_calls; /* written by attach */
 static struct gm_stat gm_stat_own; /* slots of a program that runs without a daemon */
 static struct gm_stat *_Atomic gm_stat_area = &gm_stat_own;
 
-static bool gm_gate_is_asymmetric; /* written by attach, before any thread has a slot */
+static bool gm_gate_is_asymmetric; /* written by attach before any thread has a slot */
 static bool gm_gate_has_key;
 static pthread_key_t gm_gate_key; /* its destructor gives the slot back */
 
@@ -52,9 +50,9 @@ static _Atomic uint32_t gm_capture_begun;              /* captures begun so far,
 static _Atomic uint32_t gm_own_syncs;                  /* own synchronizing calls under way */
 static _Atomic uint64_t gm_want_sent; /* one more than the epoch of the newest WANT */
 
-/* What a nested call gets: the outer call's slot speaks for it. */
+/* For a nested call: the outer call's slot is IN. */
 static struct gm_slot gm_slot_nested;
-/* What a signal handler gets that interrupted a caller on its way in: it leaves to TRYING. */
+/* For a signal handler that interrupted a caller in TRYING: it leaves to TRYING. */
 static struct gm_slot gm_slot_interrupted;
 
 static bool gm_slot_is_shared(const struct gm_slot *slot)
@@ -81,7 +79,7 @@ static void gm_gate_thread_exit(void *unused)
     if (slot == NULL)
         return;
     if (self->is_waiting != 0)
-        atomic_fetch_sub(&stat->waiting, 1); /* it left the wait by a longjmp */
+        atomic_fetch_sub(&stat->waiting, 1); /* a longjmp ended the wait */
     self->is_waiting = 0;
     if (gm_slot_is_shared(slot)) {
         atomic_fetch_sub(&slot->inside, self->inside != 0);
@@ -90,7 +88,7 @@ static void gm_gate_thread_exit(void *unused)
         self->blocked = 0;
         return;
     }
-    /* A thread that ended in the middle of a call is inside no more. */
+    /* Also if the thread ended in the middle of a call. */
     atomic_store_explicit(&slot->blocked, 0, memory_order_release);
     atomic_store_explicit(&slot->inside, 0, memory_order_release);
     uint32_t i = (uint32_t)(slot - stat->slot);
@@ -128,7 +126,7 @@ static void gm_gate_settle(struct gm_gate_thread *self)
     self->own = slot;
     self->fast = is_shared || !gm_gate_is_asymmetric ? &gm_slot_taken : slot;
     if (gm_gate_has_key)
-        pthread_setspecific(gm_gate_key, self); /* on failure the slot is not reused, no more */
+        pthread_setspecific(gm_gate_key, self); /* if it fails, the slot is not reused */
 }
 
 /* ---- enter and leave ---- */
@@ -144,9 +142,9 @@ static uint32_t gm_gate_place(const struct gm_gate_thread *self)
 }
 
 /*
- * Sequentially consistent: the slow way needs no membarrier and closes races with captures. In the
- * shared slot a handler may come between the count and the note of it: then it counts for itself.
- * In the child of a fork by a handler that came meanwhile, where nobody drains, it does nothing.
+ * Sequentially consistent, so the slow path needs no membarrier and cannot race with captures. A
+ * handler that comes between the two writes of the shared slot counts itself. If such a handler
+ * forked, this does nothing in the child, where nobody drains.
  */
 static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
 {
@@ -166,9 +164,9 @@ static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
 }
 
 /*
- * Wait until the word of `page` is not `word` any more, or for a while. The first waiter of a
- * closing tells the daemon; so does one who has waited for GM_GATE_RECHECK_S, in case that was not
- * heard. *since: when this one began to wait or last told it so, 0 at first.
+ * Wait until the word of `page` changes, at most GM_GATE_RECHECK_S. The first thread that waits at
+ * a closed gate tells the daemon, and so does each one that has waited for GM_GATE_RECHECK_S, in
+ * case the first message was lost. *since: when this thread began to wait or last told; 0 at first.
  */
 static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, uint64_t *since,
                          struct gm_gate_ear *ear)
@@ -193,13 +191,12 @@ struct gm_slot *gm_gate_enter_slow(void)
         return &gm_slot_nested;
 
     int saved = errno, cancel;
-    /* Telling the daemon is a cancellation point, and neither it nor the start can be left half
-     * done. */
+    /* Sending is a cancellation point, and a cancelled start would stay half done. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (gm_boot() == GM_BOOT_COLD) {
         pthread_setcancelstate(cancel, NULL);
         errno = saved;
-        return &gm_slot_nested; /* before cuInit, or from within the start-up: nothing to guard */
+        return &gm_slot_nested; /* before cuInit, or from the start itself */
     }
     gm_gate_settle(self);
 
@@ -226,16 +223,16 @@ struct gm_slot *gm_gate_enter_slow(void)
             break;
         gm_gate_step(self, GM_SLOT_OUT);
         bool is_first = false;
-        if (self->is_waiting == 0) { /* else this is a handler in the middle of the wait */
+        if (self->is_waiting == 0) { /* else this is a handler that interrupts the wait */
             is_waiting = true;
-            /* In this order: a handler that comes between counts for itself. */
+            /* In this order: a handler that comes between the two counts itself. */
             is_first = atomic_fetch_add(&stat->waiting, 1) == 0;
             self->is_waiting = 1;
         }
         gm_gate_wait(page, word, is_first, &since, &ear);
     }
     gm_gate_step(self, slot != NULL ? GM_SLOT_IN : before);
-    if (is_waiting && self->is_waiting != 0) { /* else it is the child of such a fork */
+    if (is_waiting && self->is_waiting != 0) { /* else a handler forked and this is the child */
         self->is_waiting = 0;
         atomic_fetch_sub(&stat->waiting, 1);
     }
@@ -253,7 +250,7 @@ CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result)
         return result;
     }
     if (slot == &gm_slot_nested || slot != self->own)
-        return result; /* nested, or a call that began in the parent of a fork */
+        return result; /* nested, or a handler forked and this is the child */
     atomic_fetch_add(&slot->calls, 1);
     gm_gate_step(self, GM_SLOT_OUT);
     return result;
@@ -263,7 +260,7 @@ struct gm_slot *gm_sync_enter_slow(void)
 {
     struct gm_gate_thread *self = &gm_gate_self;
     if (!gm_boot_is_over())
-        return NULL; /* nothing was submitted yet that it could wait for */
+        return NULL; /* nothing was submitted yet */
     gm_gate_settle(self);
     struct gm_slot *slot = self->own;
     if (gm_slot_is_shared(slot)) {
@@ -356,11 +353,10 @@ void gm_gate_fence(void)
 }
 
 /*
- * Why one look suffices. Say no capture is open before the slots are read, and none began until
- * after. Then none was open in between, so a caller that passes the closed gate because of a
- * capture saw that capture before our first look; it had stepped in before it looked, so its slot
- * shows it. A caller that begins a capture is inside when it counts it: either its slot shows it,
- * or we see the count.
+ * Why one scan suffices: suppose no capture is open before the slots are read and none began until
+ * after. Then none was open in between. A caller that passed the closed gate because of a capture
+ * saw it before the scan, and its slot was TRYING before that, so the scan sees the slot. A caller
+ * that begins a capture counts it while inside: the scan sees its slot or the count.
  */
 static enum gm_drain_reason gm_gate_scan_but(const struct gm_gate_thread *self)
 {
@@ -418,8 +414,8 @@ static void gm_page_wake(const struct gm_ctl *page)
     syscall(SYS_futex, &page->gate, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* The daemon may be lost at any point of this: either that sees that nobody holds any more, or this
- * sees what that left to do. */
+/* gm_gate_lost may run at the same time: either it sees that nobody holds, or this sees
+ * gm_page_lost. */
 void gm_gate_unhold(void)
 {
     const struct gm_ctl *page = &gm_page_held;
@@ -430,7 +426,7 @@ void gm_gate_unhold(void)
     atomic_store(&gm_page_held.gate, GM_GATE_COLD);
     gm_page_wake(&gm_page_held);
     if (lost != NULL)
-        gm_page_wake(gm_page_before); /* who waited there before the others were held */
+        gm_page_wake(gm_page_before); /* threads that waited there before the hold */
 }
 
 /* ---- life ---- */
@@ -450,8 +446,8 @@ int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asym
     return 0;
 }
 
-/* The holder is in the middle of something that no submission may meet, daemon or not: so opening
- * waits for it, and is left to gm_gate_unhold. Refusing does not. */
+/* While a thread holds the others nothing may be submitted, so gm_gate_unhold opens the gate then.
+ * Refusing need not wait. */
 void gm_gate_lost(bool is_whole)
 {
     const struct gm_ctl *page = is_whole ? &gm_page_open : &gm_page_refused;

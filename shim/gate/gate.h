@@ -6,33 +6,33 @@
  *            result = real(...); gm_gate_leave(slot);
  *   SYNC     slot = gm_sync_enter(); result = real(...); gm_sync_leave(slot);   never refused
  *
- * The model, which is Dekker's with the dear half on the closer's side:
+ * The model is Dekker's, with the expensive half on the closer's side:
  *
  *   a caller   inside = TRYING; (compiler barrier) load the gate word; inside = IN; call; calls++;
  *              inside = 0
  *   the closer gate = CLOSED; membarrier; wait until no capture is open and every inside is 0
  *
- * membarrier puts a full fence into every thread of the program. A caller that saw OPEN before it
- * has its inside visible after it; a caller that comes later sees CLOSED. Without membarrier no
- * thread gets a fast slot, and all go the slow way, which has its own fences.
+ * membarrier puts a full fence into every thread of the program. The `inside` of a caller that saw
+ * OPEN before it is visible after it; a later caller sees CLOSED. Without membarrier no thread gets
+ * a fast slot: all take the slow path, which has its own fences.
  *
- * A thread has no slot until it came the slow way once, and the slow way starts by booting
- * (boot.h). So no call passes before the start-up is over, slots never change their place, and
- * there is no moment when a caller is inside a slot that a closer does not look at.
+ * A thread gets its slot on its first slow path, which boots first (boot.h). So no call passes
+ * before the start is over, slots never move, and the closer sees every slot that is in use.
  *
- * Nested calls (the driver calling an exported symbol, a callback or a signal handler in the middle
- * of a call) pass: the outer call's slot, which is IN, speaks for them. A signal handler that comes
- * while the slot is TRYING looks at the gate itself, and waits there if it must: the call that it
- * interrupted may yet be turned away. Afterwards that one goes on as if nothing had been. While a
- * capture is open the closed gate lets callers pass: the closer waits for captures first, and a
- * capture begins only inside the open gate, so an open capture means that this program was not
- * found quiet and nothing of it was taken away.
+ * Nested calls pass (the driver calls an exported symbol, a callback or a signal handler runs in a
+ * call): the outer call's slot is IN. A signal handler that comes while the slot is TRYING checks
+ * the gate itself and waits there if it must, because the call that it interrupted may still be
+ * turned away. While a capture is open, the closed gate lets callers pass: the closer waits for
+ * captures first, and a capture begins only inside the open gate. So an open capture means that the
+ * program was not found quiet and nothing of it was taken away.
  *
- * Anybody may call enter and leave, from any thread and from any signal handler. No thread is
- * cancelled while it waits at the gate. One that leaves a call by longjmp stays inside for ever:
- * its program is never paused again, and status says that a call did not return. The start
- * attaches; the link says that the daemon is lost; drain scans. Who waits calls upward through
- * gm_gate_calls.
+ * Any thread and any signal handler may enter and leave. A thread that waits at the gate cannot be
+ * cancelled. A thread that leaves a call by longjmp stays inside for ever: its program is never
+ * paused again, and status says that a call did not return.
+ *
+ * Owns the slots and the page that callers read. Callers: wrappers and handlers enter and leave,
+ * the start attaches, the link says that the daemon is lost, the drainer scans. Calls boot, and the
+ * link through gm_gate_calls.
  */
 #ifndef GM_SHIM_GATE_H
 #define GM_SHIM_GATE_H
@@ -49,35 +49,33 @@
 #include "shim/gate/hot.h"
 
 #define GM_HIDDEN __attribute__((visibility("hidden")))
-#define GM_COLD __attribute__((cold, noinline)) /* lies apart from what runs all the time */
+#define GM_COLD __attribute__((cold, noinline)) /* lies apart from hot code */
 
-/* What gm_slot.inside of a thread's own slot says; the daemon and the closer only tell 0 from the
- * rest. */
+/* gm_slot.inside of a thread's own slot. The daemon and the closer only tell 0 from the rest. */
 enum { GM_SLOT_OUT = 0, GM_SLOT_TRYING = 1, GM_SLOT_IN = 2 };
 
-/* What a thread knows of itself. Private to gate.h and gate.c. */
+/* A thread's own state. Private to gate.h and gate.c. */
 struct gm_gate_thread {
-    struct gm_slot *fast; /* its slot, if it may go the fast way; else one that is always taken */
-    struct gm_slot *own;  /* its slot, or the shared one; NULL before its first call */
-    uint32_t inside;      /* in the shared slot: as gm_slot.inside in its own; counted unless 0 */
-    uint32_t blocked;     /* in the shared slot: 1 while it is in a synchronizing call */
-    uint32_t is_waiting;  /* at the gate, and counted in gm_stat.waiting */
+    struct gm_slot
+        *fast;           /* its slot, if it may take the fast path; else one that is always taken */
+    struct gm_slot *own; /* its slot, or the shared one; NULL before its first call */
+    uint32_t inside;     /* in the shared slot: as gm_slot.inside in its own; counted unless 0 */
+    uint32_t blocked;    /* in the shared slot: 1 while it is in a synchronizing call */
+    uint32_t is_waiting; /* at the gate, and counted in gm_stat.waiting */
 };
 
 /* initial-exec: a preloaded library has its thread-local words in every thread's static block. */
 extern GM_HIDDEN __thread struct gm_gate_thread gm_gate_self
     __attribute__((tls_model("initial-exec")));
 
-/* The rest of the inline functions below. Not for anybody else. */
+/* The slow paths of the inline functions below. Private to them. */
 GM_COLD struct gm_slot *gm_gate_enter_slow(void);
 GM_COLD CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result);
 GM_COLD struct gm_slot *gm_sync_enter_slow(void);
 GM_COLD void gm_sync_leave_slow(struct gm_slot *slot);
 
-/*
- * Come in, if the gate is open and this is no first and no nested call of its thread. NULL: it is
- * something else; nothing was done, and gm_gate_enter is what to call.
- */
+/* Enter if the gate is open and this is neither the first nor a nested call of its thread. NULL:
+ * nothing was done, call gm_gate_enter. */
 __attribute__((always_inline)) static inline struct gm_slot *gm_gate_enter_fast(void)
 {
     struct gm_slot *slot = gm_gate_self.fast;
@@ -93,14 +91,14 @@ __attribute__((always_inline)) static inline struct gm_slot *gm_gate_enter_fast(
     }
     atomic_store_explicit(&slot->inside, GM_SLOT_IN, memory_order_relaxed);
     if (slot == NULL)
-        __builtin_unreachable(); /* so that nobody looks again */
+        __builtin_unreachable(); /* saves the callers' check */
     return slot;
 }
 
 /*
- * Come in to submit GPU work; waits while the gate is closed. Returns what gm_gate_leave needs, or
- * NULL when this program may never submit again (its memory died with the daemon): return
- * gm_gate_refusal() then, and do not leave.
+ * Enter to submit GPU work; waits while the gate is closed. Returns what gm_gate_leave needs. NULL:
+ * this program may never submit again (its memory died with the daemon): return gm_gate_refusal()
+ * and do not leave.
  */
 static inline struct gm_slot *gm_gate_enter(void)
 {
@@ -108,8 +106,7 @@ static inline struct gm_slot *gm_gate_enter(void)
     return __builtin_expect(slot != NULL, 1) ? slot : gm_gate_enter_slow();
 }
 
-/* One call more, of a thread's own slot: nobody else writes it, so one plain instruction will do.
- */
+/* Count a call in a thread's own slot. Nobody else writes it, so one plain instruction suffices. */
 __attribute__((always_inline)) static inline void gm_slot_count(struct gm_slot *slot)
 {
 #ifdef __x86_64__
@@ -136,13 +133,14 @@ static inline void gm_gate_leave(struct gm_slot *slot)
     gm_gate_leave_with(slot, CUDA_SUCCESS);
 }
 
-/* What a SUBMIT call returns when gm_gate_enter gave NULL. */
+/* The result of a SUBMIT call for which gm_gate_enter gave NULL. */
 static inline CUresult gm_gate_refusal(void)
 {
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-/* Begin a call that waits for the GPU. Never waits for the gate and never boots. NULL is fine. */
+/* Begin a call that waits for the GPU. Never waits for the gate and never boots. May return NULL.
+ */
 static inline struct gm_slot *gm_sync_enter(void)
 {
     struct gm_slot *slot = gm_gate_self.fast;
@@ -162,25 +160,24 @@ static inline void gm_sync_leave(struct gm_slot *slot)
     atomic_store_explicit(&slot->blocked, 0, memory_order_release);
 }
 
-/* What a thread that waits for the daemon remembers between two looks; all zero at first. */
+/* How a waiting thread measures the daemon's silence (gm_link_listen); all zero at first. */
 struct gm_gate_ear {
-    uint64_t at;      /* when the newest second began; 0: not yet */
-    uint32_t beat;    /* what was heard last */
+    uint64_t at;      /* when the current second began; 0: not yet */
+    uint32_t beat;    /* gm_ctl.beat when it last changed */
     uint32_t seconds; /* of silence since */
 };
 
-/* Whom a thread that waits at the gate calls; it may be a signal handler. */
+/* Called by a thread that waits at the gate, perhaps in a signal handler. */
 struct gm_gate_calls {
     void (*want)(void);                      /* tell the daemon that a thread waits */
     void (*listen)(struct gm_gate_ear *ear); /* once a second or more often */
 };
 
 /*
- * Start only, once, before any other thread gets past gm_boot(): use the daemon's `page` and `stat`
- * (mapped until the process ends) and `calls`, or, with NULL for all three, a page that is always
- * open.
- * `is_asymmetric` says that gm_gate_membarrier_register() succeeded; false makes every call pay for
- * a fence. Returns 0 or -errno (no thread-specific key left).
+ * Start only, once, before any other thread returns from gm_boot(): use the daemon's `page` and
+ * `stat` (mapped until the process ends) and `calls`; with NULL for all three, a page that is
+ * always open. `is_asymmetric`: gm_gate_membarrier_register() succeeded; else every call pays for a
+ * fence. Returns 0 or -errno (no thread-specific key left).
  */
 int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asymmetric,
                    const struct gm_gate_calls *calls);
@@ -188,58 +185,52 @@ int gm_gate_attach(const struct gm_ctl *page, struct gm_stat *stat, bool is_asym
 /* Ask the kernel for private expedited membarriers. False: not available. */
 bool gm_gate_membarrier_register(void);
 
-/* Link only: the daemon is gone. `is_whole`: everything is mapped, go on without a gate, as soon as
- * nobody holds the others; else refuse. */
+/* Link only: the daemon is gone. `is_whole`: all memory is mapped, so open the gate for good once
+ * no thread holds the others. Else refuse all work. */
 void gm_gate_lost(bool is_whole);
 
 /* The forked child, which has one thread: forget the parent's slots and leave the gate open. */
 void gm_gate_after_fork(void);
 
-/* The words that the daemon samples; the process' own when there is no daemon. Never NULL. */
+/* The words that the daemon samples; without a daemon, the process's own. Never NULL. */
 struct gm_stat *gm_gate_stat(void);
 
 /*
- * Hold every other thread of this program for a moment, whatever the daemon says: for who must
- * change what is mapped while the program may run. The caller is inside (gm_gate_enter, not
- * nested), so the daemon takes nothing away meanwhile, and only one at a time holds. True: nobody
- * else is inside and no capture is open, until gm_gate_unhold(). False: not within `patience_ns`.
+ * Keep all other threads outside the gate, to change what is mapped while the program may run. The
+ * caller is inside (gm_gate_enter, not nested), so the daemon takes nothing away meanwhile. One
+ * thread at a time. True: nobody else is inside and no capture is open, until gm_gate_unhold().
+ * False: not within `patience_ns`.
  */
 bool gm_gate_hold(uint64_t patience_ns);
 void gm_gate_unhold(void);
 
-/*
- * Count an open stream capture. Begin is called inside the gate, before the real call. End when the
- * capture is over, or did not begin; returns how many are still open.
- */
+/* Count open stream captures. Begin: inside the gate, before the real call. End: when the capture
+ * is over, or did not begin; returns how many are open. */
 void gm_gate_capture_begin(void);
 uint32_t gm_gate_capture_end(void);
 uint32_t gm_gate_captures(void);
 
 /*
- * A synchronizing call of our own must not meet an open capture: it would end it. The two exclude
- * each other without a lock: who synchronizes counts itself and then looks for captures, who begins
- * a capture counts it and then waits for those who synchronize. It waits GM_GATE_SYNC_MS at most,
- * because what matters is the beginning of the synchronizing call, where the driver looks for
- * captures, and to which the caller comes within that time even if others have the processors; the
- * call itself may last as long as the GPU works.
+ * Around a synchronizing call of the shim, which would invalidate an open capture. Without a lock:
+ * sync_begin counts itself and then checks for captures; capture_begin counts the capture and then
+ * waits for those who synchronize. It waits GM_GATE_SYNC_MS at most. The driver checks for captures
+ * at the start of the call, which a thread reaches in that time even on a busy machine; the call
+ * itself may last as long as the GPU works.
  *
- * False: a capture is open, do not synchronize, and do not call the end.
+ * False: a capture is open. Do not synchronize and do not call sync_end.
  */
 #define GM_GATE_SYNC_MS (200 * GM_SLOW)
 bool gm_gate_sync_begin(void);
 void gm_gate_sync_end(void);
 
-/* Drainer only: wait until the gate is not closed, at most `most_ns`. Returns whether it is not. */
+/* Drainer only: wait until the gate is not closed, at most `most_ns`. True: it is not. */
 bool gm_gate_await_open(uint64_t most_ns);
 
-/* The closer, after the gate word was stored: makes every thread's `inside` visible, or its view
- * new. */
+/* The closer, after the gate word was stored: the membarrier of the model above. */
 void gm_gate_fence(void);
 
-/*
- * The closer, after gm_gate_fence: one look. GM_DRAIN_NONE: no thread is inside and no capture is
- * open, and that stays so until the gate opens. Else what is in the way. Does not wait.
- */
+/* The closer, after gm_gate_fence. GM_DRAIN_NONE: no thread is inside and no capture is open, until
+ * the gate opens. Else what is in the way. Does not wait. */
 enum gm_drain_reason gm_gate_scan(void);
 
 #endif

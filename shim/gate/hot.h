@@ -1,11 +1,11 @@
 /*
- * All variables of the shim that a launch reads, in one line of cache.
+ * All variables of the shim that a launch reads, in one cache line.
  *
- * Between two launches a framework fills the caches with its own data, so a launch costs what it
- * has to fetch again. A wrapper reads four lines: this one, the one of gm_gate_self, the thread's
+ * Between two launches a framework fills the caches with its own data, so the lines that a launch
+ * fetches again are its cost. A wrapper reads four: this one, that of gm_gate_self, the thread's
  * slot, and the gate's word. They arrive while the driver's own code is fetched (wrap.c).
  *
- * Each member has one owner, who alone writes it. Wrappers and the gate read.
+ * Each member has one owner, which alone writes it. Wrappers and the gate read.
  */
 #ifndef GM_SHIM_HOT_H
 #define GM_SHIM_HOT_H
@@ -22,8 +22,8 @@ struct gm_hot {
     /* gate.c: where the gate's word is. */
     const struct gm_ctl *_Atomic page;
 
-    /* uses.c: for each LAUNCH row of hooks.def the real function, while there is no more to do than
-     * to pass the gate; NULL: what to do is found out on the long way. */
+    /* uses.c: the real function of each LAUNCH row of hooks.def, while a launch has only to pass
+     * the gate; NULL: take the slow path. */
 #define GM_HOT_LAUNCH(symbol, pfn) pfn symbol;
 #define GM_HOT_SUBMIT(symbol, pfn)
 #define GM_HOT_COPY(symbol, pfn)
@@ -39,7 +39,7 @@ struct gm_hot {
 #undef GM_HOT_SYNC
 #undef GM_HOT_HANDLE
 
-    char end[]; /* the line beside it is nobody's */
+    char end[]; /* nothing else lies in the line beside it */
 } __attribute__((aligned(GM_CACHE_PAIR)));
 _Static_assert(offsetof(struct gm_hot, end) == GM_CACHE_LINE, "one line");
 

@@ -8,8 +8,8 @@
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 
-/* Contexts get numbers, because a stream that every context has is told apart by them. The number
- * of one that ended may be another's with the same handle later; then nothing is pending there. */
+/* The number of a context, to tell its default streams from those of others. A context that gets
+ * the handle of a destroyed one gets its number too: nothing is pending there. */
 static uint64_t gm_context_number(CUcontext context)
 {
     static struct gm_lock lock = GM_LOCK_INITIALIZER(GM_LOCK_CONTEXT_NUMBERS);
@@ -34,8 +34,7 @@ static uint64_t gm_context_number(CUcontext context)
 }
 
 /* A number that no other stream has. Without cuStreamGetId (before CUDA 12.0) a user's stream gets
- * a new one each time: then nothing is reused because the stream is the same, only because a mark
- * was passed. */
+ * a new one each time. Then blocks are reused only once their mark was passed. */
 static CUresult gm_stream_number(struct gm_stream *stream, bool is_default)
 {
     static _Atomic uint64_t last_thread, last_unknown;
@@ -73,7 +72,7 @@ static CUresult gm_stream_device(struct gm_stream *stream)
     return result;
 }
 
-/* What else there is to know of a stream that does not capture. */
+/* The rest, of a stream that does not capture. */
 static CUresult gm_stream_ask(struct gm_stream *stream, bool is_default)
 {
     const bool is_current = is_default || gm_real.cuStreamGetCtx == NULL; /* before CUDA 9.2 */

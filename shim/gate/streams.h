@@ -1,6 +1,6 @@
 /*
- * Streams as arguments of calls: which context and device one is of, whether it captures, and the
- * number that arenas know it by. Owns the numbers. Any thread.
+ * Streams as arguments of calls: context, device, whether it captures, and the number by which
+ * arenas know it. Owns the numbers. Any thread. Calls the driver, the gate and contexts.
  */
 #ifndef GM_SHIM_STREAMS_H
 #define GM_SHIM_STREAMS_H
@@ -9,18 +9,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A stream as an argument of a call, and what it is. */
 struct gm_stream {
     CUstream handle; /* for calls without _ptsz: NULL is the legacy default stream */
     CUcontext context;
     CUdevice device;
     bool is_primary; /* the context is the device's primary one, or derived from it */
     bool is_capturing;
-    uint64_t number; /* that arenas know it by */
+    uint64_t number; /* unique among streams, for arenas */
 };
 
-/* Look at it. An error is the driver's: the stream cannot be used, or not by us. Of a stream that
- * captures no more is asked, and told, than that it does: who knows what ends a capture. */
+/* Ask the driver about a stream. An error is the driver's. For a capturing stream only handle and
+ * is_capturing are set: other questions could end the capture. */
 CUresult gm_stream_look(CUstream handle, struct gm_stream *stream);
 
 /* The NULL stream of the per-thread forms of calls, as the other forms call it. */

@@ -11,12 +11,12 @@
 #define GM_FILES_LOW 500 /* programs close and reuse numbers below */
 
 static bool gm_files_are_short; /* fds were lost once */
-static int gm_files_own = -1;   /* an empty file, of which those that are kept are duplicates */
+static int gm_files_own = -1;   /* an empty file; the others are its duplicates */
 static struct stat gm_files_own_is;
 static int gm_files_kept[GM_WIRE_FDS];
 static int gm_files_n;
 
-/* A duplicate of `fd` with a high number, or a lower one where the limit is low; -1: none. */
+/* A duplicate of `fd` with a high number, as far as the limit allows; -1: none. */
 static int gm_files_duplicate(int fd)
 {
     for (int least = GM_FILES_LOW; least > 10; least /= 2) {
@@ -36,7 +36,7 @@ int gm_files_lift(int fd)
     return high;
 }
 
-/* A number that the program has closed may be a file of its own by now: that one is left alone. */
+/* Whether `fd` is still ours: the program may have closed it and reused the number. */
 static bool gm_files_is_own(int fd)
 {
     struct stat now;
@@ -52,7 +52,7 @@ void gm_files_reserve(void)
             return;
         gm_files_own = gm_files_lift(fd);
         fstat(gm_files_own, &gm_files_own_is);
-        gm_files_n = 0; /* the others are closed, or not known any more */
+        gm_files_n = 0; /* the duplicates are closed too, or not known any more */
     }
     while (gm_files_n < GM_WIRE_FDS) {
         int fd = gm_files_duplicate(gm_files_own);
@@ -82,7 +82,7 @@ void gm_files_make_room(int socket)
     char byte;
     struct iovec piece = {.iov_base = &byte, .iov_len = 1};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-    /* Looked at without room for them, fds stay where they are and count as cut off. */
+    /* No room for fds: they stay in the queue, and the message counts as truncated. */
     if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) > 0 &&
         (message.msg_flags & MSG_CTRUNC) != 0)
         gm_files_free_numbers();
@@ -92,7 +92,7 @@ bool gm_files_lost(const void *bytes, size_t length, uint64_t *batch)
 {
     struct gm_wire_message message;
     enum gm_wire_fault fault = GM_WIRE_BAD_FDS;
-    for (int n = 0; n <= GM_WIRE_FDS && fault == GM_WIRE_BAD_FDS; n++) /* as if so many had come */
+    for (int n = 0; n <= GM_WIRE_FDS && fault == GM_WIRE_BAD_FDS; n++) /* as if n had come */
         fault = gm_wire_decode(bytes, length, n, GM_DOWN, GM_SESSION_APP, &message);
     if (fault != GM_WIRE_OK || message.type != GM_MSG_MAP)
         return false;

@@ -1,9 +1,5 @@
-/*
- * The link. See link.h for what happens when the daemon is lost.
- *
- * The connection's socket is shut down and never closed: another thread may be about to send on it,
- * and its number must not become somebody else's file.
- */
+/* The socket is shut down after a loss and never closed: another thread may be about to send on it,
+ * and its number must not become somebody else's file. */
 #include "shim/link/link.h"
 
 #include <cuda.h>
@@ -32,8 +28,8 @@
 #include "shim/link/work.h"
 
 #define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
-#define GM_LINK_LOOK_MS 5000 /* look at the socket even if it is silent: it may be closed */
-#define GM_LINK_USES_NS GM_S /* between reports of uses */
+#define GM_LINK_LOOK_MS 5000                  /* the longest poll */
+#define GM_LINK_USES_NS GM_S                  /* between reports of uses */
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
 
@@ -43,7 +39,7 @@ struct gm_request {
     enum gm_msg_type answer; /* the message that answers it */
     enum gm_request_state state;
     int32_t result;
-    struct gm_msg_shared *shared; /* where SHARED goes; NULL: another answer is expected */
+    struct gm_msg_shared *shared; /* gets SHARED; NULL for other requests */
     pthread_cond_t is_done;
     struct gm_request *next;
 };
@@ -53,30 +49,27 @@ static const struct gm_link_calls *gm_link_calls; /* written before the thread s
 static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
 static uint32_t gm_link_gpus;
-static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* as WELCOME said */
+static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
 static _Atomic bool gm_link_is_connected;
 static _Atomic bool gm_link_is_counting; /* uses */
-static _Atomic bool gm_link_is_silent;   /* the daemon, for so long that it counts as lost */
+static _Atomic bool gm_link_is_silent;   /* the daemon counts as lost */
 
 /* Guards what follows. */
 static struct gm_lock gm_link_lock = GM_LOCK_INITIALIZER(GM_LOCK_LINK);
 static struct gm_request *gm_link_requests;
 static uint64_t gm_link_cookie;
 static bool gm_link_is_lost;
-/* What was asked for ahead. */
+/* Open requests of gm_link_alloc_ahead. */
 static struct gm_link_ahead {
-    uint64_t cookie; /* 0: nothing */
+    uint64_t cookie; /* 0: none */
     uint64_t va, bytes;
 } gm_link_aheads[GM_LINK_AHEAD];
 
-/*
- * Link thread: chunks were mapped since the gate closed. Mapping goes on beside the copy into the
- * frame, so what they show may not be their data yet. What the daemon takes away it has unmapped
- * here first.
- */
+/* Link thread: chunks were mapped since the gate closed. The daemon may still be copying into them,
+ * so their data may not be complete. */
 static bool gm_link_has_mapped;
 
-/* Of the link thread, and of boot before it. */
+/* Of boot, then of the link thread. */
 static uint64_t gm_link_buffer[GM_WIRE_MAX / sizeof(uint64_t)];
 
 /* ---- opening ---- */
@@ -127,7 +120,7 @@ unmap_ctl:
     return -EPROTO;
 }
 
-/* GPUMUX_CLASS, as HELLO says it. The daemon tells people if it is no class. */
+/* GPUMUX_CLASS for HELLO. The daemon reports an unknown class. */
 static uint32_t gm_link_class(void)
 {
     const char *word = secure_getenv("GPUMUX_CLASS");
@@ -194,7 +187,7 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
         return fd;
     }
     fd = gm_files_lift(fd);
-    /* Who sends waits no longer for room in the queue of a daemon that does not read. */
+    /* The longest that a sender waits for a daemon that does not read. */
     const struct timeval silence = {.tv_sec = GM_LINK_SILENCE_S};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof(silence));
     int error = gm_link_shake_hands(fd, welcome, why, why_size);
@@ -224,21 +217,21 @@ bool gm_link_is_up(void)
     return atomic_load_explicit(&gm_link_is_connected, memory_order_acquire);
 }
 
-/* Any thread: the connection is of no use any more. The link thread sees it and ends every request.
- */
+/* Any thread: give the connection up. The link thread sees it and ends every request. */
 static void gm_link_break(void)
 {
     shutdown(gm_link_fd, SHUT_RDWR);
 }
 
-/* Somebody waits for what this message says: without it the connection is of no use. */
+/* Send a message that must not get lost: on failure the connection is given up. */
 static void gm_link_send(enum gm_msg_type type, const void *body)
 {
     if (gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0) != 0)
         gm_link_break();
 }
 
-/* This one may get lost, but for a daemon that has read nothing for GM_LINK_SILENCE_S. */
+/* Send a message that may get lost. A daemon that read nothing for GM_LINK_SILENCE_S is given up.
+ */
 static void gm_link_tell(enum gm_msg_type type, const void *body, const void *entries, uint32_t n)
 {
     if (gm_sock_send_message(gm_link_fd, type, body, entries, n, NULL, 0) != -EAGAIN)
@@ -262,7 +255,8 @@ void gm_link_listen(struct gm_gate_ear *ear)
     ear->at = now;
     if (++ear->seconds != GM_LINK_SILENCE_S)
         return;
-    atomic_store(&gm_link_is_silent, true); /* told by the link thread: this may be a handler */
+    atomic_store(&gm_link_is_silent,
+                 true); /* the link thread logs it: this may be a signal handler */
     gm_link_break();
 }
 
@@ -279,7 +273,6 @@ static void gm_link_count_uses(bool is_on)
     gm_link_calls->count_uses(is_on);
 }
 
-/* Report what was used since the last time, if anything was. */
 static void gm_link_report_uses(void)
 {
     struct gm_use_entry entries[GM_ENTRIES_USES];
@@ -304,7 +297,7 @@ void gm_link_quiet(const struct gm_msg_quiet *quiet)
         gm_link_send(GM_MSG_QUIET, quiet);
 }
 
-/* Link it where the link thread finds it. False: lost. */
+/* Put the request on the list. False: lost. */
 static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer,
                              struct gm_msg_shared *shared)
 {
@@ -323,8 +316,7 @@ static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer
     return is_on;
 }
 
-/* Wait for the answer, after the request was sent, or could not be: then it is lost. 0, a CUresult,
- * or -ENOTCONN. */
+/* Wait for the answer to a request that was sent. 0, a CUresult, or -ENOTCONN. */
 static int gm_request_end(struct gm_request *request)
 {
     struct gm_gate_ear ear = {0};
@@ -345,7 +337,7 @@ static int gm_request_end(struct gm_request *request)
     return request->result >= 0 ? request->result : CUDA_ERROR_UNKNOWN;
 }
 
-/* Link thread: the answer to a request came. False: nobody asked. */
+/* Link thread: the answer to a request came. False: there is no such request. */
 static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t result,
                               const struct gm_msg_shared *shared)
 {
@@ -360,7 +352,7 @@ static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t 
         if (request->shared != NULL && shared != NULL)
             *request->shared = *shared;
         request->state = GM_REQUEST_ANSWERED;
-        pthread_cond_signal(&request->is_done); /* with the lock: it is gone right after */
+        pthread_cond_signal(&request->is_done); /* with the lock: then the request is gone */
         is_known = true;
         break;
     }
@@ -393,12 +385,11 @@ int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
     gm_unlock(&gm_link_lock);
     if (!is_on)
         return -ENOTCONN;
-    gm_link_send(GM_MSG_ALLOC, &alloc); /* or the link thread tells what became of it */
+    gm_link_send(GM_MSG_ALLOC, &alloc); /* the link thread tells the result */
     return 0;
 }
 
-/* Link thread: what was asked for ahead under *cookie (NULL: the next one of all) has its answer.
- * False: nothing was. */
+/* Link thread: the answer to the request ahead *cookie (NULL: any) came. False: there is none. */
 static bool gm_link_end_ahead(const uint64_t *cookie, int result)
 {
     struct gm_link_ahead found = {0};
@@ -439,7 +430,7 @@ int gm_link_free(uint64_t va, uint64_t bytes)
             return result;
     }
     struct gm_link_range range = {.va = va, .bytes = bytes};
-    return (int)gm_work_run(gm_link_release, &range); /* it is lost */
+    return (int)gm_work_run(gm_link_release, &range);
 }
 
 int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
@@ -478,7 +469,7 @@ int gm_link_shut_share(uint64_t va, uint64_t bytes)
             return result;
     }
     struct gm_link_range range = {.va = va, .bytes = bytes};
-    return (int)gm_work_run(gm_link_release, &range); /* it is lost */
+    return (int)gm_work_run(gm_link_release, &range);
 }
 
 uint32_t gm_link_app(void)
@@ -510,14 +501,14 @@ static void gm_link_done(uint64_t batch, CUresult result)
     gm_link_send(GM_MSG_DONE, &done);
 }
 
-/* Whether a MAP is of what other programs share: nothing is copied into that. */
+/* Whether a MAP maps memory of other programs: nothing is copied into that. */
 static bool gm_link_is_of_others(const struct gm_wire_message *message)
 {
     const struct gm_map_entry *entry = message->entries;
     return message->count > 0 && (entry[0].flags & GM_MAP_IS_SHARED) != 0;
 }
 
-/* Do what one message says. `fds` are used up. False: it makes no sense here. */
+/* Do what a message says. Consumes `fds`. False: the message makes no sense. */
 static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
 {
     const void *body = message->body;
@@ -547,7 +538,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     }
     case GM_MSG_CLOSE: {
         const struct gm_msg_close *closing = body;
-        gm_link_has_mapped = false; /* the gate was open until now, so everything was in place */
+        gm_link_has_mapped = false; /* the gate was open: all data was in place */
         gm_drain_close(closing->epoch, closing->deadline_ns, gm_now());
         return true;
     }
@@ -605,7 +596,7 @@ static bool gm_link_receive(void)
     return gm_link_obey(&message, fds);
 }
 
-/* The daemon is gone, or is not to be trusted: decide how the program goes on, then let it. */
+/* The daemon is lost. Decide how the program goes on. */
 static void gm_link_lose(void)
 {
     gm_files_give_back();
@@ -635,8 +626,8 @@ static void gm_link_lose(void)
         continue;
 }
 
-/* Whether the daemon wants uses counted: it says so before it sends something (memory for what does
- * not fit), so a look after each message suffices. Returns when the next report is due. */
+/* Follow gm_ctl.is_counting. The daemon sets it before it sends MAP, so checking after each message
+ * suffices. Returns when the next report is due. */
 static uint64_t gm_link_look_at_uses(uint64_t now)
 {
     static uint64_t due;
@@ -656,7 +647,7 @@ static uint64_t gm_link_look_at_uses(uint64_t now)
 static void *gm_link_main(void *unused)
 {
     (void)unused;
-    /* The program may have a capture open in another thread; mapping has nothing to do with it. */
+    /* Captures in other threads do not forbid our calls. */
     gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 
     for (;;) {
@@ -670,7 +661,7 @@ static void *gm_link_main(void *unused)
         int ready = poll(wait, 2, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
-        if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed what wakes it */
+        if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed the wake socket */
             break;
         if (wait[1].revents != 0)
             gm_work_some();
@@ -695,7 +686,7 @@ int gm_link_start(const struct gm_link_calls *calls)
     if (error != 0)
         return error;
     gm_link_calls = calls;
-    /* The program's signals are not for this thread. */
+    /* The program's signal handlers must not run in this thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&gm_link_is_connected, true);
@@ -710,7 +701,7 @@ int gm_link_start(const struct gm_link_calls *calls)
     return 0;
 }
 
-/* If there is no memory for it they stay its parent's, which only such a fork can tell. */
+/* Without memory for it the words stay the parent's. */
 void gm_link_part(void)
 {
     if (gm_link_stat != NULL)

@@ -1,7 +1,7 @@
 /*
- * A list, and a pair of sockets that wakes the link thread. They are a pair and no eventfd because
- * the program may close what it does not know and get the number for a file of its own: nothing but
- * a socket can be sent to. Whoever waits for work alone waits for a condition.
+ * A list, and a pair of sockets that wakes the link thread. No eventfd: the program may close fds
+ * that it does not know and reuse the number for a file of its own, and a send to that fails, but a
+ * write would not. After a loss the link thread waits on a condition.
  */
 #include "shim/link/work.h"
 
@@ -59,7 +59,7 @@ int gm_work_fd(void)
     return gm_work_wake[0];
 }
 
-/* If there is no room, it has been woken often enough. */
+/* A full socket wakes the link thread already. */
 static void gm_work_knock(void)
 {
     send(gm_work_wake[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -81,7 +81,7 @@ CUresult gm_work_run(CUresult (*work)(void *argument), void *argument)
     return mine.result;
 }
 
-/* Do `most` things. The lock is held, but not meanwhile. */
+/* Do at most `most` works. Call it with the lock; it is released during each. */
 static void gm_work_do(unsigned most)
 {
     for (; gm_work_list != NULL && most > 0; most--) {
@@ -94,7 +94,7 @@ static void gm_work_do(unsigned most)
         gm_lock(&gm_work_lock);
         first->result = result;
         first->is_done = true;
-        pthread_cond_signal(&first->done); /* with the lock: it is gone right after */
+        pthread_cond_signal(&first->done); /* with the lock: then *first is gone */
     }
 }
 
