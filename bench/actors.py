@@ -191,7 +191,7 @@ def lower_counters(gpu):
 
 
 class Daemon:
-    """gpumuxd, with a socket of its own. `options` are its options without the dashes."""
+    """gpumuxd, with a socket of its own. `options` are its options without the dashes; True: it takes no value."""
 
     def __init__(self, rig, name="daemon", **options):
         self.rig = rig
@@ -206,7 +206,7 @@ class Daemon:
         self.environment = {**rig.environment, "GPUMUX_SOCKET": self.socket}
         command = [rig.at("daemon/gpumuxd"), "--socket", self.socket]
         for key, value in self.options.items():
-            command += ["--" + key, value]
+            command += ["--" + key] if value is True else ["--" + key, value]
         self.process = Process(rig, name, command)
         self.last_seq = 0
         self.counted, self.taken_at = None, 0

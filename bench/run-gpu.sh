@@ -1,5 +1,5 @@
 #!/bin/sh
-# sh bench/run-gpu.sh BUILD-DIR [--set SET] [--budget SECONDS] [--only NAME]... [--full] [--disk DIR] [--simcuda]
+# sh bench/run-gpu.sh BUILD-DIR [--set SET] [--workloads W,...] [--budget S] [--only NAME]... [--full] [--disk DIR] [--simcuda]
 #
 # The benches that need a GPU, in one call that ends within the budget:
 #
@@ -11,13 +11,19 @@
 #   sh bench/run-gpu.sh build-portable --set sched --budget 600
 #
 # runs those of the scheduler: interactive, batch and pipeline, with models in PyTorch; --set overhead runs overhead,
-# what gpumux costs when everything fits (400 s or more are good for it). One that does not end by itself
-# is stopped, writes what it has measured, counts as failed, and takes no time from the others. Needs the CUDA driver
-# and a python3, no compiler and no package but PyTorch for the sets sched and overhead; 16 processors, 100 GiB of memory, 70 GiB on
-# the GPU (60 for the first set) and 40 GiB on the disk. BUILD-DIR is a build of this tree, made anywhere
-# (tests/setup.sh --portable makes one that moves).
+# what gpumux costs when everything fits (400 s or more are good for it).
 #
-#   --set SET     memory, sched or overhead (memory)
+#   sh bench/run-gpu.sh build-portable --set latency --workloads T,Y --budget 150
+#
+# runs latency: latency-critical programs beside best-effort ones. A workload takes a minute, all nine 580 s.
+#
+# A bench that does not end by itself is stopped, writes what it has measured, counts as failed, and takes no time from
+# the others. Needs the CUDA driver and a python3, no compiler and no package, but PyTorch for all sets but memory; 16
+# processors, 100 GiB of memory, 70 GiB on the GPU (60 for the first set) and 40 GiB on the disk. BUILD-DIR is a build
+# of this tree, made anywhere (tests/setup.sh --portable makes one that moves).
+#
+#   --set SET     memory, sched, overhead or latency (memory)
+#   --workloads W,...  of latency (all)
 #   --budget S    all of it ends within so many seconds (380)
 #   --only NAME   this one of any set, or idle, or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
@@ -40,6 +46,7 @@ usage() {
 build=$(cd "$1" && pwd) || exit 2
 shift
 only=
+workloads=
 set=memory
 full=
 simcuda=
@@ -50,6 +57,7 @@ while [ $# -gt 0 ]; do
     --budget) budget=${2:?--budget SECONDS} && shift ;;
     --only) only="$only ${2:?--only NAME}" && shift ;;
     --set) set=${2:?--set NAME} && shift ;;
+    --workloads) workloads=${2:?--workloads NAME,...} && shift ;;
     --full) full=1 ;;
     --disk) disk=${2:?--disk DIR} && shift ;;
     --simcuda) simcuda=1 ;;
@@ -59,7 +67,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$budget" -ge 30 ] 2> /dev/null || usage
 case $set in
-memory | sched | overhead) ;;
+memory | sched | overhead | latency) ;;
 *) usage ;;
 esac
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
@@ -119,7 +127,7 @@ weight() {
     interactive) echo 50 ;;
     batch) echo 30 ;;
     pipeline) echo 12 ;;
-    overhead) echo 92 ;;
+    overhead | latency) echo 92 ;;
     gate | disk | plan | sched | idle) echo 10 ;;
     *) echo 0 ;;
     esac
@@ -147,7 +155,7 @@ is_wanted() {
     case $1 in
     copy | link | tiers | prefetch | switch | oversize) [ "$set" = memory ] ;;
     interactive | batch | pipeline) [ "$set" = sched ] ;;
-    overhead) [ "$set" = overhead ] ;;
+    overhead | latency) [ "$set" = "$1" ] ;;
     *) return 1 ;;
     esac
 }
@@ -248,6 +256,8 @@ else
 fi
 # shellcheck disable=SC2086
 script overhead ${simcuda:+--turn 5ms --rounds 6}
+# shellcheck disable=SC2086
+script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app --window 300ms}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 bench sched "$build/bench/sched"

@@ -158,6 +158,24 @@ def about_overhead(result):
     yield from about_goals(result)
 
 
+def about_latency(result):
+    for table in result["workloads"]:
+        yield f"{table['workload']}: {table['what']}; {len(table['rounds'])} rounds of {table['window_s']:.2f} s a row"
+        for row in table["rows"]:
+            sign = "" if row["row"] == "alone" else "+"
+            line = (f"    {row['row']:11}mean {row['mean_us']:{sign}.0f} us, p50 {row['p50_us']:{sign}.0f}, p99 "
+                    f"{row['p99_us']:{sign}.0f}; {percent(row['of_alone'])} of alone")
+            if "total" in row:
+                line += f"; best-effort {percent(row['best_effort'])}, total {percent(row['total'])}"
+            yield line
+        for name, why in table["not_offered"].items():
+            yield f"    {name:11}not offered: {why}"
+    for name, means in result["means"].items():
+        yield f"all: {name}: {percent(means['of_alone'])} of alone, total {percent(means['total'])}"
+    if result["goals"]:
+        yield from about_goals(result)
+
+
 def load(file):
     try:
         with open(file, encoding="utf-8") as text:
