@@ -116,6 +116,7 @@ enum {
     GM_RM_OK = 0x00,
     GM_RM_INSUFFICIENT_PERMISSIONS = 0x1b,
     GM_RM_INVALID_ARGUMENT = 0x1f,
+    GM_RM_INVALID_CHANNEL = 0x21,
     GM_RM_INVALID_CLIENT = 0x23,
     GM_RM_INVALID_OBJECT_HANDLE = 0x33,
     GM_RM_NOT_SUPPORTED = 0x56,
@@ -149,6 +150,11 @@ enum {
     GM_RM_ENGINE_COPY0 = 9,
 };
 
+/* What a device is allocated with begins with: cl0080.h (NV0080_ALLOC_PARAMETERS). */
+struct gm_rm_device_params {
+    uint32_t gpu; /* the driver's number of the GPU */
+};
+
 /* What a group is allocated with: nvos.h (NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS). */
 struct gm_rm_group_params {
     uint32_t error_object;
@@ -161,9 +167,12 @@ struct gm_rm_group_params {
 
 /* ---- controls ---- */
 
-/* Of a group: ctrla06c.h (NVA06C_CTRL_CMD_*), ctrla06cgpfifo.h. Of a subdevice: ctrl2080fifo.h. */
+/* Of a group: ctrla06c.h (NVA06C_CTRL_CMD_*). Of a channel of any architecture:
+ * ctrla06fgpfifo.h. Of a subdevice: ctrl2080fifo.h. */
 enum {
-    GM_RM_SET_TIMESLICE = 0xa06c0103, /* struct gm_rm_timeslice */
+    GM_RM_SCHEDULE_GROUP = 0xa06c0101,   /* struct gm_rm_schedule: let it run from now on */
+    GM_RM_SCHEDULE_CHANNEL = 0xa06f0103, /* the same */
+    GM_RM_SET_TIMESLICE = 0xa06c0103,    /* struct gm_rm_timeslice */
     GM_RM_GET_TIMESLICE = 0xa06c0104,
     GM_RM_PREEMPT = 0xa06c0105,        /* struct gm_rm_preempt */
     GM_RM_SET_INTERLEAVE = 0xa06c0107, /* struct gm_rm_interleave */
@@ -173,6 +182,12 @@ enum {
 
 /* What libcuda.so.1 itself sets for its compute groups (seen on 580). */
 #define GM_RM_TIMESLICE_DEFAULT_US 2048
+
+struct gm_rm_schedule {
+    uint8_t is_enable;
+    uint8_t is_skip_submit;
+    uint8_t is_skip_enable; /* newer drivers only */
+};
 
 struct gm_rm_timeslice {
     uint64_t us;

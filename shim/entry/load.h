@@ -24,8 +24,8 @@ bool gm_real_load_present(void);
  */
 CUresult gm_real_missing(void);
 
-/* The C library's own dlsym, past the one that the shim exports. `handle` is not RTLD_NEXT or
- * RTLD_DEFAULT, which would mean the shim's place in the search order. */
+/* The C library's own dlsym, past the one that the shim exports. RTLD_NEXT is what comes behind the
+ * shim. `handle` is not RTLD_DEFAULT. */
 void *gm_real_dlsym(void *handle, const char *name);
 
 /* Address of the C library's dlsym; never NULL. */

@@ -19,6 +19,7 @@
 #include "shim/memory/ahead.h"
 #include "shim/memory/chores.h"
 #include "shim/memory/sharing.h"
+#include "shim/observe/channels.h"
 #include "shim/observe/uses.h"
 
 #define GM_START_LOG_FD 500 /* the log's fd is at least this, as the link's */
@@ -176,6 +177,7 @@ shut:
 
 static void gm_start_after_fork(void)
 {
+    gm_channels_after_fork();
     if (!gm_boot_has_begun())
         return;
     gm_gate_after_fork();

@@ -28,7 +28,7 @@ ROOMS = {
     "shim/link": "driver gate",                      # socket, requests, link thread; calls upward by callbacks only
     "shim/tables": "driver gate",                    # what the program has: look-up only, no request, no memory call
     "shim/map": "driver link tables",                # imports, mapper, views, peers
-    "shim/observe": "driver gate tables",            # launches: what they use
+    "shim/observe": "driver gate tables",            # launches: what they use; channels
     "shim/memory": "driver gate link tables map",    # obtain, keep, share, release
     "shim/handlers": "driver gate link tables map memory",
     "shim/entry": "driver gate link tables map observe memory handlers include",

@@ -1,7 +1,7 @@
 /*
  * The tables of the shim are complete and agree with what is built: every typed pointer of NVIDIA's
  * headers has exactly one row in hooks.def, pass.def or interop.def, and libgpumux.so exports the
- * symbols of hooks.def, dlsym and dlopen, and nothing else. (That types agree is the compiler's
+ * symbols of hooks.def, dlsym, dlopen and ioctl, and nothing else. (That types agree is the compiler's
  * work, in shim/entry/wrap.c.)
  */
 #include <elf.h>
@@ -287,8 +287,8 @@ static int close_library(void **state)
     return 0;
 }
 
-/* hooks.def, nvml.def, dlsym, dlopen and the symbol of include/gpumux.h are exported, and nothing
- * else. */
+/* hooks.def, nvml.def, dlsym, dlopen, ioctl and the symbol of include/gpumux.h are exported, and
+ * nothing else. */
 static void test_exports(void **state)
 {
     const Elf64_Shdr *table = find_section(SHT_DYNSYM);
@@ -301,7 +301,7 @@ static void test_exports(void **state)
     for (size_t i = 0; i < table->sh_size / sizeof(*symbol); i++) {
         const char *name = names + symbol[i].st_name;
         bool is_expected = strcmp(name, "dlsym") == 0 || strcmp(name, "dlopen") == 0 ||
-                           strcmp(name, "gpumux_state_") == 0;
+                           strcmp(name, "ioctl") == 0 || strcmp(name, "gpumux_state_") == 0;
         if (symbol[i].st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol[i].st_info) == STB_LOCAL)
             continue;
         n_exports++;
@@ -315,7 +315,7 @@ static void test_exports(void **state)
     }
     for (size_t i = 0; i < ROWS; i++)
         n_hooks += rows[i].is_hook;
-    assert_int_equal(n_exports, n_hooks + NVML + 3);
+    assert_int_equal(n_exports, n_hooks + NVML + 4);
     /* Unversioned, so that dlsym satisfies references of every version. */
     assert_null(find_section(SHT_GNU_verdef));
 }

@@ -1,0 +1,71 @@
+/*
+ * Channels: the queues through which the GPU takes this program's work. libcuda.so.1 makes them
+ * with ioctl calls to the kernel driver. The shim sees these calls (entry/ioctl.c), learns the
+ * handles, and uses the driver's own controls with them (driver/rm.h):
+ *
+ *   park       disable all channels of the process. What runs on the GPU stops within a
+ *              millisecond, in the middle of a kernel, and goes on at resume.
+ *   timeslice  how long this program's kernels keep the GPU while others wait for it.
+ *
+ * This file knows nothing of gates, daemons and contexts: who parks sees to it that nothing is
+ * submitted meanwhile.
+ *
+ * The driver ignores a list that lacks a channel of a group, and nothing says so. So
+ *   - a table that could not hold all, or a channel whose GPU is not known, means GM_PARK_NONE;
+ *   - while a thread is making or freeing a channel, park returns GM_PARK_CHANGED;
+ *   - while parked, a thread that would add a channel to a parked group, or set one going, waits.
+ *     A new group is let through: what runs there was submitted while parked, so it is libcuda's
+ *     own work (a new context being set up), which a thread may wait for with libcuda's locks held.
+ *
+ * Owns the table of objects. One lock guards the table and is never held across an ioctl call; one
+ * serializes park, resume and timeslices. No memory is allocated.
+ */
+#ifndef GM_SHIM_CHANNELS_H
+#define GM_SHIM_CHANNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Objects that the table holds. A context has about 35: 20 channels in 13 groups, and what they
+ * hang on (measured with CUDA 13.0 on an H100). More than 100 contexts in one process fit. */
+#define GM_CHANNELS_MAX 4096
+
+enum gm_park_result {
+    GM_PARK_DONE,
+    GM_PARK_NONE,    /* no channels, or not all of them are known */
+    GM_PARK_CHANGED, /* a channel came or went meanwhile: trying again may work */
+    GM_PARK_REFUSED, /* the driver refused */
+};
+
+typedef int gm_channels_ioctl_call(int fd, unsigned long request, ...);
+
+/* Before anything else: what the calls are passed on to, the shim's own too. */
+void gm_channels_use(gm_channels_ioctl_call *real);
+
+/* Any thread: make an ioctl call of the driver's kind (GM_RM_IS_OURS) for the program, and learn
+ * from it. Changes nothing in it. May wait while parked, see above. */
+int gm_channels_ioctl(int fd, unsigned long request, void *arg);
+
+/*
+ * Any thread: disable all channels, compute and copy, of all contexts and devices. On any result
+ * but DONE all are enabled. DONE if they are parked already.
+ */
+enum gm_park_result gm_channels_park(void);
+
+/* Any thread: enable all channels again, and let go on who waits. Does nothing if not parked. */
+void gm_channels_resume(void);
+
+/*
+ * Any thread: give all compute groups this timeslice in microseconds, those that come later too. 0:
+ * the value that they had. 0, or -EACCES: the driver refused; -EIO: it took the value, and has
+ * another one. What libcuda sets itself is overridden at once.
+ */
+int gm_channels_timeslice(uint64_t us);
+
+/* How many compute groups are known: at least one for each context. */
+unsigned gm_channels_compute_groups(void);
+
+/* In a forked child: the channels are the parent's. Forget them. */
+void gm_channels_after_fork(void);
+
+#endif
