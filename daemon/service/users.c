@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/locks.h"
+#include "common/threads.h"
 #include "common/text.h"
 
 enum state { FREE, ASKED, KNOWN };
@@ -88,16 +88,8 @@ static void *answer(void *unused)
 /* Under the lock. Without a thread nobody is asked, and it is tried again. */
 static void start(void)
 {
-    pthread_t thread;
-    sigset_t all, before;
-    if (is_running)
-        return;
-    sigfillset(&all); /* signals are the loop's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    is_running = pthread_create(&thread, NULL, answer, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (is_running)
-        pthread_detach(thread);
+    if (!is_running)
+        is_running = gm_thread_start(answer, "gpumux-users") == 0;
 }
 
 static bool is_patient(const struct user *user, uid_t uid)

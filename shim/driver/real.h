@@ -26,6 +26,22 @@
 #define GM_PFN_PTDS(type) type##_ptds
 #define GM_PFN_PTSZ(type) type##_ptsz
 
+/* What follows in a row of the kind LAUNCH, or HANDLE, and nothing in rows of other kinds:
+ * GM_ONLY_LAUNCH(kind)(text). */
+#define GM_ONLY_LAUNCH(kind) GM_LAUNCH_OF_##kind
+#define GM_LAUNCH_OF_LAUNCH(...) __VA_ARGS__
+#define GM_LAUNCH_OF_SUBMIT(...)
+#define GM_LAUNCH_OF_COPY(...)
+#define GM_LAUNCH_OF_SYNC(...)
+#define GM_LAUNCH_OF_HANDLE(...)
+
+#define GM_ONLY_HANDLE(kind) GM_HANDLE_OF_##kind
+#define GM_HANDLE_OF_HANDLE(...) __VA_ARGS__
+#define GM_HANDLE_OF_SUBMIT(...)
+#define GM_HANDLE_OF_COPY(...)
+#define GM_HANDLE_OF_SYNC(...)
+#define GM_HANDLE_OF_LAUNCH(...)
+
 struct gm_real {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
     GM_PFN_##mode(PFN_##api##_v##since) symbol;

@@ -126,33 +126,21 @@ static int gm_nvml_missing(void)
     return gm_nvml_load_present() ? GM_NVML_FUNCTION_NOT_FOUND : GM_NVML_LIBRARY_NOT_FOUND;
 }
 
-__attribute__((visibility("default"))) int nvmlDeviceGetMemoryInfo(gm_nvml_device device,
-                                                                   struct gm_nvml_memory *memory)
-{
-    uint64_t has_free, total;
-    if (!gm_nvml_load_present() || gm_nvml_real.nvmlDeviceGetMemoryInfo == NULL)
-        return gm_nvml_missing();
-    int result = gm_nvml_real.nvmlDeviceGetMemoryInfo(device, memory);
-    if (result != GM_NVML_SUCCESS || !gm_nvml_view(device, &has_free, &total))
-        return result;
-    memory->total = total;
-    memory->free = has_free;
-    memory->used = total - has_free;
-    return result;
-}
-
-__attribute__((visibility("default"))) int
-nvmlDeviceGetMemoryInfo_v2(gm_nvml_device device, struct gm_nvml_memory_v2 *memory)
-{
-    uint64_t has_free, total;
-    if (!gm_nvml_load_present() || gm_nvml_real.nvmlDeviceGetMemoryInfo_v2 == NULL)
-        return gm_nvml_missing();
-    int result = gm_nvml_real.nvmlDeviceGetMemoryInfo_v2(device, memory);
-    if (result != GM_NVML_SUCCESS || !gm_nvml_view(device, &has_free, &total))
-        return result;
-    memory->total = total;
-    memory->reserved = 0; /* what the system reserves is not part of a budget */
-    memory->free = has_free;
-    memory->used = total - has_free;
-    return result;
-}
+#define GM_ON_NVML(symbol, type, more)                                                             \
+    __attribute__((visibility("default"))) int symbol(gm_nvml_device device, type *memory)         \
+    {                                                                                              \
+        uint64_t has_free, total;                                                                  \
+        if (!gm_nvml_load_present() || gm_nvml_real.symbol == NULL)                                \
+            return gm_nvml_missing();                                                              \
+        int result = gm_nvml_real.symbol(device, memory);                                          \
+        if (result != GM_NVML_SUCCESS || !gm_nvml_view(device, &has_free, &total))                 \
+            return result;                                                                         \
+        memory->total = total;                                                                     \
+        memory->free = has_free;                                                                   \
+        memory->used = total - has_free;                                                           \
+        more;                                                                                      \
+        return result;                                                                             \
+    }
+GM_ON_NVML(nvmlDeviceGetMemoryInfo, struct gm_nvml_memory, (void)0)
+/* What the system reserves is not part of a budget. */
+GM_ON_NVML(nvmlDeviceGetMemoryInfo_v2, struct gm_nvml_memory_v2, memory->reserved = 0)

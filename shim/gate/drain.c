@@ -5,13 +5,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
 
 #include "common/clock.h"
 #include "common/locks.h"
+#include "common/threads.h"
 #include "shim/driver/real.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
@@ -231,19 +231,7 @@ static void *gm_drain_main(void *unused)
 int gm_drain_start(const struct gm_drain_calls *calls)
 {
     gm_drain_calls = calls;
-    pthread_t thread;
-    sigset_t all, before;
-
-    /* The program's signal handlers must not run in this thread. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, gm_drain_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0)
-        return -error;
-    pthread_setname_np(thread, "gpumux-drain");
-    pthread_detach(thread);
-    return 0;
+    return gm_thread_start(gm_drain_main, "gpumux-drain");
 }
 
 /* With the lock: wake the drainer and stop a query. */

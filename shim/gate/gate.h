@@ -139,6 +139,13 @@ static inline CUresult gm_gate_refusal(void)
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
+/* The result of `call`, made inside the gate, or the refusal. */
+#define GM_GATED(call)                                                                             \
+    ({                                                                                             \
+        struct gm_slot *gm_inside = gm_gate_enter();                                               \
+        gm_inside != NULL ? gm_gate_leave_with(gm_inside, call) : gm_gate_refusal();               \
+    })
+
 /* Begin a call that waits for the GPU. Never waits for the gate and never boots. May return NULL.
  */
 static inline struct gm_slot *gm_sync_enter(void)

@@ -24,20 +24,10 @@ struct gm_hot {
 
     /* uses.c: the real function of each LAUNCH row of hooks.def, while a launch has only to pass
      * the gate; NULL: take the slow path. */
-#define GM_HOT_LAUNCH(symbol, pfn) pfn symbol;
-#define GM_HOT_SUBMIT(symbol, pfn)
-#define GM_HOT_COPY(symbol, pfn)
-#define GM_HOT_SYNC(symbol, pfn)
-#define GM_HOT_HANDLE(symbol, pfn)
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
-    GM_HOT_##kind(symbol, GM_PFN_##mode(PFN_##api##_v##since))
+    GM_ONLY_LAUNCH(kind)(GM_PFN_##mode(PFN_##api##_v##since) symbol;)
 #include "shim/driver/hooks.def"
 #undef GM_HOOK
-#undef GM_HOT_LAUNCH
-#undef GM_HOT_SUBMIT
-#undef GM_HOT_COPY
-#undef GM_HOT_SYNC
-#undef GM_HOT_HANDLE
 
     char end[]; /* nothing else lies in the line beside it */
 } __attribute__((aligned(GM_CACHE_PAIR)));

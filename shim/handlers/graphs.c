@@ -8,11 +8,7 @@
 #define GM_ON_INSTANTIATE(symbol, params, args)                                                    \
     CUresult gm_on_##symbol params                                                                 \
     {                                                                                              \
-        struct gm_slot *slot = gm_gate_enter();                                                    \
-        if (slot == NULL)                                                                          \
-            return gm_gate_refusal();                                                              \
-        CUresult result = gm_real.symbol args;                                                     \
-        gm_gate_leave(slot);                                                                       \
+        CUresult result = GM_GATED(gm_real.symbol args);                                           \
         if (result == CUDA_SUCCESS && gm_is_live())                                                \
             gm_graphs_note();                                                                      \
         return result;                                                                             \

@@ -12,19 +12,9 @@
 
 #include "shim/driver/real.h"
 
-#define GM_PROTOTYPE_HANDLE(handler, params) CUresult handler params;
-#define GM_PROTOTYPE_SUBMIT(handler, params)
-#define GM_PROTOTYPE_COPY(handler, params)
-#define GM_PROTOTYPE_LAUNCH(handler, params)
-#define GM_PROTOTYPE_SYNC(handler, params)
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
-    GM_PROTOTYPE_##kind(gm_on_##symbol, params)
+    GM_ONLY_HANDLE(kind)(CUresult gm_on_##symbol params;)
 #include "shim/driver/hooks.def"
 #undef GM_HOOK
-#undef GM_PROTOTYPE_HANDLE
-#undef GM_PROTOTYPE_SUBMIT
-#undef GM_PROTOTYPE_COPY
-#undef GM_PROTOTYPE_LAUNCH
-#undef GM_PROTOTYPE_SYNC
 
 #endif

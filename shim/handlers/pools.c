@@ -13,12 +13,9 @@
 static CUresult gm_alloc_real(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream,
                               const struct gm_alloc *place)
 {
-    struct gm_slot *slot = gm_gate_enter();
-    if (slot == NULL)
-        return gm_gate_refusal();
-    CUresult result = pool == NULL ? gm_real.cuMemAllocAsync(dptr, bytes, stream)
-                                   : gm_real.cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
-    gm_gate_leave(slot);
+    CUresult result =
+        GM_GATED(pool == NULL ? gm_real.cuMemAllocAsync(dptr, bytes, stream)
+                              : gm_real.cuMemAllocFromPoolAsync(dptr, bytes, pool, stream));
     if (result == CUDA_SUCCESS && place->gpu >= 0)
         gm_note_real(*place, *dptr, bytes);
     return result;
@@ -88,12 +85,7 @@ static CUresult gm_free_real(CUdeviceptr dptr, CUstream stream)
     struct gm_alloc alloc;
     bool is_noted = gm_allocs_find(dptr, &alloc) == GM_ALLOC_BASE && alloc.kind == GM_ALLOC_REAL &&
                     gm_allocs_take(dptr, &alloc) == GM_ALLOC_BASE;
-    CUresult result = gm_gate_refusal();
-    struct gm_slot *slot = gm_gate_enter();
-    if (slot != NULL) {
-        result = gm_real.cuMemFreeAsync(dptr, stream);
-        gm_gate_leave(slot);
-    }
+    CUresult result = GM_GATED(gm_real.cuMemFreeAsync(dptr, stream));
     if (is_noted && (result == CUDA_SUCCESS || gm_allocs_insert(&alloc) != 0))
         gm_forget_real(&alloc);
     return result;

@@ -69,17 +69,6 @@ static CUdevice gm_current_device(void)
     return gm_real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
 }
 
-/* An attribute that this build does not know: the driver's answer, for which it must be mapped. */
-static CUresult gm_ask_mapped(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
-{
-    struct gm_slot *slot = gm_gate_enter();
-    if (slot == NULL)
-        return gm_gate_refusal();
-    CUresult result = gm_real.cuPointerGetAttribute(data, attribute, ptr);
-    gm_gate_leave(slot);
-    return result;
-}
-
 CUresult gm_on_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct gm_place place;
@@ -87,8 +76,8 @@ CUresult gm_on_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, 
         return gm_real.cuPointerGetAttribute(data, attribute, ptr);
     if (!gm_place_find(ptr, &place))
         return gm_real.cuPointerGetAttribute(data, attribute, gm_foreign(ptr));
-    if (!gm_place_knows(attribute))
-        return gm_ask_mapped(data, attribute, ptr);
+    if (!gm_place_knows(attribute)) /* the driver must see it mapped */
+        return GM_GATED(gm_real.cuPointerGetAttribute(data, attribute, ptr));
     return gm_place_attribute(&place, attribute, ptr, gm_current_device(), data);
 }
 
@@ -109,11 +98,8 @@ CUresult gm_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attr
         are_known = are_known && gm_place_knows(attributes[i]);
     }
     if (!are_known) {
-        struct gm_slot *slot = gm_gate_enter();
-        if (slot == NULL)
-            return gm_gate_refusal();
-        CUresult result = gm_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-        gm_gate_leave(slot);
+        CUresult result =
+            GM_GATED(gm_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr));
         if (result != CUDA_SUCCESS)
             return result;
     }

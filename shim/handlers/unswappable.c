@@ -27,11 +27,7 @@ CUresult gm_on_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned in
 #define GM_ON_ADVISE(symbol, is_device, params, args)                                              \
     CUresult gm_on_##symbol params                                                                 \
     {                                                                                              \
-        struct gm_slot *slot = gm_gate_enter();                                                    \
-        if (slot == NULL)                                                                          \
-            return gm_gate_refusal();                                                              \
-        CUresult result = gm_real.symbol args;                                                     \
-        gm_gate_leave(slot);                                                                       \
+        CUresult result = GM_GATED(gm_real.symbol args);                                           \
         if (result == CUDA_SUCCESS && gm_is_live() && gm_managed_exists())                         \
             gm_managed_advise(devPtr, count, advice, is_device);                                   \
         return result;                                                                             \

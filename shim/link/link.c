@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "common/locks.h"
 #include "common/log.h"
 #include "common/sock.h"
+#include "common/threads.h"
 #include "shim/driver/real.h"
 #include "shim/gate/drain.h"
 #include "shim/link/files.h"
@@ -679,26 +679,15 @@ static void *gm_link_main(void *unused)
 
 int gm_link_start(const struct gm_link_calls *calls)
 {
-    pthread_t thread;
-    sigset_t all, before;
-
     int error = gm_work_open();
     if (error != 0)
         return error;
     gm_link_calls = calls;
-    /* The program's signal handlers must not run in this thread. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&gm_link_is_connected, true);
-    error = pthread_create(&thread, NULL, gm_link_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) {
+    error = gm_thread_start(gm_link_main, "gpumux-link");
+    if (error != 0)
         atomic_store(&gm_link_is_connected, false);
-        return -error;
-    }
-    pthread_setname_np(thread, "gpumux-link");
-    pthread_detach(thread);
-    return 0;
+    return error;
 }
 
 /* Without memory for it the words stay the parent's. */

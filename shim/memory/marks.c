@@ -130,13 +130,7 @@ CUresult gm_mark_record(const struct gm_stream *stream, struct gm_mark **mark)
     gm_marks_used = event;
     gm_heap_unlock();
 
-    struct gm_slot *slot = gm_gate_enter();
-    if (slot != NULL) {
-        result = gm_real.cuEventRecord(event->event, stream->handle);
-        gm_gate_leave(slot);
-    } else {
-        result = gm_gate_refusal();
-    }
+    result = GM_GATED(gm_real.cuEventRecord(event->event, stream->handle));
     gm_heap_lock();
     if (result == CUDA_SUCCESS)
         gm_mark_end(&gm_heap, &event->mark);

@@ -37,11 +37,8 @@ void gm_uses_count(bool is_on)
         if (__atomic_load_n(&gm_hot.symbol, __ATOMIC_RELAXED) != gm_usual)                         \
             __atomic_store_n(&gm_hot.symbol, gm_usual, __ATOMIC_RELAXED);                          \
     }
-#define GM_USES_SUBMIT(symbol)
-#define GM_USES_COPY(symbol)
-#define GM_USES_SYNC(symbol)
-#define GM_USES_HANDLE(symbol)
-#define GM_HOOK(api, symbol, since, mode, kind, params, args) GM_USES_##kind(symbol)
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_ONLY_LAUNCH(kind)(GM_USES_LAUNCH(symbol))
 #include "shim/driver/hooks.def"
 #undef GM_HOOK
 }

@@ -26,7 +26,8 @@
 #include "common/wire.h"
 #include "shim/driver/real.h"
 
-#define GM_USES_MAX ((uint32_t)GM_ENTRIES_USES) /* pages counted at once, and entries of a report */
+#define GM_USES_MAX ((uint32_t)GM_ENTRIES_USES) /* pages counted at once, and entries of a report  \
+                                                 */
 
 /* Private to uses.h and uses.c. */
 extern __attribute__((visibility("hidden"))) _Atomic bool gm_uses_is_on;
@@ -46,18 +47,9 @@ void gm_uses_count(bool is_on);
 uint32_t gm_uses_take(struct gm_use_entry *entries);
 
 /* gm_uses_of_<symbol>() for every LAUNCH row of hooks.def: count what the launch uses. */
-#define GM_USES_LAUNCH(symbol, params) void gm_uses_of_##symbol params;
-#define GM_USES_SUBMIT(symbol, params)
-#define GM_USES_COPY(symbol, params)
-#define GM_USES_SYNC(symbol, params)
-#define GM_USES_HANDLE(symbol, params)
-#define GM_HOOK(api, symbol, since, mode, kind, params, args) GM_USES_##kind(symbol, params)
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_ONLY_LAUNCH(kind)(void gm_uses_of_##symbol params;)
 #include "shim/driver/hooks.def"
 #undef GM_HOOK
-#undef GM_USES_LAUNCH
-#undef GM_USES_SUBMIT
-#undef GM_USES_COPY
-#undef GM_USES_SYNC
-#undef GM_USES_HANDLE
 
 #endif

@@ -123,18 +123,6 @@ bool gm_vmm_unreserve(uint64_t start, uint64_t bytes)
     return is_known;
 }
 
-bool gm_vmm_reservation(uint64_t va, uint64_t *start, uint64_t *bytes)
-{
-    gm_lock(&gm_vmm_lock);
-    const struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_ranges, va);
-    if (entry != NULL) {
-        *start = entry->start;
-        *bytes = entry->bytes;
-    }
-    gm_unlock(&gm_vmm_lock);
-    return entry != NULL;
-}
-
 /* Whether all of the range is reserved. */
 static bool gm_range_is_reserved(uint64_t start, uint64_t bytes)
 {

@@ -74,9 +74,6 @@ void gm_vmm_reserve(uint64_t start, uint64_t bytes);
 /* Forget exactly this reservation. False: there is none. */
 bool gm_vmm_unreserve(uint64_t start, uint64_t bytes);
 
-/* The reservation that `va` is in. */
-bool gm_vmm_reservation(uint64_t va, uint64_t *start, uint64_t *bytes);
-
 /* ---- handles ---- */
 
 /* A virtual handle with one reference. *made has home, bytes, device, gpu and prop, and gets the
