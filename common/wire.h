@@ -264,7 +264,8 @@ struct gm_msg_reserved {
     uint32_t reserved;
     char text[184];
 };
-/* Give back memory that no program needs. Answered by TRIM_IS: bytes that go back to the system. */
+/* Give back memory that no program needs. Answered by TRIM_IS when the system has it, or after 4 s:
+ * the bytes that go back. */
 struct gm_msg_trim {
     uint64_t reserved;
 };

@@ -138,14 +138,17 @@ void gm_engine_beat(struct gm_engine *engine);
 /* Bring everything up to date, before a view (daemon/views) reads the engine. */
 void gm_engine_refresh(struct gm_engine *engine);
 
-/* What TRIM gave back, in bytes. */
+/* What a trim gives back, in bytes. */
 struct gm_trimmed {
     uint64_t gpu, pinned, paged;
 };
 
-/* Give back now all memory that no program needs, and not only what was not needed lately. The
- * driver takes it within moments. */
+/* Give all memory that no program needs back to the system, also what was needed lately. Workers
+ * release it after this call returns. */
 void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed);
+
+/* Whether memory that leaves has not reached the system yet. */
+bool gm_engine_is_trimming(const struct gm_engine *engine);
 
 /* SET: the programs that all of `selects` select, what to change, and who asks. */
 struct gm_set_request {

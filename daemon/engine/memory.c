@@ -168,6 +168,12 @@ void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
     gm_engine_run(engine);
 }
 
+bool gm_engine_is_trimming(const struct gm_engine *engine)
+{
+    return engine->table->condemned > 0 || gm_hostpool_leaving(&engine->pool) > 0 ||
+           gm_stores_is_trimming(engine->stores);
+}
+
 void gm_engine_refresh(struct gm_engine *engine)
 {
     engine->now = gm_now();

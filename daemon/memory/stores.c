@@ -644,6 +644,14 @@ uint64_t gm_stores_trim(struct gm_stores *stores)
     return bytes;
 }
 
+bool gm_stores_is_trimming(const struct gm_stores *stores)
+{
+    uint32_t slab = last_slab(stores);
+    while (slab != GM_NONE && judge_slab(stores, slab) != TRIM_NOW)
+        slab = stores->paged.slabs[slab].prev;
+    return slab != GM_NONE;
+}
+
 static void use_slabs(struct gm_stores *stores, uint32_t page)
 {
     const uint64_t now = stores_now(stores);

@@ -71,8 +71,11 @@ uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier);
  * what is in use is needed. After a refusal it tries again.
  */
 void gm_stores_want(struct gm_stores *stores, uint64_t bytes);
-/* Give back now what is neither used nor wanted, and not only after a while. How many bytes. */
+/* Begin to give back what is neither used nor wanted, without waiting for it to grow old. Returns
+ * how many bytes that is. */
 uint64_t gm_stores_trim(struct gm_stores *stores);
+/* Whether some of it has not been given back yet. */
+bool gm_stores_is_trimming(const struct gm_stores *stores);
 /* Bytes for which the paged tier has memory of the system, by whole slabs. */
 uint64_t gm_stores_held(const struct gm_stores *stores);
 

@@ -40,7 +40,7 @@ struct gm_session {
     struct gm_sessions *all;
     struct gm_session *next, **link; /* in all->living or all->ending */
     uv_poll_t poll;
-    uv_timer_t timer; /* patience while NEW or CONTROL, retry while APP */
+    uv_timer_t timer; /* patience while NEW or CONTROL, retry while APP or trimming */
     int fd;
     int open_handles;
     enum gm_session_state state;
@@ -49,6 +49,8 @@ struct gm_session {
     uid_t uid;
     char name[64];
     bool is_ending;
+    uint64_t trim_until; /* answer TRIM by then; 0: TRIM was not asked */
+    struct gm_msg_trim_is trimmed;
 
     struct output *head, **tail;
     size_t queue_bytes;
@@ -559,16 +561,30 @@ static void set(struct gm_session *session, const struct gm_msg_set *body)
     gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
 }
 
+/* Answer TRIM once the memory has reached the system. The driver or a stopped program may keep some
+ * for longer, so the answer has a deadline. */
+static void answer_trim(struct gm_session *session)
+{
+    if (gm_engine_is_trimming(session->all->engine) && gm_now() < session->trim_until) {
+        uv_timer_start(&session->timer, on_timer, GM_SESSION_RETRY_MS, 0);
+        return;
+    }
+    session->trim_until = 0;
+    uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+    gm_session_send(session, GM_MSG_TRIM_IS, &session->trimmed, NULL, 0, NULL, 0);
+}
+
 static void trim(struct gm_session *session)
 {
-    struct gm_msg_trim_is answer = gm_control_trim(session->all->control);
-    gm_session_send(session, GM_MSG_TRIM_IS, &answer, NULL, 0, NULL, 0);
+    session->trimmed = gm_control_trim(session->all->control);
+    session->trim_until = gm_now() + GM_SESSION_TRIM_MS * GM_MS;
+    answer_trim(session);
 }
 
 static void dispatch(struct gm_session *session, const struct gm_wire_message *message)
 {
     struct gm_control *control = session->all->control;
-    if (session->state == GM_SESSION_CONTROL)
+    if (session->state == GM_SESSION_CONTROL && !session->trim_until)
         uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
     switch (message->type) {
     case GM_MSG_HELLO:
@@ -672,7 +688,10 @@ static void on_timer(uv_timer_t *timer)
         gm_session_end(session, GM_REFUSE_PROTOCOL, "no HELLO within 5 s");
         return;
     case GM_SESSION_CONTROL:
-        lose(session, GM_LOG_DEBUG, "asked nothing more");
+        if (session->trim_until)
+            answer_trim(session);
+        else
+            lose(session, GM_LOG_DEBUG, "asked nothing more");
         return;
     case GM_SESSION_APP:
         flush(session);

@@ -33,7 +33,8 @@
 #define GM_SESSION_QUEUE_BYTES (64u << 20) /* output that may wait for a peer to read */
 #define GM_SESSION_QUEUE_MESSAGES 16384u
 #define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_engine_beat) */
-#define GM_SESSION_RETRY_MS 10u  /* when the kernel lacks room for messages or fds in flight */
+#define GM_SESSION_RETRY_MS 10u  /* the kernel lacks room for messages or fds; TRIM is under way */
+#define GM_SESSION_TRIM_MS 4000u /* TRIM is answered by then: mux-ctl waits for 5 s */
 
 struct gm_session;
 struct gm_sessions;

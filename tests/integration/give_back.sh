@@ -40,6 +40,6 @@ done
     fail "mux-ctl trim says: $(cat "$dir/trim.out")"
 [ "$cached" = $((96 * MiB / shrink)) ] || fail "status called $cached bytes cached"
 grep -q "^  budget .*: 0 used, $((96 / shrink)) MiB cached, " "$dir/table.out" || fail "status: $(cat "$dir/table.out")"
-within 30 is_given_back || fail "$(made) bytes of frames are kept after a trim"
+is_given_back || fail "mux-ctl trim ended before the memory was free: $(made) bytes of frames"
 grep -q "trim: $((96 / shrink)) MiB on the GPU, " "$dir/daemon.out" || fail "the log does not tell of the trim"
 stop_daemon

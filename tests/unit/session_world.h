@@ -43,6 +43,7 @@ struct gm_engine {
     uint64_t since;
     struct gm_set_request set;
     char command[64];
+    bool is_trimming;
 };
 
 static struct gm_engine engine;
@@ -152,6 +153,11 @@ void gm_engine_trim(struct gm_engine *e, struct gm_trimmed *trimmed)
 {
     (void)e;
     *trimmed = (struct gm_trimmed){.gpu = 3, .pinned = 2, .paged = 1};
+}
+
+bool gm_engine_is_trimming(const struct gm_engine *e)
+{
+    return e->is_trimming;
 }
 
 int gm_engine_set(struct gm_engine *e, const struct gm_set_request *request, uint32_t *changed,

@@ -4,6 +4,8 @@
  */
 #include "tests/unit/session_world.h"
 
+#include <poll.h>
+
 static void test_status(void **state)
 {
     (void)state;
@@ -79,14 +81,22 @@ static void test_log(void **state)
     close(peer);
 }
 
+/* The answer to TRIM comes when the memory has reached the system. */
 static void test_trim(void **state)
 {
     (void)state;
     const struct gm_msg_trim ask = {0};
     int peer = connect_peer();
+    struct pollfd answer = {.fd = peer, .events = POLLIN};
     say_hello(peer, GM_ROLE_CONTROL);
+    engine.is_trimming = true;
     assert_int_equal(gm_sock_send_message(peer, GM_MSG_TRIM, &ask, NULL, 0, NULL, 0), 0);
-    turn(1);
+    for (int i = 0; i < 3; i++)
+        uv_run(&loop, UV_RUN_ONCE); /* the message, then the timer */
+    assert_int_equal(poll(&answer, 1, 0), 0);
+    engine.is_trimming = false;
+    while (poll(&answer, 1, 0) == 0)
+        uv_run(&loop, UV_RUN_ONCE);
     const struct gm_msg_trim_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_TRIM_IS);
     assert_int_equal(body->gpu, 3);
     assert_int_equal(body->pinned, 2);
