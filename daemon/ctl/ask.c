@@ -1,8 +1,9 @@
 /*
- * Asking the daemon: one question, one answer, each on a connection of its own.
+ * Asking the daemon: one question and one answer on a connection of their own. Called by the
+ * commands; calls common/.
  *
- * A socket that is not there or that nobody answers at means "down" (exit code 3). One that may not
- * be used, or a daemon that answers nonsense or nothing within 5 s, is a failure (1).
+ * A socket that does not exist or refuses connections means that the daemon is down (exit code 3).
+ * Everything else is a failure (1): no access, no answer within 5 s, an answer that makes no sense.
  */
 #include "daemon/ctl/ctl.h"
 
@@ -19,7 +20,9 @@
 #include "common/clock.h"
 #include "common/sock.h"
 
-#define PATIENCE_S (5 * GM_SLOW)
+#define PATIENCE_S (5 * GM_SLOW) /* to be connected, and then to be answered */
+#define NO_ANSWER                                                                                  \
+    "gpumuxd does not answer (waited %d s): it is stopped or hangs; let it go on, or restart it"
 #define DOCUMENT_MAX (256u << 20)
 
 static bool is_down(int error)
@@ -30,7 +33,6 @@ static bool is_down(int error)
 static void explain(struct mux_question *ask, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Say why there is no answer. */
 static void explain(struct mux_question *ask, const char *format, ...)
 {
     va_list list;
@@ -39,13 +41,24 @@ static void explain(struct mux_question *ask, const char *format, ...)
     va_end(list);
 }
 
-/* Connect to `path` or to the first place that answers. Returns an fd, or -1 with the exit code in
- * *code. */
+/* Connect. A daemon that is stopped leaves the queue of connections full: wait for it. */
+static int connect_to(const char *place)
+{
+    const uint64_t until = gm_now() + PATIENCE_S * GM_S;
+    int fd;
+    do
+        fd = gm_sock_connect(place);
+    while (fd == -EAGAIN && gm_now() < until); /* each try waits for GM_SOCK_PATIENCE_S */
+    return fd;
+}
+
+/* Connect to `path` or to the first place that answers. Returns an fd; or -1, the reason in `why`,
+ * and MUX_DOWN in *code if no daemon runs. */
 static int reach(const char *path, struct mux_question *ask, int *code)
 {
     char tried[1024] = "";
     size_t length = 0;
-    int hard = 0; /* an error that is not "down" */
+    bool is_stuck = false, is_failure = false; /* is_failure: not just "down" */
 
     for (unsigned n = 0;; n++) {
         char place[512];
@@ -56,19 +69,20 @@ static int reach(const char *path, struct mux_question *ask, int *code)
             error = gm_sock_path(n, place, sizeof place);
         if (error == -ENOENT)
             break;
-        int fd = error ? error : gm_sock_connect(place);
+        int fd = error ? error : connect_to(place);
         if (fd >= 0)
             return fd;
-        if (!is_down(fd))
-            hard = fd;
+        is_stuck = is_stuck || fd == -EAGAIN;
+        is_failure = is_failure || !is_down(fd);
         int wrote = snprintf(tried + length, sizeof tried - length, "%s%s: %s", n ? "; " : "",
                              error ? "a socket's path" : place, strerror(-fd));
         if (wrote > 0)
             length += (size_t)wrote < sizeof tried - length ? (size_t)wrote : 0;
     }
-    if (hard) {
+    if (is_stuck) {
+        explain(ask, NO_ANSWER, PATIENCE_S);
+    } else if (is_failure) {
         explain(ask, "gpumuxd cannot be reached (%s)", tried);
-        *code = MUX_FAILED;
     } else {
         explain(ask,
                 "gpumuxd is not running (%s): start it with `systemctl start gpumuxd`, or "
@@ -140,7 +154,7 @@ static bool receive(int fd, struct mux_question *ask)
 
     ssize_t length = gm_sock_receive(fd, buffer, sizeof buffer, fds, &n_fds);
     if (length == -EAGAIN) {
-        explain(ask, "gpumuxd did not answer within %d s", PATIENCE_S);
+        explain(ask, NO_ANSWER, PATIENCE_S);
         return false;
     }
     if (length <= 0) {

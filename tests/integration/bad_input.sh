@@ -329,6 +329,24 @@ expect 126 "Permission denied" env GPUMUX_LIB="$lib" "$ctl" run -- "$dir/gpumux.
 what="a shim that is not there"
 expect 1 "GPUMUX_LIB names $dir/none" env GPUMUX_LIB="$dir/none" "$ctl" run -- true
 
+# --- a daemon that is stopped ---
+
+if command -v perl > /dev/null; then
+    stop daemon
+    perl -MSocket -e 'for (1 .. 1000) { # none waits, and all of them fill the queue
+        socket(my $s, AF_UNIX, SOCK_SEQPACKET | 04000, 0) or die "socket: $!\n";
+        connect($s, sockaddr_un($ENV{GPUMUX_SOCKET})) or exit;
+        push @all, $s }'
+    what="a stopped daemon whose queue is full"
+    expect 1 "gpumuxd does not answer" "$ctl" status
+    what="a daemon that was stopped for 2 s"
+    spawn patient "$ctl" status
+    sleep 2
+    kill -CONT "$pid"
+    await patient
+    if [ "$code" = 0 ]; then ok "$what"; else bad "$what: $line"; fi
+fi
+
 # --- a stop, a crash, and what is left ---
 
 what="SIGTERM"
