@@ -63,6 +63,22 @@ static int gm_scale_decimal(const struct gm_decimal *number, uint64_t unit, uint
     return 0;
 }
 
+int gm_parse_number(const char *text, uint64_t *value)
+{
+    uint64_t sum = 0;
+    if (*text == '\0')
+        return -EINVAL;
+    for (; *text; text++) {
+        if (!gm_is_digit(*text))
+            return -EINVAL;
+        if (__builtin_mul_overflow(sum, 10u, &sum) ||
+            __builtin_add_overflow(sum, (unsigned)(*text - '0'), &sum))
+            return -ERANGE;
+    }
+    *value = sum;
+    return 0;
+}
+
 int gm_parse_size(const char *text, uint64_t *bytes)
 {
     static const char letters[] = "KMGT";

@@ -1,9 +1,12 @@
-/* Sizes and durations as people write them. Pure. */
+/* Numbers, sizes and durations as people write them. Pure. */
 #ifndef GM_COMMON_SIZE_H
 #define GM_COMMON_SIZE_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* Parse a whole number: digits only. Returns 0 and *value, or -EINVAL or -ERANGE (above 64 bits). */
+int gm_parse_number(const char *text, uint64_t *value);
 
 /*
  * Parse a size: a decimal number, perhaps with a fraction, and an optional unit B, K, M, G, T with

@@ -35,13 +35,15 @@ enum mux_exit {
 #define MUX_COUNT_UNSAID UINT32_MAX
 
 struct mux_options {
+    const char *name;   /* of the command */
+    char **words;       /* what follows it and is no option, up to NULL */
     const char *socket; /* NULL: where gm_sock_path says */
     bool is_json;
-    uint64_t watch_ns;          /* status: 0: once */
+    uint64_t watch_ns;          /* status; 0: once */
     bool is_following;          /* log */
-    uint32_t count;             /* log: entries; MUX_COUNT_UNSAID */
+    uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
     const char *command, *user; /* set, pause, resume: whose; NULL: not said */
-    bool is_required;           /* run: only if it can be served */
+    bool is_required;           /* run: only if the daemon can serve the program */
 };
 
 /* One line on standard error. */
@@ -69,22 +71,13 @@ int mux_try(const char *socket, struct mux_question *ask);
 /* The same, but the reason is one line on standard error. */
 int mux_ask(const char *socket, struct mux_question *ask);
 
-/* `mux-ctl status`. Returns an enum mux_exit, as all of these. */
+/* The commands. Each returns an enum mux_exit. mux_set: also `pause` and `resume`. mux_run returns
+ * only if the program was not started. */
 int mux_status(const struct mux_options *options);
-
-/* `mux-ctl trim`. */
-int mux_trim(const struct mux_options *options);
-
-/* `mux-ctl log`. */
 int mux_log(const struct mux_options *options);
-
-/* `mux-ctl set`, and with `settings` already in it `pause` and `resume`: `words` are what stood on
- * the command line, a pid and settings, up to NULL. `name` is the command's. */
-int mux_set(const struct mux_options *options, const char *name, const char *settings,
-            char **words);
-
-/* `mux-ctl run -- argv`: returns only if the program could not be started. */
-int mux_run(const struct mux_options *options, char **argv);
+int mux_set(const struct mux_options *options);
+int mux_trim(const struct mux_options *options);
+int mux_run(const struct mux_options *options);
 
 /* Write the daemon's status document to standard output, for people. */
 void mux_table(const cJSON *status);

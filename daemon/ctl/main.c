@@ -1,13 +1,13 @@
-/* mux-ctl: the command line. See ctl.h. */
+/* mux-ctl: reads the command line and calls the command. See ctl.h. */
 #include "daemon/ctl/ctl.h"
 
 #include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/args.h"
 #include "common/clock.h"
 #include "common/size.h"
-#include "common/text.h"
 #include "common/wire.h"
 
 enum {
@@ -18,52 +18,57 @@ enum {
     KEY_VERSION,
     KEY_COMMAND,
     KEY_USER,
+    KEY_REQUIRE,
     KEY_FOLLOW = 'f',
     KEY_COUNT = 'n',
 };
-#define WORDS_MAX 16u /* that a command takes */
 
 struct line {
     struct mux_options options;
-    char *command;
-    char **rest;        /* what follows the command, up to NULL */
-    unsigned n_words;   /* of `words`: those that are no options, up to NULL */
-    unsigned max_words; /* more than these are a mistake */
-    char *words[WORDS_MAX + 1];
-    bool is_command_line; /* of mux-ctl itself: the first word is the command */
     bool is_help, is_version, is_bad;
 };
 
-static const struct argp_option main_options[] = {
-    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
-    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
-    {"version", KEY_VERSION, NULL, 0, "Show the version and stop", -1},
-    {0},
-};
-static const struct argp_option status_options[] = {
-    {"json", KEY_JSON, NULL, 0, "The whole status, as one line of JSON", 0},
-    {"watch", KEY_WATCH, "TIME", 0, "Again and again, each TIME (for example 2s)", 0},
-    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
-    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
-    {0},
-};
+#define SOCKET                                                                                     \
+    {                                                                                              \
+        "socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0                           \
+    }
+#define HELP                                                                                       \
+    {                                                                                              \
+        "help", KEY_HELP, NULL, 0, "Show this and stop", -1                                        \
+    }
+#define JSON(text)                                                                                 \
+    {                                                                                              \
+        "json", KEY_JSON, NULL, 0, text, 0                                                         \
+    }
 
+static const struct argp_option main_options[] = {
+    SOCKET, HELP, {"version", KEY_VERSION, NULL, 0, "Show the version and stop", -1}, {0}};
+static const struct argp_option plain_options[] = {SOCKET, HELP, {0}};
+static const struct argp_option status_options[] = {
+    JSON("The whole status, as one line of JSON"),
+    {"watch", KEY_WATCH, "TIME", 0, "Again and again, each TIME (for example 2s)", 0},
+    SOCKET,
+    HELP,
+    {0}};
 static const struct argp_option log_options[] = {
     {"follow", KEY_FOLLOW, NULL, 0, "Go on with what is decided from now on", 0},
     {"lines", KEY_COUNT, "N", 0, "The last N entries only", 0},
-    {"json", KEY_JSON, NULL, 0, "Each entry as one line of JSON", 0},
-    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
-    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
-    {0},
-};
+    JSON("Each entry as one line of JSON"),
+    SOCKET,
+    HELP,
+    {0}};
 static const struct argp_option set_options[] = {
     {"command", KEY_COMMAND, "NAME", 0, "All programs of this name; *, ? and [...] as in a shell",
      0},
     {"user", KEY_USER, "USER", 0, "All programs of this user", 0},
-    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
-    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
-    {0},
-};
+    SOCKET,
+    HELP,
+    {0}};
+static const struct argp_option run_options[] = {
+    {"require", KEY_REQUIRE, NULL, 0, "Start the program only if the daemon can serve it", 0},
+    SOCKET,
+    HELP,
+    {0}};
 
 static bool fail(struct line *line)
 {
@@ -72,49 +77,19 @@ static bool fail(struct line *line)
     return is_first;
 }
 
-/* argp found an option that it does not know, or one without its value: say which, in one line. */
+/* Say in one line which option argp did not take, and why. */
 static void explain(struct line *line, const struct argp_state *state)
 {
-    const char *word = state->next > 0 ? state->argv[state->next - 1] : "";
-    if (word[0] != '-' && state->next < state->argc)
-        word = state->argv[state->next];
-    if (!fail(line))
-        return;
-    if (strcmp(word, "-n") == 0) {
-        mux_complain("-n needs a value: -n N");
-        return;
-    }
-    for (const struct argp_option *option = state->root_argp->options; option->name; option++) {
-        size_t length = strlen(option->name);
-        if (strncmp(word, "--", 2) || strncmp(word + 2, option->name, length) ||
-            (word[2 + length] && word[2 + length] != '='))
-            continue;
-        if (option->arg)
-            mux_complain("--%s needs a value: --%s=%s", option->name, option->name, option->arg);
-        else
-            mux_complain("--%s takes no value", option->name);
-        return;
-    }
-    mux_complain("unknown option %.60s: mux-ctl --help lists them", word);
-}
-
-static bool take_count(const char *text, uint32_t *count)
-{
-    uint32_t sum = 0;
-    if (*text == '\0')
-        return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || sum > 100000000)
-            return false;
-        sum = sum * 10 + (uint32_t)(*text - '0');
-    }
-    *count = sum;
-    return true;
+    char why[160];
+    gm_args_explain(state, "mux-ctl", why, sizeof why);
+    if (fail(line))
+        mux_complain("%s", why);
 }
 
 static error_t parse_key(int key, char *argument, struct argp_state *state)
 {
     struct line *line = state->input;
+    uint64_t number = 0;
 
     switch (key) {
     case KEY_SOCKET:
@@ -136,8 +111,9 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         line->options.is_following = true;
         return 0;
     case KEY_COUNT:
-        if (!take_count(argument, &line->options.count) && fail(line))
+        if ((gm_parse_number(argument, &number) || number >= MUX_COUNT_UNSAID) && fail(line))
             mux_complain("-n: \"%.60s\" is not a number of entries", argument);
+        line->options.count = (uint32_t)number;
         return 0;
     case KEY_COMMAND:
         line->options.command = argument;
@@ -151,16 +127,11 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     case KEY_VERSION:
         line->is_version = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (line->is_command_line) {
-            line->command = argument;
-            line->rest = &state->argv[state->next];
-            state->next = state->argc; /* the rest is the command's */
-        } else if (line->n_words < line->max_words) {
-            line->words[line->n_words++] = argument;
-        } else if (fail(line)) {
-            mux_complain("%s: \"%.60s\" is one word too many", line->command, argument);
-        }
+    case KEY_REQUIRE:
+        line->options.is_required = true;
+        return 0;
+    case ARGP_KEY_ARGS:
+        line->options.words = &state->argv[state->next];
         return 0;
     case ARGP_KEY_ERROR:
         explain(line, state);
@@ -197,13 +168,8 @@ static const struct argp status_argp = {
     .doc = "Shows the GPU's budget, use and tiers, and each app with its state and why it waits.",
 };
 
-static const struct argp_option trim_options[] = {
-    {"socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0},
-    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
-    {0},
-};
 static const struct argp trim_argp = {
-    .options = trim_options,
+    .options = plain_options,
     .parser = parse_key,
     .doc = "Gives cached memory back at once, on the GPU and on the host. It goes by itself "
            "within 5 s of its last need.",
@@ -235,15 +201,36 @@ static const struct argp pause_argp = {
            "may be moved out.",
 };
 
-/* argp's own --help and messages are off: an error is one line here, not two. */
-static bool parse(const struct argp *argp, int argc, char **argv, unsigned flags, struct line *line)
+static const struct argp run_argp = {
+    .options = run_options,
+    .parser = parse_key,
+    .args_doc = "-- PROGRAM [ARGUMENT...]",
+    .doc =
+        "Starts a program that shares the GPU. If it cannot, it runs without gpumux, and one line "
+        "says why.",
+};
+static const struct argp version_argp = {
+    .options = plain_options, .parser = parse_key, .doc = "Shows the version of mux-ctl."};
+
+static int show_version(const struct mux_options *options)
 {
-    error_t error = argp_parse(argp, argc, argv, flags | ARGP_NO_HELP | ARGP_NO_ERRS | ARGP_NO_EXIT,
-                               NULL, line);
-    if (error && fail(line))
-        mux_complain("the command line cannot be read: mux-ctl --help");
-    return !line->is_bad;
+    (void)options;
+    printf("mux-ctl %s (protocol %u)\n", GM_VERSION, GM_WIRE_VERSION);
+    return mux_written("the version");
 }
+
+static const struct command {
+    const char *name;
+    const struct argp *argp;
+    int (*run)(const struct mux_options *options);
+    bool has_words;
+} commands[] = {
+    {"status", &status_argp, mux_status, false}, {"log", &log_argp, mux_log, false},
+    {"set", &set_argp, mux_set, true},           {"pause", &pause_argp, mux_set, true},
+    {"resume", &pause_argp, mux_set, true},      {"trim", &trim_argp, mux_trim, false},
+    {"run", &run_argp, mux_run, true},           {"version", &version_argp, show_version, false},
+};
+#define COMMANDS "status, log, set, pause, resume, trim, run or version"
 
 static int help(const struct argp *argp, const char *name)
 {
@@ -253,124 +240,54 @@ static int help(const struct argp *argp, const char *name)
     return mux_written("the help");
 }
 
-static int count(char **words)
+/* Read options and words. The first word of `argv` is the name of what is called. */
+static bool parse(const struct argp *argp, char **argv, unsigned flags, struct line *line)
 {
     int n = 0;
-    while (words[n])
+    while (argv[n])
         n++;
-    return n;
+    line->options.words = &argv[n];
+    if (argp_parse(argp, n, argv, flags | GM_ARGS_FLAGS, NULL, line) && fail(line))
+        mux_complain("the command line cannot be read: mux-ctl --help");
+    return !line->is_bad;
 }
 
-/* Read the words and options of a command. False: the exit code is in *code. */
-static bool parse_command(struct line *line, const struct argp *argp, unsigned max_words, int *code)
+static int run(const struct command *command, struct line *line)
 {
+    const bool is_run = command->run == mux_run; /* what follows the program's name is its own */
     char name[64];
-    line->rest[-1] = line->command; /* argp wants a name before the first word */
-    line->is_command_line = false;
-    line->max_words = max_words;
-    *code = MUX_FAILED;
-    if (!parse(argp, count(line->rest - 1), line->rest - 1, 0, line))
-        return false;
-    if (!line->is_help)
-        return true;
-    snprintf(name, sizeof name, "mux-ctl %s", line->command);
-    *code = help(argp, name);
-    return false;
-}
-
-static int run_status(struct line *line)
-{
-    int code;
-    return parse_command(line, &status_argp, 0, &code) ? mux_status(&line->options) : code;
-}
-
-static int run_log(struct line *line)
-{
-    int code;
-    return parse_command(line, &log_argp, 0, &code) ? mux_log(&line->options) : code;
-}
-
-static int run_set(struct line *line)
-{
-    int code;
-    if (!parse_command(line, &set_argp, WORDS_MAX, &code))
-        return code;
-    return mux_set(&line->options, line->command, NULL, line->words);
-}
-
-static int run_pause(struct line *line)
-{
-    int code;
-    const char *settings = strcmp(line->command, "pause") == 0 ? "paused=yes" : "paused=no";
-    if (!parse_command(line, &pause_argp, WORDS_MAX, &code))
-        return code;
-    return mux_set(&line->options, line->command, settings, line->words);
-}
-
-static int run_trim(struct line *line)
-{
-    int code;
-    return parse_command(line, &trim_argp, 0, &code) ? mux_trim(&line->options) : code;
-}
-
-static int run_run(struct line *line)
-{
-    char **words = line->rest;
-    for (; words[0] && strcmp(words[0], "--require") == 0; words++)
-        line->options.is_required = true;
-    if (words[0] && strcmp(words[0], "--") == 0) {
-        words++;
-    } else if (words[0] && words[0][0] == '-') {
-        mux_complain("run: unknown option %.60s: mux-ctl run -- PROGRAM [ARGUMENT...]", words[0]);
+    line->options.name = command->name;
+    if (!parse(command->argp, line->options.words, is_run ? ARGP_IN_ORDER : 0, line))
+        return MUX_FAILED;
+    if (line->is_help) {
+        snprintf(name, sizeof name, "mux-ctl %s", command->name);
+        return help(command->argp, name);
+    }
+    if (!command->has_words && line->options.words[0]) {
+        mux_complain("%s: \"%.60s\" is one word too many", command->name, line->options.words[0]);
         return MUX_FAILED;
     }
-    if (!words[0]) {
-        mux_complain("run: which program? mux-ctl run -- PROGRAM [ARGUMENT...]");
-        return MUX_FAILED;
-    }
-    return mux_run(&line->options, words);
+    return command->run(&line->options);
 }
-
-static int run_version(struct line *line)
-{
-    if (line->rest[0]) {
-        mux_complain("version: \"%.60s\" is one word too many", line->rest[0]);
-        return MUX_FAILED;
-    }
-    printf("mux-ctl %s (protocol %u)\n", GM_VERSION, GM_WIRE_VERSION);
-    return mux_written("the version");
-}
-
-static const struct {
-    const char *name;
-    int (*run)(struct line *line);
-} commands[] = {
-    {"status", run_status}, {"log", run_log},   {"set", run_set}, {"pause", run_pause},
-    {"resume", run_pause},  {"trim", run_trim}, {"run", run_run}, {"version", run_version},
-};
-#define COMMANDS "status, log, set, pause, resume, trim, run or version"
 
 int main(int argc, char **argv)
 {
-    struct line line = {.is_command_line = true, .options.count = MUX_COUNT_UNSAID};
+    struct line line = {.options.count = MUX_COUNT_UNSAID};
 
-    if (argc < 1)
-        return MUX_FAILED;
-    if (!parse(&main_argp, argc, argv, ARGP_IN_ORDER, &line))
+    if (argc < 1 || !parse(&main_argp, argv, ARGP_IN_ORDER, &line))
         return MUX_FAILED;
     if (line.is_help)
         return help(&main_argp, "mux-ctl");
-    if (line.is_version) {
-        printf("mux-ctl %s\n", GM_VERSION);
-        return mux_written("the version");
-    }
-    if (!line.command) {
+    if (line.is_version)
+        return show_version(&line.options);
+    const char *word = line.options.words[0];
+    if (!word) {
         mux_complain("what to do? " COMMANDS ": mux-ctl --help says more");
         return MUX_FAILED;
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(line.command, commands[i].name) == 0)
-            return commands[i].run(&line);
-    mux_complain("unknown command \"%.60s\": " COMMANDS, line.command);
+        if (strcmp(word, commands[i].name) == 0)
+            return run(&commands[i], &line);
+    mux_complain("unknown command \"%.60s\": " COMMANDS, word);
     return MUX_FAILED;
 }

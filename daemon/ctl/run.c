@@ -106,12 +106,17 @@ static int execution_failed(const char *program, int error)
     return error == ENOENT || error == ENOTDIR ? MUX_NOT_FOUND : MUX_CANNOT_EXECUTE;
 }
 
-int mux_run(const struct mux_options *options, char **argv)
+int mux_run(const struct mux_options *options)
 {
+    char **argv = options->words;
     char shim[PATH_MAX], real[PATH_MAX];
     const char *before = getenv("LD_PRELOAD");
     char *preload = NULL;
 
+    if (!argv[0]) {
+        mux_complain("run: which program? mux-ctl run -- PROGRAM [ARGUMENT...]");
+        return MUX_FAILED;
+    }
     if (!find_shim(shim))
         return MUX_FAILED;
     if (strpbrk(shim, " :\t\n")) {

@@ -8,23 +8,7 @@
 #include <string.h>
 
 #include "common/settings.h"
-
-/* Digits only, within `most`. */
-static bool take_number(const char *text, uint64_t most, uint64_t *value)
-{
-    uint64_t sum = 0;
-    if (*text == '\0')
-        return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9')
-            return false;
-        sum = sum * 10 + (uint64_t)(*text - '0');
-        if (sum > most)
-            return false;
-    }
-    *value = sum;
-    return true;
-}
+#include "common/size.h"
 
 /* A pid: the one word that is no setting. */
 static bool take_pid(const char *name, const char *word, bool has_settings, struct gm_msg_set *set)
@@ -32,7 +16,7 @@ static bool take_pid(const char *name, const char *word, bool has_settings, stru
     const char *other =
         has_settings ? "neither a pid nor a setting (class=, weight=, share=, paused=)" : "no pid";
     uint64_t pid = 0;
-    if (!take_number(word, INT32_MAX, &pid) || pid == 0) {
+    if (gm_parse_number(word, &pid) || pid == 0 || pid > INT32_MAX) {
         mux_complain("%s: \"%.60s\" is %s", name, word, other);
         return false;
     }
@@ -49,7 +33,7 @@ static bool take_user(const char *name, const char *user, struct gm_msg_set *set
 {
     const struct passwd *entry = getpwnam(user);
     uint64_t uid = 0;
-    if (!entry && !take_number(user, UINT32_MAX - 1, &uid)) {
+    if (!entry && (gm_parse_number(user, &uid) || uid >= UINT32_MAX)) {
         mux_complain("%s: there is no user \"%.60s\"", name, user);
         return false;
     }
@@ -70,22 +54,25 @@ static bool take_command(const char *name, const char *command, struct gm_msg_se
     return true;
 }
 
-int mux_set(const struct mux_options *options, const char *name, const char *settings, char **words)
+int mux_set(const struct mux_options *options)
 {
+    const char *const name = options->name, *settings = NULL;
     struct gm_settings said = {0};
     struct gm_msg_set set = {0};
     struct gm_msg_set_is answer = {0};
     char why[256];
 
+    if (strcmp(name, "set") != 0)
+        settings = strcmp(name, "pause") == 0 ? "paused=yes" : "paused=no";
     if (settings)
         gm_settings_take(&said, settings, why, sizeof why);
-    for (; *words; words++) {
-        int error = settings ? -ENOENT : gm_settings_take(&said, *words, why, sizeof why);
+    for (char **word = options->words; *word; word++) {
+        int error = settings ? -ENOENT : gm_settings_take(&said, *word, why, sizeof why);
         if (error && error != -ENOENT) {
             mux_complain("%s: %s", name, why);
             return MUX_FAILED;
         }
-        if (error && !take_pid(name, *words, !settings, &set))
+        if (error && !take_pid(name, *word, !settings, &set))
             return MUX_FAILED;
     }
     if ((options->command && !take_command(name, options->command, &set)) ||

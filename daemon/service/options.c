@@ -66,23 +66,6 @@ const char *gm_options_level_name(enum gm_log_level level)
     return "?";
 }
 
-/* Digits only: no sign, no blank, no base. */
-static int parse_number(const char *text, uint64_t *value)
-{
-    uint64_t sum = 0;
-    if (*text == '\0')
-        return -EINVAL;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9')
-            return -EINVAL;
-        if (__builtin_mul_overflow(sum, (uint64_t)10, &sum) ||
-            __builtin_add_overflow(sum, (uint64_t)(*text - '0'), &sum))
-            return -ERANGE;
-    }
-    *value = sum;
-    return 0;
-}
-
 static int parse_bounded(const struct gm_option_row *row, int (*parse)(const char *, uint64_t *),
                          const char *text, uint64_t *value)
 {
@@ -106,7 +89,7 @@ static int parse_budget(const struct gm_option_row *row, const char *text, struc
             return -EINVAL;
         memcpy(digits, text, length - 1);
         digits[length - 1] = '\0';
-        int error = parse_number(digits, &percent);
+        int error = gm_parse_number(digits, &percent);
         if (error)
             return error;
         if (percent < 1 || percent > 100)
@@ -172,7 +155,7 @@ static int parse(void *member, const struct gm_option_row *row, const char *text
 
     switch (row->kind) {
     case GM_KIND_NUMBER:
-        error = parse_bounded(row, parse_number, text, &value);
+        error = parse_bounded(row, gm_parse_number, text, &value);
         if (error == 0)
             *(uint32_t *)member = (uint32_t)value;
         return error;

@@ -1,13 +1,13 @@
 /* Reading options: see options_load.h. */
 #include "daemon/service/options_load.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/args.h"
 #include "common/sock.h"
 
 #define ROWS ((size_t)GM_OPTIONS)
@@ -163,27 +163,6 @@ struct line {
     size_t why_size;
 };
 
-/* argp found an option that it does not know, or one without its value: say which. */
-static void explain_line(struct line *line, const struct argp_state *state)
-{
-    const char *word = state->next > 0 ? state->argv[state->next - 1] : "";
-    char shown[64];
-    const struct gm_option_row *row = NULL;
-
-    if (word[0] != '-' && state->next < state->argc)
-        word = state->argv[state->next]; /* in the middle of a cluster of one-letter options */
-    if (strncmp(word, "--", 2) == 0)
-        row = find_row(word + 2, strcspn(word + 2, "="));
-    if (row && row->kind == GM_KIND_FLAG)
-        snprintf(line->why, line->why_size, "--%s takes no value", row->name);
-    else if (row)
-        snprintf(line->why, line->why_size, "--%s needs a value: --%s=%s", row->name, row->name,
-                 row->argument);
-    else
-        snprintf(line->why, line->why_size, "unknown option %s: gpumuxd --help lists them",
-                 gm_option_show(word, shown));
-}
-
 static error_t parse_key(int key, char *argument, struct argp_state *state)
 {
     struct line *line = state->input;
@@ -207,7 +186,7 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ERROR:
         if (!line->is_bad)
-            explain_line(line, state);
+            gm_args_explain(state, "gpumuxd", line->why, line->why_size);
         line->is_bad = true;
         return 0;
     default:
@@ -375,10 +354,8 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
     char shown[64];
 
     gm_options_init(options);
-    /* argp's own --help and messages are off: an error is one line here, not two, and help needs no
-     * error path. */
-    if (argp_parse(&argp, argc > 0 ? argc : 1, argc > 0 ? argv : alone,
-                   ARGP_NO_HELP | ARGP_NO_ERRS | ARGP_NO_EXIT, NULL, &line)) {
+    if (argp_parse(&argp, argc > 0 ? argc : 1, argc > 0 ? argv : alone, GM_ARGS_FLAGS, NULL,
+                   &line)) {
         if (!line.is_bad)
             snprintf(why, why_size, "the command line cannot be read: gpumuxd --help");
         return -EINVAL;

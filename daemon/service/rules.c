@@ -7,31 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/size.h"
 #include "common/text.h"
 
 #define RULE_MAX 512u /* bytes of one rule */
 #define NO_USER UINT32_MAX
-
-/* A uid, of digits only. */
-static bool is_number(const char *text, uid_t *uid)
-{
-    uint64_t value = 0;
-    if (*text == '\0')
-        return false;
-    for (const char *c = text; *c; c++) {
-        if (*c < '0' || *c > '9' || value > NO_USER)
-            return false;
-        value = value * 10 + (uint64_t)(*c - '0');
-    }
-    *uid = (uid_t)value;
-    return value < NO_USER;
-}
 
 /* A name that the system knows, or else a number. */
 static int take_user(struct gm_rule *rule, const char *text, char *why, size_t size)
 {
     struct passwd entry, *found = NULL;
     size_t room = 1024;
+    uint64_t number = 0;
     char *buffer = NULL;
     int error;
 
@@ -48,7 +35,9 @@ static int take_user(struct gm_rule *rule, const char *text, char *why, size_t s
     if (found)
         rule->uid = found->pw_uid;
     free(buffer);
-    if (!found && !is_number(text, &rule->uid)) {
+    if (!found && gm_parse_number(text, &number) == 0 && number < NO_USER)
+        rule->uid = (uid_t)number;
+    else if (!found) {
         bool is_unknown = error == 0 || error == ENOENT || error == ESRCH;
         snprintf(why, size, "user: there is no user \"%s\"%s%s", text, is_unknown ? "" : ": ",
                  is_unknown ? "" : strerror(error));

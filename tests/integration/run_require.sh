@@ -51,6 +51,10 @@ GPUMUX_DISABLE=1 says 125 "GPUMUX_DISABLE=1" --require -- true
 timeout "$patience" "$ctl" run --require -- sh -c 'exit 7' > "$dir/stdout" 2> "$dir/stderr"
 code=$?
 [ "$code" = 7 ] && [ ! -s "$dir/stderr" ] || fail "with a place: ended with $code: $(cat "$dir/stderr")"
+code=0
+(unset GPUMUX_SOCKET && timeout "$patience" "$ctl" run --require --socket="$dir/gpumux.sock" -- sh -c 'exit 7') ||
+    code=$?
+[ "$code" = 7 ] || fail "with --socket behind run: ended with $code"
 expect_reserved 0 # the program ended and never connected
 expect_number refused count 0
 

@@ -119,6 +119,21 @@ static void test_parse_duration(void **state)
     check(gm_parse_duration, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
+static void test_parse_number(void **state)
+{
+    (void)state;
+    uint64_t value = 7;
+    assert_int_equal(gm_parse_number("18446744073709551615", &value), 0);
+    assert_int_equal(value, UINT64_MAX);
+    assert_int_equal(gm_parse_number("0", &value), 0);
+    assert_int_equal(value, 0);
+    assert_int_equal(gm_parse_number("18446744073709551616", &value), -ERANGE);
+    static const char *const wrong[] = {"", "-1", "+1", " 1", "1 ", "0x1", "1.0"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(gm_parse_number(wrong[i], &value), -EINVAL);
+    assert_int_equal(value, 0);
+}
+
 static void test_format_size(void **state)
 {
     static const struct {
@@ -187,7 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse_size),  cmocka_unit_test(test_parse_duration),
         cmocka_unit_test(test_format_size), cmocka_unit_test(test_format_cut),
-        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_parse_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
