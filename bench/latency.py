@@ -28,6 +28,7 @@ The programs are models in PyTorch (python/serving.py); with --simcuda or --prog
 """
 
 import collections
+import json
 import os
 import random
 import sys
@@ -64,7 +65,8 @@ ROWS = (Row("alone", "native", 0, False), Row("native", "native", 0, True), Row(
         Row("hint-0.2", "hint", 200, True), Row("hint-1", "hint", 1000, True))
 WORLDS = ("native", "off", "timeslice", "park", "hint")
 UNCHANGED = ("timeslices", "park", "hint") # rows that gpumux can have of unmodified programs
-NEEDS = {"timeslice": ("timeslice",), "park": ("park",), "hint": ("timeslice", "park")} # one of them
+# One of these of a program's features, whose names (common/features.def) begin so.
+NEEDS = {"timeslice": ("timeslice",), "park": ("park",), "hint": ("timeslice", "park")}
 
 # What the project wants: of a workload the row, the figure, and the most (of shares the least).
 GOALS = (("T", None, "mean_us", 100), ("T", None, "p99_us", 250), ("T", None, "best_effort", .95),
@@ -208,7 +210,10 @@ class Program:
         self.process.send(f"make {model} {self.rig.sizes.get(model, 0)}")
 
     def take_made(self):
-        self.rig.sizes.setdefault(self.model, self.answer()["size"])
+        answer = self.answer()
+        self.rig.sizes.setdefault(self.model, answer["size"])
+        if "unit_us" in answer:
+            self.rig.result["unit_us"].setdefault(self.model, answer["unit_us"])
 
     def begin_serve(self, begin, seconds, ahead_us, at_us):
         path = self.file + ".arrivals"
@@ -220,8 +225,8 @@ class Program:
         self.process.send(f"work {begin} {seconds:.4f} {self.file}")
 
     def take_window(self):
-        self.answer()
-        return read_numbers(self.file)
+        """The answer, and the numbers that it is about."""
+        return self.answer(), read_numbers(self.file)
 
 
 class World:
@@ -236,7 +241,7 @@ class World:
             has_mode = rig.has_option("latency-mode")
             if not has_mode and name != "off":
                 raise r.Absent("this gpumuxd has no --latency-mode")
-            self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=2**26, shared_gpu=True,
+            self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=2**28, shared_gpu=True,
                                    best_class="latency", latency_mode=name if has_mode else None, idle="100ms",
                                    policy=None, quantum=None)
 
@@ -257,12 +262,19 @@ class World:
 
     def lacks(self):
         """Why these rows cannot be had on this machine; None if they can."""
-        needs = NEEDS.get(self.name)
-        if not needs or not self.daemon:
+        if not self.daemon or self.name not in NEEDS:
             return None
-        off = list(features_off(self.daemon.status()))
-        reasons = [next((text for text in off if need in text.lower()), None) for need in needs]
-        return None if None in reasons else "; ".join(reasons)
+        off = features_off(self.daemon.status())
+        lacking = [name for name in off if name.startswith(NEEDS[self.name])]
+        has_all_off = all(any(name.startswith(need) for name in off) for need in NEEDS[self.name])
+        return "this machine lacks " + " and ".join(lacking) if has_all_off else None
+
+    def keep_status(self, workload):
+        """Beside the logs: what the daemon counted so far."""
+        if self.daemon:
+            path = os.path.join(self.rig.logs, f"status-{self.name}-{workload}.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(self.daemon.status(), file, indent=1)
 
     def check_apps(self):
         """Who is under gpumux is its app, and nobody else."""
@@ -274,16 +286,8 @@ class World:
 
 
 def features_off(status):
-    """What of the GPU's preemption does not work here, as the daemon tells of itself, a GPU or an app: texts."""
-    for place in (status, *status.get("gpus", ()), *status.get("apps", ())):
-        found = place.get("features_off") or ()
-        if isinstance(found, dict):
-            yield from (f"{name}: {why}" for name, why in found.items())
-        elif isinstance(found, str):
-            yield found
-        else:
-            yield from (": ".join(str(value) for value in one.values()) if isinstance(one, dict) else str(one)
-                        for one in found)
+    """The names of what some program does without."""
+    return sorted({name for app in status["apps"] for name in app.get("features_off", ())})
 
 
 class Bench:
@@ -351,7 +355,7 @@ class Bench:
         return None
 
     def window(self, row, workload, schedules, seconds):
-        """A turn of a row: {"latency": [...], "best_effort": [rate...]}."""
+        """A turn of a row: {"latency": [...], "best_effort": [rate...], "hints": N, "unanswered": N}."""
         world = self.worlds[row.world]
         latency = world.latency[:len(workload.latency)]
         best_effort = world.best_effort[:len(workload.best_effort) if row.is_beside else 0]
@@ -360,9 +364,12 @@ class Bench:
             one.begin_work(begin, seconds)
         for one, at_us in zip(latency, schedules):
             one.begin_serve(begin, seconds, row.ahead_us, at_us)
-        return {"latency": [latencies(one.take_window(), seconds) for one in latency],
-                "best_effort": [done_within([at for at, in one.take_window()], seconds) / seconds
-                                for one in best_effort]}
+        served = [one.take_window() for one in latency]
+        worked = [one.take_window() for one in best_effort]
+        return {"latency": [latencies(pairs, seconds) for _, pairs in served],
+                "best_effort": [done_within([at for at, in ends], seconds) / seconds for _, ends in worked],
+                "hints": sum(answer["hints"] for answer, _ in served),
+                "unanswered": sum(answer["requests"] - answer["served"] for answer, _ in served)}
 
     def measure(self, name, until):
         """A workload's windows, all rows in turn: [{row: window}], a round each."""
@@ -384,6 +391,8 @@ class Bench:
             turns = rows[number % len(rows):] + rows[:number % len(rows)] # what drifts hits all rows alike
             done = {row.name: self.window(row, workload, schedules, seconds) for row in turns}
             one["rounds"].append(done)
+        for world in self.worlds.values():
+            world.keep_status(name)
 
 
 def changed(workload, args):
@@ -399,7 +408,7 @@ def run(rig):
         for name in wanted:
             if name not in known:
                 raise r.Failure(f"there is no {what} {name}: take some of {', '.join(known)}")
-    rig.result.update(programs=args.programs or ("app" if args.simcuda else "torch"), workloads=[])
+    rig.result.update(programs=args.programs or ("app" if args.simcuda else "torch"), workloads=[], unit_us={})
     rig.sizes = rig.result["sizes"] = {}
     bench = Bench(rig)
     bench.open_worlds()
@@ -423,7 +432,9 @@ def ratios(values, base):
 
 def row_of(name, rounds):
     """What a row comes to: medians over the rounds of what its windows are against those of the same round."""
-    found = {"row": name, "count": sum(one["count"] for done in rounds for one in done[name]["latency"])}
+    found = {"row": name, "count": sum(one["count"] for done in rounds for one in done[name]["latency"]),
+             "hints": sum(done[name]["hints"] for done in rounds),
+             "unanswered": sum(done[name]["unanswered"] for done in rounds)}
     each = collections.defaultdict(list)
     for done in rounds:
         mine, alone, native = (done[which] for which in (name, "alone", "native"))
@@ -474,6 +485,9 @@ def show(one):
     lines.update({name: [name, "not offered"] + 5 * [""] for name in one["not_offered"]})
     r.table(["", "mean us", "p50 us", "p99 us", "of alone", "best-effort", "total"],
             [lines[row.name] for row in ROWS if row.name in lines])
+    for row in one["rows"]:
+        if row["unanswered"]:
+            print(f"{row['row']}: {row['unanswered']} requests were not answered within a second after their window")
     for why in dict.fromkeys(one["not_offered"].values()):
         print(f"not offered: {', '.join(name for name, its in one['not_offered'].items() if its == why)}: {why}")
     print()

@@ -161,7 +161,7 @@ class Inference:
             self.graph = models.record(self.step)
         self.unit()
         place.synchronize()
-        self.found = torch.empty_like(self.output, device="cpu", pin_memory=place.pin)
+        self.found = torch.empty(self.output.shape, dtype=self.output.dtype, pin_memory=place.pin)
         self.found.copy_(self.output)
         self.right = self.bits().clone()
 

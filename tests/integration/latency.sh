@@ -39,7 +39,7 @@ near(one["mean_us"], 800)
 # Rows: against the window of the same round, and then the median.
 def window(us, rate, best_effort):
     return {"latency": [{"count": 1, "mean_us": us, "p50_us": us, "p99_us": 2 * us, "max_us": 3 * us, "rate": rate}],
-            "best_effort": best_effort}
+            "best_effort": best_effort, "hints": 0, "unanswered": 0}
 rounds = [{"alone": window(us, 100, []), "native": window(2 * us, 100, [50]),
            "park": window(us + add, 100, [50 - add / 4])}
           for us, add in ((1000, 10), (2000, 40), (1000, 20))]
@@ -52,11 +52,19 @@ assert latency.row_of("alone", rounds)["mean_us"] == 1000 and "total" not in lat
 goals = [(goal["measured"], goal["is_met"]) for goal in latency.judge({"workload": "T", "rows": [row]})]
 assert goals == [(20, True), (40, True), (row["best_effort"], False)], goals
 
-# What a machine does not offer, however the daemon says it.
-for status in ({"features_off": {"timeslices": "no root"}}, {"gpus": [{"features_off": ["timeslices: no root"]}]},
-               {"apps": [{"features_off": [{"name": "timeslices", "why": "no root"}]}]}):
-    assert list(latency.features_off(status)) == ["timeslices: no root"], status
-assert not list(latency.features_off({"gpus": [{"features_off": []}], "apps": [{}]}))
+# What a machine does not offer.
+class Daemon:
+    def __init__(self, *off):
+        self.off = off
+    def status(self):
+        return {"apps": [{"features_off": ["fast-gate"]}, {"features_off": list(self.off)}, {}]}
+def lacks(mode, *off):
+    world = latency.World.__new__(latency.World)
+    world.name, world.daemon = mode, Daemon(*off)
+    return world.lacks()
+assert lacks("timeslice") is lacks("park", "timeslices") is lacks("hint", "parking") is lacks("off", "parking") is None
+assert "timeslices" in lacks("timeslice", "timeslices") and "parking" in lacks("park", "parking", "timeslices")
+assert "parking and timeslices" in lacks("hint", "parking", "timeslices")
 END
 
 run() {
@@ -71,6 +79,7 @@ python3 -B - "$dir/latency.json" << 'END' || fail "the result is not as it shoul
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     result = json.load(file)
+assert result["unit_us"]["resnet50"] > 0
 assert result["bench"] == "latency" and result["is_verified"] is True and "outcome" not in result
 assert [one["workload"] for one in result["workloads"]] == ["T", "E"]
 names = {"alone", "native", "gate", "timeslices", "park", "hint", "hint-0.2", "hint-1"}
@@ -87,6 +96,7 @@ for one in result["workloads"]:
             assert all(program["mean_us"] > 0 for program in window["latency"]), (row, window)
             assert len(window["best_effort"]) == (0 if row == "alone" else len(one["best_effort"])), (row, window)
             assert all(rate > 0 for rate in window["best_effort"]), (row, window)
+            assert (window["hints"] > 0) == row.startswith("hint-"), (row, window)
     assert rows["native"]["best_effort"] == rows["native"]["total"] == rows["alone"]["of_alone"] == 1
     assert rows["gate"]["best_effort"] > 0 and rows["gate"]["total"] > 0, rows["gate"]
 END
