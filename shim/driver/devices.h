@@ -1,8 +1,8 @@
 /*
- * The CUDA devices of this program, and which of them is which of the daemon's GPUs.
+ * The CUDA devices of this program, and which of the daemon's GPUs each of them is.
  *
- * Owns both tables. entry/start.c fills them before the program is live, and nobody changes them
- * afterwards. Before that, and where the daemon manages nothing, they are empty. Any thread reads.
+ * Owns both tables. entry/start.c fills them before the program is live; then any thread reads
+ * them. They are empty before that, and if the daemon manages nothing.
  */
 #ifndef GM_SHIM_DEVICES_H
 #define GM_SHIM_DEVICES_H
@@ -13,11 +13,11 @@
 /* CUDA devices with a higher number are not managed. */
 #define GM_DEVICES_MOST 64
 
-/* Boot only: `devices[gpu]` is the CUDA device of that GPU, or -1 if the program does not see it;
- * `count` GPUs, at most GM_GPUS_MAX of which are taken. */
+/* Boot only: `devices[gpu]` is the CUDA device of that GPU, or -1 if the program does not see it.
+ * Of `count` GPUs the first GM_GPUS_MAX count. */
 void gm_devices_set(const CUdevice *devices, uint32_t count);
 
-/* Boot only: the program sees `device`, managed or not. At most GM_DEVICES_MOST are taken. */
+/* Boot only: the program sees `device`, managed or not. The first GM_DEVICES_MOST count. */
 void gm_devices_see(CUdevice device);
 
 /* The CUDA devices that the program sees. */
@@ -30,7 +30,7 @@ uint32_t gm_gpu_count(void);
 /* The gpumux index of a CUDA device; -1: the daemon does not manage it. */
 int gm_gpu_of(CUdevice device);
 
-/* The CUDA device of a gpumux index; -1: there is none, or it is not visible here. */
+/* The CUDA device of a gpumux index; -1: none that this program sees. */
 CUdevice gm_gpu_device(uint32_t gpu);
 
 #endif

@@ -1,13 +1,12 @@
 /*
  * The real driver: one typed pointer for every row of hooks.def and own.def.
  *
- * Invariant: a member is NULL or the address that libcuda.so.1 exports under that name, and never
- * changes again: the library is kept open for the life of the process. A handler runs when all
- * members are filled; a gate-crossing call needs only its own, and its slow path starts when all
- * are filled (entry/load.h). A member that the driver lacks stays NULL: whoever uses a call that
- * not every driver has must look.
+ * Invariant: a member is NULL or the address that libcuda.so.1 exports under that name, and then
+ * never changes: the library stays open. Handlers and slow paths run when all members are filled; a
+ * fast path needs only its own (entry/load.h). A member that the driver lacks stays NULL: check
+ * before you use a call that not every driver has.
  *
- * entry/load.c alone writes it. Callers: every file of the shim.
+ * entry/load.c alone writes it; every file of the shim reads it.
  */
 #ifndef GM_SHIM_REAL_H
 #define GM_SHIM_REAL_H
@@ -54,10 +53,9 @@ struct gm_real {
 extern struct gm_real gm_real;
 
 /*
- * Store what was looked up in a typed pointer that is NULL until then. Whoever is first stores it
- * and who comes late leaves it alone, so nothing is written that a thread which has loaded may be
- * reading plainly. To the thread sanitizer an exchange that fails is a write all the same: the
- * function that stores is GM_REAL_STORES.
+ * Store an address in a typed pointer that is still NULL. Only the first thread stores, so nothing
+ * is written that another thread may be reading plainly. The thread sanitizer takes a failed
+ * exchange for a write too, so the function that stores is marked GM_REAL_STORES.
  */
 #define GM_REAL_STORE(pointer, address)                                                            \
     {                                                                                              \
@@ -69,11 +67,10 @@ extern struct gm_real gm_real;
 #define GM_REAL_STORES __attribute__((no_sanitize("thread")))
 
 /*
- * Exchange this thread's capture mode. In relaxed mode the driver allows what it takes for unsafe
- * in a thread that captures, and beside a capture of another thread in global mode (cuda.h,
- * cuThreadExchangeStreamCaptureMode); else it refuses, and ends the captures. So the shim's own
- * questions are asked in relaxed mode; what synchronizes a context ends its captures all the same
- * (gate.h).
+ * Exchange this thread's capture mode. In the other modes the driver refuses calls that it takes
+ * for unsafe beside a capture, and invalidates the capture (cuda.h,
+ * cuThreadExchangeStreamCaptureMode). So the shim makes its own calls in relaxed mode.
+ * Synchronizing a context invalidates its captures in every mode (gate.h).
  */
 static inline CUstreamCaptureMode gm_real_mode(CUstreamCaptureMode mode)
 {

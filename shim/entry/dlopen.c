@@ -1,19 +1,17 @@
 /*
- * The exported dlopen: leaves RTLD_DEEPBIND out.
+ * The exported dlopen: removes RTLD_DEEPBIND.
  *
- * A library that is opened with that flag looks symbols up among its own dependencies first. So its
- * references to the driver and to dlsym would pass the shim by, and its work could reach memory of
- * this program while that memory is away. There is no other way to serve it: what a library is
- * bound to can only be changed afterwards in its tables, while its constructors have run and other
- * threads may be inside. Without the flag the library is bound in the order of any other: a symbol
- * that it shares with the program is the program's. A program that needs the flag can run with
- * GPUMUX_DISABLE=1, which keeps it.
+ * With that flag a library looks symbols up among its own dependencies first. It would bind to the
+ * driver and to dlsym past the shim, and its work could reach memory that is swapped out. Later its
+ * bindings could be changed in its tables only, when its constructors have run and threads may be
+ * inside. Without the flag the library is bound in the usual order: a symbol that it shares with
+ * the program is the program's. GPUMUX_DISABLE=1 keeps the flag for programs that need it.
  *
- * All calls reach the C library's dlopen by a jump, as in dlsym.c: it looks at its return address
- * for the paths to search. Namespaces of dlmopen have a driver of their own and are left alone:
- * none of gpumux's memory is there.
+ * All calls jump to the C library's dlopen, as in dlsym.c: it takes its search paths from its
+ * return address. Namespaces of dlmopen have a driver of their own and no memory of gpumux: left
+ * alone.
  *
- * Not part of the object library that test programs link.
+ * Not in the object library that test programs link.
  */
 #include "shim/entry/front.h"
 #include "shim/entry/procaddr.h"
@@ -29,7 +27,7 @@
 extern void *_Atomic gm_dlopen_real;
 void *_Atomic gm_dlopen_real;
 
-/* Read by the assembly: whether the flag stays. */
+/* Read by the assembly: keep the flag. */
 extern bool gm_dlopen_is_off;
 bool gm_dlopen_is_off;
 
@@ -48,7 +46,7 @@ static void *open_nothing(const char *file, int mode)
     return NULL;
 }
 
-/* Where a call goes on. The assembly jumps there. */
+/* Where the assembly jumps. */
 void *gm_dlopen_pick(void)
 {
     void *real = gm_dl_versioned(RTLD_NEXT, "dlopen");

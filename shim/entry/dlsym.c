@@ -1,27 +1,24 @@
 /*
- * The exported dlsym: programs that find the driver by name get the wrappers.
+ * The exported dlsym: programs that look the driver up by name get the wrappers.
  *
- * It is exported without a version, which satisfies references to dlsym@GLIBC_2.2.5 and to
- * dlsym@GLIBC_2.34 alike. It replaces an answer only if all of this holds:
+ * It has no version, so references to dlsym@GLIBC_2.2.5 and dlsym@GLIBC_2.34 both bind to it. It
+ * replaces an answer only if all of this holds:
  *
- *   - The name starts with cu or nvml and a capital: wider matches have swallowed cudnn* and
- *     recursed.
- *   - The handle is a library's. RTLD_NEXT and RTLD_DEFAULT mean a place in the search order that
- *     is the caller's; there the natural look-up finds the shim's own export, or rightly does not
- *     because the caller asked for what comes behind it.
+ *   - The name starts with cu or nvml and a capital: wider patterns catch cudnn* and recurse.
+ *   - The handle is a library's. RTLD_NEXT and RTLD_DEFAULT depend on the caller's place in the
+ *     search order; the normal look-up finds the shim's export if it comes first there.
  *   - The name is a symbol of hooks.def, and the C library finds it at the address that
- *     libcuda.so.1 exports; or one of nvml.def and libnvidia-ml.so.1. Another library's function of
- *     that name is left alone.
+ * libcuda.so.1 exports; or one of nvml.def and libnvidia-ml.so.1. Another library's function of
+ * that name is left alone.
  *
- * Every other call must reach the C library's dlsym as if nobody had been in between: for RTLD_NEXT
- * it looks at its return address to see who asks. So the front is a few lines of assembly that end
- * in a jump, not in a call, at every optimization level. Once the real dlsym is known that path
- * takes no lock and calls nothing.
+ * Every other call jumps to the C library's dlsym, which takes the caller from its return address.
+ * Assembly (front.h) guarantees the jump at every optimization level. Once the real dlsym is known,
+ * that path takes no lock and calls nothing.
  *
  * dlvsym is left alone: nobody looks the driver up by version, and other interposers find the real
- * dlsym through it, as we do.
+ * dlsym by it, as the shim does.
  *
- * Not part of the object library that test programs link: a program has a dlsym of its own.
+ * Not in the object library that test programs link: a program has a dlsym of its own.
  */
 #include "shim/entry/front.h"
 #include "shim/entry/load.h"
@@ -40,8 +37,8 @@ static void *find_hooked(void *handle, const char *name)
 {
     const struct gm_row *row = gm_find_hook(name);
 
-    /* First our own look-ups, last the caller's, so that dlerror() speaks of that one. If the
-     * process has no libcuda.so.1, then what is found cannot be the driver's. */
+    /* The caller's look-up last, so that dlerror() is about it. Without libcuda.so.1 in the process
+     * the answer cannot be the driver's. */
     bool is_loaded = gm_real_load_present();
     void *found = gm_real_dlsym(handle, name);
     return found && is_loaded && row && found == gm_row_real(row) ? row->wrapper : found;
@@ -60,7 +57,7 @@ static bool is_capital(char c)
     return c >= 'A' && c <= 'Z';
 }
 
-/* Where a look-up goes on: the C library's dlsym, or one of ours. The assembly jumps there. */
+/* Where the assembly jumps: the C library's dlsym, or one of the above. */
 void *gm_dlsym_pick(void *handle, const char *name)
 {
     if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && name && !gm_reach_disabled()) {
@@ -73,10 +70,10 @@ void *gm_dlsym_pick(void *handle, const char *name)
 }
 
 /*
- * dlsym(handle, name): jump to the C library's, unless name is cu[A-Z]* or nvml[A-Z]* and handle is
- * a library, or the real address is not known yet; then jump to where gm_dlsym_pick says. RTLD_NEXT
- * is -1 and RTLD_DEFAULT 0, so that handle + 1 is at most 1 for both. The name is read byte by
- * byte: it may end before the last byte of a page.
+ * dlsym(handle, name): jump to the C library's; but to gm_dlsym_pick's choice if name is cu[A-Z]*
+ * or nvml[A-Z]* and handle is a library, or if the real address is not known yet. RTLD_NEXT is -1
+ * and RTLD_DEFAULT 0, so handle + 1 is at most 1 for both. The name is read byte by byte: it may
+ * end at the end of a page.
  */
 _Static_assert((intptr_t)RTLD_NEXT == -1 && (intptr_t)RTLD_DEFAULT == 0, "special handles");
 

@@ -1,14 +1,14 @@
 /*
- * The front of a function of the C library that the shim exports: a call reaches the C library's by
- * a jump, with the caller's return address, unless the shim has to be asked. In assembly, because
- * no C function is sure to jump.
+ * The entry of a C library function that the shim exports. It jumps to the C library's function, so
+ * that this sees the caller's return address, unless the shim has to decide. Assembly, because no C
+ * compiler guarantees a jump. Used by dlsym.c and dlopen.c.
  *
  * GM_FRONT(name, look, rest)
  *
- *   look  looks at the arguments and leaves them as they are, and then goes on or jumps:
- *   1     to gm_NAME_real; if that is NULL yet,
- *   2     to what gm_NAME_pick says, which is given the first two arguments
- *   rest  of what looks; other labels than those are its own
+ *   look  checks the arguments, keeps them, and falls through or jumps:
+ *   1     to gm_NAME_real; if that is NULL,
+ *   2     to the address that gm_NAME_pick(first argument, second argument) returns
+ *   rest  more code of `look`; it may use other labels
  */
 #ifndef GM_SHIM_FRONT_H
 #define GM_SHIM_FRONT_H

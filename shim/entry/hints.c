@@ -1,4 +1,4 @@
-/* What include/gpumux.h promises to programs that ask. */
+/* The functions of include/gpumux.h. Calls boot and the link. */
 #include "include/gpumux.h"
 
 #include "shim/gate/boot.h"

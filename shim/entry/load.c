@@ -1,10 +1,5 @@
-/*
- * Resolves the real driver and the real dlsym. See real.h for the invariants.
- *
- * Everything here may run inside the program's first CUDA call, inside its dlsym, or inside another
- * library's constructor: so no malloc, no stdio, no lock of ours, and no state but what is
- * the same whoever stores it.
- */
+/* This may run inside the program's first CUDA call, its dlsym, or a library's constructor: so no
+ * malloc, no stdio and no lock, and every thread that stores a word stores the same value. */
 #include "shim/entry/load.h"
 
 #include <dlfcn.h>
@@ -22,7 +17,7 @@ static _Atomic bool is_loaded;
 extern void *_Atomic gm_dlsym_real;
 void *_Atomic gm_dlsym_real;
 
-/* Stands in for a dlsym that cannot be found: every look-up fails, nothing crashes. */
+/* Replaces a dlsym that cannot be found: every look-up fails. */
 static void *find_nothing(void *handle, const char *name)
 {
     (void)handle;
@@ -34,7 +29,7 @@ void *gm_real_dlsym_address(void)
 {
     void *real = atomic_load_explicit(&gm_dlsym_real, memory_order_relaxed);
 
-    /* A versioned look-up that starts behind the shim cannot find the shim's unversioned dlsym. */
+    /* With a version: so it cannot find the shim's own dlsym, which has none. */
     if (!real)
         real = gm_dl_versioned(RTLD_NEXT, "dlsym");
     if (!real)
@@ -51,14 +46,14 @@ void *gm_real_dlsym(void *handle, const char *name)
 
 static enum gm_boot_state start(void)
 {
-    gm_real_load(); /* who is here found its own function, perhaps while another thread loads */
+    gm_real_load(); /* the caller has its own function; another thread may still be loading */
     return gm_start();
 }
 
 GM_REAL_STORES
 static void load_from(void *library)
 {
-    gm_boot_by(start); /* first: who finds its own function may go on to start */
+    gm_boot_by(start); /* first: a thread that finds its own function may boot */
 #define GM_LOAD(symbol) GM_REAL_STORE(gm_real.symbol, gm_real_dlsym(library, #symbol))
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) GM_LOAD(symbol)
 #include "shim/driver/hooks.def"
@@ -69,7 +64,7 @@ static void load_from(void *library)
     atomic_store_explicit(&is_loaded, true, memory_order_release);
 }
 
-/* The library stays open: its addresses are in the program's hands from now on. */
+/* The library stays open: the program gets its addresses. */
 static bool load(int mode)
 {
     if (atomic_load_explicit(&is_loaded, memory_order_acquire))

@@ -1,31 +1,27 @@
 /*
- * Finding the real driver, and filling gm_real from it. Nothing here allocates, logs or takes a
- * lock of ours. Callers: this room.
+ * Finds the real driver and fills gm_real. Nothing here allocates, logs or locks. Callers: this
+ * room.
  */
 #ifndef GM_SHIM_LOAD_H
 #define GM_SHIM_LOAD_H
 
 #include "shim/driver/real.h"
 
-/*
- * Fill gm_real from libcuda.so.1, opening the library if the process has not. True when it is
- * filled, now or before. Idempotent; threads may race in it: the first to find an address stores
- * it.
- */
+/* Fill gm_real from libcuda.so.1, and load the library if necessary. True if gm_real is filled.
+ * Idempotent; any thread. */
 bool gm_real_load(void);
 
-/* The same, but false if the process has not loaded libcuda.so.1: never loads a library. */
+/* The same, but never load the library: false if the process has not loaded it. */
 bool gm_real_load_present(void);
 
 /*
- * What a call returns whose real function is missing. The program could link only because the shim
- * exports the name. CUDA_ERROR_NO_DEVICE if there is no driver library at all, which every program
- * must expect; else CUDA_ERROR_NOT_SUPPORTED, as newer drivers answer for what they cannot do.
+ * The result of a call that the driver lacks, which the program could link only because the shim
+ * exports it. CUDA_ERROR_NO_DEVICE if there is no driver library, which every program must expect;
+ * else CUDA_ERROR_NOT_SUPPORTED.
  */
 CUresult gm_real_missing(void);
 
-/* The C library's own dlsym, past the one that the shim exports. RTLD_NEXT is what comes behind the
- * shim. `handle` is not RTLD_DEFAULT. */
+/* The C library's dlsym. RTLD_NEXT searches behind the shim. Not for RTLD_DEFAULT. */
 void *gm_real_dlsym(void *handle, const char *name);
 
 /* Address of the C library's dlsym; never NULL. */

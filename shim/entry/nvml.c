@@ -12,7 +12,7 @@
 
 #define GM_LIBNVML "libnvidia-ml.so.1"
 
-/* Each NULL or what the library exports; never changes again. */
+/* As gm_real, for NVML. */
 static struct {
 #define GM_NVML(symbol, params) int(*symbol) params;
 #include "shim/entry/nvml.def"
@@ -89,7 +89,7 @@ bool gm_nvml_parse_uuid(const char *text, unsigned char uuid[16])
     return *text == '\0';
 }
 
-/* The gpumux index, -1: not managed, or not to be seen by this program's CUDA. */
+/* The gpumux index; -1: not managed, or this program's CUDA does not see it. */
 static int gm_nvml_gpu(gm_nvml_device device)
 {
     char text[GM_NVML_UUID_MAX] = "";
@@ -110,7 +110,7 @@ static int gm_nvml_gpu(gm_nvml_device device)
     return -1;
 }
 
-/* The numbers of this program's own; false: the real ones stand. */
+/* This program's own numbers. False: the real ones stand. */
 static bool gm_nvml_view(gm_nvml_device device, uint64_t *free_bytes, uint64_t *total)
 {
     return gm_real_load_present() && gm_is_live() &&
@@ -119,8 +119,7 @@ static bool gm_nvml_view(gm_nvml_device device, uint64_t *free_bytes, uint64_t *
 
 /* ---- the wrappers ---- */
 
-/* What a call returns whose real function is not there. The program could link only because the
- * shim exports the name. */
+/* As gm_real_missing, for NVML. */
 static int gm_nvml_missing(void)
 {
     return gm_nvml_load_present() ? GM_NVML_FUNCTION_NOT_FOUND : GM_NVML_LIBRARY_NOT_FOUND;

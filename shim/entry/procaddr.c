@@ -1,21 +1,18 @@
 /*
- * cuGetProcAddress, both ABIs: the way in for cudart, which asks for some 440 functions before
- * cuInit.
+ * cuGetProcAddress, both ABIs. The CUDA runtime asks it for some 440 functions before cuInit.
  *
- * Rule: the real resolver answers first, and its answer stands unless it succeeded and
- * the function that it returned is known to be one that hooks.def has a wrapper for. That is so
+ * The real resolver answers first. Its answer is replaced by a wrapper only if
  *
- *   - if its address is the one that libcuda exports under a hooked symbol of that api; or
- *   - if the row that (name, version, stream mode) selects is a hooked one, and the driver gives
- *     the same address for the version in which that row's ABI began.
+ *   - libcuda exports the answer's address under a hooked symbol of that api; or
+ *   - (name, version, stream mode) selects a hooked row, and the driver gives the same address for
+ *     the version in which that row's ABI began.
  *
- * A newer ABI of the same name, which these tables do not know, gives another address and passes
+ * A newer ABI of the same name, which these tables do not know, has another address and passes
  * through. Nothing is guessed from suffixes. symbolStatus is the driver's. Names may be empty or
  * NULL.
  *
- * The tables are hashed once, at load, into static arrays. A look-up that comes earlier, from
- * another library's constructor, hashes them itself: inserting is a compare-and-swap in row order,
- * so threads that race in it build the same table.
+ * The tables are hashed once, at load, or by the first look-up of an earlier constructor. Inserting
+ * is a compare-and-swap in row order, so threads that race build the same table.
  */
 #include "shim/entry/procaddr.h"
 #include "shim/driver/real.h"
@@ -40,7 +37,7 @@ static const struct gm_row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* Open addressing; a slot holds a row's number plus 1. At most a third full. */
+/* Open addressing; a slot holds a row's index plus 1. At most a third full. */
 #define SLOTS 2048u
 _Static_assert(ROWS * 3 < SLOTS, "grow the hash tables");
 static _Atomic uint16_t by_api[SLOTS];
@@ -76,7 +73,7 @@ __attribute__((constructor)) static void build(void)
     atomic_store_explicit(&is_built, true, memory_order_release);
 }
 
-/* The row in slot `*i` or NULL at the end of the chain; steps *i on. */
+/* The row in slot `*i`, or NULL at the end of the chain; increments *i. */
 static const struct gm_row *next_row(const _Atomic uint16_t *table, uint32_t *i)
 {
     uint16_t number = atomic_load_explicit(&table[(*i)++ % SLOTS], memory_order_relaxed);
@@ -91,7 +88,7 @@ void *gm_row_real(const struct gm_row *row)
 
 bool gm_reach_disabled(void)
 {
-    static _Atomic int known; /* 0: not asked yet, else 1 + the answer */
+    static _Atomic int known; /* 0: not read yet; else 1 + the answer */
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
 
     if (!answer) {
@@ -114,7 +111,7 @@ const struct gm_row *gm_find_hook(const char *name)
     return row;
 }
 
-/* One of the two ABIs of the real resolver, told apart by `is_v2`. */
+/* The real resolver, of one of the two ABIs. */
 static CUresult ask_driver(bool is_v2, const char *name, void **pfn, int version, cuuint64_t flags,
                            CUdriverProcAddressQueryResult *status)
 {
@@ -122,7 +119,7 @@ static CUresult ask_driver(bool is_v2, const char *name, void **pfn, int version
                  : gm_real.cuGetProcAddress(name, pfn, version, flags);
 }
 
-/* What to hand out for `name`, for which the driver answered `found`. */
+/* The answer for `name`, for which the driver found `found`. */
 static void *substitute(bool is_v2, const char *name, void *found, int version, cuuint64_t flags)
 {
     const bool is_per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
@@ -141,7 +138,7 @@ static void *substitute(bool is_v2, const char *name, void *found, int version, 
             *best = row;
     }
 
-    /* As the driver does: the per-thread form if there is one, else the other. */
+    /* Like the driver: the per-thread form if there is one, else the other. */
     row = is_per_thread && per_thread ? per_thread : shared;
     if (row && row->wrapper) {
         void *first = NULL;
@@ -153,7 +150,7 @@ static void *substitute(bool is_v2, const char *name, void *found, int version, 
             return row->wrapper;
     }
 
-    /* A driver that also answers to exact symbols: the address says which function it is. */
+    /* Some drivers answer to exact symbols, too. */
     row = gm_find_hook(name);
     return row && gm_row_real(row) == found ? row->wrapper : found;
 }

@@ -1,11 +1,11 @@
-/* Look-up of the tables by name: what dlsym.c needs of procaddr.c. */
+/* The tables hooks.def and pass.def by name, for dlsym.c and dlopen.c. Owns their hash tables. */
 #ifndef GM_SHIM_PROCADDR_H
 #define GM_SHIM_PROCADDR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A row of hooks.def (or of pass.def, then without a wrapper). */
+/* A row of hooks.def, or of pass.def, which has no wrapper. */
 struct gm_row {
     const char *api;
     const char *symbol;
@@ -15,16 +15,14 @@ struct gm_row {
     uint32_t mode;
 };
 
-/*
- * The row of the hooked symbol `name`, or NULL if hooks.def has no such symbol. No lock, no
- * allocation; callable before any constructor ran.
- */
+/* The row of hooks.def for symbol `name`, or NULL. No lock, no allocation; callable before any
+ * constructor ran. */
 const struct gm_row *gm_find_hook(const char *name);
 
 /* The real function of a row with a wrapper; NULL while it is not resolved. */
 void *gm_row_real(const struct gm_row *row);
 
-/* True if GPUMUX_DISABLE=1: nobody is given a wrapper who did not ask the linker for one. */
+/* GPUMUX_DISABLE=1: look-ups return no wrappers. */
 bool gm_reach_disabled(void);
 
 #endif

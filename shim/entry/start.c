@@ -1,4 +1,3 @@
-/* The start. Up to the moment that the program is live, nothing here allocates. */
 #include "shim/entry/start.h"
 
 #include <fcntl.h>
@@ -22,7 +21,7 @@
 #include "shim/observe/channels.h"
 #include "shim/observe/uses.h"
 
-#define GM_START_LOG_FD 500 /* the log's fd is at least this, as the link's */
+#define GM_START_LOG_FD 500 /* the least fd number of the log, as in link/files.c */
 
 static bool gm_start_has_fork_handler;
 static bool gm_start_has_log;
@@ -50,7 +49,7 @@ static void gm_start_open_log(void)
     gm_log_open(fd, GM_LOG_INFO, "libgpumux");
 }
 
-/* Every call that the shim makes itself. A driver that lacks one is too old for chunks. */
+/* Whether the driver has every call that chunks need. */
 static bool gm_start_driver_is_complete(void)
 {
     return gm_real.cuDeviceGetUuid_v2 != NULL && gm_real.cuDevicePrimaryCtxGetState != NULL &&
@@ -65,7 +64,7 @@ static bool gm_start_driver_is_complete(void)
            gm_real.cuMemUnmap != NULL && gm_real.cuMemRelease != NULL;
 }
 
-/* What this program does without (features.def). Whoever uses such a call looks for itself. */
+/* What is missing here (features.def). Users of such a call check themselves. */
 static uint32_t gm_start_features_off(bool has_membarrier)
 {
     uint32_t off = has_membarrier ? 0 : GM_FEATURE_FAST_GATE;
@@ -77,7 +76,7 @@ static uint32_t gm_start_features_off(bool has_membarrier)
     return off;
 }
 
-/* Which of the daemon's GPUs this program sees, by UUID. Returns how many. */
+/* Match the daemon's GPUs with this program's devices by UUID. Returns how many match. */
 static unsigned gm_start_match(const struct gm_link_welcome *welcome, int n_devices)
 {
     CUdevice devices[GM_GPUS_MAX];
@@ -106,7 +105,7 @@ static unsigned gm_start_match(const struct gm_link_welcome *welcome, int n_devi
     return matched;
 }
 
-/* ---- whom the lower rooms call ---- */
+/* ---- callbacks of the lower rooms ---- */
 
 static const struct gm_gate_calls gm_start_gate_calls = {
     .want = gm_link_want,
@@ -134,9 +133,9 @@ static const struct gm_link_calls gm_start_link_calls = {
     .count_uses = gm_uses_count,
     .take_uses = gm_uses_take,
 };
+
 /* ---- connecting ---- */
 
-/* Connect and make everything ready. Returns the state that follows. */
 static enum gm_boot_state gm_start_connect(int n_devices)
 {
     struct gm_link_welcome welcome;

@@ -1,12 +1,12 @@
 /*
  * The exported wrappers, one for every row of hooks.def, under the driver's own name.
  *
- * A wrapper does what its row's kind says (hooks.def) and nothing else: no lock is held across the
- * driver call, and the only state is the thread's slot. What may block, allocate or talk to the
- * daemon is behind gm_gate_enter() and the handlers.
+ * A wrapper does what its row's kind says (hooks.def). It holds no lock across the driver call, and
+ * its only state is the thread's slot. Code that may block, allocate or talk to the daemon is
+ * behind gm_gate_enter() and in the handlers.
  *
- * The second half is the compiler's check of the tables: every row of hooks.def, own.def
- * and pass.def has the type that NVIDIA's typed pointer of that name and version has.
+ * At the end the compiler checks that every row of hooks.def, own.def and pass.def has the type of
+ * NVIDIA's typed pointer of that name and version.
  */
 #include "shim/entry/load.h"
 #include "shim/gate/gate.h"
@@ -19,10 +19,8 @@
 #include <cudaProfilerTypedefs.h>
 #include <pthread.h>
 
-/*
- * Declares gm_real_call, the real function of `symbol`. The first call of the process finds it NULL
- * and resolves the driver; a pointer that must be loaded to be called anyway is the whole cost.
- */
+/* Declares gm_real_call, the real function of `symbol`. The first call of the process finds it NULL
+ * and resolves the driver. */
 #define GM_FIND(symbol)                                                                            \
     __typeof__(gm_real.symbol) gm_real_call = __atomic_load_n(&gm_real.symbol, __ATOMIC_RELAXED);  \
     if (__builtin_expect(!gm_real_call, 0)) {                                                      \
@@ -51,9 +49,9 @@
     (m, __VA_ARGS__)
 
 /*
- * On x86-64 arguments from the seventh on come on the stack. A compiler loads them all before the
- * gate, in registers that it has to save for that, and pushes them behind it. Said to be changed
- * where they are they stay there, and are pushed from there: less code.
+ * On x86-64 arguments from the seventh on are on the stack. A compiler loads them into saved
+ * registers before the gate and pushes them after it. If the code seems to change them in place, it
+ * pushes them from there: less code.
  */
 #ifdef __x86_64__
 #define GM_TWELFTH(a, b, c, d, e, f, g, h, i, j, k, last, ...) last
@@ -69,12 +67,12 @@
 #endif
 
 /*
- * A wrapper that crosses the gate. Between two launches a framework fills the caches with its own,
- * so what counts is how few lines of code a launch is: the usual case is alone, and all else in a
- * function of its own, which gets the arguments as they came. That one does everything from the
- * start. `usual` is the real function, or NULL, and with `is_unusual` that sends there too; before
- * the gate `is_refused` says that the driver would find an address invalid; `count` is done inside
- * it. The usual case fits in two lines, and begins at a pair, which is often fetched as one.
+ * A wrapper that crosses the gate. Between two launches a framework fills the caches with its own
+ * code, so a launch should touch few cache lines: the usual case is alone in two lines and begins
+ * at a pair of lines, which is often fetched as one. All else is in a function of its own, which
+ * gets the same arguments and starts again. `usual`: the real function, or NULL for the slow
+ * function; `is_unusual`: take the slow function; `is_refused`, before the gate: the driver would
+ * find an address invalid; `count` runs inside the gate.
  */
 #define GM_WRAP_GATED(symbol, params, args, usual, is_unusual, is_refused, count)                  \
     static GM_COLD CUresult CUDAAPI gm_slow_##symbol params                                        \
@@ -103,8 +101,8 @@
 #define GM_WRAP_SUBMIT(symbol, handler, params, args)                                              \
     GM_WRAP_GATED(symbol, params, args, gm_real.symbol, false, false, (void)0)
 
-/* The arguments as words. Sizes are no addresses, though one may be as large as an address is:
- * ranges of the driver's may start at 12 GiB. */
+/* The arguments as words. A size counts as 0: it may look like an address, because ranges of the
+ * driver may start at 12 GiB. */
 #define GM_WORD(a) (uint64_t)(uintptr_t) _Generic((a), size_t : 0, default : (a))
 #define GM_WORDS(...)                                                                              \
     (const uint64_t[])                                                                             \
@@ -112,7 +110,7 @@
         GM_EACH(GM_WORD, __VA_ARGS__)                                                              \
     }
 
-/* Whether a size is 0: the address of nothing may be that of what lies behind an allocation. */
+/* Whether a size is 0: then an address may be the end of an allocation. */
 #define GM_NONE_AT(a) _Generic((a), size_t : (uint64_t)(uintptr_t)(a) == 0, default : 0)
 #define GM_IS_EMPTY(...) (GM_ANY(GM_EACH(GM_NONE_AT, __VA_ARGS__)))
 #define GM_ANY(...) gm_any((const int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int))
@@ -125,7 +123,7 @@ static inline bool gm_any(const int *are, size_t n)
     return is_any != 0;
 }
 
-/* Memory that was freed and is kept (spares.h) is none to the program. */
+/* To the program, memory that was freed and is kept (spares.h) does not exist. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
     GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_spares_exist(),                         \
                   gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
@@ -136,8 +134,8 @@ static inline bool gm_any(const int *are, size_t n)
     GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \
                   if (gm_uses_are_counted()) gm_uses_of_##symbol args)
 
-/* 1 while this thread is in a handler, or makes calls of its own behind one that is none: a signal
- * that comes then finds locks taken. tests/gpu/crosscheck reads it too, by name. */
+/* 1 while this thread is in a handler, or in gm_pools_give_back_excess: a signal handler then must
+ * not take locks. tests/gpu/crosscheck reads it by name. */
 static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("initial-exec")));
 
 #define GM_WRAP_SYNC(symbol, handler, params, args)                                                \
@@ -156,10 +154,8 @@ static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("in
         return gm_result;                                                                          \
     }
 
-/*
- * A handler makes several driver calls, so all of gm_real must be there, not only its own member.
- * It takes locks and waits for the daemon's answers: a thread is not cancelled in the middle.
- */
+/* A handler makes several driver calls, so it needs all of gm_real. It takes locks and waits for
+ * the daemon, so its thread cannot be cancelled meanwhile. */
 #define GM_WRAP_HANDLE(symbol, handler, params, args)                                              \
     GM_DEFINE symbol params                                                                        \
     {                                                                                              \
