@@ -14,7 +14,7 @@
 
 #include "common/text.h"
 
-#define BACKLOG 64 /* who asks is let go at once */
+#define BACKLOG 64 /* connections are accepted and closed at once */
 
 struct gm_claim {
     uv_poll_t poll;
@@ -32,7 +32,6 @@ static socklen_t name_gpu(struct sockaddr_un *address, const unsigned char uuid[
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-/* "gpumuxd, pid 812 of user alice" */
 static void name_holder(pid_t pid, uid_t uid, gm_claim_user *user_name, char *text, size_t size)
 {
     char path[64], command[32] = "a process", user[64];
@@ -99,8 +98,8 @@ static bool has_socket(const char *pid, unsigned long inode)
     return is_found;
 }
 
-/* The real user of a process; 0 if it is gone. (Its folder in /proc belongs to root if it wants.)
- */
+/* The real user of a process, 0 if it is gone. A process can have its /proc folder owned by root,
+ * so the folder's owner does not tell. */
 static uid_t user_of(const char *pid)
 {
     char path[300], line[256];
@@ -114,7 +113,7 @@ static uid_t user_of(const char *pid)
     return uid;
 }
 
-/* Who has the name without answering at it: look through all processes. 0 or -errno. */
+/* Who has the name but does not answer: look through all processes. 0 or -errno. */
 static int find_holder(const char *name, struct ucred *peer)
 {
     unsigned long inode = inode_of(name);
@@ -133,7 +132,7 @@ static int find_holder(const char *name, struct ucred *peer)
     return error;
 }
 
-/* Somebody asked who has the claim. The kernel answered: let it go. */
+/* Somebody connected to ask who has the claim. The kernel has answered already. */
 static void on_question(uv_poll_t *poll, int status, int events)
 {
     const struct gm_claim *claim = poll->data;

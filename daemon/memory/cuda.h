@@ -1,7 +1,7 @@
 /*
  * The daemon's only view of the CUDA driver: a struct of function pointers (cuda.def), filled from
  * libcuda.so.1 at start. So the daemon builds and starts without a driver, and can say why it
- * cannot serve. Called by the engine and by this folder.
+ * cannot serve. Called by the engine and by this folder. Calls nothing of the daemon.
  */
 #ifndef GM_DAEMON_MEMORY_CUDA_H
 #define GM_DAEMON_MEMORY_CUDA_H

@@ -37,7 +37,7 @@ const struct gm_system gm_system_real = {
     .pwrite = pwrite,
 };
 
-/* For filesystems without unnamed files: the name lives between two calls. */
+/* For filesystems without unnamed files. */
 static int open_and_unlink(const char *dir, int flags)
 {
     char path[PATH_MAX];
@@ -66,7 +66,7 @@ static int open_file(const struct gm_system *system, const char *dir, int flags)
     return fd < 0 ? -errno : fd;
 }
 
-/* Some filesystems take the flag and refuse the reads. */
+/* Some filesystems accept O_DIRECT and refuse the reads. */
 static bool can_read_direct(const struct gm_system *system, int fd)
 {
     void *memory = NULL;
@@ -104,9 +104,8 @@ static const char *advice(int error)
     }
 }
 
-/* Take the room. Asks first: filling a disk only to learn that it is too small would hurt others.
- */
-static int take_room(struct gm_disk *disk, const char *dir, uint64_t bytes, char *why,
+/* Allocate the blocks. Checks first that they fit: a disk filled in vain would hurt others. */
+static int take_room(const struct gm_disk *disk, const char *dir, uint64_t bytes, char *why,
                      size_t why_size)
 {
     struct statvfs fs;
@@ -125,20 +124,18 @@ static int take_room(struct gm_disk *disk, const char *dir, uint64_t bytes, char
     do
         result = disk->system->fallocate(disk->fd, 0, 0, (off_t)bytes);
     while (result != 0 && errno == EINTR);
-    if (result == 0) {
-        disk->is_taken = true;
-    } else if (errno == EOPNOTSUPP || errno == ENOSYS) {
+    if (result == 0)
+        return 0;
+    int error = errno;
+    if (error == EOPNOTSUPP || error == ENOSYS) {
         gm_log(GM_LOG_WARN,
-               "disk tier: the filesystem of %s cannot set %s aside, so it may turn out to be full "
-               "later",
+               "disk tier: the filesystem of %s cannot reserve %s: the disk may run full later",
                dir, want);
-    } else {
-        int error = errno;
-        snprintf(why, why_size, "--disk %s: cannot set %s aside: %s; ask for less", dir, want,
-                 strerror(error));
-        return -error;
+        return 0;
     }
-    return 0;
+    snprintf(why, why_size, "--disk %s: cannot reserve %s: %s; ask for less", dir, want,
+             strerror(error));
+    return -error;
 }
 
 int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const char *dir,
@@ -154,7 +151,7 @@ int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const cha
     }
     int error = fchmod(disk->fd, 0600) != 0 ? -errno : 0;
     if (error)
-        snprintf(why, why_size, "--disk %s: cannot keep others from the file: %s", dir,
+        snprintf(why, why_size, "--disk %s: cannot make the file private: %s", dir,
                  strerror(-error));
     else
         error = take_room(disk, dir, bytes, why, why_size);
@@ -186,13 +183,14 @@ int gm_disk_write(const struct gm_disk *disk, const void *memory, uint64_t bytes
             continue;
         if (n < 0)
             return -errno;
-        /* A short write goes on where direct I/O may start. The next one says why, as a rule. */
+        /* After a short write go on where direct I/O may start; that write tends to fail with the
+         * reason. */
         n -= n % GM_DISK_ALIGN;
         if (n == 0)
             return -EIO;
         offset += (uint64_t)n;
     }
-    if (!disk->is_direct) /* it is on the disk: no second copy in memory */
+    if (!disk->is_direct) /* drop the page cache's copy */
         posix_fadvise(disk->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
     return 0;
 }
@@ -208,7 +206,7 @@ int gm_disk_read(const struct gm_disk *disk, void *memory, uint64_t bytes, uint6
         if (n < 0)
             return -EIO;
         n -= n % GM_DISK_ALIGN;
-        if (n == 0) /* also the end of the file: nothing was ever written there */
+        if (n == 0) /* the end of the file, too: nothing was ever written there */
             return -EIO;
         offset += (uint64_t)n;
     }

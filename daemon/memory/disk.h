@@ -1,13 +1,13 @@
 /*
- * The file of the disk tier. It is unnamed (O_TMPFILE, or made and unlinked at once) and has mode
- * 0600, so nothing is left behind and no other user can open it. Its room is allocated at start
- * where the filesystem can, so a full disk is found then.
+ * The file of the disk tier; owns its descriptor. The file is unnamed (O_TMPFILE, or made and
+ * unlinked at once) and has mode 0600, so nothing is left behind and no other user can open it. Its
+ * blocks are allocated at start where the filesystem can do that, so a full disk shows then.
  *
- * Direct I/O where the filesystem has it, so that the page cache holds no second copy. Elsewhere
- * writes are synchronous (O_DSYNC): an error is known before the source is freed.
+ * Direct I/O keeps a second copy out of the page cache. Filesystems without it get synchronous
+ * writes (O_DSYNC), so that an error shows before the source is freed.
  *
- * Called by stores.c: any thread may read and write. Calls that can fail for the machine's reasons
- * are pointers, so that tests can make them fail.
+ * Called by stores; any thread may read and write. The system calls are pointers so that tests can
+ * make them fail.
  */
 #ifndef GM_DAEMON_MEMORY_DISK_H
 #define GM_DAEMON_MEMORY_DISK_H
@@ -21,7 +21,7 @@
 
 struct gm_system {
     void *(*mmap)(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
-    /* Have the system give memory for a range, with what is in it: madvise, MADV_POPULATE_WRITE. */
+    /* Populate a range and keep its contents: madvise, MADV_POPULATE_WRITE. */
     int (*populate)(void *memory, size_t bytes);
     /* A descriptor of a new unnamed file in `dir`, or -1 and errno. */
     int (*open_unnamed)(const char *dir, int flags);
@@ -35,7 +35,6 @@ struct gm_disk {
     const struct gm_system *system;
     int fd;
     bool is_direct;
-    bool is_taken; /* its room is taken up front */
 };
 
 /* Make the file for `bytes` in the folder `dir`. 0, or -errno with one line in `why`. */

@@ -43,7 +43,7 @@ static CUresult create_handle(struct gm_frames *frames, struct gm_frame_handle *
     if (gm_files_is_kept(frame->fd)) {
         close(frame->fd);
         cuda->cuMemRelease(frame->handle);
-        return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says where there is none */
+        return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
     }
     fcntl(frame->fd, F_SETFD, FD_CLOEXEC);
     frame->id = atomic_fetch_add(&frames->next_id, 1);

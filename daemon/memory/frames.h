@@ -1,12 +1,10 @@
 /*
- * Frames: physical handles, of GPU memory or (for hosted chunks) of host memory.
+ * Frames: physical memory handles, on the GPU or (for hosted chunks) on the host. Owns the handle;
+ * its exported fd, kept open so that any program can import it; and the daemon's own mapping. All
+ * copies use that mapping, so no copy waits for a program to map or unmap. core/table says whose a
+ * frame is.
  *
- * The table (core/table) says which frame belongs to whom; this file holds what a frame is: a
- * cuMemCreate handle; its exported fd, kept for the frame's life so that any program can import it;
- * and the daemon's own mapping, from and to which all copies go, so that no copy waits for a
- * program to map or unmap.
- *
- * Called by the engine on the loop thread (host frames: by its worker). Calls cuda.h and files.h.
+ * Called by the engine on the loop thread; host frames also by its worker. Calls cuda and files.
  */
 #ifndef GM_DAEMON_MEMORY_FRAMES_H
 #define GM_DAEMON_MEMORY_FRAMES_H
@@ -43,11 +41,11 @@ CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t byt
  * no other thread knows of yet. */
 CUresult gm_frames_create_host(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node);
 
-/* Have the CPU reach a frame of host memory at its `va`, too. Any thread, as above. */
+/* Let the CPU, too, reach a frame of host memory at its `va`. Any thread, as above. */
 CUresult gm_frames_let_cpu(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node);
 
-/* Give it back. The caller knows that no copy uses it; the driver keeps the memory for as long as
- * any process still holds an import. */
+/* Release it; no copy uses it any more. The driver keeps the memory until the last import is
+ * released too. */
 void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes);
 
 #endif

@@ -18,11 +18,12 @@ static CUdeviceptr reserve_plain(uint64_t bytes)
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return 0;
-    /* What is cut off stays: it is nothing but addresses. */
+    /* The ends stay mapped: they cost nothing but addresses. */
     return ((CUdeviceptr)(uintptr_t)base + SLAB_BYTES - 1) & ~(SLAB_BYTES - 1);
 }
 
-/* Of is_registered slabs: is_held says that there is memory, is_mapped that it is registered. */
+/* Slabs of a pool with is_registered: is_held says that there is memory, is_mapped that it is
+ * registered. */
 static CUresult release_registered(struct gm_hostpool *pool, struct gm_pinned_slab *slab, void *at)
 {
     CUresult result = CUDA_SUCCESS;
@@ -54,7 +55,7 @@ static CUresult make_registered(struct gm_hostpool *pool, struct gm_pinned_slab 
     return result;
 }
 
-/* Release a slab, as far as the driver lets it: what is left of it, the slab says. */
+/* Release a slab as far as the driver lets it. is_mapped and is_held say what is left. */
 static CUresult release_slab(struct gm_hostpool *pool, uint32_t index)
 {
     struct gm_pinned_slab *slab = &pool->slabs[index];
@@ -73,7 +74,7 @@ static CUresult release_slab(struct gm_hostpool *pool, uint32_t index)
     return result;
 }
 
-/* Pin a slab and map it, or what one that is stuck lacks of that. */
+/* Pin and map a slab. One that is stuck gets only what it lacks. */
 static CUresult make_slab(struct gm_hostpool *pool, uint32_t index)
 {
     const struct gm_cuda *cuda = pool->cuda;
@@ -124,7 +125,7 @@ static void work_slabs(uv_work_t *work)
 
 /* ---- the loop's side ---- */
 
-/* The one setter of slab states: keeps the counts, and the pages of those that are THERE. */
+/* The one setter of slab states. Only slabs that are THERE have pages. */
 static void set_slab(struct gm_hostpool *pool, uint32_t index, enum gm_slab_state state)
 {
     struct gm_pinned_slab *slab = &pool->slabs[index];
@@ -137,7 +138,7 @@ static void set_slab(struct gm_hostpool *pool, uint32_t index, enum gm_slab_stat
         gm_pages_add_slab(&pool->pages, index);
 }
 
-/* Slabs that are pinned, or may be at any moment: what counts against the cap. */
+/* Slabs that count against the cap: they are pinned or may be at any moment. */
 static uint32_t pinned_slabs(const struct gm_hostpool *pool)
 {
     return pool->all_slabs - pool->count[GM_SLAB_ABSENT];
@@ -162,14 +163,14 @@ static void start_job(struct gm_hostpool *pool, bool is_release)
     uv_queue_work(pool->loop, &pool->work, work_slabs, work_done);
 }
 
-/* How many slabs should be THERE: those asked for, as far as the cap allows. */
+/* How many slabs should be THERE. */
 static uint32_t wanted_slabs(const struct gm_hostpool *pool)
 {
     return pool->asked < pool->max_slabs ? pool->asked : pool->max_slabs;
 }
 
-/* Free slabs beyond what is wanted begin to leave, the last one first. Slabs that have not left yet
- * and are wanted again stay. */
+/* Free slabs beyond what is wanted begin to leave, the last one first. If slabs are wanted again,
+ * those that the worker has not released stay. */
 static void fit(struct gm_hostpool *pool)
 {
     const uint32_t wanted = wanted_slabs(pool);
@@ -183,8 +184,7 @@ static void fit(struct gm_hostpool *pool)
             set_slab(pool, i - 1, GM_SLAB_LEAVING);
 }
 
-/* Let the worker release what is not wanted: all that is LEAVING, and as much of what is STUCK as
- * it takes. */
+/* Let the worker release slabs until no more are pinned than wanted. */
 static void start_release(struct gm_hostpool *pool)
 {
     if (pool->is_working || pool->is_closing || pool->stuck != CUDA_SUCCESS)
@@ -198,7 +198,7 @@ static void start_release(struct gm_hostpool *pool)
     start_job(pool, true);
 }
 
-/* Let the worker make what is wanted and has room. What is STUCK is pinned already. */
+/* Let the worker make slabs that are wanted and fit under the cap. A STUCK slab counts already. */
 static void start_growth(struct gm_hostpool *pool)
 {
     const uint32_t limit = wanted_slabs(pool);
@@ -215,7 +215,7 @@ static void start_growth(struct gm_hostpool *pool)
     start_job(pool, false);
 }
 
-/* Bring the pool nearer to what is wanted. Releasing comes first: under the cap it makes room. */
+/* Bring the pool nearer to what is wanted. Releasing comes first: it makes room under the cap. */
 static void settle(struct gm_hostpool *pool)
 {
     fit(pool);
@@ -223,7 +223,7 @@ static void settle(struct gm_hostpool *pool)
     start_growth(pool);
 }
 
-/* A slab comes back from the worker. Where that failed, the slab says itself what it is. */
+/* A slab comes back from the worker. */
 static void take_over(struct gm_hostpool *pool, uint32_t index, bool is_made, bool has_room)
 {
     if (!is_made)
@@ -235,7 +235,7 @@ static void take_over(struct gm_hostpool *pool, uint32_t index, bool is_made, bo
 static void work_done(uv_work_t *work, int status)
 {
     struct gm_hostpool *pool = work->data;
-    /* Less than the job was made for, if some was lent meanwhile. */
+    /* A loan that began meanwhile may have left room for fewer than the job made. */
     uint32_t room = pool->max_slabs - pool->count[GM_SLAB_THERE];
     (void)status; /* nobody cancels it */
     pool->is_working = false;
@@ -274,7 +274,7 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
         node < 0)
         node = 0;
     pool->node = node;
-    int has_handles = 1; /* a driver that does not know the question has them, or refuses each */
+    int has_handles = 1; /* old drivers do not know the attribute: try */
     if (cuda->cuDeviceGetAttribute(
             &has_handles, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
             device) == CUDA_SUCCESS)
@@ -362,7 +362,7 @@ void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page)
 
 /* ---- loans ---- */
 
-/* Slabs that are left of the cap when `lent` bytes are lent. */
+/* Whole slabs that fit under the cap beside `lent` bytes. */
 static uint32_t slabs_beside(const struct gm_hostpool *pool, uint64_t lent)
 {
     return pool->all_slabs - (uint32_t)((lent + SLAB_BYTES - 1) / SLAB_BYTES);

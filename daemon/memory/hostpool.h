@@ -1,24 +1,22 @@
 /*
- * The pinned tier: host-NUMA frames of 32 MiB ("slabs"), cut into 2 MiB pages.
+ * The pinned tier: slabs of 32 MiB of host memory, cut into 2 MiB pages (pages.h). Owns which slabs
+ * are pinned, and how much of the cap is lent.
  *
- * A chunk's pinned copy is a chain of pages (pages.h): if the bytes are free, the copy fits. The
- * memory is the daemon's alone and is always written whole before it is read, so pages pass between
- * users as they are. The CPU reaches a page at the address at which the copy engines do.
+ * A slab is a handle on the GPU's NUMA node. Where the device has no handles for host memory, it is
+ * ordinary memory registered with the driver: copies are as fast, but programs cannot map it. Only
+ * the daemon maps slabs, and it writes a page whole before it reads it. So a page passes between
+ * users without being cleared.
  *
- * Pinning costs 220 to 470 ms a GiB, so a worker thread makes slabs ahead of need. The pool has as
- * many slabs as its owner asked for last, as far as the cap allows. Beyond that, a slab without a
- * used page leaves: its pages are nobody's at once, and the worker releases it. What to ask for is
- * the owner's policy (core/need.h).
+ * Pinning costs 220 to 470 ms a GiB, so a worker thread pins slabs ahead of need. The owner says
+ * how many it wants (core/need.h). A free slab beyond that leaves: its pages cannot be taken any
+ * more, and the worker releases it. Slabs leave from the end and are made from the start, so there
+ * may be holes.
  *
- * A part of the cap can be lent to somebody who pins it on his own (hosted chunks). He may pin
- * nothing before the slabs that the loan replaces are released. So the cap holds exactly, at every
- * moment, over slabs and loans. Slabs leave from the end and are made again from the start, so
- * there may be holes.
+ * The owner may borrow a part of the cap for host memory that it pins itself. It pins nothing
+ * before the pool has released as much. So the cap holds over slabs and loans at every moment.
  *
- * A device without memory handles on the host gets slabs of ordinary memory that is registered with
- * the driver. Copies are as fast; what is lost is that programs map it (hosted chunks).
- *
- * Everything but the worker runs on the loop thread.
+ * Called by the engine, stores and the mover, on the loop thread; stores' workers call
+ * gm_hostpool_memory. Calls cuda and pages.
  */
 #ifndef GM_DAEMON_MEMORY_HOSTPOOL_H
 #define GM_DAEMON_MEMORY_HOSTPOOL_H
@@ -34,9 +32,9 @@ enum gm_slab_state {
     GM_SLAB_ABSENT,    /* not pinned */
     GM_SLAB_MAKING,    /* with the worker */
     GM_SLAB_THERE,     /* its pages can be taken */
-    GM_SLAB_LEAVING,   /* as it was, but without pages: waits for the worker */
+    GM_SLAB_LEAVING,   /* pinned, but without pages: waits for the worker */
     GM_SLAB_RELEASING, /* with the worker */
-    GM_SLAB_STUCK,     /* the driver did not release it: still pinned, perhaps not mapped */
+    GM_SLAB_STUCK,     /* the driver did not release it: pinned, perhaps not mapped */
     GM_SLAB_STATES
 };
 
@@ -58,9 +56,9 @@ struct gm_hostpool {
     CUdevice device;
     int node;           /* NUMA node of the slabs */
     bool is_registered; /* the device has no handles for host memory: slabs are registered */
-    uint32_t max_slabs; /* the cap, without what is lent: no more are THERE */
-    uint32_t all_slabs; /* the cap: the address range */
-    uint64_t lent;      /* bytes pinned elsewhere, or soon to be, under the same cap */
+    uint32_t max_slabs; /* the cap without what is lent: no more are THERE */
+    uint32_t all_slabs; /* the cap, and the size of the address range */
+    uint64_t lent;      /* bytes that the owner pins, or may pin, under the same cap */
     uint32_t asked;     /* slabs asked for last */
     uint32_t count[GM_SLAB_STATES];
     struct gm_pages pages;
@@ -83,46 +81,44 @@ struct gm_hostpool {
     uv_loop_t *loop;
 };
 
-/* Make an empty pool of at most `cap` bytes. `on_grown(arg)` is called on the loop thread whenever
- * slabs arrived or were refused, left or did not. 0 or -errno with a line in `why`. */
+/* Make an empty pool of at most `cap` bytes. `on_grown(arg)` is called on the loop thread after the
+ * worker made or released slabs, or failed to. 0 or -errno with a line in `why`. */
 int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_cuda *cuda,
                      CUcontext context, CUdevice device, uint64_t cap, void (*on_grown)(void *arg),
                      void *arg, char *why, size_t why_size);
 /* Waits for the worker and frees everything. */
 void gm_hostpool_close(struct gm_hostpool *pool);
 
-/* Have `bytes` in the end, as far as the cap, less what is lent, allows: slabs are made, or free
- * ones leave. Slabs with used pages stay until these are free. After a refusal it tries again. */
+/* Grow or shrink to `bytes`, as far as the cap and the loans allow. Slabs with used pages stay
+ * until these are free. After a refusal the driver is asked again. */
 void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes);
 
-/* Take room for `bytes` (a multiple of 2 MiB). Returns the first page, GM_NONE if there is not
- * enough now. Freed with gm_hostpool_free. */
+/* Take pages for `bytes` (a multiple of 2 MiB). Returns the first of the chain, or GM_NONE if too
+ * few are free now. Freed with gm_hostpool_free. */
 uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes);
 void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page);
 
-/* Walk a chain by contiguous pieces: sets address and bytes of the piece that starts at *page and
- * moves *page to the next piece, GM_NONE after the last. */
+/* Walk a chain by contiguous pieces. Sets address and bytes of the piece that starts at *page, and
+ * *page to the next piece, GM_NONE after the last. */
 void gm_hostpool_piece(const struct gm_hostpool *pool, uint32_t *page, CUdeviceptr *address,
                        uint64_t *bytes);
 
-/* Where the CPU reads and writes a page. Any thread. */
+/* Where CPU and copy engines reach a page. Any thread. */
 void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page);
 
 /*
- * Lend `bytes` of the cap to somebody who pins them on his own. The cap shrinks by whole slabs, and
- * at once no more slabs have pages than it allows; nothing else happens before gm_hostpool_clear,
- * so a loan that is given back before that leaves everything as it was. False: more slabs have used
- * pages than the rest of the cap holds. That can be so though enough bytes are free, when they lie
- * scattered: used pages are not moved together.
+ * Lend `bytes` of the cap. The cap shrinks by whole slabs, and slabs beyond it lose their pages at
+ * once. They are released by gm_hostpool_clear, so a loan that ends before that costs nothing.
+ * False: slabs with used pages do not fit under the rest of the cap. Used pages are not moved, so
+ * this can happen although enough bytes are free.
  */
 bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes);
-/* Back again, when none of these bytes is pinned any more. The pool is again as it was asked for.
- */
+/* End a loan: none of these bytes is pinned any more. */
 void gm_hostpool_unlend(struct gm_hostpool *pool, uint64_t bytes);
 /*
- * Whether all that is lent may be pinned now. CUDA_ERROR_NOT_READY: slabs have yet to go, on_grown
- * is called when some have. Any other error: the driver does not release them, and the loans that
- * wait must be given back; the next loan makes it try again.
+ * CUDA_SUCCESS: all that is lent may be pinned now. CUDA_ERROR_NOT_READY: the worker has yet to
+ * release slabs, and on_grown follows. Any other error: the driver does not release them. End the
+ * loans that wait; the next loan asks the driver again.
  */
 CUresult gm_hostpool_clear(struct gm_hostpool *pool);
 

@@ -35,7 +35,7 @@ static void read_machine(struct gm_limits *limits, const char *root)
         fclose(file);
 }
 
-/* Take the limit that `path` holds, if it is the smallest so far. "max", and no such file: none. */
+/* Take the limit in `path` if it is the smallest so far. "max" or no such file: no limit. */
 static void read_limit(struct gm_limits *limits, const char *root, const char *path)
 {
     FILE *file = open_below(root, path);
@@ -50,7 +50,7 @@ static void read_limit(struct gm_limits *limits, const char *root, const char *p
     fclose(file);
 }
 
-/* Mount points and roots in mountinfo have \040 for a blank, and the like. In place. */
+/* mountinfo writes a blank as \040, and so on. In place. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -67,9 +67,8 @@ static void unescape(char *text)
 }
 
 /*
- * The limits of the group `group` and of those above it, up to the top of what is mounted at
- * `mount`: the kernel heeds all of them. `top` is the group that is mounted there; a group that is
- * not below it cannot be seen there.
+ * Read the limits of `group` and of its parents, up to `top`, the group that is mounted at `mount`:
+ * the kernel enforces all of them. A group that is not below `top` cannot be seen there.
  */
 static void read_group(struct gm_limits *limits, const char *root, const char *mount,
                        const char *top, const char *group, const char *file)
@@ -92,7 +91,7 @@ static void read_group(struct gm_limits *limits, const char *root, const char *m
     }
 }
 
-/* Whether `word` is one of the words of `list`, which are parted by commas. */
+/* Whether `list`, separated by commas, has `word`. */
 static bool has_word(const char *list, const char *word)
 {
     const size_t n = strlen(word);
@@ -102,8 +101,8 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* The process's group in the unified hierarchy (version 2), or in that of the memory controller
- * (version 1). False: it is in none. */
+/* Find the process's group in the unified hierarchy (version 2), or in that of the memory
+ * controller (version 1). */
 static bool find_group(const char *root, bool is_unified, char group[PATH_MAX])
 {
     FILE *file = open_below(root, "/proc/self/cgroup");
@@ -126,7 +125,7 @@ static bool find_group(const char *root, bool is_unified, char group[PATH_MAX])
     return is_found;
 }
 
-/* Look for the places where a hierarchy with memory limits is mounted, and read them there. */
+/* Read the limits wherever a hierarchy with memory limits is mounted. */
 static void read_groups(struct gm_limits *limits, const char *root, bool is_unified)
 {
     char group[PATH_MAX], line[3 * PATH_MAX];
@@ -159,7 +158,7 @@ void gm_limits_read(struct gm_limits *limits, const char *root)
     read_machine(limits, root);
     read_groups(limits, root, true);
     read_groups(limits, root, false);
-    /* A limit that the machine cannot reach is none; version 1 writes "none" as such a number. */
+    /* A limit above the machine's memory is none; version 1 writes "none" as such a number. */
     if (limits->group >= limits->memory)
         limits->group = UINT64_MAX;
 }
@@ -176,7 +175,6 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* What the control group, or the machine, has for these two. */
 static uint64_t room_for(const struct gm_limits *limits, bool is_group, uint64_t paged)
 {
     if (is_group)
@@ -184,7 +182,7 @@ static uint64_t room_for(const struct gm_limits *limits, bool is_group, uint64_t
     return paged > 0 ? sum(limits->memory, limits->swap) : limits->memory;
 }
 
-/* Whether `pinned` and `paged`, each of which may be 0, fit together; else says why not. */
+/* Whether `pinned` and `paged` (either may be 0) fit together. Else `why` says why not. */
 static bool do_fit(const struct gm_limits *limits, bool is_group, uint64_t pinned, uint64_t paged,
                    char *why, size_t size)
 {

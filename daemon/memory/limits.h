@@ -2,11 +2,11 @@
  * How much of the machine's memory this process may use, and what that makes of --pinned and
  * --paged.
  *
- * The bounds are the machine and the control groups of the process (MemoryMax= of a systemd unit,
- * the limit of a container): the kernel kills a process that exceeds them. Pinned memory counts
- * fully. Paged memory may be swapped, but must fit into the control group without that.
+ * The machine and the control groups of the process (MemoryMax= of a systemd unit, the limit of a
+ * container) bound it: the kernel kills a process that exceeds a group's limit. Paged memory may be
+ * swapped, but must fit into the control group without swap.
  *
- * Called by the engine when it opens. Reads /proc and the control groups' files; has no state.
+ * Called by the engine when it opens. Reads /proc and the control groups' files. Owns no state.
  */
 #ifndef GM_DAEMON_MEMORY_LIMITS_H
 #define GM_DAEMON_MEMORY_LIMITS_H
@@ -21,13 +21,14 @@ struct gm_limits {
     char group_file[PATH_MAX]; /* the file that says so */
 };
 
-/* Read them. `root` is put before every path: "" but in tests. What cannot be read is no limit. */
+/* Read them. `root` is put before every path ("" outside tests). What cannot be read is no limit.
+ */
 void gm_limits_read(struct gm_limits *limits, const char *root);
 
 /*
- * Whether the two tiers fit. *pinned of 0 (not given) becomes half of what may be used, or what
- * `paged` leaves of it if that is less. 0, or -EINVAL with one line in `why`: what the limit is,
- * where it is from and what to lower.
+ * Check that the two tiers fit. If *pinned is 0 (not given), it becomes half of the limit, or what
+ * `paged` leaves if that is less. 0, or -EINVAL with one line in `why`: the limit, where it comes
+ * from, and which option to lower.
  */
 int gm_limits_fit(const struct gm_limits *limits, uint64_t *pinned, uint64_t paged, char *why,
                   size_t why_size);

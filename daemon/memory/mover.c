@@ -8,12 +8,12 @@
 #include "common/chunk.h"
 #include "common/locks.h"
 
-/* Copies share an event until they are so many bytes; from here on each has its own. */
+/* A batch ends, with an event, when it has so many bytes. */
 #define BATCH_BYTES (8ull << 20)
 
 struct copy {
-    CUdeviceptr to, from;           /* host addresses only without a pool */
-    const struct gm_hostpool *pool; /* the host's end is a chain of its pages; NULL: one address */
+    CUdeviceptr to, from;           /* with a pool: both are the device's end */
+    const struct gm_hostpool *pool; /* the host's end is a chain of its pages; NULL: no chain */
     uint32_t page;
     uint64_t bytes;
     uint64_t fence;
@@ -22,45 +22,44 @@ struct copy {
 };
 
 /*
- * One direction. Of its copies, seen <= recorded <= started <= submitted: the loop saw them end; an
- * event is behind them; they are in the stream; they have a number. Only copies in are submitted
- * without being started: until the copy out that they wait for is recorded. A copy that the driver
- * refused takes its turn like the others: parts of it may be in the stream.
+ * One direction. seen <= recorded <= started <= submitted: copies whose end the loop saw; that have
+ * an event behind them; that are in the stream; that have a number. Only a copy in can be submitted
+ * and not started: it waits until the event of its copy out is recorded. A copy that the driver
+ * refused is counted like the others, as parts of it may be in the stream.
  */
 struct way {
     struct gm_mover *mover;
     CUstream stream;
-    CUevent events[GM_WAY_DEPTH]; /* behind copy n, if there is one: events[n % GM_WAY_DEPTH] */
+    CUevent events[GM_WAY_DEPTH]; /* events[n % GM_WAY_DEPTH]: behind copy n, if recorded */
     struct copy copies[GM_WAY_DEPTH];
     uint64_t submitted, started, recorded;
-    uint64_t unrecorded; /* bytes started since */
-    uint64_t waited;     /* the stream waits for copies out up to this one already */
-    uint64_t seen;       /* by the loop: what gm_mover_done says */
+    uint64_t unrecorded; /* bytes started behind the last event */
+    uint64_t waited;     /* the stream waits already for copies out up to this one */
+    uint64_t seen;
     uint64_t bytes;
     uint64_t under_way; /* bytes */
     uv_thread_t waiter;
-    struct gm_lock lock;
-    pthread_cond_t more;
-    uint64_t posted;               /* under the lock: recorded, as the waiter may know it */
-    uint64_t behind[GM_WAY_DEPTH]; /* ... of copy n: the copy whose event is behind it */
-    uint64_t ended;                /* under the lock: by the waiter */
-    bool is_stopping;              /* under the lock */
     bool has_waiter;
+    struct gm_lock lock; /* of what follows */
+    pthread_cond_t more;
+    uint64_t posted;               /* `recorded`, for the waiter */
+    uint64_t behind[GM_WAY_DEPTH]; /* the copy whose event is behind copy n */
+    uint64_t ended;                /* set by the waiter */
+    bool is_stopping;
 };
 
 struct gm_mover {
     const struct gm_cuda *cuda;
     CUcontext context;
     uv_async_t wake;
-    uv_prepare_t rest; /* before the loop waits: what has no event yet gets one */
+    uv_prepare_t rest; /* before the loop waits: record the events that are missing */
     unsigned handles;  /* open */
     void (*on_done)(void *arg);
     void *arg;
-    atomic_int error; /* CUresult, the first one that says that the context is lost */
+    atomic_int error; /* CUresult: the first that says that the context is lost */
     struct way ways[GM_WAYS];
 };
 
-/* What it takes of the link. */
 static uint64_t link_bytes(const struct copy *copy)
 {
     return copy->is_clear ? 0 : copy->bytes;
@@ -74,9 +73,8 @@ static void note_error(struct gm_mover *mover, CUresult result)
 }
 
 /*
- * A call about the stream failed. Wait for all that is in the stream instead: if that succeeds, the
- * copies in it were made, whatever the call said. A context that is lost fails this as well, as it
- * fails every call.
+ * A call about the stream failed. Wait for all that is in the stream instead. If that succeeds, the
+ * copies in it were made. It fails if the context is lost, as every call does then.
  */
 static CUresult probe(struct gm_mover *mover, const struct way *way)
 {
@@ -104,8 +102,9 @@ static void wait_copies(void *arg)
             return;
         if (mover->cuda->cuEventSynchronize(way->events[at % GM_WAY_DEPTH]) != CUDA_SUCCESS)
             probe(mover, way);
-        /* Under the lock, which the loop takes after a call is pending no more: else this could
-         * read that one is, and send nothing, while the loop does not see the new end. */
+        /* Set and send under the lock. The loop clears the pending wake-up before it takes the
+         * lock. Outside of it, this could find a wake-up still pending and send none, after the
+         * loop has read the old end. */
         gm_lock(&way->lock);
         way->ended = at;
         uv_async_send(&mover->wake);
@@ -165,7 +164,7 @@ static void close_way(struct way *way)
         if (way->events[i])
             cuda->cuEventDestroy_v2(way->events[i]);
     if (way->stream) {
-        cuda->cuStreamSynchronize(way->stream); /* copies whose event was refused */
+        cuda->cuStreamSynchronize(way->stream); /* copies without an event */
         cuda->cuStreamDestroy_v2(way->stream);
     }
 }
@@ -222,8 +221,8 @@ uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way)
     return GM_WAY_DEPTH - 1 - (w->submitted - w->seen);
 }
 
-/* An event slot is used again only after the loop has seen its copy end, so a fence that is not yet
- * seen still has its event. */
+/* An event is reused only after the loop has seen its copy end, so a fence that is not seen yet
+ * still has its event. */
 static CUresult wait_for_fence(struct gm_mover *mover, struct way *in, uint64_t fence)
 {
     const struct way *out = &mover->ways[GM_WAY_OUT];
@@ -237,7 +236,7 @@ static CUresult wait_for_fence(struct gm_mover *mover, struct way *in, uint64_t 
     return CUDA_SUCCESS;
 }
 
-/* Into the stream, in pieces as the host's end has them. */
+/* Put a copy into the stream, a piece for each run of pages. */
 static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct copy *copy)
 {
     const bool is_out = w == &mover->ways[GM_WAY_OUT];
@@ -258,9 +257,8 @@ static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct cop
     return result;
 }
 
-/* An event behind all that was started: it is behind all of them that have none. If the driver
- * refuses it, they have ended when this returns, and the waiter finds the event as it was before:
- * done. */
+/* Record an event behind all copies that were started. If the driver refuses, probe() waits for
+ * them, and the waiter finds the event as it was before: done. */
 static CUresult record(struct gm_mover *mover, struct way *w)
 {
     const uint64_t last = w->started;
@@ -282,7 +280,7 @@ static CUresult record(struct gm_mover *mover, struct way *w)
     return CUDA_SUCCESS;
 }
 
-/* Start what can be started of what was submitted; nothing once the context is lost. */
+/* Start submitted copies as far as they can be; none once the context is lost. */
 static void start(struct gm_mover *mover, struct way *w)
 {
     const struct way *out = &mover->ways[GM_WAY_OUT];
@@ -299,7 +297,7 @@ static void start(struct gm_mover *mover, struct way *w)
     }
 }
 
-/* Whatever was submitted is started, and an event is behind it. */
+/* Start whatever was submitted, with an event behind it. */
 static void finish_batches(struct gm_mover *mover)
 {
     record(mover, &mover->ways[GM_WAY_OUT]);

@@ -1,16 +1,16 @@
 /*
- * The mover: copies between frames and the pinned tier, out and in at the same time (MSched section
- * 6: both copy engines busy). It clears frames as well, in order with the copies in.
+ * The mover: copies between frames and the pinned tier in both directions at once (MSched section
+ * 6: both copy engines busy), and clears frames. Owns the streams, the events, and the threads that
+ * wait for them.
  *
- * One stream a direction. Copies of a direction end in the order in which they were submitted, so
- * one sequence number says it all: copy n has ended when done >= n. A copy in can wait on the GPU
- * for a copy out (an event), with no CPU round trip. A thread a direction waits for the events and
- * wakes the loop.
+ * Each direction has one stream and one thread. Copies of a direction end in the order in which
+ * they were submitted: copy n has ended when done >= n. A copy in can wait for a copy out on the
+ * GPU, by an event; the CPU does nothing for it. The thread waits for events and wakes the loop.
  *
- * Small copies are batched: they share an event, behind some MiB or before the loop waits,
- * whichever comes first; and a copy in that waits for one of them begins when that event is made.
+ * Small copies share an event. It is recorded behind some MiB or before the loop waits, whichever
+ * comes first. A copy in that waits for such a copy out is started when the event is recorded.
  *
- * Everything but those threads runs on the loop thread.
+ * Called by the engine on the loop thread. Calls cuda and hostpool.
  */
 #ifndef GM_DAEMON_MEMORY_MOVER_H
 #define GM_DAEMON_MEMORY_MOVER_H
@@ -24,8 +24,8 @@
 
 enum gm_way { GM_WAY_OUT = 0, GM_WAY_IN = 1, GM_WAYS = 2 };
 
-/* Copies under way in one direction at most. 128 of 32 MiB are 75 ms of work, of 2 MiB 5 ms: enough
- * to keep the engine busy across a late loop, little enough to change one's mind. */
+/* Copies under way in one direction at most. 128 of 32 MiB take 75 ms, of 2 MiB 5 ms: enough to
+ * keep the copy engine busy when the loop is late, few enough to change plans. */
 #define GM_WAY_DEPTH 128u
 
 struct gm_mover;
@@ -44,42 +44,38 @@ void gm_mover_close(struct gm_mover *mover);
 uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way);
 
 /*
- * Submit the copy between `device` (the daemon's mapping of a frame) and the chain of pages that
- * starts at `page`, `bytes` long. A copy in starts after copy out number `fence` (0: at once).
- * Returns its number, from 1 up by 1 a direction; it ends like the others if the driver refused it
+ * Copy `bytes` between `device` (the daemon's mapping of a frame) and the chain of pages that
+ * starts at `page`. A copy in starts after copy out number `fence` (0: at once). Returns its
+ * number; each direction counts from 1. A copy that the driver refused ends like the others
  * (gm_mover_result).
  */
 uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
                          uint64_t fence);
 
-/* The same between two addresses that the daemon maps, `to` and `from`: of a GPU frame and a host
- * frame. */
+/* The same between the daemon's mappings of a GPU frame and a host frame. */
 uint64_t gm_mover_copy(struct gm_mover *mover, enum gm_way way, CUdeviceptr to, CUdeviceptr from,
                        uint64_t bytes, uint64_t fence);
 
-/* Set `bytes` at `device` to zero: a copy in by its number and order, but no bytes of the link. */
+/* Set `bytes` at `device` to zero. It is numbered and ordered as a copy in, but takes nothing of
+ * the link. */
 uint64_t gm_mover_clear(struct gm_mover *mover, CUdeviceptr device, uint64_t bytes, uint64_t fence);
 
-/* The number of the last copy that has ended, as taken over by the loop. */
+/* As the loop knows it: the number of the last copy that has ended; bytes of copies that were
+ * submitted and have not ended; bytes of copies that have ended since the start. */
 uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way);
-
-/* Bytes of the copies that were submitted and have not ended, as taken over by the loop. */
 uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way);
-
-/* Bytes copied since the start, ended copies only. */
 uint64_t gm_mover_bytes(const struct gm_mover *mover, enum gm_way way);
 
 /*
- * What the driver said when copy `number` was started; CUDA_SUCCESS before. A copy out is started
- * at once. Anything else: it was not made, or in part. To be asked for before more copies are
- * submitted after its end. What can be asked again, a failed event or wait, the mover does: copies
- * are not made twice.
+ * What the driver said when copy `number` was started; CUDA_SUCCESS before. After an error nothing
+ * or a part was copied. A copy out is started at once. Ask before you submit more copies after its
+ * end. If an event or a wait fails, the mover waits for the stream instead: no copy is made twice.
  */
 CUresult gm_mover_result(const struct gm_mover *mover, enum gm_way way, uint64_t number);
 
-/* CUDA_SUCCESS, or why the context is lost: the GPU can be reached no more, and no copy that has
- * ended since can be trusted. on_done is called once more for it. */
+/* CUDA_SUCCESS, or why the context is lost: then no copy that ended since can be trusted. on_done
+ * is called once more for it. */
 CUresult gm_mover_error(const struct gm_mover *mover);
 
 #endif

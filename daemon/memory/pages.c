@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Class of the largest aligned run of set bits, -1 if there is none. */
+/* Class of the largest aligned run of set bits; -1: none. */
 static int largest_run(uint32_t map)
 {
     int class = -1;
     static const uint16_t starts[GM_CHUNK_CLASSES] = {0xffff, 0x5555, 0x1111, 0x0101, 0x0001};
     for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
-        /* A bit says: a run of class c starts here. */
+        /* A bit that is set says that a run of class c starts there. */
         map = c == 0 ? map : map & (map >> (1u << (c - 1)));
         map &= starts[c];
         if (map == 0)
@@ -20,18 +20,18 @@ static int largest_run(uint32_t map)
     return class;
 }
 
-/* The first aligned free run of class `class` in a slab that has one, as a mask. */
+/* A mask of the first aligned run of `class` in a map that has one. */
 static uint32_t find_run(uint32_t map, unsigned class)
 {
     uint32_t n = 1u << class, mask = (1u << n) - 1;
     for (uint32_t at = 0; at < GM_SLAB_PAGES; at += n)
         if ((map & (mask << at)) == (mask << at))
             return mask << at;
-    assert(!"a slab is in a list that it does not belong to");
+    assert(!"a slab is in the wrong list");
     return 0;
 }
 
-/* Put a slab into the list that its free pages call for, in front. */
+/* Put a slab at the head of the list of its largest free run. */
 static void relist(struct gm_pages *pages, uint32_t index)
 {
     struct gm_slab *slab = &pages->slabs[index];
@@ -100,7 +100,7 @@ void gm_pages_add(struct gm_pages *pages, uint32_t n)
         slab->map = (uint16_t)(slab->map | bit);
         slab->free_map = (uint16_t)(slab->free_map | bit);
     }
-    /* Backwards, so that the first slab is the first to be taken. */
+    /* Backwards: the first slab is to be taken first. */
     for (uint32_t slab = (pages->pages - 1) / GM_SLAB_PAGES;; slab--) {
         relist(pages, slab);
         if (slab == from / GM_SLAB_PAGES)
@@ -130,7 +130,7 @@ void gm_pages_remove_slab(struct gm_pages *pages, uint32_t index)
     relist(pages, index);
 }
 
-/* Take the pages of `mask` and hang them on the chain's end, `*link`. */
+/* Take the pages of `mask` and append them to the chain, whose end is `*link`. */
 static void take_run(struct gm_pages *pages, uint32_t index, uint32_t mask, uint32_t **link)
 {
     struct gm_slab *slab = &pages->slabs[index];

@@ -17,34 +17,29 @@
 #include "common/size.h"
 #include "daemon/memory/pages.h"
 
-/* What a worker takes from the queue: small enough that eight share one chunk, large enough that a
- * disk reaches its rate and the queue's lock costs nothing. */
+/* What a worker takes from the queue: so small that eight share a chunk, so large that a disk
+ * reaches its rate and the queue's lock costs nothing. */
 #define PIECE_PAGES 2u
 #define PIECE_BYTES (PIECE_PAGES * GM_CHUNK_MIN)
 #define WORKERS_MAX 64u
 #define SMALL_PAGE 4096u /* the smallest that any system has */
 #define DISK_WORKERS 4u  /* pieces that the disk has at once */
 
-/* Of 16 processors, 16 workers copy 56 to 59 GB/s, 8 only 39, 4 only 25 (bench/copy,
- * bench/results/copy.txt): as many as processors. More than 16 were not measured, and
- * the GPU's link takes no more than 51 GB/s each way. One processor: two, so that a copy goes on
- * while another one's thread waits for its turn. */
+/* As many workers as processors: of 16 processors, 16 workers copy 56 to 59 GB/s, 8 copy 39, 4 copy
+ * 25 (bench/copy, bench/results/copy.txt). More than 16 were not measured, and the link takes no
+ * more than 51 GB/s each way. Two on one processor, so that a copy goes on while the other worker
+ * is not scheduled. */
 #define WORKERS_LEAST 2u
 #define WORKERS_MOST 16u
 
 #define KEEP_MS 10000u
-/* Slabs given back at one go. */
-#define TRIM_SLABS 8u
+#define TRIM_SLABS 8u /* given back at one go */
 #define TRIM_EVERY_MS 20u
-/* Slabs filled before the loop thread looks at what is wanted by now. */
-#define FILL_SLABS 8u
-/* Workers that fill at once: the others stay free for a copy that comes. */
-#define FILL_WORKERS 4u
+#define FILL_SLABS 8u   /* populated before the loop thread looks again at what is wanted */
+#define FILL_WORKERS 4u /* that populate at once: the others stay free for copies */
 
-/*
- * A copy. It stands in a table of its destination's tier, by its first page: that page can be the
- * target of one copy only, so a copy never needs memory that might not be there.
- */
+/* A copy. Each tier has a table of them by the first page of the destination, which only one copy
+ * at a time can have: so a copy needs no allocation. */
 struct job {
     struct job *next; /* in the queue, then in the list of those that ended */
     uint32_t chunk;
@@ -53,26 +48,25 @@ struct job {
     uint8_t from, to; /* enum gm_tier */
     bool is_busy;     /* the loop's: from gm_stores_copy until on_done */
     uint32_t taken;   /* under the crew's lock: pages that workers have taken from it */
-    uint32_t copied;  /* ... and those that have ended */
+    uint32_t copied;  /* ... and have copied */
     int error;        /* ... the first one */
 };
 
 /*
- * Paged memory, by slab. Of the slabs that nobody uses, those in front of their list (pages.h) are
- * filled first, and given back last: they are what is taken next. So memory that the system has
- * given is taken before memory that it has not, without a search.
+ * Paged memory, by slab. Free slabs are taken from the head of their list (pages.h). They are
+ * populated from its head too and given back from its end, so populated memory is taken first.
  */
 struct paged_slab {
-    uint64_t used_at; /* when pages of it were last taken, freed or filled, in ms; 0: it has no
+    uint64_t used_at; /* in ms, when pages of it were last taken, freed or populated; 0: it has no
                          memory of the system */
     enum {
-        SLAB_COLD,    /* has no memory, or where copies have been only */
-        SLAB_FILLING, /* workers are at it */
-        SLAB_WARM,    /* has all of it */
+        SLAB_COLD,    /* not populated, or only where copies went */
+        SLAB_FILLING, /* workers populate it */
+        SLAB_WARM,    /* populated */
     } state;
 };
 
-/* What is filled now: pages of `slabs` slabs, which workers take one by one. */
+/* The pages of `slabs` slabs are populated now; workers take them one by one. */
 struct fill {
     bool is_busy; /* the loop's: until it has taken over the outcome */
     uint32_t slab[FILL_SLABS];
@@ -87,7 +81,7 @@ struct crew {
     struct gm_stores *stores;
     struct gm_lock lock;
     pthread_cond_t more;
-    struct job *head, **tail; /* under the lock: jobs with pieces that nobody has taken */
+    struct job *head, **tail; /* under the lock: jobs with pieces to take */
     struct job *ended, **ended_tail;
     bool is_stopping; /* under the lock */
     unsigned threads;
@@ -103,21 +97,21 @@ struct gm_stores {
     void *arg;
 
     struct gm_pages paged;
-    char *map; /* the range, and in it, aligned for huge pages, the memory */
+    char *map;
     uint64_t map_bytes;
-    char *memory;
+    char *memory; /* within the map, aligned for huge pages */
     struct paged_slab *slabs;
     struct fill fill;
-    uint32_t wanted; /* pages that shall have memory */
+    uint32_t wanted; /* pages to have populated */
     uint32_t warm;   /* pages of slabs that are warm or filling */
     int refusal;     /* -errno: the system gave no memory for the last slabs */
-    bool is_resting; /* ... so it is not asked until gm_stores_want is called again */
+    bool is_resting; /* it did not: wait for gm_stores_want */
     uv_timer_t timer;
     bool is_trimming; /* the timer is set */
     uint64_t keep_ms;
-    uint64_t trimmed_at; /* what was last used until then is not kept any longer, in ms */
+    uint64_t trimmed_at; /* in ms: what was not used after it is given back at once */
     /* The most that was wanted in this period of keep_ms, which began at period_at, and in the one
-     * before it: what is wanted again before long is not given back. */
+     * before: so much is kept, as it may be wanted again soon. */
     uint32_t most, most_before;
     uint64_t period_at;
 
@@ -129,7 +123,6 @@ struct gm_stores {
     unsigned handles; /* open ones */
     struct crew crews[CREWS];
     struct job *jobs[GM_TIERS];
-    uint32_t busy;
     uint64_t bytes[GM_TIERS][GM_TIERS];
 };
 
@@ -157,8 +150,8 @@ static const struct gm_pages *pages_of(const struct gm_stores *stores, unsigned 
     }
 }
 
-/* Neither end is read again soon by a processor: written past the caches, memory is not
- * fetched first (measured, one thread: 15 GB/s where memcpy has 8). */
+/* Writes past the caches, as no processor reads the data soon: 15 GB/s where memcpy has 8 (measured
+ * with one thread). */
 static void copy_memory(char *to, const char *from, uint64_t bytes)
 {
 #if defined(__SSE2__)
@@ -178,7 +171,7 @@ static void copy_memory(char *to, const char *from, uint64_t bytes)
 #endif
 }
 
-/* `bytes` that lie in one run on both ends. */
+/* Copy `bytes` that are contiguous at both ends. */
 static int copy_run(struct gm_stores *stores, const struct job *job, uint32_t from, uint32_t to,
                     uint64_t bytes, char *bounce)
 {
@@ -204,7 +197,7 @@ static int copy_run(struct gm_stores *stores, const struct job *job, uint32_t fr
     return error;
 }
 
-/* Copy `n` pages from page `at` of the job's on. */
+/* Copy `n` pages of the job, from its page number `at`. */
 static int copy_piece(struct gm_stores *stores, const struct job *job, uint32_t at, uint32_t n,
                       char *bounce)
 {
@@ -230,10 +223,9 @@ static int copy_piece(struct gm_stores *stores, const struct job *job, uint32_t 
 }
 
 /*
- * Have the system give memory for a page, with all its zeros, or whatever is in it by now: a copy
- * may run into the page at the same time. Where the kernel cannot do that (before Linux 5.14), each
- * small page is written to as it is: zero is exchanged for zero, and where there is no zero
- * somebody has written already.
+ * Populate a page and keep its contents: a copy may write it at the same time. Before Linux 5.14
+ * the kernel cannot do that. Then touch each small page: exchange a zero for a zero; if there is no
+ * zero, the page is populated already.
  */
 __attribute__((no_sanitize_thread)) static int fill_page(const struct gm_stores *stores,
                                                          uint32_t page)
@@ -253,8 +245,7 @@ __attribute__((no_sanitize_thread)) static int fill_page(const struct gm_stores 
     return 0;
 }
 
-/* Both with the crew's lock held, which they give up while they work. */
-
+/* Called with the crew's lock held, as fill_some; both release it while they work. */
 static void copy_some(struct crew *crew, char *bounce)
 {
     struct gm_stores *stores = crew->stores;
@@ -317,7 +308,7 @@ static void *work(void *arg)
     char *bounce = NULL;
 
     gm_lock(&crew->lock);
-    if (crew == &crew->stores->crews[CREW_DISK]) { /* one that no other thread has */
+    if (crew == &crew->stores->crews[CREW_DISK]) { /* each disk worker has one of its own */
         unsigned self = 0;
         while (!pthread_equal(crew->thread[self], pthread_self()))
             self++;
@@ -346,14 +337,14 @@ static void stop_crew(struct crew *crew)
     crew->threads = 0;
 }
 
-/* Signals are the loop thread's. */
+/* The workers block all signals: the loop thread handles them. */
 static int start_crew(struct crew *crew, unsigned threads)
 {
     sigset_t all, old;
     int error = 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    gm_lock(&crew->lock); /* they look for themselves among the threads */
+    gm_lock(&crew->lock); /* disk workers look for themselves in crew->thread */
     while (crew->threads < threads && error == 0) {
         error = pthread_create(&crew->thread[crew->threads], NULL, work, crew);
         if (error == 0) {
@@ -391,8 +382,7 @@ static void on_wake(uv_async_t *async)
             const int error = job->error;
             if (error == 0)
                 stores->bytes[job->from][job->to] += job->pages * GM_CHUNK_MIN;
-            stores->busy--;
-            job->is_busy = false; /* from here on on_done may start another one in its place */
+            job->is_busy = false; /* on_done may start another one in its place */
             stores->on_done(stores->arg, job->chunk, error);
         }
     }
@@ -414,7 +404,6 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
                         .to_page = to_page,
                         .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT),
                         .is_busy = true};
-    stores->busy++;
     gm_lock(&crew->lock);
     *crew->tail = job;
     crew->tail = &job->next;
@@ -425,7 +414,7 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
     gm_unlock(&crew->lock);
 }
 
-/* ---- paged memory: filled ahead of use, given back behind it ---- */
+/* ---- paged memory: populated before use, given back after it ---- */
 
 static uint32_t slab_pages(const struct gm_stores *stores, uint32_t slab)
 {
@@ -457,8 +446,8 @@ static void start_trimming(struct gm_stores *stores)
     uv_timer_start(&stores->timer, on_timer, 1 + stores->keep_ms, 0);
 }
 
-/* Hand slabs to the workers until as much is warm as is wanted: first what is left of slabs in use,
- * then free ones, in the order in which they are taken. */
+/* Hand slabs to the workers until as much is warm as is wanted: partly used slabs first, then free
+ * ones, in the order in which they are taken. */
 static void start_fill(struct gm_stores *stores)
 {
     struct crew *crew = &stores->crews[CREW_MEMORY];
@@ -552,12 +541,12 @@ uint64_t gm_stores_held(const struct gm_stores *stores)
 
 enum trim { TRIM_NOT, TRIM_LATER, TRIM_NOW };
 
-/* What shall become of a slab that nobody uses. */
+/* Whether to give back a free slab. */
 static enum trim judge_slab(const struct gm_stores *stores, uint32_t slab)
 {
     const struct paged_slab *this = &stores->slabs[slab];
     const uint32_t kept = stores->most > stores->most_before ? stores->most : stores->most_before;
-    const uint32_t rest = stores->warm - slab_pages(stores, slab); /* without it, if it is warm */
+    const uint32_t rest = stores->warm - slab_pages(stores, slab); /* if it is warm: without it */
 
     if (this->used_at == 0 || this->state == SLAB_FILLING)
         return TRIM_NOT;
@@ -578,7 +567,7 @@ static void give_back(struct gm_stores *stores, uint32_t slab)
     set_cold(stores, slab);
 }
 
-/* The whole slab that is taken last; GM_NONE: none is free. Those before it are its `prev`. */
+/* The last free slab of its list; GM_NONE: none is free. */
 static uint32_t last_slab(const struct gm_stores *stores)
 {
     const struct gm_pages *pages = &stores->paged;
@@ -588,10 +577,8 @@ static uint32_t last_slab(const struct gm_stores *stores)
     return last;
 }
 
-/*
- * Give slabs of paged memory back that are not wanted and have been free for long enough. Where
- * none is left to wait for, the timer rests until the next gm_stores_free or gm_stores_want.
- */
+/* Give back slabs that are not wanted and have been free long enough. The timer stops when none is
+ * left to wait for; the next gm_stores_free or gm_stores_want starts it. */
 static void on_timer(uv_timer_t *timer)
 {
     struct gm_stores *stores = timer->data;
@@ -601,7 +588,7 @@ static void on_timer(uv_timer_t *timer)
     unsigned given = 0;
 
     roll_period(stores);
-    /* A slab that is cut off by the cap has no place among the whole ones. */
+    /* A last slab with fewer pages is in another list. */
     bool is_odd = stores->paged.pages % GM_SLAB_PAGES && gm_slab_is_free(&stores->paged, odd);
     while (is_odd || slab != GM_NONE) {
         const uint32_t this = is_odd ? odd : slab;
@@ -638,7 +625,7 @@ uint64_t gm_stores_trim(struct gm_stores *stores)
             bytes += slab_pages(stores, slab) * GM_CHUNK_MIN;
             stores->warm -= stores->slabs[slab].state == SLAB_WARM ? slab_pages(stores, slab) : 0;
         }
-    stores->warm = warm; /* they go one batch after the other */
+    stores->warm = warm; /* the timer gives them back, batch by batch */
     stores->is_trimming = true;
     uv_timer_start(&stores->timer, on_timer, 0, 0);
     return bytes;
@@ -659,7 +646,7 @@ static void use_slabs(struct gm_stores *stores, uint32_t page)
         const uint32_t slab = page / GM_SLAB_PAGES;
         stores->slabs[slab].used_at = now;
         if (stores->slabs[slab].state == SLAB_COLD && stores->paged.slabs[slab].free_map == 0)
-            set_warm(stores, slab); /* copies will have been everywhere */
+            set_warm(stores, slab); /* copies will populate all of it */
         gm_pages_run(&stores->paged, &page, GM_SLAB_PAGES);
     }
 }
@@ -706,11 +693,6 @@ uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier)
 {
     const struct gm_pages *pages = pages_of(stores, tier);
     return (uint64_t)(pages->pages - pages->free_pages) * GM_CHUNK_MIN;
-}
-
-uint32_t gm_stores_busy(const struct gm_stores *stores)
-{
-    return stores->busy;
 }
 
 uint64_t gm_stores_bytes(const struct gm_stores *stores, enum gm_tier from, enum gm_tier to)
@@ -765,7 +747,7 @@ static int open_paged(struct gm_stores *stores, uint64_t bytes, char *why, size_
         return error;
     }
     stores->memory = stores->map + (-(uintptr_t)stores->map & (GM_CHUNK_MIN - 1));
-    /* Both are wishes: without the first it is slower, without the second a core is large. */
+    /* May fail: without the first copies are slower, without the second core dumps are larger. */
     madvise(stores->memory, pages * GM_CHUNK_MIN, MADV_HUGEPAGE);
     madvise(stores->map, stores->map_bytes, MADV_DONTDUMP);
     gm_pages_add(&stores->paged, pages);
@@ -784,8 +766,8 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
     }
     int error = bytes <= INT64_MAX ? gm_pages_open(&stores->on_disk, bytes) : -ENOMEM;
     if (error == 0) {
-        /* In huge pages: a request to the disk is then one stretch of memory, not a thousand pages
-         * (measured on one disk: reading 2.1 GB/s instead of 1.1). */
+        /* With huge pages a request to the disk is one range of memory, not a thousand pages
+         * (measured on one disk: it reads 2.1 GB/s instead of 1.1). */
         stores->bounce = aligned_alloc(GM_CHUNK_MIN, DISK_WORKERS * PIECE_BYTES);
         if (stores->bounce) {
             madvise(stores->bounce, DISK_WORKERS * PIECE_BYTES, MADV_HUGEPAGE);
