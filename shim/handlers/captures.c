@@ -1,4 +1,4 @@
-/* The handlers of stream capture, and of what ends one by the way. See gate/captures.h. */
+/* The handlers of stream capture and of destroyed streams, which end theirs (gate/captures.h). */
 #include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/gate.h"
@@ -6,7 +6,7 @@
 #include "shim/handlers/handlers.h"
 #include "shim/memory/release.h"
 
-/* A capture is counted before it begins, inside the gate: see gm_gate_scan. */
+/* Count the capture inside the gate, before it begins: see gm_gate_scan. */
 static struct gm_slot *gm_capture_enter(void)
 {
     struct gm_slot *slot = gm_gate_enter();
@@ -28,9 +28,8 @@ static CUresult gm_capture_began(struct gm_slot *slot, const struct gm_capture *
 }
 
 /*
- * The end of a capture is not gated: the gate lets callers pass while one is open, and it takes an
- * end to close it. An end that fails may or may not end the capture (a wrong thread does not), so
- * the stream is asked.
+ * The end of a capture is not gated: a drain waits for it. An end that fails may have ended the
+ * capture or not (a wrong thread does not), so the driver is asked.
  */
 static CUresult gm_capture_ended(CUstream stream, CUresult result)
 {
@@ -43,10 +42,8 @@ static CUresult gm_capture_ended(CUstream stream, CUresult result)
     return result;
 }
 
-/*
- * A stream that is destroyed takes the capture that began in it along. It is taken off the list
- * before, because the handle may be another stream's right after; the count goes last.
- */
+/* A destroyed stream ends its capture. Take it off the list first, because another stream may get
+ * the handle at once; uncount it last. */
 static CUresult gm_destroy_stream(CUstream stream, CUresult (*destroy)(CUstream))
 {
     struct gm_capture capture;

@@ -1,5 +1,5 @@
-/* The handlers that make and destroy contexts: counted, so that a drain can synchronize every one,
- * and never outlived by the memory that was made in them. */
+/* The handlers that make and destroy contexts. They list contexts for the drainer, and free the
+ * memory that was made in a context when it ends. */
 #include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
@@ -19,7 +19,7 @@ static CUresult gm_note_context(CUresult result, const CUcontext *context)
     return result;
 }
 
-/* The call boots first: a context is the first thing that a program cannot take back. */
+/* Boots first: a program's first context is often its first effect on the device. */
 #define GM_ON_CTX_CREATE(symbol, params, args)                                                     \
     CUresult gm_on_##symbol params                                                                 \
     {                                                                                              \
@@ -43,10 +43,9 @@ GM_ON_CTX_CREATE(cuCtxCreate_v4,
                  (pctx, ctxCreateParams, flags, dev))
 
 /*
- * The memory of a context dies with it. The real call comes first: it ends the context's work, and
- * chunks, which are VMM memory, outlive it (cuda.h, cuCtxDestroy), so that they can be given back
- * then. What the driver says of a context that is destroyed already depends on what has become of
- * its memory, of which gpumux uses some: so it is not asked again.
+ * The real call comes first: it ends the context's work. Chunks are VMM memory and outlive the
+ * context (cuda.h, cuCtxDestroy); they are released afterwards. The driver is not asked about a
+ * context that is already destroyed: its answer depends on what now lies in that freed memory.
  */
 static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcontext))
 {
@@ -95,11 +94,8 @@ CUresult gm_on_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return result;
 }
 
-/*
- * Release or reset. Whether it was the last reference is asked afterwards, not counted: libraries
- * also retain the primary context by ways that are not hooked, and freeing memory in use is not an
- * option.
- */
+/* Release or reset. The driver says whether it was the last reference. Counting could be wrong, and
+ * free memory in use: libraries retain primary contexts in ways that are not hooked, too. */
 static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), bool is_reset)
 {
     unsigned flags;

@@ -1,5 +1,4 @@
-/* The handlers that make graphs executable, and so the memory that graphs allocate. See
- * memory/graphs.h. */
+/* The handlers that instantiate graphs, which may allocate memory (memory/graphs.h). */
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"

@@ -1,11 +1,11 @@
 /*
- * Prototypes of the handlers: gm_on_<symbol>() for every HANDLE row of hooks.def. A handler is what
- * happens instead of, or around, that driver call. The wrapper calls it when gm_real is filled and
- * the row's own real function is there (entry/wrap.c), and returns what it returns.
+ * Prototypes of the handlers: gm_on_<symbol>() for every HANDLE row of hooks.def. A handler
+ * replaces the driver call. Only the wrapper calls it (entry/wrap.c), when gm_real is filled and
+ * the driver has the call, and returns its result.
  *
- * A handler of a program that is not live (gm_is_live) does the real call and nothing else: no
- * lock, no count. No lock is held across a driver call or a request to the daemon. Handlers own no
- * state, and only wrappers call them.
+ * In a program that is not live (gm_is_live) a handler makes the real call and nothing else. No
+ * lock is held across a driver call or a request to the daemon. Handlers own no state. They call
+ * memory, map, tables, the gate and the link.
  */
 #ifndef GM_SHIM_HANDLERS_H
 #define GM_SHIM_HANDLERS_H

@@ -1,8 +1,7 @@
 /*
- * The handlers of linear allocation. What programs ask about memory is in handlers/queries.c.
- *
- * Allocations of GM_SMALL_MAX bytes or more on a managed GPU are chunks behind a reserved range;
- * the rest is the real driver's and is counted, so that cuMemGetInfo and the daemon know of it.
+ * The handlers of linear allocation. Allocations of GM_SMALL_MAX bytes or more on a managed GPU are
+ * chunks in a reserved range. The driver makes the rest, which is counted for cuMemGetInfo and the
+ * daemon.
  */
 #include "common/chunk.h"
 #include "common/clock.h"
@@ -23,10 +22,9 @@
 #include "shim/tables/accounts.h"
 #include "shim/tables/allocs.h"
 
-#define GM_PITCH 512ull /* what the driver rounds the rows of cuMemAllocPitch to */
+#define GM_PITCH 512ull /* the driver rounds the rows of cuMemAllocPitch to it */
 
-/* Back `bytes` with chunks: see gm_obtain. What pools hold free is given back before memory is out.
- */
+/* Back `bytes` with chunks (gm_obtain). Before memory is out, pools give back their free memory. */
 static CUresult gm_allocate(struct gm_alloc alloc, uint64_t bytes, CUdeviceptr *va)
 {
     const uint64_t gone = gm_pools_gone();
@@ -36,7 +34,7 @@ static CUresult gm_allocate(struct gm_alloc alloc, uint64_t bytes, CUdeviceptr *
     return result;
 }
 
-/* Whether `bytes` at `where` are gpumux's to back. */
+/* Whether gpumux backs `bytes` at `where`. */
 static bool gm_is_ours(const struct gm_alloc *where, uint64_t bytes)
 {
     return bytes >= GM_SMALL_MAX && where->gpu >= 0 && gm_link_is_up() && !gm_sharing_is_real();
@@ -76,8 +74,7 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
 
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     pitch = (WidthInBytes + GM_PITCH - 1) & ~(GM_PITCH - 1);
-    /* More bytes than can be counted are for the driver to refuse: they are not out of memory, but
-     * an invalid value. */
+    /* Sizes that overflow are left to the driver: it answers INVALID_VALUE, not OUT_OF_MEMORY. */
     if (pitch >= WidthInBytes && !__builtin_mul_overflow(pitch, Height, &bytes) &&
         gm_is_ours(&where, bytes))
         result = gm_allocate(where, bytes, dptr);
@@ -91,7 +88,7 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
     return gm_tell_allocated(result, pitch * Height);
 }
 
-/* The program has no more to do with it, nor the GPU. */
+/* Neither the program nor the GPU uses it any more. */
 static CUresult gm_let_go(const struct gm_alloc *alloc)
 {
     const enum gm_spares_put put = gm_spares_put(alloc, gm_now());
@@ -116,15 +113,15 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
     if (found == GM_ALLOC_INSIDE && alloc.kind != GM_ALLOC_REAL)
         return CUDA_ERROR_INVALID_VALUE;
     if (found == GM_ALLOC_BASE && (alloc.kind == GM_ALLOC_VIEW || alloc.kind == GM_ALLOC_HANDLE))
-        return CUDA_ERROR_INVALID_VALUE; /* a mapping is not freed this way */
+        return CUDA_ERROR_INVALID_VALUE; /* cuMemUnmap is for mappings */
     if (found != GM_ALLOC_UNKNOWN && alloc.kind == GM_ALLOC_ARENA)
-        return CUDA_ERROR_INVALID_VALUE; /* a region that is on its way back */
+        return CUDA_ERROR_INVALID_VALUE; /* a region that is being given back */
     if (found != GM_ALLOC_BASE)
         return gm_real.cuMemFree_v2(dptr);
     if (alloc.kind == GM_ALLOC_IMPORT)
-        return CUDA_ERROR_INVALID_VALUE; /* another program's: it is closed, not freed */
+        return CUDA_ERROR_INVALID_VALUE; /* cuIpcCloseMemHandle is for imports */
     if (gm_allocs_take(dptr, &alloc) != GM_ALLOC_BASE)
-        return CUDA_ERROR_INVALID_VALUE; /* two threads free it; the other was first */
+        return CUDA_ERROR_INVALID_VALUE; /* another thread freed it first */
 
     if (alloc.kind == GM_ALLOC_REAL) {
         result = gm_real.cuMemFree_v2(dptr);
@@ -135,18 +132,18 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
     if (!gm_synchronize(alloc.context, &result)) {
         if (gm_defer(&alloc))
             return CUDA_SUCCESS;
-        gm_allocs_insert(&alloc); /* no memory to put it off: it stays allocated */
+        gm_allocs_insert(&alloc); /* no memory to defer it: it stays allocated */
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_ERROR_DEINITIALIZED)
-        return result; /* the process exits, and everything returns with it */
+        return result; /* the process exits */
     if (result != CUDA_SUCCESS && !gm_contexts_is_over(result)) {
         gm_allocs_insert(&alloc); /* work may be using it: it stays */
         return result;
     }
     if (result == CUDA_SUCCESS)
         return gm_let_go(&alloc);
-    /* Like the driver's, this free reports the error of earlier work; the memory is gone anyway. */
+    /* Like the driver, report the error of earlier work and free the memory. */
     gm_release(&alloc);
     return result;
 }

@@ -1,4 +1,4 @@
-/* The handlers of peer access between contexts. See map/peers.h. */
+/* The handlers of peer access between contexts (map/peers.h). */
 #include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
 #include "shim/handlers/handlers.h"
@@ -18,7 +18,7 @@ static CUdevice gm_context_device(CUcontext context)
     return device;
 }
 
-/* Who asks, and for the memory of which GPU; false: nothing of gpumux's is concerned. */
+/* The device that gets access, and the GPU whose memory it is. False: not a pair of ours. */
 static bool gm_peer_pair(CUcontext peer, int *gpu, CUdevice *device)
 {
     CUdevice of = gm_context_device(peer);

@@ -1,5 +1,5 @@
-/* The handlers of stream-ordered allocation and of memory pools: ours first (pools.h), and around
- * what is the driver's the gate and the accounts. */
+/* The handlers of stream-ordered allocation and of memory pools: gpumux's own (pools.h), or the
+ * driver's inside the gate, which are counted. */
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
@@ -9,7 +9,7 @@
 #include "shim/memory/pools_alloc.h"
 #include "shim/tables/accounts.h"
 
-/* The driver's own allocation, counted where `place` says. */
+/* An allocation of the driver, counted at `place`. */
 static CUresult gm_alloc_real(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream,
                               const struct gm_alloc *place)
 {
@@ -31,9 +31,9 @@ static CUresult gm_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
 }
 
 /*
- * In a forked child the driver refuses nearly everything, but it takes these calls. Its pools have
- * nothing under gpumux and would have to grow there; after that, graphs of the parent that have
- * memory of their own ended with an illegal address.
+ * In a forked child the driver refuses nearly everything, but not these calls. Under gpumux its
+ * pools are empty and would have to grow there; after that, graphs of the parent with memory of
+ * their own failed with an illegal address. So they are refused.
  */
 static CUresult gm_alloc_not_live(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
                                   CUstream stream)
@@ -60,7 +60,7 @@ CUresult gm_on_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream
 static CUresult gm_alloc_from_pool(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
                                    CUstream stream)
 {
-    if (pool == NULL) /* is for the driver to refuse */
+    if (pool == NULL) /* the driver refuses it */
         return gm_boot_is_forked() ? CUDA_ERROR_NOT_INITIALIZED
                                    : gm_real.cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
     return gm_is_live() ? gm_alloc_async(dptr, bytes, pool, stream)
@@ -79,7 +79,7 @@ CUresult gm_on_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, 
     return gm_alloc_from_pool(dptr, bytesize, pool, gm_stream_ptsz(hStream));
 }
 
-/* What the driver has: of its pools, of graphs, or nothing at all. */
+/* Memory of the driver's pools or of graphs, or an invalid address. */
 static CUresult gm_free_real(CUdeviceptr dptr, CUstream stream)
 {
     struct gm_alloc alloc;

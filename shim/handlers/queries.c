@@ -1,7 +1,7 @@
 /*
- * The handlers of what programs ask about memory: how much there is, and what a pointer is. None of
- * them waits at the gate. What gpumux backs is answered from the allocation map (queries.h); the
- * rest never moves, so that the driver can be asked at any time.
+ * The handlers of queries: how much memory there is, and what a pointer is. They answer from the
+ * allocation map (queries.h) for memory that gpumux backs; the driver answers for the rest, which
+ * never moves. Only attributes that this build does not know wait at the gate.
  */
 #include <string.h>
 
@@ -38,10 +38,9 @@ CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 }
 
 /*
- * `ptr` as the driver is asked about it, when it is in no allocation that gpumux backs. What lies
- * behind one, in the rest of its last chunk, and what was freed and is kept (spares.h), is nothing
- * that the program has; the driver would find a chunk there, or not, as it is mapped at the moment.
- * So it is asked about NULL.
+ * The pointer to ask the driver about, for a `ptr` in no allocation of ours: NULL if it is in the
+ * rest of an allocation's last chunk, or in memory that was freed and is kept (spares.h). The
+ * program has nothing there, but the driver may have a chunk mapped.
  */
 static CUdeviceptr gm_foreign(CUdeviceptr ptr)
 {
@@ -81,7 +80,7 @@ CUresult gm_on_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, 
     return gm_place_attribute(&place, attribute, ptr, gm_current_device(), data);
 }
 
-/* Like the driver's, it answers 0 for what does not apply. */
+/* Like the driver, 0 for attributes that do not apply. */
 CUresult gm_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
                                       void **data, CUdeviceptr ptr)
 {

@@ -1,10 +1,7 @@
 /*
- * The handlers of sharing between processes. What gpumux backs is shared through the daemon, under
- * a name of 64 bytes that stands where the driver's handle would (common/share.h); what the driver
- * made, the driver shares.
- *
- * Whoever passes such a name on, or opens it without gpumux, gets what the driver says to 64 bytes
- * that it did not make.
+ * The handlers of sharing between processes. Memory that gpumux backs is shared through the daemon:
+ * a name of 64 bytes takes the place of the driver's handle (common/share.h). A program without
+ * gpumux that opens such a name gets the driver's error. The driver shares its own memory.
  */
 #include <string.h>
 
@@ -22,20 +19,18 @@
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
 
-/*
- * Have *alloc fixed, from inside the gate: there every chunk is in place, and the daemon, which
- * must not move anything meanwhile, answers at once. Waits for this program's turn like a launch.
- */
+/* Share *alloc from inside the gate: there every chunk is mapped and the daemon moves nothing, so
+ * it answers at once. Waits for this program's turn like a launch. */
 static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *shared)
 {
     struct gm_slot *slot = gm_gate_enter();
     if (slot == NULL)
         return gm_gate_refusal();
-    /* What was freed while this waited is not shared: it may be kept for others (spares.h). */
+    /* Not if it was freed while this waited: it may be kept (spares.h). */
     const int result = gm_allocs_set_shared(alloc->va, alloc->id) ? gm_link_share(alloc->va, shared)
                                                                   : CUDA_ERROR_INVALID_VALUE;
     gm_gate_leave(slot);
-    /* The daemon is lost: nobody could open it. */
+    /* Negative: the daemon is lost, and nobody could open it. */
     return result >= 0 ? (CUresult)result : CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -61,7 +56,7 @@ CUresult gm_on_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return CUDA_SUCCESS;
 }
 
-/* Both forms: the first did not document its flags, and takes the same. */
+/* For both forms: the first takes the same flags, though undocumented. */
 static CUresult gm_open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle, unsigned int flags,
                                bool *is_ours)
 {
@@ -112,10 +107,9 @@ CUresult gm_on_cuIpcCloseMemHandle(CUdeviceptr dptr)
 }
 
 /*
- * A dma-buf holds on to the memory behind an address at that moment. What gpumux backs lies
- * elsewhere later, so there is none, as on a driver or device that cannot make them. The address is
- * looked up by whole chunks: what an allocation rounds up to is not the program's, but it moves
- * too.
+ * A dma-buf keeps the memory that is behind an address now, but gpumux moves its memory. So there
+ * is none, as on a device that cannot make them. The look-up is by whole chunks, because the rest
+ * of an allocation's last chunk moves too.
  */
 CUresult gm_on_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
                                              CUmemRangeHandleType handleType,

@@ -1,7 +1,4 @@
-/*
- * The handlers of memory that stays the real driver's, managed memory and arrays: the call is made
- * as it is, and what it made is counted.
- */
+/* The handlers of managed memory and arrays: the driver makes the memory, and gpumux counts it. */
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
@@ -23,7 +20,7 @@ CUresult gm_on_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned in
     return result;
 }
 
-/* Advice is work on memory: gated as prefetches are. */
+/* Gated like prefetches. */
 #define GM_ON_ADVISE(symbol, is_device, params, args)                                              \
     CUresult gm_on_##symbol params                                                                 \
     {                                                                                              \
@@ -83,7 +80,7 @@ CUresult gm_on_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
                                              : result;
 }
 
-/* The count goes first: the handle may be another thread's new array when the real call returns. */
+/* Uncount first: when the real call returns, another thread may already have the handle. */
 #define GM_ON_DESTROY(symbol, type, handle)                                                        \
     CUresult gm_on_##symbol(type handle)                                                           \
     {                                                                                              \

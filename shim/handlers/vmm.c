@@ -1,18 +1,18 @@
 /*
- * The handlers of the program's own virtual memory management. vmm.h has the model.
+ * The handlers of the program's own virtual memory management (model: tables/vmm.h).
  *
- * A handle is virtual if its memory may be moved: on a managed GPU, and nobody else has got hold of
- * it. What another device of the machine could write to, what goes to other machines, compressible
- * memory and tiles of sparse arrays stay the driver's, counted as unswappable. A handle that may be
- * exported is virtual until that happens (pin.h): PyTorch asks for it by default, for every
- * segment.
+ * A handle is virtual if gpumux may move its memory: it is on a managed GPU and nobody else has
+ * access. Memory for other devices of the machine (GPUDirect) or for other machines, compressible
+ * memory and tiles of sparse arrays stay the driver's and count as unswappable. An exportable
+ * handle is virtual until it is exported (pin.h): PyTorch makes all its segments exportable by
+ * default.
  *
- * What the driver would say of a range is said from the notes, because while the program is swapped
- * out the driver sees nothing there. Ranges without a view go to the driver as they are.
+ * For ranges with views the table answers, because the driver sees nothing there while the program
+ * is swapped out. Calls on other ranges go to the driver.
  *
  * Environment, read once:
- *   GPUMUX_VMM_EXPORT=real  handles that may be exported are the driver's from the start: for a
- *                           program that exports them all, and at bad moments
+ *   GPUMUX_VMM_EXPORT=real  the driver makes exportable handles from the start: for programs that
+ *                           export all of them
  */
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +42,7 @@
 
 /* ---- what can be virtual ---- */
 
-/* Computed by the first who asks, the same by all: 0 unknown, 1 no, 2 yes. */
+/* Computed once; threads that race get the same answer. *known: 0 unknown, 1 no, 2 yes. */
 static bool gm_vmm_once(_Atomic int *known, bool (*find_out)(void))
 {
     int is = atomic_load_explicit(known, memory_order_relaxed);
@@ -53,8 +53,8 @@ static bool gm_vmm_once(_Atomic int *known, bool (*find_out)(void))
     return is == 2;
 }
 
-/* Whether this machine has anything that reaches into GPU memory by its physical address: network
- * cards with RDMA, GPUDirect storage, gdrcopy. */
+/* Whether something here may access GPU memory by physical address: network cards with RDMA,
+ * GPUDirect storage, gdrcopy. */
 static bool gm_find_direct(void)
 {
     bool has =
@@ -107,7 +107,7 @@ static bool gm_can_be_virtual(size_t bytes, const CUmemAllocationProp *prop)
 
 /* ---- handles ---- */
 
-/* CUDA_ERROR_NOT_SUPPORTED: the real driver shall try. Else as gm_allocate of handlers/memory.c. */
+/* CUDA_ERROR_NOT_SUPPORTED: the real driver shall make it. */
 static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
 {
     CUdeviceptr home;
@@ -140,7 +140,7 @@ static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
         gm_release_handles(handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    /* As in gm_allocate: whoever decided whether the program is whole did not ask about this. */
+    /* Lost meanwhile: the decision whether the program is whole did not include this handle. */
     if (!gm_link_is_up())
         goto lost;
     *value = handle->value;
@@ -185,11 +185,11 @@ CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)
         CUresult result = gm_vmm_release(handle, &dead);
         return result != CUDA_SUCCESS ? result : gm_release_handles(dead);
     }
-    gm_vmm_release_real(handle); /* first: the driver may give the value away again at once */
+    gm_vmm_release_real(handle); /* first: the driver may reuse the value at once */
     return gm_real.cuMemRelease(handle);
 }
 
-/* Whether `va` is in memory of gpumux' own: the driver's view of it is not the program's. */
+/* Whether `va` is in memory that gpumux backs and the program did not map itself. */
 static bool gm_is_own_memory(CUdeviceptr va)
 {
     struct gm_alloc alloc;
@@ -209,7 +209,7 @@ CUresult gm_on_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
         return CUDA_SUCCESS;
     }
     if (gm_is_own_memory(va))
-        return CUDA_ERROR_INVALID_VALUE; /* it came from cuMemAlloc, and has no handle */
+        return CUDA_ERROR_INVALID_VALUE; /* from cuMemAlloc: it has no handle */
     CUresult result = gm_real.cuMemRetainAllocationHandle(handle, addr);
     if (result == CUDA_SUCCESS)
         gm_vmm_retain_real(*handle);
@@ -238,7 +238,7 @@ CUresult gm_on_cuMemExportToShareableHandle(void *shareableHandle,
         return gm_real.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
     if (shareableHandle == NULL || flags != 0 || !gm_vmm_look(handle, &copy) ||
         ((unsigned)copy.prop.requestedHandleTypes & (unsigned)handleType) == 0)
-        return CUDA_ERROR_INVALID_VALUE; /* as for a handle made without having asked for it */
+        return CUDA_ERROR_INVALID_VALUE; /* as for a handle that is not exportable */
     CUmemGenericAllocationHandle real;
     CUresult result = gm_pin(handle, &real);
     if (result != CUDA_SUCCESS)
@@ -246,7 +246,7 @@ CUresult gm_on_cuMemExportToShareableHandle(void *shareableHandle,
     return gm_real.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
 }
 
-/* Multicast writes to the memory of all its members at once: it must stay where it is. */
+/* Multicast writes to the memory of all members: it must not move. */
 CUresult gm_on_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                                   CUmemGenericAllocationHandle memHandle, size_t memOffset,
                                   size_t size, unsigned long long flags)
@@ -300,7 +300,7 @@ CUresult gm_on_cuMemAddressFree(CUdeviceptr ptr, size_t size)
         return gm_real.cuMemAddressFree(ptr, size);
     if (gm_vmm_has_views(ptr, size) || gm_is_own_memory(ptr))
         return CUDA_ERROR_INVALID_VALUE;
-    bool was_known = gm_vmm_unreserve(ptr, size); /* first: the driver may give it away again */
+    bool was_known = gm_vmm_unreserve(ptr, size); /* first: the driver may reuse it at once */
     CUresult result = gm_real.cuMemAddressFree(ptr, size);
     if (result != CUDA_SUCCESS && was_known)
         gm_vmm_reserve(ptr, size);
@@ -365,8 +365,7 @@ CUresult gm_on_cuMemUnmap(CUdeviceptr ptr, size_t size)
     return result != CUDA_SUCCESS ? result : buried;
 }
 
-/* Whether the driver takes this for memory of a device: known answers (tests/simcuda/facts.txt),
- * and for another device whether it can reach this one at all. */
+/* The driver's answer to this access to memory of `device` (tests/simcuda/facts.txt). */
 static CUresult gm_check_access(const CUmemAccessDesc *desc, int32_t device)
 {
     int n_devices = 0, can_reach = 1;
@@ -413,8 +412,8 @@ CUresult gm_on_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDes
     return gm_work_run(gm_views_on_access, &call);
 }
 
-/* The device that a question about access means. -1: the memory of the host's nodes. For the host
- * the driver answers as for the device with that id (tests/simcuda/facts.txt). */
+/* The device of a location; -1: a NUMA node of the host. For the host the driver answers as for the
+ * device with that id (tests/simcuda/facts.txt). */
 static CUresult gm_accessor(const CUmemLocation *location, CUdevice *device)
 {
     int n_devices = 0;
@@ -431,7 +430,7 @@ static CUresult gm_accessor(const CUmemLocation *location, CUdevice *device)
     return CUDA_SUCCESS;
 }
 
-/* Memory that was not mapped by the program is its device's, and that of peers it was opened to. */
+/* Memory that the program did not map itself is open to its device and to peers. */
 CUresult gm_on_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                               CUdeviceptr ptr)
 {

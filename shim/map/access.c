@@ -1,4 +1,3 @@
-/* Opening memory to other devices. See access.h. */
 #include "shim/map/access.h"
 
 #include <stdatomic.h>
@@ -13,7 +12,7 @@ struct gm_peer_change {
     CUdevice device;
 };
 
-/* On the link thread: what is mapped gets the access that the count says now. */
+/* Link thread: mapped memory gets the access that the count says now. */
 static CUresult gm_peer_apply(void *argument)
 {
     const struct gm_peer_change *change = argument;
@@ -28,7 +27,7 @@ CUresult gm_access_open(uint32_t gpu, CUdevice device)
     const CUresult result = gm_work_run(gm_peer_apply, &change);
     if (result == CUDA_SUCCESS)
         return result;
-    /* What cannot be opened now could not be mapped like that later either. */
+    /* Later mappings with this access would fail too. */
     gm_peers_count_down(gpu, device);
     gm_work_run(gm_peer_apply, &change);
     return result;

@@ -1,5 +1,4 @@
-/* A context for the calls of this room, and of pins, where the driver wants one. Link thread only.
- */
+/* A context for calls of this room and of pins. Link thread only. Calls the driver. */
 #ifndef GM_SHIM_BORROW_H
 #define GM_SHIM_BORROW_H
 
@@ -7,10 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/*
- * These calls need no current context, but some driver may say so, or the program may have
- * destroyed its last one. Then the device's primary context is borrowed for the rest of the batch.
- */
+/* These calls need no current context, but a driver may ask for one. Then the device's primary
+ * context is current for the rest of the batch. */
 struct gm_borrowed {
     bool is_on;
     CUdevice device;
@@ -19,7 +16,7 @@ struct gm_borrowed {
 bool gm_borrow(struct gm_borrowed *borrowed, uint32_t gpu);
 void gm_give_back(struct gm_borrowed *borrowed);
 
-/* `call`, and once more with a context if it asks for one. */
+/* `call`; again with a context if the driver asks for one. */
 #define GM_WITH_CONTEXT(borrowed, gpu, call)                                                       \
     ({                                                                                             \
         CUresult gm_result = (call);                                                               \

@@ -1,4 +1,4 @@
-/* The cache, under two hash indices: by frame, and by address. See imports.h. */
+/* Two hash indices: by frame and by address. */
 #include "shim/map/imports.h"
 
 #include <stdlib.h>
@@ -7,8 +7,9 @@
 
 #define GM_IMPORT_NONE UINT32_MAX
 
-static struct gm_import *gm_imports; /* `gm_import_room` of them; indices stay when it grows */
-static uint32_t gm_import_room;      /* a power of two */
+static struct gm_import
+    *gm_imports;                /* `gm_import_room` of them; an index stays valid when it grows */
+static uint32_t gm_import_room; /* a power of two */
 static uint32_t gm_import_free = GM_IMPORT_NONE;
 static uint32_t *gm_by_frame; /* `gm_import_room` buckets each */
 static uint32_t *gm_by_va;
@@ -59,7 +60,7 @@ static void gm_import_link_va(uint32_t i)
     *head = i;
 }
 
-/* Twice the room. Everything is linked anew, because the buckets are as many as the imports. */
+/* Double the room. There are as many buckets as imports, so all imports are linked again. */
 static bool gm_import_grow(void)
 {
     uint32_t room = gm_import_room == 0 ? 64 : 2 * gm_import_room;
@@ -84,7 +85,7 @@ static bool gm_import_grow(void)
     gm_by_frame = by_frame;
     gm_by_va = by_va;
     gm_import_room = room;
-    /* It grows only when none is free: all of the old ones are in use. */
+    /* None was free: all old ones are in use. */
     for (uint32_t i = 0; i < used; i++) {
         gm_import_link_frame(i);
         if (gm_imports[i].va != 0)

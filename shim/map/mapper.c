@@ -1,7 +1,3 @@
-/*
- * The three batches, over the cache of imports. A chunk in the home of a virtual handle is mapped
- * at that handle's views (views.h). Single-threaded by contract.
- */
 #include "shim/map/mapper.h"
 
 #include <unistd.h>
@@ -16,11 +12,8 @@
 #include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
-/*
- * The driver shuts down, because the program ends: nothing can run any more, and every mapping and
- * handle is as good as gone. So each batch is done; the daemon, which then finds the program whole,
- * opens the gate for what it still calls, and the driver answers that.
- */
+/* The driver shuts down because the program ends. Then every batch succeeds at once: mappings and
+ * handles are gone, and the daemon opens the gate for the program's last calls. */
 static bool gm_map_is_over;
 
 /* ---- pieces of a batch ---- */
@@ -62,7 +55,7 @@ static CUresult gm_import_one(const struct gm_map_entry *entry, int fd,
 {
     CUmemGenericAllocationHandle handle;
     struct gm_import *old = gm_import_find(entry->frame);
-    if (old != NULL) { /* the daemon believes that this one is not cached: take the new one */
+    if (old != NULL) { /* the daemon takes it for not cached */
         CUresult result = gm_drop_one(old, borrowed);
         if (result != CUDA_SUCCESS)
             return result;
@@ -80,7 +73,7 @@ static CUresult gm_import_one(const struct gm_map_entry *entry, int fd,
     return CUDA_SUCCESS;
 }
 
-/* Whether the entry can be a chunk at all. */
+/* Whether the entry can be a chunk. */
 static bool gm_map_entry_is_sane(const struct gm_map_entry *entry)
 {
     bool is_class = (entry->bytes & (entry->bytes - 1)) == 0 && entry->bytes >= GM_CHUNK_MIN &&
@@ -107,8 +100,8 @@ static CUresult gm_map_one(const struct gm_map_entry *entry, struct gm_borrowed 
     return result;
 }
 
-/* One set-access for every run of entries that follow each other: it is what the calls cost. Where
- * the program mapped a handle itself, each of its places gets what it set there. */
+/* One set-access for each run of adjacent entries, because it is the expensive call. Views get the
+ * access that the program set. */
 static CUresult gm_set_access(const struct gm_map_entry *entry, uint32_t count,
                               struct gm_borrowed *borrowed)
 {

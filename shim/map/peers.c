@@ -1,4 +1,3 @@
-/* Peer access. See peers.h. */
 #include "shim/map/peers.h"
 
 #include <stdatomic.h>

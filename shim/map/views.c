@@ -1,4 +1,3 @@
-/* Views at work. See views.h. */
 #include "shim/map/views.h"
 
 #include "common/chunk.h"
@@ -8,13 +7,13 @@
 
 /* ---- for the mapper ---- */
 
-/* The views that show the chunks of a handle's home: none any more once it is pinned. */
+/* The views where chunks of the handle's home are mapped: none once it is pinned. */
 static const struct gm_vmm_view *gm_views_of(const struct gm_vmm_handle *handle)
 {
     return handle->real == 0 ? handle->views : NULL;
 }
 
-/* Where the chunk at `va` of the home is in a view. */
+/* The address in a view of the home's address `va`. */
 static uint64_t gm_view_of(const struct gm_vmm_view *view, uint64_t va)
 {
     return view->va + (va - view->handle->home);
@@ -89,7 +88,7 @@ CUresult gm_views_unmap(const struct gm_vmm_handle *handle, uint64_t va, uint64_
 
 /* ---- the program's calls ---- */
 
-/* Bytes of the chunk that begins `left` bytes before the end of a handle. */
+/* Bytes of the chunk that starts `left` bytes before the end of a handle. */
 static uint64_t gm_chunk_at(uint64_t left)
 {
     return gm_class_bytes(gm_chunk_next(left));
@@ -139,14 +138,13 @@ CUresult gm_views_on_map(void *argument)
         gm_real.cuMemUnmap(view->va, view->bytes);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    /* The handle had a reference a moment ago: if the program released it meanwhile, which is its
-     * own race, the last one who looks is this one. */
+    /* If the program released the handle meanwhile, this was its last use. */
     if (result != CUDA_SUCCESS && gm_vmm_take(call->va, call->bytes, &taken) && taken.dead != NULL)
         ((struct gm_view_call *)argument)->dead = taken.dead;
     return result;
 }
 
-/* Whose context to borrow, should the driver want one: that of the first view. */
+/* The GPU whose context to borrow: that of the first view. */
 static uint32_t gm_call_gpu(const struct gm_view_call *call)
 {
     struct gm_vmm_view view;
@@ -164,7 +162,7 @@ CUresult gm_views_on_unmap(void *argument)
     struct gm_borrowed borrowed = {.is_on = false};
     struct gm_vmm_taken taken;
     struct gm_alloc alloc;
-    /* The driver sees the chunks that are at hand, and holes, and other mappings: one call. */
+    /* One call for mapped chunks, holes and other mappings. */
     CUresult result =
         GM_WITH_CONTEXT(&borrowed, gm_call_gpu(call), gm_real.cuMemUnmap(call->va, call->bytes));
     gm_give_back(&borrowed);
@@ -182,7 +180,7 @@ CUresult gm_views_on_unmap(void *argument)
     return CUDA_SUCCESS;
 }
 
-/* Allow it in what is at hand of a view. */
+/* Set the access of the mapped chunks of a view. */
 static CUresult gm_view_allow_call(const struct gm_vmm_view *view, const struct gm_view_call *call,
                                    struct gm_borrowed *borrowed)
 {

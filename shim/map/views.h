@@ -1,13 +1,12 @@
 /*
- * What the driver is told about the views: the places where the program mapped virtual handles
- * (tables/vmm.h).
+ * Maps and unmaps views: the places where the program mapped virtual handles (tables/vmm.h).
  *
- * The mapper calls the first half when a frame comes to, or leaves, a chunk in a home. The
- * program's own calls are the second half: its threads hand them to the link thread (gm_work_run).
- * A part of the memory that is not mapped then is only noted; its access is set when it comes back.
+ * The mapper calls the first half when a frame comes to a chunk in a home, or leaves it. The second
+ * half are the program's calls, which its threads pass to the link thread (gm_work_run). For chunks
+ * that are not mapped they change the table only; the mapper does the rest when the chunk returns.
  *
- * Owns nothing: the views are in the table. Link thread only, like the mapper. Calls the table and
- * imports, never the mapper.
+ * Owns nothing: the views are in the table. Link thread only. Calls the driver, the table,
+ * allocations and imports, never the mapper.
  */
 #ifndef GM_SHIM_VIEWS_H
 #define GM_SHIM_VIEWS_H
@@ -23,40 +22,38 @@
 CUresult gm_views_map(const struct gm_vmm_handle *handle, uint64_t va, uint64_t bytes,
                       CUmemGenericAllocationHandle frame, struct gm_borrowed *borrowed);
 
-/* Give every view the access of it that the program set. */
+/* Set the access of every view as the program did. */
 CUresult gm_views_allow(const struct gm_vmm_handle *handle, uint64_t va, uint64_t bytes,
                         struct gm_borrowed *borrowed);
 
-/* Unmap the chunk at every view; goes on after a failure and returns the first. It may be called
- * again. */
+/* Unmap the chunk at every view. Returns the first failure, but does the rest too. Repeatable. */
 CUresult gm_views_unmap(const struct gm_vmm_handle *handle, uint64_t va, uint64_t bytes,
                         struct gm_borrowed *borrowed);
 
-/* Map, with no access, what is at hand of a handle's memory at one of its views. */
+/* Map those chunks of a handle that have a frame at one of its views, without access. */
 CUresult gm_views_fill(const struct gm_vmm_view *view);
 
-/* What the program allowed there, as the driver takes it; `desc` has room for GM_VMM_DEVICES.
- * Returns how many. */
+/* The access that the program set: fills `desc`, GM_VMM_DEVICES at most, and returns the count. */
 size_t gm_views_access(const struct gm_vmm_view *view, CUmemAccessDesc *desc);
 
-/* A call of the program, for gm_work_run. Each returns what the driver would. */
+/* A call of the program, for gm_work_run. Each returns the driver's result. */
 struct gm_view_call {
     uint64_t va;
     uint64_t bytes;
-    uint64_t value; /* map: which handle */
+    uint64_t value; /* map: the handle */
     uint64_t offset;
     const CUmemAccessDesc *desc; /* access: checked by the caller */
     size_t n_desc;
-    struct gm_vmm_handle *dead; /* unmap: those that nothing keeps any more, by `next` */
+    struct gm_vmm_handle *dead; /* unmap: handles to release, by `next` */
 };
 
 /* cuMemMap of a virtual handle. */
 CUresult gm_views_on_map(void *call);
 
-/* cuMemUnmap of a range that has views and may have other mappings; none sticks out of it. */
+/* cuMemUnmap of a range with views and perhaps other mappings, all of them inside the range. */
 CUresult gm_views_on_unmap(void *call);
 
-/* cuMemSetAccess of such a range, which is full of whole mappings. */
+/* cuMemSetAccess of such a range without holes. */
 CUresult gm_views_on_access(void *call);
 
 #endif

@@ -1,10 +1,7 @@
 /*
- * Counting uses. See uses.h.
- *
- * The table is open: a page may be in the slots from its hash on, GM_PROBES of them. A slot's page
- * is written once, by who finds it empty, and taken out when a report finds that nobody used it
- * since the one before; a count that comes in between is lost, or lands on another page: rare, and
- * one of many.
+ * Open addressing: a page is in one of GM_PROBES slots from its hash on. The thread that finds a
+ * slot empty writes the page. A report clears it if the page was not used since the last report. A
+ * count that comes at that moment may be lost or go to another page: rare, and one of many.
  */
 #include "shim/observe/uses.h"
 
@@ -26,7 +23,7 @@ struct gm_use {
 _Atomic bool gm_uses_is_on;
 static struct gm_use gm_uses[GM_USES_MAX];
 
-/* Every launch reads what is written here: only what changes is. */
+/* Writes only words that change: every launch reads them. */
 void gm_uses_count(bool is_on)
 {
     if (atomic_load_explicit(&gm_uses_is_on, memory_order_relaxed) != is_on)
@@ -62,7 +59,7 @@ static void gm_uses_add(uint64_t va)
     }
 }
 
-/* Arguments as the kernel will find them: `bytes` at `from`, `offset` behind an 8-aligned place. */
+/* `bytes` of arguments at `from`; the kernel finds them at `offset` from an 8-aligned address. */
 static void gm_uses_in(const void *from, size_t offset, size_t bytes)
 {
     const unsigned char *at = from;
@@ -86,7 +83,7 @@ static CUresult gm_uses_kernel_info(void *f, size_t index, size_t *offset, size_
     return gm_real.cuKernelGetParamInfo((CUkernel)f, index, offset, bytes);
 }
 
-/* Parameters one by one: only the driver knows how many there are and how large each is. */
+/* Only the driver knows how many parameters there are, and their sizes. */
 static void gm_uses_in_params(CUfunction f, void **params)
 {
     gm_param_info *info = gm_uses_function_info;
@@ -105,7 +102,7 @@ static void gm_uses_in_params(CUfunction f, void **params)
     }
 }
 
-/* All parameters in one buffer, as they will be in the GPU's memory. */
+/* All parameters in one buffer, laid out as for the kernel. */
 static void gm_uses_in_extra(void **extra)
 {
     const void *buffer = NULL;
@@ -116,7 +113,7 @@ static void gm_uses_in_extra(void **extra)
         else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1] != NULL)
             bytes = *(const size_t *)extra[i + 1];
         else
-            return; /* none that this knows */
+            return; /* unknown */
     }
     if (buffer != NULL && bytes <= GM_PARAM_BYTES)
         gm_uses_in(buffer, 0, bytes);
@@ -174,7 +171,7 @@ void gm_uses_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, u
 
 /* ---- reporting ---- */
 
-/* Put `page` in at its place; one that is there already gets more. */
+/* Insert, or add to the entry of the same `va`. */
 static uint32_t gm_uses_insert(struct gm_use_entry *entries, uint32_t n, uint64_t va,
                                uint32_t count)
 {
@@ -205,7 +202,7 @@ uint32_t gm_uses_take(struct gm_use_entry *entries)
         bool is_chunk =
             gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN && gm_alloc_is_backed(alloc.kind);
         struct gm_vmm_place place;
-        uint64_t at = va; /* as the daemon knows it: a handle's memory by its home */
+        uint64_t at = va; /* for the daemon: in a view, the address in the home */
         if (!is_chunk && gm_vmm_find(va, &place) && !place.is_pinned) {
             is_chunk = true;
             at = place.home;
