@@ -26,7 +26,7 @@ void gm_control_init(struct gm_control *control, const struct gm_options *option
     control->started = gm_now();
 }
 
-/* One member for each option, in the unit that its name ends with. Returns NULL without memory. */
+/* Add one option. The name of the member ends with its unit. */
 #define ADD_NUMBER(member) cJSON_AddNumberToObject(object, #member, options->member)
 #define ADD_SIZE(member) cJSON_AddNumberToObject(object, #member "_bytes", (double)options->member)
 #define ADD_BUDGET(member)                                                                         \
@@ -78,7 +78,7 @@ fail:
     return NULL;
 }
 
-/* For each object of `list` with a uid, called `key`, the user's name as well. */
+/* Add the user's name to each object of `list` that has a uid called `key`. */
 static bool add_users(cJSON *list, const char *key, const char *name)
 {
     char user[GM_USERS_NAME];
@@ -95,7 +95,6 @@ static bool add_users(cJSON *list, const char *key, const char *name)
     return true;
 }
 
-/* Who could not be served. */
 static bool add_places(struct gm_control *control, cJSON *root)
 {
     struct gm_places *places = &control->places;
@@ -170,7 +169,7 @@ char *gm_control_log(struct gm_control *control, uint64_t since)
     return text;
 }
 
-/* A memfd with `length` bytes of `text` that nobody can change. Returns it or -errno. */
+/* A sealed memfd that holds `text`, or -errno. */
 static int sealed_memfd(const char *text, size_t length)
 {
     int fd = memfd_create("gpumux-answer", MFD_CLOEXEC | MFD_ALLOW_SEALING);

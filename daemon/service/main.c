@@ -1,14 +1,14 @@
 /* clang-format off */
 /*
- * gpumuxd: brings the rooms up in order and takes them down in reverse.
+ * gpumuxd: starts the parts of the daemon in order, and stops them in reverse.
  *
  *   options -> process limits -> loop -> claim the socket's path -> recording
  *           -> engine (opens the GPU) -> sessions -> listen -> "ready"
  *
- * The cheap refusals come first, the socket last: a daemon that fails to start prints one line,
- * exits with 1, and was never visible. SIGTERM and SIGINT stop it with 0, once the engine has
- * brought as many programs as it can to where they survive the daemon; a second signal ends it at
- * once. To the apps that is a lost daemon.
+ * Cheap checks come first and the socket last, so clients never see a daemon that fails to start.
+ * Such a daemon prints one line and exits with 1. On SIGTERM or SIGINT the engine brings memory back
+ * to as many programs as it can (engine/saving.c); then the daemon exits with 0. A second signal
+ * ends it at once.
  */
 /* clang-format on */
 #include <errno.h>
@@ -32,12 +32,12 @@
 #include "daemon/service/session.h"
 #include "daemon/service/users.h"
 
-/* 139 GiB of GPU and 64 GiB of host frames are 6,500 fds at 32 MiB (measured on an H200 host). */
+/* An H200 host with 139 GiB of device and 64 GiB of host frames needed 6,500 (measured). */
 #define FILES_WANTED 8192u
-/* Frames of 2 MiB of 256 GiB; 1 MiB of kernel memory. */
+/* Enough for 256 GiB in frames of 2 MiB. The table takes 1 MiB of kernel memory. */
 #define FILES_AT_ONCE 131072u
 
-/* Writes repeated log lines when their time has come; sleeps while there are none. */
+/* Writes the log lines that log.c holds back. The timer runs only while there are some. */
 struct log_clock {
     uv_prepare_t prepare;
     uv_timer_t timer;
@@ -49,7 +49,6 @@ static void on_log_time(uv_timer_t *timer)
     gm_log_release(false);
 }
 
-/* Before the loop sleeps. */
 static void on_log_prepare(uv_prepare_t *prepare)
 {
     struct log_clock *clock = prepare->data;
@@ -132,7 +131,7 @@ static void stop_signals(struct signals *signals)
     uv_close((uv_handle_t *)&signals->hangup, NULL);
 }
 
-/* Raise a limit as far as it goes. Returns what it is then. */
+/* Raise a soft limit to the hard limit. Returns the new one. */
 static rlim_t raise_limit(__rlimit_resource_t resource)
 {
     struct rlimit limit;
@@ -148,9 +147,8 @@ static rlim_t raise_limit(__rlimit_resource_t resource)
 }
 
 /*
- * Have the kernel make room for as many open files as there may be frames. It doubles that table
- * when it is full, and in a process with more than one thread waits for a grace period of all
- * processors then: 7 to 27 ms (measured) in which nobody is served. There are no others yet.
+ * Let the kernel grow the table of open files now, before there are threads. Growing it in a
+ * process with threads waits for a grace period of all processors: 7 to 27 ms (measured).
  */
 static void widen_files(rlim_t limit)
 {
@@ -162,13 +160,13 @@ static void widen_files(rlim_t limit)
 
 static rlim_t harden(void)
 {
-    /* This process holds the swapped-out memory of other programs, of other users even: no core
-     * dump, no debugger of the same user. (The leak checker is such a debugger.) */
+    /* This process holds memory of other users' programs: no core dump, no debugger. (The leak
+     * checker is a debugger.) */
 #ifndef __SANITIZE_ADDRESS__
     prctl(PR_SET_DUMPABLE, 0);
 #endif
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a failed write */
+    signal(SIGXFSZ, SIG_IGN); /* a file that is too large fails its write instead */
     raise_limit(RLIMIT_MEMLOCK);
     const rlim_t files = raise_limit(RLIMIT_NOFILE);
     widen_files(files);
@@ -250,7 +248,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         return error;
     }
     start_log_clock(&loop, &log_clock);
-    start_signals(&loop, &signals); /* a SIGTERM during a slow start is a clean stop after it */
+    start_signals(&loop, &signals); /* a SIGTERM during a slow start stops the daemon after it */
     error = gm_server_claim(&server, &place, why, size);
     if (error)
         goto no_claim;
@@ -277,16 +275,16 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     signals.engine = engine;
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.engine = NULL;
-    gm_engine_halt(engine); /* sessions that end must not have it go on saving */
+    gm_engine_halt(engine); /* it must not go on saving when sessions end */
     error = signals.is_lost ? GPU_LOST : 0;
     if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
         gm_log(GM_LOG_WARN,
-               "%u apps are left to themselves: what is on the GPU runs on, what was "
-               "swapped out is lost",
+               "%u apps go on without the daemon: those whose memory is on the GPU run on, those "
+               "whose memory was swapped out have lost it",
                gm_sessions_apps(sessions));
 
 no_listen:
-    gm_server_stop(server); /* first: nobody new, and the path is free for the next daemon */
+    gm_server_stop(server); /* first, so that the path is free for the next daemon */
     gm_sessions_stop(sessions);
 no_sessions:
     gm_engine_close(engine);
@@ -297,7 +295,7 @@ no_record:
 no_claim:
     stop_signals(&signals);
     stop_log_clock(&log_clock);
-    uv_run(&loop, UV_RUN_DEFAULT); /* what is left are handles that close */
+    uv_run(&loop, UV_RUN_DEFAULT); /* closes the handles that are left */
     if (sessions)
         gm_sessions_free(sessions);
     if (server)

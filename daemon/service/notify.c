@@ -1,4 +1,4 @@
-/* sd_notify: see notify.h. Called by main on the loop thread. */
+/* sd_notify: see notify.h. */
 #include "daemon/service/notify.h"
 
 #include <errno.h>

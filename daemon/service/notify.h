@@ -1,17 +1,12 @@
 /*
- * Telling the service manager how the daemon is doing: the sd_notify protocol, which is one
- * datagram of "NAME=value" lines to the socket that $NOTIFY_SOCKET names.
- *
- * Spoken here and not through libsystemd: the protocol is documented as stable, it is this small,
- * and a build that links only glibc then works under Type=notify too.
+ * Tells the service manager the daemon's state, in the protocol of sd_notify: a datagram of
+ * "NAME=value" lines to the socket that $NOTIFY_SOCKET names. The protocol is stable and so small
+ * that libsystemd is not needed. Called by main; calls nothing of the daemon.
  */
 #ifndef GM_DAEMON_SERVICE_NOTIFY_H
 #define GM_DAEMON_SERVICE_NOTIFY_H
 
-/*
- * Send `lines` ("READY=1\nSTATUS=..."). Returns 0, also where nobody listens ($NOTIFY_SOCKET is not
- * set), or -errno. Never blocks.
- */
+/* Send `lines`. Returns 0 or -errno; 0 also if $NOTIFY_SOCKET is not set. Never blocks. */
 int gm_notify(const char *lines);
 
 #endif

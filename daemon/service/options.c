@@ -28,7 +28,7 @@ const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
 #undef GM_OPTION
 };
 
-/* What a kind of value looks like, for the line about one that does not. */
+/* What a value of each kind looks like, for error messages. */
 static const char *const kind_looks[] = {
     [GM_KIND_NUMBER] = "a number",
     [GM_KIND_SIZE] = "a size (for example 24G or 512MiB)",
@@ -104,7 +104,7 @@ static int parse_budget(const struct gm_option_row *row, const char *text, struc
     return error;
 }
 
-/* The size is what stands behind the last colon. */
+/* The size follows the last colon. */
 static int parse_place(const struct gm_option_row *row, const char *text, struct gm_place *place)
 {
     const char *colon = strrchr(text, ':');
@@ -147,7 +147,7 @@ static int parse_class(const char *text, enum gm_sched_class *class)
     return 0;
 }
 
-/* All kinds but RULES. 0, -EINVAL or -ERANGE. */
+/* All kinds but RULES. */
 static int parse(void *member, const struct gm_option_row *row, const char *text)
 {
     uint64_t value = 0;

@@ -1,7 +1,6 @@
 /*
- * The daemon's options: struct gm_options with a member for each row of options.def, what each kind
- * of row takes, and the line about a text that it does not take. options_load.c fills it; main and
- * control read it.
+ * The daemon's options: a member of struct gm_options for each row of options.def, and the parser
+ * of each kind. options_load.c fills it; main and control.c read it. Calls common/ and rules.c.
  */
 #ifndef GM_DAEMON_SERVICE_OPTIONS_H
 #define GM_DAEMON_SERVICE_OPTIONS_H
@@ -56,11 +55,11 @@ struct gm_options {
     GM_MEMBER_##kind(member)
 #include "daemon/service/options.def"
 #undef GM_OPTION
-    bool is_own_socket; /* `socket` is not the default: its directory is the user's business */
-    unsigned given[GM_OPTIONS]; /* 0: the default; a line of the file; or GIVEN_ON_LINE */
+    bool is_own_socket; /* `socket` is not the default: the daemon does not make its folder */
+    unsigned given[GM_OPTIONS]; /* 0: not given; a line of the file; or GM_GIVEN_ON_LINE */
 };
 
-enum gm_options_policy { GM_POLICY_MLFQ, GM_POLICY_ROUND_ROBIN }; /* as `policy` has them */
+enum gm_options_policy { GM_POLICY_MLFQ, GM_POLICY_ROUND_ROBIN }; /* values of `policy` */
 
 enum gm_option_kind {
     GM_KIND_NUMBER,
@@ -100,13 +99,13 @@ extern const struct gm_option_row gm_option_rows[GM_OPTIONS];
 int gm_option_take(struct gm_options *options, const struct gm_option_row *row, const char *text,
                    unsigned line, char *why, size_t size);
 
-/* `text` as it can be shown inside one line: cut, and legal. Returns `shown`. */
+/* `text`, cut and clean, to be shown inside a line. Returns `shown`. */
 const char *gm_option_show(const char *text, char shown[64]);
 
-/* The words of an option of kind WORD or CHOICE: that of index `choice`. */
+/* Word number `choice` of an option of kind WORD or CHOICE. Returns `text`. */
 const char *gm_options_word(enum gm_option option, uint32_t choice, char *text, size_t size);
 
-/* "info" and so on, for a level that an option can have. */
+/* The word for a log level. */
 const char *gm_options_level_name(enum gm_log_level level);
 
 #endif

@@ -21,7 +21,7 @@ static const struct gm_option_row *find_row(const char *name, size_t length)
     return NULL;
 }
 
-/* Take a value, with the option's name before what is wrong with it. */
+/* Set one option. The error names it. */
 static int take(struct gm_options *options, const struct gm_option_row *row, const char *dashes,
                 const char *text, unsigned line, char *why, size_t why_size)
 {
@@ -63,7 +63,7 @@ void gm_options_init(struct gm_options *options)
     for (size_t i = 0; i < ROWS; i++)
         if (gm_option_rows[i].otherwise[0] &&
             gm_option_take(options, &gm_option_rows[i], gm_option_rows[i].otherwise, 0, NULL, 0))
-            abort(); /* the table itself is wrong: test_options would show it */
+            abort(); /* a wrong default in options.def: test_options finds it */
 }
 
 /* ---- the configuration file ---------------------------------------------------------------- */
@@ -73,7 +73,6 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Cut blanks off both ends, in place. */
 static char *trim(char *text)
 {
     while (is_blank(*text))
@@ -95,7 +94,6 @@ static void cut_comment(char *line)
     }
 }
 
-/* One line of the file, its newline gone. */
 static int load_line(struct gm_options *options, char *line, unsigned number, char *why,
                      size_t size)
 {
@@ -146,7 +144,7 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
         snprintf(why, why_size, "%s: cannot be read: %s", path, strerror(-error));
     }
     fclose(file);
-    return error == -ENOENT ? -EINVAL : error; /* an unknown name is not a missing file */
+    return error == -ENOENT ? -EINVAL : error; /* -ENOENT means: no such file */
 }
 
 /* ---- the command line ---------------------------------------------------------------------- */
@@ -194,7 +192,7 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* The default configuration file. Returns false where there is none to look for. */
+/* The path of the default configuration file. False: the environment does not name a folder. */
 static bool default_config(bool is_user, char *path, size_t size)
 {
     if (!is_user)
@@ -208,10 +206,8 @@ static bool default_config(bool is_user, char *path, size_t size)
 
 static int load_config(struct gm_options *options, const struct line *line)
 {
-    if (options->config[0]) {
-        int error = gm_options_load(options, options->config, line->why, line->why_size);
-        return error;
-    }
+    if (options->config[0])
+        return gm_options_load(options, options->config, line->why, line->why_size);
     char path[PATH_MAX];
     if (!default_config(options->user, path, sizeof path))
         return 0;
@@ -222,8 +218,7 @@ static int load_config(struct gm_options *options, const struct line *line)
     return error;
 }
 
-/* Apply the command line: its options of one place only, so that the file comes between. Rules are
- * appended one by one, those of the line first. */
+/* Apply the options of the command line that have this place, so that the file can come between. */
 static int apply_line(struct gm_options *options, const struct line *line,
                       enum gm_option_place place)
 {
@@ -251,10 +246,8 @@ static int apply_rules(struct gm_options *options, const struct line *line)
     return 0;
 }
 
-/*
- * An option of the other policy would be without effect: better said than found out. But a file's
- * is only what was right for the file, where the command line has chosen another policy.
- */
+/* Refuse options of the other policy: they would have no effect. Those of the file are fine if the
+ * command line chose another policy. */
 static int check_policy(const struct gm_options *options, const struct line *line)
 {
     static const struct {
@@ -311,7 +304,7 @@ static int place_socket(struct gm_options *options, const struct line *line)
     return 0;
 }
 
-/* What was printed has arrived: GM_OPTIONS_DONE, or -EIO and why not. */
+/* GM_OPTIONS_DONE if standard output took everything; else -EIO. */
 static int written(const char *what, char *why, size_t why_size)
 {
     if (!fflush(stdout) && !ferror(stdout))

@@ -1,11 +1,10 @@
 /*
- * Where the values of options come from: command line, configuration file and defaults. Called by
- * main once, before anything else exists.
+ * Reads options from the command line, the configuration file and the defaults. The command line
+ * overrides the file, the file the defaults. main calls gm_options_parse once, before all else; it
+ * calls options.c and common/.
  *
- * The command line wins over the file, the file over the defaults. Every error is one line that
- * names the place ("--quantum", "FILE:LINE: quantum"), the text found there and what is expected.
- * Nothing here prints, exits or touches anything but the configuration file, --help and --version
- * excepted.
+ * An error is one line with the place ("--quantum", "FILE:LINE: quantum"), the text found there,
+ * and what is expected. Nothing is printed but --help and --version.
  */
 #ifndef GM_DAEMON_SERVICE_OPTIONS_LOAD_H
 #define GM_DAEMON_SERVICE_OPTIONS_LOAD_H
@@ -16,19 +15,18 @@
 
 #include "daemon/service/options.h"
 
-/* What gm_options_parse says besides an error. */
 enum gm_options_outcome {
     GM_OPTIONS_RUN = 0,
-    GM_OPTIONS_DONE = 1, /* --help or --version was asked and answered: exit 0 */
+    GM_OPTIONS_DONE = 1, /* --help or --version was printed: exit with 0 */
 };
 
 /* Set every option to its default. */
 void gm_options_init(struct gm_options *options);
 
 /*
- * Set one option from text, as line `line` of the file does. Returns 0, -ENOENT (no such name),
- * -EPERM (command line only), -EEXIST (set already), -EINVAL, -ERANGE or -ENOSPC, and then writes
- * to `why` what is wrong, without the place.
+ * Set one option, as line `line` of the file does. Returns 0, -ENOENT (no such name), -EPERM
+ * (command line only), -EEXIST (set already), -EINVAL, -ERANGE or -ENOSPC. On error `why` says what
+ * is wrong, without the place.
  */
 int gm_options_set(struct gm_options *options, const char *name, const char *text, unsigned line,
                    char *why, size_t why_size);
@@ -40,11 +38,8 @@ int gm_options_set(struct gm_options *options, const char *name, const char *tex
  */
 int gm_options_load(struct gm_options *options, const char *path, char *why, size_t why_size);
 
-/*
- * Everything: defaults, the file that the command line names or else the default one if it exists,
- * then the command line; then the socket's place. Returns enum gm_options_outcome, or -errno with
- * one line in `why`.
- */
+/* Set all options. Without --config it reads the default file if there is one. Returns an enum
+ * gm_options_outcome, or -errno with one line in `why`. */
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANCESTORS_MAX 32u /* of a process that are looked at */
+#define ANCESTORS_MAX 32u /* that are searched */
 
 static bool is_over(const struct gm_reservation *place, uint64_t now)
 {
@@ -27,7 +27,7 @@ static void look(struct gm_places *places, uint64_t now)
             let_go(places, i);
 }
 
-/* The index of the place, or n. */
+/* The index of the place, or places->n. */
 static uint32_t find(const struct gm_places *places, pid_t pid, uid_t uid)
 {
     uint32_t i = 0;
@@ -61,11 +61,11 @@ static pid_t parent_of(pid_t pid)
     ssize_t length = read(fd, text, sizeof text - 1);
     close(fd);
     text[length > 0 ? length : 0] = '\0';
-    const char *behind = strrchr(text, ')'); /* of the command, which may hold anything */
+    const char *behind = strrchr(text, ')'); /* the end of the command, which may hold anything */
     return behind && sscanf(behind, ") %*c %d", &parent) == 1 && parent > 0 ? parent : 0;
 }
 
-/* The index of the place of the process or of one that it descends from, or n. */
+/* The index of the place of the process or of an ancestor, or places->n. */
 static uint32_t find_family(const struct gm_places *places, pid_t pid, uid_t uid)
 {
     uint32_t i = find(places, pid, uid);

@@ -1,13 +1,14 @@
 /*
- * Places: which programs are to be served before they connect, and which were not served.
+ * Places that are reserved for programs that have not connected yet, and programs that were
+ * refused.
  *
- * `mux-ctl run` reserves a place and then executes the program, which keeps the pid. The place is
- * kept until that process, or one that it started, connects; until it ends; or for GM_PLACE_NS, as
- * a program that never calls CUDA never connects. Places that are over are dropped when somebody
- * counts: a place has no file and no timer.
+ * `mux-ctl run` reserves a place and then executes the program, which has the same pid. The place
+ * is free again when that process or a descendant connects, when the process ends, or after
+ * GM_PLACE_NS, because a program that never calls CUDA never connects. Places have no timer: every
+ * call drops those that are over.
  *
- * Owns the list of places, the last refusal and the number of refusals. Called by session.c, which
- * decides whether there is room, and read by control.c. Loop thread only; reads /proc.
+ * Owns struct gm_places. Called by session.c, which decides whether there is room; read by
+ * control.c. Loop thread only; reads /proc.
  */
 #ifndef GM_DAEMON_SERVICE_PLACES_H
 #define GM_DAEMON_SERVICE_PLACES_H
@@ -18,12 +19,11 @@
 
 #include "common/clock.h"
 
-/* Programs that start at the same time. Few, so that who reserves and never connects cannot take
- * all of the default 256 places. */
+/* Programs that start at the same time. Reservations that are never used cannot take all of the
+ * default 256 places. */
 #define GM_PLACES_MAX 64u
 #define GM_PLACES_USER 32u /* of one user: the other half is for others */
-/* From the start of a program to its first CUDA call; loading a framework from a cold disk takes
- * minutes. */
+/* From the start to the first CUDA call. Loading a framework from a cold disk takes minutes. */
 #define GM_PLACE_NS (300 * GM_S)
 
 struct gm_places {
@@ -43,22 +43,21 @@ struct gm_places {
     } last;
 };
 
-/* Keep a place for the process; one that has a place keeps it anew. False: GM_PLACES_MAX are kept,
- * or GM_PLACES_USER for this user. */
+/* Reserve a place for the process, or renew it. False: GM_PLACES_MAX are reserved, or
+ * GM_PLACES_USER for this user. */
 bool gm_places_keep(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
 
-/* Whether a place is kept for the process or for one that it descends from. */
+/* Whether a place is reserved for the process or an ancestor. */
 bool gm_places_has(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
 
-/* The process connects: whether a place was kept for it or for a process that it descends from. The
- * place is over then. */
+/* The same, when the process connects. The place is free again. */
 bool gm_places_take(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
 
-/* How many are kept, and how many of them for processes of this user. */
+/* How many are reserved, in all and for one user. */
 uint32_t gm_places_kept(struct gm_places *places, uint64_t now);
 uint32_t gm_places_kept_for(struct gm_places *places, uid_t uid, uint64_t now);
 
-/* A program is not served. */
+/* Count a program that is refused. */
 void gm_places_refuse(struct gm_places *places, pid_t pid, uid_t uid, const char *name,
                       const char *why, uint64_t now);
 

@@ -13,7 +13,7 @@
 #define RULE_MAX 512u /* bytes of one rule */
 #define NO_USER UINT32_MAX
 
-/* A name that the system knows, or else a number. */
+/* A user's name; or a number that is no name. */
 static int take_user(struct gm_rule *rule, const char *text, char *why, size_t size)
 {
     struct passwd entry, *found = NULL;
@@ -67,7 +67,6 @@ static int take_command(struct gm_rule *rule, const char *text, char *why, size_
     return 0;
 }
 
-/* One word of a rule. */
 static int take_word(struct gm_rule *rule, const char *word, char *why, size_t size)
 {
     bool is_user = strncmp(word, "user=", 5) == 0;
@@ -94,7 +93,7 @@ static bool is_everything(const char *pattern)
     return pattern[strspn(pattern, "*")] == '\0';
 }
 
-/* Whether every program that matches `b` matches `a`, as far as can be told. */
+/* Whether `a` surely matches every program that `b` matches. */
 static bool covers(const struct gm_rule *a, const struct gm_rule *b)
 {
     if (a->has_user && (!b->has_user || a->uid != b->uid))
@@ -108,7 +107,7 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
            (is_plain && gm_command_matches(a->command, b->command));
 }
 
-/* Words are parted by blanks. Returns the next, ended; NULL: no more. */
+/* Cut off the next word. NULL: there is none. */
 static char *next_word(char **at)
 {
     char *word = *at + strspn(*at, " ");
@@ -133,7 +132,7 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
     snprintf(words, sizeof words, "%s", text);
     for (char *tab = words; (tab = strchr(tab, '\t')) != NULL;)
         *tab = ' ';
-    gm_text_clean(words, sizeof words); /* what is not text matches no program, and is shown */
+    gm_text_clean(words, sizeof words); /* names of programs are clean, too */
     while ((word = next_word(&at)) != NULL) {
         int error = take_word(&rule, word, why, why_size);
         if (error)
@@ -148,14 +147,16 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
         return -EINVAL;
     }
     for (uint32_t i = 0; i < rules->n; i++) {
-        /* The command line may overrule the file. */
+        /* The command line may override the file. */
         if ((rules->rule[i].line == 0) != (line == 0) || !covers(&rules->rule[i], &rule))
             continue;
         if (line)
-            snprintf(why, why_size, "matches nothing that the rule on line %u leaves over",
+            snprintf(why, why_size,
+                     "can match nothing: the rule on line %u matches all of these programs",
                      rules->rule[i].line);
         else
-            snprintf(why, why_size, "matches nothing that rule number %u leaves over", i + 1);
+            snprintf(why, why_size,
+                     "can match nothing: rule number %u matches all of these programs", i + 1);
         return -EEXIST;
     }
     if (rules->n == GM_RULES_MAX) {

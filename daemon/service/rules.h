@@ -1,15 +1,16 @@
 /* clang-format off */
 /*
- * Rules: what an administrator says of programs before they come.
+ * Rules: an administrator's settings for programs that will connect.
  *
  *   user=alice command=train* class=batch weight=0.5 share=50%
  *
- * A rule is conditions and then settings (common/settings.h). All conditions must hold: `user=` is
- * a name or a number, `command=` a program's name, with *, ? and [...] as in a shell. The first
- * rule that matches a program counts, as a whole. Rules of the command line come before those of
- * the file. A program chooses its own name, so a rule that must bind its user says `user=`.
+ * A rule has conditions and settings (common/settings.h). All conditions must hold: `user=` is a
+ * name or a number, `command=` a program's name, with *, ? and [...] as in a shell. Only the first
+ * rule that matches a program counts. Rules of the command line come before those of the file. A
+ * program chooses its own name, so a rule that must bind a user needs `user=`.
  *
- * Read by options_load.c; asked by the engine through its outlet. Asks the system for users' ids.
+ * options.c adds rules; the engine looks them up through its outlet; control.c shows them. Calls
+ * common/ and the system's user database.
  */
 /* clang-format on */
 #ifndef GM_DAEMON_SERVICE_RULES_H
@@ -36,9 +37,8 @@ struct gm_rules {
 };
 
 /*
- * Append the rule that `text` says, of line `line`. Returns 0; or -EINVAL, -ERANGE, -EEXIST or
- * -ENOSPC with one line in `why`, and then nothing changed: it is no rule, or could match nothing.
- * Asks the system for the user.
+ * Append the rule in `text`. Returns 0; or -EINVAL, -ERANGE, -EEXIST or -ENOSPC with one line in
+ * `why`, and then nothing changed: it is no rule, or can match nothing.
  */
 int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *why,
                  size_t why_size);
@@ -46,7 +46,7 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
 /* The rule for a program of `uid` with this name, NULL if there is none. */
 const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name);
 
-/* The settings of that rule, and the rule as it can be written. False: there is none. */
+/* The settings of that rule, and its text. False: there is none. */
 bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
                    struct gm_settings *settings, char *text, size_t size);
 

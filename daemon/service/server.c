@@ -36,7 +36,7 @@ struct gm_server {
 
 /* ---- claiming ------------------------------------------------------------------------------ */
 
-/* Who holds the lock, for the message: the pid that it wrote, or 0. */
+/* The pid that the holder of the lock wrote, or 0. */
 static long lock_holder(int fd)
 {
     char text[24];
@@ -48,10 +48,7 @@ static long lock_holder(int fd)
     return pid > 0 ? pid : 0;
 }
 
-/*
- * Open and lock PATH.lock. Its last holder removes it, so a lock on a file that is not at the path
- * any more is worth nothing: then again.
- */
+/* Lock PATH.lock. Its last holder removes the file: if ours is no longer at the path, try again. */
 static int take_lock(struct gm_server *server, char *why, size_t size)
 {
     const char *path = server->address.sun_path;
@@ -111,7 +108,7 @@ static void drop_lock(struct gm_server *server)
     server->lock_fd = -1;
 }
 
-/* Look at what is at the path. 0: nothing, or what a dead daemon left. */
+/* 0: nothing is at the path, or only the socket of a dead daemon. */
 static int check_path(const char *path, char *why, size_t size)
 {
     struct stat found;
@@ -136,7 +133,7 @@ static int check_path(const char *path, char *why, size_t size)
     return -EADDRINUSE;
 }
 
-/* Make the directory of the path, one level. What is there is taken as it is. */
+/* Make the directory of the path, one level. An existing one stays as it is. */
 static int make_dir(const char *path, mode_t mode, char *why, size_t size)
 {
     char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -155,7 +152,7 @@ static int make_dir(const char *path, mode_t mode, char *why, size_t size)
                  dir, strerror(-error));
         return error;
     }
-    if (chmod(dir, mode)) { /* whatever the umask took away */
+    if (chmod(dir, mode)) { /* the umask may have removed bits */
         int error = -errno;
         snprintf(why, size, "the mode of %s cannot be set: %s", dir, strerror(-error));
         rmdir(dir);
@@ -230,7 +227,7 @@ static bool is_full(int error)
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct gm_server *server = poll->data;
-    (void)status; /* whatever it is, accept4 says it with a name */
+    (void)status; /* accept4 reports the error */
     (void)events;
     for (int i = 0; i < ACCEPT_BURST; i++) {
         int fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -242,7 +239,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             continue;
         if (errno == EAGAIN)
             return;
-        gm_log(GM_LOG_ERROR, "connections have to wait: %s%s", strerror(errno),
+        gm_log(GM_LOG_ERROR, "cannot accept connections: %s%s", strerror(errno),
                is_full(errno) ? " (raise LimitNOFILE or ulimit -n)" : "");
         /* The socket stays readable: without a pause the loop would spin. */
         uv_poll_stop(poll);
@@ -264,7 +261,7 @@ int gm_server_listen(struct gm_server *server, uv_loop_t *loop, struct gm_sessio
         snprintf(why, why_size, "no socket can be made: %s", strerror(-error));
         return error;
     }
-    /* Once more: starting took a while, and under the lock what is dead stays dead. */
+    /* Again, because the start took a while. */
     error = check_path(path, why, why_size);
     if (error)
         goto close_fd;
@@ -280,7 +277,6 @@ int gm_server_listen(struct gm_server *server, uv_loop_t *loop, struct gm_sessio
                  strerror(-error));
         goto close_fd;
     }
-    /* Nobody can connect before listen, so the order of these is safe. */
     if (chmod(path, server->is_user ? MODE_USER : MODE_SYSTEM) || lstat(path, &made) ||
         listen(fd, BACKLOG)) {
         error = -errno;

@@ -1,12 +1,12 @@
 /*
- * The listening socket. Called by main; hands each connection to session.c. Loop thread only.
+ * The listening socket. Owns the socket file and its lock. Called by main; hands each connection to
+ * session.c. Loop thread only.
  *
- * A lock on PATH.lock makes sure that one daemon serves a path. Under the lock, a socket at which
- * nobody answers belonged to a dead daemon and is replaced. One that answers is another program's
- * and is left alone, like anything that is not a socket.
+ * A lock on PATH.lock ensures that one daemon serves a path. Under the lock, a socket that refuses
+ * connections belonged to a dead daemon and is replaced. A socket that answers, or a file of
+ * another kind, stays untouched.
  *
- * The path is claimed first and listened at last. So a daemon that cannot start never had a socket,
- * and nobody connects to a daemon that is not ready.
+ * The daemon claims the path first and listens last, so nobody can connect before it is ready.
  */
 #ifndef GM_DAEMON_SERVICE_SERVER_H
 #define GM_DAEMON_SERVICE_SERVER_H
@@ -21,14 +21,12 @@ struct gm_server;
 
 struct gm_server_config {
     const char *path;
-    bool is_user;        /* socket for its owner alone (0600), else for everybody (0666) */
-    bool is_default_dir; /* make the socket's directory if it is not there (0700, 0755) */
+    bool is_user;        /* socket for its owner alone (0600) instead of everybody (0666) */
+    bool is_default_dir; /* make the socket's directory if it is missing (0700, 0755) */
 };
 
-/*
- * Take the lock and look at what is at the path. Returns 0, or -errno with one line for a person in
- * `why` and nothing left behind.
- */
+/* Take the lock and check the path. Returns 0; or -errno with one line in `why`, and then nothing
+ * is left behind. */
 int gm_server_claim(struct gm_server **server, const struct gm_server_config *config, char *why,
                     size_t why_size);
 
@@ -37,9 +35,9 @@ int gm_server_listen(struct gm_server *server, uv_loop_t *loop, struct gm_sessio
                      char *why, size_t why_size);
 
 /*
- * Listen no more: refuse who still waits in the backlog, remove the socket and the lock. Right
- * after claim too. If it listened, the loop must run until its handles are closed before
- * gm_server_free.
+ * Stop listening: refuse the clients that wait in the backlog, remove the socket and the lock. Can
+ * follow gm_server_claim directly. Before gm_server_free the loop must run until the handles are
+ * closed.
  */
 void gm_server_stop(struct gm_server *server);
 void gm_server_free(struct gm_server *server);

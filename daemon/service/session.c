@@ -1,11 +1,10 @@
 /*
- * Sessions: reading, checking and dispatching what one peer sends, queueing what it does not take.
+ * Sessions: read, check and dispatch the messages of a peer; queue output that it does not read.
  * See session.h.
  *
- * Everything that arrives is hostile: gm_wire_decode judges the form of each message (also whether
- * it is legal in the session's state), the engine judges its values. A peer can end its own session
- * and nothing else: reads are bounded for each turn of the loop, output is bounded for each
- * session.
+ * All input is hostile. gm_wire_decode checks the form of a message and whether the session's state
+ * allows it; the engine checks its values. Reads are bounded per turn of the loop, output per
+ * session, so a peer can harm its own session only.
  */
 #include "daemon/service/session.h"
 
@@ -27,7 +26,7 @@
 
 #define NO_APP UINT32_MAX
 
-/* A message that waits for the peer to read; its fds are duplicates. */
+/* A queued message; its fds are duplicates. */
 struct output {
     struct output *next;
     size_t length;
@@ -64,9 +63,9 @@ struct gm_sessions {
     uv_idle_t gravedigger; /* runs while `ending` is not empty */
     uv_timer_t beat;       /* runs while there are apps */
     struct gm_session *living, *ending;
-    uint32_t visitors, max_visitors; /* connections that are no app's and do not end */
+    uint32_t visitors, max_visitors; /* connections of no app that are not ending */
     uint32_t apps, max_apps;
-    uint32_t apps_by_files; /* no more apps than the open files allow */
+    uint32_t apps_by_files; /* how many apps the limit of open files allows */
     _Alignas(8) uint8_t in[GM_WIRE_MAX];
     _Alignas(8) uint8_t out[GM_WIRE_MAX];
 };
@@ -79,7 +78,6 @@ static void on_timer(uv_timer_t *timer);
 static void say(const struct gm_session *session, enum gm_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Log one line about a session, beginning with who it is. */
 static void say(const struct gm_session *session, enum gm_log_level level, const char *format, ...)
 {
     char text[512];
@@ -92,7 +90,7 @@ static void say(const struct gm_session *session, enum gm_log_level level, const
                session->uid, text);
         return;
     }
-    /* Whoever opens connections from many processes fills the log no faster. */
+    /* One kind per user: many processes do not fill the log faster than one. */
     char kind[sizeof text + 32];
     snprintf(kind, sizeof kind, "connection of %u: %s", session->uid, text);
     gm_log_like(level, kind, "%s (pid %d, uid %u): %s",
@@ -137,11 +135,11 @@ static void on_closed(uv_handle_t *handle)
     struct gm_session *session = handle->data;
     if (--session->open_handles > 0)
         return;
-    close(session->fd); /* only now: libuv no longer knows the number */
+    close(session->fd); /* libuv no longer uses the number */
     free(session);
 }
 
-/* The end of the end: the engine hears of it, the socket closes. The session is gone after this. */
+/* Tell the engine, close the socket and free the session. */
 static void bury(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
@@ -154,8 +152,8 @@ static void bury(struct gm_session *session)
         gm_engine_leave(all->engine, session->app);
     }
     drop_output(session);
-    /* A socket closed over unread messages gives the peer ECONNRESET before it can read why it was
-     * refused. So: take no more, and throw away what came. */
+    /* If unread messages are left when the socket closes, the peer gets ECONNRESET before it can
+     * read why it was refused. So discard them. */
     shutdown(session->fd, SHUT_RD);
     for (int i = 0; i < 4096 && recv(session->fd, &byte, 1, MSG_DONTWAIT) > 0; i++)
         continue;
@@ -167,13 +165,13 @@ static void bury(struct gm_session *session)
 static void on_bury(uv_idle_t *idle)
 {
     struct gm_sessions *all = idle->data;
-    /* The engine may end further sessions while it hears of these; they join the list. */
+    /* gm_engine_leave may end more sessions, which join the list. */
     while (all->ending)
         bury(all->ending);
     uv_idle_stop(idle);
 }
 
-/* Mark a session as ending: nothing more is read or queued. The burial follows from the loop. */
+/* Mark a session as ending: read and send nothing more. bury follows from the loop. */
 static void mark(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
@@ -187,7 +185,7 @@ static void mark(struct gm_session *session)
     uv_idle_start(&all->gravedigger, on_bury);
 }
 
-/* The peer is gone, or as good as: nobody to tell. */
+/* End a session whose peer cannot be told. */
 static void lose(struct gm_session *session, enum gm_log_level level, const char *text)
 {
     if (session->is_ending)
@@ -196,7 +194,7 @@ static void lose(struct gm_session *session, enum gm_log_level level, const char
     mark(session);
 }
 
-/* A message could not be sent: mostly because the peer died a moment ago. */
+/* End a session to which a message cannot be sent, mostly because the peer just died. */
 static void lose_unsent(struct gm_session *session, int error)
 {
     char text[128];
@@ -213,7 +211,6 @@ static void refuse(int fd, enum gm_refusal reason, const char *text)
     struct gm_msg_refused body = {.reason = reason};
     snprintf(body.text, sizeof body.text, "%s", text);
     gm_text_clean(body.text, sizeof body.text);
-    /* Once, without waiting: a peer that does not read learns it from the closed socket. */
     gm_sock_send_message(fd, GM_MSG_REFUSED, &body, NULL, 0, NULL, 0);
 }
 
@@ -226,17 +223,15 @@ void gm_session_end(struct gm_session *session, enum gm_refusal reason, const ch
     mark(session);
 }
 
-/* ---- room for everybody ----
- *
- * Root and the user of the daemon's own process are privileged: no limit of one user is theirs.
- */
+/* ---- limits -------------------------------------------------------------------------------- */
 
+/* The limits per user do not apply to root and the daemon's own user. */
 static bool is_privileged(uid_t uid)
 {
     return uid == 0 || uid == geteuid();
 }
 
-/* How many of the user's sessions are no apps. */
+/* How many sessions of the user belong to no app. */
 static uint32_t visitors_of(const struct gm_sessions *all, uid_t uid)
 {
     uint32_t n = 0;
@@ -246,8 +241,8 @@ static uint32_t visitors_of(const struct gm_sessions *all, uid_t uid)
 }
 
 /*
- * Make room for one more visitor: the oldest of the user who has most goes, a privileged one only
- * if there are no others. Who has something to say says it at once, so it hits who says nothing.
+ * Make room for one more visitor: end the oldest one of the user who has most, and a privileged one
+ * only if there are no others. Clients speak at once, so the oldest is one that is silent.
  */
 static void crowd_out(struct gm_sessions *all)
 {
@@ -259,7 +254,7 @@ static void crowd_out(struct gm_sessions *all)
         return;
     for (struct gm_session *session = all->living; session; session = session->next) {
         uint32_t n = is_privileged(session->uid) ? 0 : visitors_of(all, session->uid);
-        if (session->state != GM_SESSION_APP && n >= most) { /* the list goes from new to old */
+        if (session->state != GM_SESSION_APP && n >= most) { /* the oldest is last in the list */
             chosen = session;
             most = n;
         }
@@ -272,8 +267,8 @@ static void crowd_out(struct gm_sessions *all)
     gm_session_end(chosen, GM_REFUSE_FULL, text);
 }
 
-/* Whether the program of this session can be served, beside those that places are kept for; else
- * says why not. With `has_place` it has one of its own. */
+/* Whether the program of this session can be served beside the reserved places; if not, `text` says
+ * why. With `has_place` it has a reserved place itself. */
 static bool has_room_for(const struct gm_sessions *all, const struct gm_session *session,
                          bool has_place, char *text, size_t size)
 {
@@ -281,10 +276,10 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     const uint32_t most = all->max_apps;
     const uint32_t users = most - most / GM_SESSION_OTHERS, free = most - most / GM_SESSION_ROOM;
     const uint32_t kept = gm_places_kept(places, gm_now());
-    const int joins = gm_engine_places(all->engine); /* that the engine has room for */
+    const int joins = gm_engine_places(all->engine); /* apps for which the engine has room */
     const uint32_t gone = joins < 0 ? 0 : most - (uint32_t)joins - all->apps;
     const uint32_t taken = all->apps + gone + kept;
-    const bool is_control = session->state == GM_SESSION_CONTROL; /* it asks for a program */
+    const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
     char served[128];
 
@@ -326,8 +321,8 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
 
 /* ---- output -------------------------------------------------------------------------------- */
 
-/* The kernel lacks memory or room for fds in flight, which its readers will give back. Not an error
- * of this peer, and the socket counts as writable: try again by time. */
+/* The kernel lacks memory or room for fds in flight. It is no error of this peer, and the socket
+ * counts as writable: retry after GM_SESSION_RETRY_MS. */
 static bool is_scarce(int error)
 {
     return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM;
@@ -339,7 +334,7 @@ static void watch(struct gm_session *session)
     uv_poll_start(&session->poll, events, on_ready);
 }
 
-/* Send what is queued, as far as it goes. The session may be ending afterwards. */
+/* Send as much of the queue as the socket takes. May mark the session as ending. */
 static void flush(struct gm_session *session)
 {
     while (session->head) {
@@ -371,7 +366,7 @@ static void flush(struct gm_session *session)
     watch(session);
 }
 
-/* Keep a message for later. Returns 0 or -errno with nothing kept. */
+/* Queue a message. Returns 0; or -errno, and then nothing is queued. */
 static int queue(struct gm_session *session, const void *bytes, size_t length, const int *fds,
                  int n_fds)
 {
@@ -415,7 +410,7 @@ int gm_session_send(struct gm_session *session, enum gm_msg_type type, const voi
         return -ESHUTDOWN;
     size_t length = gm_wire_encode(out, GM_WIRE_MAX, type, body, entries, count);
     if (length == 0 || n_fds < 0 || n_fds > GM_WIRE_FDS) {
-        /* The daemon's own mistake. This app cannot be served rightly any more; others can. */
+        /* A mistake of the daemon. Only this session ends. */
         gm_log(GM_LOG_ERROR, "a %s message with %u entries and %d fds cannot be encoded",
                gm_wire_name(type), count, n_fds);
         gm_session_end(session, GM_REFUSE_PROTOCOL, "the daemon could not encode its answer");
@@ -455,14 +450,13 @@ static void on_beat(uv_timer_t *timer)
     gm_engine_beat(((struct gm_sessions *)timer->data)->engine);
 }
 
-/* mux-ctl is about to execute a program. */
 static void reserve(struct gm_session *session, const struct gm_msg_reserve *body)
 {
     struct gm_places *places = &session->all->control->places;
     struct gm_msg_reserved answer = {0};
     uint64_t now = gm_now();
 
-    /* A place that is kept for who started this process becomes its own. */
+    /* It takes over a place that is reserved for an ancestor. */
     bool has_one = body->is_kept ? gm_places_take(places, session->pid, session->uid, now)
                                  : gm_places_has(places, session->pid, session->uid, now);
     answer.is_refused =
@@ -475,8 +469,8 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
                  "user: try again later",
                  GM_PLACES_MAX, GM_PLACES_USER);
     }
-    if (body->is_kept && answer.is_refused) { /* without, the program itself will ask */
-        char kind[sizeof answer.text + 32];   /* whatever names it makes up */
+    if (body->is_kept && answer.is_refused) { /* if not kept, the program itself will ask */
+        char kind[sizeof answer.text + 32];   /* without the name, which the program chooses */
         snprintf(kind, sizeof kind, "no place of %u: %s", session->uid, answer.text);
         gm_log_like(GM_LOG_WARN, kind, "control connection (pid %d, uid %u): no place for %s: %s",
                     session->pid, session->uid, body->name, answer.text);
@@ -487,7 +481,6 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
     gm_session_send(session, GM_MSG_RESERVED, &answer, NULL, 0, NULL, 0);
 }
 
-/* A program cannot be served. */
 static void turn_away(struct gm_session *session, const char *text)
 {
     struct gm_sessions *all = session->all;
@@ -533,12 +526,11 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     if (all->apps++ == 0)
         uv_timer_start(&all->beat, on_beat, GM_SESSION_BEAT_MS, GM_SESSION_BEAT_MS);
     if (session->is_ending)
-        return; /* WELCOME could not be sent; the burial tells the engine */
+        return; /* WELCOME could not be sent; bury tells the engine */
     uv_timer_stop(&session->timer);
-    say(session, GM_LOG_DEBUG, "joined"); /* the engine says it, with more */
 }
 
-/* Send a document, or say that it cannot be made. STATUS_IS and LOG_IS are its length. */
+/* Send a document. The body of STATUS_IS and LOG_IS is its length. */
 static void answer_document(struct gm_session *session, enum gm_msg_type type, const char *what,
                             char *text)
 {
@@ -607,13 +599,13 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         set(session, message->body);
         return;
     default:
-        /* The table lets an app's messages through in the APP state only. */
+        /* wire.def allows the other messages in state APP only. */
         gm_engine_message(session->all->engine, session->app, message);
         return;
     }
 }
 
-/* A datagram that is no message: say what is wrong with it, and to whom. */
+/* End the session of a malformed message, and say what is wrong with it. */
 static void fault(struct gm_session *session, enum gm_wire_fault fault, size_t length)
 {
     const struct gm_wire_header *header = (const void *)session->all->in;
@@ -652,7 +644,7 @@ static bool receive(struct gm_session *session)
         return false;
     }
     for (int i = 0; i < n_fds; i++)
-        close(fds[i]); /* no message to the daemon carries any; decode refuses it below */
+        close(fds[i]); /* messages to the daemon carry none; gm_wire_decode refuses this one */
     enum gm_wire_fault wrong =
         gm_wire_decode(all->in, (size_t)got, n_fds, GM_UP, session->state, &message);
     if (wrong != GM_WIRE_OK) {
@@ -667,14 +659,14 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct gm_session *session = poll->data;
 
-    if (status < 0) { /* the socket has an error pending: the peer died with unread messages */
+    if (status < 0) { /* the peer died with unread messages */
         lose(session, session->app == NO_APP ? GM_LOG_DEBUG : GM_LOG_INFO, "left");
         return;
     }
     if (events & UV_WRITABLE)
         flush(session);
     if (events & UV_READABLE && !session->is_ending) {
-        int left = GM_SESSION_BURST; /* what is left is still readable in the loop's next turn */
+        int left = GM_SESSION_BURST; /* the loop calls again for the rest */
         while (left-- > 0 && receive(session))
             continue;
     }
@@ -775,7 +767,7 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_e
 
 void gm_sessions_stop(struct gm_sessions *all)
 {
-    /* A leaving app can make the engine end or serve another one: first silence them all. */
+    /* First mark all: an app that leaves can make the engine end or serve another. */
     while (all->living)
         mark(all->living);
     while (all->ending)

@@ -20,14 +20,14 @@ enum state { FREE, ASKED, KNOWN };
 struct user {
     uid_t uid;
     enum state state;
-    bool was_awaited; /* somebody had the patience once */
+    bool was_awaited; /* a caller has waited for it already */
     char name[GM_USERS_NAME];
 };
 
 static struct gm_lock lock = GM_LOCK_INITIALIZER(GM_LOCK_USERS);
 static pthread_cond_t asked = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
-static bool is_running; /* the thread is there */
+static bool is_running; /* the thread */
 static struct user users[GM_USERS_MAX];
 static gm_users_lookup *look_up;
 
@@ -51,7 +51,7 @@ static int ask_system(uid_t uid, char name[GM_USERS_NAME])
     return is_found ? 0 : -1;
 }
 
-/* The first that is asked about, or NULL. */
+/* A user whose name is asked for, or NULL. */
 static struct user *next_asked(void)
 {
     for (size_t i = 0; i < GM_USERS_MAX; i++)
@@ -76,7 +76,7 @@ static void *answer(void *unused)
             snprintf(name, sizeof name, "%u", uid);
         gm_text_clean(name, sizeof name);
         gm_lock(&lock);
-        if (user->uid == uid && user->state == ASKED) { /* or its place is another's now */
+        if (user->uid == uid && user->state == ASKED) { /* another uid may have its row now */
             memcpy(user->name, name, sizeof name);
             user->state = KNOWN;
             pthread_cond_broadcast(&answered);
@@ -85,14 +85,14 @@ static void *answer(void *unused)
     return NULL;
 }
 
-/* Under the lock. Without a thread nobody is asked, and it is tried again. */
+/* Start the thread; if that fails, the next question tries again. Under the lock. */
 static void start(void)
 {
     if (!is_running)
         is_running = gm_thread_start(answer, "gpumux-users") == 0;
 }
 
-static bool is_patient(const struct user *user, uid_t uid)
+static bool is_pending(const struct user *user, uid_t uid)
 {
     return is_running && user->uid == uid && user->state == ASKED;
 }
@@ -110,8 +110,8 @@ const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME])
     }
     if (!user->was_awaited) {
         user->was_awaited = true;
-        const struct timespec until = gm_timespec(gm_now() + GM_USERS_PATIENCE_MS * GM_MS);
-        while (is_patient(user, uid) && gm_lock_wait_until(&answered, &lock, &until) == 0)
+        const struct timespec until = gm_timespec(gm_now() + GM_USERS_WAIT_MS * GM_MS);
+        while (is_pending(user, uid) && gm_lock_wait_until(&answered, &lock, &until) == 0)
             continue;
     }
     if (user->uid == uid && user->state == KNOWN)

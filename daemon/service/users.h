@@ -1,10 +1,10 @@
 /*
- * Names of users, for people to read. Asking the system may mean asking a network that does not
- * answer. So a thread of its own asks, and the caller waits for GM_USERS_PATIENCE_MS at most, only
- * the first time that a uid is asked for. Without an answer a user's name is its number.
+ * Names of users. The system may ask a network that does not answer, so a thread does the asking.
+ * The caller waits for at most GM_USERS_WAIT_MS, and only at the first question for a uid. Without
+ * an answer the name is the number.
  *
- * Owns one table for the process, of the last GM_USERS_MAX uids. Any thread may call. Calls the
- * system's user database and nothing of the daemon.
+ * Owns one table of GM_USERS_MAX uids for the process. Any thread may call. Calls the system's user
+ * database and common/.
  */
 #ifndef GM_DAEMON_SERVICE_USERS_H
 #define GM_DAEMON_SERVICE_USERS_H
@@ -14,13 +14,13 @@
 
 #define GM_USERS_MAX 64
 #define GM_USERS_NAME 64 /* bytes of a name, with its NUL; longer ones are cut */
-#define GM_USERS_PATIENCE_MS 20
+#define GM_USERS_WAIT_MS 20
 
 /* The name of `uid`, or its number as text, clean of control characters. Returns `name`. */
 const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME]);
 
-/* For tests: what is asked instead of getpwuid_r; returns 0 and the name, or non-zero: unknown.
- * Forgets all names. NULL: getpwuid_r again. */
+/* For tests: ask `lookup` instead of the system, and forget all names. It returns 0 and the name,
+ * or non-zero. NULL: ask the system again. */
 typedef int gm_users_lookup(uid_t uid, char name[GM_USERS_NAME]);
 void gm_users_ask_by(gm_users_lookup *lookup);
 

@@ -29,7 +29,7 @@ refuses "$conf:1: rule: for which programs?" 'rule = class=batch'
 refuses "$conf:1: rule: sets nothing" 'rule = command=python3'
 refuses "$conf:1: rule: \"colour=red\" is neither a condition" 'rule = command=python3 colour=red'
 refuses "$conf:1: rule: command: a program's name has at most 63 bytes" "rule = command=$(printf '%064d' 0) paused"
-refuses "$conf:3: rule: matches nothing that the rule on line 1 leaves over" 'rule = command=py* class=batch' '' \
+refuses "$conf:3: rule: can match nothing: the rule on line 1 matches all of these programs" 'rule = command=py* class=batch' '' \
     'rule = command=python3 weight=2'
 
 cat > "$conf" << END_OF_CONF

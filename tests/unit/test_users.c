@@ -82,7 +82,7 @@ static void test_stuck(void **state)
     for (unsigned i = 0; i < 10000; i++)
         assert_string_equal(gm_users_name(8 + i % 2, name), i % 2 ? "9" : "8");
     /* so many patient questions would take 200 s */
-    assert_true(gm_now() - begin < 10000 * GM_USERS_PATIENCE_MS * GM_MS);
+    assert_true(gm_now() - begin < 10000 * GM_USERS_WAIT_MS * GM_MS);
     is_stuck = false;
     expect_in_the_end(8, "user-8?");
     expect_in_the_end(9, "user-9?");
