@@ -93,7 +93,7 @@ static int reach(const char *path, struct mux_question *ask, int *code)
     return -1;
 }
 
-/* Read the whole document from its memfd. Returns its text, the caller's, or NULL. */
+/* The text of a document, which the caller frees; or NULL. */
 static char *read_document(int fd, uint64_t bytes, struct mux_question *ask)
 {
     struct stat found;
@@ -122,7 +122,7 @@ static char *read_document(int fd, uint64_t bytes, struct mux_question *ask)
     return text;
 }
 
-/* Take the message that answers: its body into `body`, or the text of its document into *text. */
+/* Take the answer out of a message. */
 static bool take(const struct gm_wire_message *message, const int *fds, struct mux_question *ask)
 {
     if (message->type == GM_MSG_REFUSED) {
@@ -144,7 +144,6 @@ static bool take(const struct gm_wire_message *message, const int *fds, struct m
     return ask->text != NULL;
 }
 
-/* Receive the answer. */
 static bool receive(int fd, struct mux_question *ask)
 {
     _Alignas(8) uint8_t buffer[GM_WIRE_MAX];
@@ -194,7 +193,7 @@ int mux_try(const char *path, struct mux_question *ask)
     int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
     if (error == 0)
         error = gm_sock_send_message(fd, ask->question, ask->body, NULL, 0, NULL, 0);
-    /* A daemon that refuses may have closed before it was asked: what it said can still be read. */
+    /* A daemon that refuses may close before it gets the question; its answer can still be read. */
     bool is_answered = false;
     if (error == 0 || error == -EPIPE || error == -ECONNRESET)
         is_answered = receive(fd, ask);

@@ -4,11 +4,11 @@
  *
  *   main.c           reads the command line, and calls one of:
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
- *   set.c            changes what is said of programs
- *   trim.c           has memory given back
- *   run.c            starts programs under the shim
- *   ask.c            below all of those: asks the daemon
- *   say.c            at the bottom: what goes to standard error
+ *   set.c            changes settings of programs
+ *   trim.c           gives cached memory back
+ *   run.c            starts programs with the shim
+ *   ask.c            called by all of those: asks the daemon
+ *   say.c            called by all files: writes to standard error
  *
  * Every failure is one line on standard error, beginning with "mux-ctl: ".
  */
@@ -21,13 +21,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/size.h"
 #include "common/wire.h"
 
 enum mux_exit {
     MUX_OK = 0,
-    MUX_FAILED = 1,     /* bad usage, or it did not work */
-    MUX_DOWN = 3,       /* no daemon answers */
-    MUX_UNSHARED = 125, /* run --require: the program would not be served, and was not started */
+    MUX_FAILED = 1,     /* wrong use, or an error */
+    MUX_DOWN = 3,       /* no daemon runs */
+    MUX_UNSHARED = 125, /* run --require: the daemon cannot serve the program */
     MUX_CANNOT_EXECUTE = 126,
     MUX_NOT_FOUND = 127,
 };
@@ -49,26 +50,24 @@ struct mux_options {
 /* One line on standard error. */
 void mux_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* MUX_OK: what was printed has arrived. MUX_FAILED, after one line that says what could not be
- * written. */
+/* Flush standard output. MUX_FAILED, after one line, if `what` cannot be written. */
 int mux_written(const char *what);
 
-/* One question and what came back. */
 struct mux_question {
     enum gm_msg_type question, answer;
     const void *body; /* of the question */
-    bool is_document; /* the answer is a memfd: into `text`, the caller's to free */
+    bool is_document; /* the answer is a memfd, whose text goes to `text`; the caller frees it */
     char *text;
-    void *result; /* else its body goes here */
+    void *result; /* if not, the body of the answer goes here */
     size_t result_size;
-    char why[1536]; /* there is no answer */
+    char why[1536]; /* why there is no answer */
 };
 
-/* Ask the daemon at `socket`, NULL: where there is one. MUX_OK; or another with the reason in
- * `why`. */
+/* Ask the daemon at `socket`; NULL: at the first place of gm_sock_path that answers. Not MUX_OK:
+ * the reason is in `why`. */
 int mux_try(const char *socket, struct mux_question *ask);
 
-/* The same, but the reason is one line on standard error. */
+/* The same, with the reason on standard error. */
 int mux_ask(const char *socket, struct mux_question *ask);
 
 /* The commands. Each returns an enum mux_exit. mux_set: also `pause` and `resume`. mux_run returns
@@ -79,7 +78,7 @@ int mux_set(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
 int mux_run(const struct mux_options *options);
 
-/* Write the daemon's status document to standard output, for people. */
+/* Print the status document as a table. */
 void mux_table(const cJSON *status);
 
 /* A member as a number; 0 if there is none. */
@@ -96,15 +95,22 @@ static inline const char *mux_word(const cJSON *object, const char *key)
     return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
 }
 
-/* GB/s, of bytes that were copied in so many milliseconds; 0 if there were none. */
+/* A member as a size: "1.5 GiB". Returns `text`. */
+static inline const char *mux_size(const cJSON *object, const char *key, char text[32])
+{
+    const double bytes = mux_number(object, key);
+    return gm_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, text, 32);
+}
+
+/* The rate in GB/s; 0 if `ms` is 0. */
 static inline double mux_rate(double bytes, double ms)
 {
     return ms > 0 ? bytes / ms / 1e6 : 0.0;
 }
 
-/* One entry of the log as one line, without its end, for people. Returns `text`. */
+/* One entry of the log as text, without a newline. Returns `text`. */
 char *mux_line(const cJSON *entry, char *text, size_t size);
-/* The same for a refusal in the status: who was refused what, and why. */
+/* The same for a refusal in the status. */
 char *mux_refusal(const cJSON *entry, char *text, size_t text_size);
 
 #endif

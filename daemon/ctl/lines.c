@@ -1,7 +1,5 @@
-/*
- * An entry of the log as people read it. Takes every member as optional, as table.c does with
- * the status. Pure.
- */
+/* Entries of the log as text. Every member is optional, so that daemons of other versions can be
+ * shown. Called by log.c and table.c; pure. */
 #include "daemon/ctl/ctl.h"
 
 #include <stdarg.h>
@@ -9,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/size.h"
 #include "common/text.h"
 
 struct line {
@@ -23,15 +20,9 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
     va_start(list, format);
     int n = vsnprintf(line->text + line->length, line->size - line->length, format, list);
     va_end(list);
-    if (n > 0) /* what does not fit is cut */
+    if (n > 0) /* cut what does not fit */
         line->length +=
             (size_t)n < line->size - line->length ? (size_t)n : line->size - line->length - 1;
-}
-
-static const char *size(const cJSON *object, const char *key, char text[32])
-{
-    double bytes = mux_number(object, key);
-    return gm_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, text, 32);
 }
 
 /* "14:03:07.250", local. */
@@ -53,7 +44,7 @@ static void add_party(struct line *line, const cJSON *party)
         mux_word(party, "name"), mux_number(party, "level"));
 }
 
-/* The reasons of core/sched by their words, in the two positions they have here. */
+/* The reasons of core/sched: why an app comes, and why another goes. */
 static const struct {
     const char *word, *comes, *goes;
 } reasons[] = {
@@ -103,18 +94,19 @@ static void add_switch(struct line *line, const cJSON *entry)
         "out, %s in, at %.1f GB/s",
         mux_number(entry, "total_ms"), mux_number(entry, "drain_ms"), mux_number(entry, "plan_ms"),
         copy_ms, mux_number(entry, "map_ms"), mux_number(entry, "lower_ms"),
-        mux_number(entry, "pinned_ms"), size(entry, "bytes_out", out), size(entry, "bytes_in", in),
+        mux_number(entry, "pinned_ms"), mux_size(entry, "bytes_out", out),
+        mux_size(entry, "bytes_in", in),
         mux_rate(mux_number(entry, "bytes_out") + mux_number(entry, "bytes_in"), copy_ms));
     if (mux_number(entry, "bytes_lowered") + mux_number(entry, "bytes_raised") > 0)
-        add(line, "; from pinned memory %s down, %s up to it", size(entry, "bytes_lowered", out),
-            size(entry, "bytes_raised", in));
+        add(line, "; from pinned memory %s down, %s up to it",
+            mux_size(entry, "bytes_lowered", out), mux_size(entry, "bytes_raised", in));
 }
 
-/* What was refused, and why; the status says it in the same words. */
+/* Used for the log and the status. */
 static void add_refusal(struct line *line, const cJSON *entry)
 {
     char bytes[32];
-    add(line, "refused %s", size(entry, "bytes", bytes));
+    add(line, "refused %s", mux_size(entry, "bytes", bytes));
     if (mux_number(entry, "count") > 1)
         add(line, ", the last of %.0f refusals", mux_number(entry, "count"));
     add(line, ": %s", mux_word(entry, "text"));

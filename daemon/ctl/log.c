@@ -1,6 +1,6 @@
 /*
- * mux-ctl log: what the scheduler decided, as far back as the daemon keeps it, and with --follow
- * what it decides from now on. Entries are numbered; what is missing between two is said.
+ * mux-ctl log: the decisions that the daemon has kept, and with --follow those to come. Entries are
+ * numbered, so lost ones are noticed. Calls ask.c, lines.c and say.c.
  */
 #include "daemon/ctl/ctl.h"
 
@@ -15,7 +15,7 @@
 #include "common/clock.h"
 
 #define LOOK_NS (250 * GM_MS) /* between two questions */
-#define FOLLOWED 10u          /* entries that --follow begins with */
+#define FOLLOWED 10u          /* entries that --follow shows first */
 
 static void print_entry(const cJSON *entry, bool is_json)
 {
@@ -39,14 +39,14 @@ static void print_gap(uint64_t lost, double kept, bool is_json)
                lost == 1 ? "y was" : "ies were", kept);
 }
 
-/* What is followed: the daemon that the first answer came from, and the last entry seen. */
+/* The daemon that is followed, and the last entry that was printed. */
 struct place {
     uint64_t seq;
     double pid, started;
     bool is_known;
 };
 
-/* Print an answer's entries, the last `count` of them, and move on behind them. */
+/* Print the last `count` entries of an answer. */
 static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct place *place)
 {
     const cJSON *entries = cJSON_GetObjectItemCaseSensitive(log, "entries"), *entry;
@@ -55,7 +55,7 @@ static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct
     {
         uint64_t seq = (uint64_t)mux_number(entry, "seq");
         if ((uint32_t)left-- > count) {
-            place->seq = seq; /* older than was asked for */
+            place->seq = seq; /* older than the last `count` */
             continue;
         }
         if (place->seq > 0 && seq > place->seq + 1)
@@ -65,7 +65,6 @@ static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct
     }
 }
 
-/* Ask once and print. MUX_OK, or another after one line. */
 static int look(const struct mux_options *options, uint32_t count, struct place *place)
 {
     const struct gm_msg_log body = {.since = place->seq};
@@ -73,7 +72,7 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
         .question = GM_MSG_LOG, .body = &body, .answer = GM_MSG_LOG_IS, .is_document = true};
     int code = mux_ask(options->socket, &ask);
     if (code)
-        return place->is_known ? MUX_DOWN : code; /* it was there a moment ago */
+        return place->is_known ? MUX_DOWN : code; /* it has ended since the last answer */
     cJSON *log = cJSON_Parse(ask.text);
     free(ask.text);
     if (!cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(log, "schema"))) {
@@ -84,7 +83,7 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
     bool is_other = place->is_known && (mux_number(log, "pid") != place->pid ||
                                         mux_number(log, "started_s") != place->started);
     if (is_other) {
-        mux_complain("gpumuxd was started anew: what is followed here has ended");
+        mux_complain("gpumuxd was restarted: the log that was followed has ended");
         code = MUX_DOWN;
     } else {
         place->is_known = true;
@@ -99,7 +98,7 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
 static void on_interrupt(int signal)
 {
     (void)signal;
-    _exit(MUX_OK); /* between two answers everything is written */
+    _exit(MUX_OK); /* all output was flushed */
 }
 
 int mux_log(const struct mux_options *options)
@@ -120,7 +119,7 @@ int mux_log(const struct mux_options *options)
         sigaction(SIGTERM, &quiet, NULL);
     }
     for (;;) {
-        sigprocmask(SIG_BLOCK, &interrupts, &before); /* no half line */
+        sigprocmask(SIG_BLOCK, &interrupts, &before); /* never end inside a line */
         int code = look(options, count, &place);
         sigprocmask(SIG_SETMASK, &before, NULL);
         if (code || !options->is_following)

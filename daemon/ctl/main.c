@@ -30,7 +30,7 @@ struct line {
 
 #define SOCKET                                                                                     \
     {                                                                                              \
-        "socket", KEY_SOCKET, "PATH", 0, "Talk to the daemon at PATH", 0                           \
+        "socket", KEY_SOCKET, "PATH", 0, "The daemon's socket", 0                                  \
     }
 #define HELP                                                                                       \
     {                                                                                              \
@@ -46,13 +46,13 @@ static const struct argp_option main_options[] = {
 static const struct argp_option plain_options[] = {SOCKET, HELP, {0}};
 static const struct argp_option status_options[] = {
     JSON("The whole status, as one line of JSON"),
-    {"watch", KEY_WATCH, "TIME", 0, "Again and again, each TIME (for example 2s)", 0},
+    {"watch", KEY_WATCH, "TIME", 0, "Repeat every TIME (for example 2s)", 0},
     SOCKET,
     HELP,
     {0}};
 static const struct argp_option log_options[] = {
-    {"follow", KEY_FOLLOW, NULL, 0, "Go on with what is decided from now on", 0},
-    {"lines", KEY_COUNT, "N", 0, "The last N entries only", 0},
+    {"follow", KEY_FOLLOW, NULL, 0, "Go on with decisions to come", 0},
+    {"lines", KEY_COUNT, "N", 0, "Only the last N entries", 0},
     JSON("Each entry as one line of JSON"),
     SOCKET,
     HELP,
@@ -148,38 +148,36 @@ static const struct argp main_argp = {
                 "set PID|--command=NAME|--user=USER SETTING...\npause "
                 "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
                 "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\nversion",
-    .doc =
-        "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
-        "status shows the GPU, its memory and each app; log shows who got the GPU when and why; "
-        "set "
-        "changes settings of programs (mux-ctl set --help); pause and resume are two of them; trim "
-        "gives memory back that no program needs; run starts a program that shares the GPU "
-        "and says so if it cannot, with --require it does not start it then; version shows the "
-        "version.\n\n"
-        "The daemon is looked for at $GPUMUX_SOCKET if that is set, else at the system's and then "
-        "the user's socket.\n\n"
-        "Exit codes: 0, 1 for bad usage or a failure, 3 when the daemon is down; run: the "
-        "program's own, 125 if --require is not met, 126 if it cannot be executed, 127 if it is "
-        "not found.",
+    .doc = "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
+           "status shows the GPU, its memory and each program; log shows who got the GPU, when and "
+           "why; set, pause and resume change settings of running programs; trim gives cached "
+           "memory back to the system; run starts a program that shares the GPU.\n\n"
+           "mux-ctl looks for the daemon at $GPUMUX_SOCKET if that is set, else at the system's "
+           "socket and then at the user's.\n\n"
+           "Exit codes: 0 done, 1 wrong use or an error, 3 the daemon is down. run: the program's "
+           "own, 125 if the daemon cannot serve the program and --require is given, 126 if the "
+           "program cannot be executed, 127 if it is not found.",
 };
 static const struct argp status_argp = {
     .options = status_options,
     .parser = parse_key,
-    .doc = "Shows the GPU's budget, use and tiers, and each app with its state and why it waits.",
+    .doc = "Shows the GPU, its memory and tiers, and each program with its state and why it waits.",
 };
 
 static const struct argp trim_argp = {
     .options = plain_options,
     .parser = parse_key,
-    .doc = "Gives cached memory back at once, on the GPU and on the host. It goes by itself "
-           "within 5 s of its last need.",
+    .doc =
+        "Gives cached memory back at once, on the GPU and on the host, and waits until the system "
+        "has it, for 4 s at most. Without it, memory goes back 2 to 4 s after its last use.",
 };
 
 static const struct argp log_argp = {
     .options = log_options,
     .parser = parse_key,
-    .doc = "Shows what was decided: each switch with who came, why, in whose place and how long "
-           "it took; each change of a level; each change of settings.",
+    .doc =
+        "Shows the last decisions: each switch with who came, why, in whose place, and how long it "
+        "took; each change of a level or of settings; each refusal of memory.",
 };
 static const struct argp set_argp = {
     .options = set_options,
@@ -187,11 +185,11 @@ static const struct argp set_argp = {
     .args_doc = "PID SETTING...\n--command=NAME SETTING...\n--user=USER SETTING...",
     .doc = "Changes settings of running programs.\v"
            "Settings: class=latency (before all others), interactive (level 1), batch (the last "
-           "level) or auto (found by what it does); weight=N, its turns to those of others of its "
-           "level (normally 1); share=P%, the most of the GPU's time that it gets; "
-           "paused=yes or no.\n\n"
-           "Root and the daemon's own user may set all of this for everybody; others for their own "
-           "programs, as far as rules and options let them.",
+           "level) or auto (by what the program does); weight=N, the length of its turns in "
+           "proportion to others of its level (normally 1); share=P%, the most GPU time that it "
+           "gets; paused=yes or no.\n\n"
+           "Root and the daemon's own user may set anything for any program. Others may set their "
+           "own programs, within rules and options.",
 };
 static const struct argp pause_argp = {
     .options = set_options,

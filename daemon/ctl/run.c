@@ -1,9 +1,9 @@
 /*
- * mux-ctl run: start a program with the shim preloaded.
+ * mux-ctl run: start a program with the shim preloaded. Calls ask.c and say.c.
  *
- * The daemon is asked whether it can serve the program. If it cannot, or there is none, the program
- * runs as if not preloaded and one line says so; with --require it is not started. Then the daemon
- * also keeps a place for it: this process becomes the program, so the daemon knows it by its pid.
+ * It asks the daemon whether it can serve the program. If not, the program runs without gpumux, and
+ * one line says why. With --require it is then not started; otherwise the daemon reserves a place
+ * for this process, which becomes the program.
  */
 #include "daemon/ctl/ctl.h"
 
@@ -18,7 +18,7 @@
 
 #define SHIM "libgpumux.so"
 
-/* The folder of this program's own file. Returns false if it cannot be told. */
+/* The folder of this executable. */
 static bool own_folder(char folder[PATH_MAX])
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -32,10 +32,8 @@ static bool own_folder(char folder[PATH_MAX])
     return true;
 }
 
-/*
- * The shim's path: $GPUMUX_LIB; beside us in a build tree; where it is installed relative to us (an
- * installation may have been moved); where it was to be installed.
- */
+/* The shim's path: $GPUMUX_LIB; relative to this executable, in a build folder or an installation,
+ * which may have been moved; or the configured folder. */
 static bool find_shim(char path[PATH_MAX])
 {
     static const char *const places[] = {"../shim/" SHIM, GM_LIBDIR_FROM_BINDIR "/" SHIM};
@@ -62,7 +60,7 @@ static bool find_shim(char path[PATH_MAX])
     return false;
 }
 
-/* The name that the program will have in the daemon. */
+/* The name under which the daemon will know the program. */
 static void name_of(char **argv, char name[GM_APPNAME_SIZE])
 {
     char line[4096];
@@ -74,7 +72,7 @@ static void name_of(char **argv, char name[GM_APPNAME_SIZE])
     gm_appname(line, length, NULL, name);
 }
 
-/* Whether the daemon can serve the program. If not, one line says why. */
+/* Whether the daemon can serve the program. If not, say why. */
 static bool is_served(const struct mux_options *options, char **argv)
 {
     const char *off = getenv("GPUMUX_DISABLE");
@@ -131,14 +129,14 @@ int mux_run(const struct mux_options *options)
     }
     const char *socket = options->socket;
     if (socket && realpath(socket, real))
-        socket = real; /* the program may change its folder */
+        socket = real; /* the program may change its working directory */
     if (setenv("LD_PRELOAD", preload, 1) || (socket && setenv("GPUMUX_SOCKET", socket, 1))) {
         mux_complain("the environment cannot be set: %s", strerror(errno));
         free(preload);
         return MUX_FAILED;
     }
     free(preload);
-    /* A program that is not there is no matter of the daemon. */
+    /* Do not bother the daemon with a program that does not exist. */
     if (strchr(argv[0], '/') && access(argv[0], X_OK))
         return execution_failed(argv[0], errno);
     if (!is_served(options, argv) && options->is_required)

@@ -1,5 +1,4 @@
-/* What mux-ctl says of itself: failures, and whether what it printed arrived. Calls no other file
- * of mux-ctl. */
+/* Error messages of mux-ctl. Calls common/ only. */
 #include "daemon/ctl/ctl.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* mux-ctl set, pause, resume: change what is said of programs. */
+/* mux-ctl set, pause, resume: change settings of programs. Calls ask.c and say.c. */
 #include "daemon/ctl/ctl.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "common/settings.h"
 #include "common/size.h"
 
-/* A pid: the one word that is no setting. */
+/* The one word that is no setting is a pid. */
 static bool take_pid(const char *name, const char *word, bool has_settings, struct gm_msg_set *set)
 {
     const char *other =

@@ -1,4 +1,4 @@
-/* mux-ctl status: ask the daemon for its status document and hand it on. */
+/* mux-ctl status: get the status document and print it. Calls ask.c, say.c and table.c. */
 #include "daemon/ctl/ctl.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static int show(const char *text, bool is_json)
         return MUX_FAILED;
     }
     if (is_json) {
-        char *printed = cJSON_PrintUnformatted(status); /* one line each, for line readers */
+        char *printed = cJSON_PrintUnformatted(status); /* one line per status */
         if (printed)
             puts(printed);
         cJSON_free(printed);

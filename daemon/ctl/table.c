@@ -1,8 +1,8 @@
 /*
- * The status document as people read it. Knows its schema (control.h; README.md, "Status")
- * and takes every member as optional: an older or newer daemon shows as "-", never as a crash. Pure
- * but for standard output. No line is wider than the terminal, or than 100 columns where there is
- * none, as long as that leaves room for the numbers.
+ * The status document as a table. Called by status.c; calls lines.c for refusals. Reads the schema
+ * of daemon/README.md, "Status". Every member is optional: what a daemon of another version lacks
+ * shows as "-". Lines are as wide as the terminal, or 100 columns without one; numbers may need
+ * more.
  */
 #include "daemon/ctl/ctl.h"
 
@@ -11,15 +11,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "common/size.h"
 #include "common/text.h"
 
 #define CELL 256
 #define LINE 100                /* columns */
-#define REFUSED_S 600           /* refusals that are older are in the log only */
-#define WRAPPED 20              /* text is not wrapped to less */
-#define NAME_LEAST 15           /* columns of a name in a narrow terminal: the row fits into 80 */
-#define WORTH_TELLING (1 << 20) /* bytes that cannot be moved: every program has a few */
+#define REFUSED_S 600           /* older refusals are in the log only */
+#define WRAPPED 20              /* the narrowest that text is wrapped to */
+#define NAME_LEAST 15           /* columns of a name so that the row fits into 80 */
+#define WORTH_TELLING (1 << 20) /* unswappable bytes: every program has a few */
 
 enum column {
     COLUMN_APP,
@@ -59,13 +58,6 @@ static const struct {
     [COLUMN_WHY] = {"WHY", "why", WHY, false, CELL - 1},
 };
 
-static const char *size(const cJSON *object, const char *key, char text[CELL])
-{
-    double bytes = mux_number(object, key);
-    uint64_t whole = bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0;
-    return gm_format_size(whole, text, CELL);
-}
-
 /* "12.3s", "4m05s", "3h20m", "2d04h". */
 static const char *seconds(double value, char text[CELL])
 {
@@ -81,7 +73,7 @@ static const char *seconds(double value, char text[CELL])
     return text;
 }
 
-/* "3.1s/8.0s": how long it ran at its level, and after how long it drops, if it does. */
+/* "3.1s/8.0s": the run time at its level, and the limit after which it drops. */
 static void charged(const cJSON *app, char text[CELL])
 {
     const cJSON *allotment = cJSON_GetObjectItemCaseSensitive(app, "allotment_s");
@@ -95,7 +87,7 @@ static void charged(const cJSON *app, char text[CELL])
                  seconds(allotment->valuedouble, all));
 }
 
-/* Why it is where it is, and what else is said of it. */
+/* Why it is in its state, and its settings. */
 static void why(const cJSON *app, char text[CELL])
 {
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
@@ -108,9 +100,10 @@ static void why(const cJSON *app, char text[CELL])
     if (cJSON_IsNumber(share) && share->valuedouble != 100)
         snprintf(shares, sizeof shares, "share %g%%", share->valuedouble);
     if (mux_number(app, "shared_bytes") > 0)
-        snprintf(holds, sizeof holds, "shares %.30s", size(app, "shared_bytes", bytes));
+        snprintf(holds, sizeof holds, "shares %.30s", mux_size(app, "shared_bytes", bytes));
     if (mux_number(app, "unswappable_bytes") >= WORTH_TELLING)
-        snprintf(stays, sizeof stays, "%.20s unswappable", size(app, "unswappable_bytes", bytes));
+        snprintf(stays, sizeof stays, "%.20s unswappable",
+                 mux_size(app, "unswappable_bytes", bytes));
     const char *const parts[] = {reason, weighs, shares, holds, stays};
     bool has_more = weighs[0] || shares[0] || holds[0] || stays[0];
     int at = 0;
@@ -134,20 +127,19 @@ static void cell(const cJSON *app, enum column column, char text[CELL])
     else if (!cJSON_IsNumber(item))
         snprintf(text, CELL, "-");
     else if (columns[column].kind == SIZE)
-        size(app, columns[column].key, text);
+        mux_size(app, columns[column].key, text);
     else if (columns[column].kind == SECONDS)
         seconds(item->valuedouble, text);
     else
         snprintf(text, CELL, "%.0f", item->valuedouble);
-    gm_text_clean(text, CELL); /* also what the cut left of a character */
+    gm_text_clean(text, CELL); /* cutting may have split a character */
 }
 
-static bool is_inside(char byte) /* a character, and not its begin */
+static bool is_inside(char byte) /* a continuation byte of UTF-8 */
 {
     return ((unsigned char)byte & 0xc0u) == 0x80u;
 }
 
-/* Characters that `text` takes on the screen: its bytes but for UTF-8's continuations. */
 static int width(const char *text)
 {
     int n = 0;
@@ -163,7 +155,7 @@ static int line_width(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : LINE;
 }
 
-/* `text` behind `indent` blanks, in lines of `most` columns, parted at blanks where it has some. */
+/* Print `text` in lines of `most` columns behind `indent` blanks, broken at blanks if possible. */
 static void print_wrapped(const char *text, int indent, int most)
 {
     const int room = most - indent > WRAPPED ? most - indent : WRAPPED;
@@ -209,7 +201,7 @@ static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS], int 
     }
 }
 
-/* What stands below an app's row, of which the first `shown` columns are above. */
+/* Print below an app's row what its first `shown` columns do not say. */
 static void print_below(char cells[COLUMNS][CELL], int shown, int indent, int line)
 {
     char text[2 * CELL] = "";
@@ -224,8 +216,8 @@ static void print_below(char cells[COLUMNS][CELL], int shown, int indent, int li
     print_wrapped(text, indent, line);
 }
 
-/* One row an app. Where the reasons do not fit into the line, each stands below its app; where the
- * rest does not either, so do its level, class and charge. */
+/* One row per app. If the reasons do not fit into the line, each goes below its row; if the rest
+ * does not fit either, so do the level, class and charge. */
 static void print_apps(const cJSON *apps)
 {
     static const int ends[] = {COLUMNS, COLUMN_WHY, COLUMN_LEVEL};
@@ -281,18 +273,17 @@ static void print_last_switch(const cJSON *gpu)
     double moved = mux_number(last, "bytes_out") + mux_number(last, "bytes_in");
     double copy_ms = mux_number(last, "copy_ms");
     printf("  last    to app %.0f in %.1f ms: %s out, %s in, at %.1f GB/s\n",
-           mux_number(last, "app"), mux_number(last, "total_ms"), size(last, "bytes_out", out),
-           size(last, "bytes_in", in), mux_rate(moved, copy_ms));
+           mux_number(last, "app"), mux_number(last, "total_ms"), mux_size(last, "bytes_out", out),
+           mux_size(last, "bytes_in", in), mux_rate(moved, copy_ms));
     printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
            mux_number(last, "drain_ms"), mux_number(last, "plan_ms"), copy_ms,
            mux_number(last, "map_ms"), mux_number(last, "lower_ms"), mux_number(last, "pinned_ms"));
     if (mux_number(last, "bytes_lowered") + mux_number(last, "bytes_raised") > 0)
         printf("          from pinned memory %s down, %s up to it\n",
-               size(last, "bytes_lowered", out), size(last, "bytes_raised", in));
+               mux_size(last, "bytes_lowered", out), mux_size(last, "bytes_raised", in));
 }
 
-/* What programs larger than the budget map in host memory; what is in the tiers below pinned
- * memory, and what went there and came back. */
+/* Hosted memory, and the tiers below pinned memory with what was moved there and back. */
 static void print_other_tiers(const cJSON *gpu)
 {
     const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
@@ -304,27 +295,27 @@ static void print_other_tiers(const cJSON *gpu)
             "          pinned memory is registered: no memory handles on the host, so none hosted");
     if (mux_number(tiers, "hosted_bytes") > 0)
         printf("          hosted %s: pinned too, and read over the link\n",
-               size(tiers, "hosted_bytes", used));
+               mux_size(tiers, "hosted_bytes", used));
     if (mux_number(tiers, "paged_cap_bytes") > 0)
         printf("          paged %s of %s (%s held), %s out to it, %s back\n",
-               size(tiers, "paged_used_bytes", used), size(tiers, "paged_cap_bytes", cap),
-               size(tiers, "paged_bytes", held), size(moved, "pinned_to_paged_bytes", out),
-               size(moved, "paged_to_pinned_bytes", back));
+               mux_size(tiers, "paged_used_bytes", used), mux_size(tiers, "paged_cap_bytes", cap),
+               mux_size(tiers, "paged_bytes", held), mux_size(moved, "pinned_to_paged_bytes", out),
+               mux_size(moved, "paged_to_pinned_bytes", back));
     if (mux_number(tiers, "disk_cap_bytes") > 0)
         printf("          disk %s of %s, %s out to it, %s back\n",
-               size(tiers, "disk_used_bytes", used), size(tiers, "disk_cap_bytes", cap),
-               size(moved, "pinned_to_disk_bytes", out), size(moved, "disk_to_pinned_bytes", back));
+               mux_size(tiers, "disk_used_bytes", used), mux_size(tiers, "disk_cap_bytes", cap),
+               mux_size(moved, "pinned_to_disk_bytes", out),
+               mux_size(moved, "disk_to_pinned_bytes", back));
 }
 
-/* The budget, what of it is in use, and whether programs beside gpumux hold a part of it. */
 static void print_budget(const cJSON *gpu)
 {
     char now[CELL], most[CELL], used[CELL], cached[CELL], left[CELL];
-    printf("  budget  %s", size(gpu, "usable_bytes", now));
+    printf("  budget  %s", mux_size(gpu, "usable_bytes", now));
     if (mux_number(gpu, "usable_bytes") < mux_number(gpu, "budget_most_bytes"))
-        printf(" now, at most %s", size(gpu, "budget_most_bytes", most));
-    printf(": %s used, %s cached, %s free\n", size(gpu, "used_bytes", used),
-           size(gpu, "cached_bytes", cached), size(gpu, "free_bytes", left));
+        printf(" now, at most %s", mux_size(gpu, "budget_most_bytes", most));
+    printf(": %s used, %s cached, %s free\n", mux_size(gpu, "used_bytes", used),
+           mux_size(gpu, "cached_bytes", cached), mux_size(gpu, "free_bytes", left));
 }
 
 static void print_gpu(const cJSON *gpu)
@@ -337,22 +328,22 @@ static void print_gpu(const cJSON *gpu)
     printf("GPU %.0f  %s\n", mux_number(gpu, "index"), name);
     print_budget(gpu);
     if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(gpu, "available_bytes")))
-        printf("  room    %s for a program that starts now\n", size(gpu, "available_bytes", a));
-    printf("  device  %s: %s free\n", size(gpu, "device_total_bytes", a),
-           size(gpu, "device_free_bytes", b));
-    printf("  tiers   gpu %s, ", size(tiers, "gpu_bytes", a));
-    printf("pinned %s used, %s cached (at most %s)\n", size(tiers, "pinned_used_bytes", a),
-           size(tiers, "pinned_cached_bytes", b), size(tiers, "pinned_cap_bytes", c));
+        printf("  room    %s for a program that starts now\n", mux_size(gpu, "available_bytes", a));
+    printf("  device  %s: %s free\n", mux_size(gpu, "device_total_bytes", a),
+           mux_size(gpu, "device_free_bytes", b));
+    printf("  tiers   gpu %s, ", mux_size(tiers, "gpu_bytes", a));
+    printf("pinned %s used, %s cached (at most %s)\n", mux_size(tiers, "pinned_used_bytes", a),
+           mux_size(tiers, "pinned_cached_bytes", b), mux_size(tiers, "pinned_cap_bytes", c));
     print_other_tiers(gpu);
     if (mux_number(gpu, "shared_bytes") > 0)
         printf("  shared  %s between programs: it stays on the GPU\n",
-               size(gpu, "shared_bytes", a));
-    printf("  moved   %s in, %s out, %.0f switches\n", size(gpu, "bytes_in", a),
-           size(gpu, "bytes_out", b), mux_number(gpu, "switches"));
+               mux_size(gpu, "shared_bytes", a));
+    printf("  moved   %s in, %s out, %.0f switches\n", mux_size(gpu, "bytes_in", a),
+           mux_size(gpu, "bytes_out", b), mux_number(gpu, "switches"));
     print_last_switch(gpu);
 }
 
-/* What apps do without, and what that costs. */
+/* Features that apps lack, and what that costs. */
 static void print_features_off(const cJSON *apps)
 {
     const cJSON *app, *feature;
@@ -378,7 +369,7 @@ static void print_features_off(const cJSON *apps)
     }
 }
 
-/* Programs that run unshared because the daemon could not serve them. */
+/* Programs that the daemon could not serve. */
 static void print_refused(const cJSON *refused)
 {
     double count = mux_number(refused, "count");
@@ -398,7 +389,7 @@ static void print_refused(const cJSON *refused)
     print_wrapped(text, 0, line_width());
 }
 
-/* Who was refused memory lately. */
+/* Recent refusals of memory. */
 static void print_refused_memory(const cJSON *gpus)
 {
     const cJSON *gpu, *refusal;

@@ -1,4 +1,4 @@
-/* mux-ctl trim: have the daemon give back memory that no program needs. */
+/* mux-ctl trim: give memory that no program needs back to the system. Calls ask.c and say.c. */
 #include "daemon/ctl/ctl.h"
 
 #include <stdio.h>
