@@ -68,7 +68,7 @@ struct world {
 
 struct figures {
     double *us; /* sorted by the summary */
-    uint64_t moves[GM_MOVE_RAISE + 1];
+    uint64_t moves[GM_MOVE_PROMOTE + 1];
     uint64_t bytes_in, incomplete;
     double p50, p90, p99, most;
 };
@@ -161,9 +161,9 @@ static void carry_out(struct world *world)
             gm_table_leave_frame(table, frame);
             gm_table_free_frame(table, frame);
         }
-        if (move->kind == GM_MOVE_EVICT || move->kind == GM_MOVE_RAISE)
+        if (move->kind == GM_MOVE_EVICT || move->kind == GM_MOVE_PROMOTE)
             to = GM_TIER_PINNED;
-        else if (move->kind == GM_MOVE_LOWER)
+        else if (move->kind == GM_MOVE_DEMOTE)
             to = move->to_tier;
         else if (frame == GM_NONE)
             frame = gm_table_add_frame(table, table->apps[chunk->app].pool, chunk->class);
@@ -245,7 +245,7 @@ static void print_line(const struct workload *workload, enum kind kind, const st
     printf("%-17s %-15s %8.0f %8.0f %8.0f %8.0f   %6.0f %6.0f %6.0f %6.0f   %5.1f\n",
            workload->name, kind_names[kind], f->p50, f->p90, f->p99, f->most,
            (double)f->moves[GM_MOVE_EVICT] / n, (double)f->moves[GM_MOVE_FILL] / n,
-           (double)f->moves[GM_MOVE_LOWER] / n, (double)f->moves[GM_MOVE_RAISE] / n,
+           (double)f->moves[GM_MOVE_DEMOTE] / n, (double)f->moves[GM_MOVE_PROMOTE] / n,
            (double)f->bytes_in / n / (double)GM_GIB);
 }
 
@@ -267,8 +267,8 @@ static bool write_json(const char *file, int argc, char **argv, uint64_t decisio
                     "\"moves\": %.1f, \"bytes_in\": %.0f}",
                     kind_members[kind], f->p50, f->p90, f->p99, f->most,
                     (double)(f->moves[GM_MOVE_EVICT] + f->moves[GM_MOVE_DESTROY] +
-                             f->moves[GM_MOVE_FILL] + f->moves[GM_MOVE_LOWER] +
-                             f->moves[GM_MOVE_RAISE]) /
+                             f->moves[GM_MOVE_FILL] + f->moves[GM_MOVE_DEMOTE] +
+                             f->moves[GM_MOVE_PROMOTE]) /
                         n,
                     (double)f->bytes_in / n);
         }

@@ -2,10 +2,7 @@
 
 #include <assert.h>
 
-/*
- * Where chunks can go on the GPU: the order of filling, the frames that are free or will be, those
- * that nobody needs, and the victims. See planning.h.
- */
+/* Where chunks can go on the GPU: the order of filling, frames, victims. See planning.h. */
 
 /* The order of filling. */
 
@@ -80,8 +77,7 @@ static void count_needs(const struct gm_planning *p, uint32_t pool,
 
 /* Frames. */
 
-/* The leaving frame at `frame` or after it that may be counted on: not one of an app that is
- * silent. */
+/* The first leaving frame from `frame` on whose app is not silent: only those can be counted on. */
 static uint32_t skip_silent(const struct gm_table *table, uint32_t frame)
 {
     while (frame != GM_NONE && table->apps[table->chunks[table->frames[frame].chunk].app].is_silent)
@@ -112,7 +108,7 @@ uint32_t gm_plan_take_frame(struct gm_planning *p, unsigned class)
     return frame;
 }
 
-/* Go to the surplus of the list at hand: behind those frames that the targets take. */
+/* Go to the surplus of the current list: past the frames that the targets take. */
 static void open_surplus(struct gm_planning *p)
 {
     const struct gm_table *table = p->table;
@@ -175,7 +171,7 @@ uint64_t gm_plan_free_bytes(const struct gm_planning *p)
     return bytes;
 }
 
-/* Victims. Sizes are powers of two, so the least sums are found by taking the largest first. */
+/* Victims. Sizes are powers of two, so taking the largest first finds the least sums. */
 
 static uint64_t count_resident(const struct gm_planning *p, uint32_t victim,
                                uint32_t have[GM_CHUNK_CLASSES])
@@ -200,13 +196,13 @@ static uint64_t least_sum(const uint32_t have[GM_CHUNK_CLASSES], uint64_t need)
         if (taken == need)
             return need;
         if (n < have[c])
-            least = taken + size; /* one more ends it, with less over than any larger one */
+            least = taken + size; /* one more is enough, with less left over than a larger one */
     }
     return least;
 }
 
-/* What victim `v`, which loses all of `all` bytes but what the nearer ones lose too much, must
- * lose. */
+/* What victim `v` must lose: `last_need` for the last, else all but the slack, which is what nearer
+ * victims lose too much. */
 static uint64_t lost_by(const struct gm_planning *p, uint32_t v, uint64_t *slack)
 {
     uint32_t have[GM_CHUNK_CLASSES];
@@ -217,10 +213,8 @@ static uint64_t lost_by(const struct gm_planning *p, uint32_t v, uint64_t *slack
     return lost;
 }
 
-/*
- * The victim that must lose only a part loses the least it can; if that is more than needed, since
- * its chunks are large, the farther ones keep what that makes needless, the nearest of them first.
- */
+/* The last victim loses the least part that it can. If its chunks are large and that is more than
+ * needed, farther victims keep as much, the nearest of them first. */
 void gm_plan_choose_victims(struct gm_planning *p, uint64_t lack)
 {
     uint64_t slack = 0;
@@ -244,9 +238,9 @@ void gm_plan_choose_victims(struct gm_planning *p, uint64_t lack)
 }
 
 /*
- * Which chunks make `sum`: of the sizes that are wanted so that their frames can be used as they
- * are, and for the rest the largest, since moves cost by the piece. Every size divides the next, so
- * what is left after a choice within `least` and `most` can be made up from the smaller ones.
+ * Choose chunks that make `sum`: first the sizes that are wanted, whose frames can be used as they
+ * are; for the rest the largest, as each move costs. Every size divides the next, so smaller chunks
+ * can make up what is left after a choice between `least` and `most`.
  */
 static void compose(struct gm_planning *p, const uint32_t have[GM_CHUNK_CLASSES],
                     const uint32_t want[GM_CHUNK_CLASSES], uint64_t sum)

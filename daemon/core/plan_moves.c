@@ -4,16 +4,16 @@
 #include <string.h>
 
 /*
- * How a plan is made, without memory of its own and in one pass over what is missing.
+ * How a plan is made, in one pass over what is missing.
  *
- * First the sums: which of the missing chunks find a place at all (bytes are enough for that, since
- * a frame that does not fit is destroyed and becomes room), hence how many bytes are to be evicted,
- * how many the targets give back in each tier, and how many must be lowered so that the window is
- * free at the end. Then the victims: how many chunks of each size everyone loses (plan_frames.c).
+ * First the sums: which missing chunks find a place, how many bytes are evicted, how many the
+ * targets give back in each tier, and how many must be demoted so that the window is free at the
+ * end. Bytes suffice for that: a frame that does not fit is destroyed and becomes room. Then the
+ * victims: how many chunks of each size each loses (plan_frames.c).
  *
- * Then the moves, chunk by chunk in the order of filling; beside them, as far ahead as room allows,
- * the raises, and the lowers that make room. `free` is what each tier has free once the moves so
- * far have ended.
+ * Then the moves, chunk by chunk in the order of filling; beside them the promotions, as far ahead
+ * as room allows, and the demotions that make room. `free` is what each tier has free once the
+ * moves so far have ended.
  */
 
 static int64_t chunk_bytes(const struct gm_planning *p, uint32_t chunk)
@@ -40,7 +40,7 @@ static void open_pinned_victim(struct gm_planning *p, uint32_t victim)
         p->pinned_at = gm_plan_victim(p, victim)->away[GM_TIER_PINNED].head;
 }
 
-/* The farthest victim's next chunk that was pinned before; GM_NONE: none. */
+/* The farthest victim's next chunk that was pinned before this plan; GM_NONE: none. */
 static uint32_t peek_pinned(struct gm_planning *p)
 {
     while (p->pinned_at == GM_NONE && p->pinned_victim < p->input->n_victims)
@@ -48,8 +48,7 @@ static uint32_t peek_pinned(struct gm_planning *p)
     return p->pinned_at;
 }
 
-/* The next chunk that this plan evicted and did not lower; GM_NONE: none yet. Victims are evicted
- * from in their order. */
+/* The next chunk that this plan evicts and does not demote; GM_NONE: none yet. */
 static uint32_t peek_evicted(struct gm_planning *p)
 {
     const struct gm_move *moves = p->plan->moves;
@@ -63,38 +62,36 @@ static uint32_t peek_evicted(struct gm_planning *p)
     return chunk;
 }
 
-/* Where `bytes` go from pinned memory: GM_TIER_NONE if nowhere now. Without need, not where they
- * would take a better place than the plan has for them at its end. */
+/* Where to demote `bytes`; GM_TIER_NONE: nowhere now. Only if it is needed may they take room that
+ * the sums have set aside for others. */
 static enum gm_tier choose_tier(const struct gm_planning *p, int64_t bytes, bool is_needed)
 {
     enum gm_tier first = p->to_disk > 0 ? GM_TIER_DISK : GM_TIER_PAGED;
     enum gm_tier other = p->to_disk > 0 ? GM_TIER_PAGED : GM_TIER_DISK;
     if (p->free[first] >= bytes)
         return first;
-    if (!is_needed && p->to_raise[first] > 0)
-        return GM_TIER_NONE; /* there will be */
+    if (!is_needed && p->to_promote[first] > 0)
+        return GM_TIER_NONE; /* promotions will make room */
     return p->free[other] >= bytes ? other : GM_TIER_NONE;
 }
 
-static bool add_lower(struct gm_planning *p, uint32_t chunk, enum gm_tier tier)
+static bool add_demote(struct gm_planning *p, uint32_t chunk, enum gm_tier tier)
 {
     int64_t bytes = chunk_bytes(p, chunk);
-    if (!add_move(p, GM_MOVE_LOWER, chunk, GM_NONE))
+    if (!add_move(p, GM_MOVE_DEMOTE, chunk, GM_NONE))
         return false;
     p->plan->moves[p->plan->n - 1].to_tier = (uint8_t)tier;
     p->free[GM_TIER_PINNED] += bytes;
     p->free[tier] -= bytes;
-    p->to_lower -= bytes;
+    p->to_demote -= bytes;
     if (tier == GM_TIER_DISK)
         p->to_disk -= bytes;
     return true;
 }
 
-/*
- * Lower one chunk, the one whose next use is farthest. Without need, wait for a chunk of a farther
- * app that will be evicted, and for the room that will be. False: there is none that can be.
- */
-static bool lower_one(struct gm_planning *p, bool is_needed)
+/* Demote the chunk whose next use is farthest. If that is not needed yet, wait for the chunks of
+ * farther apps that will be evicted, and for room to come. False: none can be demoted. */
+static bool demote_one(struct gm_planning *p, bool is_needed)
 {
     uint32_t pinned = peek_pinned(p), evicted = peek_evicted(p);
     if (pinned != GM_NONE && evicted == GM_NONE && !is_needed && p->to_evict > 0 &&
@@ -113,68 +110,67 @@ static bool lower_one(struct gm_planning *p, bool is_needed)
             p->pinned_at = gm_plan_follow(p, chunk);
         else
             p->evicted_at++;
-        return add_lower(p, chunk, tier);
+        return add_demote(p, chunk, tier);
     }
     return false;
 }
 
-/* Make `bytes` of pinned memory free that leave `left`; and lower a window ahead of what is
- * evicted, so that evictions seldom wait for it. False: it cannot be. */
+/* Make `bytes` of pinned memory free that leave `left`. Demotes a window ahead of what is evicted,
+ * so that evictions seldom wait. False: it cannot be done. */
 static bool make_pinned(struct gm_planning *p, int64_t bytes, int64_t left)
 {
     if (!p->has_tiers)
         return true;
-    while (p->free[GM_TIER_PINNED] - bytes < p->window && p->to_lower > 0 && lower_one(p, false))
+    while (p->free[GM_TIER_PINNED] - bytes < p->window && p->to_demote > 0 && demote_one(p, false))
         ;
     while (p->free[GM_TIER_PINNED] - bytes < left)
-        if (!lower_one(p, true)) {
+        if (!demote_one(p, true)) {
             p->plan->lacks_room = true;
             return false;
         }
     return true;
 }
 
-static bool add_raise(struct gm_planning *p, uint32_t chunk)
+static bool add_promote(struct gm_planning *p, uint32_t chunk)
 {
     int64_t bytes = chunk_bytes(p, chunk);
     unsigned tier = p->table->chunks[chunk].listed_tier;
-    if (!add_move(p, GM_MOVE_RAISE, chunk, GM_NONE))
+    if (!add_move(p, GM_MOVE_PROMOTE, chunk, GM_NONE))
         return false;
     p->free[GM_TIER_PINNED] -= bytes;
     p->free[tier] += bytes;
-    p->to_raise[tier] -= (uint64_t)bytes;
+    p->to_promote[tier] -= (uint64_t)bytes;
     p->ahead += (uint64_t)bytes;
-    p->raises--;
+    p->promotions--;
     return true;
 }
 
 /*
- * Bytes of pinned memory that raises ahead of their turn leave free. Half of the window, for
- * evictions; and what evictions for chunks that give nothing back, since they were never written,
- * will need beyond what is lowered.
+ * Bytes of pinned memory that early promotions leave free: half of the window, for evictions; and
+ * what evictions for chunks that were never written, and give no pages back, need beyond what is
+ * demoted.
  */
-static int64_t raise_floor(const struct gm_planning *p)
+static int64_t promote_floor(const struct gm_planning *p)
 {
     uint64_t kept = p->bytes[GM_TIER_NONE] < p->to_evict ? p->bytes[GM_TIER_NONE] : p->to_evict;
-    int64_t floor = p->window / 2, needed = (int64_t)kept - (p->to_lower > 0 ? p->to_lower : 0);
+    int64_t floor = p->window / 2, needed = (int64_t)kept - (p->to_demote > 0 ? p->to_demote : 0);
     if (floor < p->reserve + (int64_t)GM_PLAN_GROUP)
         floor = p->reserve + (int64_t)GM_PLAN_GROUP;
     return needed > 0 ? floor + needed : floor;
 }
 
-/* Raise what comes later as early as there is room: it is slow, and worker threads do it meanwhile.
- */
-static bool raise_ahead(struct gm_planning *p)
+/* Promote what comes later as early as there is room: worker threads need long for it. */
+static bool promote_ahead(struct gm_planning *p)
 {
-    while (p->raises > 0) {
-        struct gm_plan_walk walk = p->raise;
+    while (p->promotions > 0) {
+        struct gm_plan_walk walk = p->promote;
         uint32_t chunk = gm_plan_next_chunk(p, &walk);
         int64_t bytes = chunk_bytes(p, chunk);
         if (p->ahead + (uint64_t)bytes > p->ahead_max ||
-            p->free[GM_TIER_PINNED] - bytes < raise_floor(p))
+            p->free[GM_TIER_PINNED] - bytes < promote_floor(p))
             return true;
-        p->raise = walk;
-        if (!add_raise(p, chunk))
+        p->promote = walk;
+        if (!add_promote(p, chunk))
             return false;
     }
     return true;
@@ -196,11 +192,11 @@ static bool evict(struct gm_planning *p, uint32_t chunk)
 static bool fill(struct gm_planning *p, uint32_t chunk, uint32_t frame, unsigned tier)
 {
     int64_t bytes = chunk_bytes(p, chunk);
-    bool is_raised = p->has_tiers && tier > GM_TIER_PINNED;
-    if (is_raised && p->ahead == 0) {
-        uint32_t next = gm_plan_next_chunk(p, &p->raise);
+    bool is_promoted = p->has_tiers && tier > GM_TIER_PINNED;
+    if (is_promoted && p->ahead == 0) {
+        uint32_t next = gm_plan_next_chunk(p, &p->promote);
         assert(next == chunk);
-        if (!make_pinned(p, bytes, 0) || !add_raise(p, next))
+        if (!make_pinned(p, bytes, 0) || !add_promote(p, next))
             return false;
     }
     if (!add_move(p, GM_MOVE_FILL, chunk, frame))
@@ -209,12 +205,12 @@ static bool fill(struct gm_planning *p, uint32_t chunk, uint32_t frame, unsigned
     p->bytes[tier] -= (uint64_t)bytes;
     if (tier != GM_TIER_NONE)
         p->free[GM_TIER_PINNED] += bytes;
-    if (is_raised)
+    if (is_promoted)
         p->ahead -= (uint64_t)bytes;
     return true;
 }
 
-/* Find a place for one missing chunk and write down the moves. False: there is none, or no space.
+/* Find a place for one missing chunk and add the moves. False: there is none, or the plan is full.
  */
 static bool place_chunk(struct gm_planning *p, uint32_t index, unsigned tier)
 {
@@ -286,18 +282,18 @@ static void begin(struct gm_planning *p, const struct gm_table *table,
     p->window = (int64_t)input->window;
     p->reserve = (int64_t)gm_plan_reserve(input);
     for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
-        p->given_at[c] = GM_NONE;
-        p->vain_raise[c] = p->vain_given[c] = INT64_MAX;
+        p->donated_at[c] = GM_NONE;
+        p->vain_promote[c] = p->vain_donated[c] = INT64_MAX;
     }
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
         p->free[t] = input->tiers[t].is_closed
-                         ? INT64_MIN / 2 /* whatever comes up from it */
+                         ? INT64_MIN / 2 /* never enough, whatever leaves it */
                          : (int64_t)(input->tiers[t].cap + input->tiers[t].ending) -
                                (int64_t)input->tiers[t].used;
     open_pinned_victim(p, 0);
 }
 
-/* Sum what is missing: all of it, from the sums that the table keeps. */
+/* Sum what is missing, from the table's sums. */
 static uint64_t sum_all(struct gm_planning *p)
 {
     uint64_t sum = 0;
@@ -308,23 +304,23 @@ static uint64_t sum_all(struct gm_planning *p)
             p->bytes[tier] += app->bytes[tier];
             sum += app->bytes[tier];
             if (tier > GM_TIER_PINNED)
-                p->raises += app->away[tier].count;
+                p->promotions += app->away[tier].count;
         }
     }
-    p->to_raise[GM_TIER_PAGED] = p->bytes[GM_TIER_PAGED];
-    p->to_raise[GM_TIER_DISK] = p->bytes[GM_TIER_DISK];
+    p->to_promote[GM_TIER_PAGED] = p->bytes[GM_TIER_PAGED];
+    p->to_promote[GM_TIER_DISK] = p->bytes[GM_TIER_DISK];
     return sum;
 }
 
-/* Or, as not all fits, the first chunks in the order of filling, up to what `supply` bytes hold. */
+/* Sum only the first chunks in the order of filling, up to `supply` bytes: not all fit. */
 static uint64_t sum_fitting(struct gm_planning *p, uint64_t supply)
 {
     struct gm_plan_walk walk;
     uint64_t sum = 0;
     p->plan->is_complete = false;
-    p->raises = 0;
+    p->promotions = 0;
     for (unsigned t = 0; t < GM_TIERS; t++)
-        p->bytes[t] = p->to_raise[t] = 0;
+        p->bytes[t] = p->to_promote[t] = 0;
     gm_plan_open_walk(p, &walk, 0, 0, GM_STAGE_LAST);
     for (;;) {
         uint32_t chunk = gm_plan_next_chunk(p, &walk);
@@ -338,23 +334,23 @@ static uint64_t sum_fitting(struct gm_planning *p, uint64_t supply)
         sum += bytes;
         p->bytes[tier] += bytes;
         if (tier > GM_TIER_PINNED) {
-            p->to_raise[tier] += bytes;
-            p->raises++;
+            p->to_promote[tier] += bytes;
+            p->promotions++;
         }
     }
 }
 
-/* How much is lowered, and how far ahead may be raised. */
+/* How much is demoted, and how far ahead promotions may go. */
 static void sum_tiers(struct gm_planning *p)
 {
     int64_t pinned = p->free[GM_TIER_PINNED];
-    int64_t paged = p->free[GM_TIER_PAGED] + (int64_t)p->to_raise[GM_TIER_PAGED];
-    p->to_lower = p->window - (pinned - (int64_t)p->to_evict + (int64_t)p->bytes[GM_TIER_PINNED]);
+    int64_t paged = p->free[GM_TIER_PAGED] + (int64_t)p->to_promote[GM_TIER_PAGED];
+    p->to_demote = p->window - (pinned - (int64_t)p->to_evict + (int64_t)p->bytes[GM_TIER_PINNED]);
     if (!p->input->tiers[GM_TIER_DISK].is_closed)
-        p->to_disk = p->to_lower - (paged > 0 ? paged : 0);
-    int64_t ahead = pinned - raise_floor(p);
+        p->to_disk = p->to_demote - (paged > 0 ? paged : 0);
+    int64_t ahead = pinned - promote_floor(p);
     p->ahead_max = (uint64_t)(ahead > p->window / 2 ? ahead : p->window / 2);
-    gm_plan_open_walk(p, &p->raise, 0, GM_STAGE_RAISE_FIRST, GM_STAGE_RAISE_LAST);
+    gm_plan_open_walk(p, &p->promote, 0, GM_STAGE_PROMOTE_FIRST, GM_STAGE_PROMOTE_LAST);
 }
 
 /* Prefetching. */
@@ -377,8 +373,8 @@ static void resume_pool(struct gm_planning *p, uint32_t pool)
     }
 }
 
-/* Lower the farthest victim's next pinned chunk. False: there is none, or no place for it. */
-static bool lower_pinned(struct gm_planning *p)
+/* Demote the farthest victim's next pinned chunk. False: there is none, or no place for it. */
+static bool demote_pinned(struct gm_planning *p)
 {
     uint32_t victim = peek_pinned(p);
     if (victim == GM_NONE)
@@ -387,10 +383,10 @@ static bool lower_pinned(struct gm_planning *p)
     if (to == GM_TIER_NONE)
         return false;
     p->pinned_at = gm_plan_follow(p, victim);
-    return add_lower(p, victim, to);
+    return add_demote(p, victim, to);
 }
 
-/* Raise `chunk` and lower a victim's to the pages that it gives back. */
+/* Promote `chunk` and demote a victim's chunk to its pages. */
 static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
 {
     const int64_t bytes = chunk_bytes(p, chunk), room = p->free[GM_TIER_PINNED] - bytes;
@@ -400,89 +396,88 @@ static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
         p->free[tier] + bytes < chunk_bytes(p, victim) || p->plan->n + 2 > p->plan->capacity)
         return false;
     p->pinned_at = gm_plan_follow(p, victim);
-    return add_raise(p, chunk) && add_lower(p, victim, (enum gm_tier)tier);
+    return add_promote(p, chunk) && add_demote(p, victim, (enum gm_tier)tier);
 }
 
-/* What lowering changes: taken back if it was in vain. Else the next plan, for another app, would
- * bring it up again, and so on for ever. */
-struct lowering {
+/* What demoting changes. It is undone if it was in vain; otherwise the next plan, for another app,
+ * would promote the same again, and so on for ever. */
+struct demoting {
     uint32_t n, pinned_victim, pinned_at;
-    int64_t free[GM_TIERS], to_lower, to_disk;
+    int64_t free[GM_TIERS], to_demote, to_disk;
 };
 
-static struct lowering begin_lowering(const struct gm_planning *p)
+static struct demoting begin_demoting(const struct gm_planning *p)
 {
-    struct lowering before = {.n = p->plan->n,
+    struct demoting before = {.n = p->plan->n,
                               .pinned_victim = p->pinned_victim,
                               .pinned_at = p->pinned_at,
-                              .to_lower = p->to_lower,
+                              .to_demote = p->to_demote,
                               .to_disk = p->to_disk};
     memcpy(before.free, p->free, sizeof before.free);
     return before;
 }
 
-static void take_back(struct gm_planning *p, const struct lowering *before)
+static void take_back(struct gm_planning *p, const struct demoting *before)
 {
     p->plan->n = before->n;
     p->pinned_victim = before->pinned_victim;
     p->pinned_at = before->pinned_at;
-    p->to_lower = before->to_lower;
+    p->to_demote = before->to_demote;
     p->to_disk = before->to_disk;
     memcpy(p->free, before->free, sizeof before->free);
 }
 
 /*
- * Bring `chunk` up to pinned memory, with `left` bytes free there afterwards. Data of victims goes
- * down for it: before it where there is room, else, as an exchange, to the pages that it gives
- * back. False: it stays where it is, and so does everything else.
+ * Promote `chunk` and leave `left` bytes of pinned memory free. Victims' data is demoted for it:
+ * where there is room, else in exchange, to its pages. False: nothing moves.
  */
-static bool raise_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
+static bool promote_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
 {
     const unsigned class = p->table->chunks[chunk].class;
     const int64_t wanted = left + chunk_bytes(p, chunk);
     if (p->free[GM_TIER_PINNED] >= wanted)
-        return add_raise(p, chunk);
-    if (left >= p->vain_raise[class])
+        return add_promote(p, chunk);
+    if (left >= p->vain_promote[class])
         return false;
-    const struct lowering before = begin_lowering(p);
+    const struct demoting before = begin_demoting(p);
     while (p->free[GM_TIER_PINNED] < wanted) {
-        if (lower_pinned(p))
+        if (demote_pinned(p))
             continue;
         if (exchange(p, chunk, left))
             return true;
         take_back(p, &before);
-        p->vain_raise[class] = left;
+        p->vain_promote[class] = left;
         return false;
     }
-    return add_raise(p, chunk);
+    return add_promote(p, chunk);
 }
 
-/* The next chunk of a giver with a frame of this size, of the pool at hand; GM_NONE: none. */
-static uint32_t peek_given(struct gm_planning *p, unsigned class)
+/* The next chunk of a donor with a frame of this size and of the current pool; GM_NONE: none. */
+static uint32_t peek_donated(struct gm_planning *p, unsigned class)
 {
-    while (p->given_at[class] == GM_NONE && p->giver[class] < p->input->n_givers) {
-        const struct gm_table_app *giver = &p->table->apps[p->input->givers[p->giver[class]++]];
-        if (giver->pool == p->pool && !giver->is_silent)
-            p->given_at[class] = giver->by_class[class].head;
+    while (p->donated_at[class] == GM_NONE && p->donor[class] < p->input->n_donors) {
+        const struct gm_table_app *donor = &p->table->apps[p->input->donors[p->donor[class]++]];
+        if (donor->pool == p->pool && !donor->is_silent)
+            p->donated_at[class] = donor->by_class[class].head;
     }
-    return p->given_at[class];
+    return p->donated_at[class];
 }
 
-/* Put `chunk`, in pinned memory, in the place of a giver's, which leaves `left` there on the way.
- * False: there is none, or no room for it. */
-static bool take_given(struct gm_planning *p, uint32_t chunk, int64_t left)
+/* Put `chunk`, in pinned memory, into the frame of a donor's, and leave `left` bytes of pinned
+ * memory free. False: there is none, or no room for what leaves it. */
+static bool take_donated(struct gm_planning *p, uint32_t chunk, int64_t left)
 {
     unsigned class = p->table->chunks[chunk].class;
     int64_t bytes = chunk_bytes(p, chunk);
-    uint32_t given = peek_given(p, class);
+    uint32_t donated = peek_donated(p, class);
 
-    if (given == GM_NONE)
+    if (donated == GM_NONE)
         return false;
     if (p->has_tiers && p->free[GM_TIER_PINNED] - bytes < left) {
-        const struct lowering before = begin_lowering(p);
-        while (p->free[GM_TIER_PINNED] - bytes < left && left < p->vain_given[class])
-            if (!lower_pinned(p))
-                p->vain_given[class] = left;
+        const struct demoting before = begin_demoting(p);
+        while (p->free[GM_TIER_PINNED] - bytes < left && left < p->vain_donated[class])
+            if (!demote_pinned(p))
+                p->vain_donated[class] = left;
         if (p->free[GM_TIER_PINNED] - bytes < left) {
             take_back(p, &before);
             return false;
@@ -490,13 +485,13 @@ static bool take_given(struct gm_planning *p, uint32_t chunk, int64_t left)
     }
     if (p->plan->n + 2 > p->plan->capacity)
         return false;
-    p->given_at[class] = gm_plan_follow(p, given);
-    return add_move(p, GM_MOVE_EVICT, given, p->table->chunks[given].frame) &&
-           add_move(p, GM_MOVE_FILL, chunk, p->table->chunks[given].frame);
+    p->donated_at[class] = gm_plan_follow(p, donated);
+    return add_move(p, GM_MOVE_EVICT, donated, p->table->chunks[donated].frame) &&
+           add_move(p, GM_MOVE_FILL, chunk, p->table->chunks[donated].frame);
 }
 
-/* What can be done for one missing chunk, leaving `left` in pinned memory on the way if it comes to
- * the GPU. False: it does not. */
+/* Bring one missing chunk nearer, with `left` bytes of pinned memory free on the way to the GPU.
+ * False: it does not reach the GPU. */
 static bool fetch_chunk(struct gm_planning *p, uint32_t chunk, unsigned tier, int64_t left)
 {
     unsigned class = p->table->chunks[chunk].class;
@@ -504,9 +499,9 @@ static bool fetch_chunk(struct gm_planning *p, uint32_t chunk, unsigned tier, in
     bool has_place = frame != GM_NONE || p->room >= gm_class_bytes(class);
 
     if (!has_place && tier == GM_TIER_PINNED)
-        return take_given(p, chunk, left);
+        return take_donated(p, chunk, left);
     if (p->has_tiers && tier > GM_TIER_PINNED &&
-        !raise_or_exchange(p, chunk, has_place ? left : p->window))
+        !promote_or_exchange(p, chunk, has_place ? left : p->window))
         return false;
     if (!has_place || !add_move(p, GM_MOVE_FILL, chunk, frame))
         return false;
@@ -522,7 +517,7 @@ static bool fetch_chunk(struct gm_planning *p, uint32_t chunk, unsigned tier, in
 void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *input,
                       struct gm_plan *plan)
 {
-    /* from the disk first: that is what would make the app wait longest */
+    /* what is on disk before what is in paged memory: the app would wait longest for it */
     static const uint8_t order[] = {GM_TIER_PINNED, GM_TIER_DISK, GM_TIER_PAGED, GM_TIER_NONE};
     struct gm_planning p;
     begin(&p, table, input, plan);
@@ -536,9 +531,9 @@ void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *
                 if (!fetch_chunk(&p, chunk, order[stage], p.window / 2))
                     plan->is_complete = false;
         }
-        for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) { /* what they give is the first one's */
-            p.giver[c] = input->n_givers;
-            p.given_at[c] = GM_NONE;
+        for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) { /* donors give to the first target only */
+            p.donor[c] = input->n_donors;
+            p.donated_at[c] = GM_NONE;
         }
     }
 }
@@ -546,16 +541,16 @@ void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *
 /* Plans. */
 
 /*
- * Nothing can be evicted for the first chunk, as plans that were dropped halfway can leave it:
- * pinned memory and the tiers below it are full. Fill what has a frame waiting, which gives pages
- * back; the next plan goes on from there.
+ * Nothing can be evicted for the first chunk, as all tiers below the GPU are full. Plans that were
+ * dropped halfway can leave it so. Fill the free frames, which gives pages back; the next plan goes
+ * on from there.
  */
 static void fill_free_frames(struct gm_planning *p)
 {
     for (uint32_t i = 0; i < p->input->n_targets; i++) {
         if (gm_plan_target(p, i)->pool != p->pool || i == 0)
             resume_pool(p, gm_plan_target(p, i)->pool);
-        for (unsigned stage = 0; stage <= GM_STAGE_RAISE_LAST; stage++) {
+        for (unsigned stage = 0; stage <= GM_STAGE_PROMOTE_LAST; stage++) {
             uint32_t chunk = gm_plan_target(p, i)->away[gm_plan_order[stage]].head;
             for (; chunk != GM_NONE; chunk = p->table->chunks[chunk].next)
                 if (p->free_at[p->table->chunks[chunk].class] != GM_NONE)
@@ -565,11 +560,11 @@ static void fill_free_frames(struct gm_planning *p)
 }
 
 /*
- * Pinned memory is full of the targets' own chunks, as plans that were dropped halfway can leave
- * it: nothing can be evicted. Lower those that would be filled last; the next plan raises them
- * again.
+ * Nothing can be evicted, as pinned memory is full of the targets' own chunks. Plans that were
+ * dropped halfway can leave it so. Demote those that would be filled last; the next plan promotes
+ * them again.
  */
-static void lower_targets(struct gm_planning *p)
+static void demote_targets(struct gm_planning *p)
 {
     int64_t enough = p->reserve + (int64_t)GM_PLAN_GROUP;
     for (uint32_t i = p->input->n_targets; i-- > 0;) {
@@ -578,7 +573,7 @@ static void lower_targets(struct gm_planning *p)
             enum gm_tier tier = choose_tier(p, chunk_bytes(p, chunk), true);
             if (p->free[GM_TIER_PINNED] >= enough)
                 return;
-            if (tier != GM_TIER_NONE && !add_lower(p, chunk, tier))
+            if (tier != GM_TIER_NONE && !add_demote(p, chunk, tier))
                 return;
         }
     }
@@ -612,17 +607,17 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
         } else if (pool != p.pool) {
             gm_plan_open_pool(&p, pool);
         }
-        if ((p.has_tiers && !raise_ahead(&p)) ||
+        if ((p.has_tiers && !promote_ahead(&p)) ||
             !place_chunk(&p, chunk, gm_plan_order[walk.stage])) {
             plan->is_complete = false;
             if (plan->n == 0 && p.has_tiers)
                 fill_free_frames(&p);
             if (plan->n == 0 && p.has_tiers)
-                lower_targets(&p);
+                demote_targets(&p);
             return;
         }
     }
-    while (p.has_tiers && p.to_lower > 0 && lower_one(&p, true))
+    while (p.has_tiers && p.to_demote > 0 && demote_one(&p, true))
         ;
 }
 

@@ -12,14 +12,13 @@
 #include "daemon/core/plan.h"
 
 /*
- * The order of filling: user by user, since frames are handed out from cursors into that user's
- * lists; then app by app as urgent as given; in an app first what is pinned, because its pages then
- * take what is evicted for it, then what must be raised, last what was never written and gives
- * nothing back.
+ * The order of filling. User by user, as frames are handed out from cursors into that user's lists;
+ * then app by app in the order of the targets. Of an app first what is pinned: what is evicted for
+ * it takes its pages. Then what must be promoted; last what was never written and has no pages.
  */
 static const uint8_t gm_plan_order[] = {GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_DISK, GM_TIER_NONE};
-#define GM_STAGE_RAISE_FIRST 1u
-#define GM_STAGE_RAISE_LAST 2u
+#define GM_STAGE_PROMOTE_FIRST 1u
+#define GM_STAGE_PROMOTE_LAST 2u
 #define GM_STAGE_LAST 3u
 
 /* What the moves for one chunk can take at once: see GM_PLAN_WINDOW_MIN. */
@@ -27,8 +26,8 @@ static const uint8_t gm_plan_order[] = {GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_D
 
 /* A walk over the missing chunks in the order of filling; stages `from` to `to` of each app. */
 struct gm_plan_walk {
-    uint32_t first;  /* the target that is the first of the user at hand */
-    uint32_t target; /* the one at hand */
+    uint32_t first;  /* the first target of the current user */
+    uint32_t target; /* the current one */
     uint32_t chunk;  /* the next */
     unsigned stage, from, to;
 };
@@ -42,19 +41,19 @@ struct gm_planning {
     uint32_t cut;       /* the first chunk in the order of filling that cannot; GM_NONE: all can */
     uint32_t cut_first; /* ... and the first target of its user */
     uint64_t bytes[GM_TIERS];    /* still to be filled, by the tier they are in now */
-    uint32_t raises;             /* chunks still to be raised */
-    uint64_t to_raise[GM_TIERS]; /* bytes of those */
-    uint64_t ahead, ahead_max;   /* bytes raised and not yet filled */
-    struct gm_plan_walk raise;
+    uint32_t promotions;         /* chunks still to be promoted */
+    uint64_t to_promote[GM_TIERS]; /* bytes of those */
+    uint64_t ahead, ahead_max;     /* bytes promoted and not yet filled */
+    struct gm_plan_walk promote;
 
     /* frames */
     uint64_t room;                         /* bytes of budget in which a frame can be made */
-    uint32_t pool;                         /* the user at hand */
+    uint32_t pool;                         /* the current user's */
     uint32_t need[GM_CHUNK_CLASSES];       /* its chunks still to be placed */
     uint32_t free_at[GM_CHUNK_CLASSES];    /* its free frames */
-    uint32_t leaving_at[GM_CHUNK_CLASSES]; /* frames that will be: their evictions are under way */
+    uint32_t leaving_at[GM_CHUNK_CLASSES]; /* its frames whose evictions are under way */
 
-    /* where destroying surplus frames has come to */
+    /* the cursor over surplus frames, which are destroyed */
     uint32_t surplus_pool;
     unsigned surplus_list; /* of the pool: the free ones by class, then the leaving ones by class */
     uint32_t surplus_at;
@@ -65,7 +64,7 @@ struct gm_planning {
     uint32_t whole, last;
     uint64_t last_need; /* bytes that the last must lose */
     uint64_t to_evict;  /* bytes still to be evicted, of all */
-    uint32_t victim;    /* the one at hand */
+    uint32_t victim;    /* the current one */
     uint32_t victim_at[GM_CHUNK_CLASSES];
     uint32_t quota[GM_CHUNK_CLASSES]; /* chunks that it still loses */
 
@@ -73,19 +72,19 @@ struct gm_planning {
     bool has_tiers;
     int64_t free[GM_TIERS];
     int64_t window, reserve;
-    int64_t to_lower;       /* bytes still to be lowered */
+    int64_t to_demote;      /* bytes still to be demoted */
     int64_t to_disk;        /* ... of which the first ones, of the farthest apps, go to disk */
-    uint32_t pinned_victim; /* where lowering what is pinned has come to */
+    uint32_t pinned_victim; /* the cursor for demotions of what was pinned before */
     uint32_t pinned_at;
-    uint32_t evicted_at; /* and what this plan evicts: a move */
+    uint32_t evicted_at; /* ... and of what this plan evicts: a move */
     uint32_t evicted_victim;
 
-    /* prefetching: the giver behind the one at hand, and its next chunk, for each size */
-    uint32_t giver[GM_CHUNK_CLASSES];
-    uint32_t given_at[GM_CHUNK_CLASSES];
-    /* ... and for which least room to be left it was in vain to lower anything for a chunk of this
-     * size, to raise it or to give it a frame: not tried again in this plan */
-    int64_t vain_raise[GM_CHUNK_CLASSES], vain_given[GM_CHUNK_CLASSES];
+    /* prefetching, by size: the donor after the current one, and the next chunk of the current */
+    uint32_t donor[GM_CHUNK_CLASSES];
+    uint32_t donated_at[GM_CHUNK_CLASSES];
+    /* ... and the least `left` for which no demotion made room to promote a chunk, or to give it a
+     * donor's frame: not tried again in this plan */
+    int64_t vain_promote[GM_CHUNK_CLASSES], vain_donated[GM_CHUNK_CLASSES];
 };
 
 static inline const struct gm_table_app *gm_plan_target(const struct gm_planning *p,
@@ -100,10 +99,8 @@ static inline const struct gm_table_app *gm_plan_victim(const struct gm_planning
     return &p->table->apps[p->input->victims[victim]];
 }
 
-/*
- * The chunk behind `chunk` in its list, GM_NONE at the end. Planning follows several lists whose
- * chunks lie anywhere; while it looks at one of them the next chunks of the others are fetched.
- */
+/* The chunk after `chunk` in its list, GM_NONE at the end. Fetches the next one into the cache:
+ * planning follows several lists, whose chunks lie anywhere. */
 static inline uint32_t gm_plan_follow(const struct gm_planning *p, uint32_t chunk)
 {
     uint32_t next = p->table->chunks[chunk].next;
@@ -122,7 +119,7 @@ uint32_t gm_plan_next_chunk(const struct gm_planning *p, struct gm_plan_walk *wa
 
 /* Go to the frames of `pool`, and count what its targets need. */
 void gm_plan_open_pool(struct gm_planning *p, uint32_t pool);
-/* The next frame of the pool at hand that is or will be free; GM_NONE: none. */
+/* The next frame of the current pool that is or will be free; GM_NONE: none. */
 uint32_t gm_plan_take_frame(struct gm_planning *p, unsigned class);
 /* The next frame of any pool that no target of this plan takes; GM_NONE: none. */
 uint32_t gm_plan_next_surplus(struct gm_planning *p);
@@ -133,8 +130,8 @@ uint64_t gm_plan_free_bytes(const struct gm_planning *p);
 void gm_plan_choose_victims(struct gm_planning *p, uint64_t lack);
 /* Set the cursors to victim number `victim` of the input. */
 void gm_plan_open_victim(struct gm_planning *p, uint32_t victim);
-/* The next chunk of the victim at hand to evict; of `class`, or of any: the smallest that makes the
- * room at once, else the largest. GM_NONE: none. */
+/* The next chunk of the current victim to evict; of `class`, or of any: the smallest that makes
+ * enough room, else the largest. GM_NONE: none. */
 uint32_t gm_plan_take_victim(struct gm_planning *p, unsigned class);
 uint32_t gm_plan_take_any_victim(struct gm_planning *p, unsigned class);
 

@@ -478,7 +478,7 @@ static int make_tables(struct gm_engine *engine)
     engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);
     engine->victims = calloc(max_apps, sizeof *engine->victims);
-    engine->givers = calloc(max_apps, sizeof *engine->givers);
+    engine->donors = calloc(max_apps, sizeof *engine->donors);
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
     engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
     engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
@@ -491,7 +491,7 @@ static int make_tables(struct gm_engine *engine)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
         !engine->late || !engine->failed || !engine->unsent || !engine->hosted ||
-        !engine->condemned || !engine->targets || !engine->victims || !engine->givers ||
+        !engine->condemned || !engine->targets || !engine->victims || !engine->donors ||
         !engine->in_set || !engine->admit_apps || !engine->stopping.apps || !engine->stopping.set ||
         !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
@@ -518,7 +518,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->condemned);
     free(engine->targets);
     free(engine->victims);
-    free(engine->givers);
+    free(engine->donors);
     free(engine->in_set);
     free(engine->stopping.apps);
     free(engine->stopping.set);

@@ -55,15 +55,15 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
 
 /* Who gives its place on the GPU up for `target` ahead of its turn: those that wait like it, and
  * for longer. An app that is idle keeps what it has: nobody knows as well when it comes. */
-static void list_givers(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target)
+static void list_donors(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target)
 {
-    input->givers = engine->givers;
+    input->donors = engine->donors;
     if (engine->apps[target].is_idle)
         return;
     for (uint32_t i = 0; i < input->n_victims; i++) {
         const struct gm_app *app = &engine->apps[engine->victims[i]];
         if (app->state == GM_APP_PAUSED && !app->is_idle)
-            engine->givers[input->n_givers++] = engine->victims[i];
+            engine->donors[input->n_donors++] = engine->victims[i];
     }
 }
 
@@ -75,8 +75,8 @@ static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input
     engine->targets[0] = target;
     input->n_targets = 1;
     input->n_victims = n_victims;
-    input->n_givers = 0;
-    list_givers(engine, input, target);
+    input->n_donors = 0;
+    list_donors(engine, input, target);
     gm_plan_prefetch(engine->table, input, &engine->plan);
     if (engine->plan.n > 0)
         gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d): %u moves", target,
@@ -455,7 +455,7 @@ static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
 bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk)
 {
     const struct gm_plan_hold hold = {.has_eviction = false};
-    const struct gm_move move = {.kind = GM_MOVE_RAISE, .chunk = chunk, .frame = GM_NONE};
+    const struct gm_move move = {.kind = GM_MOVE_PROMOTE, .chunk = chunk, .frame = GM_NONE};
     return copy_below(engine, &hold, &move);
 }
 
@@ -479,9 +479,9 @@ static bool make_move(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return destroy(engine, move);
     case GM_MOVE_FILL:
         return fill(engine, hold, move);
-    case GM_MOVE_LOWER:
+    case GM_MOVE_DEMOTE:
         return lower_chunk(engine, hold, move);
-    case GM_MOVE_RAISE:
+    case GM_MOVE_PROMOTE:
         return raise_chunk(engine, hold, move);
     }
     return true;

@@ -442,7 +442,7 @@ struct gm_engine {
     bool plan_is_prefetch; /* the plan is for apps that come next; nobody waits for it */
     uint32_t plan_from;    /* moves before it are done */
     uint32_t plan_evicts;  /* evictions of it that are not */
-    uint32_t *targets, *victims, *givers;
+    uint32_t *targets, *victims, *donors;
     bool *in_set;
     uint32_t *condemned;
     uint32_t n_condemned;

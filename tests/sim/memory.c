@@ -26,7 +26,7 @@ struct memory *memory_make(uint32_t max_apps, uint64_t budget, uint64_t link_rat
     m->targets = must(calloc(max_apps, sizeof *m->targets));
     m->victims = must(calloc(max_apps, sizeof *m->victims));
     m->input.targets = m->targets;
-    m->input.victims = m->input.givers = m->victims;
+    m->input.victims = m->input.donors = m->victims;
     m->input.tiers[GM_TIER_PINNED].cap = pinned ? pinned : 1ull << 60;
     m->input.tiers[GM_TIER_PAGED].cap = pinned ? paged : 0;
     m->input.tiers[GM_TIER_DISK].cap = pinned ? 1ull << 60 : 0;
@@ -141,10 +141,10 @@ static const char *carry_out(struct memory *m, const struct gm_move *move)
             return "a plan makes a frame for which there is no room";
         gm_table_take_frame(table, frame, move->chunk);
         break;
-    case GM_MOVE_LOWER:
-    case GM_MOVE_RAISE:
-        to = move->kind == GM_MOVE_LOWER ? move->to_tier : GM_TIER_PINNED;
-        if ((move->kind == GM_MOVE_LOWER) != (from == GM_TIER_PINNED) || from < GM_TIER_PINNED)
+    case GM_MOVE_DEMOTE:
+    case GM_MOVE_PROMOTE:
+        to = move->kind == GM_MOVE_DEMOTE ? move->to_tier : GM_TIER_PINNED;
+        if ((move->kind == GM_MOVE_DEMOTE) != (from == GM_TIER_PINNED) || from < GM_TIER_PINNED)
             return "a plan moves what is not there below the GPU";
         m->bytes_lowered += bytes;
         break;
@@ -179,7 +179,7 @@ uint64_t memory_load(struct memory *m, uint32_t n_targets, uint32_t n_victims, b
     uint64_t in = m->bytes_in, out = m->bytes_out, lowered = m->bytes_lowered;
     m->input.n_targets = n_targets;
     m->input.n_victims = n_victims;
-    m->input.n_givers = 0;
+    m->input.n_donors = 0;
     gm_plan_make(m->table, &m->input, &m->plan);
     *is_complete = m->plan.is_complete;
     carry_out_all(m);
@@ -190,15 +190,15 @@ uint64_t memory_load(struct memory *m, uint32_t n_targets, uint32_t n_victims, b
     return link > lower ? link : lower;
 }
 
-void memory_prefetch(struct memory *m, uint32_t n_targets, uint32_t n_victims, uint32_t n_givers)
+void memory_prefetch(struct memory *m, uint32_t n_targets, uint32_t n_victims, uint32_t n_donors)
 {
     uint64_t in = m->bytes_in, out = m->bytes_out;
     m->input.n_targets = n_targets;
     m->input.n_victims = n_victims;
-    m->input.n_givers = n_givers;
+    m->input.n_donors = n_donors;
     gm_plan_prefetch(m->table, &m->input, &m->plan);
     carry_out_all(m);
-    if (m->bytes_out - out > (n_givers > 0 ? m->bytes_in - in : 0) && !m->fault)
+    if (m->bytes_out - out > (n_donors > 0 ? m->bytes_in - in : 0) && !m->fault)
         m->fault = "a prefetch evicts more than it brings";
 }
 

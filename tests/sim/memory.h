@@ -44,10 +44,10 @@ bool memory_resize(struct memory *memory, uint32_t app, uint64_t bytes);
  */
 uint64_t memory_load(struct memory *memory, uint32_t n_targets, uint32_t n_victims,
                      bool *is_complete);
-/* The same for what comes next. The first n_givers of the victims give their places on the GPU up
+/* The same for what comes next. The first n_donors of the victims give their places on the GPU up
  * for it, nobody else does. Takes no time of anybody. */
 void memory_prefetch(struct memory *memory, uint32_t n_targets, uint32_t n_victims,
-                     uint32_t n_givers);
+                     uint32_t n_donors);
 
 bool memory_is_whole(const struct memory *memory, uint32_t app);
 /* memory->fault, or an invariant of the tables that does not hold. */

@@ -109,7 +109,7 @@ static inline void draw_turn(struct world *world, struct turn *turn)
 static inline void check_closed(const struct world *world, const struct gm_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n; i++)
-        if (plan->moves[i].kind == GM_MOVE_LOWER)
+        if (plan->moves[i].kind == GM_MOVE_DEMOTE)
             assert_false(world->is_closed[plan->moves[i].to_tier]);
 }
 

@@ -45,7 +45,7 @@ struct world {
     uint32_t flying[MAX_CHUNKS], n_flying;
     uint32_t ends[MAX_FRAMES], n_ends;
     /* bytes moved, by kind of move; FILL: of what was written */
-    uint64_t bytes[GM_MOVE_RAISE + 1];
+    uint64_t bytes[GM_MOVE_PROMOTE + 1];
     uint64_t bytes_to[GM_TIERS]; /* lowered to it */
 };
 
@@ -187,9 +187,9 @@ static inline bool is_ready(const struct world *world, const struct gm_move *mov
     case GM_MOVE_FILL:
         return (chunk->tier == GM_TIER_PINNED || chunk->tier == GM_TIER_NONE) &&
                (move->frame == GM_NONE || has_frame);
-    case GM_MOVE_LOWER:
+    case GM_MOVE_DEMOTE:
         return chunk->tier == GM_TIER_PINNED;
-    case GM_MOVE_RAISE:
+    case GM_MOVE_PROMOTE:
         return chunk->tier == GM_TIER_PAGED || chunk->tier == GM_TIER_DISK;
     case GM_MOVE_DESTROY:
         break;
@@ -249,10 +249,10 @@ static inline void begin_move(struct world *world, const struct gm_move *move)
         if (chunk->tier == GM_TIER_PINNED)
             world->ending[GM_TIER_PINNED] += bytes;
         break;
-    case GM_MOVE_LOWER:
-    case GM_MOVE_RAISE:
+    case GM_MOVE_DEMOTE:
+    case GM_MOVE_PROMOTE:
         chunk->flight = GM_FLIGHT_HOST;
-        chunk->to_tier = move->kind == GM_MOVE_RAISE ? GM_TIER_PINNED : move->to_tier;
+        chunk->to_tier = move->kind == GM_MOVE_PROMOTE ? GM_TIER_PINNED : move->to_tier;
         world->used[chunk->to_tier] += bytes;
         world->ending[chunk->tier] += bytes;
         world->bytes_to[chunk->to_tier] += bytes;
@@ -333,17 +333,17 @@ static inline struct gm_plan plan_for(struct world *world, const uint32_t *targe
     return plan;
 }
 
-/* The first `n_givers` of the victims give their places on the GPU up. */
+/* The first `n_donors` of the victims give their places on the GPU up. */
 static inline struct gm_plan prefetch_taking(struct world *world, const uint32_t *targets,
                                              uint32_t n_targets, const uint32_t *victims,
-                                             uint32_t n_victims, uint32_t n_givers)
+                                             uint32_t n_victims, uint32_t n_donors)
 {
     struct gm_plan_input input = {.targets = targets,
                                   .n_targets = n_targets,
                                   .victims = victims,
                                   .n_victims = n_victims,
-                                  .givers = victims,
-                                  .n_givers = n_givers};
+                                  .donors = victims,
+                                  .n_donors = n_donors};
     struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
     world_input(world, &input);
     gm_plan_prefetch(world->table, &input, &plan);

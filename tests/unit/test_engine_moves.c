@@ -229,7 +229,7 @@ static int set_up(void **state)
     engine->apps = calloc(APPS, sizeof *engine->apps);
     engine->targets = calloc(APPS, sizeof *engine->targets);
     engine->victims = calloc(APPS, sizeof *engine->victims);
-    engine->givers = calloc(APPS, sizeof *engine->givers);
+    engine->donors = calloc(APPS, sizeof *engine->donors);
     engine->in_set = calloc(APPS, sizeof *engine->in_set);
     engine->late = calloc(MAX_CHUNKS, sizeof *engine->late);
     engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
@@ -283,7 +283,7 @@ static int tear_down(void **state)
     free(engine->late);
     free(engine->failed);
     free(engine->in_set);
-    free(engine->givers);
+    free(engine->donors);
     free(engine->victims);
     free(engine->targets);
     free(engine->apps);
@@ -536,8 +536,8 @@ static void little_goes_down_at_once(void **state)
     have(FIRST, 2048 * MIB, GM_TIER_PAGED);
     have(LAST, 1760 * MIB, GM_TIER_PINNED);
     gm_engine_plan(engine);
-    assert_true(planned(GM_MOVE_LOWER, LAST) >= 1024 * MIB);
-    assert_true(planned(GM_MOVE_RAISE, FIRST) >= 1024 * MIB);
+    assert_true(planned(GM_MOVE_DEMOTE, LAST) >= 1024 * MIB);
+    assert_true(planned(GM_MOVE_PROMOTE, FIRST) >= 1024 * MIB);
     for (unsigned i = 0; i < 20; i++) {
         move_all();
         assert_int_equal(engine->host_bytes, 256 * MIB);
@@ -563,7 +563,7 @@ static void raises_do_not_wait_for_all_lowers(void **state)
     have(FIRST, 2048 * MIB, GM_TIER_PAGED);
     choose(FIRST);
     gm_engine_plan(engine);
-    assert_int_equal(planned(GM_MOVE_LOWER, LAST), 1792 * MIB);
+    assert_int_equal(planned(GM_MOVE_DEMOTE, LAST), 1792 * MIB);
     for (unsigned i = 0; up < 1024 * MIB; i++) {
         move_all();
         assert_true(down <= up + 512 * MIB + 256 * MIB);
@@ -606,7 +606,7 @@ static uint64_t planned_for_disk(void)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < engine->plan.n; i++)
-        if (engine->plan.moves[i].kind == GM_MOVE_LOWER &&
+        if (engine->plan.moves[i].kind == GM_MOVE_DEMOTE &&
             engine->plan.moves[i].to_tier == GM_TIER_DISK)
             bytes += bytes_of(&world, engine->plan.moves[i].chunk);
     return bytes;
@@ -631,7 +631,8 @@ static void the_disk_is_closed_after_an_error(void **state)
     gm_engine_plan(engine);
     assert_int_equal(planned_for_disk(), 0);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 2048 * MIB);
-    assert_true(first_of(GM_MOVE_LOWER) < first_of(GM_MOVE_EVICT)); /* it waits for no room there */
+    assert_true(first_of(GM_MOVE_DEMOTE) <
+                first_of(GM_MOVE_EVICT)); /* it waits for no room there */
     assert_int_equal(engine->short_from, engine->short_to);
 
     world.cap[GM_TIER_PAGED] = 1536 * MIB;
@@ -663,9 +664,9 @@ static void its_own_goes_down_for_room(void **state)
     have(FIRST, 512 * MIB, GM_TIER_PINNED);
     choose(FIRST);
     gm_engine_plan(engine);
-    assert_true(planned(GM_MOVE_LOWER, FIRST) > 0);
+    assert_true(planned(GM_MOVE_DEMOTE, FIRST) > 0);
     move_all();
-    assert_int_equal(engine->disk_bytes, planned(GM_MOVE_LOWER, FIRST));
+    assert_int_equal(engine->disk_bytes, planned(GM_MOVE_DEMOTE, FIRST));
 }
 
 /* Staging goes on until nothing more can be staged; how many plans that took. */

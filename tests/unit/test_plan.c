@@ -246,10 +246,10 @@ static void test_highest_tier_with_room(void **state)
         allocate(&world, app, 4 * CHUNK);
     run(&world, A);
     struct gm_plan plan = run(&world, B);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 0);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 0);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 4);
     plan = run(&world, C); /* A is farther than B, which comes next */
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 4);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 3);
     assert_int_equal(chunks_in(&world, A, GM_TIER_DISK), 1);
     assert_int_equal(chunks_in(&world, B, GM_TIER_PINNED), 4);
@@ -274,13 +274,13 @@ static void test_raises_before_fills(void **state)
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 4);
     assert_int_equal(chunks_in(&world, B, GM_TIER_PAGED), 4);
     struct gm_plan plan = run(&world, A);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 4);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 4);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 4);
     for (uint32_t i = 0; i < plan.n; i++) {
         if (plan.moves[i].kind != GM_MOVE_FILL)
             continue;
         uint32_t raise = 0;
-        while (plan.moves[raise].kind != GM_MOVE_RAISE ||
+        while (plan.moves[raise].kind != GM_MOVE_PROMOTE ||
                plan.moves[raise].chunk != plan.moves[i].chunk)
             raise++;
         assert_true(raise < i);
@@ -309,7 +309,7 @@ static void test_raises_early(void **state)
     world.cap[GM_TIER_PINNED] = 32 * CHUNK;
     struct gm_plan plan = run(&world, A);
     assert_int_equal(find_move(&world, &plan, 0, GM_MOVE_EVICT, C), 4);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 0);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 0);
     end_world(&world);
 }
 
@@ -401,8 +401,8 @@ static void test_may_take(void **state)
 {
     struct gm_plan_input input = {.window = 8 * CHUNK};
     struct gm_plan_hold hold = {.has_eviction = false};
-    const struct gm_move evict = {.kind = GM_MOVE_EVICT}, raise = {.kind = GM_MOVE_RAISE};
-    const struct gm_move lower = {.kind = GM_MOVE_LOWER, .to_tier = GM_TIER_DISK};
+    const struct gm_move evict = {.kind = GM_MOVE_EVICT}, raise = {.kind = GM_MOVE_PROMOTE};
+    const struct gm_move lower = {.kind = GM_MOVE_DEMOTE, .to_tier = GM_TIER_DISK};
     const struct gm_move fill = {.kind = GM_MOVE_FILL, .frame = 7};
     (void)state;
     input.tiers[GM_TIER_PINNED].cap = 9 * CHUNK;
@@ -438,18 +438,18 @@ static void test_counts_on_flights(void **state)
     run(&world, A);
     run(&world, B);
     struct gm_plan plan = plan_for(&world, &a, 1, &b, 1);
-    uint32_t raise = find_move(&world, &plan, 0, GM_MOVE_RAISE, A);
+    uint32_t raise = find_move(&world, &plan, 0, GM_MOVE_PROMOTE, A);
     uint32_t evicted = find_move(&world, &plan, 0, GM_MOVE_EVICT, B);
     struct gm_move moves[] = {plan.moves[raise], plan.moves[evicted]};
     uint32_t evictions = gm_plan_count(&plan, GM_MOVE_EVICT);
-    uint32_t lowers = gm_plan_count(&plan, GM_MOVE_LOWER);
+    uint32_t lowers = gm_plan_count(&plan, GM_MOVE_DEMOTE);
     begin_move(&world, &moves[0]);
     begin_move(&world, &moves[1]);
     plan = plan_for(&world, &a, 1, &b, 1);
     assert_true(plan.is_complete);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), evictions - 1);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), lowers);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 3);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), lowers);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 3);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 4);
     end_flight(&world, moves[0].chunk);
     end_flight(&world, moves[1].chunk);
@@ -480,7 +480,7 @@ static void test_prefetch_fills_and_raises(void **state)
     struct gm_plan plan = prefetch_for(&world, &a, 1, NULL, 0);
     assert_false(plan.is_complete);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 2);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 5);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 5);
     assert_int_equal(carry_out(&world, &plan), 0);
     assert_int_equal(world.table->apps[A].resident, 2 * CHUNK);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 3);
@@ -506,8 +506,8 @@ static void test_prefetch_exchanges(void **state)
     assert_int_equal(chunks_in(&world, B, GM_TIER_PINNED), 2);
     struct gm_plan plan = prefetch_for(&world, &a, 1, &b, 1);
     carry_out(&world, &plan);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_RAISE), 2);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_LOWER), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 2);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 2);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 2); /* from the disk first */
     assert_int_equal(chunks_in(&world, B, GM_TIER_DISK), 4);

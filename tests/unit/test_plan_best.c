@@ -76,12 +76,12 @@ static void lru_decision(uint64_t seed, enum sizes sizes)
         sort_by_use(&turn, ran_at, by_use);
         struct moved lru = lru_plan(&world, &turn, by_use);
         struct gm_plan plan = plan_turn(&world, &turn);
-        uint64_t lowered = world.bytes[GM_MOVE_LOWER];
+        uint64_t lowered = world.bytes[GM_MOVE_DEMOTE];
         uint64_t evicted = carry_out(&world, &plan);
         assert_true(plan.is_complete);
         assert_true(evicted <= lru.evicted + over);
         /* what is evicted beyond that can have to go down as well */
-        assert_true(world.bytes[GM_MOVE_LOWER] - lowered <= lru.lowered + 2 * over);
+        assert_true(world.bytes[GM_MOVE_DEMOTE] - lowered <= lru.lowered + 2 * over);
         for (uint32_t i = 0; i < turn.n_targets; i++)
             ran_at[turn.targets[i]] = step;
     }
@@ -115,7 +115,7 @@ static uint64_t run_round_robin(uint64_t seed, enum sizes sizes, bool is_lru)
         carry_out(&world, &plan);
         assert_true(plan.is_complete);
     }
-    for (unsigned kind = 0; kind <= GM_MOVE_RAISE; kind++)
+    for (unsigned kind = 0; kind <= GM_MOVE_PROMOTE; kind++)
         total += world.bytes[kind];
     end_world(&world);
     return total;
@@ -258,7 +258,7 @@ static void search_tiers(uint64_t seed)
         const struct gm_move *move = &plan.moves[i];
         if (move->kind == GM_MOVE_EVICT)
             chunks[n++] = move->chunk;
-        if (move->kind != GM_MOVE_LOWER)
+        if (move->kind != GM_MOVE_DEMOTE)
             continue;
         uint32_t place = place_of(&world, &small_turn, move->chunk);
         ours[0].bytes[place] += GM_CHUNK_MAX;

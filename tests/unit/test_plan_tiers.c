@@ -139,7 +139,7 @@ static uint32_t pick_move(struct world *world, const struct gm_plan *plan, const
  */
 static void overlapping(uint64_t seed, bool closes, bool switches, uint32_t *closed_ends)
 {
-    uint8_t rank[GM_MOVE_RAISE + 1];
+    uint8_t rank[GM_MOVE_PROMOTE + 1];
     static bool has_begun[MAX_MOVES];
     static uint32_t ready[MAX_MOVES];
     struct world world;
@@ -149,7 +149,7 @@ static void overlapping(uint64_t seed, bool closes, bool switches, uint32_t *clo
     bool has_changed; /* since the plan was made */
 
     make_full_world(&world, seed);
-    for (unsigned kind = 0; kind <= GM_MOVE_RAISE; kind++)
+    for (unsigned kind = 0; kind <= GM_MOVE_PROMOTE; kind++)
         rank[kind] = (uint8_t)draw(&world, 8);
     bool is_partial = draw(&world, 2);
     haste = 1 + draw(&world, 20); /* beginning is so much more likely than ending */
@@ -380,18 +380,18 @@ static void test_closed_disk(void **state)
  * those who give, no frame is destroyed, every move is possible in its turn, and the window is as
  * free as it was. Then the app that was fetched for takes its turn, whole.
  */
-static void check_givers(const struct world *world, const struct gm_plan *plan,
-                         const struct turn *turn, uint32_t n_givers)
+static void check_donors(const struct world *world, const struct gm_plan *plan,
+                         const struct turn *turn, uint32_t n_donors)
 {
     for (uint32_t i = 0; i < plan->n; i++) {
         const struct gm_move *move = &plan->moves[i];
         assert_int_not_equal(move->kind, GM_MOVE_DESTROY);
         if (move->kind != GM_MOVE_EVICT)
             continue;
-        uint32_t giver = world->table->chunks[move->chunk].app, at = 0;
-        while (at < n_givers && turn->victims[at] != giver)
+        uint32_t donor = world->table->chunks[move->chunk].app, at = 0;
+        while (at < n_donors && turn->victims[at] != donor)
             at++;
-        assert_true(at < n_givers);
+        assert_true(at < n_donors);
         assert_true(i + 1 < plan->n);
         assert_int_equal(move[1].kind, GM_MOVE_FILL);
         assert_int_equal(move[1].frame, move->frame);
@@ -424,20 +424,20 @@ static void prefetching(uint64_t seed)
             change_allocations(&world, sizes);
         draw_turn(&world, &turn);
         before = free_in(&world, GM_TIER_PINNED);
-        raised = world.bytes[GM_MOVE_RAISE];
-        lowered = world.bytes[GM_MOVE_LOWER];
-        const uint32_t n_givers = (uint32_t)draw(&world, turn.n_victims + 1);
+        raised = world.bytes[GM_MOVE_PROMOTE];
+        lowered = world.bytes[GM_MOVE_DEMOTE];
+        const uint32_t n_donors = (uint32_t)draw(&world, turn.n_victims + 1);
         struct gm_plan plan = prefetch_taking(&world, turn.targets, turn.n_targets, turn.victims,
-                                              turn.n_victims, n_givers);
-        check_givers(&world, &plan, &turn, n_givers);
+                                              turn.n_victims, n_donors);
+        check_donors(&world, &plan, &turn, n_donors);
         carry_out(&world, &plan);
         assert_true(free_in(&world, GM_TIER_PINNED) >=
                     (before < world.window ? before : world.window));
         assert_int_equal(plan.is_complete, missing_of(&world, &turn) == 0);
         /* what goes down brings as much up, but for the window if that was not free, and for the
          * last chunk */
-        raised = world.bytes[GM_MOVE_RAISE] - raised;
-        lowered = world.bytes[GM_MOVE_LOWER] - lowered;
+        raised = world.bytes[GM_MOVE_PROMOTE] - raised;
+        lowered = world.bytes[GM_MOVE_DEMOTE] - lowered;
         before = before < world.window ? world.window - before : 0;
         assert_true(lowered <= raised + before + GM_CHUNK_MAX);
         check_staging_ends(&world, &turn);
