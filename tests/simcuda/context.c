@@ -71,6 +71,7 @@ static CUresult start_context(struct sim_ctx *ctx, unsigned flags, unsigned api_
     atomic_store(&ctx->is_alive, true);
     ctx->legacy = sim_stream_new(ctx, CU_STREAM_DEFAULT, 0);
     ctx->legacy->is_legacy = true;
+    sim_channels_make(ctx);
     return CUDA_SUCCESS;
 }
 
@@ -93,6 +94,7 @@ static void stop_context(struct sim_ctx *ctx)
         sim_stream_unref(stream);
     }
     ctx->legacy = NULL;
+    sim_channels_free(ctx);
     sim_memory_free_context(ctx);
     sim_memory_give(ctx->device, sim_options.context_memory);
 }

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define PIECE (1u << 20)      /* booked on a copy engine at a time */
+#define PIECE (1u << 20)      /* booked on a copy engine at a time; a copy stops between two */
 #define STAGED_MAX (1u << 20) /* measured: a driver stages 1 MiB while the stream is busy */
 
 /* ---- running ---- */
@@ -19,15 +19,18 @@ static void copy_row(const struct sim_copy *c, uint64_t dst, uint64_t src, size_
 {
     void *to = (void *)(uintptr_t)dst;
     const void *from = (const void *)(uintptr_t)src;
-    if (c->engine < 0 || sim_options.copy_rate == 0) {
+    const bool is_throttled = c->engine >= 0 && sim_options.copy_rate > 0;
+    if (!is_throttled && dst < src + bytes && src < dst + bytes) {
         memmove(to, from, bytes);
         return;
     }
     for (size_t at = 0; at < bytes; at += PIECE) {
         const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
-        const uint64_t end = sim_engine_book(c->device, c->engine, n);
+        const uint64_t end = is_throttled ? sim_engine_book(c->device, c->engine, n) : 0;
         memmove((char *)to + at, (const char *)from + at, n);
-        sim_sleep_until(end);
+        if (is_throttled)
+            sim_rest_until(end);
+        sim_pause_point();
     }
 }
 

@@ -159,10 +159,10 @@ SIM_ENTRY(cuGraphNodeGetType);
 
 /* ---- executable graphs ---- */
 
-void sim_exec_run(struct sim_exec *exec)
+void sim_exec_run(struct sim_exec *exec, struct sim_ctx *ctx)
 {
     for (size_t i = 0; i < exec->n; i++)
-        sim_op_run(exec->ops[i]);
+        sim_op_run(exec->ops[i], ctx);
 }
 
 void sim_exec_ref(struct sim_exec *exec)

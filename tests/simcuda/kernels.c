@@ -12,6 +12,18 @@
 #include <string.h>
 
 #define SPIN_POLL_NS 20000ull
+#define PIECE 4096ull /* elements between two looks at the channels: some microseconds */
+
+/* A loop over [0, n) that can be stopped between two pieces. */
+#define EACH(i, n)                                                                                 \
+    for (uint64_t from_ = 0, to_ = end_of_piece(0, n); from_ < (n);                                \
+         from_ = to_, to_ = end_of_piece(to_, n), sim_pause_point())                               \
+        for (uint64_t i = from_; i < to_; i++)
+
+static inline uint64_t end_of_piece(uint64_t from, uint64_t n)
+{
+    return n - from < PIECE ? n : from + PIECE;
+}
 
 /* The i-th value of a stream of pseudo-random numbers (splitmix64). */
 static inline uint64_t gm_mix(uint64_t seed, uint64_t i)
@@ -28,8 +40,10 @@ struct fill {
 };
 static void run_fill(const struct fill *a)
 {
-    for (uint64_t i = 0; i < a->n; i++)
+    EACH(i, a->n)
+    {
         a->p[i] = gm_mix(a->seed, i);
+    }
 }
 
 struct verify {
@@ -40,8 +54,10 @@ struct verify {
 static void run_verify(const struct verify *a)
 {
     unsigned long long bad = 0;
-    for (uint64_t i = 0; i < a->n; i++)
+    EACH(i, a->n)
+    {
         bad += a->p[i] != gm_mix(a->seed, i);
+    }
     if (bad > 0)
         __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
 }
@@ -54,7 +70,8 @@ struct verify_refill {
 static void run_verify_refill(const struct verify_refill *a)
 {
     unsigned long long bad = 0;
-    for (uint64_t i = 0; i < a->n; i++) {
+    EACH(i, a->n)
+    {
         bad += a->p[i] != gm_mix(a->seed, i);
         a->p[i] = gm_mix(a->next, i);
     }
@@ -69,8 +86,10 @@ struct vector_add {
 };
 static void run_vector_add(const struct vector_add *v)
 {
-    for (uint64_t i = 0; i < v->n; i++)
+    EACH(i, v->n)
+    {
         v->c[i] = v->a[i] + v->b[i];
+    }
 }
 
 struct matmul {
@@ -87,6 +106,7 @@ static void run_matmul(const struct matmul *m)
             for (size_t k = 0; k < n; k++)
                 sum = fmaf(m->a[i * n + k], m->b[k * n + j], sum);
             m->c[i * n + j] = sum;
+            sim_pause_point();
         }
     }
 }
@@ -96,7 +116,7 @@ struct spin {
 };
 static void run_spin(const struct spin *a)
 {
-    sim_sleep_until(sim_now() + a->ns);
+    sim_rest_until(sim_now() + a->ns);
 }
 
 struct spin_until {
@@ -105,7 +125,7 @@ struct spin_until {
 static void run_spin_until(const struct spin_until *a)
 {
     while (__atomic_load_n(a->flag, __ATOMIC_ACQUIRE) == 0)
-        sim_sleep_until(sim_now() + SPIN_POLL_NS);
+        sim_rest_until(sim_now() + SPIN_POLL_NS);
 }
 
 struct sweep {
@@ -114,8 +134,10 @@ struct sweep {
 };
 static void run_sweep(const struct sweep *a)
 {
-    for (uint64_t i = 0; i < a->n; i++)
+    EACH(i, a->n)
+    {
         a->p[i]++;
+    }
 }
 
 struct empty {

@@ -11,8 +11,9 @@
  *   that nobody can interpose.
  *
  * Lock order: the list of contexts, exec->lock, ctx->lock, capture lock, stream->lock, event->lock,
- * va lock, state lock. No lock is held while an operation runs, and none while a thread waits for
- * one, but for the list of contexts while one of them ends, and exec->lock while a queue is full.
+ * va lock, state lock, rm_lock (rm.c), stop_lock (groups.c). No lock is held while an operation
+ * runs, and none while a thread waits for one, but for the list of contexts while one of them ends,
+ * and exec->lock while a queue is full.
  */
 #ifndef GM_SIMCUDA_SIM_H
 #define GM_SIMCUDA_SIM_H
@@ -62,6 +63,9 @@ struct sim_options {
     uint64_t launch_ns;      /* least time of a kernel */
     int devices;
     bool has_no_vmm, has_no_fds, has_no_host_numa; /* what the devices cannot do */
+    bool has_no_channels;                          /* no context has channels of its own */
+    uint32_t disable_status, timeslice_status;     /* of the controls; not 0: refused */
+    bool has_idle_disable, has_idle_timeslice;     /* accepted, and nothing happens */
     char dir[512];     /* of the shared device state, as an absolute path */
     uint64_t dir_hash; /* of that path: part of uuids and of the names of memfds */
 };
@@ -126,6 +130,7 @@ enum sim_range_kind {
     SIM_RANGE_OPENED      /* cuIpcOpenMemHandle */
 };
 
+struct sim_op;
 struct sim_handle;  /* vmm.c */
 struct sim_pool;    /* pools.c */
 struct sim_managed; /* managed.c */
@@ -182,6 +187,61 @@ uint64_t sim_handle_id(const struct sim_handle *handle);
 /* A range that is exported goes: so does its file. */
 void sim_ipc_forget(const struct sim_range *range);
 
+/* ---- groups.c: operations stop in the middle and go on ---- */
+
+/* What works for a context on one of its channel groups. */
+struct sim_group {
+    _Atomic bool is_stopped;
+    _Atomic uint32_t running;    /* threads between enter and leave that do not stand */
+    _Atomic uint64_t stopped_ns; /* in all, without the time since the last stop */
+    uint64_t since;              /* of that stop; under stop_lock */
+};
+
+extern _Atomic uint32_t sim_stops; /* groups that are stopped now */
+
+/* Around everything that a group works on; waits while the group is stopped. */
+void sim_group_enter(struct sim_group *group);
+void sim_group_leave(void);
+/* Within, often, where the work can be interrupted: stand here while the group is stopped. */
+void sim_group_pause(void);
+static inline void sim_pause_point(void)
+{
+    if (atomic_load_explicit(&sim_stops, memory_order_relaxed) > 0)
+        sim_group_pause();
+}
+/* Within: sleep without touching anything. The time goes by while the group is stopped. */
+void sim_rest_until(uint64_t ns);
+/* Within: the same, but later by the time that the group was stopped, counted from `stopped_ns`. */
+void sim_work_until(uint64_t ns, uint64_t stopped_ns);
+void sim_group_stop(struct sim_group *group);
+void sim_group_await(struct sim_group *group); /* until it stands still or was started again */
+void sim_group_start(struct sim_group *group);
+
+/* ---- rm.c: the kernel driver ---- */
+
+int sim_rm_open(void);    /* its open file of this process, or -1 */
+void sim_rm_forget(void); /* in a child: the file is the parent's */
+/* From now on the channels of a channel group stop and start `group`. */
+void sim_rm_bind(uint32_t client, uint32_t handle, struct sim_group *group);
+
+/* ---- channels.c: libcuda's part ---- */
+
+#define SIM_COPY_GROUPS 6
+
+enum { SIM_GROUP_COMPUTE, SIM_GROUP_COPY_IN, SIM_GROUP_COPY_OUT, SIM_GROUPS };
+
+/* Of a context: handles of the kernel driver's objects, 0 when there are none. */
+struct sim_channels {
+    uint32_t compute, channel[8], object, copy[SIM_COPY_GROUPS];
+    struct sim_group group[SIM_GROUPS];
+};
+
+void sim_channels_open(void);
+void sim_channels_make(struct sim_ctx *ctx); /* under the list lock, as is: */
+void sim_channels_free(struct sim_ctx *ctx);
+/* The group that an operation of the context runs on. */
+struct sim_group *sim_channels_group(struct sim_ctx *ctx, const struct sim_op *op);
+
 /* ---- context.c ---- */
 
 struct sim_ctx {
@@ -197,6 +257,7 @@ struct sim_ctx {
     uint64_t generation; /* counts the lives of a primary context */
     size_t limit[CU_LIMIT_MAX];
     struct sim_ctx *_Atomic peer[SIM_DEVICES_MAX]; /* whose memory it may reach, by device */
+    struct sim_channels channels;
 
     pthread_mutex_t lock;
     struct sim_stream *streams; /* all, the default ones included */
@@ -328,7 +389,7 @@ struct sim_op {
 struct sim_op *sim_op_new(enum sim_op_kind kind);
 struct sim_op *sim_op_clone(const struct sim_op *op); /* without its dependencies */
 void sim_op_free(struct sim_op *op);
-void sim_op_run(const struct sim_op *op);
+void sim_op_run(const struct sim_op *op, struct sim_ctx *ctx); /* for a stream of `ctx` */
 /* The operation also waits for `point`; a reference is taken. */
 void sim_op_after(struct sim_op *op, struct sim_point point);
 /* ... and for all that the streams of a context have been given so far. */
@@ -387,7 +448,7 @@ CUresult sim_capture_sync_context(struct sim_ctx *ctx);
 CUresult sim_capture_query_event(struct sim_event *event);
 void sim_capture_forget(struct sim_stream *stream); /* it is going away */
 bool sim_is_capturing(struct sim_stream *stream);
-void sim_exec_run(struct sim_exec *exec);
+void sim_exec_run(struct sim_exec *exec, struct sim_ctx *ctx);
 void sim_exec_ref(struct sim_exec *exec);
 void sim_exec_unref(struct sim_exec *exec);
 /* graph_memory.c: a launch uses a block from now on; a node freed it. */

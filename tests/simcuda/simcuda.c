@@ -29,6 +29,9 @@
  * - Kernels are host functions (kernels.c). PTX text only says which of them a module has: the
  *   names behind `.entry`.
  * - A graph is replayed in the order of its recording, one node after the other.
+ * - Work runs on the channels of its context (channels.c), which the kernel driver's own requests
+ *   disable and enable (rm.c): it stops in the middle, stands without touching memory, and goes on
+ *   (groups.c). Host functions are not stopped.
  * - Calls in a host callback return CUDA_ERROR_NOT_PERMITTED (cuStreamQuery works), calls in a
  *   forked child CUDA_ERROR_NOT_INITIALIZED (but for stream-ordered allocation, which the driver
  *   lets through), calls after exit() began CUDA_ERROR_DEINITIALIZED.
@@ -49,9 +52,12 @@
  *   SIMCUDA_CONTEXT_MEMORY=SIZE  that each context takes (0)
  *   SIMCUDA_LAUNCH_NS=N          least time of a kernel (0)
  *   SIMCUDA_WITHOUT=NAME,...     a driver that lacks these: symbols, or APIs in all forms
- *   SIMCUDA_NO=vmm,fd-handles,host-numa
+ *   SIMCUDA_NO=vmm,fd-handles,host-numa,channels
  *                                devices that cannot do this: their attributes say so, and
- *                                cuMemCreate refuses it with NOT_SUPPORTED
+ *                                cuMemCreate refuses it with NOT_SUPPORTED. Without channels nobody
+ *                                can stop what runs (channels.c)
+ *   SIMCUDA_DISABLE_CHANNELS=CODE  the control answers with this status (0x56: not supported), or,
+ *   SIMCUDA_SET_TIMESLICE=CODE   with the word ignored, that it is done, and nothing happens
  *   SIMCUDA_FAIL=API:N[+][=CODE],...
  *                                the Nth call (+: and all later) of API in this process returns
  *                                CODE, a CUresult. All forms of an API count together: cuMemAlloc
@@ -295,7 +301,8 @@ static bool read_lacks(void)
         size_t offset;
     } lacks[] = {{"vmm", offsetof(struct sim_options, has_no_vmm)},
                  {"fd-handles", offsetof(struct sim_options, has_no_fds)},
-                 {"host-numa", offsetof(struct sim_options, has_no_host_numa)}};
+                 {"host-numa", offsetof(struct sim_options, has_no_host_numa)},
+                 {"channels", offsetof(struct sim_options, has_no_channels)}};
     const char *text = getenv("SIMCUDA_NO");
     while (text != NULL && *text != '\0') {
         const size_t length = strcspn(text, ",");
@@ -307,12 +314,33 @@ static bool read_lacks(void)
             is_known = true;
         }
         if (!is_known) {
-            fprintf(stderr, "simcuda: SIMCUDA_NO=%s: not vmm, fd-handles or host-numa\n", text);
+            fprintf(stderr, "simcuda: SIMCUDA_NO=%s: not vmm, fd-handles, host-numa or channels\n",
+                    text);
             return false;
         }
         text += length + (text[length] == ',');
     }
     return true;
+}
+
+/* How a control of the kernel driver is answered. */
+static bool read_answer(const char *name, uint32_t *status, bool *is_idle)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (text == NULL)
+        return true;
+    if (strcmp(text, "ignored") == 0) {
+        *is_idle = true;
+        return true;
+    }
+    errno = 0;
+    const unsigned long value = strtoul(text, &end, 0);
+    *status = (uint32_t)value;
+    if (errno == 0 && end != text && *end == '\0' && value > 0 && value <= UINT32_MAX)
+        return true;
+    fprintf(stderr, "simcuda: %s=%s: neither a status nor ignored\n", name, text);
+    return false;
 }
 
 static bool read_options(void)
@@ -323,7 +351,11 @@ static bool read_options(void)
         !read_size("SIMCUDA_COPY_RATE", &sim_options.copy_rate) ||
         !read_size("SIMCUDA_CONTEXT_MEMORY", &sim_options.context_memory) ||
         !read_size("SIMCUDA_LAUNCH_NS", &sim_options.launch_ns) ||
-        !read_size("SIMCUDA_DEVICES", &devices))
+        !read_size("SIMCUDA_DEVICES", &devices) ||
+        !read_answer("SIMCUDA_DISABLE_CHANNELS", &sim_options.disable_status,
+                     &sim_options.has_idle_disable) ||
+        !read_answer("SIMCUDA_SET_TIMESLICE", &sim_options.timeslice_status,
+                     &sim_options.has_idle_timeslice))
         return false;
     if (devices < 1 || devices > SIM_DEVICES_MAX) {
         fprintf(stderr, "simcuda: SIMCUDA_DEVICES=%s: not 1 to %d\n", getenv("SIMCUDA_DEVICES"),
@@ -340,6 +372,7 @@ static void on_fork_child(void)
 {
     int live = SIM_LIVE;
     atomic_compare_exchange_strong(&process_state, &live, SIM_FORKED);
+    sim_rm_forget();
 }
 
 static void on_exit_begins(void)
@@ -414,6 +447,7 @@ SIM_API CUresult cuInit(unsigned int flags)
         if (result == CUDA_SUCCESS) {
             pthread_atfork(NULL, NULL, on_fork_child);
             atexit(on_exit_begins);
+            sim_channels_open();
             atomic_store(&process_state, SIM_LIVE);
         }
     }

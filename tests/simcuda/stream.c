@@ -20,6 +20,7 @@
 
 #define STREAM_MAGIC 0x53545253u
 #define QUEUE_MAX 1024u /* operations that wait: as on a GPU, who submits more waits for room */
+#define SET_PIECE (1u << 18) /* elements between two looks at the channels */
 #define WAIT_POLL_NS 20000ull
 #define WAIT_POLL_MAX_NS 1000000ull
 
@@ -124,7 +125,7 @@ static void run_wait(const struct sim_op *op)
 {
     uint64_t pause = WAIT_POLL_NS;
     while (!is_value_reached(op)) {
-        sim_sleep_until(sim_now() + pause);
+        sim_rest_until(sim_now() + pause);
         pause = pause < WAIT_POLL_MAX_NS ? pause * 2 : pause;
     }
 }
@@ -138,18 +139,29 @@ static void run_write(const struct sim_op *op)
         __atomic_store_n((uint32_t *)address, (uint32_t)op->u.value.value, __ATOMIC_RELEASE);
 }
 
+/* `n` elements from `p` on. */
+static void set_piece(void *p, size_t n, uint32_t element, uint32_t value)
+{
+    if (element == 1) {
+        memset(p, (int)value, n);
+    } else if (element == 2) {
+        for (size_t x = 0; x < n; x++)
+            ((uint16_t *)p)[x] = (uint16_t)value;
+    } else {
+        for (size_t x = 0; x < n; x++)
+            ((uint32_t *)p)[x] = value;
+    }
+}
+
 static void run_set(const struct sim_op *op)
 {
     for (size_t y = 0; y < op->u.set.height; y++) {
-        void *row = (void *)(uintptr_t)(op->u.set.dst + y * op->u.set.pitch);
-        if (op->u.set.element == 1) {
-            memset(row, (int)op->u.set.value, op->u.set.width);
-        } else if (op->u.set.element == 2) {
-            for (size_t x = 0; x < op->u.set.width; x++)
-                ((uint16_t *)row)[x] = (uint16_t)op->u.set.value;
-        } else {
-            for (size_t x = 0; x < op->u.set.width; x++)
-                ((uint32_t *)row)[x] = op->u.set.value;
+        char *row = (char *)(uintptr_t)(op->u.set.dst + y * op->u.set.pitch);
+        for (size_t x = 0; x < op->u.set.width; x += SET_PIECE) {
+            const size_t left = op->u.set.width - x;
+            set_piece(row + x * op->u.set.element, left < SET_PIECE ? left : SET_PIECE,
+                      op->u.set.element, op->u.set.value);
+            sim_pause_point();
         }
     }
 }
@@ -169,38 +181,47 @@ static void check_reach(const struct sim_op *op)
     }
 }
 
-static void run_kernel(const struct sim_op *op)
+static void run_kernel(const struct sim_op *op, const struct sim_group *group)
 {
     check_reach(op);
     const uint64_t start = sim_options.launch_ns > 0 ? sim_now() : 0;
+    const uint64_t stopped_ns = atomic_load(&group->stopped_ns);
     op->u.launch.kernel->run(op->u.launch.params);
     if (sim_options.launch_ns > 0)
-        sim_sleep_until(start + sim_options.launch_ns);
+        sim_work_until(start + sim_options.launch_ns, stopped_ns);
 }
 
-void sim_op_run(const struct sim_op *op)
+/* The host's part of an operation: the channel begins it and goes on behind it. */
+static void pass(struct sim_group *group)
 {
+    sim_group_enter(group);
+    sim_group_leave();
+}
+
+static void run_on_host(const struct sim_op *op, struct sim_group *group)
+{
+    pass(group);
+    sim_set_callback(true);
+    if (op->kind == SIM_OP_HOST)
+        op->u.host.fn(op->u.host.data);
+    else
+        op->u.callback.fn(op->u.callback.stream, CUDA_SUCCESS, op->u.callback.data);
+    sim_set_callback(false);
+    pass(group);
+}
+
+static void run_on_channel(const struct sim_op *op, struct sim_group *group)
+{
+    sim_group_enter(group);
     switch (op->kind) {
-    case SIM_OP_EMPTY:
-        break;
     case SIM_OP_KERNEL:
-        run_kernel(op);
+        run_kernel(op, group);
         break;
     case SIM_OP_COPY:
         sim_copy_run(&op->u.copy);
         break;
     case SIM_OP_SET:
         run_set(op);
-        break;
-    case SIM_OP_HOST:
-        sim_set_callback(true);
-        op->u.host.fn(op->u.host.data);
-        sim_set_callback(false);
-        break;
-    case SIM_OP_CALLBACK:
-        sim_set_callback(true);
-        op->u.callback.fn(op->u.callback.stream, CUDA_SUCCESS, op->u.callback.data);
-        sim_set_callback(false);
         break;
     case SIM_OP_MARK:
         atomic_store(&op->u.mark->time, sim_now());
@@ -211,18 +232,30 @@ void sim_op_run(const struct sim_op *op)
     case SIM_OP_WAIT:
         run_wait(op);
         break;
-    case SIM_OP_GRAPH:
-        sim_exec_run(op->u.exec);
-        break;
     case SIM_OP_FREE:
         sim_pool_run_free(op->u.freed);
-        break;
-    case SIM_OP_GRAPH_ALLOC: /* its launch did it */
         break;
     case SIM_OP_GRAPH_FREE:
         sim_block_unuse(op->u.block);
         break;
+    case SIM_OP_EMPTY:
+    case SIM_OP_GRAPH_ALLOC: /* its launch did it */
+    case SIM_OP_HOST:
+    case SIM_OP_CALLBACK:
+    case SIM_OP_GRAPH:
+        break;
     }
+    sim_group_leave();
+}
+
+void sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
+{
+    if (op->kind == SIM_OP_GRAPH)
+        sim_exec_run(op->u.exec, ctx);
+    else if (op->kind == SIM_OP_HOST || op->kind == SIM_OP_CALLBACK)
+        run_on_host(op, sim_channels_group(ctx, op));
+    else
+        run_on_channel(op, sim_channels_group(ctx, op));
 }
 
 /* ---- the thread of a stream ---- */
@@ -257,7 +290,7 @@ static void *run_stream(void *argument)
         pthread_mutex_unlock(&s->lock);
         for (uint32_t i = 0; i < op->n_deps; i++)
             sim_point_wait(op->deps[i]);
-        sim_op_run(op);
+        sim_op_run(op, s->ctx);
         sim_op_free(op);
         pthread_mutex_lock(&s->lock);
         atomic_fetch_add_explicit(&s->done, 1, memory_order_release);

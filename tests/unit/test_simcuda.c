@@ -10,6 +10,7 @@
 #include "tests/simcuda/testing.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -32,6 +33,7 @@ static void start_role(struct role *role, const char *name)
     assert_true(role->pid >= 0);
     if (role->pid == 0) {
         dup2(pair[1], ROLE_SOCKET);
+        fcntl(ROLE_SOCKET, F_SETFD, 0); /* it may be pair[1] itself */
         execl(program, program, name, (char *)NULL);
         _exit(126);
     }
