@@ -12,7 +12,7 @@ static bool is_holder(const struct gm_admit_input *input, const struct gm_admit_
     return input->apps[request->app].held > 0;
 }
 
-/* Whether an app that has memory may give some back without getting any. */
+/* Whether a holder that waits for nothing is at work. */
 static bool is_any_at_work(const struct gm_admit_input *input)
 {
     for (uint32_t app = 0; app < input->n_apps; app++)
@@ -21,7 +21,7 @@ static bool is_any_at_work(const struct gm_admit_input *input)
     return false;
 }
 
-/* The first holder's request behind the head that fits. */
+/* The first request behind the head that is a holder's and fits. */
 static const struct gm_admit_request *find_passing(const struct gm_admit_input *input)
 {
     const struct gm_admit_request *request = input->first->next;
@@ -30,8 +30,8 @@ static const struct gm_admit_request *find_passing(const struct gm_admit_input *
     return request;
 }
 
-/* Apps that can end are found one after the other: the memory of each may be what the next one
- * waits for. The other ones that wait are in a deadlock. */
+/* Find the apps that can end, one after the other: the memory of each may be what the next one
+ * waits for. The holders that are left are in a deadlock. */
 static void find_ends(const struct gm_admit_input *input)
 {
     uint64_t room = input->room;
@@ -52,7 +52,7 @@ static void find_ends(const struct gm_admit_input *input)
     }
 }
 
-/* The last of the requests in a deadlock that came no later than `since`; NULL: there is none. */
+/* The last request in a deadlock that came no later than `since`; NULL: none. */
 static const struct gm_admit_request *find_stuck(const struct gm_admit_input *input, uint64_t since)
 {
     const struct gm_admit_request *last = NULL;
@@ -85,9 +85,9 @@ struct gm_admit_decision gm_admit_step(struct gm_admit *admit, const struct gm_a
     }
     stuck = find_stuck(input, admit->stuck_since);
     if (!stuck)
-        admit->stuck_since = input->now; /* it is another one than before */
+        admit->stuck_since = input->now; /* a new deadlock */
     if (input->now - admit->stuck_since < GM_ADMIT_STUCK_NS)
         return (struct gm_admit_decision){.wake_at = admit->stuck_since + GM_ADMIT_STUCK_NS};
-    admit->stuck_since = 0; /* if there is another, it begins now */
+    admit->stuck_since = 0; /* the next step begins anew if one is left */
     return (struct gm_admit_decision){.action = GM_ADMIT_BREAK, .request = stuck};
 }

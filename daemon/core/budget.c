@@ -2,7 +2,7 @@
 
 #include "common/chunk.h"
 
-/* What is left of the device when `kept` of it stays free, in whole pages. */
+/* The budget that leaves `kept` bytes of the device free, in whole pages. */
 static uint64_t beside(const struct gm_budget_input *input, uint64_t kept)
 {
     return input->available > kept ? (input->available - kept) & ~(GM_CHUNK_MIN - 1) : 0;

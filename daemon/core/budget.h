@@ -1,12 +1,11 @@
 /*
- * How much of the GPU the frames may take, as other programs take memory there and give it back.
- * Pure.
+ * How much of the GPU the frames may take, while other programs take memory there and give it back.
+ * Pure; owns no state. Called by the engine.
  *
- * What is on the device beyond the budget is the slack. It is meant to be `reserve`: room for the
- * contexts of programs and for what they allocate past gpumux. They use it, so it may shrink to a
- * quarter before the budget goes down, which brings it to a half. The budget goes up, and the slack
- * to the whole reserve, only when there is half a reserve more. So contexts that come and go change
- * nothing, and neither do frames that are made and destroyed.
+ * The device's memory beyond the budget is the slack. Contexts use it, and what programs allocate
+ * past gpumux. When it is below a quarter of `reserve`, the budget goes down so that half of it is
+ * free. When it is above one and a half, the budget goes up so that the whole is free. So contexts
+ * that come and go do not change the budget, and neither do frames.
  */
 #ifndef GM_CORE_BUDGET_H
 #define GM_CORE_BUDGET_H
@@ -15,9 +14,9 @@
 
 struct gm_budget_input {
     uint64_t now;       /* the budget, in bytes as all of these */
-    uint64_t most;      /* it may never be more, */
-    uint64_t least;     /* nor less */
-    uint64_t available; /* on the device: frames that exist and what is free */
+    uint64_t most;      /* its upper limit */
+    uint64_t least;     /* its lower limit */
+    uint64_t available; /* on the device: existing frames and free memory */
     uint64_t reserve;
 };
 

@@ -42,14 +42,14 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
                             const struct gm_use *uses, uint32_t n)
 {
     uint32_t at = find_use(uses, n, allocation->va);
-    uint64_t reach = 0; /* uses of what is passed now */
+    uint64_t reach = 0; /* uses of the last place */
     for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
         struct gm_chunk *chunk = &table->chunks[c];
         uint64_t from = chunk->va, end = chunk->va + gm_class_bytes(chunk->class);
-        uint64_t heat = 0; /* uses times smallest chunks */
+        uint64_t heat = 0; /* uses times chunks of the smallest size */
         bool is_place = at < n && uses[at].va < end;
         if (chunk->place_age > 0 && !is_place)
-            reach = 0; /* something begins here that was not used this time */
+            reach = 0; /* a place that was not used this time */
         for (; at < n && uses[at].va < end; at++) {
             uint64_t place = uses[at].va & ~(GM_CHUNK_MIN - 1);
             heat += reach * ((place - from) >> GM_CHUNK_SHIFT);
@@ -101,7 +101,7 @@ bool gm_hosting_is_pair(const struct gm_table *table, uint32_t app,
            can_go(cold);
 }
 
-/* The best of one size, best first: `is_hot` says what is best. Ties: the lower index. */
+/* The hottest (`is_hot`) or coldest chunks of one size, best first. Ties: the lower index. */
 struct best {
     uint32_t n, room;
     bool is_hot;
@@ -153,7 +153,7 @@ static uint32_t gain(const struct gm_table *table, const struct gm_hosting_pair 
     return table->chunks[pair->hot].heat - table->chunks[pair->cold].heat;
 }
 
-/* Put the pairs of one size among those of the sizes before: most gain first. */
+/* Insert a pair of this size among those of the sizes before: most gain first. */
 static uint32_t insert(const struct gm_table *table, struct gm_hosting_pair *pairs, uint32_t n,
                        uint32_t room, const struct gm_hosting_pair *pair)
 {

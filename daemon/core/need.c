@@ -49,6 +49,6 @@ void gm_need_of(const struct gm_need_input *input, struct gm_need *need)
         need->pinned += less(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX);
     if (input->is_stuck)
         need->pinned = greater(need->pinned, input->pinned_used + GM_NEED_AHEAD_MIN);
-    /* What is raised gives its pages back only when it has arrived: a window more than is used. */
+    /* A promotion frees its paged memory only at its end, so a window more is in use. */
     need->paged = below > held ? below - held + input->window : 0;
 }

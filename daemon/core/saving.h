@@ -1,11 +1,10 @@
 /*
- * Whom a daemon that stops can save. Pure policy.
+ * Which programs a daemon that stops can save. Pure; owns no state. Called by the engine.
  *
- * A program survives the daemon if all of its memory is mapped in it; half of it is worth nothing.
- * So room goes to whole programs. Those whose gate is open come first: their memory is mapped, and
- * nothing can be taken from them. The others follow in the order of what they lack: the one that
- * lacks least costs least time and room, so that the most programs are saved, and no program that
- * is whole loses memory for another.
+ * A program survives the daemon only if all of its memory is mapped. Programs whose gate is open
+ * come first: their memory is mapped, and nothing can be taken from them. The others follow, those
+ * that lack least first. That saves the most programs in the least time, and no whole program loses
+ * memory for another.
  */
 #ifndef GM_CORE_SAVING_H
 #define GM_CORE_SAVING_H
@@ -16,13 +15,13 @@
 struct gm_saving {
     uint32_t app;
     bool is_open;     /* its gate is, or may still be */
-    uint64_t bytes;   /* that it needs on the GPU, ... */
-    uint64_t missing; /* ... of which so many are not there */
+    uint64_t bytes;   /* that it needs on the GPU */
+    uint64_t missing; /* ... and that are not there */
 };
 
 /*
- * Sort `apps`: first those for which there is room together in `room` bytes of the GPU, then the
- * others, both in the order above. Returns how many the former are.
+ * Sort `apps`: first those that fit together into `room` bytes of the GPU, then the others, both in
+ * the order above. Returns how many fit.
  */
 uint32_t gm_saving_choose(struct gm_saving *apps, uint32_t n, uint64_t room);
 

@@ -53,7 +53,7 @@ struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chu
 
 static const struct gm_list empty_list = {GM_NONE, GM_NONE, 0};
 
-/* The pool of `uid`: found while it has an app or a frame, else an unused one. */
+/* The pool of `uid`, else an unused one, else GM_NONE. */
 static uint32_t find_pool(struct gm_table *table, uint32_t uid)
 {
     uint32_t spare = GM_NONE;
@@ -132,7 +132,7 @@ static void list_remove(struct gm_table *table, struct gm_list *list, uint32_t i
     list->count--;
 }
 
-/* Where its app can use it: on the GPU or, hosted, mapped over the link. */
+/* Its app can use it: it is on the GPU, or hosted in a frame. */
 static bool is_settled(const struct gm_chunk *chunk)
 {
     if (chunk->flight != GM_FLIGHT_NONE)
@@ -140,8 +140,8 @@ static bool is_settled(const struct gm_chunk *chunk)
     return chunk->is_hosted ? chunk->frame != GM_NONE : chunk->tier == GM_TIER_GPU;
 }
 
-/* Sums count a chunk by the state it was listed under; unlist before, list after a change. A hosted
- * or fixed chunk is in no list, since it never moves; it counts all the same. */
+/* Take a chunk out of its list and sums, which still count it by its old state. A hosted or fixed
+ * chunk is in the sums only, as it is never evicted. */
 static void unlist(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = &table->chunks[index];
@@ -163,10 +163,8 @@ static void unlist(struct gm_table *table, uint32_t index)
     chunk->is_listed = false;
 }
 
-/*
- * The tier below the GPU (or none) that a chunk is in or on its way to; GM_TIERS: neither. Planning
- * in the middle of a switch counts on it there, as it counts on the frames that leave.
- */
+/* The tier below the GPU (or none) that a chunk is in or on its way to; GM_TIERS: neither. Planning
+ * counts on it there. */
 static enum gm_tier away_tier(const struct gm_chunk *chunk)
 {
     switch ((enum gm_flight)chunk->flight) {
@@ -283,7 +281,6 @@ void gm_table_fix(struct gm_table *table, uint32_t index)
     }
 }
 
-/* The frame can be had again. */
 static void unfix(struct gm_table *table, struct gm_frame *frame)
 {
     if (frame->is_fixed && !frame->is_host)
@@ -301,7 +298,7 @@ void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold)
     in->flight = out->flight = GM_FLIGHT_TRADE;
     in->is_hosted = false;
     out->is_hosted = true;
-    /* The sums stay, as much comes as goes, unless one of them was freed since an earlier trade. */
+    /* The sums stay the same unless one of the two was freed since an earlier exchange. */
     if (in->is_freed != out->is_freed) {
         const uint64_t size = gm_class_bytes(in->class);
         table->apps[in->app].hosted += in->is_freed ? size : -size;

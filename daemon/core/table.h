@@ -1,20 +1,22 @@
 /* clang-format off */
 /*
  * The tables: what memory there is, whose it is and where it is. Pure data: no I/O, no CUDA, no
- * allocation after init. The engine alone changes them, on events; the rest of the core reads them.
+ * allocation after init. The engine alone changes them, on events; the planner and hosting read
+ * them.
  *
  *   app     a client: its committed bytes, and its chunks by where they are
- *   chunk   the unit of placement. Exactly one tier holds its data. `flight` says that a move is on
- *           its way. The tier changes only when the move has ended: copy, then commit, then free.
- *   frame   a piece of GPU memory of one size class, made for one uid. At most one chunk holds it.
+ *   chunk   the unit of placement. Exactly one tier holds its data. `flight` says that it moves.
+ *           The tier changes only when the move has ended: copy, then commit, then free.
+ *   frame   a piece of memory of one size class, made for one uid. At most one chunk holds it.
  *   pool    the free frames of one uid, by size class: memory never crosses users
+ *   fixed   unevictable: other programs have the chunk mapped too, so it stays in its frame
  *
  * Invariants, checked by gm_table_check:
- *   - The bytes of all frames that exist (free, used or condemned) never exceed the budget.
+ *   - The bytes of all GPU frames that exist (free, used or condemned) never exceed the budget.
  *   - A frame in use and its chunk point at each other.
- *   - A fixed chunk (others have it mapped too) is settled in a fixed frame, and in no list of what
- *     can be taken, from when it is fixed until its allocation is freed.
- *   - A chunk in the gpu tier has a frame, or is in flight out of one.
+ *   - A fixed chunk is settled in a fixed frame, and in no list of what can be evicted, until its
+ *     allocation is freed.
+ *   - A chunk in the GPU tier has a frame, or is in flight out of one.
  *   - Each app's committed bytes and missing chunks are those of its chunks.
  */
 /* clang-format on */
@@ -33,7 +35,7 @@ enum gm_flight {
     GM_FLIGHT_IN,    /* from a lower tier, or from nothing, into its frame */
     GM_FLIGHT_OFF,   /* freed: being unmapped */
     GM_FLIGHT_HOST,  /* between two tiers below the GPU, to `to_tier` */
-    GM_FLIGHT_TRADE, /* changes places with another chunk of its app: one is hosted after it */
+    GM_FLIGHT_TRADE, /* exchanged with another chunk of its app: one of them is hosted then */
 };
 
 struct gm_chunk {
@@ -46,7 +48,7 @@ struct gm_chunk {
     uint32_t sibling;    /* next chunk of the allocation, by address */
     uint32_t next, prev; /* in its app's list for its place */
     uint32_t heat;       /* how much it is used: hosting.h */
-    uint8_t place_age;   /* ... and for how many reports a place in it is remembered */
+    uint8_t place_age;   /* for so many more reports a place in it is remembered */
     uint8_t class;
     uint8_t tier;   /* enum gm_tier: where the authoritative copy is */
     uint8_t flight; /* enum gm_flight */
@@ -54,12 +56,13 @@ struct gm_chunk {
     uint8_t to_tier;  /* enum gm_tier: where a flight below the GPU goes */
     bool is_listed;   /* in one of its app's lists */
     bool is_resident; /* ... in the resident list, else in the away list of `listed_tier` */
-    bool is_freed;    /* its allocation was given back: it ends when nothing touches it any more */
-    bool is_hosted;   /* in a host frame, which the GPU reads over the link; moves only by trades */
-    bool is_fixed;    /* stays in its frame: other programs have that mapped */
+    bool is_freed;    /* its allocation was freed: it ends when nothing touches it any more */
+    bool is_hosted;   /* in a host frame, which the GPU reads over the link; moves by exchanges only
+                       */
+    bool is_fixed;    /* unevictable */
     bool map_failed;  /* the app could not map it: the flight in ends where it began */
-    bool copy_pending; /* part of the flight: a copy (or the fence before it) has not ended */
-    bool map_pending;  /* part of the flight: the app has not confirmed a map or unmap */
+    bool copy_pending; /* the flight waits for a copy, or for the fence before it */
+    bool map_pending;  /* the flight waits for the app to map or unmap it */
 };
 
 struct gm_allocation {
@@ -73,31 +76,30 @@ struct gm_allocation {
     uint32_t next, prev; /* in its app's list; next also links the free list */
     bool is_pending;     /* ALLOC is not answered yet */
     bool is_ahead;       /* ... and nobody waits for the answer */
-    bool is_freed;       /* given back; it ends with its last chunk */
-    int32_t failure;     /* pending and taken back: the CUresult to answer ALLOC with at its end */
-    bool wants_freed;    /* ... and that is to be told */
+    bool is_freed;       /* it ends with its last chunk */
+    int32_t failure;     /* freed while pending: the CUresult to answer ALLOC with at its end */
+    bool wants_freed;    /* ... and FREED is to be sent */
 };
 
 enum gm_frame_state {
     GM_FRAME_UNUSED = 0, /* the table slot is free */
     GM_FRAME_FREE,       /* exists, no chunk in it */
     GM_FRAME_USED,       /* belongs to `chunk` */
-    GM_FRAME_LEAVING,    /* still holds `chunk`, which is on its way out: soon free */
+    GM_FRAME_LEAVING,    /* still holds `chunk`, which is being evicted */
     GM_FRAME_CONDEMNED,  /* exists until every import is dropped */
 };
 
 struct gm_frame {
     uint64_t fence; /* copies out up to this sequence number must end before it is written */
-    uint64_t clear; /* it is clear when copies in up to this one have ended; unless it is dirty */
+    uint64_t clear; /* unless it is dirty, it is clear when copies in up to this one have ended */
     uint32_t chunk;
     uint32_t pool;
     uint32_t next, prev; /* free list */
     uint8_t class;
     uint8_t state; /* enum gm_frame_state */
-    bool is_host;  /* host memory: no part of the budget */
+    bool is_host;  /* host memory: not in the budget */
     bool is_dirty; /* a chunk had it since it was made or cleared */
-    bool
-        is_fixed; /* cannot be had by moving its chunk; after that was freed, while others map it */
+    bool is_fixed; /* its chunk is; after that was freed, while others still map the frame */
 };
 
 struct gm_pool {
@@ -105,7 +107,7 @@ struct gm_pool {
     uint32_t apps, frames; /* alive; 0 and 0: the pool is unused and can serve another uid */
     uint32_t head[GM_CHUNK_CLASSES]; /* free frames */
     uint32_t count[GM_CHUNK_CLASSES];
-    uint32_t leaving[GM_CHUNK_CLASSES]; /* frames that leave: what planning counts on next */
+    uint32_t leaving[GM_CHUNK_CLASSES]; /* leaving frames: planning counts on them next */
 };
 
 struct gm_list {
@@ -114,12 +116,12 @@ struct gm_list {
 
 struct gm_table_app {
     bool is_used;
-    bool is_silent;     /* does not answer: nothing can be taken from it now */
+    bool is_silent;     /* it does not answer: nothing of it can be evicted now */
     uint32_t pool;      /* of its uid */
     uint64_t committed; /* bytes of its live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
     uint64_t fixed;     /* ... of those on the GPU that are fixed */
-    uint64_t resident;  /* bytes of its chunks whose frame is theirs and settled, and not fixed */
+    uint64_t resident;  /* bytes of its settled chunks on the GPU that are not fixed */
     uint32_t missing;   /* live chunks that are not settled on the GPU */
     struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
     struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
@@ -133,7 +135,7 @@ struct gm_table {
     uint64_t allocated; /* bytes of frames that exist */
     uint64_t free;      /* ... of those that are free */
     uint64_t condemned; /* ... of those that are condemned */
-    uint64_t ending; /* ... of those condemned whose end depends on nobody but us: room to come */
+    uint64_t ending; /* ... of those condemned whose end depends on the daemon only: room to come */
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t committed; /* bytes of all live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
@@ -148,16 +150,14 @@ struct gm_table {
     struct gm_pool *pools; /* max_apps of them */
 };
 
-/* Bytes for a table of these sizes, and its making in 16-aligned, zeroed `memory` (the caller's).
- */
+/* The bytes for a table of these sizes; make it in the caller's zeroed `memory`, 16-aligned. */
 size_t gm_table_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames);
 struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chunks,
                                uint32_t max_frames, uint64_t budget);
 
 /*
- * An app of `uid` begins and ends. Beginning returns false when no pool is left (users that are
- * gone still have frames in all of them: the caller destroys those first). Ending needs that all
- * its allocations are gone.
+ * Add an app of `uid`, or remove one whose allocations are all gone. False: no pool is left, as
+ * users that are gone have frames in all of them. The caller destroys those first.
  */
 bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid);
 void gm_table_remove_app(struct gm_table *table, uint32_t app);
@@ -168,65 +168,61 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app);
  */
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes);
 
-/*
- * Of a new allocation, before anything else: its chunks from the first that does not fit into
- * `bytes` on the GPU are hosted.
- */
+/* Host the chunks of a new allocation from the first that does not fit into `bytes` on the GPU.
+ * Before anything else is done with it. */
 void gm_table_host_chunks(struct gm_table *table, uint32_t allocation, uint64_t bytes);
-/* How many bytes of an allocation of `bytes` that would host, with `room` on the GPU. */
+/* How many of `bytes` that would host, with `room` on the GPU. */
 uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room);
-/* Whether `bytes` more of an app can be hosted if `most` of it can be in all. */
+/* Whether `bytes` more of an app can be hosted, of which `most` may be hosted in all. */
 bool gm_table_can_host(const struct gm_table *table, uint32_t app, uint64_t bytes, uint64_t most);
 
-/*
- * A settled chunk without a frame is hosted from now on, or is not any more. Its data stays where
- * it is until a frame holds it.
- */
+/* Host a chunk that has no frame and is not in flight, or stop hosting it. Its data stays where it
+ * is until a frame holds it. */
 void gm_table_host_chunk(struct gm_table *table, uint32_t chunk, bool is_hosted);
 
-/* All chunks of an allocation, each of them settled, are fixed from now on, and their frames. */
+/* Fix all chunks of an allocation, and their frames. All of them are settled. */
 void gm_table_fix(struct gm_table *table, uint32_t allocation);
-/* Whether they can be: the allocation is live and whole. */
+/* Whether it can be fixed: it is live and whole. */
 bool gm_table_can_fix(const struct gm_table *table, uint32_t allocation);
 
 /*
- * Two settled chunks of one app and size begin to change places: `hot`, which is hosted, and
- * `cold`, which is on the GPU. From now on `hot` counts as one of the GPU's and `cold` as hosted,
- * though their data, and the frames they hold, follow later. The same with the two exchanged takes
- * that back.
+ * Begin to exchange two settled chunks of one app and size: `hot`, which is hosted, and `cold`,
+ * which is on the GPU. From now on `cold` counts as hosted and `hot` does not; their data and
+ * frames follow later. A second call with the two swapped undoes it.
  */
 void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold);
 
 /* The live allocation of `app` that starts at `va`, or GM_NONE. */
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);
 
-/* Put a chunk into the list that its tier and flight call for, and keep its app's sums. Called
- * after every change of those two. */
+/* Put a chunk into the list of its tier and flight, and update the sums. Call it after every change
+ * of the two. */
 void gm_table_place(struct gm_table *table, uint32_t chunk);
 
-/* The chunk is no more part of its app (its allocation was freed): it leaves the lists and sums.
- * Its slot stays until gm_table_end_chunk. */
+/* The chunk's allocation was freed: the chunk leaves lists and sums. Its slot stays until
+ * gm_table_end_chunk. */
 void gm_table_free_chunk(struct gm_table *table, uint32_t chunk);
 
-/* Nothing refers to the freed chunk any more. Returns true when it was its allocation's last. */
+/* Nothing refers to the freed chunk any more. True: it was its allocation's last. */
 bool gm_table_end_chunk(struct gm_table *table, uint32_t chunk);
 void gm_table_end_allocation(struct gm_table *table, uint32_t allocation);
 
-/* A new frame for `pool`, state USED by nobody; GM_NONE when there is no slot or no room. */
+/* A new frame of `pool`, USED without a chunk; GM_NONE: no slot or no room. */
 uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned class);
-/* The same of host memory, for a hosted chunk: takes no room from the budget. */
+/* The same of host memory, outside the budget. */
 uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t pool, unsigned class);
 /* Its memory is gone. */
 void gm_table_end_frame(struct gm_table *table, uint32_t frame);
 /* Its chunk begins to leave it. */
 void gm_table_leave_frame(struct gm_table *table, uint32_t frame);
-/* Nobody's now: into its pool's free list. The fence stays. */
+/* Into its pool's free list. The fence stays. */
 void gm_table_free_frame(struct gm_table *table, uint32_t frame);
 /* A free frame is clear when copies in up to number `clear` have ended. */
 void gm_table_clean_frame(struct gm_table *table, uint32_t frame, uint64_t clear);
 /* A free frame is not clear after all. */
 void gm_table_soil_frame(struct gm_table *table, uint32_t frame);
-/* The chunk of a fixed frame is no more; others still map the frame. It stays in use, of nobody. */
+/* The chunk of a fixed frame has ended; others still map the frame. It stays USED, without a chunk.
+ */
 void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
 /* From the free list to `chunk`, which makes it dirty, or to the condemned. */
 void gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
