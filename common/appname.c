@@ -1,4 +1,4 @@
-/* The name of an app: see appname.h. The table of interpreters is all that it knows of them. */
+/* The name of an app: see appname.h. */
 #include "common/appname.h"
 
 #include <errno.h>
@@ -12,20 +12,20 @@
 #include "common/text.h"
 
 /*
- * How an interpreter's command line leads to what it runs. The lists have blanks between their
- * entries. An option that no list holds takes no value; the first word that is neither an option
- * nor a value is what runs.
+ * How to find the script in an interpreter's command line: it is the first word that is neither an
+ * option nor the value of one. Entries of a list are separated by blanks. An option in no list
+ * takes no value.
  */
 struct gm_interpreter {
     const char *files;    /* names of its executable, without a version */
-    const char *named;    /* options whose value is what runs */
-    const char *code;     /* options after which no file follows: the code is in the command line */
+    const char *named;    /* options whose value is the script */
+    const char *code;     /* options with code: no script follows */
     const char *values;   /* options with a value: the rest of the word, or the next word */
     const char *apart;    /* options with a value that is always the next word */
     const char *attached; /* options with a value that is always the rest of the word */
     const char *signs;    /* what an option begins with; NULL: "-" */
     bool has_words;       /* "-cp" is one option, not "-c" and "-p" together */
-    bool is_loader;       /* what it runs has a command line of its own */
+    bool is_loader;       /* the rest is a whole command line */
 };
 
 static const struct gm_interpreter gm_interpreters[] = {
@@ -121,7 +121,6 @@ static struct gm_word gm_word_base(struct gm_word word)
     return slash != NULL ? gm_word_from(word, (size_t)(slash + 1 - word.at)) : word;
 }
 
-/* Take the next entry of a list. */
 static bool gm_list_next(const char **list, struct gm_word *entry)
 {
     if (*list == NULL || **list == '\0')
@@ -141,7 +140,7 @@ static bool gm_list_has(const char *list, struct gm_word word)
     return false;
 }
 
-/* Whether a file of this name is `file` in some version: "", "3", "3.12", "3.13t", "-3.9". */
+/* Whether `word` is `file` with a version or without: "", "3", "3.12", "3.13t", "-3.9". */
 static bool gm_word_is_version_of(struct gm_word word, struct gm_word file)
 {
     if (word.length < file.length || memcmp(word.at, file.at, file.length) != 0)
@@ -167,8 +166,8 @@ static const struct gm_interpreter *gm_interpreter_of(struct gm_word word)
 enum gm_option { GM_OPTION_DONE, GM_OPTION_NAMES, GM_OPTION_ENDS };
 
 /*
- * One option, of which `rest` may be a value. DONE: go on with the next word, or with the next
- * letter if *is_flag. NAMES: *script is what runs. ENDS: nothing is.
+ * Take one option; `rest` is its value or more letters. DONE: go on with the next word, or with the
+ * next letter if *is_flag. NAMES: *script is found. ENDS: there is no script.
  */
 static enum gm_option gm_option_take(const struct gm_interpreter *row, struct gm_word option,
                                      struct gm_word rest, struct gm_words *words,
@@ -194,7 +193,7 @@ static enum gm_option gm_option_take(const struct gm_interpreter *row, struct gm
     return GM_OPTION_DONE;
 }
 
-/* A word that holds options: "-u", "-um", "--file=x", "-jar". */
+/* Take a word of options: "-u", "-um", "--file=x", "-jar". */
 static enum gm_option gm_options_take(const struct gm_interpreter *row, struct gm_word word,
                                       struct gm_words *words, struct gm_word *script)
 {
@@ -215,7 +214,7 @@ static enum gm_option gm_options_take(const struct gm_interpreter *row, struct g
     return found;
 }
 
-/* What the interpreter runs, behind its options. False: code of its command line, or its input. */
+/* Find the script. False: it runs code of the command line or its input. */
 static bool gm_script_find(const struct gm_interpreter *row, struct gm_words *words,
                            struct gm_word *script)
 {
@@ -234,7 +233,7 @@ static bool gm_script_find(const struct gm_interpreter *row, struct gm_words *wo
     return false;
 }
 
-/* Whether a script's path says what it is: not "." and not an open file. */
+/* Whether the path has a name: it is not "." or an open file. */
 static bool gm_script_has_name(struct gm_word script)
 {
     struct gm_word base = gm_word_base(script);
@@ -242,7 +241,7 @@ static bool gm_script_has_name(struct gm_word script)
            !gm_word_starts(script, "/dev/") && !gm_word_starts(script, "/proc/");
 }
 
-/* Whether the first word is a text that the program wrote over its command line (setproctitle). */
+/* Whether the program wrote a title over its command line (setproctitle). */
 static bool gm_word_is_title(struct gm_word first, const char *exe)
 {
     struct gm_word base = gm_word_base(first);
@@ -251,7 +250,7 @@ static bool gm_word_is_title(struct gm_word first, const char *exe)
            !gm_word_is(base, file.at, file.length);
 }
 
-/* Write what fits, whole characters of legal text. */
+/* Write the legal characters that fit; '?' for illegal bytes. */
 static void gm_name_set(char name[GM_APPNAME_SIZE], struct gm_word word)
 {
     size_t length = 0;
@@ -283,7 +282,7 @@ void gm_appname(const char *line, size_t length, const char *exe, char name[GM_A
         words = (struct gm_words){first.at, first.at + first.length, ' '};
         gm_words_next(&words, &first);
         for (; first.length > 0 && first.at[first.length - 1] == ':'; first.length--)
-            words.at = words.end; /* "server: worker 3": what follows is no command line */
+            words.at = words.end; /* "server: worker 3": the rest is no command line */
     }
     do {
         if (first.length > 0 && first.at[0] == '-')
@@ -300,7 +299,7 @@ void gm_appname(const char *line, size_t length, const char *exe, char name[GM_A
     gm_name_set(name, first);
 }
 
-/* Read what there is of the command line. Returns its length. */
+/* Read this process's command line. Returns its length. */
 static size_t gm_cmdline_read(char *buffer, size_t size)
 {
     size_t length = 0;
@@ -316,7 +315,7 @@ static size_t gm_cmdline_read(char *buffer, size_t size)
         length += (size_t)n;
     }
     close(fd);
-    if (length == size) /* cut: half a word is no name */
+    if (length == size) /* drop a word that was cut */
         while (length > 0 && buffer[length - 1] != '\0')
             length--;
     return length;

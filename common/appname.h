@@ -1,7 +1,6 @@
 /*
- * What an app is called: the name that HELLO says, that status shows and that rules match. A
- * program that an interpreter runs has the name of its script, module or archive, not the
- * interpreter's.
+ * The name of an app, as HELLO sends it, status shows it and rules match it. If an interpreter runs
+ * a script, module or archive, that gives the name. Called by shim/link and mux-ctl; calls text.h.
  */
 #ifndef GM_COMMON_APPNAME_H
 #define GM_COMMON_APPNAME_H
@@ -11,14 +10,14 @@
 #define GM_APPNAME_SIZE 64u /* bytes of a name with its NUL, as in HELLO */
 
 /*
- * The name for the command line at `line`: `length` bytes in which each word ends with a NUL, as in
- * /proc/PID/cmdline. `exe` is the path of the executed file, or NULL. Writes legal text without a
- * '/' (common/text.h) to `name`; "" if neither has a name. Pure.
+ * The name for a command line of `length` bytes, in which each word ends with a NUL as in
+ * /proc/PID/cmdline. `exe` is the path of the executed file, or NULL. Writes legal text
+ * (common/text.h) without a '/'; "" if there is no name. Pure.
  */
 void gm_appname(const char *line, size_t length, const char *exe, char name[GM_APPNAME_SIZE]);
 
-/* This process's own name. `buffer` is scratch space; a command line that does not fit is cut. Does
- * not allocate. */
+/* The name of this process. `buffer` is scratch space; a longer command line is cut. Does not
+ * allocate. */
 void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE]);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Chunks: how an allocation is cut into them, and where their data can be.
+ * Chunks: how an allocation is cut into them, and where their data can be. Pure; calls nothing.
  *
- * A chunk is backed by exactly one physical handle: a power of two from 2 to 32 MiB, cut greedily
- * from the start of the allocation. 32 MiB is the largest size that costs a kernel nothing, and VMM
- * calls cost per handle, not per byte (daemon/README.md, "Memory"). Both ends, shim and daemon, cut
- * with these functions, so that no message has to carry the list.
+ * One frame backs a chunk. A chunk is a power of two from 2 to 32 MiB, cut greedily from the start
+ * of the allocation: VMM calls cost per handle, and 32 MiB is the largest size that costs kernels
+ * nothing (daemon/README.md, "Memory"). Shim and daemon both cut with these functions, so messages
+ * need not carry the chunks.
  */
 #ifndef GM_COMMON_CHUNK_H
 #define GM_COMMON_CHUNK_H
@@ -13,7 +13,7 @@
 
 #define GM_NONE UINT32_MAX /* no chunk, frame, page, app */
 
-/* Where the authoritative copy of a chunk's data is, from nowhere to the farthest from the GPU. */
+/* Where the authoritative copy of a chunk is, from near the GPU to far. */
 enum gm_tier { GM_TIER_NONE, GM_TIER_GPU, GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_DISK, GM_TIERS };
 
 #define GM_CHUNK_SHIFT 21u  /* log2 of the smallest chunk */
@@ -48,7 +48,7 @@ static inline uint64_t gm_chunk_count(uint64_t bytes)
 {
     uint64_t count = bytes / GM_CHUNK_MAX;
     for (uint64_t tail = (bytes % GM_CHUNK_MAX) >> GM_CHUNK_SHIFT; tail > 0; tail >>= 1)
-        count += tail & 1; /* one chunk for each power of two in the tail */
+        count += tail & 1; /* one chunk per power of two */
     return count;
 }
 

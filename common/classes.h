@@ -1,7 +1,5 @@
-/*
- * A program's class, and the bounds of its weight and share: what GPUMUX_CLASS, `mux-ctl set` and
- * rules can say, and what the scheduler (daemon/core/sched.h) makes of it. Calls nothing.
- */
+/* Classes of programs, and the bounds of weight and share, for GPUMUX_CLASS, `mux-ctl set`, rules
+ * and the scheduler (daemon/core/sched.h). Pure; calls nothing. */
 #ifndef GM_COMMON_CLASSES_H
 #define GM_COMMON_CLASSES_H
 
@@ -10,8 +8,8 @@
 #include <string.h>
 
 #define GM_CLASS_WORDS(X)                                                                          \
-    X(AUTO, auto)               /* its level is found by what it does */                           \
-    X(LATENCY, latency)         /* before every level, at once and always */                       \
+    X(AUTO, auto)               /* its level follows from what it does */                          \
+    X(LATENCY, latency)         /* before all levels, always */                                    \
     X(INTERACTIVE, interactive) /* level 1, always */                                              \
     X(BATCH, batch)             /* the last level, always */
 #define GM_CLASS_LIST "auto, latency, interactive or batch"
@@ -28,7 +26,7 @@ enum gm_sched_class {
 #define GM_SCHED_WEIGHT_MAX 10000u /* 10 */
 #define GM_SCHED_SHARE_ALL 1000u   /* the whole GPU: in thousandths of its time */
 
-/* The word for a class, "unknown" for what is none. */
+/* The word for a class, or "unknown". */
 static inline const char *gm_class_name(uint32_t class)
 {
 #define GM_CLASS_WORD(NAME, name) #name,
@@ -37,7 +35,7 @@ static inline const char *gm_class_name(uint32_t class)
     return class < GM_CLASSES ? words[class] : "unknown";
 }
 
-/* The class that `word` names; false: none. */
+/* The class that `word` names. False: none. */
 static inline bool gm_class_index(const char *word, uint32_t *index)
 {
     for (uint32_t i = 0; i < GM_CLASSES; i++) {

@@ -1,6 +1,7 @@
 /*
- * The clocks, in nanoseconds. Time is monotonic, read at the edge once an event, and passed on as a
- * value; the other two are for people and for benches.
+ * Clocks, in nanoseconds. Time is monotonic: it is read once per event and passed on as a value.
+ * The other two clocks are for logs and benchmarks. Anybody may call these; they call the C library
+ * only.
  */
 #ifndef GM_COMMON_CLOCK_H
 #define GM_COMMON_CLOCK_H
@@ -10,8 +11,7 @@
 
 #include "common/units.h"
 
-/* How many times as slow as others this build is: what is waited for, of others or of a GPU that is
- * simulated, may take so many times as long. Builds with a sanitizer say more. */
+/* Multiplies time limits in builds that are slow. Builds with a sanitizer define a larger one. */
 #ifndef GM_SLOW
 #define GM_SLOW 1
 #endif
@@ -28,19 +28,18 @@ static inline uint64_t gm_now(void)
     return gm_clock(CLOCK_MONOTONIC);
 }
 
-/* Since 1970, as people write dates. */
+/* Since 1970. */
 static inline uint64_t gm_wall_time(void)
 {
     return gm_clock(CLOCK_REALTIME);
 }
 
-/* Processor time of this thread: without what it waits, and what others take of the machine. */
+/* Processor time of this thread. */
 static inline uint64_t gm_thread_time(void)
 {
     return gm_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* A time as calls that wait for one take it. */
 static inline struct timespec gm_timespec(uint64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / GM_S), .tv_nsec = (long)(ns % GM_S)};

@@ -1,6 +1,6 @@
 /*
- * Where the C library has dlsym and dlopen: under the version that they got when they moved into
- * libc, or their first one on x86-64 or on aarch64. Add a line here for a new architecture.
+ * Finds dlsym and dlopen of the C library by version: the one from their move into libc, or the
+ * first one of x86-64 or aarch64. Add a version for a new architecture. Used by shim/entry.
  */
 #ifndef GM_COMMON_DLVERSIONS_H
 #define GM_COMMON_DLVERSIONS_H
@@ -8,10 +8,8 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-/*
- * `name` of the C library, looked up in `library`; with RTLD_NEXT behind the object that this is
- * compiled into, which must export it without a version. NULL: it is not there.
- */
+/* Look `name` up in `library`. With RTLD_NEXT the search starts behind the calling object, which
+ * must export `name` without a version. NULL: not found. */
 static inline void *gm_dl_versioned(void *library, const char *name)
 {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};

@@ -1,4 +1,4 @@
-/* What a program may have to do without: features.def as an enum, for both ends. */
+/* features.def as an enum, for shim and daemon. */
 #ifndef GM_COMMON_FEATURES_H
 #define GM_COMMON_FEATURES_H
 

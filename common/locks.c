@@ -1,4 +1,4 @@
-/* The order of locks, checked: see locks.h. Empty without GM_DEBUG_LOCKS. */
+/* Asserts the order of locks: see locks.h. Empty without GM_DEBUG_LOCKS. */
 #include "common/locks.h"
 
 #ifdef GM_DEBUG_LOCKS

@@ -1,7 +1,7 @@
 /*
- * Log lines. A line is built on the stack and leaves in one write, so that lines of several threads
- * never mix. No allocation, no time zone data, and no lock unless repetition is limited (the shim
- * does not limit it): a line may be written from any thread and in a forked child. errno is kept.
+ * Log lines: see log.h. A line is built on the stack and written at once, so lines of threads do
+ * not mix. No allocation, no time zone data, and no lock unless repetition is limited, which the
+ * shim does not do: so a forked child can log, too. errno is kept.
  */
 #include "common/log.h"
 
@@ -52,9 +52,8 @@ void gm_log_open(int fd, enum gm_log_level level, const char *who)
 }
 
 /*
- * "2025-11-20T16:34:12.345Z ", always UTC: computed here because gmtime_r takes the time zone lock,
- * which a forked child may never get. Days to date as in the proleptic Gregorian calendar, with
- * years that start in March, so that the leap day is the last.
+ * "2025-11-20T16:34:12.345Z ", in UTC. gmtime_r takes the time zone lock, which a forked child may
+ * never get. Years start in March here, so that the leap day is the last.
  */
 static size_t gm_log_stamp(char *text, size_t size)
 {
@@ -91,7 +90,7 @@ static const char *gm_log_word(enum gm_log_level level)
     return "";
 }
 
-/* Write one line; `more`: how many like it were held back before it. */
+/* Write one line. `more` lines like it were held back before. */
 static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsigned more)
 {
     char line[GM_LOG_LINE + 1]; /* one more for the NUL of the longest line */
@@ -116,8 +115,8 @@ static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsi
 
 /* ---- repetition ----
  *
- * One slot for each kind of line that was written in the last second. When there are more kinds
- * than slots, those that find none share the last one: whoever makes up kinds gains nothing.
+ * One slot for each kind of line that was written in the last second. If there are more kinds than
+ * slots, the others share the last slot, so inventing kinds does not help to flood the log.
  */
 
 #define GM_LOG_KINDS 128u /* twice the 60 programs that were seen to come within a second */
@@ -125,15 +124,15 @@ static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsi
 
 struct gm_log_kind {
     uint64_t hash;    /* 0: unused */
-    uint64_t written; /* when a line of it was, by gm_now() */
-    unsigned held;    /* lines since; the last of them: */
+    uint64_t written; /* gm_now() at the last line written */
+    unsigned held;    /* lines held back since; the last one is: */
     enum gm_log_level level;
     char text[512];
 };
 
 static struct gm_lock gm_log_lock = GM_LOCK_INITIALIZER(GM_LOCK_LOG);
 static struct gm_log_kind *gm_log_kinds; /* NULL: no limit */
-static atomic_uint gm_log_holding;       /* kinds of which lines are held back */
+static atomic_uint gm_log_holding;       /* kinds with lines that are held back */
 
 static uint64_t gm_log_hash(enum gm_log_level level, const char *kind)
 {
@@ -159,7 +158,7 @@ static struct gm_log_kind *gm_log_find(uint64_t hash, uint64_t now)
     return found;
 }
 
-/* Write the last line of a kind that is held back. Under the lock. */
+/* Write the last line of a kind. Under the lock. */
 static void gm_log_let_go(struct gm_log_kind *kind, uint64_t now)
 {
     int fd = atomic_load_explicit(&gm_log_fd, memory_order_acquire);
@@ -170,7 +169,7 @@ static void gm_log_let_go(struct gm_log_kind *kind, uint64_t now)
     atomic_fetch_sub(&gm_log_holding, 1);
 }
 
-/* Whether this line, of kind `of`, has to wait; then it is kept. */
+/* Whether this line of kind `of` is held back. */
 static bool gm_log_hold(enum gm_log_level level, const char *of, const char *text)
 {
     bool is_held = false;
@@ -235,7 +234,7 @@ static void gm_log_list(enum gm_log_level level, const char *kind, const char *f
 
     int saved = errno;
     char text[GM_LOG_LINE];
-    if (vsnprintf(text, sizeof(text), format, args) < 0) /* errno is still the caller's, for %m */
+    if (vsnprintf(text, sizeof(text), format, args) < 0) /* %m needs the caller's errno */
         text[0] = '\0';
     if (gm_log_kinds == NULL || level == GM_LOG_DEBUG ||
         !gm_log_hold(level, kind != NULL ? kind : text, text))

@@ -1,4 +1,4 @@
-/* Settings: see settings.h. Integers only, so that the same text means the same everywhere. */
+/* Settings: see settings.h. Integers only: no locale, no rounding. */
 #include "common/settings.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "common/text.h"
 #include "common/wire.h"
 
-#define SHOWN 48 /* of a word that is wrong */
+#define SHOWN 48 /* bytes of a wrong word in messages */
 
 static const char *show(const char *text, char shown[SHOWN])
 {
@@ -18,10 +18,8 @@ static const char *show(const char *text, char shown[SHOWN])
     return shown;
 }
 
-/*
- * A decimal number of `length` bytes with up to `decimals` of them, in units of the last one; a
- * sign makes it -ERANGE, as nothing here is negative. 0, -EINVAL or -ERANGE.
- */
+/* Parse a number with up to `decimals` decimals, in units of the last one. A negative one is
+ * -ERANGE. */
 static int take_decimal(const char *text, size_t length, unsigned decimals, uint32_t *value)
 {
     uint64_t sum = 0;

@@ -1,6 +1,6 @@
 /*
- * What can be said of a program, as people write it: `class=batch`, `weight=0.5`, `share=50%`,
- * `paused`. The daemon's rules and mux-ctl share it. Pure: calls common/text only.
+ * Settings of programs as users write them: `class=batch`, `weight=0.5`, `share=50%`, `paused`. For
+ * rules, mux-ctl and the engine. Pure; calls common/text and common/classes.
  */
 #ifndef GM_COMMON_SETTINGS_H
 #define GM_COMMON_SETTINGS_H
@@ -12,7 +12,7 @@
 #include "common/classes.h"
 
 struct gm_settings {
-    uint32_t has;  /* enum gm_set_setting (common/wire.h): which of the following are said */
+    uint32_t has;  /* enum gm_set_setting (common/wire.h): which of these are set */
     uint8_t class; /* enum gm_sched_class */
     bool is_paused;
     uint32_t weight; /* thousandths */
@@ -20,25 +20,22 @@ struct gm_settings {
 };
 
 /*
- * Take one word into *settings. Returns 0; -ENOENT if it is no setting at all; -EINVAL, -ERANGE, or
- * -EEXIST (said already) with one line in `why`; *settings changes on success only.
+ * Add one word to *settings. Returns 0; -ENOENT if it is no setting; -EINVAL, -ERANGE, or -EEXIST
+ * (set already) with one line in `why`. On error *settings is unchanged.
  */
 int gm_settings_take(struct gm_settings *settings, const char *word, char *why, size_t why_size);
 
-/* Whether all that is said is within its bounds: for what came over the wire. */
+/* Whether all values are in bounds: for settings from the wire. */
 bool gm_settings_are_legal(const struct gm_settings *settings);
 
-/* "class=batch weight=0.5 share=50% paused", as they can be written; "" for none. Returns `text`.
- */
+/* "class=batch weight=0.5 share=50% paused"; "" for none. Returns `text`. */
 char *gm_settings_format(const struct gm_settings *settings, char *text, size_t size);
 
 /* Thousandths: "0.5". Returns `text`. */
 char *gm_format_thousandths(uint32_t value, char *text, size_t size);
 
-/*
- * Whether the program's name `name` is `pattern`: a name, or one with *, ? and [...] as in a shell.
- * A pattern has at most GM_COMMAND_MAX bytes, as a program's name has.
- */
+/* Whether a program's name matches `pattern`, which can hold *, ? and [...] as in a shell. Both
+ * have at most GM_COMMAND_MAX bytes. */
 #define GM_COMMAND_MAX 63u
 bool gm_command_matches(const char *pattern, const char *name);
 

@@ -1,9 +1,9 @@
 /*
- * The name of a shared allocation, as it travels from one program to another in place of the
- * driver's own 64 opaque bytes (CUipcMemHandle). Pure.
+ * The name of a shared allocation. Programs pass it to each other instead of the driver's 64 opaque
+ * bytes (CUipcMemHandle). Used by the shim; pure.
  *
- * What it says is only looked up: the daemon judges the nonce, and hands nothing to another user.
- * Magic and check tell it from a handle of the driver, which goes to the driver.
+ * The name alone gives no access: the daemon checks the nonce and the user. Magic and check tell it
+ * from a handle of the driver.
  */
 #ifndef GM_COMMON_SHARE_H
 #define GM_COMMON_SHARE_H
@@ -18,13 +18,13 @@
 struct gm_share_name {
     uint64_t magic;
     uint32_t share;
-    uint32_t app;   /* the owner's id, for messages to people */
+    uint32_t app;   /* the owner's id, for messages */
     uint64_t va;    /* the owner's */
     uint64_t bytes; /* whole chunks: what an opener reserves */
     uint64_t nonce[2];
     uint32_t gpu;   /* gpumux index */
-    uint32_t slack; /* of `bytes`, those at the end that the owner did not ask for */
-    uint64_t check; /* of what stands before it */
+    uint32_t slack; /* bytes at the end that the owner did not ask for */
+    uint64_t check; /* hash of the other members */
 };
 _Static_assert(sizeof(struct gm_share_name) == 64, "as large as a CUipcMemHandle");
 
@@ -37,14 +37,14 @@ static inline uint64_t gm_share_check(const struct gm_share_name *name)
     return hash;
 }
 
-/* Fill in what makes *name a name. */
+/* Set magic and check. */
 static inline void gm_share_seal(struct gm_share_name *name)
 {
     name->magic = GM_SHARE_MAGIC;
     name->check = gm_share_check(name);
 }
 
-/* Whether the 64 bytes at `bytes` are such a name; then *name has it. */
+/* Copy the 64 bytes at `bytes` to *name. False: they are no such name. */
 static inline bool gm_share_read(const void *bytes, struct gm_share_name *name)
 {
     memcpy(name, bytes, sizeof(*name));

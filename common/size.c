@@ -1,7 +1,4 @@
-/*
- * Sizes and durations as people write them. Pure integer arithmetic: no float, no locale, so that
- * the same text means the same number everywhere.
- */
+/* Numbers, sizes and durations: see size.h. Integers only: no float, no locale. */
 #include "common/size.h"
 
 #include <errno.h>
@@ -11,7 +8,7 @@
 
 /* A decimal number: whole + fraction / scale. */
 struct gm_decimal {
-    uint64_t whole; /* stays at UINT64_MAX when the text says more */
+    uint64_t whole; /* at most UINT64_MAX, also if the text says more */
     uint64_t fraction;
     uint64_t scale; /* a power of ten; digits beyond the 18th are dropped */
 };
@@ -21,7 +18,7 @@ static bool gm_is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Read "12" or "12.5" at *text and move *text behind it. False if there is no such number. */
+/* Read "12" or "12.5" and move *text behind it. False: there is no number. */
 static bool gm_take_decimal(const char **text, struct gm_decimal *number)
 {
     const char *at = *text;
@@ -125,7 +122,7 @@ char *gm_format_size(uint64_t bytes, char *text, size_t size)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     unsigned unit = 0;
-    unsigned __int128 tenths = 0; /* of bytes, they need more than 64 bits */
+    unsigned __int128 tenths = 0; /* of a byte: 64 bits are too few */
 
     if (bytes == 0) {
         snprintf(text, size, "0");

@@ -1,11 +1,12 @@
-/* Numbers, sizes and durations as people write them. Pure. */
+/* Numbers, sizes and durations as people write them. Pure; calls nothing. */
 #ifndef GM_COMMON_SIZE_H
 #define GM_COMMON_SIZE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parse a whole number: digits only. Returns 0 and *value, or -EINVAL or -ERANGE (above 64 bits). */
+/* Parse a whole number: digits only. Returns 0 and *value, or -EINVAL or -ERANGE (above 64 bits).
+ */
 int gm_parse_number(const char *text, uint64_t *value);
 
 /*
@@ -19,7 +20,7 @@ int gm_parse_size(const char *text, uint64_t *bytes);
 /* Parse a duration: a number with a unit ms, s, m; no unit means seconds. 0, -EINVAL or -ERANGE. */
 int gm_parse_duration(const char *text, uint64_t *ns);
 
-/* "15.9 GiB", "512 MiB", "0": a short text for people, always NUL-terminated. Returns `text`. */
+/* "15.9 GiB", "512 MiB", "0". Returns `text`. */
 char *gm_format_size(uint64_t bytes, char *text, size_t size);
 
 #endif

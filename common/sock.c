@@ -1,8 +1,4 @@
-/*
- * Sockets: one message in, one message out, with its fds, and where the daemon listens. Used by the
- * shim, mux-ctl and the daemon. No state and no allocation; every call retries on EINTR, no call
- * raises SIGPIPE, every fd made here closes on exec.
- */
+/* Sockets: see sock.h. */
 #include "common/sock.h"
 
 #include <errno.h>
@@ -14,13 +10,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The ancillary data of the most fds that a message has, aligned as the kernel wants it. */
+/* Room for the fds of a message. */
 union gm_sock_control {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(sizeof(int) * GM_WIRE_FDS)];
 };
 
-/* As large as the largest row, which is far below GM_WIRE_MAX: senders may have small stacks. */
+/* As large as the largest message, which is far below GM_WIRE_MAX: stacks may be small. */
 union gm_sock_largest {
     uint64_t align;
 #define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
@@ -32,7 +28,7 @@ union gm_sock_largest {
 
 int gm_sock_path(unsigned n, char *path, size_t size)
 {
-    /* Not in a program that runs with more rights than its caller: the caller chose these words. */
+    /* secure_getenv: the environment of a setuid program is not to be trusted. */
     const char *only = secure_getenv("GPUMUX_SOCKET");
     const char *user = secure_getenv("XDG_RUNTIME_DIR");
     int length;
@@ -66,7 +62,7 @@ int gm_sock_connect(const char *path)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* While a backlog is full, connecting waits for its turn, but not without end. */
+    /* connect waits while the backlog is full: limit that. */
     struct timeval patience = {.tv_sec = GM_SOCK_PATIENCE_S}, for_ever = {0};
     if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
         error = -errno;
@@ -135,7 +131,7 @@ int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n
     }
 }
 
-/* Take the fds of a received message: at most `room` into `fds`, closing what goes beyond. */
+/* Take at most `room` fds of a received message, and close the others. */
 static int gm_sock_take_fds(struct msghdr *message, int *fds, int room, int *n_fds)
 {
     int lost = 0;
@@ -184,7 +180,7 @@ ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n
     if ((message.msg_flags & MSG_TRUNC) != 0)
         length = -EMSGSIZE;
     if (length <= 0 || *has_lost) {
-        /* The end of the connection carries no fds, but an empty datagram may. */
+        /* An empty datagram, which looks like the end of the connection, may carry fds. */
         while (*n_fds > 0)
             close(fds[--*n_fds]);
     }

@@ -1,5 +1,6 @@
 /*
- * Sockets: sending and receiving one message with its fds, and where the daemon's socket is.
+ * Sockets: send and receive one message with its fds, and find the daemon's socket. Called by the
+ * shim, mux-ctl and the daemon; calls wire.c. No state, no allocation.
  *
  * All functions retry on EINTR, never raise SIGPIPE and set close-on-exec on every fd they make.
  */
@@ -22,15 +23,15 @@
  */
 int gm_sock_path(unsigned n, char *path, size_t size);
 
-/* A daemon takes a full backlog of 128 within milliseconds. A second is for a busy machine. */
+/* A daemon accepts a full backlog of 128 within milliseconds; a busy machine needs longer. */
 #define GM_SOCK_PATIENCE_S 1
 
-/* Connect to `path`. Returns a blocking SEQPACKET fd, or -errno. Never blocks long: a listener that
- * does not accept leaves it at -EAGAIN after GM_SOCK_PATIENCE_S. */
+/* Connect to `path`. Returns a blocking SEQPACKET fd, or -errno: -EAGAIN if the backlog stays full
+ * for GM_SOCK_PATIENCE_S. */
 int gm_sock_connect(const char *path);
 
-/* Connect to the first place that answers. Returns an fd, or the -errno of the last place. If
- * `path` is not NULL the place is written there. */
+/* Connect to the first place that answers, and write it to `path` if that is not NULL. Returns an
+ * fd, or the -errno of the last place. */
 int gm_sock_connect_any(char *path, size_t size);
 
 /*
@@ -47,10 +48,8 @@ int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n
  */
 ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds);
 
-/*
- * The same for who can do without the fds: when they were cut off, because this process is at its
- * limit of open files, that is *has_lost and no error; *n_fds is 0 then.
- */
+/* The same, but losing the fds because of the limit of open files is no error: then *has_lost is
+ * true and *n_fds is 0. */
 ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n_fds,
                              bool *has_lost);
 

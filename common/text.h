@@ -1,7 +1,7 @@
 /*
- * Text that comes from outside and is shown to people: program names, reasons, log lines. Legal is
- * printable ASCII and well-formed UTF-8 without control characters, so that no text can break a
- * line, a terminal or a JSON document. Pure, no allocation; anybody may call these.
+ * Checks and cleans text from outside that is shown to people. Legal text is printable ASCII and
+ * well-formed UTF-8 without control characters, so it cannot break a line, a terminal or a JSON
+ * document. Pure; anybody may call; calls nothing.
  */
 #ifndef GM_COMMON_TEXT_H
 #define GM_COMMON_TEXT_H
@@ -15,7 +15,7 @@
 static inline size_t gm_text_step(const char *s, size_t left)
 {
     static const uint32_t least[] = {0, 0x20, 0xa0, 0x800,
-                                     0x10000}; /* no longer form than needed */
+                                     0x10000}; /* else there is a shorter form */
     if (left == 0)
         return 0;
     uint8_t lead = (uint8_t)s[0];
@@ -46,10 +46,7 @@ static inline bool gm_text_is_legal(const char *text, size_t size)
     return i < size;
 }
 
-/*
- * Make it so, in place: '?' for each illegal byte, and an end at the last of `size` (> 0) bytes
- * where there is none. Bytes behind the end are left alone, so legal text is not changed at all.
- */
+/* Make the text legal in place: '?' for each illegal byte, and a NUL within `size` (> 0) bytes. */
 static inline void gm_text_clean(char *text, size_t size)
 {
     size_t length = strnlen(text, size);

@@ -1,4 +1,4 @@
-/* Units: times in nanoseconds, sizes in bytes. */
+/* Units of times (nanoseconds) and sizes (bytes). */
 #ifndef GM_COMMON_UNITS_H
 #define GM_COMMON_UNITS_H
 

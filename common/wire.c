@@ -1,15 +1,12 @@
-/*
- * The codec of the wire protocol: bytes to message and back, and nothing else. No I/O, no
- * allocation, no state: both ends and the fuzzer call it from any thread. All that it knows about a
- * message comes from its row in wire.def; only MAP has a rule of its own (gm_wire_fds_match).
- */
+/* The codec of the wire protocol: see wire.h. It takes all about a message from its row in
+ * wire.def; only MAP has a rule of its own (gm_wire_fds_match). */
 #include "common/wire.h"
 
 #include <string.h>
 
 #include "common/text.h"
 
-/* The short words that wire.def uses. */
+/* The words of wire.def. */
 enum {
     UP = GM_UP,
     DOWN = GM_DOWN,
@@ -41,7 +38,7 @@ static const struct gm_wire_row gm_wire_rows[] = {
 #undef GM_MSG
 };
 
-/* Tails start aligned, and the largest message of each row keeps within the protocol's bounds. */
+/* Entries are aligned, and the largest message of each row is within bounds. */
 #define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
     _Static_assert(sizeof(struct gm_msg_##name) % 8 == 0, #NAME " ends aligned");                  \
     _Static_assert(sizeof(struct gm_wire_header) + sizeof(struct gm_msg_##name) +                  \
@@ -75,7 +72,7 @@ static const struct gm_wire_row *gm_wire_row(unsigned type)
     return &gm_wire_rows[type];
 }
 
-/* Whether MAP came with as many fds as its entries say. Any other message: true. */
+/* Whether MAP has as many fds as its entries say. True for other messages. */
 static int gm_wire_fds_match(unsigned type, const uint8_t *entries, uint32_t count, int n_fds)
 {
     if (type != GM_MSG_MAP)

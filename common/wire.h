@@ -1,13 +1,13 @@
 /*
  * Wire protocol between shim, mux-ctl and daemon: framed messages on a SOCK_SEQPACKET socket.
  *
- * One datagram is one message: header, payload struct, then `count` entries. File descriptors ride
- * along with SCM_RIGHTS. The table is wire.def; this file holds the structs; wire.c is the codec,
- * which does no I/O. Every byte that comes in is hostile: gm_wire_decode checks version, type,
- * direction, state, length, entry count, fd count and that strings end. Values (a va, an id) are
- * judged by whoever uses them.
+ * One datagram is one message: header, payload struct, then `count` entries. File descriptors come
+ * with SCM_RIGHTS. Integers are in host order. wire.def is the table of messages; this file has the
+ * structs; wire.c is the codec, without I/O, allocation or state. sock.c, the sessions, mux-ctl and
+ * shim/link call it, from any thread.
  *
- * All integers are host order: both ends are on one machine.
+ * All input is hostile: gm_wire_decode checks version, type, direction, state, length, entry count,
+ * fd count and texts. The receiver checks values such as a va or an id.
  */
 #ifndef GM_COMMON_WIRE_H
 #define GM_COMMON_WIRE_H
@@ -17,17 +17,16 @@
 
 #define GM_WIRE_VERSION 4u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
-/* fds of the largest message: a program keeps as many numbers free for them all the time
- * (shim/link/files.h). */
+/* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
 
-/* What follows is the wire's layout: the compiler refuses a struct with padding in it. */
+/* The layout on the wire: the compiler refuses structs with padding. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 
 struct gm_wire_header {
     uint32_t length;   /* of the whole message, this header included */
-    uint16_t version;  /* GM_WIRE_VERSION; at this place in every version there will be */
+    uint16_t version;  /* GM_WIRE_VERSION; at this offset in all versions */
     uint16_t type;     /* enum gm_msg_type */
     uint32_t count;    /* entries in the tail */
     uint32_t reserved; /* 0 */
@@ -37,8 +36,7 @@ enum gm_role { GM_ROLE_APP = 1, GM_ROLE_CONTROL = 2 };
 
 #define GM_HELLO_CLASS_UNKNOWN 255u
 
-/* First message of every connection. The daemon takes pid and uid from SO_PEERCRED, not from here.
- */
+/* First message of every connection. The daemon takes pid and uid from SO_PEERCRED. */
 struct gm_msg_hello {
     uint32_t role;  /* enum gm_role */
     uint32_t class; /* GPUMUX_CLASS: 0 not said, 1 + an index of GM_CLASS_WORDS, or CLASS_UNKNOWN */
@@ -47,21 +45,21 @@ struct gm_msg_hello {
 
 /* Back `bytes` at `va` with chunks. Answered by ALLOCATED, after MAP if the gate is open. */
 struct gm_msg_alloc {
-    uint64_t cookie; /* the caller's; comes back in the answer */
-    uint64_t va;     /* start of a range the shim reserved: a multiple of GM_CHUNK_MIN */
+    uint64_t cookie; /* returned in the answer */
+    uint64_t va;     /* start of a range that the shim reserved: a multiple of GM_CHUNK_MIN */
     uint64_t bytes;  /* a positive multiple of GM_CHUNK_MIN */
     uint32_t gpu;    /* index into WELCOME's entries */
     uint32_t flags;
 };
 #define GM_ALLOC_AHEAD 1u /* nobody waits for it: only if there is plenty of room */
 
-/* Give an allocation back. The GPU is done with it. Answered by FREED, after UNMAP. */
+/* Free an allocation that the GPU does not use any more. Answered by FREED, after UNMAP. */
 struct gm_msg_free {
     uint64_t cookie;
     uint64_t va;
 };
 
-/* A thread waits at the closed gate. Sent by the first that waits; harmless when repeated. */
+/* A thread waits at the closed gate. The first one sends it; repeating it is harmless. */
 struct gm_msg_want {
     uint64_t reserved;
 };
@@ -83,49 +81,49 @@ struct gm_msg_drained {
     uint64_t drain_ns; /* from CLOSE to here */
 };
 
-/* Answer to MAP, UNMAP or DROP. On failure nothing of a MAP stays mapped. */
+/* Answer to MAP, UNMAP or DROP. If a MAP fails, nothing of it stays mapped. */
 struct gm_msg_done {
     uint64_t batch;
     int32_t result; /* 0, or the CUresult that failed */
     uint32_t reserved;
 };
 
-/* Which memory the program's launches used since the last one, about once a second while the ctl
- * page says is_counting, and before DRAINED. Entries: places, ascending by va. */
+/* Memory that launches used since the last USES. Sent about once a second while gm_ctl.is_counting
+ * is set, and before DRAINED. Entries ascend by va. */
 struct gm_msg_uses {
     uint64_t reserved;
 };
 
-/* Answer to QUERY, which may come long after it. */
+/* Answer to QUERY, perhaps long after it. */
 struct gm_msg_quiet {
-    uint64_t query;    /* of the QUERY that it answers; another one is ignored */
-    uint32_t is_quiet; /* 1: the work ended; 0: that cannot be found out now, ask again later */
+    uint64_t query;    /* of the newest QUERY; others are ignored */
+    uint32_t is_quiet; /* 1: the work ended; 0: unknown, ask again later */
     uint32_t reserved;
 };
 
 /*
  * Sharing with other programs of the same user (shim/memory/sharing.h, daemon/engine/shares.c).
  *
- * SHARE: the allocation at `va` is to be opened by others; from now on it stays where it is. Sent
- * from inside the gate, where all of it is in place. Answered by SHARED.
+ * SHARE: let others open the allocation at `va`. From now on it stays on the GPU. Sent from inside
+ * the gate, so all of it is there. Answered by SHARED.
  */
 struct gm_msg_share {
     uint64_t cookie;
     uint64_t va;
 };
 
-/* OPEN: map what another program shared into the range of `bytes` at `va` that was reserved for it.
- * Answered by OPENED, after the MAPs. */
+/* OPEN: map another program's shared allocation into the reserved range at `va`. Answered by
+ * OPENED, after the MAPs. */
 struct gm_msg_open {
     uint64_t cookie;
     uint64_t va;
-    uint64_t bytes;    /* as the owner's SHARE was told of: all of the allocation */
+    uint64_t bytes;    /* all of the allocation */
     uint64_t nonce[2]; /* from SHARED */
     uint32_t share;
     uint32_t gpu;
 };
 
-/* SHUT: what was opened at `va` is not used any more. Answered by SHUT_IS, after the UNMAPs. */
+/* SHUT: unmap what was opened at `va`. Answered by SHUT_IS, after the UNMAPs. */
 struct gm_msg_shut {
     uint64_t cookie;
     uint64_t va;
@@ -143,7 +141,7 @@ enum gm_refusal {
     GM_REFUSE_FULL = 3,     /* too many apps */
     GM_REFUSE_STOPPING = 4,
 };
-/* The session ends after this. `text` is one line for a person. */
+/* The session ends. `text` is one line for the user. */
 struct gm_msg_refused {
     uint32_t reason; /* enum gm_refusal */
     uint32_t reserved;
@@ -161,17 +159,17 @@ struct gm_msg_freed {
     uint32_t reserved;
 };
 
-/* The gate word is closed already: drain and answer DRAINED within `deadline_ns` from receipt. */
+/* The gate is closed: drain, and answer DRAINED within `deadline_ns`. */
 struct gm_msg_close {
     uint64_t epoch;
     uint64_t deadline_ns;
 };
 
-/* Map each entry's frame at its va, with access for its GPU, then answer DONE. */
+/* Map each frame at its va, with access for its GPU, then answer DONE. */
 struct gm_msg_map {
     uint64_t batch;
 };
-/* Unmap each span (a whole chunk), then answer DONE. The import stays cached. */
+/* Unmap each span, which is a whole chunk, then answer DONE. The import stays cached. */
 struct gm_msg_unmap {
     uint64_t batch;
 };
@@ -179,15 +177,12 @@ struct gm_msg_unmap {
 struct gm_msg_drop {
     uint64_t batch;
 };
-/*
- * The gate is open and the program calls nothing: answer QUIET when all GPU work that it submitted
- * so far has ended. It goes on as it likes meanwhile. A newer QUERY takes the place of one that is
- * not answered, and so does a CLOSE: neither of those gets an answer any more.
- */
+/* Answer QUIET when all GPU work that was submitted so far has ended. The gate stays open. A newer
+ * QUERY or a CLOSE cancels one that is not answered yet. */
 struct gm_msg_query {
     uint64_t query;
 };
-/* What others need to open it. The same for every SHARE of one allocation. */
+/* What others need to open the allocation. The same for each SHARE of it. */
 struct gm_msg_shared {
     uint64_t cookie;
     uint64_t nonce[2];
@@ -196,9 +191,9 @@ struct gm_msg_shared {
 };
 struct gm_msg_opened {
     uint64_t cookie;
-    int32_t result; /* 0, or a CUresult: INVALID_VALUE (1): nothing of this user is shared by that
-                       name any more; INVALID_CONTEXT (201): it is the program's own;
-                       ALREADY_MAPPED (208); or what mapping failed with */
+    int32_t result; /* 0, or a CUresult: INVALID_VALUE (1): this user shares nothing by that name;
+                       INVALID_CONTEXT (201): it is the program's own; ALREADY_MAPPED (208); or the
+                       error of mapping */
     uint32_t reserved;
 };
 struct gm_msg_shut_is {
@@ -214,7 +209,7 @@ struct gm_msg_status_is {
     uint64_t bytes;
 };
 
-/* Change what is said of the programs that all of `selects` select. Answered by SET_IS. */
+/* Change settings of the programs that match all of `selects`. Answered by SET_IS. */
 enum gm_set_select { GM_SET_PID = 1, GM_SET_UID = 2, GM_SET_COMMAND = 4, GM_SET_SELECTS = 7 };
 enum gm_set_setting {
     GM_SET_CLASS = 1,
@@ -227,20 +222,20 @@ struct gm_msg_set {
     uint32_t selects; /* enum gm_set_select */
     int32_t pid;
     uint32_t uid;
-    uint32_t settings;  /* enum gm_set_setting: which of the following count */
+    uint32_t settings;  /* enum gm_set_setting: which of these to set */
     uint32_t class;     /* enum gm_sched_class */
     uint32_t weight;    /* thousandths */
     uint32_t share;     /* thousandths of the GPU's time */
     uint32_t is_paused; /* 0 or 1 */
-    char command[64];   /* a program's name, or a pattern of it */
+    char command[64];   /* a program's name, or a pattern */
 };
 struct gm_msg_set_is {
-    uint32_t is_refused; /* 1: nothing was changed, and `text` says why */
+    uint32_t is_refused; /* 1: nothing was changed; `text` says why */
     uint32_t changed;    /* programs */
     char text[184];
 };
 
-/* What happened after entry `since` of the log; 0: all that is kept. Answered by LOG_IS. */
+/* Get the log after entry `since`; 0: all of it. Answered by LOG_IS. */
 struct gm_msg_log {
     uint64_t since;
 };
@@ -249,23 +244,20 @@ struct gm_msg_log_is {
     uint64_t bytes;
 };
 
-/*
- * Is there a place for a program that the sending process is about to execute? With `is_kept` the
- * place is kept for it, and for what it starts, until it connects; see daemon/service/places.h.
- * Answered by RESERVED.
- */
+/* Ask whether the daemon can serve the program that the sender is about to execute. With `is_kept`
+ * it also reserves a place (daemon/service/places.h). Answered by RESERVED. */
 struct gm_msg_reserve {
     uint32_t is_kept; /* 0 or 1 */
     uint32_t reserved;
     char name[64]; /* of the program */
 };
 struct gm_msg_reserved {
-    uint32_t is_refused; /* 1: there is no place, and `text` says why */
+    uint32_t is_refused; /* 1: it cannot; `text` says why */
     uint32_t reserved;
     char text[184];
 };
-/* Give back memory that no program needs. Answered by TRIM_IS when the system has it, or after 4 s:
- * the bytes that go back. */
+/* Give memory that no program needs back. Answered by TRIM_IS, with the bytes, when the system has
+ * it, or after 4 s. */
 struct gm_msg_trim {
     uint64_t reserved;
 };
@@ -279,12 +271,12 @@ struct gm_gpu_entry {
 };
 enum gm_map_flags {
     GM_MAP_HAS_FD = 1,    /* the frame's fd is the next one of the message */
-    GM_MAP_IS_SHARED = 2, /* another program's frame: it is none of what moves with this one */
+    GM_MAP_IS_SHARED = 2, /* another program's frame: it does not move with this one */
 };
 struct gm_map_entry {
     uint64_t va;
-    uint64_t bytes; /* of the frame, which the chunk fills */
-    uint32_t frame; /* the frame's id: unique for the life of the daemon */
+    uint64_t bytes; /* of the frame and its chunk */
+    uint32_t frame; /* unique while the daemon runs */
     uint16_t gpu;
     uint16_t flags; /* enum gm_map_flags */
 };
@@ -296,8 +288,8 @@ struct gm_frame_entry {
     uint32_t frame;
 };
 struct gm_use_entry {
-    uint64_t va;    /* a multiple of GM_CHUNK_MIN: where a launch's argument pointed to, or below */
-    uint32_t count; /* how many did */
+    uint64_t va;    /* of the 2 MiB that arguments of launches pointed into */
+    uint32_t count; /* of these arguments */
     uint32_t reserved;
 };
 struct gm_no_entry {
@@ -355,7 +347,7 @@ enum gm_msg_type {
 #undef GM_MSG
 };
 
-/* The most entries of each message: GM_ENTRIES_MAP and so on. */
+/* max_entries of each message: GM_ENTRIES_MAP and so on. */
 enum gm_msg_entries {
 #define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
     GM_ENTRIES_##NAME = max_entries,
@@ -366,17 +358,16 @@ enum gm_msg_entries {
 enum gm_direction { GM_UP = 1, GM_DOWN = 2 };
 enum gm_session_state { GM_SESSION_NEW = 1, GM_SESSION_APP = 2, GM_SESSION_CONTROL = 4 };
 
-/* A decoded message: pointers into the caller's buffer, which must outlive it. */
+/* A decoded message. Its pointers point into the caller's buffer. */
 struct gm_wire_message {
     uint16_t type;
     const void *body;    /* struct gm_msg_<name>, 8-aligned when the buffer is */
     const void *entries; /* count times the row's entry struct, or NULL */
     uint32_t count;
-    int n_fds; /* how many came with it; the fds themselves stay with the caller */
+    int n_fds; /* the caller has the fds */
 };
 
-/* Why a buffer is not a message. Positive: the caller ends the session and logs gm_wire_fault_text.
- */
+/* Why a buffer is no message. The caller ends the session and logs gm_wire_fault_text. */
 enum gm_wire_fault {
     GM_WIRE_OK = 0,
     GM_WIRE_SHORT, /* shorter than a header, or than the header says */
@@ -386,31 +377,28 @@ enum gm_wire_fault {
     GM_WIRE_BAD_STATE,
     GM_WIRE_BAD_LENGTH,
     GM_WIRE_BAD_COUNT,
-    GM_WIRE_BAD_FDS, /* more than the row allows; for MAP, another number than GM_MAP_HAS_FD says */
-    GM_WIRE_BAD_STRING,   /* a text that does not end, or holds more than printable UTF-8 */
+    GM_WIRE_BAD_FDS,      /* too many; of MAP: not as many as its entries say */
+    GM_WIRE_BAD_STRING,   /* a text without end, or not legal (text.h) */
     GM_WIRE_BAD_RESERVED, /* a reserved header word is not 0 */
 };
 const char *gm_wire_fault_text(enum gm_wire_fault fault);
 
 /*
  * Decode `length` bytes at `bytes` (8-aligned) that came with `n_fds` fds, sent in `direction`
- * while the session is in `state`. On GM_WIRE_OK fills *out, else leaves it alone. Reads nothing
- * beyond `length`.
+ * while the session is in `state`. Fills *out only on GM_WIRE_OK.
  *
- * The first fault in this order is the one reported: SHORT (no version in it), BAD_VERSION, SHORT,
- * BAD_RESERVED, BAD_TYPE, BAD_DIRECTION, BAD_STATE, BAD_COUNT, BAD_LENGTH, BAD_FDS, BAD_STRING. So
- * another version is told from a broken message whatever the rest of that version looks like.
- * Reserved words of the payloads are not looked at.
+ * It reports the first fault in this order: SHORT (no version), BAD_VERSION, SHORT, BAD_RESERVED,
+ * BAD_TYPE, BAD_DIRECTION, BAD_STATE, BAD_COUNT, BAD_LENGTH, BAD_FDS, BAD_STRING. So another
+ * version is always recognized. Reserved words of payloads are ignored.
  */
 enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
                                   enum gm_direction direction, enum gm_session_state state,
                                   struct gm_wire_message *out);
 
 /*
- * Encode a message of `type` into `buffer` (`capacity` bytes; GM_WIRE_MAX always suffices): `body`
- * is its payload struct, `entries` `count` entries of its row. Texts are made legal on the way:
- * ended within their field, and '?' for each byte that is not printable UTF-8. What was encoded can
- * be decoded. Returns its length, or 0 if it does not fit or the row does not allow it.
+ * Encode a message into `buffer` of `capacity` bytes; GM_WIRE_MAX always suffices. `body` is the
+ * payload struct, `entries` the `count` entries. Texts are made legal (gm_text_clean). Returns the
+ * length; 0 if it does not fit or the row does not allow it.
  */
 size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
                       const void *entries, uint32_t count);

@@ -18,7 +18,7 @@
 #define MAGIC "gpumux-sched-trace "
 
 struct gm_record {
-    int fd; /* -1: it could not be written, or is full */
+    int fd; /* -1: the recording has ended */
     char path[PATH_MAX];
     uint64_t now;   /* times never decrease */
     uint64_t bytes; /* in the file: whole lines */
@@ -28,7 +28,7 @@ struct gm_record {
     char buffer[BUFFER];
 };
 
-/* What is at `path`, as an fd to read, is a trace, or empty. */
+/* Whether the file is a trace, or empty. */
 static bool is_trace(int fd)
 {
     char begin[sizeof MAGIC - 1];
@@ -36,7 +36,7 @@ static bool is_trace(int fd)
     return n == 0 || (n == sizeof begin && memcmp(begin, MAGIC, sizeof begin) == 0);
 }
 
-/* ... and holds more than its first line. */
+/* Whether it has more than the first line. */
 static bool has_entries(int fd)
 {
     char begin[4096];
@@ -45,7 +45,7 @@ static bool has_entries(int fd)
     return n == (ssize_t)sizeof begin || (end && end + 1 < begin + n);
 }
 
-/* Make room at the path: an older trace steps aside. 0, or -errno with one line. */
+/* Rename an older trace at the path. */
 static int step_aside(const char *path, char *why, size_t size)
 {
     char old[PATH_MAX + 8];
@@ -54,7 +54,7 @@ static int step_aside(const char *path, char *why, size_t size)
 
     if (lstat(path, &found)) {
         if (errno == ENOENT)
-            return 0; /* the folder may be missing: open says so */
+            return 0; /* if the folder is missing, open will fail */
         error = -errno;
         snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
         return error;
@@ -78,7 +78,7 @@ static int step_aside(const char *path, char *why, size_t size)
                  path);
         return -EEXIST;
     }
-    if (!is_worth) { /* of a start that failed: what is in FILE.old is worth more */
+    if (!is_worth) { /* from a start that failed: keep FILE.old instead */
         if (unlink(path)) {
             error = -errno;
             snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
@@ -134,7 +134,7 @@ free_record:
     return error;
 }
 
-/* What remains is a whole trace up to here. */
+/* End the recording after an error. The file keeps its whole lines. */
 static void give_up(struct gm_record *record, int error)
 {
     if (ftruncate(record->fd, (off_t)record->bytes))
@@ -206,7 +206,7 @@ void gm_record_config(struct gm_record *record, const struct gm_sched_config *co
         put(record, line, gm_trace_config(line, sizeof line, config));
 }
 
-/* The scheduler takes an earlier time for the latest that it has seen. */
+/* Like the scheduler, take a time that goes back for the latest one. */
 static uint64_t clamp(struct gm_record *record, uint64_t now)
 {
     record->now = now > record->now ? now : record->now;

@@ -28,7 +28,7 @@ static const char *drain_text(uint32_t reason)
     }
 }
 
-/* The newest plan gave it up, because the disk cannot be written. */
+/* Whether the newest plan left the app out because the disk cannot be written. */
 static bool is_short_of_disk(const struct gm_engine *engine, uint32_t id)
 {
     for (uint32_t i = engine->short_from; i < engine->short_to; i++)
@@ -37,8 +37,7 @@ static bool is_short_of_disk(const struct gm_engine *engine, uint32_t id)
     return false;
 }
 
-/* One phrase: why the app does not run, or why it cannot be paused; "" if there is nothing to say.
- */
+/* Why the app does not run, or why it cannot be paused. */
 static void say_why(const struct gm_engine *engine, uint32_t id,
                     const struct gm_sched_account *account, char *text, size_t size)
 {
@@ -100,7 +99,6 @@ static const char *state_text(const struct gm_app *app, const struct gm_sched_ac
     return gm_engine_state_text(app->state);
 }
 
-/* What the scheduler knows of the app. */
 static void add_account(cJSON *object, const struct gm_sched_account *account, uint64_t now)
 {
     gm_view_policy(object, &account->policy);
@@ -120,10 +118,8 @@ static void add_account(cJSON *object, const struct gm_sched_account *account, u
     cJSON_AddStringToObject(object, "reason", gm_sched_reason_name(account->reason));
 }
 
-/*
- * Memory that is not gpumux's to move, by kind. small_bytes are all plain allocations, of which
- * real_bytes are large ones. The app's own words: shown, never trusted.
- */
+/* Memory that only the driver can move, by kind. small_bytes includes real_bytes. The program
+ * itself reports it, so it is only shown. */
 static void add_unswappable(cJSON *object, const struct gm_stat *stat)
 {
     static const struct gm_stat none;
@@ -142,7 +138,6 @@ static void add_unswappable(cJSON *object, const struct gm_stat *stat)
     cJSON_AddNumberToObject(object, "graph_bytes", graphs);
 }
 
-/* What the app says that it does without, by name. */
 static void add_features_off(cJSON *object, const struct gm_app *app)
 {
     cJSON *names = cJSON_AddArrayToObject(object, "features_off");
@@ -229,7 +224,7 @@ static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
     return tiers;
 }
 
-/* Bytes moved below the GPU since the start. Every move there has pinned memory at one end. */
+/* Bytes moved below the GPU since the start, always to or from pinned memory. */
 static cJSON *describe_moved(const struct gm_stores *stores)
 {
     cJSON *moved = cJSON_CreateObject();
@@ -245,7 +240,7 @@ static cJSON *describe_moved(const struct gm_stores *stores)
 static cJSON *describe_gpu(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
-    const uint64_t cached = table->free + table->condemned; /* frames that are nobody's */
+    const uint64_t cached = table->free + table->condemned;
     size_t free_bytes = 0, total = 0;
     uint64_t resident = 0;
     uint32_t frames = 0;

@@ -1,6 +1,6 @@
 /*
- * The status as a document. Reads the engine's state and changes nothing. Called by
- * service/control.c, on the loop thread.
+ * The status as a document. Reads the engine and the tiers, and changes nothing. Called by
+ * service/control.c, on the loop thread; calls log.c.
  */
 #ifndef GM_DAEMON_VIEWS_STATUS_H
 #define GM_DAEMON_VIEWS_STATUS_H
@@ -9,11 +9,9 @@
 
 struct gm_engine;
 
-/*
- * The engine's part of `mux-ctl status --json`, as of gm_engine_refresh; a new object owned by the
- * caller, NULL without memory: {"gpus":[...],"apps":[...],"totals":{...}}, see daemon/README.md,
- * "Status".
- */
+/* The engine's part of `mux-ctl status --json`: {"gpus":[...],"apps":[...],"totals":{...}}. See
+ * daemon/README.md, "Status". Call gm_engine_refresh before. The caller owns it; NULL: out of
+ * memory. */
 cJSON *gm_view_status(const struct gm_engine *engine);
 
 #endif

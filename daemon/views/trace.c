@@ -11,7 +11,7 @@
 
 #define MAGIC "gpumux-sched-trace"
 
-/* What stands after the name of an event. */
+/* What follows the name of an event. */
 static const struct {
     const char *name;
     bool has_app, has_bytes, has_ago;
@@ -81,7 +81,7 @@ struct reader {
     const char *at; /* the next byte of the line */
     char *why;
     size_t why_size;
-    bool is_wrong; /* `why` says what; the first that is wrong counts */
+    bool is_wrong; /* `why` holds the first error */
 };
 
 __attribute__((format(printf, 2, 3))) static void wrong(struct reader *r, const char *format, ...)
@@ -95,12 +95,12 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct reader *r, const 
     va_start(arguments, format);
     vsnprintf(r->why, r->why_size, format, arguments);
     va_end(arguments);
-    for (char *c = r->why; *c; c++) /* it may quote the line */
+    for (char *c = r->why; *c; c++) /* `why` may quote the line */
         if (*c < 0x20 || *c > 0x7e)
             *c = '?';
 }
 
-/* The next word, up to a blank or the line's end: its length, and its begin in *word. */
+/* The next word, up to a blank or the end. Returns its length. */
 static int next_word(struct reader *r, const char **word, const char *what)
 {
     *word = r->at;
@@ -162,7 +162,7 @@ static bool is_word(const char *word, int n, const char *text)
     return strlen(text) == (size_t)n && memcmp(word, text, (size_t)n) == 0;
 }
 
-/* Nothing may follow. A blank at the end would be a second spelling. */
+/* The line must end here. A blank at the end would be a second spelling. */
 static void expect_end(struct reader *r, const char *line)
 {
     if (r->at > line && r->at[-1] == ' ' && strcmp(r->at, *r->at ? "\n" : "") == 0)

@@ -1,8 +1,7 @@
 /* clang-format off */
 /*
- * The text of a recorded trace: everything that a scheduler was told, in order. Fed again to
- * core/sched it makes the same decisions, so a decision seen once can be studied at leisure
- * (tests/sim).
+ * The text of a recorded trace: all input of a scheduler, in order. With the same input core/sched
+ * makes the same decisions again (tests/sim).
  *
  *   gpumux-sched-trace 1 max_apps=64 budget=85899345920 levels=5 allotment_ns=8000000000 ...
  *   1200000 join 3
@@ -11,11 +10,12 @@
  *   9000000 timer
  *   9500000 idle 3 100000000
  *
- * One line per entry: the header with all settings first; then the time in nanoseconds, which never
- * decreases, and what came. What the scheduler refused does not belong into a trace. A value has
- * one spelling: a line that parses is, byte for byte, what its entry is written as.
+ * The first line holds all settings. Each other line holds a time in nanoseconds, which never
+ * decreases, and an event that the scheduler accepted. Each value has one spelling: writing a
+ * parsed entry gives the same bytes.
  *
- * Pure string code: no I/O, no memory of its own. What is parsed is hostile input.
+ * Pure string code without state. record.c writes, tests/sim parses; calls core/sched and
+ * common/classes. Input to the parser is hostile.
  */
 /* clang-format on */
 #ifndef GM_DAEMON_VIEWS_TRACE_H
@@ -29,10 +29,7 @@
 #define GM_TRACE_VERSION 1u
 #define GM_TRACE_LINE_MAX 320u /* every line with its '\n' and the end of the string fits */
 
-/*
- * Write one line with its '\n', as snprintf does: never beyond `size` bytes, and the result is the
- * length of the whole line.
- */
+/* Write one line with its '\n'. Size and result are as those of snprintf. */
 size_t gm_trace_config(char *line, size_t size, const struct gm_sched_config *config);
 size_t gm_trace_event(char *line, size_t size, uint64_t now, const struct gm_sched_event *event);
 size_t gm_trace_policy(char *line, size_t size, uint64_t now, uint32_t app,
@@ -45,22 +42,18 @@ enum gm_trace_kind {
     GM_TRACE_POLICY,  /* `policy` of event.app, at `now` */
 };
 
-/*
- * The last entry parsed, and what the next is held against: all zero before the first line, and the
- * same struct for every line after it.
- */
+/* The last entry that was parsed. Pass zeros for the first line, then the same struct for each
+ * line: the next entry is checked against it. */
 struct gm_trace_entry {
     enum gm_trace_kind kind;
-    struct gm_sched_config config; /* of the header, from then on */
+    struct gm_sched_config config; /* of the header */
     uint64_t now;
     struct gm_sched_event event; /* app and bytes are 0 where the kind has none */
     struct gm_sched_policy policy;
 };
 
-/*
- * Read the next line, with or without its '\n', into *entry. Returns 0; or -EINVAL with one phrase
- * in `why` that says what is wrong, and then *entry is as before.
- */
+/* Parse the next line, with or without its '\n'. Returns 0; or -EINVAL with one phrase in `why`,
+ * and then *entry is unchanged. */
 int gm_trace_parse(const char *line, struct gm_trace_entry *entry, char *why, size_t why_size);
 
 #endif
