@@ -1,9 +1,10 @@
 /*
- * Frees that are put off. A real free waits for the GPU, and so must we, because unmapping does
- * not. What cannot be waited for now, because a capture is open (gm_gate_sync_begin), is put on the
- * list here; gm_free_deferred (release.h) takes it off when the last capture has ended.
+ * Deferred frees. A free must wait for the GPU, because unmapping does not. While a capture is open
+ * it cannot (gm_gate_sync_begin): the allocation goes on a list here, and gm_free_deferred
+ * (release.h) frees it after the last capture.
  *
- * Owns that list. Any thread; no lock.
+ * Owns the list. Callers: handlers, sharing, release; any thread; no lock. Calls the driver and the
+ * gate.
  */
 #ifndef GM_SHIM_DEFERRED_H
 #define GM_SHIM_DEFERRED_H
@@ -11,11 +12,10 @@
 #include "shim/driver/real.h"
 #include "shim/tables/allocs.h"
 
-/* Wait for the work of `context`. False: not now, a capture is open. *result: what the context
- * says. */
+/* Wait for the work of `context`; *result is the driver's answer. False: a capture is open. */
 bool gm_synchronize(CUcontext context, CUresult *result);
 
-/* Give *alloc back later. False: no memory to put it off. */
+/* Free *alloc later. False: no host memory. */
 bool gm_defer(const struct gm_alloc *alloc);
 
 struct gm_deferred {
@@ -23,7 +23,7 @@ struct gm_deferred {
     struct gm_deferred *next;
 };
 
-/* All that was put off, which is the caller's now: to free, or to put off again. NULL: nothing. */
+/* Take the list, NULL if it is empty; and put an entry back. */
 struct gm_deferred *gm_deferred_take(void);
 void gm_deferred_push(struct gm_deferred *deferred);
 

@@ -9,7 +9,7 @@
 #include "shim/gate/gate.h"
 #include "shim/tables/accounts.h"
 
-static _Atomic uint64_t gm_graphs_devices; /* those with graphs, a bit each */
+static _Atomic uint64_t gm_graphs_devices; /* with graphs, a bit each */
 
 bool gm_graphs_exist(void)
 {
@@ -62,7 +62,7 @@ void gm_graphs_trim(void)
     if (!gm_graphs_sample() || gm_real.cuDeviceGraphMemTrim == NULL)
         return;
     if (!gm_gate_sync_begin())
-        return; /* a capture is open; what a trim does to it is not known */
+        return; /* a trim could invalidate an open capture */
     for (CUdevice device = 0; devices != 0; device++, devices >>= 1)
         if ((devices & 1) != 0)
             gm_real.cuDeviceGraphMemTrim(device);

@@ -1,13 +1,13 @@
 /*
- * Memory that graphs allocate inside themselves. The driver keeps it in a pool of its own for each
- * device, and keeps what a graph freed for its next launch. It is unswappable. It is sampled, not
- * followed, so that a graph launch, which is where it grows, stays as fast as it was.
+ * Memory that graphs allocate. The driver has a pool for it on each device, and keeps freed memory
+ * for the next launch. It is unswappable. It grows in graph launches; it is sampled, so that these
+ * stay fast.
  *
- * The drainer samples once a second as soon as the program instantiated a graph (launching one is
- * the only way to take such memory), and gives the part that is not in use back while the program
- * is paused (chores.h).
+ * Once the program has instantiated a graph the drainer samples every second, and frees the unused
+ * part while the program is paused (chores.h).
  *
- * Owns which devices have graphs. Calls the accounts and the gate.
+ * Owns which devices have graphs. Callers: the handlers of graphs, and chores in the drainer. Calls
+ * the driver, the accounts, the gate and the drainer (watch).
  */
 #ifndef GM_SHIM_GRAPHS_H
 #define GM_SHIM_GRAPHS_H
@@ -20,10 +20,10 @@ void gm_graphs_note(void);
 /* Any thread: whether the program has graphs on any device. */
 bool gm_graphs_exist(void);
 
-/* Drainer only: learn how much there is, and count it. True: there is some. */
+/* Drainer only: count this memory. True: there is some. */
 bool gm_graphs_sample(void);
 
-/* Drainer only, while the program is paused: have the driver free what is not in use. */
+/* Drainer only, while the program is paused: have the driver free the unused part. */
 void gm_graphs_trim(void);
 
 #endif

@@ -11,12 +11,12 @@
 #include "shim/gate/gate.h"
 #include "shim/memory/budget.h"
 
-#define GM_MANAGED_PIECE (64ull << 20) /* out between two looks at the clock: 5 ms at 14 GB/s */
-#define GM_MANAGED_NAP 200000          /* ns between looks at the stream */
+#define GM_MANAGED_PIECE (64ull << 20) /* one prefetch: 5 ms at 14 GB/s */
+#define GM_MANAGED_NAP 200000          /* ns between polls of the stream */
 
 struct gm_managed {
     struct gm_alloc alloc;
-    uint64_t out;      /* its first bytes that went out, while the gate is closed */
+    uint64_t out;      /* so many of its first bytes are out */
     bool is_sent;      /* the last prefetch to the host was ours */
     bool is_at_device; /* preferred location: a device */
     bool is_read_mostly;
@@ -116,7 +116,7 @@ bool gm_managed_is_out(void)
     return atomic_load_explicit(&gm_managed_has_out, memory_order_relaxed);
 }
 
-/* The first entry of `context` above the address *va; steps *va on to its end. */
+/* The first entry of `context` from the address *va on; sets *va to its end. */
 static bool gm_managed_next(CUcontext context, uint64_t *va, struct gm_managed *entry)
 {
     bool is_found = false;
@@ -132,7 +132,7 @@ static bool gm_managed_next(CUcontext context, uint64_t *va, struct gm_managed *
     return is_found;
 }
 
-/* What was moved of the entry, if it is still there. */
+/* Store what was moved, if the entry still exists. */
 static void gm_managed_note(const struct gm_managed *moved)
 {
     bool has_out = false;
@@ -163,8 +163,8 @@ static CUresult gm_managed_prefetch(uint64_t va, uint64_t bytes, CUdevice device
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Whether it is on a GPU of the daemon's, whose room others want, and the driver lets host and
- * device use it at once, and has the calls. */
+/* Whether the GPU is managed, host and device may access managed memory at the same time, and the
+ * driver has the calls. */
 static bool gm_managed_is_movable(CUdevice device)
 {
     int is_concurrent = 0;
@@ -177,7 +177,7 @@ static bool gm_managed_is_movable(CUdevice device)
            is_concurrent != 0;
 }
 
-/* Whether the program itself said that it belongs on the host now. */
+/* Whether the program itself prefetched it to the host last. */
 static bool gm_managed_is_for_host(const struct gm_managed *entry)
 {
     int last = CU_DEVICE_INVALID;
@@ -188,7 +188,7 @@ static bool gm_managed_is_for_host(const struct gm_managed *entry)
            last == CU_DEVICE_CPU;
 }
 
-/* Wait for the stream until the time `until`. False: it is not done, or failed. */
+/* Wait for the stream. False: not done by the time `until`, or failed. */
 static bool gm_managed_await(CUstream stream, uint64_t until)
 {
     for (;;) {
@@ -202,7 +202,7 @@ static bool gm_managed_await(CUstream stream, uint64_t until)
     }
 }
 
-/* How many of its first bytes went out. */
+/* Returns how many of its first bytes went out. */
 static uint64_t gm_managed_send(const struct gm_managed *entry, CUstream stream, uint64_t until)
 {
     uint64_t sent = 0;
@@ -211,7 +211,7 @@ static uint64_t gm_managed_send(const struct gm_managed *entry, CUstream stream,
         uint64_t piece = left < GM_MANAGED_PIECE ? left : GM_MANAGED_PIECE;
         if (gm_managed_prefetch(entry->alloc.va + sent, piece, -1, stream) != CUDA_SUCCESS)
             break;
-        sent += piece; /* also if it takes longer than that: it goes on */
+        sent += piece; /* also if it is not done in time: it goes on */
         if (!gm_managed_await(stream, until))
             break;
     }
@@ -256,7 +256,7 @@ void gm_managed_in(CUcontext context)
             room -= back;
             entry.is_sent = false;
         }
-        entry.out = 0; /* the rest comes when it is touched */
+        entry.out = 0; /* the rest comes on demand */
         gm_managed_note(&entry);
     }
     gm_real.cuStreamDestroy_v2(stream);

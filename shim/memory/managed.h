@@ -1,26 +1,24 @@
 /*
- * Managed memory (cuMemAllocManaged). The real driver owns it and moves its pages on demand, so it
- * is never unmapped; but pages that a paused program left on the GPU are in the way of those who
- * run, and are fetched back one fault at a time. So around a closed gate:
+ * Managed memory (cuMemAllocManaged). The driver owns it and moves its pages on demand, so gpumux
+ * never unmaps it. But pages of a paused program take room on the GPU from those that run, and
+ * would come back one fault at a time. So around a closed gate:
  *
- *   out   when a program was found quiet for a CLOSE: its managed memory is prefetched to the host,
- *         piece by piece, for at most half of the time that is left to the drain. What did not get
- *         through stays where it is, and a piece that is under way goes on: it touches nothing
- *         that gpumux maps. It never makes a drain fail.
- *   in    when the gate opens again: what went out is prefetched to its GPU, in the order of its
- *         addresses, as far as the budget has room beside the program's other memory.
+ *   out   when a program is quiet for a CLOSE: prefetch its managed memory to the host in pieces,
+ * in at most half of the drain's remaining time. A piece under way may go on after that: it touches
+ * nothing that gpumux maps. A drain never fails because of it. in    when the gate opens: prefetch
+ * what went out to its GPU, by address, as far as the budget has room beside the program's other
+ * memory.
  *
- * Left alone: devices without concurrent access to managed memory (there the driver moves all of it
- * at every launch by itself); memory whose preferred location the program set to a device, which
- * asks that it stay; memory that it advised to be read-mostly, of which a prefetch to the host
- * would only make another copy; memory that the program itself prefetched to the host last; and
- * __managed__ variables of modules, which are not allocations.
+ * Left alone: devices without concurrent managed access (the driver moves all of it at every
+ * launch); memory with a device as its preferred location; read-mostly memory, which a prefetch
+ * would only copy; memory that the program itself prefetched to the host last; and __managed__
+ * variables, which are not allocations.
  *
- * A prefetch shows in what cuMemRangeGetAttribute says of the last prefetch, and nowhere else.
+ * A prefetch changes the last prefetch that cuMemRangeGetAttribute reports, and nothing else.
  *
- * Owns the list of managed allocations. add, remove and advise: any thread. out and
- * in: the drainer (chores.h), in a thread that has the context current and is in relaxed capture
- * mode. Calls the budget.
+ * Owns the list of managed allocations. add, remove, advise: any thread. out, in: the drainer
+ * (chores.h), with the context current and in relaxed capture mode. Calls the driver and the
+ * budget.
  */
 #ifndef GM_SHIM_MANAGED_H
 #define GM_SHIM_MANAGED_H
@@ -28,18 +26,18 @@
 #include "shim/driver/real.h"
 #include "shim/tables/allocs.h"
 
-/* An allocation was made, or is gone (by its id). False: no memory to note it; it was not noted. */
+/* Add an allocation (false: no host memory), or remove one by its id (false: unknown). */
 bool gm_managed_add(const struct gm_alloc *alloc);
 bool gm_managed_remove(uint64_t id);
 
-/* cuMemAdvise succeeded for [va, va + bytes). An advice for a part counts for the whole. */
+/* cuMemAdvise succeeded for [va, va + bytes). It counts for whole allocations. */
 void gm_managed_advise(uint64_t va, uint64_t bytes, CUmem_advise advice, bool is_device);
 
-/* Whether there is managed memory; whether some of it went out and did not come in yet. */
+/* Whether there is managed memory; whether some of it is out. */
 bool gm_managed_exists(void);
 bool gm_managed_is_out(void);
 
-/* Prefetch what was made in `context`, out until the time `until`. */
+/* Prefetch the memory made in `context`; out: until the time `until`. */
 void gm_managed_out(CUcontext context, uint64_t until);
 void gm_managed_in(CUcontext context);
 

@@ -1,4 +1,3 @@
-/* Marks with events. See marks.h. */
 #include "shim/memory/marks.h"
 
 #include <pthread.h>
@@ -10,9 +9,10 @@
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 
-#define GM_MARKS_ASKED 128 /* streams that one look at what is pending takes in */
+#define GM_MARKS_ASKED 128 /* streams that gm_marks_reap asks about at once */
 #define GM_MARKS_DEVICES 64
-#define GM_MARKS_ROUNDS 32 /* marks of one stream that it takes in, if not all */
+#define GM_MARKS_ROUNDS 32 /* marks that it asks about, of a stream whose last one is not passed   \
+                            */
 
 struct gm_event {
     struct gm_mark mark;
@@ -21,33 +21,18 @@ struct gm_event {
     CUdevice device;
     bool is_primary;
     bool is_leaving;              /* its context is about to end */
-    bool is_gone;                 /* and did */
-    bool is_buried;               /* and this is being told to the heap */
+    bool is_gone;                 /* its context ended */
+    bool is_buried;               /* and gm_marks_bury is telling the heap */
     struct gm_event *prev, *next; /* in gm_marks_used, or (next) in gm_marks_kept */
 };
 
 static void gm_mark_drop(struct gm_mark *mark);
 struct gm_heap gm_heap = {.drop = gm_mark_drop};
-static struct gm_lock gm_marks_mutex = GM_LOCK_INITIALIZER(GM_LOCK_HEAP);
+struct gm_lock gm_heap_lock = GM_LOCK_INITIALIZER(GM_LOCK_HEAP);
 static pthread_cond_t gm_marks_quiet = PTHREAD_COND_INITIALIZER; /* gm_marks_asking is 0 */
-static unsigned gm_marks_asking; /* threads in driver calls with events of others' marks */
+static unsigned gm_marks_asking; /* threads in driver calls with events */
 static struct gm_event *gm_marks_used, *gm_marks_kept;
 static unsigned gm_marks_leavers[GM_MARKS_DEVICES]; /* threads that release primary contexts */
-
-void gm_heap_lock(void)
-{
-    gm_lock(&gm_marks_mutex);
-}
-
-void gm_heap_unlock(void)
-{
-    gm_unlock(&gm_marks_mutex);
-}
-
-void gm_heap_wait(pthread_cond_t *changed)
-{
-    gm_lock_wait(changed, &gm_marks_mutex);
-}
 
 static struct gm_event *gm_event_of(struct gm_mark *mark)
 {
@@ -56,7 +41,7 @@ static struct gm_event *gm_event_of(struct gm_mark *mark)
 
 /* ---- events ---- */
 
-/* With the lock: nobody refers to the mark. */
+/* With the lock: the last reference is gone. */
 static void gm_mark_drop(struct gm_mark *mark)
 {
     struct gm_event *event = gm_event_of(mark);
@@ -85,17 +70,17 @@ static CUresult gm_event_make(const struct gm_stream *stream, CUevent *event)
     return result;
 }
 
-/* An event of the stream's context, kept or new, off every list. */
+/* An event of the stream's context, reused or new, on no list. */
 static CUresult gm_event_take(const struct gm_stream *stream, struct gm_event **taken)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     struct gm_event **place = &gm_marks_kept;
     while (*place != NULL && ((*place)->context != stream->context || (*place)->is_leaving))
         place = &(*place)->next;
     struct gm_event *event = *place;
     if (event != NULL)
         *place = event->next;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (event == NULL) {
         event = calloc(1, sizeof(*event));
         if (event == NULL)
@@ -121,29 +106,29 @@ CUresult gm_mark_record(const struct gm_stream *stream, struct gm_mark **mark)
     CUresult result = gm_event_take(stream, &event);
     if (result != CUDA_SUCCESS)
         return result;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     gm_mark_begin(&gm_heap, &event->mark, stream->number);
     event->prev = NULL;
     event->next = gm_marks_used;
     if (gm_marks_used != NULL)
         gm_marks_used->prev = event;
     gm_marks_used = event;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
 
     result = GM_GATED(gm_real.cuEventRecord(event->event, stream->handle));
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     if (result == CUDA_SUCCESS)
         gm_mark_end(&gm_heap, &event->mark);
     else
         gm_mark_unref(&gm_heap, &event->mark);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     *mark = &event->mark;
     return result;
 }
 
 /* ---- asking ---- */
 
-/* With the lock: whether its event may be used now. If so, gm_marks_end_asking must follow. */
+/* With the lock: whether its event may be used now. If so, gm_mark_end_asking must follow. */
 static bool gm_mark_begin_asking(struct gm_mark *mark)
 {
     if (mark->is_passed || gm_event_of(mark)->is_leaving)
@@ -167,15 +152,15 @@ CUresult gm_mark_await(const struct gm_stream *stream, struct gm_mark *mark)
     struct gm_slot *slot = gm_gate_enter();
     if (slot == NULL)
         return gm_gate_refusal();
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     bool is_asked = gm_mark_begin_asking(mark);
     CUresult result = mark->is_passed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (is_asked) {
         result = gm_real.cuStreamWaitEvent(stream->handle, gm_event_of(mark)->event, 0);
-        gm_heap_lock();
+        gm_lock(&gm_heap_lock);
         gm_mark_end_asking(mark, false);
-        gm_heap_unlock();
+        gm_unlock(&gm_heap_lock);
     }
     gm_gate_leave(slot);
     return result;
@@ -189,46 +174,45 @@ static bool gm_event_has_passed(struct gm_mark *mark)
 
 bool gm_mark_ask(struct gm_mark *mark)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     bool is_asked = gm_mark_begin_asking(mark);
     bool is_passed = mark->is_passed;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (!is_asked)
         return is_passed;
     CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     is_passed = gm_event_has_passed(mark);
     gm_real_mode(mode);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     gm_mark_end_asking(mark, is_passed);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return is_passed;
 }
 
-/* Ask about the last mark, or the first, of every stream that something is pending in. Returns how
- * many were passed. */
+/* Ask about the last, or the first, pending mark of every stream. Returns how many were passed. */
 static int gm_marks_ask_all(bool is_last)
 {
     struct gm_mark *marks[GM_MARKS_ASKED];
     bool is_passed[GM_MARKS_ASKED];
     int n = 0, passed = 0;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     for (struct gm_queue *queue = gm_heap.queues; queue != NULL && n < GM_MARKS_ASKED;
          queue = queue->next) {
         struct gm_mark *mark = is_last ? queue->tail : queue->head;
         if (gm_mark_begin_asking(mark))
             marks[n++] = mark;
     }
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (n == 0)
         return 0;
     CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (int i = 0; i < n; i++)
         passed += is_passed[i] = gm_event_has_passed(marks[i]);
     gm_real_mode(mode);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     for (int i = 0; i < n; i++)
         gm_mark_end_asking(marks[i], is_passed[i]);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return passed;
 }
 
@@ -242,9 +226,9 @@ bool gm_marks_reap(void)
 
 bool gm_marks_are_pending(void)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     bool are_pending = gm_heap.queues != NULL;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return are_pending;
 }
 
@@ -266,8 +250,8 @@ static void gm_marks_set_leaving(CUcontext context, CUdevice device, bool is_lea
             event->is_leaving = is_leaving;
 }
 
-/* Several threads may release a device's primary context at once. Where that is counted; NULL: it
- * is one's own context, which only one can destroy. */
+/* The count of threads that release a device's primary context. NULL: it is no primary context, and
+ * only one thread can destroy it. */
 static unsigned *gm_marks_leavers_of(CUcontext context, CUdevice device)
 {
     return context == NULL && device >= 0 && device < GM_MARKS_DEVICES ? &gm_marks_leavers[device]
@@ -277,17 +261,17 @@ static unsigned *gm_marks_leavers_of(CUcontext context, CUdevice device)
 void gm_marks_leave_context(CUcontext context, CUdevice device)
 {
     unsigned *leavers = gm_marks_leavers_of(context, device);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     if (leavers != NULL)
         ++*leavers;
     gm_marks_set_leaving(context, device, true);
     while (gm_marks_asking > 0)
-        gm_lock_wait(&gm_marks_quiet, &gm_marks_mutex);
-    gm_heap_unlock();
+        gm_lock_wait(&gm_marks_quiet, &gm_heap_lock);
+    gm_unlock(&gm_heap_lock);
 }
 
-/* With the lock: the events ended with their context, and all work that they stood behind. Passing
- * one drops others of its stream, which is of the same context: so all are held first. */
+/* With the lock: the context's events are gone and all their marks are passed. Passing one may drop
+ * others of its stream, so take references to all first. */
 static void gm_marks_bury(CUcontext context, CUdevice device)
 {
     struct gm_event *event, *next;
@@ -321,11 +305,11 @@ static void gm_marks_bury(CUcontext context, CUdevice device)
 void gm_marks_left_context(CUcontext context, CUdevice device, bool is_gone)
 {
     unsigned *leavers = gm_marks_leavers_of(context, device);
-    gm_heap_lock();
-    bool is_last = leavers == NULL || --*leavers == 0; /* the others may end it yet */
+    gm_lock(&gm_heap_lock);
+    bool is_last = leavers == NULL || --*leavers == 0; /* the others may still end it */
     if (is_gone)
         gm_marks_bury(context, device);
     else if (is_last)
         gm_marks_set_leaving(context, device, false);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
 }

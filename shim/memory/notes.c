@@ -33,8 +33,7 @@ void gm_forget_real(const struct gm_alloc *alloc)
         gm_count_real(alloc->bytes, false);
 }
 
-/* Put it into the map, in place of one that the driver freed by a way that is not hooked: at the
- * same address and still noted. */
+/* Insert it into the map. An old entry at this address was freed in a way that is not hooked. */
 static bool gm_note(struct gm_alloc *alloc, CUdeviceptr va, uint64_t bytes)
 {
     struct gm_alloc stale;
@@ -56,7 +55,7 @@ void gm_note_real(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes)
 
 void gm_note_managed(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes)
 {
-    alloc.gpu = -1; /* taken from nobody's free memory */
+    alloc.gpu = -1; /* not taken from free memory */
     if (!gm_note(&alloc, va, bytes) || gm_allocs_find(va, &alloc) != GM_ALLOC_BASE)
         return;
     if (gm_managed_add(&alloc))

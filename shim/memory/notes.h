@@ -1,6 +1,7 @@
 /*
- * Notes of what the real driver allocated: in the allocation map, in the accounts, and, if it is
- * managed, in the list of managed memory. Any thread.
+ * Notes allocations of the real driver in the allocation map, the accounts and the list of managed
+ * memory. Owns nothing. Callers: handlers, release; any thread. Calls these three, contexts and the
+ * gate.
  */
 #ifndef GM_SHIM_NOTES_H
 #define GM_SHIM_NOTES_H
@@ -8,17 +9,17 @@
 #include "shim/driver/real.h"
 #include "shim/tables/allocs.h"
 
-/* Where the calling thread allocates: device, GPU, context. False: it has no usable context. */
+/* The calling thread's device, GPU and context. False: it has no usable context. */
 bool gm_where(struct gm_alloc *alloc);
 
-/* Note what the real driver made at `va`, in the place that gm_where() told. Without memory for the
- * note it goes uncounted. */
+/* Note memory that the real driver made at `va`; `alloc` is from gm_where(). Without host memory it
+ * is not counted. */
 void gm_note_real(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes);
 
 /* The same for managed memory. */
 void gm_note_managed(struct gm_alloc alloc, CUdeviceptr va, uint64_t bytes);
 
-/* *alloc, which was taken out of the map, is counted no more. */
+/* Uncount *alloc, which is out of the map. */
 void gm_forget_real(const struct gm_alloc *alloc);
 
 #endif

@@ -1,4 +1,3 @@
-/* Pinning. See pin.h. */
 #include "shim/memory/pin.h"
 
 #include <stdatomic.h>
@@ -37,8 +36,7 @@ static CUmemAccessDesc gm_pin_access(const struct gm_vmm_handle *handle)
     };
 }
 
-/* Map the frames at the home, where nothing else ever is, and the new memory at `at`; copy; unmap
- * both. */
+/* Map the frames at the home and the new memory at `at`; copy; unmap both. */
 static CUresult gm_pin_copy(const struct gm_pin_job *job)
 {
     const struct gm_vmm_handle *handle = job->handle;
@@ -50,13 +48,13 @@ static CUresult gm_pin_copy(const struct gm_pin_job *job)
     for (uint64_t done = 0, chunk; done < handle->bytes && result == CUDA_SUCCESS; done += chunk) {
         CUmemGenericAllocationHandle frame;
         chunk = gm_class_bytes(gm_chunk_next(handle->bytes - done));
-        result = CUDA_ERROR_NOT_READY; /* not at hand: it is, inside the gate */
+        result = CUDA_ERROR_NOT_READY; /* without a frame; inside the gate all have one */
         if (gm_import_frame_at(handle->home + done, &frame))
             result = gm_real.cuMemMap(handle->home + done, chunk, 0, frame, 0);
     }
     if (result == CUDA_SUCCESS)
         result = gm_real.cuMemSetAccess(handle->home, handle->bytes, &access, 1);
-    /* Chunk by chunk: some may be in host memory, and a copy is from one kind. */
+    /* Chunk by chunk: some may be in host memory, and one copy cannot have both. */
     for (uint64_t done = 0, chunk; done < handle->bytes && result == CUDA_SUCCESS; done += chunk) {
         chunk = gm_class_bytes(gm_chunk_next(handle->bytes - done));
         result = gm_real.cuMemcpyDtoD_v2(job->at + done, handle->home + done, chunk);
@@ -68,7 +66,7 @@ static CUresult gm_pin_copy(const struct gm_pin_job *job)
     return result;
 }
 
-/* One view gets the new memory. */
+/* Map the new memory at one view. */
 static CUresult gm_pin_view(const struct gm_vmm_view *view, CUmemGenericAllocationHandle real)
 {
     CUmemAccessDesc desc[GM_VMM_DEVICES];
@@ -81,7 +79,7 @@ static CUresult gm_pin_view(const struct gm_vmm_view *view, CUmemGenericAllocati
     return result;
 }
 
-/* Link thread, with a context of the device current and nobody at work. */
+/* Link thread, with a context of the device current, while the program is held and its GPU idle. */
 static CUresult gm_pin_move(struct gm_pin_job *job)
 {
     const struct gm_vmm_handle *handle = job->handle;
@@ -99,7 +97,7 @@ static CUresult gm_pin_move(struct gm_pin_job *job)
         gm_vmm_pin(job->handle, job->real);
         return CUDA_SUCCESS;
     }
-    /* Back to the frames, whose data is as it was. */
+    /* Undo: map the frames again. Their data did not change. */
     for (const struct gm_vmm_view *old = handle->views; old != NULL; old = old->next) {
         gm_real.cuMemUnmap(old->va, old->bytes);
         if (gm_views_fill(old) != CUDA_SUCCESS)
@@ -125,7 +123,7 @@ static CUresult gm_pin_work(void *argument)
     return result;
 }
 
-/* Inside the gate, with the driver's handle made and room reserved. */
+/* Inside the gate, with the driver's handle and a range for the copy. */
 static CUresult gm_pin_held(struct gm_pin_job *job)
 {
     if (gm_gate_captures() > 0)
@@ -149,12 +147,7 @@ static CUresult gm_pin_now(struct gm_vmm_handle *handle, CUmemGenericAllocationH
     result = gm_real.cuMemAddressReserve(&job.at, handle->bytes, GM_CHUNK_MIN, 0, 0);
     if (result != CUDA_SUCCESS)
         goto release;
-    struct gm_slot *slot = gm_gate_enter();
-    result = gm_gate_refusal();
-    if (slot != NULL) {
-        result = gm_pin_held(&job);
-        gm_gate_leave(slot);
-    }
+    result = GM_GATED(gm_pin_held(&job));
     gm_real.cuMemAddressFree(job.at, handle->bytes);
     if (result != CUDA_SUCCESS)
         goto release;
@@ -176,11 +169,12 @@ CUresult gm_pin(uint64_t value, CUmemGenericAllocationHandle *real)
     static atomic_flag is_taken = ATOMIC_FLAG_INIT;
     const struct timespec nap = {.tv_nsec = 200000};
     struct gm_vmm_handle copy, *dead = NULL;
-    /* A reference: the handle stays, whatever other threads release. */
+    /* A reference: other threads may release the handle meanwhile. */
     struct gm_vmm_handle *handle = gm_vmm_hold(value);
     if (handle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    while (atomic_flag_test_and_set(&is_taken)) /* outside the gate, so nobody waits for this one */
+    while (
+        atomic_flag_test_and_set(&is_taken)) /* outside the gate: the holder does not wait for us */
         nanosleep(&nap, NULL);
     CUresult result = CUDA_SUCCESS;
     if (gm_vmm_look(value, &copy) && copy.real != 0)

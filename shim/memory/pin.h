@@ -1,15 +1,15 @@
 /*
- * Pinning: a virtual handle becomes the driver's own, because somebody else is to get hold of it
- * (cuMemExportToShareableHandle). Its value, views and data stay. From then on its memory is
- * unswappable, and counted as such.
+ * Pinning: a virtual handle gets memory of the driver, because others will access it
+ * (cuMemExportToShareableHandle, multicast). Its value, views and data stay. Its memory is
+ * unswappable from then on, and counted as such.
  *
- * A pin copies within the GPU and changes mappings while the program may be running. So the caller
- * enters the gate, which keeps the daemon from taking anything away, holds every other thread
- * (gm_gate_hold), and waits for the GPU to end all work of the program. If that does not end in a
- * few seconds (a kernel that waits for the host, a capture that stays open), the pin fails and
- * nothing has changed.
+ * A pin copies within the GPU and changes mappings while the program may run. So it enters the
+ * gate, where the daemon takes nothing away, holds every other thread (gm_gate_hold), and waits for
+ * the GPU to end all work of the program. If that takes longer than a few seconds (a kernel waits
+ * for the host, a capture stays open), the pin fails and changes nothing.
  *
- * Any thread that is not inside a gate-crossing call; one pins at a time.
+ * Owns nothing. Callers: the handlers of the program's own VMM; any thread outside the gate, one at
+ * a time. Calls the driver, the gate, the drainer, the link, views, imports and the table.
  */
 #ifndef GM_SHIM_PIN_H
 #define GM_SHIM_PIN_H
@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 /*
- * *real: the driver's handle of the same memory, which stays the table's. INVALID_VALUE: unknown;
- * OUT_OF_MEMORY; NOT_READY and STREAM_CAPTURE_UNSUPPORTED: not now; or what the driver said.
+ * *real: the driver's handle, which the table keeps. INVALID_VALUE: unknown. NOT_READY and
+ * STREAM_CAPTURE_UNSUPPORTED: not now. OUT_OF_MEMORY, or an error of the driver.
  */
 CUresult gm_pin(uint64_t value, CUmemGenericAllocationHandle *real);
 

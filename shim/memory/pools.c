@@ -1,4 +1,3 @@
-/* Memory pools: the objects, and what they give back. See pools.h. */
 #include "shim/memory/pools.h"
 
 #include <pthread.h>
@@ -14,7 +13,7 @@ static struct gm_pool *gm_pool_list; /* with the heap's lock */
 struct gm_pool_later *gm_pool_late;
 _Atomic bool gm_pools_has_excess;
 _Atomic uint64_t gm_pools_n_gone;
-/* Threads that give something back right now, and how often one ended that. With the lock. */
+/* With the lock: threads that give memory back now, and how often one has ended. */
 static uint64_t gm_pools_n_leaving, gm_pools_n_left;
 static pthread_cond_t gm_pools_left = PTHREAD_COND_INITIALIZER;
 
@@ -35,7 +34,7 @@ static bool gm_pool_flag(CUmemoryPool handle, CUmemPool_attribute attribute)
     return gm_real.cuMemPoolGetAttribute(handle, attribute, &flag) != CUDA_SUCCESS || flag != 0;
 }
 
-/* What a pool may have at most, as the driver takes its maxSize: in whole regions. 0: no limit. */
+/* A pool's limit from its maxSize, in whole regions as with the driver. 0: no limit. */
 static uint64_t gm_pool_most(uint64_t max_size)
 {
     const uint64_t beyond = max_size % GM_POOL_REGION;
@@ -61,13 +60,13 @@ static void gm_pool_new(CUmemoryPool handle, CUdevice device, uint64_t most, boo
     pool->is_opportunistic = gm_pool_flag(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC);
     pool->has_dependencies =
         gm_pool_flag(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     bool is_new = gm_pool_of(handle) == NULL;
     if (is_new) {
         pool->next = gm_pool_list;
         gm_pool_list = pool;
     }
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (!is_new)
         free(pool);
 }
@@ -82,8 +81,8 @@ void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props)
     gm_real_mode(mode);
 }
 
-/* The default pools are not made by the program. Perhaps this is beside a capture of this thread,
- * which asking for a pool's attributes would end. */
+/* The program did not make the default pools. Relaxed mode, because a query of a pool's attributes
+ * would end a capture of this thread. */
 static void gm_pool_learn(CUmemoryPool handle)
 {
     const CUstreamCaptureMode mode = gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -103,16 +102,16 @@ struct gm_pool *gm_pool_enter(CUmemoryPool handle)
     for (int attempt = 0; pool == NULL && attempt < 2; attempt++) {
         if (attempt > 0)
             gm_pool_learn(handle);
-        gm_heap_lock();
+        gm_lock(&gm_heap_lock);
         pool = gm_pool_of(handle);
         if (pool != NULL)
             pool->users++;
-        gm_heap_unlock();
+        gm_unlock(&gm_heap_lock);
     }
     return pool;
 }
 
-/* With the lock: whether it holds more than it should. */
+/* With the lock: whether it holds free memory above its threshold. */
 static bool gm_pool_is_in_excess(const struct gm_pool *pool)
 {
     return pool->arena.idle > 0 && (pool->handle == NULL || pool->arena.reserved > pool->threshold);
@@ -126,12 +125,12 @@ void gm_pool_note_excess(const struct gm_pool *pool)
 
 void gm_pool_leave(struct gm_pool *pool)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     pool->users--;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
 }
 
-/* With the lock: those that were destroyed and have nothing left. */
+/* With the lock: free destroyed pools without memory. */
 static void gm_pools_sweep(void)
 {
     for (struct gm_pool **place = &gm_pool_list; *place != NULL;) {
@@ -153,21 +152,15 @@ bool gm_region_release(uint64_t va)
     return gm_allocs_take(va, &alloc) == GM_ALLOC_BASE && gm_release(&alloc) == CUDA_SUCCESS;
 }
 
-/* With the lock. What is on its way to the daemon is nowhere else. */
-static void gm_pools_begin_leaving(void)
-{
-    gm_pools_n_leaving++;
-}
-
 static void gm_pools_end_leaving(bool is_gone)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     if (is_gone)
         atomic_fetch_add(&gm_pools_n_gone, 1);
     gm_pools_n_leaving--;
     gm_pools_n_left++;
     pthread_cond_broadcast(&gm_pools_left);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
 }
 
 bool gm_pools_are_leaving(void)
@@ -175,17 +168,17 @@ bool gm_pools_are_leaving(void)
     return gm_pools_n_leaving > 0;
 }
 
-/* Wait for those that others give back right now. */
+/* Wait for the threads that give memory back now. */
 static void gm_pools_await_others(void)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     const uint64_t until = gm_pools_n_left + gm_pools_n_leaving;
     while (gm_pools_n_leaving > 0 && gm_pools_n_left < until)
-        gm_heap_wait(&gm_pools_left);
-    gm_heap_unlock();
+        gm_lock_wait(&gm_pools_left, &gm_heap_lock);
+    gm_unlock(&gm_heap_lock);
 }
 
-/* Give back the free regions that `may` allows, so many bytes of a pool at most. */
+/* Give back free regions: of each pool at most the bytes that `may` returns. */
 static bool gm_pools_release(uint64_t (*may)(const struct gm_pool *pool, const void *which),
                              const void *which)
 {
@@ -193,14 +186,14 @@ static bool gm_pools_release(uint64_t (*may)(const struct gm_pool *pool, const v
     for (;;) {
         uint64_t va = 0, bytes = 0;
         bool is_one = false;
-        gm_heap_lock();
+        gm_lock(&gm_heap_lock);
         for (struct gm_pool *pool = gm_pool_list; pool != NULL && !is_one; pool = pool->next)
             is_one = gm_arena_remove(&gm_heap, &pool->arena, may(pool, which), &va, &bytes);
         if (is_one)
-            gm_pools_begin_leaving();
+            gm_pools_n_leaving++;
         else
             gm_pools_sweep();
-        gm_heap_unlock();
+        gm_unlock(&gm_heap_lock);
         if (!is_one)
             return is_any;
         const bool is_gone = gm_region_release(va);
@@ -209,17 +202,17 @@ static bool gm_pools_release(uint64_t (*may)(const struct gm_pool *pool, const v
     }
 }
 
-/* Release the chunks whose free in a stream is over. */
+/* Release the chunks whose stream-ordered free is over. */
 static bool gm_pools_release_late(void)
 {
     struct gm_pool_later *list, *left = NULL, **end = &left;
     bool is_any = false;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     list = gm_pool_late;
     gm_pool_late = NULL;
     if (list != NULL)
-        gm_pools_begin_leaving();
-    gm_heap_unlock();
+        gm_pools_n_leaving++;
+    gm_unlock(&gm_heap_lock);
     if (list == NULL)
         return false;
     while (list != NULL) {
@@ -231,18 +224,18 @@ static bool gm_pools_release_late(void)
             continue;
         }
         gm_release(&later->alloc);
-        gm_heap_lock();
+        gm_lock(&gm_heap_lock);
         gm_mark_unref(&gm_heap, later->mark);
-        gm_heap_unlock();
+        gm_unlock(&gm_heap_lock);
         free(later);
         is_any = true;
     }
     *end = NULL;
     if (left != NULL) {
-        gm_heap_lock();
+        gm_lock(&gm_heap_lock);
         *end = gm_pool_late;
         gm_pool_late = left;
-        gm_heap_unlock();
+        gm_unlock(&gm_heap_lock);
         atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
     }
     gm_pools_end_leaving(is_any);
@@ -271,24 +264,24 @@ static uint64_t gm_pool_excess(const struct gm_pool *pool, const void *unused)
                                        : pool->arena.reserved - pool->threshold;
 }
 
-/* Comes behind calls that are no handlers, so it keeps the thread from being cancelled itself: it
- * waits for the daemon's answers. */
+/* Not called from a handler, so it must itself prevent that the thread is cancelled while it waits
+ * for the daemon. */
 void gm_pools_give_back_excess(void)
 {
     int cancel;
     if (!gm_is_live() || gm_gate_captures() > 0)
         return;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    /* what is noted from now on counts for the next time */
+    /* memory that becomes free from now on counts for the next time */
     atomic_store_explicit(&gm_pools_has_excess, false, memory_order_relaxed);
     gm_marks_reap();
     gm_pools_release_late();
     gm_pools_release(gm_pool_excess, NULL);
-    gm_heap_lock();
-    if (gm_heap.queues != NULL) /* more of it may be free when that is over */
+    gm_lock(&gm_heap_lock);
+    if (gm_heap.queues != NULL) /* pending blocks may make more regions free */
         for (struct gm_pool *pool = gm_pool_list; pool != NULL; pool = pool->next)
             gm_pool_note_excess(pool);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     pthread_setcancelstate(cancel, NULL);
 }
 
@@ -316,13 +309,13 @@ void gm_pools_trim(CUmemoryPool handle, size_t keep)
 
 struct gm_pool *gm_pools_forget(CUmemoryPool handle)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     struct gm_pool *pool = gm_pool_of(handle);
     if (pool != NULL) {
         pool->handle = NULL;
         pool->users++;
     }
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return pool;
 }
 
@@ -330,26 +323,26 @@ void gm_pools_end(struct gm_pool *pool, CUmemoryPool handle, bool is_destroyed)
 {
     if (pool == NULL)
         return;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     if (!is_destroyed)
         pool->handle = handle;
     pool->users--;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (!is_destroyed)
         return;
     gm_marks_reap();
     gm_pools_release(gm_pool_excess, NULL);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     gm_pools_sweep();
-    gm_heap_unlock();
-    /* what is left goes after a later synchronization */
+    gm_unlock(&gm_heap_lock);
+    /* a later synchronizing call gives the rest back */
     atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
 }
 
 void gm_pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
     cuuint64_t bytes = 0;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     const struct gm_pool *pool = gm_pool_of(handle);
     if (pool != NULL && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
         bytes = pool->arena.reserved;
@@ -359,17 +352,17 @@ void gm_pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, 
         bytes = pool->used;
     else if (pool != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         bytes = pool->used_high;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (bytes != 0)
         *(cuuint64_t *)value += bytes;
 }
 
 void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     struct gm_pool *pool = gm_pool_of(handle);
     if (pool == NULL) {
-        gm_heap_unlock();
+        gm_unlock(&gm_heap_lock);
         return;
     }
     if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC)
@@ -383,10 +376,10 @@ void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, 
     else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         pool->used_high = pool->used;
     gm_pool_note_excess(pool);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
 }
 
-/* Whether the description opens a pool to another device. */
+/* Whether this access opens the pool to another device. */
 static bool gm_pool_is_opened(const struct gm_pool *pool, const CUmemAccessDesc *access)
 {
     return access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
@@ -398,13 +391,13 @@ void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t
 {
     for (size_t i = 0; i < count; i++) {
         int gpu = -1;
-        gm_heap_lock();
+        gm_lock(&gm_heap_lock);
         struct gm_pool *pool = gm_pool_of(handle);
         if (pool != NULL && gm_pool_is_opened(pool, &map[i])) {
             pool->is_the_drivers = true;
             gpu = pool->gpu;
         }
-        gm_heap_unlock();
+        gm_unlock(&gm_heap_lock);
         if (gpu >= 0 && map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
             gm_access_open_for_good((uint32_t)gpu, map[i].location.id);
     }
@@ -412,7 +405,7 @@ void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t
 
 bool gm_pools_find(uint64_t va, uint64_t *base, uint64_t *bytes, CUmemoryPool *pool)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     const struct gm_block *block = gm_heap_find(&gm_heap, va);
     bool is_live = block != NULL && block->state == GM_BLOCK_LIVE && va - block->va < block->asked;
     if (is_live && base != NULL)
@@ -421,6 +414,6 @@ bool gm_pools_find(uint64_t va, uint64_t *base, uint64_t *bytes, CUmemoryPool *p
         *bytes = block->asked;
     if (is_live && pool != NULL)
         *pool = gm_pool_of_block(block)->handle;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return is_live;
 }

@@ -1,21 +1,21 @@
 /*
- * Memory pools: cuMemAllocAsync and its like, out of chunks.
+ * Memory pools: cuMemAllocAsync and its like, backed with chunks.
  *
- * The program's pool objects are the driver's, with their handles, their attributes and their place
- * as a device's current pool. But the memory of a pool that lives on a managed device and is not
- * made to be shared with other processes is gpumux's: an arena (arena.h) of regions that the daemon
- * backs (GM_ALLOC_ARENA), so that it can be swapped, whatever the sizes of the blocks. Everything
- * else stays with the driver: pools with handle types, imported ones, those of the host, of managed
- * memory or for decompression, pools that another device got access to, the memory of graphs
- * (allocated while a stream is captured), and what is allocated after the daemon was lost.
+ * The driver makes the pool objects, and keeps their handles, their attributes and each device's
+ * current pool. But gpumux makes the memory of a pool on a managed device that is not for sharing
+ * with other processes: an arena (arena.h) of regions that the daemon backs (GM_ALLOC_ARENA), which
+ * can be swapped. The driver serves the rest: pools with handle types, imported pools, pools of
+ * host or managed memory or for decompression, pools that another device has access to, the memory
+ * of graphs (allocated during a capture), and allocations after the daemon is lost.
  *
- * Regions that are all free go back when a synchronizing call returns and the pool holds more than
- * its release threshold, when a pool is trimmed or destroyed, and when memory is short. Memory of
- * pools belongs to no context (cuda.h, cuCtxDestroy) and outlives them.
+ * Free regions go back when a synchronizing call returns and the pool holds more than its release
+ * threshold, when a pool is trimmed or destroyed, and when memory is short. Memory of pools belongs
+ * to no context and outlives all of them (cuda.h, cuCtxDestroy).
  *
- * pools.c owns the objects and gives memory back; pools_alloc.c allocates and frees.
- *
- * Any thread; no lock is held across a driver call or a request to the daemon. Only when live.
+ * pools.c owns the objects and gives memory back; pools_alloc.c allocates and frees. Callers:
+ * handlers, queries, and wrappers of synchronizing calls (excess); any thread, only when live.
+ * Calls the driver, marks, arenas, release and access. No lock is held across a driver call or a
+ * request.
  */
 #ifndef GM_SHIM_POOLS_H
 #define GM_SHIM_POOLS_H
@@ -31,40 +31,41 @@
 #define GM_POOL_REGION (32ull << 20)
 #define GM_POOL_PATIENCE_MS (500 * GM_SLOW)
 
-/* The program made a pool: serve it, if it is one of ours. */
+/* The program made a pool: serve it if gpumux makes its memory. */
 void gm_pools_add(CUmemoryPool handle, const CUmemPoolProps *props);
 
-/* Whether `va` lies in a block that the program has: its first address, its bytes as asked, its
- * pool. Each may be NULL. */
+/* Whether `va` lies in a live block: its first address, its bytes as asked, its pool. Each may be
+ * NULL. */
 bool gm_pools_find(uint64_t va, uint64_t *base, uint64_t *bytes, CUmemoryPool *pool);
 
-/* Before the driver destroys the object: ours, or NULL; then, with that, whether it did. */
+/* Before the driver destroys the object: returns our pool or NULL. After it: pass that and whether
+ * the object is destroyed. */
 struct gm_pool *gm_pools_forget(CUmemoryPool handle);
 void gm_pools_end(struct gm_pool *pool, CUmemoryPool handle, bool is_destroyed);
 
-/* After the driver's own call on the object succeeded. */
+/* After the driver's call succeeded. */
 void gm_pools_trim(CUmemoryPool handle, size_t keep);
-/* The driver's value of an attribute, with what is ours added. */
+/* Add our part to the driver's value of an attribute. */
 void gm_pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value);
 void gm_pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value);
-/* Others than its own device have access: from now on the driver serves it, and what it took before
- * is opened to them. */
+/* If other devices get access, the driver serves the pool from now on, and its earlier memory is
+ * opened to them. */
 void gm_pools_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count);
 
-/* How often something was given back so far. */
+/* How often memory was given back so far. */
 extern __attribute__((visibility("hidden"))) _Atomic uint64_t gm_pools_n_gone;
 static inline uint64_t gm_pools_gone(void)
 {
     return atomic_load(&gm_pools_n_gone);
 }
 
-/* Memory is out on that GPU: give back every region there that is all free, and chunks whose free
- * in a stream is over; and wait for what other threads give back right now. True: something was,
- * since that was so often `gone`. */
+/* Memory is out on that GPU: give back every free region there and chunks whose stream-ordered free
+ * is over, and wait for other threads that give back. True: gm_pools_gone is not `gone` any more.
+ */
 bool gm_pools_give_back(int gpu, uint64_t gone);
 
-/* A synchronizing call returned: is there something to give back, of what pools hold above their
- * thresholds? One load. */
+/* A synchronizing call returned: whether pools may hold free memory above their thresholds (one
+ * load); and give it back. */
 extern __attribute__((visibility("hidden"))) _Atomic bool gm_pools_has_excess;
 void gm_pools_give_back_excess(void);
 static inline bool gm_pools_have_excess(void)
@@ -72,24 +73,24 @@ static inline bool gm_pools_have_excess(void)
     return __builtin_expect(atomic_load_explicit(&gm_pools_has_excess, memory_order_relaxed), 0);
 }
 
-/* ---- inside of pools: for pools_alloc.c; "with the lock" is the heap's (marks.h) ---- */
+/* ---- for pools_alloc.c; "with the lock" means gm_heap_lock ---- */
 
 struct gm_pool {
     struct gm_arena arena;
-    CUmemoryPool handle; /* NULL: destroyed; it goes when its last block is free */
+    CUmemoryPool handle; /* NULL: destroyed; freed with its last block */
     CUdevice device;
     int gpu;
     unsigned users;     /* threads that allocate from it now */
-    uint64_t most;      /* bytes that it may reserve; 0: any */
+    uint64_t most;      /* bytes that it may reserve; 0: no limit */
     uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
     uint64_t used;      /* bytes of live blocks, as the program asked for them */
     uint64_t reserved_high, used_high;
     _Atomic bool is_opportunistic, has_dependencies; /* the attributes */
-    _Atomic bool is_the_drivers; /* which allocates; here it is only known where */
+    _Atomic bool is_the_drivers; /* the driver allocates; noted for its device */
     struct gm_pool *next;
 };
 
-/* Chunks of cuMemAlloc that were freed in a stream: released when it has come there. */
+/* Chunks of cuMemAlloc that were freed in a stream: released when the GPU has passed the mark. */
 struct gm_pool_later {
     struct gm_alloc alloc;
     struct gm_mark *mark;
@@ -98,7 +99,7 @@ struct gm_pool_later {
 
 extern __attribute__((visibility("hidden"))) struct gm_pool_later *gm_pool_late; /* with the lock */
 
-/* The pool, kept from going until gm_pool_leave. NULL: it is the driver's. */
+/* The pool; it is not freed before gm_pool_leave. NULL: the driver serves it. */
 struct gm_pool *gm_pool_enter(CUmemoryPool handle);
 void gm_pool_leave(struct gm_pool *pool);
 
@@ -107,14 +108,13 @@ static inline struct gm_pool *gm_pool_of_block(const struct gm_block *block)
     return (struct gm_pool *)(void *)block->region->arena; /* its first member */
 }
 
-/* With the lock: something became free. Who synchronizes looks if the pool holds more than it
- * should. */
+/* With the lock: memory became free. The next synchronizing call gives back what exceeds. */
 void gm_pool_note_excess(const struct gm_pool *pool);
 
-/* With the lock: whether memory is on its way back to the daemon, in another thread. */
+/* With the lock: whether another thread gives memory back to the daemon now. */
 bool gm_pools_are_leaving(void);
 
-/* A region that is in no arena goes back to the daemon. False: it could not. */
+/* Give a region that is in no arena back to the daemon. False: failed. */
 bool gm_region_release(uint64_t va);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define GM_POOL_MARKS 16 /* streams that one allocation is made to wait for, at most */
 
-/* With the lock: the block is the program's. */
+/* With the lock. */
 static CUdeviceptr gm_pool_hand_out(struct gm_pool *pool, struct gm_block *block, uint64_t asked)
 {
     block->asked = asked;
@@ -28,21 +28,21 @@ struct gm_want {
     struct gm_pool *pool;
     const struct gm_stream *stream;
     uint64_t asked, bytes; /* bytes: whole grains */
-    CUdeviceptr at;        /* the answer */
+    CUdeviceptr at;        /* the result */
 };
 
 static bool gm_want_fit(struct gm_want *want)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     struct gm_block *block =
         gm_arena_fit(&gm_heap, &want->pool->arena, want->bytes, want->stream->number);
     if (block != NULL)
         want->at = gm_pool_hand_out(want->pool, block, want->asked);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return block != NULL;
 }
 
-/* How large a new region shall be: `least` bytes, or more. */
+/* The size of a new region: at least `least` bytes. */
 static uint64_t gm_pool_region(const struct gm_pool *pool, uint64_t least)
 {
     uint64_t share = gm_link_budget((uint32_t)pool->gpu) / 16 / GM_CHUNK_MIN * GM_CHUNK_MIN;
@@ -50,7 +50,7 @@ static uint64_t gm_pool_region(const struct gm_pool *pool, uint64_t least)
     return bytes > least ? bytes : least;
 }
 
-/* A region, and the block out of it before anybody else comes. NOT_SUPPORTED: the driver shall. */
+/* Add a region and take the block from it, at once. NOT_SUPPORTED: the driver shall allocate. */
 static CUresult gm_want_region(struct gm_want *want)
 {
     struct gm_pool *pool = want->pool;
@@ -59,11 +59,11 @@ static CUresult gm_want_region(struct gm_want *want)
         return CUDA_ERROR_NOT_SUPPORTED;
     const uint64_t least = gm_chunk_round(want->bytes);
     uint64_t bytes = gm_pool_region(pool, least);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     uint64_t room = pool->most == 0                     ? UINT64_MAX
                     : pool->most > pool->arena.reserved ? pool->most - pool->arena.reserved
                                                         : 0;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (least < want->bytes || least > room)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (bytes > room)
@@ -79,7 +79,7 @@ static CUresult gm_want_region(struct gm_want *want)
         return result;
 
     struct gm_block *block = NULL;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     bool is_added = gm_arena_add(&gm_heap, &pool->arena, va, bytes) == 0;
     if (is_added)
         block = gm_arena_fit(&gm_heap, &pool->arena, want->bytes, want->stream->number);
@@ -87,21 +87,21 @@ static CUresult gm_want_region(struct gm_want *want)
         want->at = gm_pool_hand_out(pool, block, want->asked);
     if (pool->arena.reserved > pool->reserved_high)
         pool->reserved_high = pool->arena.reserved;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (!is_added)
         gm_region_release(va);
     return block != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Blocks that other streams freed: make this one wait for them. */
+/* Make the stream wait for frees in other streams, and take their blocks. */
 static bool gm_want_dependent(struct gm_want *want)
 {
     struct gm_mark *marks[GM_POOL_MARKS], *over = NULL;
     struct gm_block *block = NULL;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     int n =
         gm_arena_run(&want->pool->arena, want->bytes, want->stream->number, marks, GM_POOL_MARKS);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (n < 0)
         return false;
     CUresult result = CUDA_SUCCESS;
@@ -109,7 +109,7 @@ static bool gm_want_dependent(struct gm_want *want)
         result = gm_mark_await(want->stream, marks[i]);
     if (result == CUDA_SUCCESS)
         result = gm_mark_record(want->stream, &over);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     if (result == CUDA_SUCCESS) {
         block = gm_arena_fit_run(&gm_heap, &want->pool->arena, want->bytes, want->stream->number,
                                  marks, n, over);
@@ -119,19 +119,19 @@ static bool gm_want_dependent(struct gm_want *want)
         want->at = gm_pool_hand_out(want->pool, block, want->asked);
     for (int i = 0; i < n; i++)
         gm_mark_unref(&gm_heap, marks[i]);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return block != NULL;
 }
 
 static bool gm_pools_are_freeing(void)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     bool is_late = gm_pool_late != NULL || gm_pools_are_leaving();
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     return is_late || gm_marks_are_pending();
 }
 
-/* What the daemon could not give when so much was `gone`: steps 4 to 7. */
+/* Steps 4 to 7. `gone`: gm_pools_gone before the daemon refused. */
 static CUresult gm_want_hard(struct gm_want *want, uint64_t gone)
 {
     const struct timespec pause = {.tv_nsec = (long)GM_MS};
@@ -195,16 +195,16 @@ bool gm_pools_alloc(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstre
 
 enum gm_freeing { GM_FREE_ELSEWHERE, GM_FREE_WRONG, GM_FREE_BEGUN };
 
-/* Nobody else can free the block once it is begun. */
+/* BEGUN: only this thread can free the block now. */
 static enum gm_freeing gm_block_begin_free(CUdeviceptr dptr, struct gm_block **block)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     struct gm_block *found = gm_heap_find(&gm_heap, dptr);
     bool is_good =
         found != NULL && found->va == dptr && found->state == GM_BLOCK_LIVE && !found->is_leaving;
     if (is_good)
         found->is_leaving = true;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     *block = found;
     return is_good ? GM_FREE_BEGUN : found != NULL ? GM_FREE_WRONG : GM_FREE_ELSEWHERE;
 }
@@ -212,22 +212,22 @@ static enum gm_freeing gm_block_begin_free(CUdeviceptr dptr, struct gm_block **b
 static void gm_block_end_free(struct gm_block *block, struct gm_mark *mark)
 {
     struct gm_pool *pool = gm_pool_of_block(block);
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     pool->used -= block->asked;
     gm_heap_free(&gm_heap, block, mark);
     gm_mark_unref(&gm_heap, mark);
     gm_pool_note_excess(pool);
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
 }
 
 static void gm_block_undo_free(struct gm_block *block)
 {
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     block->is_leaving = false;
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
 }
 
-/* Chunks of cuMemAlloc. They are the program's no more at once, and released later. */
+/* Chunks of cuMemAlloc: out of the map at once, released later. */
 static CUresult gm_chunks_free_async(const struct gm_alloc *alloc, const struct gm_stream *stream)
 {
     struct gm_pool_later *later = calloc(1, sizeof(*later));
@@ -240,7 +240,7 @@ static CUresult gm_chunks_free_async(const struct gm_alloc *alloc, const struct 
         return result;
     }
     bool is_ours = gm_allocs_take(alloc->va, &taken) == GM_ALLOC_BASE;
-    gm_heap_lock();
+    gm_lock(&gm_heap_lock);
     if (is_ours) {
         later->alloc = taken;
         later->next = gm_pool_late;
@@ -248,10 +248,10 @@ static CUresult gm_chunks_free_async(const struct gm_alloc *alloc, const struct 
     } else {
         gm_mark_unref(&gm_heap, later->mark);
     }
-    gm_heap_unlock();
+    gm_unlock(&gm_heap_lock);
     if (!is_ours) {
         free(later);
-        return CUDA_ERROR_INVALID_VALUE; /* two threads free it; the other was first */
+        return CUDA_ERROR_INVALID_VALUE; /* another thread freed it first */
     }
     atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
     return CUDA_SUCCESS;

@@ -23,7 +23,7 @@ bool gm_place_find(CUdeviceptr ptr, struct gm_place *place)
     uint64_t base;
     if (!gm_pools_find(ptr, &base, &place->bytes, &place->pool))
         return false;
-    /* a block's number: its arena's, and where in it it begins */
+    /* the id of a block: its region's, and its offset there */
     place->id = 1ull << 63 | (base - place->base) / GM_BLOCK_GRAIN << 32 | (uint32_t)place->id;
     place->base = base;
     return true;
@@ -57,7 +57,7 @@ bool gm_place_knows(CUpointer_attribute attribute)
            attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
 }
 
-/* CUmemAccess_flags that the device, the calling thread's, has there. */
+/* The CUmemAccess_flags of `device`. */
 static unsigned gm_place_access(const struct gm_place *place, CUdeviceptr ptr, CUdevice device)
 {
     unsigned long long flags = 0;
@@ -69,7 +69,7 @@ static unsigned gm_place_access(const struct gm_place *place, CUdeviceptr ptr, C
     return gm_vmm_get_access(ptr, device, &flags) ? (unsigned)flags : 0;
 }
 
-/* The numbers that a place has for an attribute; false: the attribute does not apply. */
+/* The value of an attribute as a number. False: the attribute does not apply. */
 static bool gm_place_number(const struct gm_place *place, CUpointer_attribute attribute,
                             CUdeviceptr ptr, CUdevice device, uint64_t *number)
 {

@@ -1,16 +1,15 @@
 /*
- * What a pointer is, answered from the allocation map, so that it does not matter whether its
- * memory is mapped. The attributes are those that the real driver gives to a cuMemAlloc of that
- * size, not those of the mappings behind it. For what the program mapped itself, they are those of
- * its own mapping. Where the two cannot agree, the answer is the one that keeps a program right:
+ * What a pointer is, from the allocation map, whether its memory is mapped or not. The attributes
+ * are those of a cuMemAlloc of that size, or of the program's own mapping, not of the mappings
+ * behind it. Where that is not possible, the answer is the safe one:
  *
- *   IS_GPU_DIRECT_RDMA_CAPABLE  0: other devices must not keep the place of memory that moves
- *   IS_HW_DECOMPRESS_CAPABLE    0: cuMemAlloc's memory is, chunks are not made for it
- *   P2P_TOKENS                  0, as the driver has it: they are of the past
- *   SYNC_MEMOPS                 remembered and told; copies within device memory are not made
- *                               synchronous by it. Not supported for what the program mapped
+ *   IS_GPU_DIRECT_RDMA_CAPABLE  0: other devices must not keep addresses of memory that moves
+ *   IS_HW_DECOMPRESS_CAPABLE    0: unlike cuMemAlloc's memory, chunks are not
+ *   P2P_TOKENS                  0, like the driver: deprecated
+ *   SYNC_MEMOPS                 stored and returned; copies within device memory do not become
+ *                               synchronous. Not supported for the program's own mappings
  *
- * Owns nothing. Any thread; no driver call but for the current device, no lock but the map's.
+ * Owns nothing. Callers: handlers, any thread. Calls allocations, views and pools, not the driver.
  */
 #ifndef GM_SHIM_QUERIES_H
 #define GM_SHIM_QUERIES_H
@@ -19,31 +18,28 @@
 #include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
-/* The allocation that a pointer is of, as the program knows it. */
+/* The allocation that contains a pointer, as the program sees it. */
 struct gm_place {
     struct gm_alloc alloc; /* the map's entry */
     uint64_t base;
     uint64_t bytes;
     uint64_t id;
     CUmemoryPool pool;        /* NULL: from no pool */
-    bool is_mapped;           /* by the program itself, cuMemMap */
-    struct gm_vmm_place view; /* if it is: the reservation, access and handle */
+    bool is_mapped;           /* by the program itself (cuMemMap) */
+    struct gm_vmm_place view; /* if is_mapped: reservation, access and handle */
 };
 
-/* THE place where the allocation of a pointer is looked up. False: gpumux does not back it, ask the
- * driver. */
+/* Look up the allocation of a pointer. False: gpumux does not back it; ask the driver. */
 bool gm_place_find(CUdeviceptr ptr, struct gm_place *place);
 
-/* Whether gm_place_attribute() has an answer: a newer driver may know more attributes. */
+/* Whether gm_place_attribute() knows it: newer drivers have more attributes. */
 bool gm_place_knows(CUpointer_attribute attribute);
 
-/* Bytes that the value of a known attribute takes. */
+/* Bytes of the value of a known attribute. */
 size_t gm_place_attribute_size(CUpointer_attribute attribute);
 
-/*
- * The value of a known attribute for `ptr`, which lies in *place, to `data` (not NULL, and not
- * touched unless the result is CUDA_SUCCESS). `device` is the calling thread's, -1: none.
- */
+/* Write the value of a known attribute for `ptr` in *place to `data` (not NULL) if the result is
+ * CUDA_SUCCESS. `device`: the calling thread's; -1: none. */
 CUresult gm_place_attribute(const struct gm_place *place, CUpointer_attribute attribute,
                             CUdeviceptr ptr, CUdevice device, void *data);
 

@@ -62,7 +62,7 @@ CUresult gm_release_handles(struct gm_vmm_handle *handle)
         }
         result = result == CUDA_SUCCESS ? one : result;
         if (one != CUDA_SUCCESS)
-            continue; /* something of it is still mapped: the home cannot be used again */
+            continue; /* still mapped: the home cannot be used again */
         gm_vmm_bury(handle);
         gm_real.cuMemAddressFree(home, bytes);
     }

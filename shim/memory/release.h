@@ -1,9 +1,10 @@
 /*
- * Giving memory back, of any kind: allocations, handles, all that was made in a context, and what
- * was put off (deferred.h).
+ * Gives memory of any kind back: allocations, handles, all memory of a context, and deferred frees
+ * (deferred.h).
  *
- * Owns nothing. Any thread; no lock is held across a driver call or a request to the daemon. Calls
- * the tables, notes, chunks and sharing. Callers: handlers, obtain, pools and pins.
+ * Owns nothing. Callers: handlers, obtain, pools and pins; any thread. Calls the driver, the link,
+ * the tables, contexts, notes, chunks, deferred and sharing. No lock is held across a driver call
+ * or a request to the daemon.
  */
 #ifndef GM_SHIM_RELEASE_H
 #define GM_SHIM_RELEASE_H
@@ -12,19 +13,20 @@
 #include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
-/* The GPU is done with *alloc, which is out of the map: give its chunks and its range back. */
+/* Give the chunks and the range of *alloc back. It is out of the map and the GPU does not use it.
+ */
 CUresult gm_release(const struct gm_alloc *alloc);
 
-/* Free what was put off, if no capture is open and its context's work has ended. A quick look if
- * nothing was. */
+/* Release deferred frees whose context's work has ended, if no capture is open. One load if there
+ * are none. */
 void gm_free_deferred(void);
 
-/* Nothing keeps the virtual handles of this list any more (vmm.h): give back what they had. Returns
- * the first failure. */
+/* Give back the memory of the dead virtual handles of this list (vmm.h). Returns the first failure.
+ */
 CUresult gm_release_handles(struct gm_vmm_handle *handle);
 
-/* All that was made in `context`, or, when it is NULL, in the primary context of `device`, which
- * was just destroyed. */
+/* Give back all memory made in `context`, or if that is NULL in the primary context of `device`,
+ * which was just destroyed. */
 void gm_release_all_of(CUcontext context, CUdevice device);
 
 #endif

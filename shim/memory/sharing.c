@@ -25,8 +25,8 @@ struct gm_opened {
     uint64_t va; /* 0 while OPENING */
     uint32_t count;
     enum gm_opened_state state;
-    bool is_deferred; /* deferred.c has it on its list, also if it was opened again meanwhile */
-    struct gm_alloc alloc; /* DEFERRED: what goes back into the map if it is */
+    bool is_deferred;      /* on the list of deferred.c, even if it was opened again */
+    struct gm_alloc alloc; /* DEFERRED: for the map, if it is opened again */
 };
 
 static struct gm_lock gm_opened_lock = GM_LOCK_INITIALIZER(GM_LOCK_OPENED);
@@ -53,7 +53,7 @@ bool gm_sharing_is_real(void)
 
 /* ---- the list ---- */
 
-/* With the lock held: the entry of this name, in a state that lasts. NULL: none. */
+/* With the lock: the entry of this name, after OPENING and SHUTTING. NULL: none. */
 static struct gm_opened *gm_opened_settled(const struct gm_share_name *name)
 {
     for (;;) {
@@ -89,7 +89,7 @@ static void gm_opened_remove(struct gm_opened *opened)
 
 /* ---- opening ---- */
 
-/* The mapper gave access to the memory's own GPU; a context on another one wants its own. */
+/* The mapper gave access to the memory's GPU. A context on another device needs its own. */
 static CUresult gm_opened_access(const struct gm_alloc *alloc, uint32_t gpu)
 {
     const CUmemAccessDesc desc = {
@@ -100,12 +100,12 @@ static CUresult gm_opened_access(const struct gm_alloc *alloc, uint32_t gpu)
     return gm_real.cuMemSetAccess(alloc->va, alloc->span, &desc, 1);
 }
 
-/* Unmap it by the daemon, or here when that is lost, and give the range back. */
+/* Unmap it and free the range. */
 static CUresult gm_opened_unmap(uint64_t va, uint64_t span)
 {
     const int result = gm_link_shut_share(va, span);
     if (result != 0)
-        return (CUresult)result; /* something is still mapped: the range cannot be reused */
+        return (CUresult)result; /* still mapped: the range cannot be used again */
     gm_real.cuMemAddressFree(va, span);
     return CUDA_SUCCESS;
 }
@@ -138,7 +138,7 @@ static CUresult gm_opened_map(const struct gm_share_name *name, struct gm_alloc 
     return result;
 }
 
-/* With the lock held: it is open, or about to be closed; now it is open once more. */
+/* With the lock: count one more open of an OPEN or DEFERRED entry. */
 static CUresult gm_opened_again(struct gm_opened *opened, CUdeviceptr *va)
 {
     if (opened->state == GM_OPENED_DEFERRED && gm_allocs_insert(&opened->alloc) != 0)
@@ -174,8 +174,8 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
 
     result = gm_opened_map(name, &where);
     gm_lock(&gm_opened_lock);
-    /* Its context may have been destroyed meanwhile, and what was opened in it taken out of the map
-     * by somebody who found nothing to close: this one had no address yet. */
+    /* Destroying its context may have taken it out of the map meanwhile, but could not close it: it
+     * had no address yet. */
     if (result == CUDA_SUCCESS && gm_allocs_find(where.va, &where) != GM_ALLOC_BASE) {
         gm_unlock(&gm_opened_lock);
         gm_opened_unmap(where.va, where.span);
@@ -196,7 +196,7 @@ CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where
 
 /* ---- closing ---- */
 
-/* Take one from the count. *is_last: it is SHUTTING now, and the caller's to release. */
+/* Count one close. *is_last: it is SHUTTING now; the caller releases it. */
 static bool gm_opened_leave(uint64_t va, bool *is_last)
 {
     gm_lock(&gm_opened_lock);
@@ -209,7 +209,7 @@ static bool gm_opened_leave(uint64_t va, bool *is_last)
     return is_open;
 }
 
-/* It could not be closed: it is open as before. */
+/* It could not be closed: undo. */
 static void gm_opened_reopen(const struct gm_alloc *alloc)
 {
     gm_allocs_insert(alloc);
@@ -223,7 +223,7 @@ static void gm_opened_reopen(const struct gm_alloc *alloc)
     gm_unlock(&gm_opened_lock);
 }
 
-/* A capture is open: it is closed when the last one ends, unless it is opened again before. */
+/* Close it after the last capture. */
 static bool gm_opened_defer(const struct gm_alloc *alloc)
 {
     gm_lock(&gm_opened_lock);
@@ -239,10 +239,8 @@ static bool gm_opened_defer(const struct gm_alloc *alloc)
     return is_deferred;
 }
 
-/*
- * With the lock held: whether what is at `va` is to be released now. Not if it was put off and then
- * opened again; what is OPEN and yet out of the map went with its context.
- */
+/* With the lock: whether to release it now. Not if it was opened again after it was deferred; if it
+ * is OPEN but out of the map, its context was destroyed. */
 static bool gm_opened_begin_release(struct gm_opened *opened, uint64_t va)
 {
     struct gm_alloc alloc;
@@ -265,7 +263,7 @@ CUresult gm_sharing_close(CUdeviceptr va)
     if (!is_last)
         return CUDA_SUCCESS;
     if (gm_allocs_take(va, &alloc) != GM_ALLOC_BASE)
-        return CUDA_SUCCESS; /* its context is being destroyed, and it with that */
+        return CUDA_SUCCESS; /* destroying its context releases it */
     if (!gm_synchronize(alloc.context, &result)) {
         if (gm_opened_defer(&alloc))
             return CUDA_SUCCESS;
@@ -291,7 +289,7 @@ CUresult gm_sharing_release(const struct gm_alloc *alloc)
         return CUDA_SUCCESS;
     const CUresult result = gm_opened_unmap(alloc->va, alloc->span);
     gm_lock(&gm_opened_lock);
-    gm_opened_remove(opened); /* also if it failed: then the range stays taken */
+    gm_opened_remove(opened); /* even if it failed: then the range is never used again */
     gm_unlock(&gm_opened_lock);
     return result;
 }

@@ -1,19 +1,21 @@
 /*
- * Memory that this program has open of others (cuIpcOpenMemHandle): each once, at one address, for
- * as long as it was opened more often than closed.
+ * Memory of other programs that this one has open (cuIpcOpenMemHandle): each once, at one address,
+ * until it is closed as often as it was opened.
  *
- *   (absent) --begin--> OPENING --end--> OPEN
- *   OPEN --the last close--> SHUTTING --gm_sharing_release--> (absent)
+ *   (absent) --first open--> OPENING --mapped--> OPEN
+ *   OPEN --last close--> SHUTTING --gm_sharing_release--> (absent)
  *
- * What cannot be closed yet because a capture is open is DEFERRED until that ends (deferred.h), and
- * OPEN again if it is opened before. Who meets one that is OPENING or SHUTTING waits until that is
- * over. The list's lock is never held across a driver call or a request to the daemon; the
- * allocation map's comes after it.
+ * While a capture is open a last close makes it DEFERRED (deferred.h); another open makes it OPEN
+ * again. A thread that finds OPENING or SHUTTING waits until that is over. The lock is never held
+ * across a driver call or a request to the daemon.
+ *
+ * Owns that list. Callers: handlers and release, any thread. Calls the driver, the link,
+ * allocations, contexts and deferred.
  *
  * Environment, read once at boot:
- *   GPUMUX_SHARING=broker   the default: the daemon passes memory on between programs
- *   GPUMUX_SHARING=real     this program's allocations are the driver's: they never move, and the
- *                           driver shares them, also with programs outside of gpumux
+ *   GPUMUX_SHARING=broker   the default: the daemon shares memory between programs
+ *   GPUMUX_SHARING=real     the driver makes this program's memory: it never moves, and the driver
+ *                           shares it, also with programs without gpumux
  */
 #ifndef GM_SHIM_SHARING_H
 #define GM_SHIM_SHARING_H
@@ -27,19 +29,17 @@
 /* Boot only, after the log is open. */
 void gm_sharing_init(void);
 
-/* Whether the driver shall make all memory of this program. */
+/* Whether the driver makes all memory of this program. */
 bool gm_sharing_is_real(void);
 
-/*
- * Open the named memory in the place that *where tells (gm_where). *va is its first address. The
- * driver's errors, and the daemon's.
- */
+/* Open the memory `name` in the context of `where` (gm_where). *va: its address. Errors of the
+ * driver or the daemon. */
 CUresult gm_sharing_open(const struct gm_share_name *name, struct gm_alloc where, CUdeviceptr *va);
 
-/* Close it once. CUDA_ERROR_INVALID_VALUE: nothing was opened at `va`. */
+/* Close it once. CUDA_ERROR_INVALID_VALUE: nothing is open at `va`. */
 CUresult gm_sharing_close(CUdeviceptr va);
 
-/* The GPU is done with *alloc (GM_ALLOC_IMPORT), which is out of the map: unmap it. */
+/* Unmap *alloc (GM_ALLOC_IMPORT). It is out of the map and the GPU does not use it. */
 CUresult gm_sharing_release(const struct gm_alloc *alloc);
 
 #endif

@@ -4,7 +4,7 @@
 #include "shim/gate/gate.h"
 #include "shim/tables/allocs.h"
 
-/* By kind and GPU, what is not in the allocation map. The last column: of no managed GPU. */
+/* By kind and GPU. The last column: devices that are not managed. */
 static _Atomic uint64_t gm_account_bytes[GM_ACCOUNTS][GM_GPUS_MAX + 1];
 
 void gm_count_real(uint64_t bytes, bool is_on)

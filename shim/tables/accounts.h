@@ -1,16 +1,14 @@
 /*
- * Accounts of memory that the real driver made: unswappable, counted by kind in the words that the
- * daemon samples (gm_stat), and by GPU, so that what a program is told of free memory agrees.
+ * Accounts of memory that the real driver made, which is unswappable: by kind in the words that the
+ * daemon samples (gm_stat), and by GPU for the program's free memory.
  *
- *   small, real  plain allocations and handles, by size; memory/notes.h puts allocations into the
- *                allocation map
- *   managed      cuMemAllocManaged: noted there too. It is not taken from free memory: making it
- *                takes none, and a real driver moves it out of the way of whatever needs room
- *   arrays       arrays and mipmapped arrays, by their handle (arrays.h)
- *   pools        what the driver's own memory pools hold (set by who knows of such pools)
- *   graphs       what the driver keeps for allocations inside graphs, sampled (memory/graphs.h)
+ *   small, real  plain allocations and handles, by size (memory/notes.h)
+ *   managed      cuMemAllocManaged (memory/notes.h); not taken from free memory, because the driver
+ *                moves it away when others need room
+ *   arrays       arrays and mipmapped arrays (arrays.h)
+ *   graphs       memory that the driver keeps for graphs, sampled (memory/graphs.h)
  *
- * Owns the counters below. Counts what it is told, and asks nobody. Any thread; no lock.
+ * Owns these counters. Any thread; no lock. Calls allocations, and the gate for gm_stat.
  */
 #ifndef GM_SHIM_ACCOUNTS_H
 #define GM_SHIM_ACCOUNTS_H
@@ -19,29 +17,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Count (or no more: `is_on` false) bytes of a plain allocation, whose GPU the allocation map
- * knows. */
+/* Count, or uncount if not `is_on`, a plain allocation, which the allocation map has by GPU. */
 void gm_count_real(uint64_t bytes, bool is_on);
 
-/* Count (or no more: `is_on` false) memory of the real driver on `gpu` that has no address: handles
- * of the program's own VMM that cannot be virtual. */
+/* Count, or uncount, memory on `gpu` without an address: real handles of the program's own VMM. */
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on);
 
-/* Passes on what the program is told of an allocation of `bytes`, and counts it for the daemon if
- * that is that memory is out. */
+/* Returns `result`, the answer to an allocation of `bytes`, and counts OUT_OF_MEMORY for the
+ * daemon. */
 CUresult gm_tell_allocated(CUresult result, uint64_t bytes);
 
-/* What is not in the allocation map. */
+/* Memory that is not in the allocation map. */
 enum gm_account { GM_ACCOUNT_ARRAYS, GM_ACCOUNT_GRAPHS, GM_ACCOUNTS };
 
-/* Count bytes of `kind` on `gpu` (-1: not managed, so that they are counted but not taken from
- * anybody's free memory): more of them, less, or so many. */
+/* Add, subtract or set bytes of `kind` on `gpu` (-1: not managed; not taken from free memory). */
 void gm_account_add(enum gm_account kind, int gpu, uint64_t bytes);
 void gm_account_sub(enum gm_account kind, int gpu, uint64_t bytes);
 void gm_account_set(enum gm_account kind, int gpu, uint64_t bytes);
 
-/* All that the program has on `gpu` (0 to GM_GPUS_MAX - 1): in the allocation map, and of every
- * kind above. */
+/* All bytes of the program on `gpu` (below GM_GPUS_MAX). */
 uint64_t gm_account_total(int gpu);
 
 #endif

@@ -1,4 +1,3 @@
-/* The allocation map: a treap by address. */
 #include "shim/tables/allocs.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@
 struct gm_alloc_node {
     struct gm_treap by_va;
     struct gm_alloc alloc;
-    struct gm_alloc_node *next; /* once it is out of the map */
+    struct gm_alloc_node *next; /* of nodes to free */
 };
 
 static struct gm_lock gm_allocs_lock = GM_LOCK_INITIALIZER(GM_LOCK_ALLOCS);
@@ -25,7 +24,7 @@ static struct gm_alloc_node *gm_alloc_of(struct gm_treap *node)
     return node != NULL ? GM_OF(node, struct gm_alloc_node, by_va) : NULL;
 }
 
-/* The entry with the highest address that is not above `va`. */
+/* The last entry that starts at or below `va`. */
 static struct gm_alloc_node *gm_allocs_floor(uint64_t va)
 {
     const uint64_t key[3] = {va};
@@ -63,7 +62,7 @@ static void gm_allocs_cut(struct gm_alloc_node *node)
         gm_allocs_bytes[node->alloc.gpu] -= node->alloc.span;
 }
 
-/* Whether `node`, which starts somewhere below, ends above `va`. */
+/* Whether `node`, which starts at or below `va`, ends above it. */
 static bool gm_alloc_reaches(const struct gm_alloc_node *node, uint64_t va)
 {
     return node != NULL && node->alloc.va + node->alloc.span > va;
@@ -107,7 +106,7 @@ int gm_allocs_insert(const struct gm_alloc *alloc)
     return error;
 }
 
-/* What `va` is, with the lock held. */
+/* With the lock. */
 static enum gm_alloc_find gm_allocs_look(uint64_t va, struct gm_alloc_node **found)
 {
     struct gm_alloc_node *node = gm_allocs_floor(va);
@@ -174,7 +173,7 @@ enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc)
     return found;
 }
 
-/* Depth is O(log n), so recursion is fine. */
+/* Recursive: the depth is O(log n). */
 static struct gm_alloc_node *gm_allocs_first_of(struct gm_treap *tree, const void *context,
                                                 int32_t device)
 {

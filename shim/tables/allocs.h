@@ -1,9 +1,9 @@
 /*
- * The allocation map: which range of addresses belongs to which allocation. It holds what gpumux
- * backs and, for the accounts, what the real driver backs (GM_ALLOC_REAL). CUDA-free.
+ * The allocation map: all allocations by address, those that gpumux backs and, for the accounts,
+ * those that the real driver backs (GM_ALLOC_REAL). Without CUDA.
  *
- * Owns the map and the sum by GPU. Any thread; one lock, held for a walk of a tree and never across
- * anything else. Entries are copied in and out: nobody holds a pointer into the map. Calls nobody.
+ * Owns the map and the sum by GPU. Any thread. Entries are copied in and out: nobody has a pointer
+ * into the map. Calls nobody but the callback of gm_allocs_all.
  */
 #ifndef GM_SHIM_ALLOCS_H
 #define GM_SHIM_ALLOCS_H
@@ -19,21 +19,19 @@ enum gm_alloc_kind {
     GM_ALLOC_CHUNKS, /* backed by the daemon's frames, in a range that the shim reserved */
     GM_ALLOC_REAL,   /* made by the real driver */
     GM_ALLOC_ARENA,  /* like CHUNKS; the stream-ordered allocator cuts it into blocks */
-    GM_ALLOC_HANDLE, /* chunks of a handle of the program's own VMM, under the name of a range that
-                        the shim reserved and where nothing is mapped; its views are */
-    GM_ALLOC_VIEW,   /* where the program mapped such a handle, in a range of its own */
+    GM_ALLOC_HANDLE, /* the home of a virtual handle (vmm.h): nothing is mapped there */
+    GM_ALLOC_VIEW,   /* where the program mapped a virtual handle */
     GM_ALLOC_IMPORT, /* another program's chunks, opened by IPC */
     GM_ALLOC_KINDS
 };
 
-/* Whether its range is backed by the daemon's frames at the allocation's own address. */
+/* Whether the daemon's frames are mapped at the allocation's own address. */
 static inline bool gm_alloc_is_backed(enum gm_alloc_kind kind)
 {
     return kind == GM_ALLOC_CHUNKS || kind == GM_ALLOC_ARENA;
 }
 
-/* Whether it counts as memory that this program took: a view's is counted with its handle, an
- * import's with its owner. */
+/* Whether it counts for this program: a view counts with its handle, an import with its owner. */
 static inline bool gm_alloc_is_charged(enum gm_alloc_kind kind)
 {
     return kind != GM_ALLOC_VIEW && kind != GM_ALLOC_IMPORT;
@@ -42,39 +40,38 @@ static inline bool gm_alloc_is_charged(enum gm_alloc_kind kind)
 struct gm_alloc {
     uint64_t va;
     uint64_t bytes; /* as the program asked */
-    uint64_t span;  /* what it takes: whole chunks, or `bytes` if real */
-    void *context;  /* the CUcontext it was made in */
+    uint64_t span;  /* whole chunks, or `bytes` if real */
+    void *context;  /* the CUcontext that it was made in */
     int32_t device; /* CUDA device */
     int32_t gpu;    /* gpumux index, -1: not managed */
     enum gm_alloc_kind kind;
     bool is_primary;     /* made in the device's primary context, or one derived from it */
-    bool is_sync_memops; /* what cuPointerSetAttribute was told of it */
-    bool is_shared;      /* other programs may open it, or may have */
-    uint64_t id; /* this allocation's alone for the life of the process; 0: the map gives it one */
+    bool is_sync_memops; /* set by cuPointerSetAttribute */
+    bool is_shared;      /* other programs may have opened it */
+    uint64_t id;         /* never reused in this process; 0: the map gives it one */
 };
 
-/* Ids begin here, above those that the real driver numbers its own allocations with. */
+/* Ids begin here, above those of the real driver. */
 #define GM_ALLOC_ID_MIN (1ull << 48)
 
 enum gm_alloc_find {
-    GM_ALLOC_UNKNOWN, /* no allocation has this address */
-    GM_ALLOC_BASE,    /* its first */
-    GM_ALLOC_INSIDE,  /* one of its `bytes` (a byte of its last chunk that was not asked for is
-                         unknown) */
+    GM_ALLOC_UNKNOWN, /* in no allocation's `bytes` */
+    GM_ALLOC_BASE,    /* the first address of an allocation */
+    GM_ALLOC_INSIDE,  /* another address in its `bytes` */
 };
 
 /*
- * Put *alloc in. Real entries that it overlaps are stale (the driver freed them by another way) and
- * go. Returns 0, -ENOMEM, -EINVAL (no bytes, or beyond the address space), -EEXIST (overlaps what
- * gpumux backs).
+ * Insert *alloc. Real entries that it overlaps are stale (freed in a way that is not hooked) and
+ * are removed. Returns 0, -ENOMEM, -EINVAL (no bytes, or beyond the address space), or -EEXIST
+ * (overlaps an entry that is not real).
  */
 int gm_allocs_insert(const struct gm_alloc *alloc);
 
-/* What `va` is; *alloc gets a copy unless unknown. */
+/* Look up `va`; *alloc gets a copy unless unknown. */
 enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc);
 
-/* Whether `va` may lie in what gpumux backs: a quick look without the lock, at the range that all
- * of it ever was in. */
+/* Whether gpumux may back `va`: a quick check without the lock, against the range of all entries
+ * ever that are not real. */
 extern __attribute__((visibility("hidden"))) _Atomic uint64_t gm_allocs_low, gm_allocs_high;
 static inline bool gm_allocs_may_hold(uint64_t va)
 {
@@ -82,37 +79,34 @@ static inline bool gm_allocs_may_hold(uint64_t va)
            va < atomic_load_explicit(&gm_allocs_high, memory_order_relaxed);
 }
 
-/* Whether `va` lies in the span of an entry that is not real: the rest of its last chunk, which the
- * program did not ask for, included. */
+/* Whether `va` lies in the span of an entry that is not real, which includes the rest of its last
+ * chunk.
+ */
 bool gm_allocs_spans(uint64_t va);
 
-/* Remember what cuPointerSetAttribute said of the entry that has id `id` and holds `va`. False: it
- * is gone. */
+/* Set is_sync_memops of the entry `id` that holds `va`. False: it is gone. */
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on);
 
-/* Remember that the entry that has id `id` and starts at `va` is shared. False: it is gone. */
+/* Set is_shared of the entry `id` that starts at `va`. False: it is gone. */
 bool gm_allocs_set_shared(uint64_t va, uint64_t id);
 
-/* Take out the allocation that starts at `va`. Of several threads only one gets GM_ALLOC_BASE. */
+/* Take the allocation that starts at `va` out. Of several threads only one gets GM_ALLOC_BASE. */
 enum gm_alloc_find gm_allocs_take(uint64_t va, struct gm_alloc *alloc);
 
-/*
- * Take out one allocation that was made in `context`, or, when `context` is NULL, in the primary
- * context of `device`. False: there is none (left).
- */
+/* Take one allocation made in `context` out; if that is NULL, in the primary context of `device`.
+ * False: none is left. */
 bool gm_allocs_take_of(const void *context, int32_t device, struct gm_alloc *alloc);
 
-/* Call `is_good` for every entry of `kind` until it says false; it must not call back. True: all
- * were. */
+/* Whether `is_good` for every entry of `kind`. It is called with the lock. */
 bool gm_allocs_all(enum gm_alloc_kind kind, bool (*is_good)(const struct gm_alloc *alloc));
 
-/* The same for every entry whose kind is backed. */
+/* The same for all kinds that are backed. */
 bool gm_allocs_all_backed(bool (*is_good)(const struct gm_alloc *alloc));
 
-/* Bytes (spans) of all charged entries on `gpu`, below GM_GPUS_MAX. */
+/* The spans of all charged entries on `gpu` (below GM_GPUS_MAX), in bytes. */
 uint64_t gm_allocs_used(uint32_t gpu);
 
-/* Count `bytes` on `gpu` that have no address of their own; negative: no more. */
+/* Add bytes without an address to the sum of `gpu`; may be negative. */
 void gm_allocs_charge(uint32_t gpu, int64_t bytes);
 
 /* How many entries there are. */

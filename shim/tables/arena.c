@@ -1,4 +1,3 @@
-/* Arenas. See arena.h. */
 #include "shim/tables/arena.h"
 
 #include <errno.h>
@@ -37,14 +36,14 @@ void gm_mark_unref(struct gm_heap *heap, struct gm_mark *mark)
         heap->drop(mark);
 }
 
-/* Whether `mark` is `other`, or behind it in the same stream. */
+/* Whether `mark` is `other`, or after it in the same stream. */
 static bool gm_mark_covers(const struct gm_mark *mark, const struct gm_mark *other)
 {
     return mark == other || (mark->stream == other->stream && mark->begun > other->ended);
 }
 
-/* The mark gets its first pending block: into the queue of its stream, by when it ended. Without
- * memory for a queue it stays out of it, and is found only as the mark of its blocks. */
+/* The mark gets its first pending block: insert it into its stream's queue, by when it ended.
+ * Without memory for a queue only its blocks refer to it. */
 static void gm_queue_join(struct gm_heap *heap, struct gm_mark *mark)
 {
     struct gm_queue *queue = gm_queue_of(heap, mark->stream);
@@ -73,7 +72,7 @@ static void gm_queue_leave(struct gm_heap *heap, struct gm_mark *mark)
 {
     struct gm_queue *queue = gm_queue_of(heap, mark->stream);
     if (queue == NULL || (queue->head != mark && mark->prev == NULL))
-        return; /* it never was in it */
+        return; /* not queued */
     *(mark->prev != NULL ? &mark->prev->next : &queue->head) = mark->next;
     *(mark->next != NULL ? &mark->next->prev : &queue->tail) = mark->prev;
     mark->prev = mark->next = NULL;
@@ -88,7 +87,7 @@ static void gm_queue_leave(struct gm_heap *heap, struct gm_mark *mark)
 
 /* ---- free blocks ---- */
 
-/* The block becomes free in that state. The reference to the mark is the block's. */
+/* The block becomes free in that state, and owns the reference to the mark. */
 static void gm_block_put(struct gm_heap *heap, struct gm_block *block, enum gm_block_state state,
                          struct gm_mark *mark)
 {
@@ -110,7 +109,7 @@ static void gm_block_put(struct gm_heap *heap, struct gm_block *block, enum gm_b
         gm_queue_join(heap, mark);
 }
 
-/* The opposite. Returns its mark, with the reference that was the block's. */
+/* The opposite. Returns its mark with the reference. */
 static struct gm_mark *gm_block_take(struct gm_heap *heap, struct gm_block *block)
 {
     struct gm_mark *mark = block->mark;
@@ -126,7 +125,7 @@ static struct gm_mark *gm_block_take(struct gm_heap *heap, struct gm_block *bloc
     return mark;
 }
 
-/* Out of the region and the heap: `into`, its neighbour before it, gets its bytes. */
+/* Append the block to `into`, its neighbor before it. */
 static void gm_block_merge(struct gm_heap *heap, struct gm_block *into, struct gm_block *block)
 {
     into->bytes += block->bytes;
@@ -137,7 +136,7 @@ static void gm_block_merge(struct gm_heap *heap, struct gm_block *into, struct g
     free(block);
 }
 
-/* Make one of two free neighbours, if they are alike. Returns the one, or NULL. */
+/* Merge two free neighbors if their states allow it. Returns the merged block, or NULL. */
 static struct gm_block *gm_block_join(struct gm_heap *heap, struct gm_block *a, struct gm_block *b)
 {
     struct gm_mark *mark = NULL;
@@ -190,9 +189,9 @@ static struct gm_block *gm_block_new(struct gm_heap *heap, struct gm_region *reg
 }
 
 /*
- * Make a live block of the `bytes` at the start of a run of free neighbours, of which all but the
- * last are needed whole; the rest of the last stays what it was. `over` is the live block's mark,
- * with a reference that becomes its own. NULL: no memory, and nothing is changed.
+ * Make a live block from the first `bytes` of a run of free neighbors. The rest of the last one
+ * keeps its state. The block owns the reference to `over`, its mark. NULL: no memory; nothing
+ * changed.
  */
 static struct gm_block *gm_block_carve(struct gm_heap *heap, struct gm_block *first,
                                        struct gm_block *last, uint64_t bytes, struct gm_mark *over)
@@ -214,13 +213,11 @@ static struct gm_block *gm_block_carve(struct gm_heap *heap, struct gm_block *fi
         gm_block_put(heap, last, state, its);
     }
     gm_mark_unref(heap, gm_block_take(heap, first));
-    while (first != last) {
+    for (bool is_last = first == last; !is_last;) {
         struct gm_block *next = first->next;
+        is_last = next == last;
         gm_mark_unref(heap, gm_block_take(heap, next));
-        bool is_last = next == last;
         gm_block_merge(heap, first, next);
-        if (is_last)
-            break;
     }
     first->state = GM_BLOCK_LIVE;
     first->mark = over;
@@ -286,7 +283,7 @@ bool gm_arena_remove(struct gm_heap *heap, struct gm_arena *arena, uint64_t most
     return true;
 }
 
-/* The smallest block of at least `bytes` that is free under `tag`: a stream, or 0 for clean. */
+/* The smallest free block of at least `bytes`: pending in the stream `tag`, or clean for 0. */
 static struct gm_block *gm_arena_smallest(const struct gm_arena *arena, uint64_t tag,
                                           uint64_t bytes)
 {
@@ -320,10 +317,9 @@ static bool gm_mark_is_among(const struct gm_mark *mark, struct gm_mark *const *
 }
 
 /*
- * From `first` on: the last block of a run of `bytes` that the stream may have once it waits for
- * the marks. Others than the first `*n` are added, up to `most`. NULL: no run from here, and *stop
- * is the live block in the way, if that is why; NULL if there are not bytes enough up to the
- * region's end.
+ * The last block of a run of `bytes` from `first` on that the stream may use once it waits for the
+ * marks. Adds the marks that it needs to the `*n` given ones, up to `most`. NULL: no run from here;
+ * then *stop is the block to continue after, or NULL at the region's end.
  */
 static struct gm_block *gm_run_from(struct gm_block *first, uint64_t bytes, uint64_t stream,
                                     struct gm_mark **marks, int *n, int most,
@@ -349,7 +345,7 @@ static struct gm_block *gm_run_from(struct gm_block *first, uint64_t bytes, uint
     return NULL;
 }
 
-/* The first run in the arena: where it begins, and *last. */
+/* The first run in the arena: its first block, and *last. */
 static struct gm_block *gm_run_find(struct gm_arena *arena, uint64_t bytes, uint64_t stream,
                                     struct gm_mark **marks, int *n, int most,
                                     struct gm_block **last)
@@ -426,7 +422,7 @@ void gm_heap_free(struct gm_heap *heap, struct gm_block *block, struct gm_mark *
     gm_block_coalesce(heap, block);
 }
 
-/* What is pending for this mark is clean. */
+/* The blocks pending for this mark become clean. */
 static void gm_mark_settle(struct gm_heap *heap, struct gm_mark *mark)
 {
     mark->is_passed = true;

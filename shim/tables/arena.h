@@ -1,29 +1,28 @@
 /*
- * Arenas: the stream-ordered suballocator behind memory pools, without CUDA. It cuts regions (runs
- * of chunks that pools.c obtained) into blocks and knows who may have a freed one.
+ * Arenas: the stream-ordered suballocator of memory pools, without CUDA. It cuts regions (runs of
+ * chunks from pools_alloc.c) into blocks and decides which freed block an allocation may get.
  *
- *   heap     all blocks of the program by address, and what is awaited
+ *   heap     all blocks of the program by address, and the marks that are pending
  *   arena    the regions of one pool, and their free blocks by size
- *   block    a piece of a region, and every piece is one: CLEAN, PENDING or LIVE
- *   mark     a place in a stream's order, behind a free; marks.c has an event for it
- *   stream   a number that never stands for another stream later; 0 is none
+ *   block    a piece of a region: CLEAN, PENDING or LIVE
+ *   mark     a point in a stream, after a free; marks.c has an event for it
+ *   stream   a number that is never reused; 0 is none
  *
- * CLEAN is free, and anybody may have it. PENDING was freed in a stream that may not have come to
- * the free yet: whoever allocates in that stream may have it, because the stream's order protects
- * it; others when the block's mark is passed, or after they made their stream wait for it. LIVE is
- * the program's.
+ * CLEAN is free for everybody. PENDING was freed in a stream that may not have reached the free
+ * yet. An allocation in that stream may have it, because the stream's order protects it; others may
+ * when its mark is passed, or after they made their stream wait for it. LIVE belongs to the
+ * program.
  *
- * Marks. Two threads may free in one stream at once, so the order in which they come here is not
- * the order of their events in the stream. A mark therefore has a span on the heap's clock: begun
- * before the event was recorded, ended after it. A mark that began after another of its stream had
- * ended is behind it, so that the later may stand for both; of two whose spans overlap nothing is
- * known.
+ * Marks. Two threads may free in one stream at once, so their order here is not the order of their
+ * events in the stream. So a mark has a span on the heap's clock: begun before the event was
+ * recorded, ended after it. A mark that began after another of its stream had ended comes after it,
+ * and stands for both. If spans overlap, the order is unknown.
  *
- * A block that was allocated out of a pending one keeps that mark until it is freed (`mark` of a
- * live block): if it is freed at once, without a stream, what ran before is still running.
+ * A block allocated from a pending one keeps that mark until it is freed (`mark` of a live block):
+ * if it is freed without a stream, earlier work may still use it.
  *
- * Finding, allocating and freeing take O(log n) of the blocks, whatever their sizes; only
- * gm_arena_run looks at all blocks of an arena. The caller has the one lock around all of this.
+ * Find, allocate and free take O(log n) of the blocks; only gm_arena_run looks at all blocks of an
+ * arena. Callers: pools and marks, with gm_heap_lock (marks.h). Calls the treap and heap->drop.
  */
 #ifndef GM_SHIM_ARENA_H
 #define GM_SHIM_ARENA_H
@@ -42,13 +41,13 @@ struct gm_block {
     struct gm_treap by_va;   /* in the heap */
     struct gm_treap by_size; /* in the arena, unless live: stream (0: clean), bytes, address */
     struct gm_region *region;
-    struct gm_block *prev, *next; /* neighbours in the region */
+    struct gm_block *prev, *next; /* neighbors in the region */
     uint64_t va, bytes;
     uint64_t asked; /* LIVE: bytes as the program asked */
     enum gm_block_state state;
-    bool is_leaving;                        /* LIVE: a free of it is on its way */
-    struct gm_mark *mark;                   /* PENDING: what to await. LIVE: what was, or NULL */
-    struct gm_block *mark_prev, *mark_next; /* PENDING: the others of its mark */
+    bool is_leaving;      /* LIVE: a thread is freeing it */
+    struct gm_mark *mark; /* PENDING: awaits it. LIVE: kept from before, or NULL */
+    struct gm_block *mark_prev, *mark_next; /* PENDING: blocks of the same mark */
 };
 
 struct gm_mark {
@@ -56,12 +55,12 @@ struct gm_mark {
     uint64_t begun, ended;
     uint32_t refs;
     bool is_passed;
-    struct gm_block *blocks; /* that are pending for it; in the stream's queue if there are any */
+    struct gm_block *blocks; /* pending for it; if any, it is in its stream's queue */
     struct gm_mark *prev, *next;
     void *owner; /* the caller's */
 };
 
-/* The marks that blocks are pending for, of one stream, in the order in which they ended. */
+/* The marks of one stream that blocks are pending for, in the order in which they ended. */
 struct gm_queue {
     struct gm_treap by_stream;
     uint64_t stream;
@@ -90,39 +89,36 @@ struct gm_heap {
     struct gm_treap *by_stream;
     struct gm_queue *queues;
     uint64_t clock;
-    void (*drop)(struct gm_mark *mark); /* nobody refers to it any more: free it */
+    void (*drop)(struct gm_mark *mark); /* the last reference is gone */
 };
 
-/* `bytes` rounded up to whole grains; 0 if that is more than there can be. */
+/* `bytes` rounded up to whole grains; 0: overflow. */
 uint64_t gm_block_round(uint64_t bytes);
 
-/* A new region, all clean. 0 or -ENOMEM. */
+/* Add a region, all clean. 0 or -ENOMEM. */
 int gm_arena_add(struct gm_heap *heap, struct gm_arena *arena, uint64_t va, uint64_t bytes);
 
-/* Take out a region that is all clean and has `most` bytes at most: the largest. False: none. */
+/* Take the largest region out that is all clean and has at most `most` bytes. False: none. */
 bool gm_arena_remove(struct gm_heap *heap, struct gm_arena *arena, uint64_t most, uint64_t *va,
                      uint64_t *bytes);
 
-/*
- * A live block of `bytes` (whole grains) for `stream`: the smallest that fits among those that are
- * clean, or pending in that stream. NULL: none, or no memory for the rest's block.
- */
+/* A live block of `bytes` (whole grains) for `stream`, from the smallest block that fits and is
+ * clean or pending in that stream. NULL: none, or no host memory. */
 struct gm_block *gm_arena_fit(struct gm_heap *heap, struct gm_arena *arena, uint64_t bytes,
                               uint64_t stream);
 
 /*
- * Free blocks that lie side by side and are `bytes` together, whatever they are pending for: which
- * marks other than the stream's own must be awaited? Fills `marks`, each with a reference for the
- * caller, and returns how many; -1: there is no such run, or it takes more than `most` of them.
+ * Find adjacent free blocks of `bytes` together. Fills `marks` with the marks of other streams that
+ * must be awaited, each with a reference for the caller, and returns how many. -1: no such run with
+ * at most `most` marks.
  */
 int gm_arena_run(struct gm_arena *arena, uint64_t bytes, uint64_t stream, struct gm_mark **marks,
                  int most);
 
 /*
- * The stream was made to wait for those marks: the same as gm_arena_fit, out of what lies side by
- * side and is clean, pending in that stream, or pending for one of them. `over`, a mark in the
- * stream behind them, becomes the block's; a reference is taken. NULL: the run is gone, or no
- * memory.
+ * Like gm_arena_fit, after the stream was made to wait for `marks`: from adjacent blocks that are
+ * clean, pending in that stream, or pending for one of these. The block gets `over`, a later mark
+ * in the stream, and takes a reference. NULL: the run is gone, or no host memory.
  */
 struct gm_block *gm_arena_fit_run(struct gm_heap *heap, struct gm_arena *arena, uint64_t bytes,
                                   uint64_t stream, struct gm_mark **marks, int n,
@@ -132,21 +128,20 @@ struct gm_block *gm_arena_fit_run(struct gm_heap *heap, struct gm_arena *arena, 
 struct gm_block *gm_heap_find(const struct gm_heap *heap, uint64_t va);
 
 /*
- * A live block is free: pending for `mark`, which has ended, or, if it is NULL, as soon as what it
- * was allocated over is passed. Takes a reference to the mark. The block may be gone after it.
+ * Free a live block: pending for `mark`, which has ended; or if that is NULL, for the mark that the
+ * block kept. Takes a reference to the mark. Do not use the block afterwards.
  */
 void gm_heap_free(struct gm_heap *heap, struct gm_block *block, struct gm_mark *mark);
 
-/* Begin a mark in `stream`; the caller set it to 0 and has its only reference. Then, when its event
- * was recorded, end it. */
+/* Begin a mark, all zero before, in `stream`; the caller has its only reference. End it when its
+ * event was recorded. */
 void gm_mark_begin(struct gm_heap *heap, struct gm_mark *mark, uint64_t stream);
 void gm_mark_end(struct gm_heap *heap, struct gm_mark *mark);
 
 void gm_mark_ref(struct gm_mark *mark);
 void gm_mark_unref(struct gm_heap *heap, struct gm_mark *mark);
 
-/* The mark was passed, and with it those of its stream that it is behind: their blocks are clean.
- */
+/* The mark was passed, and with it the earlier ones of its stream: their blocks are clean. */
 void gm_heap_pass(struct gm_heap *heap, struct gm_mark *mark);
 
 #endif

@@ -7,13 +7,13 @@
 #include "shim/tables/accounts.h"
 
 static struct gm_lock gm_arrays_lock = GM_LOCK_INITIALIZER(GM_LOCK_ARRAYS);
-static struct gm_alloc *gm_arrays_list; /* by handle, which is in `va` */
+static struct gm_alloc *gm_arrays_list; /* by handle, in `va` */
 static size_t gm_arrays_count;
 static size_t gm_arrays_room;
 
 /* ---- sizes ---- */
 
-/* Bytes of one block of texels, and its side; planar formats: of all planes, for a block of 2. */
+/* Bytes of a block of `side` by `side` texels, in all planes. */
 struct gm_texel {
     unsigned bytes, side;
 };
@@ -62,7 +62,7 @@ static struct gm_texel gm_texel_of(const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
     case CU_AD_FORMAT_BC7_UNORM:
     case CU_AD_FORMAT_BC7_UNORM_SRGB:
         return (struct gm_texel){16, 4};
-    default: /* 4 bytes: UNORM_INT8X4 and its like, and those that are newer than this */
+    default: /* UNORM_INT8X4 and the like; unknown newer formats */
         return (struct gm_texel){4, 1};
     }
 }
@@ -83,7 +83,7 @@ uint64_t gm_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned leve
 
     if ((descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0)
         return 0;
-    height = height > 0 ? height : 1; /* 0: it has no such dimension */
+    height = height > 0 ? height : 1; /* 0: no such dimension */
     depth = depth > 0 ? depth : 1;
     for (unsigned level = 0; level < levels && level < 64; level++) {
         uint64_t blocks = gm_product((width + texel.side - 1) / texel.side,
@@ -129,7 +129,7 @@ void gm_arrays_put_back(const struct gm_alloc *array)
     gm_lock(&gm_arrays_lock);
     size_t at = gm_arrays_index(array->va);
     if (at < gm_arrays_count && gm_arrays_list[at].va == array->va) {
-        stale = gm_arrays_list[at]; /* destroyed by a way that is not hooked */
+        stale = gm_arrays_list[at]; /* destroyed in a way that is not hooked */
         is_stale = true;
         gm_arrays_cut(at);
     }

@@ -1,9 +1,7 @@
 /*
- * Treaps: search trees whose nodes lie in what they order, so that finding, inserting and removing
- * are O(log n) whatever order the keys come in. Priorities come from a hash of the key: the same
- * keys make the same tree. No two nodes of one tree have the same key.
- *
- * Pure; the caller has the lock.
+ * Treaps: search trees whose nodes are members of what they order. Find, insert and remove take
+ * O(log n) in any order of keys. Priorities are a hash of the key, so the same keys make the same
+ * tree. Keys are unique in a tree. Pure; the caller has the lock.
  */
 #ifndef GM_SHIM_TREAP_H
 #define GM_SHIM_TREAP_H
@@ -17,7 +15,7 @@ struct gm_treap {
     struct gm_treap *left, *right;
 };
 
-/* What the node is a member of. */
+/* The struct that contains the node. */
 #define GM_OF(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
 static inline int gm_treap_compare(const uint64_t *a, const uint64_t *b)
@@ -43,7 +41,7 @@ static inline void gm_treap_insert(struct gm_treap **root, struct gm_treap *node
     while (*place != NULL && (*place)->priority >= node->priority)
         place = gm_treap_compare(node->key, (*place)->key) < 0 ? &(*place)->left : &(*place)->right;
 
-    /* cut what is there into what is below the node and what is above it */
+    /* split the subtree into the keys below the node's and those above */
     struct gm_treap *tree = *place, **below = &node->left, **above = &node->right;
     while (tree != NULL) {
         if (gm_treap_compare(tree->key, node->key) < 0) {
@@ -82,7 +80,7 @@ static inline void gm_treap_remove(struct gm_treap **root, struct gm_treap *node
     *place = a != NULL ? a : b;
 }
 
-/* The least node that is not below `key`, or the greatest that is not above it. */
+/* The least node that is not below `key`; the greatest that is not above it. */
 static inline struct gm_treap *gm_treap_ceiling(struct gm_treap *node, const uint64_t *key)
 {
     struct gm_treap *best = NULL;

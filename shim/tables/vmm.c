@@ -1,8 +1,5 @@
-/*
- * The table. Four indices sorted by address (by value: real handles); finding is O(log n), and
- * inserting moves what lies above, which for tens of thousands of mappings is less than the price
- * of one driver call.
- */
+/* Four sorted indices. Finding is O(log n). Inserting moves the entries above, which for tens of
+ * thousands of mappings costs less than one driver call. */
 #include "shim/tables/vmm.h"
 
 #include <errno.h>
@@ -30,7 +27,7 @@ static struct gm_vmm_index gm_vmm_mappings; /* struct gm_vmm_view, virtual and r
 static struct gm_vmm_index gm_vmm_homes;    /* struct gm_vmm_handle, virtual */
 static struct gm_vmm_index gm_vmm_reals;    /* struct gm_vmm_handle, real, by value */
 
-static struct gm_vmm_handle **gm_vmm_slots; /* virtual ones by the low bits of their value */
+static struct gm_vmm_handle **gm_vmm_slots; /* virtual handles by the low bits of their value */
 static uint32_t gm_vmm_n_slots, gm_vmm_slot_room;
 static struct gm_vmm_handle *gm_vmm_free;
 static size_t gm_vmm_n_handles, gm_vmm_n_views, gm_vmm_n_reals;
@@ -58,14 +55,13 @@ static size_t gm_index_above(const struct gm_vmm_index *index, uint64_t at)
     return low;
 }
 
-/* The entry that holds `at`, or NULL. */
 static struct gm_vmm_entry *gm_index_find(const struct gm_vmm_index *index, uint64_t at)
 {
     size_t i = gm_index_above(index, at);
     return i < index->n && index->entry[i].start <= at ? &index->entry[i] : NULL;
 }
 
-/* The first entry that reaches into [start, start + bytes), or NULL. */
+/* The first entry that overlaps [start, start + bytes), or NULL. */
 static struct gm_vmm_entry *gm_index_in(const struct gm_vmm_index *index, uint64_t start,
                                         uint64_t bytes)
 {
@@ -105,7 +101,7 @@ void gm_vmm_reserve(uint64_t start, uint64_t bytes)
 {
     struct gm_vmm_entry *stale;
     gm_lock(&gm_vmm_lock);
-    /* What it overlaps was freed by a way that is not hooked. */
+    /* What it overlaps was freed in a way that is not hooked. */
     while ((stale = gm_index_in(&gm_vmm_ranges, start, bytes)) != NULL)
         gm_index_remove(&gm_vmm_ranges, stale);
     gm_index_insert(&gm_vmm_ranges, start, bytes, NULL);
@@ -138,7 +134,6 @@ static bool gm_range_is_reserved(uint64_t start, uint64_t bytes)
 
 /* ---- virtual handles ---- */
 
-/* A struct with a slot of its own, never used before or free again. */
 static struct gm_vmm_handle *gm_handle_new(void)
 {
     struct gm_vmm_handle *handle = gm_vmm_free;
@@ -171,8 +166,8 @@ static void gm_handle_free(struct gm_vmm_handle *handle)
     gm_vmm_free = handle;
 }
 
-/* The virtual handle that a value is, alive, or NULL. The driver also takes a handle that is only
- * mapped any more (tests/simcuda/facts.txt). */
+/* The living virtual handle of a value, or NULL. Like the driver's, a handle without references
+ * lives while it is mapped (tests/simcuda/facts.txt). */
 static struct gm_vmm_handle *gm_handle_of(uint64_t value)
 {
     uint32_t slot = (uint32_t)value & ((1u << GM_VMM_SLOT_BITS) - 1);
@@ -237,7 +232,7 @@ CUresult gm_vmm_release(uint64_t value, struct gm_vmm_handle **dead)
     gm_lock(&gm_vmm_lock);
     struct gm_vmm_handle *handle = gm_handle_of(value);
     if (handle != NULL && handle->refs == 0)
-        handle = NULL; /* only mapped any more */
+        handle = NULL; /* only mapped */
     if (handle != NULL && --handle->refs == 0 && handle->n_views == 0)
         *dead = handle;
     gm_unlock(&gm_vmm_lock);
@@ -289,7 +284,7 @@ struct gm_vmm_handle *gm_vmm_home(uint64_t va)
 
 /* ---- the real driver's handles ---- */
 
-/* With the lock held: nothing refers to it and nothing maps it. Freed by the caller, who counts. */
+/* With the lock: the handle if it has no reference and no mapping; the caller frees it. */
 static struct gm_vmm_handle *gm_real_if_unused(struct gm_vmm_handle *handle)
 {
     if (handle->refs > 0 || handle->n_views > 0)
@@ -337,8 +332,8 @@ void gm_vmm_release_real(uint64_t value)
     struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_reals, value);
     if (entry != NULL) {
         struct gm_vmm_handle *handle = entry->item;
-        handle->refs -= handle->refs > 0; /* else only mapped any more: the driver refuses */
-        /* A mapping keeps it, and a retain may bring it back under the same value. */
+        handle->refs -= handle->refs > 0; /* 0: only mapped; the driver refuses */
+        /* A mapping keeps it: a retain may bring it back with the same value. */
         unused = gm_real_if_unused(handle);
         if (unused != NULL)
             gm_index_remove(&gm_vmm_reals, entry);
@@ -349,7 +344,7 @@ void gm_vmm_release_real(uint64_t value)
 
 /* ---- mappings ---- */
 
-/* With the lock held: make the mapping and put it in. */
+/* With the lock. */
 static CUresult gm_mapping_add(struct gm_vmm_handle *handle, uint64_t va, uint64_t bytes,
                                struct gm_vmm_view **made)
 {
@@ -468,7 +463,7 @@ bool gm_vmm_has_views(uint64_t va, uint64_t bytes)
 bool gm_vmm_is_whole(uint64_t va, uint64_t bytes, bool is_filled)
 {
     const uint64_t end = va + bytes;
-    uint64_t at = va; /* up to here it is filled */
+    uint64_t at = va; /* filled up to here */
     bool is_good = true;
     gm_lock(&gm_vmm_lock);
     size_t i = gm_index_above(&gm_vmm_mappings, va);
@@ -484,7 +479,7 @@ bool gm_vmm_is_whole(uint64_t va, uint64_t bytes, bool is_filled)
 
 /* ---- queries ---- */
 
-/* With the lock held: the virtual view that holds `va`, or NULL. */
+/* With the lock: the virtual view that holds `va`, or NULL. */
 static const struct gm_vmm_view *gm_view_at(uint64_t va)
 {
     const struct gm_vmm_entry *entry = gm_index_find(&gm_vmm_mappings, va);
