@@ -293,8 +293,8 @@ int main(int argc, char **argv)
     printf("%u programs, %u chunks, %llu decisions each; microseconds of processor time and moves "
            "a decision\n\n",
            GM_APPS, GM_CHUNKS, (unsigned long long)decisions);
-    printf("%-33s %8s %8s %8s %8s   %6s %6s %6s %6s   %5s\n", "", "p50", "p90", "p99", "max",
-           "evict", "fill", "lower", "raise", "GiB");
+    printf("%-33s %8s %8s %8s %8s   %6s %6s %6s %7s  %5s\n", "", "p50", "p90", "p99", "max",
+           "evict", "fill", "demote", "promote", "GiB");
     for (size_t w = 0; w < GM_WORKLOADS; w++) {
         for (enum kind kind = GM_WARM; kind < GM_KINDS; kind++) {
             figures[w][kind].us = calloc(decisions, sizeof(double));

@@ -38,7 +38,7 @@ struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chu
 
     table->budget = budget;
     table->max_apps = max_apps;
-    table->max_chunks = table->max_allocations = max_chunks;
+    table->max_chunks = max_chunks;
     table->max_frames = max_frames;
     for (uint32_t i = max_chunks; i-- > 0;) {
         table->chunks[i].next = i + 1 < max_chunks ? i + 1 : GM_NONE;

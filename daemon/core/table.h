@@ -57,8 +57,7 @@ struct gm_chunk {
     bool is_listed;   /* in one of its app's lists */
     bool is_resident; /* ... in the resident list, else in the away list of `listed_tier` */
     bool is_freed;    /* its allocation was freed: it ends when nothing touches it any more */
-    bool is_hosted;   /* in a host frame, which the GPU reads over the link; moves by exchanges only
-                       */
+    bool is_hosted;   /* in a host frame, which the GPU reads over the link; only exchanged */
     bool is_fixed;    /* unevictable */
     bool map_failed;  /* the app could not map it: the flight in ends where it began */
     bool copy_pending; /* the flight waits for a copy, or for the fence before it */
@@ -140,7 +139,7 @@ struct gm_table {
     uint64_t committed; /* bytes of all live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
     uint32_t dirty;     /* free frames that are */
-    uint32_t max_apps, max_chunks, max_frames, max_allocations;
+    uint32_t max_apps, max_chunks, max_frames;
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
     uint32_t used_chunks;
     struct gm_table_app *apps;

@@ -10,7 +10,7 @@
 int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevice device,
                    uint32_t max)
 {
-    *frames = (struct gm_frames){.cuda = cuda, .device = device, .next_id = 1, .max = max};
+    *frames = (struct gm_frames){.cuda = cuda, .device = device, .next_id = 1};
     frames->handles = calloc(max, sizeof *frames->handles);
     return frames->handles ? 0 : -ENOMEM;
 }

@@ -24,7 +24,6 @@ struct gm_frames {
     const struct gm_cuda *cuda;
     CUdevice device;
     atomic_uint next_id;
-    uint32_t max;
     struct gm_frame_handle *handles; /* by the table's frame index */
 };
 

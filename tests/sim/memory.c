@@ -146,7 +146,7 @@ static const char *carry_out(struct memory *m, const struct gm_move *move)
         to = move->kind == GM_MOVE_DEMOTE ? move->to_tier : GM_TIER_PINNED;
         if ((move->kind == GM_MOVE_DEMOTE) != (from == GM_TIER_PINNED) || from < GM_TIER_PINNED)
             return "a plan moves what is not there below the GPU";
-        m->bytes_lowered += bytes;
+        m->bytes_demoted += bytes;
         break;
     case GM_MOVE_DESTROY:
         break;
@@ -176,7 +176,7 @@ static uint64_t time_of(uint64_t bytes, uint64_t rate)
 
 uint64_t memory_load(struct memory *m, uint32_t n_targets, uint32_t n_victims, bool *is_complete)
 {
-    uint64_t in = m->bytes_in, out = m->bytes_out, lowered = m->bytes_lowered;
+    uint64_t in = m->bytes_in, out = m->bytes_out, demoted = m->bytes_demoted;
     m->input.n_targets = n_targets;
     m->input.n_victims = n_victims;
     m->input.n_donors = 0;
@@ -186,7 +186,7 @@ uint64_t memory_load(struct memory *m, uint32_t n_targets, uint32_t n_victims, b
     in = m->bytes_in - in;
     out = m->bytes_out - out;
     uint64_t link = time_of(in > out ? in : out, m->link_rate);
-    uint64_t lower = time_of(m->bytes_lowered - lowered, m->lower_rate);
+    uint64_t lower = time_of(m->bytes_demoted - demoted, m->lower_rate);
     return link > lower ? link : lower;
 }
 

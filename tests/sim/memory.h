@@ -22,7 +22,7 @@ struct memory {
     uint64_t next_va;
     uint64_t link_rate, lower_rate; /* bytes a second: each way of the link, and below pinned */
     const char *fault;              /* NULL, or what did not hold */
-    uint64_t plans, moves, bytes_in, bytes_out, bytes_lowered;
+    uint64_t plans, moves, bytes_in, bytes_out, bytes_demoted;
 };
 
 /* Tables for `max_apps` apps on `budget` bytes; `pinned` 0: unlimited, else the cap of pinned

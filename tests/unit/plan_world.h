@@ -46,7 +46,7 @@ struct world {
     uint32_t ends[MAX_FRAMES], n_ends;
     /* bytes moved, by kind of move; FILL: of what was written */
     uint64_t bytes[GM_MOVE_PROMOTE + 1];
-    uint64_t bytes_to[GM_TIERS]; /* lowered to it */
+    uint64_t bytes_to[GM_TIERS]; /* demoted to it */
 };
 
 static inline uint64_t draw(struct world *world, uint64_t below)

@@ -259,9 +259,9 @@ static void test_highest_tier_with_room(void **state)
     end_world(&world);
 }
 
-/* An app that comes back from below: every chunk is raised before it is filled, and its pages there
- * take what goes down for it. */
-static void test_raises_before_fills(void **state)
+/* An app that comes back from below: every chunk is promoted before it is filled, and its pages
+ * there take what goes down for it. */
+static void test_promotes_before_fills(void **state)
 {
     struct world world;
     (void)state;
@@ -279,11 +279,11 @@ static void test_raises_before_fills(void **state)
     for (uint32_t i = 0; i < plan.n; i++) {
         if (plan.moves[i].kind != GM_MOVE_FILL)
             continue;
-        uint32_t raise = 0;
-        while (plan.moves[raise].kind != GM_MOVE_PROMOTE ||
-               plan.moves[raise].chunk != plan.moves[i].chunk)
-            raise++;
-        assert_true(raise < i);
+        uint32_t promote = 0;
+        while (plan.moves[promote].kind != GM_MOVE_PROMOTE ||
+               plan.moves[promote].chunk != plan.moves[i].chunk)
+            promote++;
+        assert_true(promote < i);
     }
     assert_int_equal(chunks_in(&world, B, GM_TIER_PAGED), 4);
     assert_int_equal(chunks_in(&world, C, GM_TIER_PAGED), 4);
@@ -291,8 +291,8 @@ static void test_raises_before_fills(void **state)
     end_world(&world);
 }
 
-/* With room in pinned memory all raises come before the first eviction. */
-static void test_raises_early(void **state)
+/* With room in pinned memory all promotions come before the first eviction. */
+static void test_promotes_early(void **state)
 {
     struct world world;
     (void)state;
@@ -333,8 +333,8 @@ static void test_pinned_first(void **state)
     end_world(&world);
 }
 
-/* A chunk that was never written has no data: it is filled, and is never raised, evicted or
- * lowered. */
+/* A chunk that was never written has no data: it is filled, and is never promoted, evicted or
+ * demoted. */
 static void test_never_written(void **state)
 {
     struct world world;
@@ -401,8 +401,8 @@ static void test_may_take(void **state)
 {
     struct gm_plan_input input = {.window = 8 * CHUNK};
     struct gm_plan_hold hold = {.has_eviction = false};
-    const struct gm_move evict = {.kind = GM_MOVE_EVICT}, raise = {.kind = GM_MOVE_PROMOTE};
-    const struct gm_move lower = {.kind = GM_MOVE_DEMOTE, .to_tier = GM_TIER_DISK};
+    const struct gm_move evict = {.kind = GM_MOVE_EVICT}, promote = {.kind = GM_MOVE_PROMOTE};
+    const struct gm_move demote = {.kind = GM_MOVE_DEMOTE, .to_tier = GM_TIER_DISK};
     const struct gm_move fill = {.kind = GM_MOVE_FILL, .frame = 7};
     (void)state;
     input.tiers[GM_TIER_PINNED].cap = 9 * CHUNK;
@@ -411,17 +411,17 @@ static void test_may_take(void **state)
     assert_int_equal(gm_plan_reserve(&input), GM_PLAN_RESERVE);
     assert_true(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK, 3 * CHUNK));
     assert_false(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK - 1, 3 * CHUNK));
-    assert_true(gm_plan_may_take(&hold, &raise, CHUNK, CHUNK, 3 * CHUNK));
-    gm_plan_pass_over(&hold, &raise, CHUNK);
-    assert_false(gm_plan_may_take(&hold, &raise, CHUNK, CHUNK, 3 * CHUNK));
+    assert_true(gm_plan_may_take(&hold, &promote, CHUNK, CHUNK, 3 * CHUNK));
+    gm_plan_pass_over(&hold, &promote, CHUNK);
+    assert_false(gm_plan_may_take(&hold, &promote, CHUNK, CHUNK, 3 * CHUNK));
     assert_false(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK, 3 * CHUNK));
     assert_true(gm_plan_may_take(&hold, &evict, CHUNK, 5 * CHUNK, 3 * CHUNK));
     gm_plan_pass_over(&hold, &evict, CHUNK);
-    assert_false(gm_plan_may_take(&hold, &raise, CHUNK, 5 * CHUNK, 3 * CHUNK));
-    assert_true(gm_plan_may_take(&hold, &raise, CHUNK, 6 * CHUNK, 3 * CHUNK));
-    assert_true(gm_plan_may_take(&hold, &lower, CHUNK, CHUNK, 3 * CHUNK));
-    gm_plan_pass_over(&hold, &lower, CHUNK);
-    assert_false(gm_plan_may_take(&hold, &lower, CHUNK, CHUNK, 3 * CHUNK));
+    assert_false(gm_plan_may_take(&hold, &promote, CHUNK, 5 * CHUNK, 3 * CHUNK));
+    assert_true(gm_plan_may_take(&hold, &promote, CHUNK, 6 * CHUNK, 3 * CHUNK));
+    assert_true(gm_plan_may_take(&hold, &demote, CHUNK, CHUNK, 3 * CHUNK));
+    gm_plan_pass_over(&hold, &demote, CHUNK);
+    assert_false(gm_plan_may_take(&hold, &demote, CHUNK, CHUNK, 3 * CHUNK));
     gm_plan_pass_over(&hold, &fill, CHUNK);
     assert_true(gm_plan_may_take(&hold, &fill, CHUNK, 0, 3 * CHUNK)); /* it has its frame */
 }
@@ -438,17 +438,17 @@ static void test_counts_on_flights(void **state)
     run(&world, A);
     run(&world, B);
     struct gm_plan plan = plan_for(&world, &a, 1, &b, 1);
-    uint32_t raise = find_move(&world, &plan, 0, GM_MOVE_PROMOTE, A);
+    uint32_t promote = find_move(&world, &plan, 0, GM_MOVE_PROMOTE, A);
     uint32_t evicted = find_move(&world, &plan, 0, GM_MOVE_EVICT, B);
-    struct gm_move moves[] = {plan.moves[raise], plan.moves[evicted]};
+    struct gm_move moves[] = {plan.moves[promote], plan.moves[evicted]};
     uint32_t evictions = gm_plan_count(&plan, GM_MOVE_EVICT);
-    uint32_t lowers = gm_plan_count(&plan, GM_MOVE_DEMOTE);
+    uint32_t demotions = gm_plan_count(&plan, GM_MOVE_DEMOTE);
     begin_move(&world, &moves[0]);
     begin_move(&world, &moves[1]);
     plan = plan_for(&world, &a, 1, &b, 1);
     assert_true(plan.is_complete);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), evictions - 1);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), lowers);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), demotions);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 3);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 4);
     end_flight(&world, moves[0].chunk);
@@ -460,9 +460,9 @@ static void test_counts_on_flights(void **state)
 
 /* ---- prefetching ---- */
 
-/* Free room on the GPU is filled, from wherever the chunk is; what does not fit there is raised as
- * far as the window permits; nothing leaves the GPU. */
-static void test_prefetch_fills_and_raises(void **state)
+/* Free room on the GPU is filled, from wherever the chunk is; what does not fit there is promoted
+ * as far as the window permits; nothing leaves the GPU. */
+static void test_prefetch_fills_and_promotes(void **state)
 {
     struct world world;
     const uint32_t a = A;
@@ -512,7 +512,7 @@ static void test_prefetch_exchanges(void **state)
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 2); /* from the disk first */
     assert_int_equal(chunks_in(&world, B, GM_TIER_DISK), 4);
     assert_int_equal(free_in(&world, GM_TIER_PINNED), world.window);
-    /* nothing of a later app is pinned any more, and nothing is lowered for nothing */
+    /* nothing of a later app is pinned any more, and nothing is demoted for nothing */
     plan = prefetch_for(&world, &a, 1, &b, 1);
     assert_int_equal(plan.n, 0);
     plan = prefetch_for(&world, &a, 1, &c, 1);
@@ -609,15 +609,15 @@ int main(void)
         cmocka_unit_test(test_leaving_frames_are_room),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_highest_tier_with_room),
-        cmocka_unit_test(test_raises_before_fills),
-        cmocka_unit_test(test_raises_early),
+        cmocka_unit_test(test_promotes_before_fills),
+        cmocka_unit_test(test_promotes_early),
         cmocka_unit_test(test_pinned_first),
         cmocka_unit_test(test_never_written),
         cmocka_unit_test(test_nothing_has_room),
         cmocka_unit_test(test_space_for_moves),
         cmocka_unit_test(test_may_take),
         cmocka_unit_test(test_counts_on_flights),
-        cmocka_unit_test(test_prefetch_fills_and_raises),
+        cmocka_unit_test(test_prefetch_fills_and_promotes),
         cmocka_unit_test(test_prefetch_exchanges),
         cmocka_unit_test(test_prefetch_takes_free_frames_only),
         cmocka_unit_test(test_prefetch_takes_what_is_given),

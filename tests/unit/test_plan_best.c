@@ -12,10 +12,10 @@
 /*
  * What a plain LRU planner moves in this turn: from the app that ran least recently, chunk after
  * chunk, until what is missing fits; then, the same way, what exceeds pinned memory but for the
- * window goes down. It fills and raises what any planner must.
+ * window goes down. It fills and promotes what any planner must.
  */
 struct moved {
-    uint64_t evicted, lowered;
+    uint64_t evicted, demoted;
 };
 
 static struct moved lru_plan(const struct world *world, const struct turn *turn,
@@ -40,11 +40,11 @@ static struct moved lru_plan(const struct world *world, const struct turn *turn,
     left = world->used[GM_TIER_PINNED] + moved.evicted - back + world->window;
     for (uint32_t i = 0; i < turn->n_victims; i++)
         for (uint32_t c = 0;
-             c < table->max_chunks && left > world->cap[GM_TIER_PINNED] + moved.lowered; c++) {
+             c < table->max_chunks && left > world->cap[GM_TIER_PINNED] + moved.demoted; c++) {
             const struct gm_chunk *chunk = &table->chunks[c];
             if (chunk->app == by_use[i] && chunk->is_listed && chunk->tier != GM_TIER_NONE &&
                 chunk->tier <= GM_TIER_PINNED)
-                moved.lowered += gm_class_bytes(chunk->class);
+                moved.demoted += gm_class_bytes(chunk->class);
         }
     return moved;
 }
@@ -76,12 +76,12 @@ static void lru_decision(uint64_t seed, enum sizes sizes)
         sort_by_use(&turn, ran_at, by_use);
         struct moved lru = lru_plan(&world, &turn, by_use);
         struct gm_plan plan = plan_turn(&world, &turn);
-        uint64_t lowered = world.bytes[GM_MOVE_DEMOTE];
+        uint64_t demoted = world.bytes[GM_MOVE_DEMOTE];
         uint64_t evicted = carry_out(&world, &plan);
         assert_true(plan.is_complete);
         assert_true(evicted <= lru.evicted + over);
         /* what is evicted beyond that can have to go down as well */
-        assert_true(world.bytes[GM_MOVE_DEMOTE] - lowered <= lru.lowered + 2 * over);
+        assert_true(world.bytes[GM_MOVE_DEMOTE] - demoted <= lru.demoted + 2 * over);
         for (uint32_t i = 0; i < turn.n_targets; i++)
             ran_at[turn.targets[i]] = step;
     }
@@ -233,8 +233,8 @@ static void test_search_victims(void **state)
 
 /*
  * Below the GPU, chunks of one size: of all ways to leave what is pinned or evicted in the three
- * tiers so that the window is free and no cap is exceeded, none lowers less of a nearer app; and of
- * those that lower the same, none brings less of a nearer app to disk.
+ * tiers so that the window is free and no cap is exceeded, none demotes less of a nearer app; and
+ * of those that demote the same, none brings less of a nearer app to disk.
  */
 static void search_tiers(uint64_t seed)
 {

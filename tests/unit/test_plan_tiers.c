@@ -419,13 +419,13 @@ static void prefetching(uint64_t seed)
     enum sizes sizes = make_full_world(&world, seed);
     for (int step = 0; step < 25; step++) {
         struct turn turn;
-        uint64_t lowered, raised, before;
+        uint64_t demoted, promoted, before;
         if (draw(&world, 3) == 0)
             change_allocations(&world, sizes);
         draw_turn(&world, &turn);
         before = free_in(&world, GM_TIER_PINNED);
-        raised = world.bytes[GM_MOVE_PROMOTE];
-        lowered = world.bytes[GM_MOVE_DEMOTE];
+        promoted = world.bytes[GM_MOVE_PROMOTE];
+        demoted = world.bytes[GM_MOVE_DEMOTE];
         const uint32_t n_donors = (uint32_t)draw(&world, turn.n_victims + 1);
         struct gm_plan plan = prefetch_taking(&world, turn.targets, turn.n_targets, turn.victims,
                                               turn.n_victims, n_donors);
@@ -436,10 +436,10 @@ static void prefetching(uint64_t seed)
         assert_int_equal(plan.is_complete, missing_of(&world, &turn) == 0);
         /* what goes down brings as much up, but for the window if that was not free, and for the
          * last chunk */
-        raised = world.bytes[GM_MOVE_PROMOTE] - raised;
-        lowered = world.bytes[GM_MOVE_DEMOTE] - lowered;
+        promoted = world.bytes[GM_MOVE_PROMOTE] - promoted;
+        demoted = world.bytes[GM_MOVE_DEMOTE] - demoted;
         before = before < world.window ? world.window - before : 0;
-        assert_true(lowered <= raised + before + GM_CHUNK_MAX);
+        assert_true(demoted <= promoted + before + GM_CHUNK_MAX);
         check_staging_ends(&world, &turn);
         do {
             plan = plan_turn(&world, &turn);
@@ -458,8 +458,8 @@ static void test_prefetching(void **state)
         prefetching(seed);
 }
 
-/* What a raise leaves to evictions: half of the window, or what chunks as small as it need. */
-static void test_room_beside_raises(void **state)
+/* What a promotion leaves to evictions: half of the window, or what chunks as small as it need. */
+static void test_room_beside_promotions(void **state)
 {
     const uint64_t ample = 4096 * MIB, large = 1024 * MIB, least = GM_PLAN_WINDOW_MIN;
     (void)state;
@@ -480,7 +480,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_in_order),    cmocka_unit_test(test_overlapping),
-        cmocka_unit_test(test_prefetching), cmocka_unit_test(test_room_beside_raises),
+        cmocka_unit_test(test_prefetching), cmocka_unit_test(test_room_beside_promotions),
         cmocka_unit_test(test_closed_disk), cmocka_unit_test(test_overlapping_beside_a_closed_disk),
         cmocka_unit_test(test_switches),
     };
