@@ -5,8 +5,8 @@
  * ctl page:  daemon -> app. Only the daemon writes. The app maps it read-only (the memfd has
  *            F_SEAL_FUTURE_WRITE), so it cannot open its own gate.
  * stat area: app -> daemon. The app writes words without locks. The daemon samples them to find
- *            idle apps, and shows them. They are hostile input: the daemon copies each word once and
- *            uses none as an index, a size or a pointer.
+ *            idle apps, and shows them. They are hostile input: the daemon copies each word once
+ *            and uses none as an index, a size or a pointer.
  *
  * engine/apps.c makes both memfds, seals their size and sends them with WELCOME. shim/link maps
  * them.

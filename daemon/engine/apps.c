@@ -1,3 +1,8 @@
+/*
+ * Apps from join to end: their shared memory, their messages (ALLOC, FREE, WANT, DRAINED, DONE and
+ * those that it passes on), and allocations that are granted or refused. Called by session.c, and
+ * by most files of the engine for what an app needs and has room for; calls all of them.
+ */
 #include "daemon/engine/state.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /*
- * What the shims are told to map, unmap and drop, and what they answer. Frames and chunks go out in
- * batches: full ones at once, the others when the engine has gone round (gm_engine_flush). Answers
- * come in the order of the questions.
+ * MAP, UNMAP and DROP messages and their answers. Frames and chunks are sent in batches: full ones
+ * at once, others when the engine has gone round (gm_engine_flush). Answers come in the order of
+ * the questions. Owns the queues of batches of each app. chunks.c, frames.c, moves.c and shares.c
+ * fill batches; an answer calls back into those files.
  */
 #include "daemon/engine/state.h"
 

@@ -1,6 +1,7 @@
 /*
- * The ends of what chunks go through: copies, maps and unmaps. gm_engine_settle takes the step that
- * each of these allows; gm_engine_retire puts freed chunks away.
+ * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
+ * step that is possible; gm_engine_retire ends freed chunks. Called by moves.c, batches.c, trades.c
+ * and hosted.c; calls the table, the stores and the mover.
  */
 #include "daemon/engine/state.h"
 

@@ -1,6 +1,6 @@
 /*
- * What time alone brings about: answers that do not come, programs that come no nearer, things to
- * try again. One timer for all of it.
+ * Deadlines: answers that do not come, programs that make no progress, things to retry. Owns the
+ * engine's timer. Called by engine.c; calls the files whose time has come.
  */
 #include "daemon/engine/state.h"
 

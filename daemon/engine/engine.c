@@ -1,3 +1,8 @@
+/*
+ * Opens and closes the engine, and goes round: decision -> app states -> moves -> gates
+ * (gm_engine_run, with which every event ends). Owns the states of apps (gm_engine_turn is their
+ * only setter) and the gates. Called by main and all files of the engine; calls these.
+ */
 #include "daemon/engine/state.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /*
- * Frames: made within the budget, given up by one app for the next, and destroyed once nobody can
- * reach them any more. (moves.c clears them.)
+ * Frames: makes them within the budget, takes them from one app for the next, and destroys them
+ * when nobody can reach them any more. Owns the list of condemned frames. Called by most files of
+ * the engine; calls memory/frames.c and the table. moves.c clears frames.
  */
 #include "daemon/engine/state.h"
 

@@ -1,14 +1,14 @@
 /*
- * Hosted chunks: programs larger than the budget (--oversize host).
+ * Hosted chunks, of programs larger than the budget (--oversize host). Called by apps.c, engine.c
+ * and saving.c; calls memory/frames.c and hostpool.c.
  *
- * What of an allocation does not fit beside the rest of its program on the GPU is put into host
- * frames, which the program maps like any other and the GPU reads over the link (51 GB/s measured,
- * against 4.4 TB/s on the device). No budget is theirs, and nothing of them is moved but in
- * exchange for what is used less (trades.c). Their bytes are lent by the pinned tier, so its
- * cap holds over both.
+ * What does not fit on the GPU beside the rest of its program goes to host frames. The program maps
+ * them like others, and the GPU reads them over the link (51 GB/s measured; 4.4 TB/s on the
+ * device). They take no budget, and nothing of them moves but in an exchange (trades.c). The pinned
+ * tier lends their bytes, so its cap holds for both.
  *
- * Making one takes some 7 ms for 32 MiB, so a worker thread makes them, a few at a time, and none
- * before the pinned tier has released what it lent. A chunk in the queue or with the worker is in
+ * Making a host frame of 32 MiB takes about 7 ms, so a worker makes them, a few at a time, and only
+ * after the pinned tier has released what it lent. A chunk that is queued or with the worker is in
  * flight (in) with copy_pending set, so nobody ends it meanwhile.
  */
 #include "daemon/engine/state.h"

@@ -1,19 +1,19 @@
 /*
- * Idleness: an app whose gate is open is idle when none of its calls returned for --idle, none is
- * under way, and nothing that it gave the GPU before is still to be done.
+ * Idleness. Owns the samples of each app's shared words and the QUERYs under way. Called by
+ * engine.c and apps.c; tells policy.c.
  *
- * The first two are in the app's shared words, sampled here. Of the third only the app itself can
- * tell: when it has done nothing else for half of that time, it is asked (QUERY), and it answers
- * (QUIET) when its work has ended, which may take long. Until then it counts as busy and is charged
- * for its turn. So does a program that never answers: it is stopped, or its kernels wait for the
- * host, or it lies; its turn is over when its slice is.
+ * An app with an open gate is idle if none of its calls returned for --idle, none is under way, and
+ * its earlier GPU work has ended. The shared words tell the first two. For the third the app is
+ * asked (QUERY) after half of that time, and answers (QUIET) when its work has ended. Until then it
+ * counts as busy and is charged. So does a program that never answers: its turn ends with its
+ * slice.
  *
- * One QUERY is under way for an app at most, and what is known by then makes it void: a CLOSE, and
- * anything the app did since. An app that is idle is not asked again before it did something.
+ * An app has one QUERY at a time. A CLOSE cancels it, and so does anything that the app does. An
+ * idle app is not asked again before it did something.
  *
- * A paused app is quiet, so it needs no asking: it is idle when for --idle no call returned, none
- * is under way and none waits for the gate. It has no use for a turn before it says WANT. So who
- * was paused in the last moment of its work is not given the GPU, and no memory is moved for it.
+ * A paused app is quiet. It is idle if for --idle no call returned, none is under way and none
+ * waits at the gate. It needs no turn before it sends WANT, so no memory is moved for a program
+ * that was paused at the very end of its work.
  */
 #include "daemon/engine/state.h"
 

@@ -1,11 +1,11 @@
 /*
- * The notes of what the scheduler decided and why; views/log.c shows them. Also tells the daemon's
- * own log.
+ * Notes of the scheduler's decisions, which views/log.c shows; also lines of the daemon's log. Owns
+ * gm_engine.notes, refusals and leavers. Called by the files that decide; calls core/sched.
  *
- * One entry for each switch (who came, why, in whose place, why those left), for each level that
- * changed by itself, for each change of what is said of a program, and for memory that a program
- * was refused. The last GM_NOTES are kept, and the last few refusals apart.
- * Whose place a switch takes is found by time: who yielded while the newcomer waited.
+ * There is a note for each switch (who came, why, in whose place, why those left), each change of a
+ * level by itself, each change of settings, and each refusal of memory. The last GM_NOTES are kept,
+ * and the last few refusals apart. A switch takes the place of those who left while the newcomer
+ * waited.
  */
 #include "daemon/engine/state.h"
 

@@ -1,8 +1,9 @@
 /*
- * How much memory the daemon has made, on the GPU and on the host: as much as programs need, a
- * little ahead of them (core/need.h), within a budget of the GPU that follows what other programs
- * leave there (core/budget.h). What nobody uses goes back to the system, less what was needed
- * lately. Frames are destroyed by frames.c, slabs by hostpool.c, paged memory by stores.c.
+ * How much memory the daemon makes: a little more than programs need (core/need.h), on the GPU
+ * within a budget that follows what other programs leave there (core/budget.h). Unused memory goes
+ * back to the system, less what was needed lately. frames.c destroys frames, hostpool.c slabs,
+ * stores.c paged memory. Owns the budget. Called by engine.c, by files that need the budget to
+ * change, and by control.c and session.c for a trim.
  */
 #include "daemon/engine/state.h"
 

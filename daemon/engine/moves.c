@@ -1,5 +1,6 @@
 /*
- * Planning, and carrying plans out: the copies between the tiers.
+ * Plans moves (core/plan.h) and carries plans out: copies between the tiers, and clearing frames.
+ * Called by engine.c, chunks.c, batches.c, saving.c and trades.c; calls the mover and the stores.
  */
 #include "daemon/engine/state.h"
 

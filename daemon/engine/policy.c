@@ -1,17 +1,17 @@
 /* clang-format off */
 /*
- * What the scheduler is told, and so what is recorded (--record): events, and what is said of
- * programs over what it finds out: by rules and GPUMUX_CLASS as they come, by `mux-ctl set` later.
- * The latter in two layers, setting by setting:
+ * The scheduler's input, and so what --record records: events, and the settings of programs. Owns
+ * the settings. Called by the files that see events, and by control.c for SET; calls core/sched.
+ *
+ * Settings have two layers:
  *
  *   admin   the rule that matches, then what root or the daemon's own user sets
  *   own     GPUMUX_CLASS, then what the program's user sets
  *
- * The own layer counts where it says something; but it goes no further than the administrators have
- * gone: no better class, no greater weight or share, and it does not resume. Where they said
- * nothing, the best class is an option, the greatest weight 1. Root and the daemon's own user are
- * administrators, also of their own programs. A setting that an administrator sets to what it is
- * without any takes back what was said, of the rule too.
+ * A setting of the own layer counts within the limits of the admin layer: no better class, no
+ * greater weight or share, no resuming. If the admin layer sets nothing, the limits are
+ * --best-class and weight 1. Root and the daemon's own user are always administrators. An
+ * administrator who sets the default takes the setting back, also that of a rule.
  */
 /* clang-format on */
 #include "daemon/engine/state.h"

@@ -1,13 +1,11 @@
 /*
- * Who was refused memory, and why, for the log and the status.
+ * Refusals of memory for the log and the status. Owns gm_app.refusal and gm_app.refused_*. Called
+ * by the files that refuse memory, by deadlines.c and by views/log.c; calls log.c.
  *
- * The daemon knows why it refused an allocation; whether the program was told so, only the shim
- * does, which may have given something back and asked again. So the reason is kept here, and what
- * is told is counted by the shim (gm_stat.refused). A program that tries and falls back may do so
- * thousands of times a second: it gets one line a second, with the number of the others.
- *
- * Owns gm_app.refusal and gm_app.refused_*. The count is the program's own word: shown, never
- * trusted.
+ * The daemon keeps the reason for which it refused an allocation. Only the shim knows whether the
+ * program was told: it may have freed something and asked again. So the shim counts refusals
+ * (gm_stat.refused). This count is shown, never trusted. A program that retries thousands of times
+ * a second gets one line a second, with the number of the others.
  */
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /*
- * What programs can still have, as they are told it. The daemon writes it to each ctl page, from
- * where cuMemGetInfo and NVML take it (shim/memory/budget.c). It owns gm_ctl.room and changes nothing
- * else.
+ * What programs can still allocate. Writes it to each ctl page, from which cuMemGetInfo and NVML
+ * take it (shim/memory/budget.c). Owns gm_ctl.room and changes nothing else. Called by engine.c,
+ * apps.c, refusals.c, waiting.c and views/status.c.
  */
 #include "daemon/engine/state.h"
 

@@ -1,24 +1,22 @@
 /*
- * The end of the daemon. What a program has mapped outlives it: device frames and host frames alike
- * keep their contents for as long as any process holds them. So as many programs as possible are
- * made whole, by the engine's own machinery: instead of the scheduler, this file decides whose
- * gates are to be open.
+ * The end of the daemon. Called by main through gm_engine_save, by engine.c and deadlines.c; calls
+ * core/saving.
  *
- *   1  Those that fit onto the GPU together (core/saving) are in the set from the start: running
- *      ones stay as they are, the others are loaded, and their gates open. The budget is all that
- *      the device has left. Nobody leaves the set any more, so nobody's gate closes.
- *   2  When all of them run, the others follow one by one. What of such a program does not fit onto
- *      the GPU is hosted (hosted.c): it gets host frames, lent by the pinned tier, and the
- *      program maps them. It fits then, and is loaded like the others.
- *   3  If that is possible for none of those that are left, the one that lacks most is given up:
- *      what it has in pinned memory is room for the others.
+ * Mapped frames, on the device or the host, live as long as a process holds them. So this file
+ * makes as many programs as possible whole, with the engine's usual means. It decides instead of
+ * the scheduler whose gates open.
  *
- * A program that is given up is told why, and so is the log. Its gate stays closed: its calls fail
- * from then on (shim/link/link.h). Allocations are not answered: a program that loses the daemon gets
- * its memory from the driver.
+ *   1  Programs that fit on the GPU together (core/saving) are loaded first, and their gates open.
+ *      The budget is all that the device has left. Their gates never close again.
+ *   2  The others follow one by one. What does not fit on the GPU is hosted (hosted.c).
+ *   3  If none of those that are left can be made whole, the one that lacks most is given up. Its
+ *      pinned memory is room for the others.
  *
- * All of it ends: a program that does not answer is given up, and if nothing moves for GM_STALL_NS
- * or the time is up, all that do not run yet are.
+ * A program that is given up and the log are told why. Its gate stays closed, and its calls fail
+ * (shim/link/link.h). Allocations are not answered: without a daemon the driver serves them.
+ *
+ * A program that does not answer is given up. If nothing moves for GM_STALL_NS, or at the time
+ * limit, so are all that do not run yet.
  */
 #include "daemon/engine/state.h"
 

@@ -1,22 +1,21 @@
 /* clang-format off */
 /*
- * Shares: allocations that other programs of the same user have mapped (cuIpc*).
+ * Shares: allocations that other programs of the same user have mapped (cuIpc*). Owns the list of
+ * shares and their openers. Called by apps.c for messages, and by files that count shared memory.
  *
- *   SHARE   The owner asks from inside its gate, so the allocation is in place. It is *fixed* from
- *           now on: no plan evicts it and it takes part in no exchange, so whoever maps its frames
- *           never has to be told. The owner gets the share's number and a nonce. Who knows both and
- *           has the owner's uid may open it.
- *   OPEN    Its frames are mapped into the opener as they are, hosted ones too.
- *   SHUT    They are unmapped there again.
+ *   SHARE   The owner asks from inside its gate, so the allocation is in place. From now on it is
+ *           *fixed*: it is neither evicted nor exchanged, so those who map it need not be told. The
+ *           owner gets a number and a nonce. Programs of the same user that know both may open it.
+ *   OPEN    Maps its frames into the opener as they are, hosted ones too.
+ *   SHUT    Unmaps them there.
  *
- * Once fixed, always fixed: nobody knows who still holds the name. A frame that was ever shared is
- * never used again by anybody. It is destroyed after the owner has given it up and the last opener
- * has unmapped it or is gone. Between the two it is an *orphan*.
+ * A fixed allocation stays fixed: nobody knows who still holds its name. A shared frame is never
+ * reused. It is destroyed when the owner has given it up and the last opener has unmapped it or is
+ * gone. Between the two it is an *orphan*.
  *
- * Nobody else gets the room of what is fixed. It counts in full: it is taken off the scheduler's
- * room and off every program's part of the budget. A SHARE that would leave a program that is there
- * less than it needs to run is refused, as natively the second of two programs is that do not fit
- * on a card together. No program can later allocate more than what is left. So nobody starves.
+ * Fixed memory is taken off the scheduler's room and off the budget of each program. A SHARE that
+ * would leave another program less than it needs to run is refused, and no program can allocate
+ * more than what is left. So no program starves.
  */
 /* clang-format on */
 #include "daemon/engine/state.h"

@@ -3,29 +3,29 @@
  * The engine's insides, shared by the files of this folder only.
  *
  *   engine.c         opening, closing, the run loop: decision -> app states -> moves -> gates
- *   apps.c           what the shims say: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
+ *   apps.c           messages of the shims: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
  *   waiting.c        allocations for which there is no room now
- *   room.c           what programs are told that they can have
- *   refusals.c       who was refused memory, and why
- *   idle.c           which of them do nothing
+ *   room.c           what programs can still allocate
+ *   refusals.c       refusals of memory, and why
+ *   idle.c           which apps are idle
  *   moves.c          planning, and carrying plans out
- *   chunks.c         the ends of copies, maps and unmaps; putting freed chunks away
- *   frames.c         frames made, given up, destroyed
+ *   chunks.c         the ends of copies, maps and unmaps; the end of freed chunks
+ *   frames.c         making, passing on and destroying frames
  *   memory.c         how much memory is made, kept and given back; the budget
  *   batches.c        MAP, UNMAP and DROP messages and their answers
  *   hosted.c         programs larger than the budget
- *   saving.c         the daemon is about to end: bringing programs to where they survive that
- *   trades.c         ... the most used parts of which belong on the GPU
+ *   trades.c         their exchanges: the most used chunks go to the GPU
+ *   saving.c         the end of the daemon: giving programs their memory back
  *   shares.c         memory that several programs map: SHARE, OPEN, SHUT
- *   deadlines.c      what time alone brings about
- *   policy.c         what the scheduler is told: events, and what is said of programs
+ *   deadlines.c      the timer: answers that do not come, retries
+ *   policy.c         the scheduler's input: events, settings of programs
  *   switches.c       how long switches took
- *   log.c            what was decided, and why
+ *   log.c            notes of decisions
  *
- * Files of views read this state as well; they change nothing.
+ * daemon/views reads this state, too, and changes nothing.
  *
- * Every entry (a message, a timer, an ended copy) changes the state and ends with gm_engine_run,
- * which goes round until nothing more can be done now. Nothing in it blocks.
+ * Every event (a message, a timer, the end of a copy) changes the state and ends with
+ * gm_engine_run, which goes round until nothing more can be done now. It never blocks.
  */
 /* clang-format on */
 #ifndef GM_DAEMON_ENGINE_STATE_H

@@ -1,5 +1,4 @@
-/*
- * How long each switch took, and where the time went. Why it was made is log.c's.
+/* Measures switches: how long they took, and where the time went. Called by engine.c; calls log.c.
  */
 #include "daemon/engine/state.h"
 

@@ -1,28 +1,26 @@
 /*
- * Trades: of a program that is larger than the budget, the most used chunks belong on the GPU
- * (hosted.c puts there what comes first). When its reported uses (core/hosting) say that it
- * pays, hosted chunks change places with chunks on the GPU.
+ * Exchanges ("trades") of chunks of a program larger than the budget: hosted chunks that are used
+ * much change places with chunks on the GPU, if the uses that the app reports say that it pays
+ * (core/hosting). Owns the trades of each app. Called by apps.c, engine.c, chunks.c, saving.c and
+ * shares.c; calls memory/frames.c, hostpool.c and the mover.
  *
- * One go of trades of one app, all of them together:
+ * The trades of one app go through these stages together:
  *
  *   wanted    the pair is chosen and its pinned bytes are lent
- *   making    the worker makes the host frame that the cold chunk will go to
- *   ready     it is made. Up to here the two chunks know nothing of the trade, and may be freed,
- *             evicted or moved; the trade ends when it finds them so
- *   unmapping the app is quiet and both chunks are in flight (TRADE): they are being unmapped
- *   copying   the cold one is copied from its GPU frame to the new host frame, and behind that copy
- *             (a fence) the hot one from its old host frame to the GPU frame
- *   mapping   both copies have ended: each chunk holds its new frame and is being mapped there, and
- *             the old host frame is condemned. What cannot be mapped is tried again
+ *   making    the worker makes the host frame for the cold chunk
+ *   ready     it is made. Until here both chunks may be freed, evicted or moved, which ends the
+ * trade unmapping the app is quiet, both chunks are in flight (TRADE) and being unmapped copying
+ * the cold chunk is copied from its GPU frame to the new host frame; behind a fence, the hot one
+ * from its old host frame to the GPU frame mapping   each chunk holds its new frame and is being
+ * mapped; the old host frame is condemned. A map that fails is retried
  *
- * Each chunk's data has one authoritative copy all the way: the old one until its copy has ended,
- * the new one from then on; nothing is written over it before. A chunk that is freed meanwhile goes
- * at the end of its stage, with the frame that it holds then.
+ * Each chunk always has one authoritative copy: the old one until its copy has ended, then the new
+ * one. A chunk that is freed meanwhile goes at the end of its stage, with its frame of that time.
  *
- * An app that takes turns trades while it is loaded for the next one, or paused with nobody waiting
- * for room: it holds up nobody but itself. For one that runs on, the gate is closed when every
- * frame of the go is made, without a word to the scheduler: it keeps its turn (is_held). If it does
- * not drain, the go is called off and the next one waits for longer.
+ * An app that takes turns trades while it is loaded, or while it is paused and nobody waits for
+ * room. For an app that runs on, the gate closes when all frames are made; the scheduler is not
+ * told, so it keeps its turn (is_held). If it does not drain, the trades are called off and the
+ * next ones wait for longer.
  */
 #include "daemon/engine/state.h"
 
