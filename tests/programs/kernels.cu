@@ -101,6 +101,38 @@ extern "C" __global__ void gm_sweep(uint64_t *p, uint64_t n)
         p[i] += 1;
 }
 
+/*
+ * Until *flag is not 0, but at most `most` times: each of n threads adds one to a word of its own,
+ * p[i * stride], after it has looked whether it still is what the thread wrote last. *steps is what
+ * the first one wrote. n is a multiple of the block's size.
+ */
+extern "C" __global__ void gm_count(uint64_t *p, uint64_t n, uint64_t stride,
+                                    const volatile uint32_t *flag, uint64_t most,
+                                    volatile uint64_t *steps, unsigned long long *mismatches)
+{
+    __shared__ uint32_t is_ended;
+    const uint64_t i = gm_first();
+    volatile uint64_t *at = p + i * stride;
+    if (i >= n)
+        return;
+    unsigned long long bad = 0;
+    uint64_t value = *at;
+    for (uint64_t k = 0; k < most; k++) {
+        if (threadIdx.x == 0) /* the flag is host memory: one thread asks for all */
+            is_ended = *flag;
+        __syncthreads();
+        if (is_ended)
+            break;
+        bad += *at != value;
+        *at = ++value;
+        if (i == 0)
+            *steps = value;
+        __syncthreads();
+    }
+    if (bad)
+        atomicAdd(mismatches, bad);
+}
+
 extern "C" __global__ void gm_empty(void)
 {
 }

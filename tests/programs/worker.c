@@ -47,6 +47,9 @@ static const struct {
     {"ptds", gm_mode_threads, false, true, "several threads, each on its own default stream"},
     {"spin", gm_mode_spin, false, false, "a kernel that waits for the host for --hold"},
     {"ahead", gm_mode_ahead, false, false, "submit work and call nothing until --signal.end"},
+    {"count", gm_mode_count, false, false, "a kernel that counts for --hold; see --signal"},
+    {"endless", gm_mode_count, false, false, "the same; it counts until --until is there"},
+    {"queue", gm_mode_queue, false, false, "kernels of --hold each, 16 submitted at once"},
     {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
@@ -166,7 +169,7 @@ void gm_load_kernels(struct gm_worker *worker)
 {
     static const char *const names[GM_KERNELS] = {
         "gm_fill", "gm_verify",     "gm_verify_refill", "gm_vector_add", "gm_matmul",
-        "gm_spin", "gm_spin_until", "gm_sweep",         "gm_empty",
+        "gm_spin", "gm_spin_until", "gm_sweep",         "gm_count",      "gm_empty",
     };
     GM_CU(worker, cuModuleLoadData, &worker->module, gm_kernels_ptx);
     for (int i = 0; i < GM_KERNELS; i++)

@@ -16,6 +16,7 @@
  *   modes_vmm.c       modes about the program's own virtual memory management: vmm, mappers, vmmoom
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  *                     ahead
+ *   modes_park.c      modes count, endless and queue: work that is long enough to be stopped
  *   modes_hot.c       modes about use: hot, turns, guests
  *   modes_devices.c   several devices and contexts: devices, peer
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
@@ -46,6 +47,7 @@ enum gm_kernel {
     GM_KERNEL_SPIN,
     GM_KERNEL_SPIN_UNTIL,
     GM_KERNEL_SWEEP,
+    GM_KERNEL_COUNT,
     GM_KERNEL_EMPTY,
     GM_KERNELS
 };
@@ -58,7 +60,7 @@ struct gm_worker {
     uint64_t iterations; /* at least so many, and ... */
     uint64_t run_ns;     /* ... for at least so long */
     uint64_t pause_ns;   /* sleep between iterations */
-    uint64_t hold_ns;    /* modes capture and spin: how long */
+    uint64_t hold_ns;    /* modes capture, spin, count and queue: how long */
     uint64_t seed;
     uint32_t threads;
     bool own_context;   /* cuCtxCreate instead of the primary context */
@@ -190,6 +192,8 @@ void gm_mode_streams(struct gm_worker *worker);
 void gm_mode_threads(struct gm_worker *worker);
 void gm_mode_spin(struct gm_worker *worker);
 void gm_mode_ahead(struct gm_worker *worker);
+void gm_mode_count(struct gm_worker *worker);
+void gm_mode_queue(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_devices(struct gm_worker *worker);
 void gm_mode_peer(struct gm_worker *worker);

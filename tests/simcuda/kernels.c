@@ -9,9 +9,11 @@
 
 #include <math.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SPIN_POLL_NS 20000ull
+#define COUNT_REST_NS 100000ull
 #define PIECE 4096ull /* elements between two looks at the channels: some microseconds */
 
 /* A loop over [0, n) that can be stopped between two pieces. */
@@ -140,6 +142,37 @@ static void run_sweep(const struct sweep *a)
     }
 }
 
+struct count {
+    uint64_t *p;
+    uint64_t n, stride;
+    const volatile uint32_t *flag;
+    uint64_t most;
+    volatile uint64_t *steps;
+    unsigned long long *mismatches;
+};
+/* All words in step, and a rest behind each step: the kernel takes time, not the processor's. */
+static void run_count(const struct count *a)
+{
+    unsigned long long bad = 0;
+    uint64_t *value = sim_alloc(a->n * sizeof *value);
+    for (uint64_t i = 0; i < a->n; i++)
+        value[i] = a->p[i * a->stride];
+    for (uint64_t k = 0; k < a->most; k++) {
+        if (__atomic_load_n(a->flag, __ATOMIC_ACQUIRE) != 0)
+            break;
+        EACH(i, a->n)
+        {
+            bad += a->p[i * a->stride] != value[i];
+            a->p[i * a->stride] = ++value[i];
+        }
+        __atomic_store_n(a->steps, value[0], __ATOMIC_RELEASE);
+        sim_rest_until(sim_now() + COUNT_REST_NS);
+    }
+    if (bad > 0)
+        __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
+    free(value);
+}
+
 struct empty {
     char unused;
 };
@@ -168,6 +201,7 @@ RUN(matmul);
 RUN(spin);
 RUN(spin_until);
 RUN(sweep);
+RUN(count);
 RUN(empty);
 
 #define KERNEL(name, n, ...)                                                                       \
@@ -192,6 +226,8 @@ static const struct sim_kernel kernels[] = {
     KERNEL(spin, 1, P(spin, ns)),
     KERNEL(spin_until, 1, P(spin_until, flag)),
     KERNEL(sweep, 2, P(sweep, p), P(sweep, n)),
+    KERNEL(count, 7, P(count, p), P(count, n), P(count, stride), P(count, flag), P(count, most),
+           P(count, steps), P(count, mismatches)),
     KERNEL(empty, 0, {0, 0}),
 };
 

@@ -26,6 +26,7 @@ const char roles_ptx[] =
     ".entry gm_spin(.param .u64 a) {ret;}\n"
     ".entry gm_spin_until(.param .u64 a) {ret;}\n"
     ".entry gm_sweep(.param .u64 a) {ret;}\n"
+    ".entry gm_count(.param .u64 a) {ret;}\n"
     ".entry gm_empty() {ret;}\n"
     ".entry some_other() {ret;}\n";
 

@@ -432,6 +432,41 @@ static void test_a_waiting_kernel_stops(void **state)
     ok(cuMemFreeHost(flag));
 }
 
+/* One that counts in device memory stands still, in every turn, and is right at the end. */
+static void test_a_counting_kernel_stops(void **state)
+{
+    (void)state;
+    struct {
+        uint64_t flag, steps;
+        unsigned long long mismatches;
+    } * host;
+    ok(cuMemHostAlloc((void **)&host, sizeof *host, 0));
+    memset(host, 0, sizeof *host);
+    uint64_t n = 1024, stride = WORDS / n, most = UINT64_MAX;
+    const uint64_t *flag = &host->flag, *steps = &host->steps;
+    const unsigned long long *count = &host->mismatches;
+    void *params[] = {&memory, &n, &stride, &flag, &most, &steps, &count};
+    ok(cuMemsetD8(memory, 0, WORDS * 8));
+    ok(launch("gm_count", NULL, params));
+    uint64_t last = 0;
+    for (int turn = 0; turn < 5; turn++) {
+        while (__atomic_load_n(steps, __ATOMIC_ACQUIRE) == last)
+            usleep(1000);
+        park(ALL);
+        last = __atomic_load_n(steps, __ATOMIC_ACQUIRE);
+        look();
+        assert_int_equal(__atomic_load_n(steps, __ATOMIC_ACQUIRE), last);
+        assert_int_equal(*(const uint64_t *)(uintptr_t)memory, last);
+        resume();
+    }
+    __atomic_store_n((uint32_t *)&host->flag, 1, __ATOMIC_RELEASE);
+    ok(cuCtxSynchronize());
+    assert_int_equal(host->mismatches, 0);
+    for (uint64_t i = 0; i < n; i++)
+        assert_int_equal(((const uint64_t *)(uintptr_t)memory)[i * stride], host->steps);
+    ok(cuMemFreeHost(host));
+}
+
 struct host_function {
     _Atomic bool has_begun, may_end;
 };
@@ -704,6 +739,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_synchronizing_waits),
         cmocka_unit_test(test_work_submitted_meanwhile_runs_after),
         cmocka_unit_test(test_a_waiting_kernel_stops),
+        cmocka_unit_test(test_a_counting_kernel_stops),
         cmocka_unit_test(test_host_functions_are_not_stopped),
         cmocka_unit_test(test_remapping_while_parked),
         cmocka_unit_test(test_each_context_has_its_own),
