@@ -490,6 +490,7 @@ struct gm_engine {
     struct gm_note refusals[GM_REFUSALS_KEPT];
     uint64_t n_refusals;     /* such notes since the start */
     uint64_t refused_allocs; /* allocations */
+    uint32_t features_told;  /* enum gm_feature: which the log has */
     struct gm_leaver leavers[GM_LEAVERS];
     bool has_decided; /* the scheduler was asked: levels may have changed */
     uint64_t switches, allocs, frees, drain_busy;
@@ -559,6 +560,9 @@ void gm_engine_admit_waiting(struct gm_engine *engine);
 bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint64_t va);
 /* `app` is gone. */
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
+
+/* features.c: put into the log what programs do without, each feature once. */
+void gm_engine_note_features(struct gm_engine *engine);
 
 /* refusals.c */
 /* An allocation of `app` is refused. GM_REFUSED_NONE: for want of room, which may be of any kind.

@@ -37,6 +37,10 @@ for way in dlsym proc; do
     expect_pass "all-$way" "old-$way"
 done
 expect_switches 2
+for feature in context-events launch-arguments; do
+    [ "$(grep -c "does without $feature, as others will here: the driver has no" "$dir/daemon.out")" -eq 1 ] ||
+        fail "the log does not say once that $feature is off"
+done
 
 # Without what chunks are made of the program is not managed, and runs.
 GPUMUX_LOG="$dir/none.log"
