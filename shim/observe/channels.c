@@ -410,6 +410,29 @@ int gm_channels_timeslice(uint64_t us)
     return result;
 }
 
+int gm_channels_try_timeslice(void)
+{
+    struct gm_channels_object group;
+    uint32_t after = 0;
+    uint64_t before, found;
+
+    if (!gm_channels_next_group(&after, &group))
+        return -ENOENT;
+    gm_lock(&gm_channels_controls_lock);
+    int result = -EACCES;
+    if (gm_channels_get_slice(&group, &before)) {
+        struct gm_rm_timeslice slice = {.us = before + 1}, old = {.us = before};
+        uint32_t status = gm_channels_control(group.fd, group.client, group.handle,
+                                              GM_RM_SET_TIMESLICE, &slice, sizeof slice);
+        if (status == GM_RM_OK)
+            result = gm_channels_get_slice(&group, &found) && found == before + 1 ? 0 : -EIO;
+        gm_channels_control(group.fd, group.client, group.handle, GM_RM_SET_TIMESLICE, &old,
+                            sizeof old);
+    }
+    gm_unlock(&gm_channels_controls_lock);
+    return result;
+}
+
 unsigned gm_channels_compute_groups(void)
 {
     struct gm_channels_object group;

@@ -15,7 +15,8 @@
  *   - while a thread is making or freeing a channel, park returns GM_PARK_CHANGED;
  *   - while parked, a thread that would add a channel to a parked group, or set one going, waits.
  *     A new group is let through: what runs there was submitted while parked, so it is libcuda's
- *     own work (a new context being set up), which a thread may wait for with libcuda's locks held.
+ *     own work for a new context. (On an H100 cuCtxCreate so works while parked; one that was
+ *     parked in the middle waits until resume, and nobody's mapping waits for it.)
  *
  * Owns the table of objects. One lock guards the table and is never held across an ioctl call; one
  * serializes park, resume and timeslices. No memory is allocated.
@@ -26,8 +27,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Objects that the table holds. A context has about 35: 20 channels in 13 groups, and what they
- * hang on (measured with CUDA 13.0 on an H100). More than 100 contexts in one process fit. */
+/* Objects that the table holds. A context has 24 of them: 8 channels in its compute group, 12 in
+ * three copy groups (CUDA 13.0 on an H100). So 170 contexts in one process fit. */
 #define GM_CHANNELS_MAX 4096
 
 enum gm_park_result {
@@ -61,6 +62,10 @@ void gm_channels_resume(void);
  * another one. What libcuda sets itself is overridden at once.
  */
 int gm_channels_timeslice(uint64_t us);
+
+/* Any thread: set another timeslice and read it back, to see whether that works, and put the old
+ * one back. As above, and -ENOENT: no compute group. */
+int gm_channels_try_timeslice(void);
 
 /* How many compute groups are known: at least one for each context. */
 unsigned gm_channels_compute_groups(void);

@@ -303,7 +303,7 @@ static uint32_t make_channel(int fd, uint32_t client, uint32_t parent)
     return make(fd, client, parent, GM_RM_CLASS_CHANNEL_HOPPER, NULL);
 }
 
-/* As libcuda makes a context: its compute group last. */
+/* As libcuda makes a context (CUDA 13.0), with fewer copy channels. */
 struct context {
     int fd;
     uint32_t client, device, subdevice, group, copies[3];
@@ -317,18 +317,18 @@ static struct context make_context(int fd, uint32_t client, uint32_t gpu)
         made.client = make(fd, 0, 0, GM_RM_CLASS_CLIENT, NULL);
     made.device = make_device(fd, made.client, gpu);
     made.subdevice = make(fd, made.client, made.device, GM_RM_CLASS_SUBDEVICE, NULL);
-    for (uint32_t i = 0; i < 3; i++) {
-        made.copies[i] = make_group(fd, made.client, made.device, GM_RM_ENGINE_COPY0 + i);
-        uint32_t channel = make_channel(fd, made.client, made.copies[i]);
-        make(fd, made.client, channel, GM_RM_CLASS_COPY_HOPPER, NULL);
-    }
     made.group = make_group(fd, made.client, made.device, GM_RM_ENGINE_GRAPHICS);
-    control(fd, made.client, made.group, GM_RM_SET_TIMESLICE, &own, sizeof own);
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t channel = make_channel(fd, made.client, made.group);
         make(fd, made.client, channel, GM_RM_CLASS_COMPUTE_HOPPER, NULL);
     }
     control(fd, made.client, made.group, GM_RM_SCHEDULE_GROUP, NULL, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        made.copies[i] = make_group(fd, made.client, made.device, GM_RM_ENGINE_COPY0 + i);
+        make_channel(fd, made.client, made.copies[i]);
+        control(fd, made.client, made.copies[i], GM_RM_SCHEDULE_GROUP, NULL, 0);
+    }
+    control(fd, made.client, made.group, GM_RM_SET_TIMESLICE, &own, sizeof own);
     return made;
 }
 
@@ -738,7 +738,10 @@ static void test_timeslice(void **state)
 {
     (void)state;
     assert_int_equal(gm_channels_timeslice(0), 0);
+    assert_int_equal(gm_channels_try_timeslice(), -ENOENT);
     struct context one = make_context(FILE_A, 0, 0);
+    assert_int_equal(slice_of(&one), OWN_US);
+    assert_int_equal(gm_channels_try_timeslice(), 0);
     assert_int_equal(slice_of(&one), OWN_US);
     unsigned slices = driver.slices;
     assert_int_equal(gm_channels_timeslice(0), 0); /* nothing to undo */
@@ -780,9 +783,11 @@ static void test_timeslice(void **state)
     driver.refuse = GM_RM_SET_TIMESLICE;
     driver.refuse_status = GM_RM_INSUFFICIENT_PERMISSIONS;
     assert_int_equal(gm_channels_timeslice(5), -EACCES);
+    assert_int_equal(gm_channels_try_timeslice(), -EACCES);
     driver.refuse = 0;
     driver.is_deaf = true;
     assert_int_equal(gm_channels_timeslice(6), -EIO);
+    assert_int_equal(gm_channels_try_timeslice(), -EIO);
     driver.is_deaf = false;
     assert_int_equal(gm_channels_timeslice(7), 0);
     assert_int_equal(slice_of(&three), 7);
