@@ -205,7 +205,7 @@ enum gm_boot_state gm_start(void)
     if (!gm_start_driver_is_complete())
         gm_log(GM_LOG_INFO, "running without gpumux: this CUDA driver is too old");
     else if (!gm_start_has_fork_handler)
-        gm_log(GM_LOG_WARN, "running without gpumux: cannot watch for forks");
+        gm_log(GM_LOG_WARN, "running without gpumux: cannot install a fork handler");
     else
         state = gm_start_connect(n_devices);
     if (state == GM_BOOT_PASS)

@@ -75,7 +75,7 @@ static bool gm_find_real(void)
         return false;
     if (strcmp(word, "real") == 0)
         return true;
-    gm_log(GM_LOG_WARN, "GPUMUX_VMM_EXPORT is not virtual or real: taken for virtual");
+    gm_log(GM_LOG_WARN, "GPUMUX_VMM_EXPORT must be virtual or real: using virtual");
     return false;
 }
 

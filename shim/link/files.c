@@ -97,7 +97,8 @@ bool gm_files_lost(const void *bytes, size_t length, uint64_t *batch)
     if (fault != GM_WIRE_OK || message.type != GM_MSG_MAP)
         return false;
     if (!gm_files_are_short)
-        gm_log(GM_LOG_WARN, "this program is at its limit of open files: the daemon tries again");
+        gm_log(GM_LOG_WARN,
+               "this program is at its limit of open files (ulimit -n): the daemon tries again");
     gm_files_are_short = true;
     *batch = ((const struct gm_msg_map *)message.body)->batch;
     return true;

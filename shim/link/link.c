@@ -140,7 +140,7 @@ static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *wh
     gm_appname_own((char *)gm_link_buffer, sizeof(gm_link_buffer), hello.name);
     int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
     if (error != 0) {
-        snprintf(why, why_size, "cannot greet the daemon: %s", strerror(-error));
+        snprintf(why, why_size, "cannot send to the daemon: %s", strerror(-error));
         return error;
     }
     if (!gm_link_wait_readable(fd, gm_now() + GM_LINK_PATIENCE)) {
@@ -156,7 +156,7 @@ static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *wh
         gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message);
     error = -EPROTO;
     if (fault != GM_WIRE_OK) {
-        snprintf(why, why_size, "the daemon speaks another language: %s",
+        snprintf(why, why_size, "cannot read the daemon's answer, is it of another version? %s",
                  gm_wire_fault_text(fault));
     } else if (message.type == GM_MSG_REFUSED) {
         const struct gm_msg_refused *refused = message.body;
@@ -164,7 +164,7 @@ static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *wh
                  refused->text);
     } else if (message.type != GM_MSG_WELCOME || n_fds != 2 || message.count == 0 ||
                gm_link_take_areas(fds) != 0) {
-        snprintf(why, why_size, "the daemon's welcome makes no sense");
+        snprintf(why, why_size, "the daemon's answer is invalid");
     } else {
         const struct gm_msg_welcome *body = message.body;
         welcome->ctl = gm_link_ctl;
@@ -496,8 +496,8 @@ static void gm_link_done(uint64_t batch, CUresult result)
 {
     struct gm_msg_done done = {.batch = batch, .result = (int32_t)result};
     if (result != CUDA_SUCCESS)
-        gm_log(GM_LOG_WARN, "batch %llu failed: CUresult %d", (unsigned long long)batch,
-               (int)result);
+        gm_log(GM_LOG_WARN, "cannot map or unmap batch %llu: CUresult %d",
+               (unsigned long long)batch, (int)result);
     gm_link_send(GM_MSG_DONE, &done);
 }
 
@@ -588,7 +588,7 @@ static bool gm_link_receive(void)
     enum gm_wire_fault fault =
         gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_APP, &message);
     if (fault != GM_WIRE_OK) {
-        gm_log(GM_LOG_WARN, "bad message from the daemon: %s", gm_wire_fault_text(fault));
+        gm_log(GM_LOG_WARN, "invalid message from the daemon: %s", gm_wire_fault_text(fault));
         for (int i = 0; i < n_fds; i++)
             close(fds[i]);
         return false;
@@ -605,7 +605,7 @@ static void gm_link_lose(void)
     gm_link_count_uses(false);
     gm_drain_cancel();
     if (atomic_load(&gm_link_is_silent))
-        gm_log(GM_LOG_WARN, "the daemon gave no sign for %d s", GM_LINK_SILENCE_S);
+        gm_log(GM_LOG_WARN, "the daemon was silent for %d s", GM_LINK_SILENCE_S);
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
     bool is_whole = is_open || (!gm_link_has_mapped && gm_link_calls->is_whole());

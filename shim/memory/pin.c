@@ -101,7 +101,7 @@ static CUresult gm_pin_move(struct gm_pin_job *job)
     for (const struct gm_vmm_view *old = handle->views; old != NULL; old = old->next) {
         gm_real.cuMemUnmap(old->va, old->bytes);
         if (gm_views_fill(old) != CUDA_SUCCESS)
-            gm_log(GM_LOG_WARN, "memory that was to be exported cannot be mapped again");
+            gm_log(GM_LOG_WARN, "cannot export memory, and cannot map it again");
         if (old == view)
             break;
     }
@@ -155,7 +155,7 @@ static CUresult gm_pin_now(struct gm_vmm_handle *handle, CUmemGenericAllocationH
     gm_charge_real(handle->gpu, handle->bytes, true);
     int freed = gm_link_free(handle->home, handle->bytes);
     if (freed != 0)
-        gm_log(GM_LOG_WARN, "chunks of exported memory are not given back: %d", freed);
+        gm_log(GM_LOG_WARN, "cannot give back the chunks of exported memory: CUresult %d", freed);
     *real = job.real;
     return CUDA_SUCCESS;
 

@@ -41,9 +41,9 @@ void gm_sharing_init(void)
         return;
     gm_sharing_real = strcmp(word, "real") == 0;
     if (gm_sharing_real)
-        gm_log(GM_LOG_INFO, "GPUMUX_SHARING=real: the driver makes all memory, and it stays");
+        gm_log(GM_LOG_INFO, "GPUMUX_SHARING=real: the driver makes all memory; it is not moved");
     else
-        gm_log(GM_LOG_WARN, "GPUMUX_SHARING is not broker or real: taken for broker");
+        gm_log(GM_LOG_WARN, "GPUMUX_SHARING must be broker or real: using broker");
 }
 
 bool gm_sharing_is_real(void)

@@ -27,7 +27,7 @@ for app in one two; do
     *) fail "$app ended with $code: $line" ;;
     esac
 done
-grep -q 'the daemon gave no sign for' "$GPUMUX_LOG" || fail "the log does not say why: $(cat "$GPUMUX_LOG")"
+grep -q 'the daemon was silent for' "$GPUMUX_LOG" || fail "the log does not say why: $(cat "$GPUMUX_LOG")"
 kill -CONT "$(pid_of daemon)"
 app later linked --bytes 96M --iterations 3
 expect_pass later
