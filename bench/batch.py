@@ -16,7 +16,7 @@ Beside its share of the work, which is as exact as the rates alone, each has a s
 was open, as the daemon's history of switches has it, of the time for which any of theirs was.
 
 Shares are judged over whole rounds: the longest time in which all have had as many turns. A turn that idleness
-interrupted and its rest, which comes later, are one turn; one that goes on into the next without a switch is two. A
+interrupted and its rest, which is added to a later one, are one turn; a later one that has both is two. A
 round ends where no turn is interrupted or in progress, so one that the end of the measurement cuts short is in none.
 The work together goes on for --together and until the round in progress ends, if there is time. It is counted from
 when all have come to the scheduler's last level (--settle at most): on the way there turns are of different lengths,
@@ -30,7 +30,7 @@ import rig as r
 
 LEAST_TOTAL = .95
 EQUAL_WITHIN = .05
-LEAST_REST = 1 / 8 # of a slice, or what idleness left of it is forgotten: daemon/core/sched_step.c
+LEAST_REST = 1 / 8 # of a slice: if idleness leaves less, it was a whole turn
 
 
 def add_options(parser):

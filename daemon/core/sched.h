@@ -57,7 +57,7 @@ enum gm_sched_reason {
     GM_WHY_FITS,        /* in the set: everything fits */
     GM_WHY_SLICE,       /* in the set: its turn at its level */
     GM_WHY_FIRST,       /* in the set: others wait, all of them of lower priority */
-    GM_WHY_PATIENCE,    /* in the set: it had waited for so long that it goes before all others */
+    GM_WHY_BOOSTED,     /* in the set: it had waited for so long that it goes before all others */
     GM_WHY_IDLE,        /* not in the set: it wants nothing */
     GM_WHY_TURN,        /* not in the set: the slice of another app of its level is not over */
     GM_WHY_PRIORITY,    /* not in the set: apps of higher priority use the room */

@@ -14,7 +14,7 @@ static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm
     if (!s->is_tight || !a->is_wanting)
         return GM_WHY_FITS;
     if (a->is_boosted)
-        return GM_WHY_PATIENCE;
+        return GM_WHY_BOOSTED;
     return s->ranks[a->rank].has_left || s->decision.n_next == 0 ? GM_WHY_SLICE : GM_WHY_FIRST;
 }
 
@@ -132,7 +132,7 @@ static const struct {
     [GM_WHY_FITS] = {"fits", "there is room"},
     [GM_WHY_SLICE] = {"slice", "its turn"},
     [GM_WHY_FIRST] = {"first", "of the highest priority that wants the GPU"},
-    [GM_WHY_PATIENCE] = {"patience", "its turn: it had waited for long"},
+    [GM_WHY_BOOSTED] = {"patience", "its turn: it had waited for long"},
     [GM_WHY_IDLE] = {"idle", "idle"},
     [GM_WHY_TURN] = {"turn", "another app's slice is not over"},
     [GM_WHY_PRIORITY] = {"priority", "an app of higher priority runs"},

@@ -26,7 +26,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 /* Its slice is used up: it ends as soon as somebody of its rank waits behind it. */
 static bool is_over(const struct gm_sched *s, const struct gm_sched_app *a)
 {
-    return a->is_open && !a->is_stuck && a->used_ns >= gm_sched_slice(s, a);
+    return a->is_open && !a->is_stuck && gm_sched_left(s, a) == 0;
 }
 
 static void set_add(struct gm_sched *s, uint32_t id)
@@ -34,7 +34,6 @@ static void set_add(struct gm_sched *s, uint32_t id)
     if (!s->apps[id].is_chosen)
         gm_sched_charge(s, id); /* it waited for others up to here */
     s->apps[id].is_chosen = true;
-    s->apps[id].owes_turn = false;
     s->set[s->decision.n_set++] = id;
     if (s->first == NIL && s->apps[id].bytes > 0)
         s->first = id;
@@ -86,24 +85,10 @@ static void take_stuck(struct gm_sched *s)
 static void end_slice(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
-    gm_sched_forget_slice(a);
+    gm_sched_end_turn(s, a);
     a->slice_at = s->now;
     a->is_boosted = false;
     gm_sched_append(s, id, GM_QUEUE, gm_sched_rank_of(a));
-}
-
-/* The same, before QUEUE is passed along. Who was interrupted stands where he would have stood:
- * before those whose slices, over by now, began after his. */
-static void end_slice_in_order(struct gm_sched *s, uint32_t id)
-{
-    const struct gm_sched_app *a = &s->apps[id];
-    bool was_resumed = a->is_resumed;
-    end_slice(s, id);
-    uint32_t after = a->prev;
-    while (was_resumed && after != NIL && s->apps[after].turn > a->turn && !s->apps[after].is_begun)
-        after = s->apps[after].prev;
-    if (after != a->prev)
-        gm_sched_insert(s, id, GM_QUEUE, a->rank, after);
 }
 
 static void end_slices(struct gm_sched *s, struct walk *w)
@@ -126,15 +111,14 @@ static void end_slices(struct gm_sched *s, struct walk *w)
         for (uint32_t next, id = r->turn.head; id != NIL; id = next) {
             next = s->apps[id].next;
             if (is_over(s, &s->apps[id]))
-                end_slice_in_order(s, id);
+                end_slice(s, id);
         }
     }
     for (uint32_t next, id = last == NIL ? NIL : first; id != last; id = next) {
         next = s->apps[id].next;
         if (s->apps[id].is_chosen && is_over(s, &s->apps[id]))
-            end_slice_in_order(s, id);
+            end_slice(s, id);
     }
-    r->last = last;
 }
 
 /* ---- Greedily along the rank ---- */
@@ -149,17 +133,13 @@ static void choose_turn(struct gm_sched *s, struct walk *w)
             w->room -= a->is_stuck ? 0 : a->bytes;
             set_add(s, id);
             if (a->bytes > 0)
-                w->ahead_ns =
-                    gm_sum_or_never(w->ahead_ns, gm_less(gm_sched_slice(s, a), a->used_ns));
+                w->ahead_ns = gm_sum_or_never(w->ahead_ns, gm_sched_left(s, a));
             if (w->rank->senior == NIL && a->bytes > 0)
                 w->rank->senior = id;
             continue;
         }
-        uint64_t slice = gm_sched_slice(s, a);
-        bool has_little =
-            w->number != GM_RANK_BOOSTED && (a->has_rest || a->used_ns > slice - slice / 4);
-        if (has_little || gm_sched_is_too_large(s, a)) {
-            end_slice_in_order(s, id); /* met again in QUEUE */
+        if (gm_sched_has_little(s, a) || gm_sched_is_too_large(s, a)) {
+            end_slice(s, id); /* met again in QUEUE */
         } else {
             a->is_chosen = false;
             gm_sched_insert(s, id, GM_QUEUE, w->number, sent);
@@ -192,12 +172,8 @@ static void choose_stuck(struct gm_sched *s, uint32_t id)
 
 static void take_turn(struct gm_sched *s, struct walk *w, uint32_t id)
 {
-    s->apps[id].has_rest = false;
-    if (!s->apps[id].is_begun) {
-        s->apps[id].is_begun = true;
-        s->apps[id].turn = w->rank->newest = ++s->turns;
-    }
     gm_sched_append(s, id, GM_TURN, w->number);
+    s->apps[id].has_turn = true;
     if (w->rank->senior == NIL && s->apps[id].bytes > 0)
         w->rank->senior = id;
     w->spare = w->room;
@@ -216,10 +192,7 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
     next_add(s, id);
     s->needs_boost |= gm_sched_needs_boost(s, a);
     a->slice_in = w->ahead_ns;
-    uint64_t slice = gm_sched_slice(s, a);
-    w->ahead_ns = gm_sum_or_never(w->ahead_ns, a->used_ns < slice ? slice - a->used_ns : slice);
-    if (a->is_resumed && a->next != NIL && s->apps[a->next].turn > a->turn)
-        w->ahead_ns = gm_sum_or_never(w->ahead_ns, slice); /* its next one, in order */
+    w->ahead_ns = gm_sum_or_never(w->ahead_ns, gm_sched_left(s, a));
     if (a->bytes <= w->spare) {
         a->why = GM_WHY_ROOM;
         a->ahead = w->borrower;
@@ -235,10 +208,15 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
     }
 }
 
-/* It owes a turn, and somebody could run instead: this is the one that it pays with. */
-static bool forfeits_turn(const struct gm_sched *s, const struct gm_sched_app *a)
+/* It used up its next slice while it drained, or too much of it to be worth a switch, and an app
+ * that could run stands behind it. One that still drains is judged when it is closed, or could
+ * stay. */
+static bool forfeits_turn(const struct gm_sched *s, const struct gm_sched_app *a, uint64_t room)
 {
-    uint32_t behind = a->owes_turn ? a->next : NIL;
+    const bool is_running = a->is_open && (a->is_chosen || a->bytes > room);
+    if (is_running || !gm_sched_has_little(s, a))
+        return false;
+    uint32_t behind = a->next;
     while (behind != NIL && gm_sched_is_too_large(s, &s->apps[behind]))
         behind = s->apps[behind].next;
     return behind != NIL;
@@ -246,12 +224,9 @@ static bool forfeits_turn(const struct gm_sched *s, const struct gm_sched_app *a
 
 static void choose_queue(struct gm_sched *s, struct walk *w)
 {
-    bool is_behind = w->rank->last != NIL; /* somebody waits behind */
     for (uint32_t next, id = w->rank->queue.head; id != NIL; id = next) {
         struct gm_sched_app *a = &s->apps[id];
         next = a->next;
-        if (id == w->rank->last)
-            is_behind = false;
         if (a->is_stuck && (s->is_tight || s->is_overfull)) {
             s->is_tight = w->is_blocked = true;
             choose_stuck(s, id);
@@ -264,14 +239,14 @@ static void choose_queue(struct gm_sched *s, struct walk *w)
             take_turn(s, w, id);
         } else if (gm_sched_is_too_large(s, a)) {
             a->is_chosen = false;
-        } else if (forfeits_turn(s, a)) {
+        } else if (forfeits_turn(s, a, w->room)) {
             end_slice(s, id); /* met again */
         } else if (a->bytes > w->room) {
             leave_out(s, w, id);
-        } else if (!a->is_chosen && is_over(s, a) && is_behind) {
-            end_slice(s, id); /* it was being closed and could stay, but others wait: met again */
         } else {
             w->room -= a->bytes;
+            if (!a->is_chosen && gm_sched_has_little(s, a))
+                a->used_ns = 0; /* no app waits for what it owes */
             set_add(s, id);
             if (!w->is_blocked)
                 take_turn(s, w, id);
@@ -323,12 +298,11 @@ static uint64_t slice_end(const struct gm_sched *s, struct gm_sched_app *a)
 {
     if (!a->is_chosen || !a->is_open || !a->is_wanting)
         return GM_TIME_NEVER;
-    uint64_t slice = gm_sched_slice(s, a);
     if (is_over(s, a)) {
         a->used_ns = 0;
         a->slice_at = s->now;
     }
-    uint64_t end = gm_sum_or_never(s->now, gm_less(slice, a->used_ns));
+    uint64_t end = gm_sum_or_never(s->now, gm_sched_left(s, a));
     return a->is_stuck && end < a->stuck_until ? a->stuck_until : end;
 }
 
@@ -398,8 +372,8 @@ static void decide_once(struct gm_sched *s)
 
 void gm_sched_decide(struct gm_sched *s)
 {
-    /* Whom the decision leaves out may have no patience left: he waited for its memory before. Each
-     * further round has one more of those who go first. */
+    /* An app that the decision leaves out may have waited for too long already, as the wait for its
+     * memory counts. Each pass boosts one more. */
     do
         decide_once(s);
     while (s->needs_boost);

@@ -1,6 +1,6 @@
 /*
- * What time does to an app: its charges, its level, its share, its patience, its slice. The rules
- * are stated at the head of sched_step.c.
+ * What time does to an app: its charges, its level, its share, its slice, its boost. The rules are
+ * stated at the head of sched_step.c.
  */
 #include "daemon/core/sched_state.h"
 
@@ -72,8 +72,7 @@ static void change_level(struct gm_sched *s, struct gm_sched_app *a,
 {
     uint32_t level = a->level;
     while (change(s, a, s->now))
-        if (a->is_open || a->level != level) /* not what is left, as long as that is at its level */
-            gm_sched_forget_slice(a);
+        continue;
     s->at_level[level]--;
     s->at_level[a->level]++;
 }
@@ -155,6 +154,24 @@ static uint64_t share_at(const struct gm_sched *s, const struct gm_sched_app *a)
 
 /* ---- Accounts: charged on every edge, so that charged time is run time exactly ---- */
 
+/* No app owes more than one slice, however long it took to drain, or is owed more than one. */
+static void add_used(const struct gm_sched *s, struct gm_sched_app *a, int64_t ns)
+{
+    const int64_t slice = (int64_t)gm_sched_slice(s, a);
+    a->used_ns += ns;
+    if (ns > 0 && a->used_ns > slice)
+        a->used_ns = slice;
+    if (ns < 0 && a->used_ns < -slice)
+        a->used_ns = -slice;
+}
+
+/* It was idle for longer than a round with it takes. */
+static bool has_missed_a_round(const struct gm_sched *s, const struct gm_sched_app *a, uint64_t ns)
+{
+    const struct gm_sched_rank *r = &s->ranks[a->rank];
+    return ns > gm_sum_or_never(gm_sched_slice(s, a), r->weights > 0 ? r->round_ns : 0);
+}
+
 void gm_sched_charge(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
@@ -166,7 +183,7 @@ void gm_sched_charge(struct gm_sched *s, uint32_t id)
     if (is_running) {
         a->run_ns += ns;
         a->level_run += ns;
-        a->used_ns += ns;
+        add_used(s, a, (int64_t)(ns < LONG_NS ? ns : LONG_NS));
         change_level(s, a, gm_sched_drop);
     } else if (a->is_wanting) {
         a->wait_ns += ns;
@@ -175,6 +192,8 @@ void gm_sched_charge(struct gm_sched *s, uint32_t id)
     } else {
         a->idle_ns += ns;
         a->level_idle += ns;
+        if (has_missed_a_round(s, a, ns))
+            a->used_ns = 0; /* nothing is saved up, and no debt stays for ever */
         change_level(s, a, gm_sched_rise);
     }
     charge_share(a, ns, is_running);
@@ -188,7 +207,7 @@ void gm_sched_take_back(const struct gm_sched *s, struct gm_sched_app *a, uint64
     a->idle_ns += ns;
     a->level_run = gm_less(a->level_run, here);
     a->level_idle += here;
-    a->used_ns = gm_less(a->used_ns, ns);
+    add_used(s, a, -(int64_t)(ns < LONG_NS ? ns : LONG_NS));
     if (is_limited(a))
         add_credit(a, (int64_t)(ns < LONG_NS ? ns : LONG_NS));
 }
@@ -254,6 +273,25 @@ uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a)
     return slice > 0 ? slice : 1;
 }
 
+uint64_t gm_sched_left(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    const int64_t left = (int64_t)gm_sched_slice(s, a) - a->used_ns;
+    return left > 0 ? (uint64_t)left : 0;
+}
+
+bool gm_sched_has_little(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return a->rank != GM_RANK_BOOSTED &&
+           gm_sched_left(s, a) < gm_sched_slice(s, a) / GM_SCHED_LEAST_REST;
+}
+
+void gm_sched_end_turn(const struct gm_sched *s, struct gm_sched_app *a)
+{
+    const uint64_t slice = gm_sched_slice(s, a), left = gm_sched_left(s, a);
+    a->used_ns = -(int64_t)(left < slice ? left : slice);
+    a->has_turn = false;
+}
+
 /* The sum of the slices of all who want at the rank of `a`. */
 static uint64_t round_of(const struct gm_sched *s, const struct gm_sched_app *a)
 {
@@ -264,9 +302,9 @@ static uint64_t round_of(const struct gm_sched *s, const struct gm_sched_app *a)
     return slice * weights / a->policy.weight;
 }
 
-/* ---- Patience ---- */
+/* ---- Aging: who waited for too long is boosted ---- */
 
-static uint64_t patience_at(const struct gm_sched *s, const struct gm_sched_app *a)
+static uint64_t boost_at(const struct gm_sched *s, const struct gm_sched_app *a)
 {
     return gm_sum_or_never(gm_sum_or_never(a->queued_at, s->config.patience_ns),
                            s->ranks[a->rank].round_ns);
@@ -274,21 +312,20 @@ static uint64_t patience_at(const struct gm_sched *s, const struct gm_sched_app 
 
 bool gm_sched_needs_boost(const struct gm_sched *s, const struct gm_sched_app *a)
 {
-    return !a->is_boosted && gm_sched_is_left_out(s, a) && s->now >= patience_at(s, a);
+    return !a->is_boosted && gm_sched_is_left_out(s, a) && s->now >= boost_at(s, a);
 }
 
-/* Who went first and has had his slice, or cannot run now: back to where he belongs, behind those
- * who wait there. */
+/* A boosted app that has had its slice, or cannot run now, goes back to the tail of its own rank.
+ */
 static void settle_boosted(struct gm_sched *s, const struct gm_sched_list *list)
 {
     for (uint32_t next, id = list->head; id != NIL; id = next) {
         struct gm_sched_app *a = &s->apps[id];
         next = a->next;
-        bool is_over = a->is_open && a->used_ns >= gm_sched_slice(s, a);
+        bool is_over = gm_sched_left(s, a) == 0;
         if (a->is_stuck || !(is_over || gm_sched_is_too_large(s, a)))
             continue;
         a->is_boosted = false;
-        gm_sched_forget_slice(a);
         a->slice_at = s->now;
         gm_sched_stand(s, id);
     }
@@ -339,7 +376,7 @@ static void settle_list(struct gm_sched *s, const struct gm_sched_list *list)
 
 /* The longest wait first: those of a rank stand in this order already, and the better ranks go
  * first. Returns whether anybody moved. */
-static bool settle_patience(struct gm_sched *s)
+static bool settle_waits(struct gm_sched *s)
 {
     bool has_moved = false;
     for (uint32_t rank = GM_RANK_LATENCY; rank < GM_RANKS; rank++) {
@@ -349,7 +386,6 @@ static bool settle_patience(struct gm_sched *s)
                 continue;
             has_moved = true;
             s->apps[id].is_boosted = true;
-            gm_sched_forget_slice(&s->apps[id]);
             gm_sched_append(s, id, GM_QUEUE, GM_RANK_BOOSTED);
         }
     }
@@ -366,7 +402,7 @@ void gm_sched_settle(struct gm_sched *s)
     settle_boosted(s, &s->ranks[GM_RANK_BOOSTED].turn);
     settle_boosted(s, &s->ranks[GM_RANK_BOOSTED].queue);
     weigh_ranks(s);
-    if (settle_patience(s))
+    if (settle_waits(s))
         weigh_ranks(s);
 }
 
@@ -383,7 +419,7 @@ static uint64_t settle_list_at(const struct gm_sched *s, const struct gm_sched_l
         const struct gm_sched_app *a = &s->apps[id];
         at = sooner(at, share_at(s, a));
         if (!a->is_boosted && gm_sched_is_left_out(s, a))
-            at = sooner(at, patience_at(s, a));
+            at = sooner(at, boost_at(s, a));
         if (has_waiting && a->is_open && a->is_wanting) {
             uint64_t allotment = gm_sched_allotment(s, a);
             if (allotment != GM_TIME_NEVER)

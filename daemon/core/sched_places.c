@@ -32,6 +32,12 @@ static struct gm_sched_list *list_of(struct gm_sched *s, enum gm_sched_place pla
     return NULL;
 }
 
+static void begin_anew(struct gm_sched_app *a)
+{
+    a->used_ns = 0;
+    a->has_turn = false;
+}
+
 void gm_sched_remove(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
@@ -50,6 +56,8 @@ void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place,
     struct gm_sched_list *l = list_of(s, place, rank);
     assert(after != id);
     gm_sched_remove(s, id);
+    if (a->rank != rank)
+        begin_anew(a); /* slices of another rank have another length */
     a->rank = (uint8_t)rank;
     if (!l)
         return;
@@ -85,17 +93,13 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
     if (place == GM_QUEUE && a->place == GM_HELD) {
         a->queued_at = s->now;
         if (!a->is_open)
-            gm_sched_forget_slice(a); /* it comes anew */
+            begin_anew(a);
     }
     if (place == GM_HELD || place == GM_AWAY) {
         a->is_chosen = false;
         a->is_boosted = false;
         rank = gm_sched_rank_of(a);
     }
-    if (place == GM_HELD || a->rank != rank)
-        a->is_begun = a->is_resumed = a->owes_turn = a->is_in_debt = false;
-    if (a->rank != rank)
-        a->turn = 0;
     if (a->place != place || a->rank != rank)
         gm_sched_append(s, id, place, rank);
 }

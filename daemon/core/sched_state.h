@@ -4,7 +4,7 @@
  *
  *   sched_step.c     the model, the events, the interface (sched.h)
  *   sched_decide.c   the set, the timeline and wake_at
- *   sched_levels.c   what time does: charges, levels, shares, patience, slices
+ *   sched_levels.c   what time does: charges, levels, shares, slices, boosts
  *   sched_places.c   the lists in which apps stand
  *   sched_account.c  beside them: accounts, reasons, expectations, for who asks
  */
@@ -29,14 +29,11 @@ struct gm_sched_app {
     uint64_t slice_at;    /* since when its gate is open in this slice; valid if open */
     uint64_t stuck_until; /* valid if stuck */
     uint64_t waiting_at;  /* since when it waits; valid if wanting and not open */
-    uint64_t queued_at;   /* ... and could run: patience counts from here */
+    uint64_t queued_at;   /* ... and could run: it is boosted so long after this */
     uint64_t running_at;  /* since when its gate is open and it wants; valid while that is so */
     uint64_t charged_at;  /* the times below are right up to here */
     uint64_t run_ns, wait_ns, idle_ns; /* since it joined */
-    uint64_t used_ns;                  /* run time in its slice */
-    uint64_t turn; /* which slice of all that were begun its last one is; 0: it came anew since */
-    uint64_t rested_at; /* when it went idle, and... */
-    uint64_t rest_turn; /* the last slice that was begun at its rank by then; valid if is_begun */
+    int64_t used_ns; /* its account: run time that it used of its slice; negative: it has more */
 
     struct gm_sched_policy policy;
     uint32_t level;                             /* 1 .. levels */
@@ -63,13 +60,9 @@ struct gm_sched_app {
     bool is_open;
     bool is_chosen;  /* in the set */
     bool is_stuck;   /* did not drain: its room is taken whatever its place */
-    bool is_boosted; /* it waited longer than its patience: it goes first, for one slice */
+    bool is_boosted; /* it waited for too long: it goes first, for one slice */
     bool is_spent;   /* its share is used up for now */
-    bool has_rest;   /* RESTING, TURN: it went idle in its slice and has the rest of that only */
-    bool is_begun;   /* its slice began and is not over; idle: and there is a rest worth a switch */
-    bool is_resumed; /* ... and goes on after it was idle and out of the set */
-    bool owes_turn;  /* it used up its next slice before it was closed */
-    bool is_in_debt; /* AWAY: its next slice is not whole, or is owed, as it was when it rested */
+    bool has_turn;   /* in TURN, or sent away from there in the middle of its slice */
     bool has_wanted;
     bool is_past_start; /* `gaps` begins with its second */
 };
@@ -84,8 +77,6 @@ struct gm_sched_rank {
     uint32_t weight_min, weight_max; /* 0: nobody */
     uint64_t weights;                /* their sum */
     uint64_t round_ns;               /* the sum of their slices; valid if there are any */
-    uint64_t newest;                 /* the last slice that was begun here */
-    uint32_t last;                   /* the last of QUEUE that waited before the decision, or NIL */
     uint32_t senior;                 /* the first of TURN that has bytes, or NIL */
     bool has_left;                   /* somebody of it is left out */
 };
@@ -97,8 +88,6 @@ struct gm_sched {
     struct gm_sched_list resting, held;
     uint32_t at_level[GM_SCHED_LEVELS_MAX + 1]; /* apps */
     struct gm_sched_app *apps;
-    unsigned __int128 committed; /* bytes of all apps */
-    uint64_t turns;              /* slices that were begun */
     uint32_t *set;
     uint32_t *next;
     struct gm_sched_decision decision;
@@ -163,13 +152,6 @@ void gm_sched_append(struct gm_sched *s, uint32_t id, enum gm_sched_place place,
  * its place. */
 void gm_sched_stand(struct gm_sched *s, uint32_t id);
 
-/* Its slice is not to go on: what it gets next is a new one. */
-static inline void gm_sched_forget_slice(struct gm_sched_app *a)
-{
-    a->used_ns = 0;
-    a->is_begun = a->is_resumed = a->owes_turn = false;
-}
-
 /* sched_levels.c */
 /* Run time after which it drops; GM_TIME_NEVER: it cannot. */
 uint64_t gm_sched_allotment(const struct gm_sched *s, const struct gm_sched_app *a);
@@ -189,7 +171,13 @@ void gm_sched_turn_into(struct gm_sched *s, uint32_t id, bool is_open, bool is_w
 void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sched_policy *policy);
 /* The length of its slice where it stands; as of the last gm_sched_settle. */
 uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a);
-/* It is left out, and has waited longer than its patience. */
+/* Run time that is left of its slice. */
+uint64_t gm_sched_left(const struct gm_sched *s, const struct gm_sched_app *a);
+/* ... is not worth a switch. A boosted app has its slice whole. */
+bool gm_sched_has_little(const struct gm_sched *s, const struct gm_sched_app *a);
+/* Its turn is over: what is left of its slice is added to its next one. */
+void gm_sched_end_turn(const struct gm_sched *s, struct gm_sched_app *a);
+/* It is left out, and has waited for so long that it goes first. */
 bool gm_sched_needs_boost(const struct gm_sched *s, const struct gm_sched_app *a);
 /* Everything that time alone brought about since the last step. */
 void gm_sched_settle(struct gm_sched *s);

@@ -2,24 +2,25 @@
  * The multi-level feedback queue behind core/sched.h. Pure: see the header. Called by the engine
  * (and the simulation) only.
  *
- * Ranks. Every app has a rank, the best first: those who waited beyond all patience; class
+ * Ranks. Every app has a rank, the best first: boosted apps, which waited for too long; class
  * `latency`; then the levels, 1 to K. Within a rank apps take turns, and stand in one of two lists:
  *
  *   TURN     apps whose turn it is, the most senior first. An app that was chosen and is not open
  *            yet (its memory is being moved) keeps its turn.
  *   QUEUE    apps that want the GPU and wait for their turn, the longest wait first. They enter at
- *            the tail (with the exceptions below), so the list is sorted by the time at which their
- *            last slice ended, they came to this rank or first wanted; ties by the order of events.
+ *            the tail: when their turn ends, when they come to this rank, when they want the GPU.
  *
  * Beside the ranks there are RESTING, apps that want nothing and whose gate is open, the least
- * recently runnable first, and HELD, apps that may not run by what is said of them. An idle app
- * with a closed gate is in no list. After each event the set is made anew, greedily along the
- * ranks, in each TURN and then QUEUE, and last RESTING (from its tail: the least recently runnable
- * goes first). So whatever fits together runs together, the most important first. From QUEUE, an
- * app takes its turn (moves to the tail of TURN) when everybody before it in its rank is in the
- * set. One that does not fit is *blocked*; those behind it in its rank that fit are in the set as
- * *borrowers*: they keep their place in QUEUE, so the blocked app has the room as soon as it could
- * run without them. If everything fits, nobody is ever paused.
+ * recently runnable first, and HELD, apps that may not run by their settings. An idle app with a
+ * closed gate is in no list.
+ *
+ * After each event the set is made anew, greedily along the ranks, in each TURN and then QUEUE, and
+ * last RESTING (from its tail: the least recently runnable is sent away first). So whatever fits
+ * together runs together, the most important first. From QUEUE, an app takes its turn (moves to the
+ * tail of TURN) when everybody before it in its rank is in the set. One that does not fit is
+ * *blocked*; those behind it in its rank that fit are in the set as *borrowers*: they keep their
+ * place in QUEUE, so the blocked app has the room as soon as it could run without them. If
+ * everything fits, no app is ever paused.
  *
  * Levels (Nixie section 6). An app of class `auto` begins at level 1. When its run time since it
  * came to level p exceeds T(p) = T * 2^(p-1) it drops to p + 1. It rises from p, while it is idle,
@@ -29,86 +30,78 @@
  *
  * and not before T(p) has passed at p: i, q and t are the times for which it was idle, waited for
  * others and ran since it came to p, and R = 1 / (N + 1), with the N apps at its level, as of now.
- * At level 1, with T(0) = 0, it stays where it is with i, q and t forgotten. So who is idle for
- * longer than it runs rises to level 1 and stays there however long it lives, and who uses all that
- * it gets drops. Idleness is noticed late, and counts from when it was known to have begun
- * (ago_ns). Class `interactive` is level 1 always, `batch` level K, `latency` before all levels;
- * back in `auto`, an app has the level and the charge that it had.
+ * At level 1, with T(0) = 0, it stays where it is with i, q and t forgotten. So an app that is idle
+ * for longer than it runs rises to level 1 and stays there however long it lives, and one that uses
+ * all that it gets drops. Idleness is noticed late, and counts from when it began (ago_ns). Class
+ * `interactive` is level 1 always, `batch` level K, `latency` before all levels; back in `auto`, an
+ * app has the level and the charge that it had.
  *
- * A slice is over after S(p) = S * 2^(p-1) of run time, if somebody of its rank waits behind it,
- * not else: then the app goes to the tail of QUEUE. If it still fits there, its gate stays open and
- * a new slice begins. What it runs while it drains counts for its next slice, so that over time
- * slices are exact; if that leaves less than an eighth of it, which is not worth a switch, it
- * forfeits a turn instead, once somebody stands behind it, and no more than one; also if it
- * rests once it is closed, for less than a round. Who could not run by what is said of him, and was
- * closed, comes anew. Weights: gm_sched_slice. Apps of a better rank need not wait for the end of a
- * slice: who has to make room for them goes to the *head* of its QUEUE and has the rest of its
- * slice when there is room again (or to the tail, if less than a quarter is left).
+ * Slices. A slice is S(p) = S * 2^(p-1) of run time (weights: gm_sched_slice). Each app has one
+ * account, used_ns, of what it used of its slice. A turn ends when
  *
- * Idleness ends a turn at once, but not the slice: what is left of it is kept. If the app wants the
- * GPU again at that rank it stands in QUEUE before all who wait for a slice of their own (but
- * behind those whose slices are in progress as well), gets what is left at the next change of
- * turns, and then stands where it would stand if it had not been idle: before those whose slices,
- * over by now, began after its own. So it has a whole slice in each round, however often it is
- * interrupted, if only it works for as long between two changes of turns. If no slice began at its
- * rank while it was idle, it stands behind the first that waits for one: so each goes on at most
- * once between two slices that begin, and apps that rest all the time do not hand the GPU to each
- * other for as long as their slices last. Forgotten is less than an eighth of a slice, which is not
- * worth a switch; what is left when it rests again before it went on; what is left when the app was
- * idle for longer than a round with it takes, so nothing is saved up; and what is left at a change
- * of its rank or settings, while it did not drain, when its share is used up, when it had been put
- * first for its patience, and when all apps fit together. All this holds as well for an app that
- * was sent away in its slice and rests then. Where room is left for an idle app, so that its gate
- * stays open, its slice goes on without all this.
+ *   - the slice is used up and somebody of its rank waits behind it (not else);
+ *   - the app goes idle; or
+ *   - it has to make room for a better rank, or for growth, with less than an eighth of its slice
+ *     left, which is not worth a switch. With more left it goes to the *head* of QUEUE, and goes on
+ *     when there is room again.
+ *
+ * At the end of a turn what is left of the slice stays in the account, below 0, and is added to the
+ * next slice. What the app runs while it drains is charged as well, and is taken off the next
+ * slice; if that leaves less than an eighth of it, the turn is over before it begins, once somebody
+ * stands behind. So over time an app that uses its turns has exactly its slices, however long
+ * drains take and however often it is idle in between. It stands at the tail in each case: one
+ * whose turn idleness ended waits for a turn of each of the others, and loses no run time by that
+ * if it runs for a slice or more between its pauses. (If it runs for less, it has a turn a round
+ * for what it runs.)
+ *
+ * The account stays within one slice either way: an app saves up one at most, and owes one at most.
+ * It begins anew, at 0, after idleness of more than a round, at another rank, and when the app may
+ * run again that was paused or had used up its share. A new slice begins at once, with 0, if a
+ * slice is used up and the app stays in the set.
  *
  * An app that did not drain (BUSY) is in the set for retry_ns whatever its turn, and its bytes
  * count. Then, if somebody who waits before it could run without it, it is taken out of the set,
  * which asks it again; but its bytes count until it is closed, so that the others do not move for
  * an attempt that fails.
  *
- * Growth: when those whose turn it is do not fit together any more, slices that are over end first;
- * then the most junior turns that do not fit end early, whoever grew, and go to the head of QUEUE
- * as above (one that had only the rest of its slice left, because it was idle meanwhile, goes to
- * the tail: it has had its place). So growth of one app never takes the turn of a more senior one,
- * and the most senior of a rank is never sent away for one of its own rank, as it fits alone.
+ * Growth: when those whose turn it is do not fit together any more, slices that are used up end
+ * first; then the most junior turns that do not fit end early, whoever grew. So growth of one app
+ * never takes the turn of a more senior one, and the most senior of a rank is never sent away for
+ * one of its own rank, as it fits alone.
  *
  * Shares: an app with a limit may run as long as it has credit, which grows at the rate of its
  * share up to that share of GM_SCHED_SHARE_WINDOW_NS; without credit it is HELD until half of that
  * is there again. So in any time W it runs for at most share * (W + WINDOW), and for what it takes
  * to drain each time. What it runs beyond its credit it owes, up to WINDOW; but what it owes when
  * it did not drain, which may not be its fault, is paid within GM_SCHED_DEBT_WINDOWS * WINDOW
- * whatever its share.
+ * whatever its share. This account is apart from that of slices: it limits an app that is alone.
  *
- * What an app can expect. In its own rank it waits for one round: a slice of each of the others,
- * and what was left of one before that idleness interrupted. For between two slices of mine that
- * begin, each other app begins one at most: who ends a slice stands behind all who wait and began
- * none after it, also if it went on. An app that goes on begins none; it has the rest of one that
- * began before mine, and less than a slice. By as much my turn came earlier, since it was idle: no
- * slice begins later than if nobody had been interrupted, but for what the additional changes of
- * turns take, at most one for each app and slice that begins.
+ * What an app can expect. In its own rank it waits for one round: a turn of each of the others,
+ * which is a slice, and what was left of the one before. For an app whose turn ends stands behind
+ * all who wait.
  *
  * For apps of better ranks it waits as long as those want the GPU; an app that wants it all the
- * time drops in the end below or beside it, but many that rest now and then, or one that is said to
- * be more important, may not. Therefore patience: an app that has waited for patience_ns longer
- * than a round of its rank gets a slice S before everybody else; those who get it take turns as in
- * any rank, and nobody stands before them. So an app of the lowest priority gets at the very least
- * a slice S in patience_ns + round + what gm_sched_bound says of the rest, and more as soon as the
- * others leave anything. With n apps that are runnable or open at some time during the wait, all of
- * which drain, it waits at most
+ * time drops in the end below or beside it, but many that rest now and then, or one that is set to
+ * be more important, may not. Therefore aging: an app that has waited for patience_ns longer than a
+ * round of its rank is boosted: it gets a slice S before everybody else; boosted apps take turns as
+ * in any rank, and no app stands before them. So an app of the lowest priority gets at the very
+ * least a slice S in patience_ns + round + what gm_sched_bound says of the rest, and more as soon
+ * as the others leave anything. With n apps that are runnable or open at some time during the wait,
+ * all of which drain, it waits at most
  *
  *     patience + n * L  +  n * (S + drain + load) + drain + load
  *
- * with L the longest slice there can be, and the longest drain and load there are: patience runs
- * out after a round of at most n slices, and then each of the others that ran out of it before has
- * one slice S, opens after others have drained and its memory was moved, and goes. This takes an
- * engine that begins to move memory for an app only if all before it in the set have, or could
- * have, theirs. An app larger than the budget never runs and keeps nobody waiting.
+ * with L the longest slice there can be, and the longest drain and load there are: it is boosted
+ * after a round of at most n slices, and then each of the others that were boosted before has one
+ * slice S, opens after others have drained and its memory was moved, and goes. This takes an engine
+ * that begins to move memory for an app only if all before it in the set have, or could have,
+ * theirs. An app larger than the budget never runs and keeps no app waiting.
  *
  * Time: nothing is done by tick. Times are charged on the edges, so charged time is run time.
  * wake_at is the next end of a slice that somebody waits for, change of a level that somebody waits
- * behind, end of patience or of a share, or the time to ask again an app that did not drain: none
- * while there is room for all and no share is limited. A step costs a few passes over the lists,
- * O(apps in them), and sorts nothing.
+ * behind, boost, end of a share, or the time to ask again an app that did not drain: none while
+ * there is room for all and no share is limited. A step costs a few passes over the lists, O(apps
+ * in them), and sorts nothing.
  */
 #include "daemon/core/sched_state.h"
 
@@ -171,7 +164,6 @@ static void app_joins(struct gm_sched *s, uint32_t id)
 static void app_leaves(struct gm_sched *s, uint32_t id)
 {
     s->at_level[s->apps[id].level]--;
-    s->committed -= s->apps[id].bytes;
     gm_sched_remove(s, id);
     memset(&s->apps[id], 0, sizeof s->apps[id]);
 }
@@ -222,42 +214,6 @@ static void note_want(const struct gm_sched *s, struct gm_sched_app *a)
     a->has_wanted = true;
 }
 
-/* It was idle for longer than a round with it would have taken. */
-static bool has_missed_a_round(const struct gm_sched *s, const struct gm_sched_app *a)
-{
-    const struct gm_sched_rank *r = &s->ranks[a->rank];
-    uint64_t round = gm_sum_or_never(gm_sched_slice(s, a), r->weights > 0 ? r->round_ns : 0);
-    return s->now - a->rested_at > round;
-}
-
-/* Its slice was interrupted by idleness; there is a rest, and it is not forgotten. */
-static bool can_go_on(const struct gm_sched *s, const struct gm_sched_app *a)
-{
-    return a->is_begun && !a->is_stuck && gm_sched_is_eligible(a) &&
-           a->rank == gm_sched_rank_of(a) && !has_missed_a_round(s, a) &&
-           s->committed > s->config.budget;
-}
-
-/*
- * Into QUEUE before all who wait for a slice of their own, behind others whose slices go on; but if
- * no slice began here since it went idle, behind the first who waits for one: those who rest again
- * and again could else hand the GPU to each other and keep it.
- */
-static void go_on(struct gm_sched *s, uint32_t id)
-{
-    struct gm_sched_app *a = &s->apps[id];
-    const struct gm_sched_rank *r = &s->ranks[a->rank];
-    bool is_next = r->newest > a->rest_turn;
-    uint32_t after = NIL;
-    for (uint32_t at = r->queue.head; at != NIL && (s->apps[at].is_begun || !is_next);
-         at = s->apps[at].next) {
-        is_next |= !s->apps[at].is_begun && gm_sched_is_left_out(s, &s->apps[at]);
-        after = at;
-    }
-    a->is_resumed = true;
-    gm_sched_insert(s, id, GM_QUEUE, a->rank, after);
-}
-
 static void app_wants(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
@@ -265,24 +221,6 @@ static void app_wants(struct gm_sched *s, uint32_t id)
         return;
     note_want(s, a);
     gm_sched_turn_into(s, id, a->is_open, true);
-    /* Back to the rest of its slice, if its gate never closed and there is a rest. */
-    if (a->place == GM_RESTING && a->is_chosen && a->has_rest && gm_sched_is_eligible(a) &&
-        a->used_ns < gm_sched_slice(s, a)) {
-        a->is_begun = true;
-        gm_sched_append(s, id, GM_TURN, gm_sched_rank_of(a));
-        return;
-    }
-    a->has_rest = false;
-    if (can_go_on(s, a)) {
-        go_on(s, id);
-        return;
-    }
-    const bool has_missed = has_missed_a_round(s, a);
-    if (!a->is_in_debt || has_missed || a->rank != gm_sched_rank_of(a))
-        gm_sched_forget_slice(a);
-    a->is_in_debt = false;
-    if (has_missed)
-        a->turn = 0;
     gm_sched_stand(s, id);
 }
 
@@ -291,40 +229,15 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
     struct gm_sched_app *a = &s->apps[id];
     if (!a->is_wanting)
         return;
-    uint64_t slice = gm_sched_slice(s, a);
     gm_sched_turn_into(s, id, a->is_open, false);
     if (a->is_open) {
         uint64_t ran = s->now - a->running_at;
         gm_sched_take_back(s, a, ago_ns < ran ? ago_ns : ran);
     }
-    a->has_rest = a->place == GM_TURN;
-    if (a->is_boosted) { /* it has had what it waited for */
-        a->is_boosted = false;
-        a->has_rest = false;
-    }
-    bool is_sent_away = !a->is_open && a->place == GM_QUEUE;
-    bool has_gone_on = !a->is_resumed || a->slice_at > a->rested_at;
-    a->is_in_debt = is_sent_away && !a->is_begun && a->rank != GM_RANK_BOOSTED &&
-                    (a->used_ns > 0 || a->owes_turn);
-    /* Who was sent away in its slice rests in it as well; who waited to go on has waited enough. */
-    bool is_in_slice = a->is_open ? a->has_rest : is_sent_away && has_gone_on;
-    a->is_begun &= is_in_slice && gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST;
-    a->rested_at = s->now;
-    a->rest_turn = s->ranks[a->rank].newest;
+    if (a->has_turn)
+        gm_sched_end_turn(s, a);
+    a->is_boosted = false; /* it has had what it waited for */
     gm_sched_stand(s, id);
-}
-
-/* What it ran while it did not drain counts for its next slice. If it left less of that than is
- * worth a switch, the turn goes to somebody else. */
-static void pay_for_drain(const struct gm_sched *s, struct gm_sched_app *a)
-{
-    if (a->place != GM_QUEUE || a->is_chosen || a->rank == GM_RANK_BOOSTED)
-        return;
-    uint64_t slice = gm_sched_slice(s, a);
-    if (gm_less(slice, a->used_ns) >= slice / GM_SCHED_LEAST_REST)
-        return;
-    gm_sched_forget_slice(a);
-    a->owes_turn = true;
 }
 
 static void app_closed(struct gm_sched *s, uint32_t id)
@@ -333,7 +246,6 @@ static void app_closed(struct gm_sched *s, uint32_t id)
     gm_sched_turn_into(s, id, false, a->is_wanting);
     a->is_stuck = false;
     gm_sched_stand(s, id);
-    pay_for_drain(s, a);
 }
 
 static void apply(struct gm_sched *s, const struct gm_sched_event *event)
@@ -357,7 +269,6 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
         app_rests(s, event->app, event->ago_ns);
         break;
     case GM_SCHED_SIZE:
-        s->committed = s->committed - a->bytes + event->bytes;
         a->bytes = event->bytes;
         break;
     case GM_SCHED_OPENED:
@@ -377,18 +288,6 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
     case GM_SCHED_ROOM:
         break;
     }
-}
-
-/* New settings: what is left of a slice that idleness interrupted is forgotten. */
-static void forget_rest(struct gm_sched *s, uint32_t id)
-{
-    struct gm_sched_app *a = &s->apps[id];
-    if (a->place == GM_QUEUE && a->is_resumed) {
-        gm_sched_forget_slice(a);
-        gm_sched_append(s, id, GM_QUEUE, a->rank);
-    }
-    a->is_begun &= a->is_wanting;
-    a->is_resumed = a->is_in_debt = false;
 }
 
 /* ---- The interface ---- */
@@ -468,7 +367,6 @@ int gm_sched_set(struct gm_sched *sched, uint64_t now, uint32_t app,
     if (fault == GM_SCHED_OK) {
         advance(sched, now);
         gm_sched_apply_policy(sched, app, policy);
-        forget_rest(sched, app);
         gm_sched_stand(sched, app);
         gm_sched_decide(sched);
     }

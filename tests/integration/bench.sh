@@ -186,6 +186,7 @@ expect("A16 B16 C16 A16 B16 C16 A1", (0, 6, 2)) # the last is in progress
 expect("A16 B16 C16 A16 B16 C4", (0, 3, 1))
 expect("B16 C16 A11- B2", None) # interrupted, and not over
 expect("A16 B16 C11- A16 B16 C5 A16", (2, 6, 1)) # from the first C: before it A and B have one more
+expect("A16 B16 C11- A16 B16 C21 A16 B16 C16 A1", (0, 9, 3)) # the rest is added to the next turn
 expect("A16 B16 C11- A16 C5 B16 C16 A1", (0, 7, 2)) # a turn and its rest are one
 expect("A16 B16 C11- A16 C3- B16 C2 A16 B16 C16 A1", (2, 10, 2)) # three parts of one turn
 expect("A11- B16 A21 B1", None) # the rest and the next turn: one turn more than B

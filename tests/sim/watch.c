@@ -280,7 +280,7 @@ static void check_share(struct watch *w, uint32_t app)
 static bool is_reason_of_set(enum gm_sched_reason reason)
 {
     return reason == GM_WHY_FITS || reason == GM_WHY_SLICE || reason == GM_WHY_FIRST ||
-           reason == GM_WHY_PATIENCE || reason == GM_WHY_NOT_DRAINED;
+           reason == GM_WHY_BOOSTED || reason == GM_WHY_NOT_DRAINED;
 }
 
 static void check_account(struct watch *w, uint32_t app, bool is_step)
@@ -407,7 +407,7 @@ static void check_ranks(struct watch *w)
         const struct watch_app *a = &w->apps[d->set[i]];
         if (a->is_stuck)
             continue;
-        if (a->reason == GM_WHY_PATIENCE) {
+        if (a->reason == GM_WHY_BOOSTED) {
             always = plus(always, a->bytes);
             continue;
         }
@@ -460,7 +460,7 @@ static void check_first(struct watch *w, uint32_t told)
     const struct gm_sched_decision *d = w->decision;
     check_app(first, d->n_set > 0);
     const struct watch_app *better = &w->apps[d->set[0]];
-    check_app(first, better->reason == GM_WHY_PATIENCE || better->rank < w->first_rank);
+    check_app(first, better->reason == GM_WHY_BOOSTED || better->rank < w->first_rank);
 }
 
 /* ---- Waits ---- */

@@ -223,7 +223,7 @@ static void app_at_the_tail_that_still_fits_keeps_its_gate(void **state)
         assert_int_equal(account(app).run_ns, 200 * QUANTUM);
 }
 
-static void want_resumes_the_slice_of_an_open_app(void **state)
+static void want_of_an_open_app_keeps_it_open_beside_who_waits(void **state)
 {
     (void)state;
     arrive(0, 60);
@@ -236,11 +236,13 @@ static void want_resumes_the_slice_of_an_open_app(void **state)
     expect_set("0 1");
     event(GM_SCHED_WANT, 1);
     expect_set("0 1");
-    assert_int_equal(account(1).slice_at, 1000);
     expect_wake(1000 + QUANTUM); /* of 0 */
     event(GM_SCHED_LEAVE, 0);
-    expect_set("1"); /* it has its turn, it does not borrow: 2 waits for the rest of its slice */
-    expect_wake(1010 + QUANTUM); /* it was idle for 10 */
+    expect_set("2"); /* the turn of 1 ended when it went idle */
+    engine();
+    pass(QUANTUM);
+    expect_set("1");
+    expect_wake(now + QUANTUM - 40 + QUANTUM); /* what it had left, and a slice */
 }
 
 static void want_of_an_idle_borrower_makes_no_turn(void **state)
@@ -270,9 +272,9 @@ static void idle_ends_a_turn_when_another_needs_the_room(void **state)
     event(GM_SCHED_IDLE, 0);
     expect_set("1");
     expect_reason(0, GM_WHY_IDLE);
-    event(GM_SCHED_WANT, 0); /* its gate is being closed: it goes on when 1 has had its slice */
+    event(GM_SCHED_WANT, 0);
     expect_set("1");
-    expect_next("0 2");
+    expect_next("2 0");
 }
 
 /* ---- Borrowing ---- */
@@ -662,7 +664,7 @@ int main(void)
         rule(longest_wait_is_served_first),
         rule(chosen_app_keeps_its_turn_while_it_loads),
         rule(app_at_the_tail_that_still_fits_keeps_its_gate),
-        rule(want_resumes_the_slice_of_an_open_app),
+        rule(want_of_an_open_app_keeps_it_open_beside_who_waits),
         rule(want_of_an_idle_borrower_makes_no_turn),
         rule(idle_ends_a_turn_when_another_needs_the_room),
         rule(later_app_borrows_what_the_blocked_head_cannot_use),

@@ -111,8 +111,8 @@ static void better_level_need_not_wait_for_a_slice_and_worse_has_its_rest(void *
     expect_wake(now + 4 * SLICE - 150);
     pass(4 * SLICE - 150);
     expect_set("1");
-    /* With less than a quarter of a slice left it goes behind. */
-    pass(3 * SLICE + 1);
+    /* With less than an eighth of a slice left it goes behind. */
+    pass(4 * SLICE - 4 * SLICE / 8 + 1);
     event(GM_SCHED_WANT, 2);
     expect_next("0 1");
 }
@@ -535,7 +535,7 @@ static void lowest_priority_gets_a_slice_when_patience_ends(void **state)
     expect_set("0");
     pass(1);
     expect_set("1");
-    expect_reason(1, GM_WHY_PATIENCE);
+    expect_reason(1, GM_WHY_BOOSTED);
     pass(SLICE - 1);
     expect_set("1");
     pass(1);
