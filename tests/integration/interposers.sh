@@ -46,6 +46,7 @@ for order in before behind; do
             [ "$(counted launches)" -gt 0 ] && [ "$(counted allocs)" -gt 0 ] || fail "it saw nothing"
             ;;
         esac
+        [ "$(counted asked)" -gt 0 ] || fail "$order-$way: it saw no ioctl of the driver"
         rm -f "$dir/interposer"
     done
 done
