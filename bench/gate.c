@@ -1,5 +1,6 @@
 /*
- * bench/gate: what the gate costs a launch when it is open. Needs no GPU and no daemon.
+ * bench/gate: what the gate costs a launch when it is open, and what the shim's ioctl costs a call.
+ * Needs no GPU and no daemon.
  *
  *   gate [--rounds N] [--calls N] [--json FILE]
  *
@@ -149,6 +150,7 @@ struct gm_options {
 struct gm_report {
     bool has_membarrier;
     struct gm_series bare, gated, gate, fence;
+    struct gm_series ioctl_other, ioctl_driver; /* what they cost beside a bare one */
     double bare_count, gated_count, gate_count; /* instructions; negative: not available */
     const char *method;
 };
@@ -169,6 +171,15 @@ static void gm_measure(const struct gm_options *options, struct gm_report *repor
     report->bare.spread = gm_samples_spread(report->bare.ns, options->rounds);
     report->gated.spread = gm_samples_spread(report->gated.ns, options->rounds);
     report->gate.spread = gm_samples_spread(report->gate.ns, options->rounds);
+}
+
+static void gm_measure_ioctl(const struct gm_options *options, gm_call *call,
+                             struct gm_series *series)
+{
+    uint64_t calls = options->calls / 4 + 1;
+    for (uint64_t i = 0; i < options->rounds; i++)
+        series->ns[i] = gm_time(call, calls) - gm_time(gm_bench_ioctl_bare, calls);
+    series->spread = gm_samples_spread(series->ns, options->rounds);
 }
 
 static void gm_count(const struct gm_options *options, struct gm_report *report)
@@ -215,6 +226,8 @@ static bool gm_write_json(int argc, char **argv, const struct gm_options *option
     gm_json_series(out, "bare", &report->bare, report->bare_count);
     gm_json_series(out, "gated", &report->gated, report->gated_count);
     gm_json_series(out, "gate", &report->gate, report->gate_count);
+    gm_json_series(out, "ioctl", &report->ioctl_other, -1);
+    gm_json_series(out, "ioctl_of_the_driver", &report->ioctl_driver, -1);
     if (report->has_membarrier)
         gm_json_series(out, "gate_without_membarrier", &report->fence, -1);
     fprintf(out, "  \"instructions_by\": \"%s\",\n", report->method);
@@ -269,12 +282,16 @@ int main(int argc, char **argv)
     }
     gm_measure(&options, &report);
     gm_count(&options, &report);
+    gm_measure_ioctl(&options, gm_bench_ioctl_other, &report.ioctl_other);
+    gm_measure_ioctl(&options, gm_bench_ioctl_driver, &report.ioctl_driver);
     printf("%llu rounds of %llu calls, interleaved; median (10th to 90th percentile)\n",
            (unsigned long long)options.rounds, (unsigned long long)options.calls);
     gm_print("bare call", &report.bare, report.bare_count);
     gm_print("gated call", &report.gated, report.gated_count);
     gm_print(report.has_membarrier ? "gate" : "gate without membarrier", &report.gate,
              report.gate_count);
+    gm_print("ioctl", &report.ioctl_other, -1);
+    gm_print("ioctl of the driver", &report.ioctl_driver, -1);
 
     if (report.has_membarrier) {
         pthread_t thread;

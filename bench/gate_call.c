@@ -1,11 +1,16 @@
 /*
  * A launch with nothing in it, bare and gated. The gate is shim/gate/gate.c itself, on a page and
- * slots in this process; this file plays the parts of the shim that the fast path never enters.
+ * slots in this process, and the ioctl shim/entry/ioctl.c; this file plays the parts of the shim
+ * that the fast path never enters, and the ioctl of the C library.
  */
 #include "bench/gate_call.h"
 
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "shim/driver/rm.h"
+#include "shim/entry/load.h"
+#include "shim/entry/procaddr.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 
@@ -68,6 +73,46 @@ GM_EXPORT int gm_bench_gated(void *function, unsigned x, unsigned y, unsigned z,
     gm_gate_leave(slot);
     return result;
 }
+
+/* ---- ioctl ---- */
+
+int gm_bench_ioctl(int fd, unsigned long request, ...); /* shim/entry/ioctl.c */
+
+static __attribute__((noinline)) int gm_empty_ioctl(int fd, unsigned long request, ...)
+{
+    (void)fd;
+    (void)request;
+    return 0;
+}
+
+static int (*volatile gm_real_ioctl)(int, unsigned long, ...) = gm_empty_ioctl;
+
+void *gm_real_dlsym(void *handle, const char *name)
+{
+    (void)handle;
+    (void)name;
+    return (void *)gm_empty_ioctl;
+}
+
+bool gm_reach_disabled(void)
+{
+    return false;
+}
+
+#define GM_IOCTL_CALL(name, call)                                                                  \
+    GM_EXPORT int name(void *function, unsigned x, unsigned y, unsigned z, void *stream,           \
+                       void **params)                                                              \
+    {                                                                                              \
+        static struct gm_rm_control control = {.command = GM_RM_GET_TIMESLICE};                    \
+        (void)function, (void)x, (void)y, (void)z, (void)stream, (void)params;                     \
+        return call;                                                                               \
+    }
+GM_IOCTL_CALL(gm_bench_ioctl_bare, gm_real_ioctl(1, TIOCGWINSZ, &control))
+GM_IOCTL_CALL(gm_bench_ioctl_other, gm_bench_ioctl(1, TIOCGWINSZ, &control))
+GM_IOCTL_CALL(gm_bench_ioctl_driver,
+              gm_bench_ioctl(1, GM_RM_REQUEST(GM_RM_CONTROL, struct gm_rm_control), &control))
+
+/* ---- the gate ---- */
 
 GM_EXPORT _Bool gm_bench_attach(_Bool is_fenced)
 {

@@ -9,6 +9,15 @@ int gm_bench_bare(void *function, unsigned x, unsigned y, unsigned z, void *stre
  */
 int gm_bench_gated(void *function, unsigned x, unsigned y, unsigned z, void *stream, void **params);
 
+/* An empty ioctl, and the same behind the shim's: a request that is not the driver's, and a control
+ * of the driver, of a group that is not known. The arguments mean nothing. */
+int gm_bench_ioctl_bare(void *function, unsigned x, unsigned y, unsigned z, void *stream,
+                        void **params);
+int gm_bench_ioctl_other(void *function, unsigned x, unsigned y, unsigned z, void *stream,
+                         void **params);
+int gm_bench_ioctl_driver(void *function, unsigned x, unsigned y, unsigned z, void *stream,
+                          void **params);
+
 /* Attach the gate to an open page. False: not possible, or without membarrier (`is_fenced`). */
 _Bool gm_bench_attach(_Bool is_fenced);
 

@@ -3,7 +3,8 @@
  * from what it asks. Everything is passed on untouched to the ioctl that comes behind the shim: the
  * C library's, or that of another preloaded library.
  *
- * What is not the driver's costs one comparison (bench/gate).
+ * What is not the driver's is passed on after one comparison: 1 ns a call. The driver's own
+ * requests cost 15 to 20 ns more (bench/gate); the kernel takes microseconds for them.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
