@@ -52,8 +52,9 @@
 #define GM_GROWN_MOST 32u           /* allocations that are kept at once */
 #define GM_GROWN_BYTES (4ull << 30) /* ... and how much, or GM_ALLOCS_LEAST of them */
 #define GM_SOURCE_BYTES (32ull << 20)
-/* After it, what was freed is not kept for the next allocation. */
-#define GM_REST_NS (150 * GM_MS)
+/* After it, what was freed is not kept for the next allocation: the daemon takes it back after 200
+ * ms at most (GM_SPARES_KEEP_NS), and looks a little later. */
+#define GM_REST_NS (250 * GM_MS)
 
 struct calls {
     struct gm_driver cu;

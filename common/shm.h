@@ -6,7 +6,7 @@
  *            F_SEAL_FUTURE_WRITE), so it cannot open its own gate.
  * stat area: app -> daemon. The app writes words without locks. The daemon samples them to find
  *            idle apps, and shows them. They are hostile input: the daemon copies each word once
- *            and uses none as an index, a size or a pointer.
+ *            and uses none as an index, a size or a pointer. It writes there only to take a spare.
  *
  * engine/apps.c makes both memfds, seals their size and sends them with WELCOME. shim/link maps
  * them.
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 5u
+#define GM_SHM_VERSION 6u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* one per thread; all further threads share the last one */
 
@@ -60,6 +60,11 @@ struct gm_slot {
 };
 _Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache");
 
+/* Programs that allocate and free in each step do so in a few dozen sizes. */
+#define GM_SPARES_MAX 64u
+/* In a word of gm_stat.spares: neither side may take this one (any more). */
+#define GM_SPARE_BUSY 1u
+
 struct gm_stat {
     uint32_t magic;
     uint32_t version;
@@ -73,11 +78,14 @@ struct gm_stat {
     _Atomic uint64_t managed_bytes; /* live managed allocations, wherever their pages are */
     _Atomic uint64_t array_bytes;   /* arrays, mipmapped ones too */
     _Atomic uint64_t graph_bytes;   /* held by the driver for allocations inside graphs */
-    /* Memory that the program freed; the shim gives it back within 100 ms. */
-    _Atomic uint64_t spare_bytes;
     /* Allocations that failed for the program, and the size of the last one. */
     _Atomic uint64_t refused, refused_bytes;
-    uint8_t reserved[4096 - 88];
+    /* Spares: allocations that the program freed and keeps until it or the daemon wants them. A
+     * word is 0, or the address of one. Bits below GM_CHUNK_MIN count, so a range that is put here
+     * again has another word. The program takes a spare by swapping its word for 0, the daemon by
+     * swapping it for the same word with GM_SPARE_BUSY. */
+    _Atomic uint64_t spares[GM_SPARES_MAX];
+    uint8_t reserved[4096 - 80 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

@@ -159,6 +159,11 @@ struct gm_msg_freed {
     uint32_t reserved;
 };
 
+/* The daemon took back the spare at `va` (gm_stat.spares). Nothing of it is mapped any more. */
+struct gm_msg_taken {
+    uint64_t va;
+};
+
 /* The gate is closed: drain, and answer DRAINED within `deadline_ns`. */
 struct gm_msg_close {
     uint64_t epoch;
@@ -316,6 +321,7 @@ _Static_assert(sizeof(struct gm_msg_welcome) == 8, "gm_msg_welcome");
 _Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");
 _Static_assert(sizeof(struct gm_msg_allocated) == 16, "gm_msg_allocated");
 _Static_assert(sizeof(struct gm_msg_freed) == 16, "gm_msg_freed");
+_Static_assert(sizeof(struct gm_msg_taken) == 8, "gm_msg_taken");
 _Static_assert(sizeof(struct gm_msg_close) == 16, "gm_msg_close");
 _Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
 _Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");

@@ -78,6 +78,7 @@ struct gm_allocation {
     bool is_freed;       /* it ends with its last chunk */
     int32_t failure;     /* freed while pending: the CUresult to answer ALLOC with at its end */
     bool wants_freed;    /* ... and FREED is to be sent */
+    bool is_taken;       /* ... and TAKEN is to be sent */
 };
 
 enum gm_frame_state {

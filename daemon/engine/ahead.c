@@ -1,10 +1,9 @@
 /*
- * Memory that a program which grows may need next, and that nobody waits for (shim/memory/ahead.h). It is
- * no reason to pause anybody, nor to move or to destroy anything: everything fits and is there,
- * with this a part of the budget stays free, and its frames are made first. All else is refused,
- * and the program is as it was. Where another needs that part to the last chunk before this is
- * given back, they take turns for that long: a tenth of a second at most, but for a program that is
- * stopped just then, which gives back nothing at all.
+ * Memory that a program which grows may need next, and that nobody waits for (shim/memory/ahead.h).
+ * It is no reason to pause anybody, nor to move or to destroy anything: everything fits and is
+ * there, with this a part of the budget stays free, and its frames are made first. All else is
+ * refused, and the program is as it was. What came is a spare (spares.c) until the program
+ * allocates it.
  */
 #include "daemon/engine/state.h"
 
@@ -63,7 +62,6 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
     engine->table->allocations[index].is_ahead = true;
     engine->apps[id].ahead_allocs++;
     engine->apps[id].ahead_chunks += (uint32_t)gm_chunk_count(alloc->bytes);
-    engine->apps[id].ahead_bytes += alloc->bytes;
     return true;
 }
 
@@ -72,8 +70,6 @@ void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)
     const struct gm_table *table = engine->table;
     const struct gm_app *app = &engine->apps[id];
     uint32_t index = table->apps[id].allocations.head, next;
-    if (app->state == GM_APP_RUNNING)
-        return;
     for (; index != GM_NONE && app->ahead_allocs > 0; index = next) {
         const struct gm_allocation *allocation = &table->allocations[index];
         next = allocation->next;

@@ -293,12 +293,12 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {
         next = engine->table->allocations[index].next;
         engine->table->allocations[index].wants_freed = false;
+        engine->table->allocations[index].is_taken = false;
         if (!engine->table->allocations[index].is_freed)
             free_allocation(engine, index);
     }
     gm_engine_forget_opens(engine, id);
     app->pending_allocs = app->ahead_allocs = app->ahead_chunks = 0;
-    app->ahead_bytes = 0;
     gm_engine_run(engine);
 }
 
@@ -329,7 +329,6 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
     if (allocation->is_ahead) {
         app->ahead_allocs--;
         app->ahead_chunks -= (uint32_t)gm_chunk_count(allocation->bytes);
-        app->ahead_bytes -= allocation->bytes;
     }
     if (result != CUDA_SUCCESS) {
         /* Answered at its end, when nothing of it is mapped any more: the shim gives the addresses
@@ -441,6 +440,15 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         gm_engine_refuse_alloc(engine, id, alloc->cookie);
 }
 
+void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_allocation *allocation = &engine->table->allocations[index];
+    engine->frees++;
+    engine->apps[allocation->app].frees++;
+    allocation->is_taken = true;
+    free_allocation(engine, index);
+}
+
 static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
 {
     struct gm_app *app = &engine->apps[id];
@@ -455,7 +463,6 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
     }
     engine->table->allocations[index].cookie = free_msg->cookie;
     engine->table->allocations[index].wants_freed = true;
-    app->given_back++;
     free_allocation(engine, index);
 }
 

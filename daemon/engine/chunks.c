@@ -48,7 +48,7 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
     engine->again = true;
 }
 
-/* The last that is heard of a freed chunk; with an allocation's last chunk FREE is answered. */
+/* The last that is heard of a freed chunk; with an allocation's last chunk its program is told. */
 static void end_chunk(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
@@ -62,6 +62,10 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
     if (allocation->wants_freed && app->session) {
         struct gm_msg_freed freed = {.cookie = allocation->cookie};
         engine->config.outlet.send(app->session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
+    }
+    if (allocation->is_taken && app->session) {
+        struct gm_msg_taken taken = {.va = allocation->va};
+        engine->config.outlet.send(app->session, GM_MSG_TAKEN, &taken, NULL, 0, NULL, 0);
     }
     if (allocation->failure && app->session) {
         struct gm_msg_allocated failed = {.cookie = allocation->cookie,

@@ -176,6 +176,7 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         if (is_for_trades)
             return;
         engine->last_drain_at = engine->now;
+        gm_engine_take_spares(engine, id, UINT64_MAX); /* their data is dead: it is not copied */
         release(engine, id);
         return;
     }
@@ -236,7 +237,8 @@ static void open_ready(struct gm_engine *engine)
             open_gate(engine, id);
             has_opened = true;
         }
-        gm_engine_call_off_ahead(engine, id);
+        if (app->state != GM_APP_RUNNING)
+            gm_engine_call_off_ahead(engine, id);
         if (app->pending_allocs > 0)
             gm_engine_answer_allocs(engine, id);
     }

@@ -99,6 +99,7 @@ static void rest_if_idle(struct gm_engine *engine, uint32_t id)
         return;
     gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)app->query);
     app->is_idle = true;
+    gm_engine_take_spares(engine, id, UINT64_MAX);
     gm_engine_feed_idle(engine, id, engine->now - app->quiet_at);
 }
 
@@ -162,6 +163,8 @@ void gm_engine_sample(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_PAUSED)
             is_busy = look_at_paused(engine, id) || is_busy;
+        if (app->state == GM_APP_PAUSED || app->state == GM_APP_RUNNING)
+            gm_engine_age_spares(engine, id);
         if (app->state != GM_APP_RUNNING)
             continue;
         if (is_active(app))

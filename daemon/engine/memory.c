@@ -105,6 +105,7 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
         return;
     /* Others need it now, so nothing is kept. What exists counts until it is destroyed: the next
      * look takes that into account. */
+    gm_engine_take_all_spares(engine);
     gm_lately_forget(&engine->frames_lately);
     gm_engine_give_back_frames(engine, next);
     next = next > table->allocated ? next : table->allocated;
@@ -157,6 +158,7 @@ void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
     engine->now = gm_now();
     gm_lately_forget(&engine->frames_lately);
     gm_lately_forget(&engine->pinned_lately);
+    gm_engine_take_all_spares(engine);
     const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;
     gm_engine_want_memory(engine);
     gm_engine_give_back(engine);

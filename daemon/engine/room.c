@@ -23,7 +23,10 @@ uint64_t gm_engine_left(const struct gm_engine *engine)
 uint64_t gm_engine_newcomer_room(const struct gm_engine *engine)
 {
     const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
-    return can_have(engine, budget > fixed ? budget - fixed : 0, gm_engine_left(engine));
+    uint64_t left = gm_engine_left(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        left += gm_engine_spare_bytes(engine, id);
+    return can_have(engine, budget > fixed ? budget - fixed : 0, left);
 }
 
 void gm_engine_tell_room(struct gm_engine *engine)

@@ -5,6 +5,7 @@
  *   engine.c         opening, closing, the run loop: decision -> app states -> moves -> gates
  *   apps.c           messages of the shims: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
  *   waiting.c        allocations for which there is no room now
+ *   spares.c         freed memory that programs keep: taken back when room is wanted
  *   room.c           what programs can still allocate
  *   refusals.c       refusals of memory, and why
  *   idle.c           which apps are idle
@@ -192,8 +193,7 @@ struct gm_app {
     uint64_t first_copy_at[GM_WAYS], last_drain_at;
     uint32_t pending_allocs; /* committed and not answered yet */
     uint32_t ahead_allocs;   /* ... of which nobody waits for */
-    uint32_t ahead_chunks;   /* ... and their chunks, */
-    uint64_t ahead_bytes;    /* and bytes */
+    uint32_t ahead_chunks;   /* ... and their chunks */
     uint32_t waiting_allocs; /* for room in the tiers */
     struct gm_batch *building[GM_BATCH_KINDS];
     struct gm_batch *sent, **sent_tail;
@@ -204,8 +204,8 @@ struct gm_app {
 
     uint64_t switches; /* times it was made to yield */
     uint64_t allocs, frees;
-    uint64_t given_back; /* allocations */
-    uint64_t doubted;    /* 1 + given_back when its spares were waited for in vain; 0: never */
+    uint64_t spares_seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
+    uint64_t spares_look_at;             /* when the next one is due */
 
     struct gm_alloc_refusal refusal; /* refusals.c: the newest; reason NONE: none since the log */
     uint64_t refused_told;           /* of gm_stat.refused, what the log has */
@@ -220,7 +220,6 @@ struct gm_app {
 struct gm_waiting_alloc {
     struct gm_admit_request ask; /* first: the list links these */
     struct gm_msg_alloc alloc;
-    uint64_t spares_until; /* so long it may wait for what others freed and have yet to give back */
 };
 
 /* How long one switch took and where the time went: from the decision to let the app run to its
@@ -534,6 +533,8 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t app, const struct gm_ms
 /* Whether a program could have `bytes` more if it were alone. */
 bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t app, uint64_t cookie);
+/* A spare of its program's is the daemon's again: as if FREE had come, but TAKEN is the answer. */
+void gm_engine_take_back(struct gm_engine *engine, uint32_t allocation);
 /* End the slots of GONE apps of which nothing is left. */
 void gm_engine_bury(struct gm_engine *engine);
 /* The process of a GONE app has ended, or is taken to have. */
@@ -545,12 +546,23 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
 /* An allocation that nobody waits for (GM_ALLOC_AHEAD). False: refused, nothing changed. */
 bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
                            const struct gm_msg_alloc *alloc);
-/* Those of `app` that are not there yet are refused, if it does not run any more. */
+/* Those of `app` that are not there yet are refused. */
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
 
 /* What of the budget `app` can still be given. What it has is taken, and what others keep there for
  * good because it is shared. */
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t app);
+
+/* spares.c */
+/* Bytes that `app` freed and keeps, as it says. */
+uint64_t gm_engine_spare_bytes(const struct gm_engine *engine, uint32_t app);
+/* Take back as many of them as make `least` bytes, or all. Returns how many bytes. */
+uint64_t gm_engine_take_spares(struct gm_engine *engine, uint32_t app, uint64_t least);
+void gm_engine_take_all_spares(struct gm_engine *engine);
+/* Take those back that were there when GM_SPARES_KEEP_NS ago somebody looked. */
+void gm_engine_age_spares(struct gm_engine *engine, uint32_t app);
+/* `asker` is about to have `bytes`: take back the spares that are in the way. */
+void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t bytes);
 
 /* waiting.c */
 /* What an ALLOC asks for: have it, wait for it, or be refused. */

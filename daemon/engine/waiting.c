@@ -1,11 +1,10 @@
 /*
  * Allocations for which there is no room now. What can never be had is refused; what cannot be had
- * now is refused as well, as on a card, or it waits:
+ * now is refused as well, as on a card, or it waits. First the daemon takes back the spares that
+ * are in the way (spares.c). It waits
  *
- *   by option           (--when-full wait) until there is room
- *   for host frames     that were given back and are still to be destroyed
- *   for others' spares  what programs freed, and will have given back within 100 ms
- *                       (shim/memory/spares.h): GM_WAITING_SPARES_NS, and once
+ *   by option        (--when-full wait) until there is room
+ *   for host frames  that were given back and are still to be destroyed
  *
  * Who gets memory next (core/admit.h has the policy, with its reasons):
  *
@@ -15,12 +14,6 @@
  *   3  After that nobody passes it, unless all programs that have memory wait or are idle.
  *   4  If programs that have memory wait for each other, the last of them is refused after 1 s.
  *   5  A program without memory never passes anybody.
- *
- * How much a program keeps is what it says, in memory that it alone writes. It is believed of no
- * more than the daemon backs for it, and if that would make the room; and a program whose spares
- * were waited for in vain is not waited for again before it has given something back. So one that
- * lies, or is stopped, holds another up for GM_WAITING_SPARES_NS, once, and never gets it refused
- * what fits.
  */
 #include "daemon/engine/state.h"
 
@@ -82,42 +75,10 @@ void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t id)
             place = &(*place)->next;
 }
 
-/* What a program says that it keeps, as far as it is believed. */
-static uint64_t spares_of(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_app *app = &engine->apps[id];
-    if (!app->session || !app->stat || app->doubted == app->given_back + 1)
-        return 0;
-    const uint64_t said = atomic_load(&app->stat->spare_bytes) + app->ahead_bytes;
-    const uint64_t committed = engine->table->apps[id].committed;
-    return said < committed ? said : committed;
-}
-
-/* Whether there would be room for it if all but its asker gave back what they keep. */
-static bool would_spares_do(const struct gm_engine *engine, const struct gm_admit_request *ask)
-{
-    const uint64_t left = gm_engine_left(engine);
-    uint64_t bytes = 0;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (id != ask->app)
-            bytes += spares_of(engine, id);
-    return bytes > 0 && (ask->bytes <= left || bytes >= ask->bytes - left);
-}
-
-/* Nothing came of it. */
-static void doubt_spares(struct gm_engine *engine, uint32_t asker)
-{
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (id != asker && spares_of(engine, id) > 0)
-            engine->apps[id].doubted = engine->apps[id].given_back + 1;
-}
-
 /* Whether an allocation without room waits. */
-static bool is_room_to_come(const struct gm_engine *engine, const struct gm_waiting_alloc *asked)
+static bool is_room_to_come(const struct gm_engine *engine)
 {
     if (engine->config.is_waiting_when_full)
-        return true;
-    if (engine->now < asked->spares_until && would_spares_do(engine, &asked->ask))
         return true;
     for (uint32_t i = 0; i < engine->n_condemned; i++) {
         uint32_t frame = engine->condemned[i];
@@ -153,7 +114,7 @@ static struct gm_admit_decision decide(struct gm_engine *engine)
         .has_deadlocks = engine->config.is_waiting_when_full,
     };
     if (engine->waiting)
-        engine->waiting->may_wait = is_room_to_come(engine, waiting_of(engine->waiting));
+        engine->waiting->may_wait = is_room_to_come(engine);
     describe_apps(engine);
     return gm_admit_step(&engine->admit, &input);
 }
@@ -183,8 +144,6 @@ static void carry_out(struct gm_engine *engine, enum gm_admit_action action,
         (*place)->is_barred = true;
         return;
     }
-    if (action == GM_ADMIT_REFUSE && engine->now >= waiting->spares_until)
-        doubt_spares(engine, id);
     if (action != GM_ADMIT_GRANT)
         refuse(engine, id, &waiting->alloc,
                action == GM_ADMIT_BREAK ? GM_REFUSED_DEADLOCK : GM_REFUSED_NONE);
@@ -200,6 +159,7 @@ void gm_engine_admit_waiting(struct gm_engine *engine)
     refuse_impossible(engine);
     while (engine->waiting) {
         struct gm_admit_request **place = &engine->waiting;
+        gm_engine_make_room(engine, (*place)->app, (*place)->bytes);
         decision = decide(engine);
         if (decision.action == GM_ADMIT_NOTHING)
             break;
@@ -207,30 +167,25 @@ void gm_engine_admit_waiting(struct gm_engine *engine)
             place = &(*place)->next;
         carry_out(engine, decision.action, place);
     }
-    if (!engine->waiting)
-        return;
-    const uint64_t spares_until = waiting_of(engine->waiting)->spares_until;
-    engine->waiting_wake_at = decision.wake_at;
-    if (spares_until > engine->now && spares_until < decision.wake_at)
-        engine->waiting_wake_at = spares_until;
+    if (engine->waiting)
+        engine->waiting_wake_at = decision.wake_at;
 }
 
 void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     const struct gm_waiting_alloc asked = {
-        .ask = {.app = id, .bytes = alloc->bytes, .since = engine->now},
-        .alloc = *alloc,
-        .spares_until = engine->now + GM_WAITING_SPARES_NS};
+        .ask = {.app = id, .bytes = alloc->bytes, .since = engine->now}, .alloc = *alloc};
 
     /* Its program gets it from the driver when the daemon has ended. */
     if (engine->stopping.is_on && wait_for_room(engine, &asked))
         return;
+    gm_engine_make_room(engine, id, alloc->bytes);
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
     if (gm_engine_can_ever_have(engine, id, alloc->bytes)) {
         if (!engine->waiting && gm_engine_commit(engine, id, alloc))
             return;
         /* Behind others it waits whatever it waits for: there may be room for it. */
-        if ((engine->waiting || is_room_to_come(engine, &asked)) && wait_for_room(engine, &asked))
+        if ((engine->waiting || is_room_to_come(engine)) && wait_for_room(engine, &asked))
             return; /* the round that follows looks at all that wait */
     }
     refuse(engine, id, alloc, GM_REFUSED_NONE);

@@ -169,6 +169,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddStringToObject(object, "state", state_text(app, &account));
     add_bytes(object, "resident_bytes", entry->resident + entry->fixed);
     add_bytes(object, "total_bytes", entry->committed);
+    add_bytes(object, "cached_bytes", gm_engine_spare_bytes(engine, id));
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
     add_bytes(object, "hosted_bytes", entry->hosted);
     add_bytes(object, "traded_bytes", app->traded);
@@ -240,9 +241,9 @@ static cJSON *describe_moved(const struct gm_stores *stores)
 static cJSON *describe_gpu(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
-    const uint64_t cached = table->free + table->condemned;
+    uint64_t cached = table->free + table->condemned;
     size_t free_bytes = 0, total = 0;
-    uint64_t resident = 0;
+    uint64_t resident = 0, spares = 0;
     uint32_t frames = 0;
     char uuid[48] = "GPU-";
     size_t at = 4;
@@ -254,9 +255,12 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
                                (unsigned)(unsigned char)engine->uuid.bytes[i]);
     for (uint32_t i = 0; i < table->max_apps; i++) {
         frames += table->pools[i].frames;
-        if (table->apps[i].is_used)
-            resident += table->apps[i].resident + table->apps[i].fixed;
+        if (!table->apps[i].is_used)
+            continue;
+        resident += table->apps[i].resident + table->apps[i].fixed;
+        spares += gm_engine_spare_bytes(engine, i);
     }
+    cached += spares < resident ? spares : resident; /* ... and those of spares */
     engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
     cJSON_AddNumberToObject(object, "index", engine->config.gpu);
     cJSON_AddStringToObject(object, "name", engine->gpu_name);
@@ -267,7 +271,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "used_bytes", table->allocated - cached);
     add_bytes(object, "cached_bytes", cached);
     add_bytes(object, "free_bytes", table->budget - table->allocated);
-    add_bytes(object, "committed_bytes", table->committed);
+    add_bytes(object, "committed_bytes", table->committed - spares);
     add_bytes(object, "available_bytes", gm_engine_newcomer_room(engine));
     add_bytes(object, "shared_bytes", table->fixed);
     add_bytes(object, "device_total_bytes", total);

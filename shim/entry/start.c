@@ -16,6 +16,7 @@
 #include "shim/link/link.h"
 #include "shim/map/mapper.h"
 #include "shim/memory/ahead.h"
+#include "shim/memory/spares.h"
 #include "shim/memory/chores.h"
 #include "shim/memory/sharing.h"
 #include "shim/observe/channels.h"
@@ -115,11 +116,9 @@ static const struct gm_gate_calls gm_start_gate_calls = {
 static const struct gm_drain_calls gm_start_drain_calls = {
     .drained = gm_link_drained,
     .quiet = gm_link_quiet,
-    .before = gm_chores_before,
     .clear = gm_chores_clear,
     .paused = gm_chores_paused,
     .resumed = gm_chores_resumed,
-    .rest = gm_chores_rest,
     .watch = gm_chores_watch,
 };
 
@@ -130,6 +129,8 @@ static const struct gm_link_calls gm_start_link_calls = {
     .release = gm_mapper_release,
     .is_whole = gm_mapper_has_all,
     .ahead_came = gm_ahead_come,
+    .taken = gm_spares_taken,
+    .lost = gm_spares_lose,
     .count_uses = gm_uses_count,
     .take_uses = gm_uses_take,
 };

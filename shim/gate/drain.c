@@ -142,7 +142,6 @@ static void gm_drain_clear(const struct gm_drain_question *question)
 
 static void gm_drain_once(const struct gm_drain_question *question)
 {
-    gm_drain_calls->before();
     enum gm_drain_reason reason = gm_drain_wait_outside(question);
     if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
         atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
@@ -162,7 +161,6 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
     if (gm_gate_captures() > 0)
         gm_captures_settle();
-    gm_drain_calls->rest(&gm_drain_stamp, stamp);
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* for a CLOSE that comes meanwhile */
     CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp);
 

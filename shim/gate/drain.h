@@ -31,16 +31,11 @@ struct gm_drain_calls {
     void (*drained)(const struct gm_msg_drained *drained);
     void (*quiet)(const struct gm_msg_quiet *quiet);
 
-    /* CLOSE came. */
-    void (*before)(void);
     /* The program is quiet: move unevictable memory out of the way, until the time `until`. */
     void (*clear)(uint64_t until);
     /* After the answer. True: call `resumed` when the gate opens. */
     bool (*paused)(void);
     void (*resumed)(void);
-
-    /* QUERY came: the program is idle. Return when `*stamp` is not `seen` any more. */
-    void (*rest)(const _Atomic uint64_t *stamp, uint64_t seen);
 
     /* Called when idle: at the time that it returned last, and after gm_drain_watch. Returns when
      * to call it again; UINT64_MAX: after gm_drain_watch only. */

@@ -4,10 +4,8 @@
  * daemon.
  */
 #include "common/chunk.h"
-#include "common/clock.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/contexts.h"
-#include "shim/gate/drain.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/memory/ahead.h"
@@ -91,12 +89,10 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
 /* Neither the program nor the GPU uses it any more. */
 static CUresult gm_let_go(const struct gm_alloc *alloc)
 {
-    const enum gm_spares_put put = gm_spares_put(alloc, gm_now());
+    const bool is_kept = gm_spares_put(alloc);
     if (alloc->kind == GM_ALLOC_CHUNKS)
         gm_ahead_note_free(alloc->gpu, alloc->span);
-    if (put == GM_SPARES_KEPT_FIRST)
-        gm_drain_watch();
-    return put == GM_SPARES_REFUSED ? gm_release(alloc) : CUDA_SUCCESS;
+    return is_kept ? CUDA_SUCCESS : gm_release(alloc);
 }
 
 CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)

@@ -524,6 +524,8 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         const struct gm_msg_freed *freed = body;
         return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result, NULL);
     }
+    case GM_MSG_TAKEN:
+        return gm_link_calls->taken(((const struct gm_msg_taken *)body)->va);
     case GM_MSG_SHARED: {
         const struct gm_msg_shared *shared = body;
         return gm_request_answer(GM_MSG_SHARED, shared->cookie, shared->result, shared);
@@ -624,6 +626,7 @@ static void gm_link_lose(void)
     gm_unlock(&gm_link_lock);
     while (gm_link_end_ahead(NULL, -ENOTCONN))
         continue;
+    gm_link_calls->lost();
 }
 
 /* Follow gm_ctl.is_counting. The daemon sets it before it sends MAP, so checking after each message

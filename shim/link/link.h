@@ -59,6 +59,11 @@ struct gm_link_calls {
     /* The answer to gm_link_alloc_ahead: 0, a CUresult, or -ENOTCONN if the daemon is lost. */
     void (*ahead_came)(uint64_t va, uint64_t bytes, int result);
 
+    /* TAKEN: the daemon took the spare at `va`. False: there is no such spare. */
+    bool (*taken)(uint64_t va);
+    /* The daemon is lost. */
+    void (*lost)(void);
+
     /* Start or stop counting uses (uses.h), also in a forked child. Take what was counted, at most
      * GM_ENTRIES_USES entries; the drainer calls this, too. */
     void (*count_uses)(bool is_on);

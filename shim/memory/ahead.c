@@ -1,24 +1,22 @@
 #include "shim/memory/ahead.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "common/chunk.h"
 #include "common/clock.h"
+#include "common/locks.h"
 #include "shim/driver/real.h"
-#include "shim/gate/drain.h"
 #include "shim/link/link.h"
 #include "shim/map/mapper.h"
 #include "shim/memory/spares.h"
 
 /* After the daemon refused, it is not asked for so long. */
 #define GM_AHEAD_REST_NS (100 * GM_MS)
-/* What is not taken after twice the time since the one before, and this, is overdue. */
-#define GM_AHEAD_LATE_NS (5 * GM_MS)
-/* A size that comes at longer intervals is not expected: a spare of it would go before. */
-#define GM_AHEAD_AGAIN_NS ((GM_SPARES_KEEP_NS - GM_AHEAD_LATE_NS) / 2)
+/* A size that comes at longer intervals is not expected: the daemon takes a spare back that lies
+ * there for a tenth of a second. */
+#define GM_AHEAD_AGAIN_NS (50 * GM_MS)
 /* Sizes that are remembered: a model's layers have few. */
 #define GM_AHEAD_SIZES 8u
 #define GM_AHEAD_SETTLE_MS (2000 * GM_SLOW)
@@ -34,9 +32,10 @@ struct gm_ahead_size {
     _Atomic uint32_t n_in_vain;
 };
 
-static pthread_mutex_t gm_ahead_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gm_lock gm_ahead_lock = GM_LOCK_INITIALIZER(GM_LOCK_AHEAD);
 static struct gm_ahead_size gm_ahead_sizes[GM_AHEAD_SIZES];
 static uint64_t gm_ahead_rests_until;
+static _Atomic uint32_t gm_ahead_n_answers;
 
 /* With the lock held; NULL: it is not remembered. */
 static struct gm_ahead_size *gm_ahead_look(int32_t gpu, uint64_t span)
@@ -79,12 +78,12 @@ static bool gm_ahead_has_room(int32_t gpu, uint64_t span)
 /* Ask for no more for a while. */
 static void gm_ahead_rest(void)
 {
-    pthread_mutex_lock(&gm_ahead_lock);
+    gm_lock(&gm_ahead_lock);
     gm_ahead_rests_until = gm_now() + GM_AHEAD_REST_NS;
-    pthread_mutex_unlock(&gm_ahead_lock);
+    gm_unlock(&gm_ahead_lock);
 }
 
-static void gm_ahead_ask(int32_t gpu, uint64_t span, uint64_t keep_ns, _Atomic uint32_t *in_vain)
+static void gm_ahead_ask(int32_t gpu, uint64_t span, _Atomic uint32_t *in_vain)
 {
     struct gm_alloc alloc = {.bytes = span, .span = span, .gpu = gpu, .kind = GM_ALLOC_CHUNKS};
     CUdeviceptr range;
@@ -93,7 +92,7 @@ static void gm_ahead_ask(int32_t gpu, uint64_t span, uint64_t keep_ns, _Atomic u
         return;
     }
     alloc.va = range;
-    if (!gm_spares_expect(&alloc, keep_ns, in_vain))
+    if (!gm_spares_expect(&alloc, in_vain))
         gm_real.cuMemAddressFree(range, span);
     else if (gm_link_alloc_ahead(range, span, (uint32_t)gpu) != 0)
         gm_ahead_come(range, span, CUDA_ERROR_OUT_OF_MEMORY);
@@ -120,31 +119,31 @@ void gm_ahead_note(int32_t gpu, uint64_t span, bool was_spare, uint64_t now)
 {
     if (span > gm_ahead_most(gpu))
         return;
-    pthread_mutex_lock(&gm_ahead_lock);
+    gm_lock(&gm_ahead_lock);
     struct gm_ahead_size *size = gm_ahead_find(gpu, span);
     const uint64_t since = size->at != 0 && now > size->at ? now - size->at : 0;
     const bool is_asking = size->at != 0 && since < GM_AHEAD_AGAIN_NS &&
                            now >= gm_ahead_rests_until && !gm_ahead_passes(size, was_spare);
     size->at = now;
-    pthread_mutex_unlock(&gm_ahead_lock);
+    gm_unlock(&gm_ahead_lock);
     if (is_asking && gm_ahead_has_room(gpu, span))
-        gm_ahead_ask(gpu, span, 2 * since + GM_AHEAD_LATE_NS, &size->n_in_vain);
+        gm_ahead_ask(gpu, span, &size->n_in_vain);
 }
 
 void gm_ahead_note_free(int32_t gpu, uint64_t span)
 {
-    pthread_mutex_lock(&gm_ahead_lock);
+    gm_lock(&gm_ahead_lock);
     struct gm_ahead_size *size = gm_ahead_look(gpu, span);
     if (size != NULL)
         size->at = 0;
-    pthread_mutex_unlock(&gm_ahead_lock);
+    gm_unlock(&gm_ahead_lock);
 }
 
 void gm_ahead_come(uint64_t va, uint64_t span, int result)
 {
+    atomic_fetch_add(&gm_ahead_n_answers, 1); /* first: gm_ahead_settle ends with what follows */
     if (result == 0) {
-        if (gm_spares_arrive(va, gm_now()) == GM_SPARES_KEPT_FIRST)
-            gm_drain_watch();
+        gm_spares_arrive(va);
         return;
     }
     gm_ahead_rest();
@@ -154,13 +153,15 @@ void gm_ahead_come(uint64_t va, uint64_t span, int result)
         gm_real.cuMemAddressFree(va, span);
 }
 
-bool gm_ahead_settle(void)
+uint32_t gm_ahead_answers(void)
+{
+    return atomic_load(&gm_ahead_n_answers);
+}
+
+void gm_ahead_settle(void)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     gm_ahead_rest();
-    if (gm_spares_ahead(0, 0).coming == 0)
-        return false;
     for (unsigned ms = 0; gm_spares_ahead(0, 0).coming > 0 && ms < GM_AHEAD_SETTLE_MS; ms++)
         nanosleep(&pause, NULL);
-    return true;
 }

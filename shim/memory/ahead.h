@@ -8,10 +8,8 @@
  *             range and send ALLOC with GM_ALLOC_AHEAD; nobody waits
  *   answer    gm_ahead_come, on the link thread: a spare, or the range is given back
  *
- * The daemon grants it only where everything fits and much room is left, and it goes back when the
- * next allocation is overdue, after GM_SPARES_KEEP_NS at the latest, or when this program's gate
- * closes. So it takes room from another only if that asks for just this room in that moment, and
- * then for as long; or until this program, if it is stopped then, goes on.
+ * The daemon grants it only where everything fits and much room is left, and takes it back like any
+ * spare, or calls it off while it is on its way. So it takes no room from others.
  *
  * Owns which sizes came lately. Any thread; one lock, a leaf, never held across a driver call or a
  * message. Calls spares, the link and, when the daemon is lost, the mapper. Callers: handlers,
@@ -39,8 +37,11 @@ void gm_ahead_note_free(int32_t gpu, uint64_t span);
  * if the daemon is lost and whatever is mapped there has to go. */
 void gm_ahead_come(uint64_t va, uint64_t span, int result);
 
+/* How often something came, or did not, so far. */
+uint32_t gm_ahead_answers(void);
+
 /* Memory is out, or a context goes: ask for no more for a while, and wait for what is on its way,
- * some seconds at most. Returns whether there was something. Not for the link thread. */
-bool gm_ahead_settle(void);
+ * some seconds at most. Not for the link thread. */
+void gm_ahead_settle(void);
 
 #endif

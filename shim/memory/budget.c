@@ -20,11 +20,10 @@ bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
     uint64_t left;
     if (!gm_budget_left(gpu, &left, total))
         return false;
-    /* The daemon counts spares and what comes ahead as this program's. The program gets them first.
-     */
-    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, 0);
-    const uint64_t room =
-        gm_link_room((uint32_t)gpu) + gm_spares_bytes(gpu) + ahead.bytes - ahead.bytes_here;
+    /* What the daemon could give does not include what it backs for this program already: spares,
+     * and what is on its way ahead. */
+    const uint64_t coming = gm_spares_ahead(gpu, 0).bytes_coming;
+    const uint64_t room = gm_link_room((uint32_t)gpu) + gm_spares_bytes(gpu) + coming;
     *free_bytes = left < room ? left : room;
     return true;
 }

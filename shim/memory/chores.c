@@ -5,14 +5,8 @@
 #include "shim/gate/gate.h"
 #include "shim/memory/graphs.h"
 #include "shim/memory/managed.h"
-#include "shim/memory/spares.h"
 
 #define GM_CHORES_SAMPLE_NS GM_S /* between looks at the memory of graphs */
-
-void gm_chores_before(void)
-{
-    gm_spares_release_ahead();
-}
 
 static void gm_chores_move_out(CUcontext context, uint64_t until)
 {
@@ -46,23 +40,14 @@ void gm_chores_resumed(void)
     gm_contexts_visit(gm_chores_move_in, 0);
 }
 
-void gm_chores_rest(const _Atomic uint64_t *stamp, uint64_t seen)
-{
-    gm_spares_leave_alone();
-    for (unsigned n = GM_SPARES_ROOM; n > 0 && atomic_load(stamp) == seen && gm_spares_shrink(-1);
-         n--)
-        continue;
-}
-
 uint64_t gm_chores_watch(uint64_t now)
 {
     static uint64_t sample_at; /* the drainer's alone */
-    const uint64_t spares_at = gm_spares_watch(now);
     if (!gm_graphs_exist())
-        return spares_at;
+        return UINT64_MAX;
     if (sample_at <= now) {
         gm_graphs_sample();
         sample_at = gm_now() + GM_CHORES_SAMPLE_NS;
     }
-    return spares_at < sample_at ? spares_at : sample_at;
+    return sample_at;
 }

@@ -9,42 +9,21 @@
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"
 
-/* Whether less has to be kept beside `use` bytes of the program's: what it freed up to what it had
- * at most, and with what came ahead up to the budget. */
-static bool gm_obtain_is_tight(int32_t gpu, uint64_t use, uint64_t most, uint64_t budget)
-{
-    most += gm_spares_ahead(gpu, 0).bytes_here;
-    return gm_spares_bytes(gpu) + use > (most < budget ? most : budget);
-}
-
-/* Make room in the budget for `use` bytes of the program's: more than that the daemon has none, or
- * only host memory. */
-static void gm_obtain_room(int32_t gpu, uint64_t use)
-{
-    const uint64_t budget = gm_link_budget((uint32_t)gpu);
-    const uint64_t most = gm_spares_most(gpu, use, gm_now());
-    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, 0);
-    if (use + gm_spares_bytes(gpu) + (ahead.bytes - ahead.bytes_here) > budget)
-        gm_ahead_settle();
-    for (unsigned n = GM_SPARES_ROOM; /* others may put more meanwhile */
-         n > 0 && gm_obtain_is_tight(gpu, use, most, budget) && gm_spares_shrink(gpu); n--)
-        continue;
-    if (use + gm_spares_bytes(gpu) > budget)
-        gm_spares_gone(true);
-}
-
 int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu)
 {
-    gm_obtain_room(gpu, gm_allocs_used((uint32_t)gpu) + bytes);
-    const uint64_t gone = gm_spares_gone(false);
+    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, 0);
+    const uint64_t use = gm_allocs_used((uint32_t)gpu) + gm_spares_bytes(gpu) + bytes;
+    const uint32_t answers = gm_ahead_answers();
+    if (ahead.bytes_coming > 0 && use + ahead.bytes_coming > gm_link_budget((uint32_t)gpu))
+        gm_ahead_settle();
     int result = gm_link_alloc(va, bytes, (uint32_t)gpu);
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return result;
+    /* The daemon takes spares back before it refuses. What came ahead meanwhile was none yet. */
     gm_ahead_settle();
-    gm_spares_release(gpu);
-    /* Also if the drainer released one meanwhile, or one did not come: perhaps the daemon heard of
-     * it too late. */
-    return gm_spares_gone(true) != gone ? gm_link_alloc(va, bytes, (uint32_t)gpu) : result;
+    return ahead.coming > 0 || gm_ahead_answers() != answers
+               ? gm_link_alloc(va, bytes, (uint32_t)gpu)
+               : result;
 }
 
 /* A reserved range with chunks of alloc->span bytes. -EOPNOTSUPP: the driver reserves none. */
@@ -52,7 +31,6 @@ static int gm_obtain_range(struct gm_alloc *alloc)
 {
     CUdeviceptr range;
     if (alloc->kind == GM_ALLOC_CHUNKS && gm_spares_take(alloc->gpu, alloc->span, &alloc->va)) {
-        gm_spares_most(alloc->gpu, gm_allocs_used((uint32_t)alloc->gpu) + alloc->span, gm_now());
         gm_ahead_note(alloc->gpu, alloc->span, true, gm_now());
         return 0;
     }

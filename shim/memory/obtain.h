@@ -11,8 +11,7 @@
 #include "shim/driver/real.h"
 #include "shim/tables/allocs.h"
 
-/* As gm_link_alloc; first, if it would not fit beside them, and again when memory is out, without
- * the spares of this program. */
+/* As gm_link_alloc. What is asked for ahead does not stand in the way. */
 int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu);
 
 /*

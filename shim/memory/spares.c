@@ -1,353 +1,261 @@
 #include "shim/memory/spares.h"
 
-#include <pthread.h>
-
+#include "common/chunk.h"
+#include "common/locks.h"
 #include "shim/gate/gate.h"
+#include "shim/map/mapper.h"
 #include "shim/memory/chunks.h"
-
-/* The driver finds memory at all of them, or soon, or still. */
-enum gm_spare_state {
-    GM_SPARE_HERE,
-    GM_SPARE_COMING,  /* asked for ahead */
-    GM_SPARE_LEAVING, /* taken out, on its way to the daemon */
-};
 
 struct gm_spare {
     struct gm_alloc alloc;
-    enum gm_spare_state state;
-    uint64_t at;      /* when it was put here */
-    uint64_t keep_ns; /* how long it stays */
-    bool is_ahead;    /* the program never had it */
-    _Atomic uint32_t *in_vain;
+    _Atomic uint32_t *in_vain; /* NULL: the program had it */
+    bool is_coming;            /* asked for ahead, and not there yet */
+    bool is_leaving;           /* this side gives it back */
 };
 
-static pthread_mutex_t gm_spares_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gm_spare gm_spares[GM_SPARES_ROOM]; /* the oldest first */
-_Atomic uint32_t gm_spares_n;                     /* changed with the lock held */
-static uint32_t gm_spares_n_ahead;                /* ... of them asked for ahead */
-static uint64_t gm_spares_put_at;                 /* the latest put */
-static uint64_t gm_spares_n_gone;                 /* released, or missed, so far */
-static pthread_cond_t gm_spares_went = PTHREAD_COND_INITIALIZER;
-/* What the program itself had at most, lately. */
-static struct gm_spares_use {
-    uint64_t since, latest, before;
-} gm_spares_uses[GM_GPUS_MAX];
-#define GM_SPARES_USE_NS 1000000000u
-/*
- * Their ranges once more, for gm_spares_hold, which signal handlers and a fork's child come to and
- * which therefore takes no lock. Odd: they are being changed.
- */
-static _Atomic uint64_t gm_spares_va[GM_SPARES_ROOM], gm_spares_span[GM_SPARES_ROOM];
-static _Atomic uint32_t gm_spares_version;
-/* After so many looks the one who changes them is this thread itself, or is not here. */
-#define GM_SPARES_LOOKS 64
-/* Somebody comes to look. Also for a while when there are none: a program that frees and allocates
- * in turn has none half of the time, and shall not have to wake the watcher with every free. */
-static bool gm_spares_are_watched;
+static struct gm_lock gm_spares_lock = GM_LOCK_INITIALIZER(GM_LOCK_SPARES);
+/* Guarded by the lock. Number i is word i of gm_stat.spares, and there is none where that is 0. */
+static struct gm_spare gm_spares[GM_SPARES_MAX];
+static uint64_t gm_spares_puts;
+static uint32_t gm_spares_n_ahead; /* of them, asked for ahead */
+_Atomic uint32_t gm_spares_n;      /* changed with the lock held */
+/* Their sizes once more, for gm_spares_hold, which signal handlers and a fork's child come to and
+ * which therefore takes no lock. Written before the word. */
+static _Atomic uint64_t gm_spares_span[GM_SPARES_MAX];
 
-/* With the lock held; without those that leave, or with them. */
-static uint64_t gm_spares_sum(int32_t gpu, bool has_leaving)
+static _Atomic uint64_t *gm_spares_word(uint32_t i)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < gm_spares_n; i++) {
-        const enum gm_spare_state state = gm_spares[i].state;
-        if (gm_spares[i].alloc.gpu == gpu &&
-            (state == GM_SPARE_HERE || (has_leaving && state == GM_SPARE_LEAVING)))
-            bytes += gm_spares[i].alloc.span;
-    }
-    return bytes;
+    return &gm_gate_stat()->spares[i];
 }
 
-/* The daemon lets others wait for them, a moment. */
-static void gm_spares_note(const struct gm_alloc *alloc, bool is_put)
+static uint64_t gm_spares_va(uint64_t word)
 {
-    struct gm_stat *stat = gm_gate_stat();
-    if (is_put)
-        atomic_fetch_add(&stat->spare_bytes, alloc->span);
-    else
-        atomic_fetch_sub(&stat->spare_bytes, alloc->span);
+    return word & ~(GM_CHUNK_MIN - 1);
 }
 
-/* With the lock held, after a change at `from`. */
-static void gm_spares_publish(uint32_t from, uint32_t n)
+/* With the lock held: a word for `va` that was not there lately. */
+static uint64_t gm_spares_new_word(uint64_t va)
 {
-    atomic_fetch_add(&gm_spares_version, 1);
-    atomic_thread_fence(memory_order_seq_cst);
-    for (uint32_t i = from; i < n; i++) {
-        atomic_store_explicit(&gm_spares_va[i], gm_spares[i].alloc.va, memory_order_relaxed);
-        atomic_store_explicit(&gm_spares_span[i], gm_spares[i].alloc.span, memory_order_relaxed);
-    }
-    gm_spares_n = n;
-    atomic_fetch_add(&gm_spares_version, 1);
+    return va | (++gm_spares_puts << 1 & (GM_CHUNK_MIN - 1));
 }
 
-/* With the lock held. */
-static void gm_spares_remove(uint32_t i)
-{
-    const uint32_t n = gm_spares_n - 1;
-    gm_spares_n_ahead -= gm_spares[i].is_ahead;
-    for (uint32_t k = i; k < n; k++)
-        gm_spares[k] = gm_spares[k + 1];
-    gm_spares_publish(i, n);
-}
-
-/* With the lock held, and room for it. */
-static void gm_spares_add(const struct gm_spare *spare)
-{
-    gm_spares[gm_spares_n] = *spare;
-    gm_spares_n_ahead += spare->is_ahead;
-    gm_spares_publish(gm_spares_n, gm_spares_n + 1);
-}
-
-/* With the lock held: it is here, from now on. */
-static enum gm_spares_put gm_spares_begin(struct gm_spare *spare, uint64_t now)
-{
-    spare->state = GM_SPARE_HERE;
-    spare->at = now;
-    gm_spares_put_at = now;
-    gm_spares_note(&spare->alloc, true);
-    return gm_spares_are_watched ? GM_SPARES_KEPT : GM_SPARES_KEPT_FIRST;
-}
-
-/* With the lock held: where the one of `va` in `state` is, which there is. */
-static uint32_t gm_spares_find(uint64_t va, enum gm_spare_state state)
+/* With the lock held. False: all places are taken. */
+static bool gm_spares_add(const struct gm_spare *spare)
 {
     uint32_t i = 0;
-    while (gm_spares[i].alloc.va != va || gm_spares[i].state != state)
+    if (gm_spares_n == GM_SPARES_MAX)
+        return false;
+    while (atomic_load(gm_spares_word(i)) != 0)
         i++;
-    return i;
+    gm_spares[i] = *spare;
+    gm_spares_n_ahead += spare->in_vain != NULL;
+    atomic_fetch_add(&gm_spares_n, 1);
+    atomic_store(&gm_spares_span[i], spare->alloc.span);
+    /* From here on, if nothing is said against it, the daemon may take it. */
+    atomic_store(gm_spares_word(i),
+                 gm_spares_new_word(spare->alloc.va) | (spare->is_coming ? GM_SPARE_BUSY : 0));
+    return true;
 }
 
-enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
+/* With the lock held, after its word was set to 0. */
+static void gm_spares_removed(uint32_t i)
 {
-    enum gm_spares_put put = GM_SPARES_REFUSED;
-    if (alloc->kind != GM_ALLOC_CHUNKS || alloc->is_shared || !gm_link_is_up())
-        return put;
-    const struct gm_spare spare = {.alloc = *alloc, .keep_ns = GM_SPARES_KEEP_NS};
-    const uint64_t most = gm_link_budget((uint32_t)alloc->gpu) / GM_SPARES_SHARE;
-    pthread_mutex_lock(&gm_spares_lock);
-    if (gm_spares_n - gm_spares_n_ahead < GM_SPARES_MAX && alloc->span <= most &&
-        gm_spares_sum(alloc->gpu, false) <= most - alloc->span) {
-        gm_spares_add(&spare);
-        put = gm_spares_begin(&gm_spares[gm_spares_n - 1], now);
-    }
-    pthread_mutex_unlock(&gm_spares_lock);
-    return put;
+    gm_spares_n_ahead -= gm_spares[i].in_vain != NULL;
+    atomic_fetch_sub(&gm_spares_n, 1);
 }
 
-bool gm_spares_expect(const struct gm_alloc *alloc, uint64_t keep_ns, _Atomic uint32_t *in_vain)
+/* With the lock held: swap the word of number i, if the daemon has not. */
+static bool gm_spares_swap(uint32_t i, uint64_t word, uint64_t next)
 {
-    const struct gm_spare spare = {.alloc = *alloc,
-                                   .state = GM_SPARE_COMING,
-                                   .keep_ns = keep_ns,
-                                   .is_ahead = true,
-                                   .in_vain = in_vain};
-    pthread_mutex_lock(&gm_spares_lock);
-    const bool is_kept = gm_spares_n_ahead < GM_SPARES_AHEAD;
-    if (is_kept)
-        gm_spares_add(&spare);
-    pthread_mutex_unlock(&gm_spares_lock);
+    return (word & GM_SPARE_BUSY) == 0 &&
+           atomic_compare_exchange_strong(gm_spares_word(i), &word, next);
+}
+
+bool gm_spares_put(const struct gm_alloc *alloc)
+{
+    const struct gm_spare spare = {.alloc = *alloc};
+    if (alloc->kind != GM_ALLOC_CHUNKS || alloc->is_shared)
+        return false;
+    gm_lock(&gm_spares_lock);
+    const bool is_kept = gm_link_is_up() && gm_spares_add(&spare);
+    gm_unlock(&gm_spares_lock);
     return is_kept;
-}
-
-enum gm_spares_put gm_spares_arrive(uint64_t va, uint64_t now)
-{
-    pthread_mutex_lock(&gm_spares_lock);
-    struct gm_spare *spare = &gm_spares[gm_spares_find(va, GM_SPARE_COMING)];
-    const enum gm_spares_put put = gm_spares_begin(spare, now);
-    pthread_mutex_unlock(&gm_spares_lock);
-    return put;
-}
-
-void gm_spares_miss(uint64_t va)
-{
-    pthread_mutex_lock(&gm_spares_lock);
-    gm_spares_remove(gm_spares_find(va, GM_SPARE_COMING));
-    gm_spares_n_gone++;
-    pthread_mutex_unlock(&gm_spares_lock);
-}
-
-struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
-{
-    struct gm_spares_ahead ahead = {0};
-    pthread_mutex_lock(&gm_spares_lock);
-    for (uint32_t i = 0; i < gm_spares_n; i++) {
-        const struct gm_spare *spare = &gm_spares[i];
-        const uint64_t bytes = spare->is_ahead && spare->alloc.gpu == gpu ? spare->alloc.span : 0;
-        ahead.coming += spare->state == GM_SPARE_COMING;
-        ahead.bytes += bytes;
-        ahead.bytes_here += spare->state != GM_SPARE_COMING ? bytes : 0;
-        ahead.alike += spare->alloc.gpu == gpu && spare->alloc.span == span &&
-                       spare->state != GM_SPARE_LEAVING;
-    }
-    pthread_mutex_unlock(&gm_spares_lock);
-    return ahead;
 }
 
 bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
 {
     bool is_found = false;
-    if (!gm_link_is_up())
+    if (!gm_spares_exist() || !gm_link_is_up())
         return false; /* perhaps nothing is mapped there any more */
-    pthread_mutex_lock(&gm_spares_lock);
-    for (uint32_t i = gm_spares_n; i-- > 0 && !is_found;) {
-        is_found = gm_spares[i].alloc.gpu == gpu && gm_spares[i].alloc.span == span &&
-                   gm_spares[i].state == GM_SPARE_HERE;
+    gm_lock(&gm_spares_lock);
+    for (uint32_t i = 0, seen = 0; i < GM_SPARES_MAX && seen < gm_spares_n && !is_found; i++) {
+        const uint64_t word = atomic_load(gm_spares_word(i));
+        seen += word != 0;
+        is_found = word != 0 && gm_spares[i].alloc.gpu == gpu && gm_spares[i].alloc.span == span &&
+                   gm_spares_swap(i, word, 0);
         if (is_found) {
             *va = gm_spares[i].alloc.va;
-            gm_spares_note(&gm_spares[i].alloc, false);
-            gm_spares_remove(i);
+            gm_spares_removed(i);
         }
     }
-    pthread_mutex_unlock(&gm_spares_lock);
+    gm_unlock(&gm_spares_lock);
     return is_found;
 }
 
-#define GM_SPARES_ANY_TIME UINT64_MAX
-
-/* Whether it has been here for as long as it should be. */
-static bool gm_spares_is_over(const struct gm_spare *spare, uint64_t now)
+/* With the lock held: the number of the one at `va`; GM_SPARES_MAX: there is none. */
+static uint32_t gm_spares_find(uint64_t va)
 {
-    return now == GM_SPARES_ANY_TIME || (now >= spare->at && now - spare->at >= spare->keep_ns);
+    uint32_t i = 0;
+    while (i < GM_SPARES_MAX && gm_spares_va(atomic_load(gm_spares_word(i))) != va)
+        i++;
+    return i;
 }
 
-/* One of them, the oldest; or of those that came ahead; whose time is over. False: there is none.
- */
-static bool gm_spares_release_one(int32_t gpu, uint64_t now, bool is_ahead)
+/* The one at `va`, which is nobody's to take, ends. Before its range can be anybody's again. */
+static void gm_spares_end(uint64_t va)
+{
+    gm_lock(&gm_spares_lock);
+    const uint32_t i = gm_spares_find(va);
+    if (gm_spares[i].in_vain != NULL)
+        atomic_fetch_add(gm_spares[i].in_vain, 1);
+    atomic_store(gm_spares_word(i), 0);
+    gm_spares_removed(i);
+    gm_unlock(&gm_spares_lock);
+}
+
+bool gm_spares_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
+{
+    const struct gm_spare spare = {.alloc = *alloc, .in_vain = in_vain, .is_coming = true};
+    gm_lock(&gm_spares_lock);
+    const bool is_kept = gm_spares_n_ahead < GM_SPARES_AHEAD && gm_spares_add(&spare);
+    gm_unlock(&gm_spares_lock);
+    return is_kept;
+}
+
+void gm_spares_arrive(uint64_t va)
+{
+    gm_lock(&gm_spares_lock);
+    const uint32_t i = gm_spares_find(va);
+    gm_spares[i].is_coming = false;
+    atomic_store(gm_spares_word(i), gm_spares_new_word(va));
+    gm_unlock(&gm_spares_lock);
+}
+
+void gm_spares_miss(uint64_t va)
+{
+    gm_lock(&gm_spares_lock);
+    const uint32_t i = gm_spares_find(va);
+    atomic_store(gm_spares_word(i), 0);
+    gm_spares_removed(i);
+    gm_unlock(&gm_spares_lock);
+}
+
+struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
+{
+    struct gm_spares_ahead ahead = {0};
+    gm_lock(&gm_spares_lock);
+    for (uint32_t i = 0, seen = 0; i < GM_SPARES_MAX && seen < gm_spares_n; i++) {
+        const struct gm_spare *spare = &gm_spares[i];
+        if (atomic_load(gm_spares_word(i)) == 0)
+            continue;
+        const bool is_here = spare->alloc.gpu == gpu;
+        seen++;
+        ahead.coming += spare->is_coming;
+        ahead.bytes += is_here && spare->in_vain != NULL ? spare->alloc.span : 0;
+        ahead.bytes_coming += is_here && spare->is_coming ? spare->alloc.span : 0;
+        ahead.alike += is_here && spare->alloc.span == span;
+    }
+    gm_unlock(&gm_spares_lock);
+    return ahead;
+}
+
+bool gm_spares_taken(uint64_t va)
 {
     struct gm_alloc alloc;
-    bool is_found = false;
-    pthread_mutex_lock(&gm_spares_lock);
-    for (uint32_t i = 0; i < gm_spares_n && !is_found; i++) {
-        struct gm_spare *spare = &gm_spares[i];
-        is_found = spare->state == GM_SPARE_HERE && (gpu < 0 || spare->alloc.gpu == gpu) &&
-                   (spare->is_ahead || !is_ahead) && gm_spares_is_over(spare, now);
-        if (is_found) {
-            alloc = spare->alloc;
-            spare->state = GM_SPARE_LEAVING;
-            if (spare->is_ahead)
-                atomic_fetch_add(spare->in_vain, 1);
-        }
-    }
-    pthread_mutex_unlock(&gm_spares_lock);
-    if (!is_found)
+    gm_lock(&gm_spares_lock);
+    const uint32_t i = gm_spares_find(va);
+    const bool is_taken = va != 0 && i < GM_SPARES_MAX && !gm_spares[i].is_coming &&
+                          !gm_spares[i].is_leaving &&
+                          (atomic_load(gm_spares_word(i)) & GM_SPARE_BUSY) != 0;
+    if (is_taken)
+        alloc = gm_spares[i].alloc;
+    gm_unlock(&gm_spares_lock);
+    if (!is_taken)
         return false;
-    const CUresult result = gm_release_chunks(&alloc);
-    gm_spares_note(&alloc, false);
-    pthread_mutex_lock(&gm_spares_lock);
-    /* Before its range can be anybody's again. */
-    gm_spares_remove(gm_spares_find(alloc.va, GM_SPARE_LEAVING));
-    gm_spares_n_gone++;
-    pthread_cond_broadcast(&gm_spares_went);
-    pthread_mutex_unlock(&gm_spares_lock);
-    gm_release_range(&alloc, result);
+    gm_spares_end(va);
+    gm_release_range(&alloc, CUDA_SUCCESS);
     return true;
 }
 
-uint64_t gm_spares_most(int32_t gpu, uint64_t use, uint64_t now)
+/* One of them on `gpu` begins to leave. With `is_lost` also one that the daemon took. */
+static bool gm_spares_begin_leaving(int32_t gpu, bool is_lost, struct gm_alloc *alloc)
 {
-    pthread_mutex_lock(&gm_spares_lock);
-    struct gm_spares_use *most = &gm_spares_uses[gpu];
-    if (now - most->since >= GM_SPARES_USE_NS) {
-        most->before = now - most->since < 2 * GM_SPARES_USE_NS ? most->latest : 0;
-        most->latest = 0;
-        most->since = now;
+    bool is_found = false;
+    gm_lock(&gm_spares_lock);
+    for (uint32_t i = 0; i < GM_SPARES_MAX && !is_found; i++) {
+        const uint64_t word = atomic_load(gm_spares_word(i));
+        struct gm_spare *spare = &gm_spares[i];
+        if (word == 0 || spare->is_coming || spare->is_leaving ||
+            (gpu >= 0 && spare->alloc.gpu != gpu))
+            continue;
+        is_found = gm_spares_swap(i, word, word | GM_SPARE_BUSY) || is_lost;
+        if (is_found) {
+            spare->is_leaving = true;
+            *alloc = spare->alloc;
+        }
     }
-    most->latest = use > most->latest ? use : most->latest;
-    const uint64_t bytes = most->latest > most->before ? most->latest : most->before;
-    pthread_mutex_unlock(&gm_spares_lock);
-    return bytes;
+    gm_unlock(&gm_spares_lock);
+    return is_found;
 }
 
-bool gm_spares_shrink(int32_t gpu)
+void gm_spares_release(int32_t gpu)
 {
-    return gm_spares_release_one(gpu, GM_SPARES_ANY_TIME, false);
+    struct gm_alloc alloc;
+    /* Others may put more meanwhile: it ends all the same. */
+    for (uint32_t n = gm_spares_n; n > 0 && gm_spares_begin_leaving(gpu, false, &alloc); n--) {
+        const CUresult result = gm_release_chunks(&alloc);
+        gm_spares_end(alloc.va);
+        gm_release_range(&alloc, result);
+    }
 }
 
-bool gm_spares_release(int32_t gpu)
+void gm_spares_lose(void)
 {
-    bool is_any = false;
-    for (uint32_t n = gm_spares_n; n > 0 && gm_spares_release_one(gpu, GM_SPARES_ANY_TIME, false);
-         n--)
-        is_any = true;
-    return is_any;
-}
-
-void gm_spares_release_ahead(void)
-{
-    for (uint32_t n = GM_SPARES_AHEAD;
-         gm_spares_exist() && n > 0 && gm_spares_release_one(-1, GM_SPARES_ANY_TIME, true); n--)
-        continue;
-}
-
-/* With the lock held. */
-static bool gm_spares_leave(void)
-{
-    for (uint32_t i = 0; i < gm_spares_n; i++)
-        if (gm_spares[i].state == GM_SPARE_LEAVING)
-            return true;
-    return false;
-}
-
-uint64_t gm_spares_gone(bool is_waiting)
-{
-    pthread_mutex_lock(&gm_spares_lock);
-    while (is_waiting && gm_spares_leave())
-        pthread_cond_wait(&gm_spares_went, &gm_spares_lock);
-    const uint64_t gone = gm_spares_n_gone;
-    pthread_mutex_unlock(&gm_spares_lock);
-    return gone;
+    struct gm_alloc alloc;
+    while (gm_spares_begin_leaving(-1, true, &alloc)) {
+        const CUresult result = gm_mapper_release(alloc.va, alloc.span);
+        gm_spares_end(alloc.va);
+        gm_release_range(&alloc, result);
+    }
 }
 
 uint64_t gm_spares_bytes(int32_t gpu)
 {
-    pthread_mutex_lock(&gm_spares_lock);
-    const uint64_t bytes = gm_spares_sum(gpu, true);
-    pthread_mutex_unlock(&gm_spares_lock);
+    uint64_t bytes = 0;
+    gm_lock(&gm_spares_lock);
+    for (uint32_t i = 0, seen = 0; i < GM_SPARES_MAX && seen < gm_spares_n; i++) {
+        const uint64_t word = atomic_load(gm_spares_word(i));
+        seen += word != 0;
+        if (word != 0 && (word & GM_SPARE_BUSY) == 0 && gm_spares[i].alloc.gpu == gpu)
+            bytes += gm_spares[i].alloc.span;
+    }
+    gm_unlock(&gm_spares_lock);
     return bytes;
 }
 
 bool gm_spares_hold(const uint64_t *words, size_t n)
 {
-    for (unsigned looks = 0; gm_spares_exist() && looks < GM_SPARES_LOOKS; looks++) {
-        const uint32_t version = atomic_load(&gm_spares_version);
-        const uint32_t n_spares = gm_spares_n;
-        bool is_in = false;
-        if (version % 2 != 0)
+    for (uint32_t i = 0, seen = 0; i < GM_SPARES_MAX && seen < gm_spares_n; i++) {
+        const uint64_t word = atomic_load(gm_spares_word(i));
+        const uint64_t span = atomic_load(&gm_spares_span[i]);
+        /* A word that is another one now was of a range that came or went just now: it is not
+         * missed, as whoever frees or allocates that in another thread is not done with it yet. */
+        if (word == 0 || ((atomic_load(gm_spares_word(i)) ^ word) & ~(uint64_t)GM_SPARE_BUSY) != 0)
             continue;
-        for (uint32_t i = 0; i < n_spares; i++) {
-            const uint64_t va = atomic_load_explicit(&gm_spares_va[i], memory_order_relaxed);
-            const uint64_t span = atomic_load_explicit(&gm_spares_span[i], memory_order_relaxed);
-            for (size_t k = 0; k < n; k++)
-                is_in = is_in || words[k] - va < span;
-        }
-        atomic_thread_fence(memory_order_seq_cst);
-        if (atomic_load(&gm_spares_version) == version)
-            return is_in;
+        seen++;
+        for (size_t k = 0; k < n; k++)
+            if (words[k] - gm_spares_va(word) < span)
+                return true;
     }
     return false;
-}
-
-void gm_spares_leave_alone(void)
-{
-    pthread_mutex_lock(&gm_spares_lock);
-    gm_spares_are_watched = false;
-    pthread_mutex_unlock(&gm_spares_lock);
-}
-
-uint64_t gm_spares_watch(uint64_t now)
-{
-    gm_spares_release_one(-1, now, false);
-    pthread_mutex_lock(&gm_spares_lock);
-    uint64_t next = UINT64_MAX;
-    for (uint32_t i = 0; i < gm_spares_n; i++) {
-        const struct gm_spare *spare = &gm_spares[i];
-        if (spare->state == GM_SPARE_HERE && spare->at + spare->keep_ns < next)
-            next = spare->at + spare->keep_ns;
-    }
-    if (next == UINT64_MAX && gm_spares_put_at + GM_SPARES_KEEP_NS > now)
-        next = gm_spares_put_at + GM_SPARES_KEEP_NS;
-    gm_spares_are_watched = next != UINT64_MAX;
-    pthread_mutex_unlock(&gm_spares_lock);
-    return next;
 }

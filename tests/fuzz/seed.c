@@ -116,6 +116,9 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_FREED:
         body.freed = (struct gm_msg_freed){.cookie = 2, .result = 1};
         break;
+    case GM_MSG_TAKEN:
+        body.taken.va = 0x7f0000000000;
+        break;
     case GM_MSG_CLOSE:
         body.close = (struct gm_msg_close){.epoch = 3, .deadline_ns = 2000000000};
         break;

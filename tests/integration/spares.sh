@@ -1,10 +1,18 @@
 #!/bin/sh
-# What a program frees and allocates again in the same size is not asked of the daemon each time; to the program it is
-# gone at once, to the daemon soon, and it is in nobody's way.
+# What a program frees and allocates again in the same size is not asked of the daemon each time. To the program it is
+# gone at once. To the daemon it is cached: it takes it back when somebody wants room, and otherwise soon.
 . "$(dirname "$0")/lib.sh"
 
 has_only() {
     is_up && [ "$(app_number "$(pid_of "$1")" total_bytes)" -le "$2" ]
+}
+
+# keeps NAME: it has freed memory that the status calls cached, and does not call used.
+keeps() {
+    is_up || return 1
+    kept=$(app_number "$(pid_of "$1")" cached_bytes)
+    [ "${kept:-0}" -gt 0 ] &&
+        [ $(($(gpu used_bytes) + $(gpu cached_bytes) + $(gpu free_bytes))) = "$(gpu usable_bytes)" ]
 }
 
 start_mlfq --slice 200ms
@@ -51,7 +59,15 @@ done
 [ "$shrink" -gt 1 ] || [ "$turns" -le 4 ] || fail "programs that fit together took turns, $try times"
 expect_empty
 
-# There is room for another program only when what one keeps is given back: it waits for that, and is not refused.
+# The status says what of a program's memory is cached.
+# It has 32 MiB for 400 ms, and has freed them for 80 ms.
+app cached dlsym --mode cycle --bytes 32M --iterations 100000 --hold 400 --seed 8
+within "$patience" keeps cached || fail "it never has memory that is cached"
+kill -KILL "$(pid_of cached)"
+within "$patience" has_ended cached || fail "cached does not end"
+expect_empty
+
+# There is room for another program only when the daemon takes back what one keeps. It is not refused.
 stop_daemon
 start_mlfq --slice 200ms --pinned 16M
 app rich linked --mode late --bytes 148M --allocs 1 --iterations 1 --go "$dir/freed"

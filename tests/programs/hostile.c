@@ -252,7 +252,10 @@ static void scribble(struct peer *peer)
     if (!words)
         return;
     if (draw_percent(&chance, 30)) {
-        atomic_store(&peer->stat->spare_bytes, draw(&chance, 2) ? UINT64_MAX : 0);
+        /* Of what it has, and of what it has not. */
+        atomic_store(&peer->stat->spares[draw(&chance, GM_SPARES_MAX)],
+                     draw(&chance, 2) ? draw(&chance, UINT64_MAX)
+                                      : va_of((unsigned)draw(&chance, PLACES)));
         return;
     }
     for (unsigned i = 0; i < 64; i++)

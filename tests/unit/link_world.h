@@ -62,13 +62,12 @@ static void nap(long us)
 _Atomic uint32_t gm_spares_n;
 static bool is_growing;          /* else there are spares enough */
 static uint64_t spares_ahead[8]; /* what came ahead */
-static _Atomic uint32_t n_spares_ahead, n_spares_coming, n_spares_gone, n_ahead_released;
+static _Atomic uint32_t n_spares_ahead, n_spares_coming;
 
-enum gm_spares_put gm_spares_put(const struct gm_alloc *alloc, uint64_t now)
+bool gm_spares_put(const struct gm_alloc *alloc)
 {
     (void)alloc;
-    (void)now;
-    return GM_SPARES_REFUSED;
+    return false;
 }
 
 bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
@@ -79,52 +78,30 @@ bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
     return false;
 }
 
-bool gm_spares_release(int32_t gpu)
+void gm_spares_release(int32_t gpu)
 {
     (void)gpu;
-    return false;
 }
 
-bool gm_spares_shrink(int32_t gpu)
-{
-    (void)gpu;
-    return false;
-}
-
-uint64_t gm_spares_most(int32_t gpu, uint64_t use, uint64_t now)
-{
-    (void)gpu;
-    (void)now;
-    return use;
-}
-
-void gm_spares_release_ahead(void)
-{
-    n_ahead_released++;
-}
-
-bool gm_spares_expect(const struct gm_alloc *alloc, uint64_t keep_ns, _Atomic uint32_t *in_vain)
+bool gm_spares_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
 {
     CHECK(in_vain != NULL);
-    CHECK(alloc->va != 0 && keep_ns > 0 && keep_ns <= GM_SPARES_KEEP_NS);
+    CHECK(alloc->va != 0);
     n_spares_coming++;
     return true;
 }
 
-enum gm_spares_put gm_spares_arrive(uint64_t va, uint64_t now)
+void gm_spares_arrive(uint64_t va)
 {
-    (void)now;
-    n_spares_coming--;
     spares_ahead[n_spares_ahead] = va;
     n_spares_ahead++;
-    return GM_SPARES_KEPT;
+    n_spares_coming--;
 }
 
 void gm_spares_miss(uint64_t va)
 {
     (void)va;
     n_spares_coming--;
-    n_spares_gone++;
 }
 
 /* All of them are of 4 MiB. */
@@ -136,13 +113,22 @@ struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
     return (struct gm_spares_ahead){.coming = n_spares_coming,
                                     .alike = is_growing ? n : GM_AHEAD_EACH,
                                     .bytes = n * 4 * MIB,
-                                    .bytes_here = n_spares_ahead * 4 * MIB};
+                                    .bytes_coming = n_spares_coming * 4 * MIB};
 }
 
-uint64_t gm_spares_gone(bool is_waiting)
+static _Atomic uint64_t taken_va; /* the last TAKEN */
+
+bool gm_spares_taken(uint64_t va)
 {
-    (void)is_waiting;
-    return n_spares_gone;
+    taken_va = va;
+    return va != 0;
+}
+
+static _Atomic uint32_t n_spares_lost;
+
+void gm_spares_lose(void)
+{
+    n_spares_lost++;
 }
 
 uint64_t gm_spares_bytes(int32_t gpu)
@@ -156,22 +142,6 @@ bool gm_spares_hold(const uint64_t *words, size_t n)
     (void)words;
     (void)n;
     return false;
-}
-
-static _Atomic uint32_t n_spares_watched;
-
-uint64_t gm_spares_watch(uint64_t now)
-{
-    (void)now;
-    n_spares_watched++;
-    return UINT64_MAX;
-}
-
-static _Atomic uint32_t n_left_alone;
-
-void gm_spares_leave_alone(void)
-{
-    n_left_alone++;
 }
 
 /* ---- the driver ---- */

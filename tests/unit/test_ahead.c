@@ -30,12 +30,11 @@ static struct asked {
 } asked[ASKED_MOST];
 static uint32_t n_asked, n_reserved, n_unmapped;
 static _Atomic uint32_t *last_in_vain;
-static _Atomic uint32_t n_watched;
 static bool is_lost, is_full;
 
 /* Spares: those that are to come, and those that are there. */
 static struct spare {
-    uint64_t va, span, keep_ns;
+    uint64_t va, span;
     int32_t gpu;
     bool is_here;
 } spares[ASKED_MOST];
@@ -84,15 +83,14 @@ CUresult gm_mapper_release(uint64_t va, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-bool gm_spares_expect(const struct gm_alloc *alloc, uint64_t keep_ns, _Atomic uint32_t *in_vain)
+bool gm_spares_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
 {
     last_in_vain = in_vain;
     assert_int_equal(alloc->kind, GM_ALLOC_CHUNKS);
-    assert_true(alloc->span == alloc->bytes && keep_ns > 0 && keep_ns <= GM_SPARES_KEEP_NS);
+    assert_int_equal(alloc->span, alloc->bytes);
     if (n_spares == GM_SPARES_AHEAD)
         return false;
-    spares[n_spares] =
-        (struct spare){.va = alloc->va, .span = alloc->span, .gpu = alloc->gpu, .keep_ns = keep_ns};
+    spares[n_spares] = (struct spare){.va = alloc->va, .span = alloc->span, .gpu = alloc->gpu};
     n_spares++;
     return true;
 }
@@ -106,14 +104,12 @@ static struct spare *find(uint64_t va)
     return NULL;
 }
 
-enum gm_spares_put gm_spares_arrive(uint64_t va, uint64_t at)
+void gm_spares_arrive(uint64_t va)
 {
-    assert_true(at > 0);
     pthread_mutex_lock(&spares_lock);
     find(va)->is_here = true;
     pthread_mutex_unlock(&spares_lock);
     n_came++;
-    return n_came == 1 ? GM_SPARES_KEPT_FIRST : GM_SPARES_KEPT;
 }
 
 void gm_spares_miss(uint64_t va)
@@ -133,11 +129,6 @@ struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
     }
     pthread_mutex_unlock(&spares_lock);
     return ahead;
-}
-
-void gm_drain_watch(void)
-{
-    n_watched++;
 }
 
 /* The program takes all spares that are there. */
@@ -171,7 +162,7 @@ static int begin(void **state)
     for (uint64_t size = 2; size <= 34; size += 2)
         gm_ahead_note_free(0, size * MIB); /* none of them comes again */
     now += 1000 * GM_S + gm_now();
-    n_asked = n_reserved = n_unmapped = n_watched = n_came = n_spares = 0;
+    n_asked = n_reserved = n_unmapped = n_came = n_spares = 0;
     is_lost = is_full = false;
     return 0;
 }
@@ -188,14 +179,12 @@ static void test_again(void **state)
     assert_int_equal(n_reserved, 1);
     assert_int_equal(n_spares, 1);
     assert_int_equal(spares[0].va, asked[0].va);
-    assert_true(spares[0].keep_ns > 2 * GM_MS && spares[0].keep_ns < 20 * GM_MS); /* 1 ms apart */
     answer(0, 0);
     assert_true(spares[0].is_here);
-    assert_int_equal(n_watched, 1);
     assert_int_equal(n_reserved, 1);
     /* Not for a size that came long ago, nor for one of which something was freed since. */
     take();
-    now += GM_SPARES_KEEP_NS;
+    now += 100 * GM_MS;
     grow(8 * MIB);
     assert_int_equal(n_asked, 1);
     gm_ahead_note_free(0, 8 * MIB);
@@ -330,10 +319,10 @@ static void test_lost(void **state)
     answer(0, -ENOTCONN);
     assert_int_equal(n_unmapped, 1);
     assert_int_equal(n_reserved, 0);
-    assert_false(gm_ahead_settle()); /* nothing is on its way */
+    gm_ahead_settle(); /* nothing is on its way */
 }
 
-/* The longer between two, the longer it waits; none where it would wait too long. */
+/* None where it would wait for so long that the daemon takes it back. */
 static void test_pace(void **state)
 {
     (void)state;
@@ -341,7 +330,6 @@ static void test_pace(void **state)
     now += 39 * GM_MS;
     grow(4 * MIB);
     assert_int_equal(n_asked, 1);
-    assert_true(spares[0].keep_ns > 80 * GM_MS && spares[0].keep_ns < 100 * GM_MS);
     answer(0, 0);
     take();
     now += 59 * GM_MS;
@@ -349,7 +337,6 @@ static void test_pace(void **state)
     assert_int_equal(n_asked, 1);
     grow(4 * MIB);
     assert_int_equal(n_asked, 2);
-    assert_true(spares[0].keep_ns < 20 * GM_MS);
     answer(1, 0);
 }
 
@@ -394,7 +381,7 @@ static void test_settle(void **state)
     grow(4 * MIB);
     assert_int_equal(n_asked, 1);
     assert_int_equal(pthread_create(&thread, NULL, answer_later, NULL), 0);
-    assert_true(gm_ahead_settle());
+    gm_ahead_settle();
     assert_int_equal(n_came, 1);
     pthread_join(thread, NULL);
     take();

@@ -36,6 +36,22 @@ void gm_engine_feed_idle(struct gm_engine *e, uint32_t id, uint64_t ago_ns)
     ago[id] = ago_ns;
 }
 
+static unsigned n_aged[APPS], n_taken[APPS];
+
+void gm_engine_age_spares(struct gm_engine *e, uint32_t id)
+{
+    assert_ptr_equal(e, engine);
+    n_aged[id]++;
+}
+
+uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t id, uint64_t least)
+{
+    assert_ptr_equal(e, engine);
+    assert_int_equal(least, UINT64_MAX);
+    n_taken[id]++;
+    return 0;
+}
+
 static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,
                         const void *entries, uint32_t count, const int *fds, int n_fds)
 {
@@ -64,6 +80,8 @@ static int set_up(void **state)
     memset(idles, 0, sizeof idles);
     memset(queries, 0, sizeof queries);
     memset(asked, 0, sizeof asked);
+    memset(n_aged, 0, sizeof n_aged);
+    memset(n_taken, 0, sizeof n_taken);
     for (uint32_t id = 0; id < 2; id++) {
         engine->apps[id].state = id == 0 ? GM_APP_PAUSED : GM_APP_RUNNING;
         engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
@@ -122,9 +140,12 @@ static void test_idle_when_quiet(void **state)
     assert_int_equal(queries[1], 1);
     assert_int_equal(idles[1], 0);
     assert_false(app->is_idle);
+    assert_true(n_aged[1] > 10 && n_taken[1] == 0);
 
     answer(asked[1], 1);
     assert_int_equal(idles[1], 1);
+    assert_int_equal(n_taken[1], 1); /* who rests keeps nothing */
+    assert_true(n_aged[0] > 10);     /* it can free while it is paused */
     assert_int_equal(ago[1], 0); /* its work had gone on, nobody knows until when */
     assert_true(app->is_idle);
     answer(asked[1], 1); /* once is enough */

@@ -1,6 +1,6 @@
 /*
- * daemon/engine/waiting: who waits for room, for how long, and what programs that lie about their
- * spares can do to others. The engine around it is this test: tiers of so many bytes.
+ * daemon/engine/waiting: who waits for room, and for how long. The engine around it is this test:
+ * tiers of so many bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,14 +14,14 @@
 
 #define APPS 5u
 #define ROOM 100u
-#define LIES UINT64_MAX
 
-enum { OWNER, LIAR = OWNER, OTHER, LATE, NEW, LAST };
+enum { OWNER, OTHER, LATE, NEW, LAST };
 
 static struct gm_engine *engine;
 static uint64_t taken;
 static unsigned had[APPS], refused[APPS];
 static uint64_t next_va;
+static uint64_t spares[APPS];
 
 /* ---- what is around it ---- */
 
@@ -39,6 +39,18 @@ bool gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_allo
     e->table->apps[id].committed += alloc->bytes;
     had[id]++;
     return true;
+}
+
+void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
+{
+    (void)asker;
+    for (uint32_t id = 0; id < APPS && bytes > gm_engine_left(e); id++) {
+        const uint64_t lacks = bytes - gm_engine_left(e);
+        const uint64_t some = spares[id] < lacks ? spares[id] : lacks;
+        spares[id] -= some;
+        taken -= some;
+        e->table->apps[id].committed -= some;
+    }
 }
 
 bool gm_engine_can_ever_have(const struct gm_engine *e, uint32_t id, uint64_t bytes)
@@ -81,6 +93,7 @@ static int set_up(void **state)
     }
     taken = next_va = 0;
     memset(had, 0, sizeof had);
+    memset(spares, 0, sizeof spares);
     memset(refused, 0, sizeof refused);
     return 0;
 }
@@ -114,7 +127,6 @@ static void give_back(uint32_t id, uint64_t bytes)
 {
     taken -= bytes;
     engine->table->apps[id].committed -= bytes;
-    engine->apps[id].given_back++;
     gm_engine_admit_waiting(engine);
 }
 
@@ -124,124 +136,55 @@ static void pass(uint64_t ns)
     gm_engine_admit_waiting(engine);
 }
 
-static void say(uint32_t id, uint64_t bytes)
-{
-    engine->apps[id].stat->spare_bytes = bytes;
-}
-
 #define expect(id, n_had, n_refused)                                                               \
     do {                                                                                           \
         assert_int_equal(had[id], n_had);                                                          \
         assert_int_equal(refused[id], n_refused);                                                  \
     } while (0)
 
-static void what_is_kept_is_waited_for(void **state)
+/* Whoever asks for more than there is has what others keep, at once. */
+static void spares_make_room(void **state)
 {
     (void)state;
     ask(OWNER, 80);
-    say(OWNER, 60);
+    spares[OWNER] = 60;
     ask(OTHER, 50);
-    expect(OTHER, 0, 0);
-    assert_int_equal(engine->apps[OTHER].waiting_allocs, 1);
-    pass(100 * GM_MS);
-    expect(OTHER, 0, 0);
-    say(OWNER, 0);
-    give_back(OWNER, 60);
     expect(OTHER, 1, 0);
+    assert_int_equal(spares[OWNER], 30);
+    ask(LATE, 60);
+    expect(LATE, 0, 1); /* and is refused at once if that does not do */
+    assert_int_equal(spares[OWNER], 0);
     assert_null(engine->waiting);
 }
 
-/* What is on its way ahead is kept, or not had at all, in no longer a time. */
-static void what_comes_ahead_is_waited_for(void **state)
+/* So does one that waits, with what others keep meanwhile. */
+static void spares_of_later_make_room(void **state)
 {
     (void)state;
+    engine->config.is_waiting_when_full = true;
     ask(OWNER, 80);
-    engine->apps[OWNER].ahead_bytes = 20;
-    say(OWNER, 10);
     ask(OTHER, 50);
     expect(OTHER, 0, 0);
-    assert_int_equal(engine->apps[OTHER].waiting_allocs, 1);
-    engine->apps[OWNER].ahead_bytes = 0;
-    give_back(OWNER, 30);
+    spares[OWNER] = 40;
+    gm_engine_admit_waiting(engine);
     expect(OTHER, 1, 0);
 }
 
-static void nobody_waits_for_more_than_is_kept(void **state)
+/* A program has room by what it keeps itself, up to all that there is. */
+static void spares_of_its_own(void **state)
 {
     (void)state;
     ask(OWNER, 80);
-    say(OWNER, 20);
-    ask(OTHER, 50);
-    expect(OTHER, 0, 1);
-    say(OWNER, LIES); /* of more than it has nobody believes it */
-    ask(OTHER, 20);
-    expect(OTHER, 1, 1);
-    ask(LATE, 90);
-    expect(LATE, 0, 1);
-    ask(LATE, 100);
-    expect(LATE, 0, 2);
-}
-
-static void a_liar_is_waited_for_once(void **state)
-{
-    (void)state;
-    ask(LIAR, 90);
-    say(LIAR, LIES);
-    ask(OTHER, 50);
-    expect(OTHER, 0, 0);
-    pass(249 * GM_MS);
-    expect(OTHER, 0, 0);
-    pass(GM_MS);
-    expect(OTHER, 0, 1);
-    ask(OTHER, 50);
-    expect(OTHER, 0, 2);
-    ask(LATE, 50);
-    expect(LATE, 0, 1);
-    /* It gives something back: believed again, and doubted again. */
-    give_back(LIAR, 10);
-    ask(LATE, 50);
-    expect(LATE, 0, 1);
-    pass(250 * GM_MS);
-    expect(LATE, 0, 2);
-    ask(LATE, 50);
-    expect(LATE, 0, 3);
-}
-
-/* The one that another waits for says suddenly that it keeps nothing. */
-static void a_newcomer_that_fits_is_not_refused(void **state)
-{
-    (void)state;
-    ask(LIAR, 50);
-    say(LIAR, LIES);
-    ask(OTHER, 80);
-    expect(OTHER, 0, 0);
-    say(LIAR, 0);
-    ask(NEW, 10);
-    expect(OTHER, 0, 1);
-    expect(NEW, 1, 0);
-}
-
-static void a_newcomer_waits_behind_others_no_longer_than_they(void **state)
-{
-    (void)state;
-    ask(LIAR, 50);
-    say(LIAR, LIES);
-    ask(OTHER, 80);
-    pass(200 * GM_MS);
-    ask(NEW, 10);
-    expect(NEW, 0, 0);
-    ask(LIAR, 10); /* who holds memory does not wait behind them */
-    expect(LIAR, 2, 0);
-    pass(50 * GM_MS);
-    expect(OTHER, 0, 1);
-    expect(NEW, 1, 0);
+    spares[OWNER] = 80;
+    ask(OWNER, 100);
+    expect(OWNER, 2, 0);
 }
 
 static void many_wait_and_die(void **state)
 {
     (void)state;
     ask(OWNER, 80);
-    say(OWNER, 80);
+    engine->config.is_waiting_when_full = true;
     for (unsigned i = 0; i < 5000; i++)
         ask(OTHER, 50);
     expect(OTHER, 0, 5000 - 4096);
@@ -343,13 +286,9 @@ static void host_frames_that_end_are_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_kept_is_waited_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_comes_ahead_is_waited_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nobody_waits_for_more_than_is_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_liar_is_waited_for_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_newcomer_that_fits_is_not_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_newcomer_waits_behind_others_no_longer_than_they, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(spares_make_room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(spares_of_later_make_room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(spares_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_wait_and_die, set_up, tear_down),
         cmocka_unit_test_setup_teardown(by_option_all_wait_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holders_pass_for_as_long_as_is_patience, set_up, tear_down),

@@ -131,25 +131,6 @@ static void close_during_query(void)
     CHECK(atomic_load(&driver_events) == 0);
 }
 
-/* Spares are looked after, and the program that has put them does not rest. */
-static void spares_during_query(void)
-{
-    boot_live();
-    atomic_store(&driver_is_busy, 1);
-    query_app();
-    await_queries();
-    CHECK(n_left_alone == 1); /* who puts one calls */
-    const uint32_t watched = n_spares_watched;
-    gm_drain_watch();
-    expect_quiet(0);
-    for (int i = 0; i < 60000 && n_spares_watched == watched; i++)
-        nap(1000);
-    CHECK(n_spares_watched > watched);
-    query_app();
-    atomic_store(&driver_is_busy, 0);
-    expect_quiet(1);
-}
-
 /* What a query cannot find out: it is said, and later it can. */
 static void queries_fail(void)
 {
@@ -279,7 +260,6 @@ static void lost_during_query(void)
 
 SCENARIO(queries)
 SCENARIO(close_during_query)
-SCENARIO(spares_during_query)
 SCENARIO(queries_fail)
 SCENARIO(queries_of_old_drivers)
 SCENARIO(queries_unsupported)
@@ -291,7 +271,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queries),
         cmocka_unit_test(test_close_during_query),
-        cmocka_unit_test(test_spares_during_query),
         cmocka_unit_test(test_queries_fail),
         cmocka_unit_test(test_queries_of_old_drivers),
         cmocka_unit_test(test_queries_unsupported),

@@ -52,10 +52,10 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, managed_bytes, 40, 8);
     LAYOUT(gm_stat, array_bytes, 48, 8);
     LAYOUT(gm_stat, graph_bytes, 56, 8);
-    LAYOUT(gm_stat, spare_bytes, 64, 8);
-    LAYOUT(gm_stat, refused, 72, 8);
-    LAYOUT(gm_stat, refused_bytes, 80, 8);
-    LAYOUT(gm_stat, reserved, 88, 4096 - 88);
+    LAYOUT(gm_stat, refused, 64, 8);
+    LAYOUT(gm_stat, refused_bytes, 72, 8);
+    LAYOUT(gm_stat, spares, 80, 512);
+    LAYOUT(gm_stat, reserved, 592, 4096 - 592);
     LAYOUT(gm_stat, slot, 4096, 128 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 
