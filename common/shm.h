@@ -56,7 +56,8 @@ struct gm_slot {
     _Atomic uint32_t inside;  /* not 0 inside a gate-crossing call: shim/gate/gate.h */
     _Atomic uint32_t blocked; /* 1 inside a synchronizing call */
     _Atomic uint64_t calls;   /* hooked calls that returned; the daemon looks for changes */
-    uint8_t reserved[GM_CACHE_PAIR - 16];
+    _Atomic uint32_t tid;     /* the thread, for the shim */
+    uint8_t reserved[GM_CACHE_PAIR - 20];
 };
 _Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache");
 

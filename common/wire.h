@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 4u
+#define GM_WIRE_VERSION 5u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -65,8 +65,9 @@ struct gm_msg_want {
 };
 
 enum gm_drain_status {
-    GM_DRAIN_QUIET = 0, /* no thread inside, every context synchronized, no capture open */
-    GM_DRAIN_BUSY = 1,  /* the deadline passed; the daemon reopens the gate and tries later */
+    GM_DRAIN_QUIET = 0,  /* no thread inside, every context synchronized, no capture open */
+    GM_DRAIN_BUSY = 1,   /* the deadline passed; the daemon reopens the gate and tries later */
+    GM_DRAIN_PARKED = 2, /* its work stands still on the GPU, until RESUME */
 };
 enum gm_drain_reason {
     GM_DRAIN_NONE = 0,
@@ -164,10 +165,19 @@ struct gm_msg_taken {
     uint64_t va;
 };
 
-/* The gate is closed: drain, and answer DRAINED within `deadline_ns`. */
+/*
+ * The gate is closed. Answer DRAINED within `deadline_ns`: QUIET, or after `grace_ns` PARKED if the
+ * program can be parked. A grace of UINT64_MAX: do not park.
+ */
 struct gm_msg_close {
     uint64_t epoch;
+    uint64_t grace_ns;
     uint64_t deadline_ns;
+};
+
+/* All memory of a parked program is mapped, and its gate opens: let its work go on. */
+struct gm_msg_resume {
+    uint64_t epoch; /* of the CLOSE that it was parked for */
 };
 
 /* Map each frame at its va, with access for its GPU, then answer DONE. */
@@ -322,7 +332,8 @@ _Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");
 _Static_assert(sizeof(struct gm_msg_allocated) == 16, "gm_msg_allocated");
 _Static_assert(sizeof(struct gm_msg_freed) == 16, "gm_msg_freed");
 _Static_assert(sizeof(struct gm_msg_taken) == 8, "gm_msg_taken");
-_Static_assert(sizeof(struct gm_msg_close) == 16, "gm_msg_close");
+_Static_assert(sizeof(struct gm_msg_close) == 24, "gm_msg_close");
+_Static_assert(sizeof(struct gm_msg_resume) == 8, "gm_msg_resume");
 _Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
 _Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");
 _Static_assert(sizeof(struct gm_msg_drop) == 8, "gm_msg_drop");

@@ -32,6 +32,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
            engine->table->apps[id].is_silent ? "it does not answer"
                                              : "its memory cannot be brought in now");
     app->progress_at = engine->now;
+    app->want_at = engine->now + GM_WANT_AGAIN_NS;
+    gm_engine_sample_soon(engine);
     gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
 }
 

@@ -89,6 +89,17 @@ static void set_gate(struct gm_app *app, enum gm_gate_word word)
         syscall(SYS_futex, &app->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
+/* Its memory is in place: if its work was parked, that goes on. */
+static void resume(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_msg_resume message = {.epoch = app->epoch};
+    if (!app->is_parked)
+        return;
+    app->is_parked = false;
+    engine->config.outlet.send(app->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
+}
+
 static void open_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
@@ -103,6 +114,7 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
         app->is_idle = false;
     }
     set_gate(app, GM_GATE_OPEN);
+    resume(engine, id);
     gm_engine_sample_soon(engine);
     if (!was_held)
         gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
@@ -111,7 +123,8 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
 static void close_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    struct gm_msg_close close_msg = {.deadline_ns = engine->config.drain_deadline_ns};
+    struct gm_msg_close close_msg = {.grace_ns = engine->config.grace_ns,
+                                     .deadline_ns = engine->config.drain_deadline_ns};
 
     gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
     if (app->is_late) {
@@ -153,6 +166,8 @@ static void release(struct gm_engine *engine, uint32_t id)
     engine->switches++;
     gm_engine_note_leaver(engine, id, false);
     gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
+    if (app->is_parked)
+        gm_engine_wants(engine, id); /* it has work, though no thread need wait at the gate */
 }
 
 /* What the app answered to CLOSE, or that it did not. */
@@ -166,10 +181,14 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
     if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch))
         return; /* an answer to a CLOSE that was given up */
     bool is_for_trades = app->is_held && is_in_set(engine, id);
-    if (drained && drained->status == GM_DRAIN_QUIET) {
+    if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {
         app->is_late = false;
         app->busy_reason = 0;
-        gm_log(GM_LOG_DEBUG, "app %u drained in %.3f ms", id, (double)drained->drain_ns / 1e6);
+        app->is_parked = drained->status == GM_DRAIN_PARKED;
+        app->parks += app->is_parked;
+        engine->parks += app->is_parked;
+        gm_log(GM_LOG_DEBUG, "app %u %s in %.3f ms", id, app->is_parked ? "parked" : "drained",
+               (double)drained->drain_ns / 1e6);
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
         app->active_at = engine->now; /* it may only have waited for that */
         gm_engine_sample_soon(engine);
@@ -363,6 +382,20 @@ static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
     return error;
 }
 
+/* Nobody has tried yet whether a kernel that is stopped counts against a display's time limit. */
+static void check_kernel_limit(struct gm_engine *engine)
+{
+    int has_limit = 0;
+    engine->cuda.cuDeviceGetAttribute(&has_limit, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT,
+                                      engine->device);
+    if (!has_limit || engine->config.grace_ns >= GM_GRACE_LIMITED_NS)
+        return;
+    engine->config.grace_ns = GM_GRACE_LIMITED_NS;
+    gm_log(GM_LOG_INFO,
+           "GPU %d limits the time of kernels (it drives a display): --grace is %llu ms",
+           engine->config.gpu, GM_GRACE_LIMITED_NS / GM_MS);
+}
+
 static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {
     const struct gm_cuda *cuda = &engine->cuda;
@@ -413,6 +446,7 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
     int error = claim_gpu(engine, why, why_size);
     if (error)
         return error;
+    check_kernel_limit(engine);
     result = cuda->cuDevicePrimaryCtxRetain(&engine->context, engine->device);
     if (result == CUDA_SUCCESS)
         result = cuda->cuCtxSetCurrent(engine->context);

@@ -79,7 +79,8 @@ struct gm_engine_config {
     enum gm_sched_class best_class; /* that users may take for their own programs */
     struct gm_record *record;       /* for outlet.record_*; NULL: none */
     uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
-    uint64_t drain_deadline_ns;     /* how long a drain may take before the gate reopens */
+    uint64_t grace_ns;              /* how long a drain may take before the app is parked */
+    uint64_t drain_deadline_ns;     /* ... and before the gate reopens, if it cannot be */
     uint32_t max_apps;
     /* The daemon's CUDA context is lost, and every program was told: it must end. From the loop. */
     void (*on_lost)(void *arg);

@@ -131,6 +131,13 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 static bool look_at_paused(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
+    if (app->is_parked) { /* it has work, whatever its threads do */
+        if (app->want_at != 0 && engine->now >= app->want_at) {
+            app->want_at = 0;
+            gm_engine_wants(engine, id);
+        }
+        return app->want_at != 0;
+    }
     if (app->is_idle || app->is_held)
         return false;
     bool is_waiting = atomic_load(&app->stat->waiting) > 0 || awaits_memory(app);

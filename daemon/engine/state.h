@@ -202,7 +202,10 @@ struct gm_app {
 
     bool is_given_up; /* it cannot be saved, and was told: saving.c */
 
+    bool is_parked;    /* PAUSED, LOADING: its work stands still on the GPU */
+    uint64_t want_at;  /* ... and it gave its turn back: it asks again then; 0: no need */
     uint64_t switches; /* times it was made to yield */
+    uint64_t parks;    /* ... of which in the middle of its work, or held so for exchanges */
     uint64_t allocs, frees;
     uint64_t spares_seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
     uint64_t spares_look_at;             /* when the next one is due */
@@ -492,7 +495,7 @@ struct gm_engine {
     uint32_t features_told;  /* enum gm_feature: which the log has */
     struct gm_leaver leavers[GM_LEAVERS];
     bool has_decided; /* the scheduler was asked: levels may have changed */
-    uint64_t switches, allocs, frees, drain_busy;
+    uint64_t switches, parks, allocs, frees, drain_busy;
 };
 
 static inline uint64_t gm_chunk_bytes(const struct gm_chunk *chunk)

@@ -236,6 +236,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .rules = &options->rules,
         .best_class = options->best_class,
         .idle_ns = options->idle,
+        .grace_ns = options->grace,
         .drain_deadline_ns = options->drain_deadline,
         .max_apps = options->max_apps,
         .on_lost = on_lost,

@@ -180,6 +180,8 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "waiting_threads",
                             app->stat ? atomic_load(&app->stat->waiting) : 0);
     cJSON_AddNumberToObject(object, "switches", (double)app->switches);
+    cJSON_AddBoolToObject(object, "parked", app->is_parked);
+    cJSON_AddNumberToObject(object, "parks", (double)app->parks);
     cJSON_AddNumberToObject(object, "allocs", (double)app->allocs);
     cJSON_AddNumberToObject(object, "frees", (double)app->frees);
     cJSON_AddNumberToObject(object, "refused_allocs",
@@ -303,6 +305,7 @@ cJSON *gm_view_status(const struct gm_engine *engine)
         if (engine->apps[id].state != GM_APP_UNUSED)
             cJSON_AddItemToArray(apps, describe_app(engine, id));
     cJSON_AddNumberToObject(totals, "switches", (double)engine->switches);
+    cJSON_AddNumberToObject(totals, "parks", (double)engine->parks);
     add_bytes(totals, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
     add_bytes(totals, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
     cJSON_AddNumberToObject(totals, "allocs", (double)engine->allocs);

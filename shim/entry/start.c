@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "common/features.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "shim/driver/devices.h"
 #include "shim/driver/real.h"
+#include "shim/gate/contexts.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
@@ -18,11 +20,15 @@
 #include "shim/memory/ahead.h"
 #include "shim/memory/spares.h"
 #include "shim/memory/chores.h"
+#include "shim/memory/managed.h"
 #include "shim/memory/sharing.h"
 #include "shim/observe/channels.h"
+#include "shim/observe/probe.h"
 #include "shim/observe/uses.h"
 
-#define GM_START_LOG_FD 500 /* the least fd number of the log, as in link/files.c */
+#define GM_START_PROBE_NS (200 * GM_MS) /* from one attempt to the next ... */
+#define GM_START_PROBES 64              /* ... of so many: each keeps a page of pinned memory */
+#define GM_START_LOG_FD 500             /* the least fd number of the log, as in link/files.c */
 
 static bool gm_start_has_fork_handler;
 static bool gm_start_has_log;
@@ -113,17 +119,78 @@ static const struct gm_gate_calls gm_start_gate_calls = {
     .listen = gm_link_listen,
 };
 
+/* Whether parking and timeslices work here (probe.h): asked when the first memory is mapped, for
+ * then there is a context. */
+static enum { GM_PROBE_NOT_ASKED, GM_PROBE_IS_DUE, GM_PROBE_IS_OVER } _Atomic gm_start_probe;
+
+static void gm_start_probe_in(CUcontext context, uint64_t unused)
+{
+    static unsigned tries; /* the drainer's */
+    uint32_t off;
+    (void)context, (void)unused;
+    if (atomic_load(&gm_start_probe) != GM_PROBE_IS_DUE)
+        return;
+    if (!gm_probe(&off)) {
+        if (++tries < GM_START_PROBES)
+            return;
+        off = GM_FEATURE_PARK | GM_FEATURE_TIMESLICE;
+    }
+    atomic_fetch_or(&gm_gate_stat()->features_off, off);
+    atomic_store(&gm_start_probe, GM_PROBE_IS_OVER);
+}
+
+/* Drainer. A GPU that is busy with others cannot be asked: then later. */
+static uint64_t gm_start_watch(uint64_t now)
+{
+    uint64_t next = gm_chores_watch(now);
+    if (atomic_load(&gm_start_probe) == GM_PROBE_IS_DUE)
+        gm_contexts_visit(gm_start_probe_in, 0);
+    if (atomic_load(&gm_start_probe) == GM_PROBE_IS_DUE && next > now + GM_START_PROBE_NS)
+        next = now + GM_START_PROBE_NS;
+    return next;
+}
+
+static CUresult gm_start_map(const struct gm_map_entry *entry, uint32_t count, const int *fds,
+                             int n_fds)
+{
+    const CUresult result = gm_mapper_map(entry, count, fds, n_fds);
+    if (result == CUDA_SUCCESS && atomic_load(&gm_start_probe) == GM_PROBE_NOT_ASKED) {
+        atomic_store(&gm_start_probe, GM_PROBE_IS_DUE);
+        gm_drain_watch();
+    }
+    return result;
+}
+
+/* A program with managed memory drains: moving that out is work on a stream. */
+static enum gm_park_outcome gm_start_park(void)
+{
+    if (gm_managed_exists() || (atomic_load(&gm_gate_stat()->features_off) & GM_FEATURE_PARK) != 0)
+        return GM_PARK_NEVER;
+    if (atomic_load(&gm_start_probe) != GM_PROBE_IS_OVER)
+        return GM_PARK_LATER;
+    switch (gm_channels_park()) {
+    case GM_PARK_DONE:
+        return GM_PARK_IS_ON;
+    case GM_PARK_CHANGED:
+        return GM_PARK_LATER;
+    default:
+        return GM_PARK_NEVER;
+    }
+}
+
 static const struct gm_drain_calls gm_start_drain_calls = {
     .drained = gm_link_drained,
     .quiet = gm_link_quiet,
+    .park = gm_start_park,
+    .resume = gm_channels_resume,
     .clear = gm_chores_clear,
     .paused = gm_chores_paused,
     .resumed = gm_chores_resumed,
-    .watch = gm_chores_watch,
+    .watch = gm_start_watch,
 };
 
 static const struct gm_link_calls gm_start_link_calls = {
-    .map = gm_mapper_map,
+    .map = gm_start_map,
     .unmap = gm_mapper_unmap,
     .drop = gm_mapper_drop,
     .release = gm_mapper_release,
@@ -181,6 +248,8 @@ static void gm_start_after_fork(void)
     if (!gm_boot_has_begun())
         return;
     gm_gate_after_fork();
+    gm_park_after_fork();
+    gm_channels_after_fork();
     gm_link_part();
     gm_link_close();
     gm_boot_part();

@@ -15,8 +15,7 @@
 #include "shim/driver/real.h"
 #include "shim/gate/gate.h"
 
-#define GM_EVENT_NAP_MIN 50000    /* ns between polls of an event; doubles up to ... */
-#define GM_EVENT_NAP_MAX 20000000 /* ... what an answer may be late */
+#define GM_EVENT_NAP_MIN 50000 /* ns between polls of an event; doubles up to late_ns */
 
 struct gm_context {
     CUcontext context;
@@ -43,7 +42,7 @@ static CUdevice gm_drained_device = -1;
 /* A walk that may stop early (stamp), or that visits instead of waiting. */
 struct gm_contexts_asker {
     const _Atomic uint64_t *stamp;
-    uint64_t seen;
+    uint64_t seen, late_ns;
     void (*visit)(CUcontext context, uint64_t argument);
     uint64_t argument;
 };
@@ -267,7 +266,7 @@ static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
 /* Wait until the GPU has passed `event`. */
 static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker *asker)
 {
-    for (long nap = GM_EVENT_NAP_MIN;;) {
+    for (uint64_t nap = GM_EVENT_NAP_MIN;;) {
         uint32_t bell = atomic_load(&gm_contexts_bell);
         if (!gm_contexts_may_wait(asker))
             return CUDA_ERROR_NOT_READY;
@@ -276,9 +275,9 @@ static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker 
         CUresult result = gm_real.cuEventQuery(event);
         if (result != CUDA_ERROR_NOT_READY)
             return result;
-        struct timespec pause = {.tv_nsec = nap};
+        const struct timespec pause = gm_timespec(nap);
         syscall(SYS_futex, &gm_contexts_bell, FUTEX_WAIT_PRIVATE, bell, &pause, NULL, 0);
-        nap = nap * 2 < GM_EVENT_NAP_MAX ? nap * 2 : GM_EVENT_NAP_MAX;
+        nap = nap * 2 < asker->late_ns ? nap * 2 : asker->late_ns;
     }
 }
 
@@ -399,9 +398,9 @@ CUresult gm_contexts_synchronize(void)
     return gm_contexts_walk(NULL);
 }
 
-CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen)
+CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns)
 {
-    const struct gm_contexts_asker asker = {.stamp = stamp, .seen = seen};
+    const struct gm_contexts_asker asker = {.stamp = stamp, .seen = seen, .late_ns = late_ns};
     return gm_contexts_walk(&asker);
 }
 

@@ -20,11 +20,16 @@
 #define GM_DRAIN_YIELDS 200       /* polls with sched_yield first; most calls return meanwhile */
 #define GM_DRAIN_NAP_MIN 50000u   /* ns; then naps, which double up to ... */
 #define GM_DRAIN_NAP_MAX 1000000u /* ... what an answer may be late */
+/* Polling so often takes a twentieth of a core, as long as the grace. */
+#define GM_DRAIN_LATE_NS (100 * GM_US)
+#define GM_QUIET_LATE_NS (20 * GM_MS) /* what the answer to a QUERY may be late */
+#define GM_DRAIN_PARK_NS (1 * GM_MS)  /* from one attempt to park to the next */
 
 struct gm_drain_question {
     uint64_t epoch;
     uint64_t at;       /* when CLOSE came */
     uint64_t deadline; /* absolute */
+    bool may_park;
 };
 
 static const struct gm_drain_calls *gm_drain_calls; /* written before the thread starts */
@@ -32,6 +37,7 @@ static const struct gm_drain_calls *gm_drain_calls; /* written before the thread
 static struct gm_lock gm_drain_lock = GM_LOCK_INITIALIZER(GM_LOCK_DRAIN);
 static pthread_cond_t gm_drain_asked = PTHREAD_COND_INITIALIZER;
 static struct gm_drain_question gm_drain_open;
+static uint64_t gm_drain_park_at; /* the link thread's: when to try; UINT64_MAX: not again */
 static bool gm_drain_is_open;
 static uint64_t gm_drain_query_open;
 static bool gm_drain_has_query;
@@ -42,8 +48,9 @@ static bool gm_drain_is_to_watch;          /* gm_drain_watch was called */
 static _Atomic uint64_t gm_drain_stamp;    /* changes with the above and stops a query */
 static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what it waits for */
 
-/* Answer `epoch`, unless it has its answer or a newer CLOSE came. */
-static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_t now)
+/* Answer `epoch`. False: it has its answer, or a newer CLOSE came. */
+static bool gm_drain_answer(uint64_t epoch, enum gm_drain_status status,
+                            enum gm_drain_reason reason, uint64_t now)
 {
     gm_lock(&gm_drain_lock);
     bool is_mine = gm_drain_is_open && gm_drain_open.epoch == epoch;
@@ -52,15 +59,16 @@ static void gm_drain_answer(uint64_t epoch, enum gm_drain_reason reason, uint64_
         gm_drain_is_open = false;
     gm_unlock(&gm_drain_lock);
     if (!is_mine)
-        return;
+        return false;
 
     struct gm_msg_drained drained = {
         .epoch = epoch,
-        .status = reason == GM_DRAIN_NONE ? GM_DRAIN_QUIET : GM_DRAIN_BUSY,
+        .status = status,
         .reason = reason,
         .drain_ns = now > at ? now - at : 0,
     };
     gm_drain_calls->drained(&drained);
+    return true;
 }
 
 /* Whether `epoch` still waits for its answer. */
@@ -94,8 +102,8 @@ static void gm_drain_sync_if_asked(void)
         gm_drain_sync(asked);
 }
 
-/* Wait until nobody is inside, or for the deadline. Serve gm_drain_synchronize: its caller is
- * inside. */
+/* Wait until nobody is inside, or the CLOSE has its answer, or for the deadline. Serve
+ * gm_drain_synchronize: its caller is inside. */
 static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question *question)
 {
     long nap = GM_DRAIN_NAP_MIN;
@@ -104,7 +112,8 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
     for (unsigned looks = 0;; looks++) {
         enum gm_drain_reason reason = gm_gate_scan();
         atomic_store(&gm_drain_obstacle, reason);
-        if (reason == GM_DRAIN_NONE || gm_now() >= question->deadline)
+        if (reason == GM_DRAIN_NONE || gm_now() >= question->deadline ||
+            !gm_drain_is_asked(question->epoch))
             return reason;
         gm_drain_sync_if_asked();
         if (reason == GM_DRAIN_CAPTURE && !is_settled) {
@@ -140,12 +149,28 @@ static void gm_drain_clear(const struct gm_drain_question *question)
         gm_drain_calls->clear(now + (question->deadline - now) / 2);
 }
 
+/*
+ * Wait until no context has work left. If the program may be parked, in a way that ends when it is:
+ * synchronizing keeps a core busy, and would do so while the program is parked.
+ */
+static CUresult gm_drain_finish(const struct gm_drain_question *question)
+{
+    CUresult result = question->may_park ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    while (result == CUDA_ERROR_NOT_READY) {
+        const uint64_t stamp = atomic_load(&gm_drain_stamp);
+        if (!gm_drain_is_asked(question->epoch))
+            return CUDA_ERROR_NOT_READY;
+        result = gm_contexts_finish(&gm_drain_stamp, stamp, GM_DRAIN_LATE_NS);
+    }
+    return gm_contexts_synchronize();
+}
+
 static void gm_drain_once(const struct gm_drain_question *question)
 {
     enum gm_drain_reason reason = gm_drain_wait_outside(question);
     if (reason == GM_DRAIN_NONE && gm_drain_is_asked(question->epoch)) {
         atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK);
-        CUresult result = gm_contexts_synchronize();
+        CUresult result = gm_drain_finish(question);
         if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
             reason = GM_DRAIN_CAPTURE; /* perhaps an uncounted one */
         else if (result != CUDA_SUCCESS)
@@ -153,7 +178,8 @@ static void gm_drain_once(const struct gm_drain_question *question)
         else
             gm_drain_clear(question);
     }
-    gm_drain_answer(question->epoch, reason, gm_now());
+    gm_drain_answer(question->epoch, reason == GM_DRAIN_NONE ? GM_DRAIN_QUIET : GM_DRAIN_BUSY,
+                    reason, gm_now());
 }
 
 /* Answer a query, unless the stamp changes meanwhile. */
@@ -162,7 +188,7 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     if (gm_gate_captures() > 0)
         gm_captures_settle();
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* for a CLOSE that comes meanwhile */
-    CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp);
+    CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp, GM_QUIET_LATE_NS);
 
     gm_lock(&gm_drain_lock);
     bool is_mine = gm_drain_has_query && gm_drain_query_open == query;
@@ -221,7 +247,8 @@ static void *gm_drain_main(void *unused)
         }
         gm_drain_once(&question);
         done = question.epoch;
-        gm_drain_after(stamp);
+        if (!gm_park_is_on())
+            gm_drain_after(stamp);
     }
     return NULL;
 }
@@ -239,14 +266,32 @@ static void gm_drain_changed(void)
     pthread_cond_signal(&gm_drain_asked);
 }
 
-void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now)
+/* The CLOSE has its answer: nobody needs to know when the work ends. */
+static void gm_drain_stop(void)
 {
+    gm_lock(&gm_drain_lock);
+    gm_drain_changed();
+    gm_unlock(&gm_drain_lock);
+    gm_contexts_wake();
+}
+
+static uint64_t gm_drain_after_now(uint64_t now, uint64_t ns)
+{
+    return ns < UINT64_MAX - now ? now + ns : UINT64_MAX;
+}
+
+void gm_drain_close(uint64_t epoch, uint64_t grace_ns, uint64_t deadline_ns, uint64_t now)
+{
+    gm_drain_park_at = gm_drain_after_now(now, grace_ns);
+    if (gm_drain_park_at != UINT64_MAX)
+        gm_park_begin();
     gm_lock(&gm_drain_lock);
     /* gm_drain_obstacle stays: until the drainer comes to this CLOSE, it is stuck in that. */
     gm_drain_open = (struct gm_drain_question){
         .epoch = epoch,
         .at = now,
-        .deadline = deadline_ns < UINT64_MAX - now ? now + deadline_ns : UINT64_MAX,
+        .deadline = gm_drain_after_now(now, deadline_ns),
+        .may_park = gm_drain_park_at != UINT64_MAX,
     };
     gm_drain_is_open = true;
     gm_drain_has_query = false; /* DRAINED says more */
@@ -298,17 +343,47 @@ CUresult gm_drain_synchronize(uint64_t patience_ns)
     return result;
 }
 
+void gm_drain_resume(void)
+{
+    gm_park_end(gm_drain_calls->resume);
+}
+
+/* The grace of `epoch` is over: park, if that can be done now. */
+static void gm_drain_park(uint64_t epoch, uint64_t now)
+{
+    switch (gm_park_try(gm_drain_calls->park)) {
+    case GM_PARK_IS_ON:
+        gm_drain_park_at = UINT64_MAX;
+        if (!gm_drain_answer(epoch, GM_DRAIN_PARKED, GM_DRAIN_NONE, gm_now()))
+            gm_drain_resume(); /* the drainer found it quiet meanwhile */
+        gm_drain_stop();
+        return;
+    case GM_PARK_LATER:
+        gm_drain_park_at = now + GM_DRAIN_PARK_NS;
+        return;
+    case GM_PARK_NEVER:
+        gm_drain_park_at = UINT64_MAX;
+    }
+}
+
 uint64_t gm_drain_expire(uint64_t now)
 {
     gm_lock(&gm_drain_lock);
     uint64_t deadline = gm_drain_is_open ? gm_drain_open.deadline : UINT64_MAX;
     uint64_t epoch = gm_drain_open.epoch;
     gm_unlock(&gm_drain_lock);
+    if (deadline == UINT64_MAX) /* no CLOSE is open */
+        return UINT64_MAX;
+    if (gm_drain_park_at <= now) {
+        gm_drain_park(epoch, now);
+        if (gm_park_is_on())
+            return UINT64_MAX;
+    }
     if (deadline > now)
-        return deadline;
+        return deadline < gm_drain_park_at ? deadline : gm_drain_park_at;
 
     enum gm_drain_reason reason = (enum gm_drain_reason)atomic_load(&gm_drain_obstacle);
-    gm_drain_answer(epoch, reason == GM_DRAIN_NONE ? GM_DRAIN_WORK : reason, now);
+    gm_drain_answer(epoch, GM_DRAIN_BUSY, reason == GM_DRAIN_NONE ? GM_DRAIN_WORK : reason, now);
     return UINT64_MAX;
 }
 

@@ -4,8 +4,9 @@
  * ended, however long that takes.
  *
  * The thread "gpumux-drain" does it, because synchronizing a context may never return: a kernel can
- * wait for the host. The link thread keeps the deadline. When that passes, the answer is BUSY and
- * the drainer goes on, but sends nothing. The next CLOSE waits for it.
+ * wait for the host. The link thread keeps the times. When the grace is over, it parks the program
+ * if it can (park.h), and the answer is PARKED; when the deadline passes, the answer is BUSY. The
+ * drainer goes on then, but sends nothing. The next CLOSE waits for it.
  *
  * A CLOSE or a newer QUERY stops a QUERY at once. With a driver that cannot record an event for a
  * context (contexts.h) the drainer first returns from the synchronizing call that it is in. The
@@ -24,12 +25,18 @@
 #include <stdint.h>
 
 #include "common/wire.h"
+#include "shim/gate/park.h"
 
 /* Whom the drainer calls, without a lock: all but the answers from its own thread only. */
 struct gm_drain_calls {
     /* The answers to CLOSE and to QUERY; also from the link thread. */
     void (*drained)(const struct gm_msg_drained *drained);
     void (*quiet)(const struct gm_msg_quiet *quiet);
+
+    /* Stop all work of the program where it stands, or change nothing; and let it go on. Link
+     * thread only. */
+    enum gm_park_outcome (*park)(void);
+    void (*resume)(void);
 
     /* The program is quiet: move unevictable memory out of the way, until the time `until`. */
     void (*clear)(uint64_t until);
@@ -45,11 +52,17 @@ struct gm_drain_calls {
 /* Start only: start the thread. 0 or -errno. */
 int gm_drain_start(const struct gm_drain_calls *calls);
 
-/* Link thread: CLOSE came at time `now`. It replaces a CLOSE that has no answer yet. */
-void gm_drain_close(uint64_t epoch, uint64_t deadline_ns, uint64_t now);
-
-/* Link thread: answer BUSY if the deadline has passed. Returns the coming deadline or UINT64_MAX.
+/*
+ * Link thread: CLOSE came at time `now`. It replaces a CLOSE that has no answer yet. Both times
+ * count from `now`; a grace of UINT64_MAX: do not park.
  */
+void gm_drain_close(uint64_t epoch, uint64_t grace_ns, uint64_t deadline_ns, uint64_t now);
+
+/* Link thread: RESUME came, or the daemon is lost: if the program is parked, let it go on. */
+void gm_drain_resume(void);
+
+/* Link thread: park if the grace is over, answer BUSY if the deadline has passed. Returns when to
+ * call it again; UINT64_MAX: after the next CLOSE. */
 uint64_t gm_drain_expire(uint64_t now);
 
 /* Link thread: QUERY came. It replaces a QUERY that has no answer yet. */

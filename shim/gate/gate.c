@@ -123,6 +123,8 @@ static void gm_gate_settle(struct gm_gate_thread *self)
     struct gm_slot *slot = gm_slot_take(gm_gate_stat());
     bool is_shared = gm_slot_is_shared(slot);
 
+    if (!is_shared)
+        atomic_store_explicit(&slot->tid, (uint32_t)gettid(), memory_order_relaxed);
     self->own = slot;
     self->fast = is_shared || !gm_gate_is_asymmetric ? &gm_slot_taken : slot;
     if (gm_gate_has_key)
@@ -187,7 +189,7 @@ struct gm_slot *gm_gate_enter_slow(void)
 {
     struct gm_gate_thread *self = &gm_gate_self;
     const uint32_t before = gm_gate_place(self);
-    if (before == GM_SLOT_IN)
+    if (before >= GM_SLOT_IN)
         return &gm_slot_nested;
 
     int saved = errno, cancel;
@@ -376,6 +378,28 @@ static enum gm_drain_reason gm_gate_scan_but(const struct gm_gate_thread *self)
     if (atomic_load(&stat->captures) > 0 || atomic_load(&gm_capture_begun) != begun)
         return GM_DRAIN_CAPTURE;
     return GM_DRAIN_NONE;
+}
+
+uint32_t gm_gate_list(uint32_t *tids, uint32_t room)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    const uint32_t begun = atomic_load(&gm_capture_begun), top = atomic_load(&gm_slots_top);
+    uint32_t count = 0;
+
+    if (!gm_gate_is_asymmetric || atomic_load(&stat->captures) > 0 ||
+        atomic_load(&stat->slot[GM_SLOT_SHARED].inside) != 0)
+        return room + 1;
+    for (uint32_t i = 0; i < top; i++) {
+        const uint32_t inside = atomic_load(&stat->slot[i].inside);
+        if (inside == GM_SLOT_OUT)
+            continue;
+        if (inside != GM_SLOT_IN || count == room)
+            return room + 1;
+        tids[count++] = atomic_load(&stat->slot[i].tid);
+    }
+    if (atomic_load(&stat->captures) > 0 || atomic_load(&gm_capture_begun) != begun)
+        return room + 1;
+    return count;
 }
 
 enum gm_drain_reason gm_gate_scan(void)

@@ -51,8 +51,9 @@
 #define GM_HIDDEN __attribute__((visibility("hidden")))
 #define GM_COLD __attribute__((cold, noinline)) /* lies apart from hot code */
 
-/* gm_slot.inside of a thread's own slot. The daemon and the closer only tell 0 from the rest. */
-enum { GM_SLOT_OUT = 0, GM_SLOT_TRYING = 1, GM_SLOT_IN = 2 };
+/* gm_slot.inside of a thread's own slot. WHOLE: gm_gate_enter_whole. The daemon and the closer only
+ * tell 0 from the rest. */
+enum { GM_SLOT_OUT = 0, GM_SLOT_TRYING = 1, GM_SLOT_IN = 2, GM_SLOT_WHOLE = 3 };
 
 /* A thread's own state. Private to gate.h and gate.c. */
 struct gm_gate_thread {
@@ -128,6 +129,18 @@ __attribute__((always_inline)) static inline CUresult gm_gate_leave_with(struct 
     return result;
 }
 
+/*
+ * As gm_gate_enter, for several calls that need all memory in place: the program is not parked
+ * (park.h) until gm_gate_leave.
+ */
+static inline struct gm_slot *gm_gate_enter_whole(void)
+{
+    struct gm_slot *slot = gm_gate_enter();
+    if (slot != NULL && slot == gm_gate_self.fast)
+        atomic_store_explicit(&slot->inside, GM_SLOT_WHOLE, memory_order_relaxed);
+    return slot;
+}
+
 static inline void gm_gate_leave(struct gm_slot *slot)
 {
     gm_gate_leave_with(slot, CUDA_SUCCESS);
@@ -139,10 +152,10 @@ static inline CUresult gm_gate_refusal(void)
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-/* The result of `call`, made inside the gate, or the refusal. */
+/* The result of a handler's `call`, made inside the gate, or the refusal. */
 #define GM_GATED(call)                                                                             \
     ({                                                                                             \
-        struct gm_slot *gm_inside = gm_gate_enter();                                               \
+        struct gm_slot *gm_inside = gm_gate_enter_whole();                                         \
         gm_inside != NULL ? gm_gate_leave_with(gm_inside, call) : gm_gate_refusal();               \
     })
 
@@ -235,6 +248,14 @@ bool gm_gate_await_open(uint64_t most_ns);
 
 /* The closer, after the gate word was stored: the membarrier of the model above. */
 void gm_gate_fence(void);
+
+/*
+ * The closer, after gm_gate_fence: the threads that are inside, in one call of the driver each.
+ * Returns how many; `room` or fewer are in `tids`. More than `room`: too many to tell, some without
+ * a fast slot, or one that needs the memory in place (WHOLE), is about to leave, or has a capture
+ * open.
+ */
+uint32_t gm_gate_list(uint32_t *tids, uint32_t room);
 
 /* The closer, after gm_gate_fence. GM_DRAIN_NONE: no thread is inside and no capture is open, until
  * the gate opens. Else what is in the way. Does not wait. */

@@ -9,7 +9,7 @@
 /* Count the capture inside the gate, before it begins: see gm_gate_scan. */
 static struct gm_slot *gm_capture_enter(void)
 {
-    struct gm_slot *slot = gm_gate_enter();
+    struct gm_slot *slot = gm_gate_enter_whole();
     if (slot == NULL)
         return NULL;
     gm_gate_capture_begin();

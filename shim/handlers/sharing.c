@@ -23,7 +23,7 @@ _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name f
  * it answers at once. Waits for this program's turn like a launch. */
 static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *shared)
 {
-    struct gm_slot *slot = gm_gate_enter();
+    struct gm_slot *slot = gm_gate_enter_whole();
     if (slot == NULL)
         return gm_gate_refusal();
     /* Not if it was freed while this waited: it may be kept (spares.h). */

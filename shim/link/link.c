@@ -541,9 +541,12 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     case GM_MSG_CLOSE: {
         const struct gm_msg_close *closing = body;
         gm_link_has_mapped = false; /* the gate was open: all data was in place */
-        gm_drain_close(closing->epoch, closing->deadline_ns, gm_now());
+        gm_drain_close(closing->epoch, closing->grace_ns, closing->deadline_ns, gm_now());
         return true;
     }
+    case GM_MSG_RESUME:
+        gm_drain_resume();
+        return true;
     case GM_MSG_QUERY:
         gm_drain_query(((const struct gm_msg_query *)body)->query);
         return true;
@@ -612,6 +615,7 @@ static void gm_link_lose(void)
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
     bool is_whole = is_open || (!gm_link_has_mapped && gm_link_calls->is_whole());
     gm_gate_lost(is_whole);
+    gm_drain_resume(); /* even without its memory: its work fails, and the program learns of it */
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
            is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
 

@@ -149,7 +149,7 @@ static void gm_mark_end_asking(struct gm_mark *mark, bool is_passed)
 
 CUresult gm_mark_await(const struct gm_stream *stream, struct gm_mark *mark)
 {
-    struct gm_slot *slot = gm_gate_enter();
+    struct gm_slot *slot = gm_gate_enter_whole();
     if (slot == NULL)
         return gm_gate_refusal();
     gm_lock(&gm_heap_lock);

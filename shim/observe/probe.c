@@ -41,7 +41,7 @@ enum gm_probe_answer {
 static bool gm_probe_has_calls(void)
 {
     return gm_real.cuStreamCreate != NULL && gm_real.cuStreamDestroy_v2 != NULL &&
-           gm_real.cuMemHostAlloc != NULL && gm_real.cuMemFreeHost != NULL &&
+           gm_real.cuMemHostAlloc != NULL &&
            gm_real.cuStreamWaitValue32_v2 != NULL && gm_real.cuStreamWriteValue32_v2 != NULL;
 }
 
@@ -74,19 +74,15 @@ static bool gm_probe_lands(const struct gm_probe_trial *trial, uint64_t ns, uint
     }
 }
 
-/* `is_over`: the GPU has nothing left to do with the words. */
-static enum gm_probe_answer gm_probe_park(const struct gm_probe_trial *trial, bool *is_over)
+static enum gm_probe_answer gm_probe_park(const struct gm_probe_trial *trial)
 {
     uint64_t longest = 0, took;
 
     for (unsigned i = 0; i < GM_PROBE_TRIALS; i++) {
-        if (!gm_probe_submit(trial)) {
-            *is_over = false;
+        if (!gm_probe_submit(trial))
             return GM_PROBE_FAILS;
-        }
         atomic_store(&trial->words->go, 1);
-        *is_over = gm_probe_lands(trial, GM_PROBE_PATIENCE, &took);
-        if (!*is_over)
+        if (!gm_probe_lands(trial, GM_PROBE_PATIENCE, &took))
             return GM_PROBE_UNKNOWN;
         longest = took > longest ? took : longest;
     }
@@ -96,24 +92,21 @@ static enum gm_probe_answer gm_probe_park(const struct gm_probe_trial *trial, bo
     if (hold < GM_PROBE_HOLD_LEAST)
         hold = GM_PROBE_HOLD_LEAST;
 
-    if (!gm_probe_submit(trial)) {
-        *is_over = false;
+    if (!gm_probe_submit(trial))
         return GM_PROBE_FAILS;
-    }
     enum gm_park_result result = gm_channels_park();
     atomic_store(&trial->words->go, 1);
     bool is_stopped = result == GM_PARK_DONE && !gm_probe_lands(trial, hold, &took);
     gm_channels_resume();
-    *is_over = gm_probe_lands(trial, GM_PROBE_PATIENCE, &took);
+    const bool goes_on = gm_probe_lands(trial, GM_PROBE_PATIENCE, &took);
     if (result == GM_PARK_CHANGED)
         return GM_PROBE_UNKNOWN;
-    return is_stopped && *is_over ? GM_PROBE_WORKS : GM_PROBE_FAILS;
+    return is_stopped && goes_on ? GM_PROBE_WORKS : GM_PROBE_FAILS;
 }
 
 static enum gm_probe_answer gm_probe_try(void)
 {
     struct gm_probe_trial trial;
-    bool is_over = true;
     void *words;
 
     if (!gm_probe_has_calls())
@@ -125,12 +118,10 @@ static enum gm_probe_answer gm_probe_try(void)
     trial.words = words;
     enum gm_probe_answer answer = GM_PROBE_UNKNOWN;
     if (gm_real.cuStreamCreate(&trial.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
-        answer = gm_probe_park(&trial, &is_over);
+        answer = gm_probe_park(&trial);
         gm_real.cuStreamDestroy_v2(trial.stream);
     }
-    if (is_over) /* else the GPU may still write there, and freeing would wait for it */
-        gm_real.cuMemFreeHost(words);
-    return answer;
+    return answer; /* the words stay: freeing them would wait for all work of the context */
 }
 
 bool gm_probe(uint32_t *off)

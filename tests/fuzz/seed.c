@@ -119,8 +119,12 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_TAKEN:
         body.taken.va = 0x7f0000000000;
         break;
+    case GM_MSG_RESUME:
+        body.resume = (struct gm_msg_resume){.epoch = 3};
+        break;
     case GM_MSG_CLOSE:
-        body.close = (struct gm_msg_close){.epoch = 3, .deadline_ns = 2000000000};
+        body.close =
+            (struct gm_msg_close){.epoch = 3, .grace_ns = 2000000, .deadline_ns = 2000000000};
         break;
     case GM_MSG_QUIET:
         body.quiet = (struct gm_msg_quiet){.query = 5, .is_quiet = 1};

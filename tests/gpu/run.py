@@ -483,6 +483,100 @@ class Suite:
                          f"the other one went on {took:.2f} s after the work was let go")
         return "; ".join(texts) + "; 0 mismatches"
 
+    def test_parked(self):
+        """Two programs whose kernel never ends share a card in turns: it stops and goes on in the middle."""
+        daemon = self.small("daemon-parked", "3G", "8G", "100ms")
+        until = os.path.join(self.place.work, "parked.enough")
+        files = [os.path.join(self.place.work, f"parked-{i}.steps") for i in (1, 2)]
+        programs = [self.worker(f"parked-{i + 1}", "linked", "--mode", "endless", "--bytes", "2G", "--hold", 1,
+                                "--threads", 1000, "--signal", files[i], "--until", until, "--seed", i + 1)
+                    for i in (0, 1)]
+
+        def steps(path):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    return int(file.read() or 0)
+            except (FileNotFoundError, ValueError):
+                return 0
+
+        for turn in range(10):
+            for program, path in zip(programs, files):
+                before = steps(path)
+                wait_until(f"{program.name} goes on in turn {turn}", 60,
+                           lambda p=program, f=path, n=before: steps(f) > n or not p.is_running())
+        totals = daemon.status()["totals"]
+        open(until, "w", encoding="utf-8").close()
+        for program in programs:
+            program.passed()
+        daemon.expect_empty()
+        daemon.stop()
+        if totals["parks"] < 20 or totals["drain_busy"] != 0:
+            raise Failure(f"{totals['parks']} parks, {totals['drain_busy']} drains given up")
+        return f"{totals['switches']} switches, each in the middle of an endless kernel; the counters are right"
+
+    def drains(self, name, seconds, *options):
+        """Drain times in ms of switches away from programs that queue 0.3 s of kernels."""
+        daemon = self.small(f"daemon-{name}", "3G", "8G", "100ms", *options)
+        programs = [self.worker(f"{name}-{i}", "linked", "--mode", "queue", "--bytes", "2G", "--hold", 17, "--threads",
+                                1000, "--iterations", 1, "--seconds", seconds, "--seed", i) for i in (1, 2)]
+        seen = {}
+        while any(program.is_running() for program in programs):
+            for row in daemon.status()["gpus"][0]["history"]:
+                seen[row["seq"]] = row["drain_ms"]
+            time.sleep(.5)
+        for program in programs:
+            program.passed()
+        daemon.expect_empty()
+        daemon.stop()
+        times = sorted(value for seq, value in seen.items() if seq > 4)
+        if len(times) < 20:
+            raise Failure(f"only {len(times)} switches")
+        return times
+
+    def test_queues(self):
+        """Switches away from long queues: the work is stopped where it stands. Before: waited for."""
+        texts = []
+        for what, options, seconds in (("waited for", ("--grace", "3600s", "--drain-deadline", "10s"), 20),
+                                       ("parked", (), 36)):
+            times = self.drains("queues-" + what.split(" ", maxsplit=1)[0], seconds, *options)
+            p95 = times[int(.95 * len(times))]
+            texts.append(f"{what}: {len(times)} switches, drain p50 {times[len(times) // 2]:.1f}, p95 {p95:.1f}, "
+                         f"max {times[-1]:.1f} ms")
+        if p95 > 6:
+            raise Failure("; ".join(texts))
+        return "; ".join(texts)
+
+    def park_some(self, name, budget, size, seconds, names, quantum):
+        """Workers of `size` beside programs of tests/gpu/programs, in short turns. Returns the totals."""
+        daemon = self.small("daemon-" + name, budget, "16G", quantum)
+        until = os.path.join(self.place.work, name + ".enough")
+        modes = (("verify", ("--seconds", seconds)), ("count", ("--hold", 40, "--seconds", seconds)),
+                 ("endless", ("--hold", 1, "--until", until)), ("queue", ("--hold", 4, "--seconds", seconds)))
+        workers = [self.worker(f"{name}-{mode}", "linked", "--mode", mode, "--bytes", size, "--threads", 500,
+                               "--iterations", 1, "--seed", seed, *more) for seed, (mode, more) in enumerate(modes)]
+        ended, wrong = self.crowd(name, names, 8, True)
+        for program in workers:
+            if not program.name.endswith("endless"):
+                program.passed()
+        open(until, "w", encoding="utf-8").close()
+        workers[2].passed()
+        totals = daemon.status()["totals"]
+        daemon.expect_empty()
+        daemon.stop()
+        if wrong:
+            raise Failure("; ".join(wrong))
+        return totals, len(ended)
+
+    def test_park_many(self):
+        """Thousands of parks over all kinds of kernels, with memory moved while parked: no wrong bit."""
+        names = ["matmul", "gridsync", "graphs", "histogram", "radixsort", "stencil", "threads", "scan", "nbody", "spmv",
+                 "bfs", "montecarlo", "convolution", "ntt", "hotspot", "kmeans"]
+        crowded, ended = self.park_some("park-crowd", "3G", "1600M", 50, names, "20ms")
+        small, _ = self.park_some("park-small", "64M", "40M", 60, [], "2ms")
+        return (f"{crowded['parks']} parks in {crowded['switches']} switches of 4 workers and {ended} programs, "
+                f"{small['parks']} in {small['switches']} of 4 small workers, "
+                f"{crowded['drain_busy'] + small['drain_busy']} drains given up, 0 mismatches")
+
     # --- the big budget ---
 
     def test_pingpong(self):
@@ -621,8 +715,8 @@ class Suite:
     # --- running them ---
 
     NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "bad_calls", "killed", "share",
-             "share_torch", "tiers", "fresh", "oversize", "programs", "idle_inflight", "demo", "pingpong",
-             "pingpong_third", "llm", "resnet", "graphs", "fits")
+             "share_torch", "tiers", "fresh", "oversize", "programs", "idle_inflight", "parked", "queues", "park_many",
+             "demo", "pingpong", "pingpong_third", "llm", "resnet", "graphs", "fits")
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
     def wants(self, name):

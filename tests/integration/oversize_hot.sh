@@ -137,7 +137,7 @@ for signal in TERM KILL; do
     fi
     await orphan
     case $code,$line in
-    "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE") ;;
+    "139,"* | "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE") ;;
     *) fail "orphan: code $code: $line" ;;
     esac
 done

@@ -33,7 +33,7 @@ take_status
 [ "$(app_number "$(pid_of owner)" shared_bytes)" = "$((8 * 1048576 / shrink))" ] || fail "the broker is not used"
 touch "$dir/later"
 expect_pass owner one
-[ "$(grep -c 'GPUMUX_SHARING is not' "$dir/shim.log")" = 2 ] || fail "an unknown GPUMUX_SHARING is not said once each"
+[ "$(grep -c 'GPUMUX_SHARING must be' "$dir/shim.log")" = 2 ] || fail "an unknown GPUMUX_SHARING is not said once each"
 unset GPUMUX_SHARING GPUMUX_LOG
 expect_empty
 check_daemon

@@ -13,6 +13,7 @@ for fault in cuMemMap:1 cuMemMap:30 cuMemSetAccess:2 cuMemSetAccess:33 cuMemUnma
     expect_pass two
     await one
     case $code,$line in
+    139,*) say "$fault: it was parked inside a kernel, which found its memory gone" ;;
     "0,PASS "*" mismatches=0 "* | "3,FAIL "*" mismatches=0 "*": error 2 CUDA_ERROR_OUT_OF_MEMORY" | \
         "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE") say "$fault: ${line##*way=linked}" ;;
     "1,FAIL "*" mismatches=0 "*": 2, expected "*) say "$fault: ${line##*way=linked}" ;; # a wrong call got this error

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Streams that wait for another thread, which has to cross the gate itself before it can let them go on: stream wait
 # values, host functions and callbacks. Draining such a program never ends by itself: at the deadline it keeps its
-# turn, the status says why, and it goes on; between two such waits it yields. Nobody hangs, all data is right.
+# turn, the status says why, and it goes on; between two such waits it yields. Nobody hangs, all data is right. So it
+# is where the driver cannot park; where it can, the program yields in the middle of its wait (parked.sh).
 . "$(dirname "$0")/lib.sh"
+export SIMCUDA_NO=channels
 
 # Whether the status says of NAME that it could not be paused for TEXT, a pattern.
 says() {

@@ -602,7 +602,8 @@ static void unmap_from_app(uint64_t va, uint64_t bytes)
 static uint64_t epoch;
 static void send_close(uint64_t deadline_ms)
 {
-    struct gm_msg_close closing = {.epoch = ++epoch, .deadline_ns = deadline_ms * GM_MS};
+    struct gm_msg_close closing = {
+        .epoch = ++epoch, .grace_ns = UINT64_MAX, .deadline_ns = deadline_ms * GM_MS};
     atomic_store(&ctl->epoch, epoch);
     set_gate(GM_GATE_CLOSED);
     send_to_app(GM_MSG_CLOSE, &closing);

@@ -496,7 +496,8 @@ static void uses_are_reported(void)
     for (int round = 0; round < 2; round++) {
         gm_uses_of_cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
         if (round == 1) {
-            struct gm_msg_close closing = {.epoch = ++epoch, .deadline_ns = 60000 * GM_MS};
+            struct gm_msg_close closing = {
+                .epoch = ++epoch, .grace_ns = UINT64_MAX, .deadline_ns = 60000 * GM_MS};
             atomic_store(&ctl->epoch, epoch);
             set_gate(GM_GATE_CLOSED);
             send_to_app(GM_MSG_CLOSE, &closing);

@@ -113,7 +113,8 @@ static void close_during_query(void)
         }
         atomic_store(&driver_is_busy, 0);
         query_app(); /* may be answered before the CLOSE, never after DRAINED */
-        struct gm_msg_close closing = {.epoch = ++epoch, .deadline_ns = 60000 * GM_MS};
+        struct gm_msg_close closing = {
+            .epoch = ++epoch, .grace_ns = UINT64_MAX, .deadline_ns = 60000 * GM_MS};
         atomic_store(&ctl->epoch, epoch);
         set_gate(GM_GATE_CLOSED);
         send_to_app(GM_MSG_CLOSE, &closing);

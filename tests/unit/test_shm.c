@@ -62,7 +62,8 @@ static void test_stat(void **state)
     LAYOUT(gm_slot, inside, 0, 4);
     LAYOUT(gm_slot, blocked, 4, 4);
     LAYOUT(gm_slot, calls, 8, 8);
-    LAYOUT(gm_slot, reserved, 16, 112);
+    LAYOUT(gm_slot, tid, 16, 4);
+    LAYOUT(gm_slot, reserved, 20, 108);
     assert_int_equal(sizeof(struct gm_slot), 128);
 }
 

@@ -377,7 +377,8 @@ static void managed_dies_on_the_way(void)
     current = (CUcontext)0x100;
     make_managed(2 * PIECE);
     atomic_store(&driver_is_slow, 1);
-    struct gm_msg_close closing = {.epoch = ++epoch, .deadline_ns = 200 * GM_S};
+    struct gm_msg_close closing = {
+        .epoch = ++epoch, .grace_ns = UINT64_MAX, .deadline_ns = 200 * GM_S};
     atomic_store(&ctl->epoch, epoch);
     set_gate(GM_GATE_CLOSED);
     send_to_app(GM_MSG_CLOSE, &closing);

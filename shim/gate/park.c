@@ -1,0 +1,130 @@
+#include "shim/gate/park.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "shim/gate/gate.h"
+
+/* More threads inside than this wait for the drain. Frameworks launch from a few. */
+#define GM_PARK_THREADS 64u
+
+/* A thread that used so much of a processor since the gate closed is beyond looking up: that takes
+ * 5 us for an address on an H100's host, and polling never stops. */
+#define GM_PARK_LOOKED_UP_NS (200 * GM_US)
+
+struct gm_park_thread {
+    uint32_t tid;
+    uint64_t used; /* its processor time when the gate closed */
+};
+
+/* The link thread's. */
+static struct gm_park_thread gm_park_inside[GM_PARK_THREADS];
+static uint32_t gm_park_count;
+
+static _Atomic bool gm_park_on;
+
+/* The processor time of a thread of this process, in ns; 0: it has ended. */
+static uint64_t gm_park_used(uint32_t tid)
+{
+    /* As pthread_getcpuclockid makes it, which wants a pthread_t. */
+    const clockid_t clock = (clockid_t)((~tid << 3) | 6);
+    struct timespec time;
+    if (clock_gettime(clock, &time) != 0)
+        return 0;
+    return (uint64_t)time.tv_sec * GM_S + (uint64_t)time.tv_nsec;
+}
+
+void gm_park_begin(void)
+{
+    uint32_t tids[GM_PARK_THREADS];
+    gm_gate_fence();
+    const uint32_t count = gm_gate_list(tids, GM_PARK_THREADS);
+    gm_park_count = 0;
+    for (uint32_t i = 0; i < count && count <= GM_PARK_THREADS; i++)
+        gm_park_inside[gm_park_count++] =
+            (struct gm_park_thread){.tid = tids[i], .used = gm_park_used(tids[i])};
+}
+
+/*
+ * Whether it sleeps in a call that libcuda waits for the GPU in. A futex is none: it may be a lock,
+ * and whoever gets that looks addresses up. Nor is a page fault.
+ */
+static bool gm_park_sleeps(uint32_t tid)
+{
+    static const long waits[] = {
+#ifdef SYS_poll
+        SYS_poll,
+#endif
+        SYS_ppoll,
+        SYS_clock_nanosleep,
+        SYS_nanosleep,
+    };
+    char path[64], text[32] = "";
+    char *end;
+    snprintf(path, sizeof(path), "/proc/self/task/%u/syscall", tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (length <= 0)
+        return false;
+    const long number = strtol(text, &end, 10);
+    if (end == text) /* "running" */
+        return false;
+    for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
+        if (waits[i] == number)
+            return true;
+    return false;
+}
+
+/* Whether all that this thread does until its call returns is to wait for the GPU. */
+static bool gm_park_only_waits(uint32_t tid)
+{
+    for (uint32_t i = 0; i < gm_park_count; i++)
+        if (gm_park_inside[i].tid == tid &&
+            gm_park_used(tid) >= gm_park_inside[i].used + GM_PARK_LOOKED_UP_NS)
+            return true;
+    return gm_park_sleeps(tid);
+}
+
+enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void))
+{
+    uint32_t tids[GM_PARK_THREADS];
+    gm_gate_fence();
+    const uint32_t count = gm_gate_list(tids, GM_PARK_THREADS);
+    if (count > GM_PARK_THREADS)
+        return GM_PARK_LATER;
+    for (uint32_t i = 0; i < count; i++)
+        if (!gm_park_only_waits(tids[i]))
+            return GM_PARK_LATER;
+    const enum gm_park_outcome result = disable();
+    atomic_store(&gm_park_on, result == GM_PARK_IS_ON);
+    return result;
+}
+
+void gm_park_end(void (*enable)(void))
+{
+    if (!atomic_load(&gm_park_on))
+        return;
+    enable();
+    atomic_store(&gm_park_on, false);
+}
+
+bool gm_park_is_on(void)
+{
+    return atomic_load(&gm_park_on);
+}
+
+void gm_park_after_fork(void)
+{
+    atomic_store(&gm_park_on, false);
+    gm_park_count = 0;
+}

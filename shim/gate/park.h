@@ -1,0 +1,50 @@
+/*
+ * When a program may be parked: its kernels stop on the GPU where they stand, and go on when its
+ * gate opens (observe/channels.h does it; DESIGN section 5, after GPreempt, ATC '25, section 4). A
+ * CLOSE gives the program a grace to finish by itself. What runs on after that is parked.
+ *
+ * A thread may be inside the gate: in a launch that waits for room in the queue, or in a copy that
+ * waits for the kernels before it. That is no obstacle if all it still does is wait for the GPU.
+ * But a copy that has just begun looks its addresses up, and must find them mapped. What a thread
+ * does is told by what it did since the gate closed: it used more of a processor than looking up
+ * takes (it polls), or it sleeps in a call that waits for the GPU.
+ *
+ * Mapping and unmapping never wait for a parked program's work: of 50 kinds of driver call that
+ * another thread made meanwhile, some waited, and none kept cuMemUnmap, cuMemMap or cuMemSetAccess
+ * waiting (H100, driver 580).
+ *
+ * Owns what it saw of the threads inside, and whether the program is parked. The link thread alone
+ * parks, unmaps, maps and resumes, so nobody resumes a program whose memory is away. Calls the
+ * gate. Callers: drain.c; any thread asks gm_park_is_on.
+ */
+#ifndef GM_SHIM_PARK_H
+#define GM_SHIM_PARK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What became of an attempt. */
+enum gm_park_outcome {
+    GM_PARK_IS_ON, /* nothing of this program runs on any GPU */
+    GM_PARK_LATER, /* not at this moment: a channel comes or goes, a thread has to get out */
+    GM_PARK_NEVER, /* not this program, or not with this driver: wait for its work */
+};
+
+/* Link thread: CLOSE came. Look at who is inside. */
+void gm_park_begin(void);
+
+/*
+ * Link thread, after gm_park_begin, when the grace is over: park if nobody inside can mind.
+ * `disable` stops all channels of the program, or changes nothing.
+ */
+enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void));
+
+/* Link thread: enable again, if it is parked. */
+void gm_park_end(void (*enable)(void));
+
+bool gm_park_is_on(void);
+
+/* The forked child: its parent's work is none of its own. */
+void gm_park_after_fork(void);
+
+#endif

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Programs whose kernels never end by themselves share a GPU: each is stopped in the middle of its kernel, its memory
+# goes and comes back, and the kernel goes on. So do programs with long queues, and one whose stream waits for the
+# host. Where the driver does not stop channels, all is as it was: such a program keeps its turn.
+. "$(dirname "$0")/lib.sh"
+
+steps() {
+    cat "$dir/$1.steps" 2> /dev/null || echo 0
+}
+
+# NAME's counter is beyond NUMBER.
+is_beyond() {
+    ! has_ended "$1" || return 0
+    [ "$(steps "$1")" -gt "$2" ]
+}
+
+parks() {
+    take_status
+    app_number "$(pid_of "$1")" parks
+}
+
+start_daemon
+app a linked --mode endless --bytes 96M --hold 1 --signal "$dir/a.steps" --until "$dir/enough" --seed 1
+app b linked --mode endless --bytes 96M --hold 1 --signal "$dir/b.steps" --until "$dir/enough" --seed 2
+for turn in 1 2 3 4; do
+    for app in a b; do
+        before=$(steps $app)
+        within "$patience" is_beyond $app "$before" || fail "$app does not go on in turn $turn"
+        ! has_ended $app || fail "$app has ended"
+    done
+done
+await_switches 6
+[ "$(parks a)" -ge 2 ] && [ "$(parks b)" -ge 2 ] || fail "they were not parked"
+: > "$dir/enough"
+expect_pass a b
+
+app long linked --mode queue --bytes 96M --hold 17 --iterations 2 --seed 3
+app other linked --mode count --bytes 96M --hold 17 --iterations 20 --seed 4
+expect_pass long other
+app values linked --mode values --bytes 80M --allocs 4 --hold 60 --iterations 6 --seed 5
+app third linked --bytes 96M --iterations 30 --seed 6
+expect_pass values third
+expect_empty
+take_status
+[ "$(json_after totals drain_busy "$dir/status.json")" = 0 ] || fail "a drain was given up"
+stop_daemon
+
+# The driver refuses: the endless program keeps its turn until it ends.
+rm -f "$dir/enough" "$dir"/*.steps
+export SIMCUDA_DISABLE_CHANNELS=0x1b
+start_daemon --drain-deadline 50ms
+app a linked --mode endless --bytes 96M --hold 1 --signal "$dir/a.steps" --until "$dir/enough" --seed 1
+within "$patience" is_beyond a 0 || fail "a does not begin"
+app b linked --bytes 96M --iterations 3 --seed 2
+is_kept() {
+    take_status
+    app_has "$(pid_of a)" '"why":"couldnotbepaused:itsGPUworkdidnotend"'
+}
+within "$patience" is_kept || fail "the status does not say that a keeps the GPU"
+[ "$(parks a)" = 0 ] || fail "it was parked though the driver refuses"
+: > "$dir/enough"
+expect_pass a b
+stop_daemon
