@@ -180,6 +180,12 @@ struct gm_msg_resume {
     uint64_t epoch; /* of the CLOSE that it was parked for */
 };
 
+/* How long the program's kernels keep the GPU while others wait for it; 0: the driver's own value.
+ */
+struct gm_msg_timeslice {
+    uint64_t us;
+};
+
 /* Map each frame at its va, with access for its GPU, then answer DONE. */
 struct gm_msg_map {
     uint64_t batch;
@@ -334,6 +340,7 @@ _Static_assert(sizeof(struct gm_msg_freed) == 16, "gm_msg_freed");
 _Static_assert(sizeof(struct gm_msg_taken) == 8, "gm_msg_taken");
 _Static_assert(sizeof(struct gm_msg_close) == 24, "gm_msg_close");
 _Static_assert(sizeof(struct gm_msg_resume) == 8, "gm_msg_resume");
+_Static_assert(sizeof(struct gm_msg_timeslice) == 8, "gm_msg_timeslice");
 _Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
 _Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");
 _Static_assert(sizeof(struct gm_msg_drop) == 8, "gm_msg_drop");

@@ -295,6 +295,7 @@ void gm_engine_run(struct gm_engine *engine)
         open_ready(engine);
     } while (engine->again);
     gm_engine_clear_frames(engine);
+    gm_engine_tell_timeslices(engine);
     gm_engine_tell_room(engine);
     gm_engine_note_levels(engine);
     gm_engine_note_refusals(engine);
@@ -522,6 +523,7 @@ static int make_tables(struct gm_engine *engine)
     engine->victims = calloc(max_apps, sizeof *engine->victims);
     engine->donors = calloc(max_apps, sizeof *engine->donors);
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
+    engine->running = calloc(max_apps, sizeof *engine->running);
     engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
     engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
     engine->admit_apps = calloc(max_apps, sizeof *engine->admit_apps);
@@ -534,8 +536,8 @@ static int make_tables(struct gm_engine *engine)
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
         !engine->late || !engine->failed || !engine->unsent || !engine->hosted ||
         !engine->condemned || !engine->targets || !engine->victims || !engine->donors ||
-        !engine->in_set || !engine->admit_apps || !engine->stopping.apps || !engine->stopping.set ||
-        !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        !engine->in_set || !engine->running || !engine->admit_apps || !engine->stopping.apps ||
+        !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
@@ -562,6 +564,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->victims);
     free(engine->donors);
     free(engine->in_set);
+    free(engine->running);
     free(engine->stopping.apps);
     free(engine->stopping.set);
     free(engine->admit_apps);

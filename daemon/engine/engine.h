@@ -58,6 +58,12 @@ struct gm_engine_outlet {
                           const struct gm_sched_policy *policy);
 };
 
+/* What is done for latency-critical programs beside others: the words of --latency-mode. */
+enum gm_latency_mode {
+    GM_LATENCY_OFF,
+    GM_LATENCY_TIMESLICE, /* the GPU's own timeslices, by class */
+};
+
 struct gm_engine_config {
     struct gm_engine_outlet outlet;
     int gpu;                 /* CUDA ordinal of the GPU to share */
@@ -81,6 +87,7 @@ struct gm_engine_config {
     uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
     uint64_t grace_ns;              /* how long a drain may take before the app is parked */
     uint64_t drain_deadline_ns;     /* ... and before the gate reopens, if it cannot be */
+    enum gm_latency_mode latency_mode;
     uint32_t max_apps;
     /* The daemon's CUDA context is lost, and every program was told: it must end. From the loop. */
     void (*on_lost)(void *arg);

@@ -125,6 +125,11 @@ static struct gm_sched_policy policy_of(const struct gm_app *app)
         .class = all.class, .is_paused = all.is_paused, .weight = all.weight, .share = all.share};
 }
 
+enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t id)
+{
+    return policy_of(&engine->apps[id]).class;
+}
+
 /* Which of `settings` say what holds without any. */
 static uint32_t unsaid(const struct gm_settings *settings)
 {

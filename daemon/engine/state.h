@@ -18,6 +18,7 @@
  *   trades.c         their exchanges: the most used chunks go to the GPU
  *   saving.c         the end of the daemon: giving programs their memory back
  *   shares.c         memory that several programs map: SHARE, OPEN, SHUT
+ *   timeslices.c     how long each program's kernels keep the GPU
  *   deadlines.c      the timer: answers that do not come, retries
  *   policy.c         the scheduler's input: events, settings of programs
  *   switches.c       how long switches took
@@ -43,6 +44,7 @@
 #include "daemon/core/saving.h"
 #include "daemon/core/sched.h"
 #include "daemon/core/table.h"
+#include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
 #include "daemon/memory/cuda.h"
 #include "daemon/engine/engine.h"
@@ -206,6 +208,7 @@ struct gm_app {
     uint64_t want_at;  /* ... and it gave its turn back: it asks again then; 0: no need */
     uint64_t switches; /* times it was made to yield */
     uint64_t parks;    /* ... of which in the middle of its work, or held so for exchanges */
+    uint64_t timeslice_us; /* as it was told; 0: the driver's own */
     uint64_t allocs, frees;
     uint64_t spares_seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
     uint64_t spares_look_at;             /* when the next one is due */
@@ -446,6 +449,7 @@ struct gm_engine {
     uint32_t plan_evicts;  /* evictions of it that are not */
     uint32_t *targets, *victims, *donors;
     bool *in_set;
+    struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t *condemned;
     uint32_t n_condemned;
     bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
@@ -762,6 +766,8 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
                     uint64_t bytes);
 /* The app is idle, and was for `ago_ns` already. */
 void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns);
+/* The class that holds for it. */
+enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own `wish` (HELLO). */
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, uint32_t wish);
 /* "app 3 (pid 812, python3)". Returns `text`. */
@@ -799,6 +805,10 @@ void gm_engine_make_hosted(struct gm_engine *engine);
 void gm_engine_choose_saved(struct gm_engine *engine);
 /* When it must be looked at again, whatever happens. */
 uint64_t gm_engine_saving_due(const struct gm_engine *engine);
+
+/* timeslices.c */
+/* Tell programs their timeslices, as far as these are others now. */
+void gm_engine_tell_timeslices(struct gm_engine *engine);
 
 /* trades.c */
 /* What an app's launches used. */

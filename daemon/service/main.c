@@ -237,6 +237,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .best_class = options->best_class,
         .idle_ns = options->idle,
         .grace_ns = options->grace,
+        .latency_mode = (enum gm_latency_mode)options->latency_mode,
         .drain_deadline_ns = options->drain_deadline,
         .max_apps = options->max_apps,
         .on_lost = on_lost,

@@ -178,6 +178,16 @@ static enum gm_park_outcome gm_start_park(void)
     }
 }
 
+/* What does not take effect, the probe finds out; this is for the other reasons. */
+static int gm_start_timeslice(uint64_t us)
+{
+    const int error = gm_channels_timeslice(us);
+    if (error != 0)
+        gm_log(GM_LOG_INFO, "the driver does not take a timeslice of %llu us: %s",
+               (unsigned long long)us, strerror(-error));
+    return error;
+}
+
 static const struct gm_drain_calls gm_start_drain_calls = {
     .drained = gm_link_drained,
     .quiet = gm_link_quiet,
@@ -196,6 +206,7 @@ static const struct gm_link_calls gm_start_link_calls = {
     .release = gm_mapper_release,
     .is_whole = gm_mapper_has_all,
     .ahead_came = gm_ahead_come,
+    .timeslice = gm_start_timeslice,
     .taken = gm_spares_taken,
     .lost = gm_spares_lose,
     .count_uses = gm_uses_count,

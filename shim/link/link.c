@@ -547,6 +547,9 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     case GM_MSG_RESUME:
         gm_drain_resume();
         return true;
+    case GM_MSG_TIMESLICE:
+        gm_link_calls->timeslice(((const struct gm_msg_timeslice *)body)->us);
+        return true;
     case GM_MSG_QUERY:
         gm_drain_query(((const struct gm_msg_query *)body)->query);
         return true;
@@ -616,6 +619,7 @@ static void gm_link_lose(void)
     bool is_whole = is_open || (!gm_link_has_mapped && gm_link_calls->is_whole());
     gm_gate_lost(is_whole);
     gm_drain_resume(); /* even without its memory: its work fails, and the program learns of it */
+    gm_link_calls->timeslice(0);
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
            is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
 

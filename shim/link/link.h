@@ -59,6 +59,9 @@ struct gm_link_calls {
     /* The answer to gm_link_alloc_ahead: 0, a CUresult, or -ENOTCONN if the daemon is lost. */
     void (*ahead_came)(uint64_t va, uint64_t bytes, int result);
 
+    /* TIMESLICE. 0 or -errno. Also after a loss, with 0. */
+    int (*timeslice)(uint64_t us);
+
     /* TAKEN: the daemon took the spare at `va`. False: there is no such spare. */
     bool (*taken)(uint64_t va);
     /* The daemon is lost. */

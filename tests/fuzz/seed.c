@@ -122,6 +122,9 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_RESUME:
         body.resume = (struct gm_msg_resume){.epoch = 3};
         break;
+    case GM_MSG_TIMESLICE:
+        body.timeslice.us = 200;
+        break;
     case GM_MSG_CLOSE:
         body.close =
             (struct gm_msg_close){.epoch = 3, .grace_ns = 2000000, .deadline_ns = 2000000000};
