@@ -130,6 +130,13 @@ struct gm_msg_shut {
     uint64_t va;
 };
 
+/* The program's work comes in `after_us` and takes `for_us` (gpumux_expect). Not answered. Any values
+ * are legal. */
+struct gm_msg_expect {
+    uint64_t after_us;
+    uint64_t for_us;
+};
+
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
 struct gm_msg_welcome {
     uint32_t app;
@@ -184,6 +191,13 @@ struct gm_msg_resume {
  */
 struct gm_msg_timeslice {
     uint64_t us;
+};
+
+/* In `in_ns` stop all work of the program, with the gate open and all memory mapped, and let it go
+ * on `for_ns` later. */
+struct gm_msg_hold {
+    uint64_t in_ns;
+    uint64_t for_ns;
 };
 
 /* Map each frame at its va, with access for its GPU, then answer DONE. */
@@ -340,6 +354,8 @@ _Static_assert(sizeof(struct gm_msg_freed) == 16, "gm_msg_freed");
 _Static_assert(sizeof(struct gm_msg_taken) == 8, "gm_msg_taken");
 _Static_assert(sizeof(struct gm_msg_close) == 24, "gm_msg_close");
 _Static_assert(sizeof(struct gm_msg_resume) == 8, "gm_msg_resume");
+_Static_assert(sizeof(struct gm_msg_expect) == 16, "gm_msg_expect");
+_Static_assert(sizeof(struct gm_msg_hold) == 16, "gm_msg_hold");
 _Static_assert(sizeof(struct gm_msg_timeslice) == 8, "gm_msg_timeslice");
 _Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
 _Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");

@@ -2,12 +2,14 @@
  * gpumux.h: optional hints for programs that want to know about gpumux.
  *
  * No program needs this: an unmodified CUDA program runs under gpumux as it is. One that wants to
- * say in its log why it waited, or to choose larger buffers when it has the card for itself, can ask
- * here. There is no library to link: the symbol is there when libgpumux.so is preloaded, and absent
- * otherwise.
+ * say in its log why it waited, or to choose larger buffers when it has the card for itself, can
+ * ask here. There is no library to link: the symbol is there when libgpumux.so is preloaded, and
+ * absent otherwise.
  */
 #ifndef GPUMUX_H
 #define GPUMUX_H
+
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,6 +30,26 @@ static inline int gpumux_state(void)
 {
     return gpumux_state_ ? gpumux_state_() : GPUMUX_ABSENT;
 }
+
+/*
+ * Work of this process on the GPU comes in `after_us` microseconds and takes about `for_us`, say
+ * one request to a model. If the process is latency-critical (class latency or interactive) and the
+ * daemon runs with --latency-mode=hint, the best-effort programs beside it stand still meanwhile,
+ * for 50 ms at most.
+ *
+ * Call it a millisecond ahead: stopping takes 0.7. Later helps less, and a newer call takes the
+ * place of one whose time has not come. It returns nothing and never fails: a hint that is of no
+ * use, or one of more than a thousand a second, is ignored and counted (`mux-ctl status --json`).
+ * Any thread may call it; it never waits.
+ *
+ * A program that is to run without gpumux as well finds it so, and links nothing:
+ *
+ *     void (*expect)(uint64_t, uint64_t) =
+ *         (void (*)(uint64_t, uint64_t))dlsym(RTLD_DEFAULT, "gpumux_expect");
+ *     if (expect)
+ *         expect(1000, 1200);
+ */
+extern void gpumux_expect(uint64_t after_us, uint64_t for_us) __attribute__((weak));
 
 #ifdef __cplusplus
 }

@@ -492,6 +492,10 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
     case GM_MSG_QUIET:
         gm_engine_quiet(engine, id, message->body);
         break;
+    case GM_MSG_EXPECT:
+        if (!gm_engine_expect(engine, id, message->body))
+            return; /* nothing else has changed */
+        break;
     case GM_MSG_SHARE:
         gm_engine_share(engine, id, message->body);
         break;

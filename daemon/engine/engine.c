@@ -273,6 +273,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
     if (engine->now >= engine->sample_at)
         gm_engine_sample(engine);
+    gm_engine_follow_hints(engine);
     gm_engine_check_deadlines(engine);
     gm_engine_update_room(engine);
     gm_engine_reap(engine);

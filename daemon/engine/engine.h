@@ -62,6 +62,7 @@ struct gm_engine_outlet {
 enum gm_latency_mode {
     GM_LATENCY_OFF,
     GM_LATENCY_TIMESLICE, /* the GPU's own timeslices, by class */
+    GM_LATENCY_HINT,      /* ... and others are held for what programs announce */
 };
 
 struct gm_engine_config {
@@ -88,6 +89,7 @@ struct gm_engine_config {
     uint64_t grace_ns;              /* how long a drain may take before the app is parked */
     uint64_t drain_deadline_ns;     /* ... and before the gate reopens, if it cannot be */
     enum gm_latency_mode latency_mode;
+    uint32_t best_effort_share; /* percent of the time in which a program is not held */
     uint32_t max_apps;
     /* The daemon's CUDA context is lost, and every program was told: it must end. From the loop. */
     void (*on_lost)(void *arg);

@@ -19,6 +19,7 @@
  *   saving.c         the end of the daemon: giving programs their memory back
  *   shares.c         memory that several programs map: SHARE, OPEN, SHUT
  *   timeslices.c     how long each program's kernels keep the GPU
+ *   hints.c          holding others for a request that is announced
  *   deadlines.c      the timer: answers that do not come, retries
  *   policy.c         the scheduler's input: events, settings of programs
  *   switches.c       how long switches took
@@ -38,6 +39,7 @@
 #include "daemon/memory/claim.h"
 #include "daemon/core/admit.h"
 #include "daemon/core/budget.h"
+#include "daemon/core/hint.h"
 #include "daemon/core/hosting.h"
 #include "daemon/core/need.h"
 #include "daemon/core/plan.h"
@@ -209,6 +211,12 @@ struct gm_app {
     uint64_t switches; /* times it was made to yield */
     uint64_t parks;    /* ... of which in the middle of its work, or held so for exchanges */
     uint64_t timeslice_us; /* as it was told; 0: the driver's own */
+    /* hints.c */
+    struct gm_hold hint; /* whose time has not come; end 0: none */
+    struct gm_hint_rate hint_rate;
+    struct gm_hold_account hold_account;
+    uint64_t hints, hints_ignored; /* of its own */
+    uint64_t holds;                /* times that it was held for others' */
     uint64_t allocs, frees;
     uint64_t spares_seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
     uint64_t spares_look_at;             /* when the next one is due */
@@ -809,6 +817,13 @@ uint64_t gm_engine_saving_due(const struct gm_engine *engine);
 /* timeslices.c */
 /* Tell programs their timeslices, as far as these are others now. */
 void gm_engine_tell_timeslices(struct gm_engine *engine);
+
+/* hints.c */
+/* EXPECT. True: the engine must look again at gm_engine_hints_due. */
+bool gm_engine_expect(struct gm_engine *engine, uint32_t app, const struct gm_msg_expect *expect);
+/* Hold programs for the hints whose time has come. */
+void gm_engine_follow_hints(struct gm_engine *engine);
+uint64_t gm_engine_hints_due(const struct gm_engine *engine);
 
 /* trades.c */
 /* What an app's launches used. */

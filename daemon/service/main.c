@@ -238,6 +238,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .idle_ns = options->idle,
         .grace_ns = options->grace,
         .latency_mode = (enum gm_latency_mode)options->latency_mode,
+        .best_effort_share = options->best_effort_share,
         .drain_deadline_ns = options->drain_deadline,
         .max_apps = options->max_apps,
         .on_lost = on_lost,

@@ -183,6 +183,9 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddBoolToObject(object, "parked", app->is_parked);
     cJSON_AddNumberToObject(object, "parks", (double)app->parks);
     cJSON_AddNumberToObject(object, "timeslice_us", (double)app->timeslice_us);
+    cJSON_AddNumberToObject(object, "hints", (double)app->hints);
+    cJSON_AddNumberToObject(object, "hints_ignored", (double)app->hints_ignored);
+    cJSON_AddNumberToObject(object, "holds", (double)app->holds);
     cJSON_AddNumberToObject(object, "allocs", (double)app->allocs);
     cJSON_AddNumberToObject(object, "frees", (double)app->frees);
     cJSON_AddNumberToObject(object, "refused_allocs",

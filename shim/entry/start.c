@@ -161,10 +161,9 @@ static CUresult gm_start_map(const struct gm_map_entry *entry, uint32_t count, c
     return result;
 }
 
-/* A program with managed memory drains: moving that out is work on a stream. */
-static enum gm_park_outcome gm_start_park(void)
+static enum gm_park_outcome gm_start_stop(void)
 {
-    if (gm_managed_exists() || (atomic_load(&gm_gate_stat()->features_off) & GM_FEATURE_PARK) != 0)
+    if ((atomic_load(&gm_gate_stat()->features_off) & GM_FEATURE_PARK) != 0)
         return GM_PARK_NEVER;
     if (atomic_load(&gm_start_probe) != GM_PROBE_IS_OVER)
         return GM_PARK_LATER;
@@ -176,6 +175,12 @@ static enum gm_park_outcome gm_start_park(void)
     default:
         return GM_PARK_NEVER;
     }
+}
+
+/* A program with managed memory drains: moving that out is work on a stream. */
+static enum gm_park_outcome gm_start_park(void)
+{
+    return gm_managed_exists() ? GM_PARK_NEVER : gm_start_stop();
 }
 
 /* What does not take effect, the probe finds out; this is for the other reasons. */
@@ -206,6 +211,8 @@ static const struct gm_link_calls gm_start_link_calls = {
     .release = gm_mapper_release,
     .is_whole = gm_mapper_has_all,
     .ahead_came = gm_ahead_come,
+    .hold = gm_start_stop,
+    .resume = gm_channels_resume,
     .timeslice = gm_start_timeslice,
     .taken = gm_spares_taken,
     .lost = gm_spares_lose,

@@ -28,7 +28,8 @@ struct gm_park_thread {
 static struct gm_park_thread gm_park_inside[GM_PARK_THREADS];
 static uint32_t gm_park_count;
 
-static _Atomic bool gm_park_on;
+enum { GM_PARK_FOR_CLOSE = 1, GM_PARK_FOR_HOLD = 2 };
+static _Atomic uint32_t gm_park_for; /* 0: it is enabled */
 
 /* The processor time of a thread of this process, in ns; 0: it has ended. */
 static uint64_t gm_park_used(uint32_t tid)
@@ -95,6 +96,22 @@ static bool gm_park_only_waits(uint32_t tid)
     return gm_park_sleeps(tid);
 }
 
+/* `disable` does nothing if the program is stopped already. */
+static enum gm_park_outcome gm_park_stop(uint32_t what, enum gm_park_outcome (*disable)(void))
+{
+    const enum gm_park_outcome result = disable();
+    if (result == GM_PARK_IS_ON)
+        atomic_fetch_or(&gm_park_for, what);
+    return result;
+}
+
+static void gm_park_go_on(uint32_t what, void (*enable)(void))
+{
+    if (atomic_load(&gm_park_for) == what)
+        enable();
+    atomic_fetch_and(&gm_park_for, ~what);
+}
+
 enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void))
 {
     uint32_t tids[GM_PARK_THREADS];
@@ -105,26 +122,31 @@ enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void))
     for (uint32_t i = 0; i < count; i++)
         if (!gm_park_only_waits(tids[i]))
             return GM_PARK_LATER;
-    const enum gm_park_outcome result = disable();
-    atomic_store(&gm_park_on, result == GM_PARK_IS_ON);
-    return result;
+    return gm_park_stop(GM_PARK_FOR_CLOSE, disable);
 }
 
 void gm_park_end(void (*enable)(void))
 {
-    if (!atomic_load(&gm_park_on))
-        return;
-    enable();
-    atomic_store(&gm_park_on, false);
+    gm_park_go_on(GM_PARK_FOR_CLOSE, enable);
 }
 
 bool gm_park_is_on(void)
 {
-    return atomic_load(&gm_park_on);
+    return (atomic_load(&gm_park_for) & GM_PARK_FOR_CLOSE) != 0;
+}
+
+enum gm_park_outcome gm_park_hold(enum gm_park_outcome (*disable)(void))
+{
+    return gm_park_stop(GM_PARK_FOR_HOLD, disable);
+}
+
+void gm_park_unhold(void (*enable)(void))
+{
+    gm_park_go_on(GM_PARK_FOR_HOLD, enable);
 }
 
 void gm_park_after_fork(void)
 {
-    atomic_store(&gm_park_on, false);
+    atomic_store(&gm_park_for, 0);
     gm_park_count = 0;
 }

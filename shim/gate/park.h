@@ -13,9 +13,12 @@
  * another thread made meanwhile, some waited, and none kept cuMemUnmap, cuMemMap or cuMemSetAccess
  * waiting (H100, driver 580).
  *
- * Owns what it saw of the threads inside, and whether the program is parked. The link thread alone
- * parks, unmaps, maps and resumes, so nobody resumes a program whose memory is away. Calls the
- * gate. Callers: drain.c; any thread asks gm_park_is_on.
+ * A hold (hold.h) stops the program in the same way, beside a CLOSE or not. Only when neither wants
+ * it any more is it enabled.
+ *
+ * Owns what it saw of the threads inside, and for what the program is stopped. The link thread
+ * alone parks, unmaps, maps and resumes, so nobody resumes a program whose memory is away. Calls
+ * the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on.
  */
 #ifndef GM_SHIM_PARK_H
 #define GM_SHIM_PARK_H
@@ -39,10 +42,16 @@ void gm_park_begin(void);
  */
 enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void));
 
-/* Link thread: enable again, if it is parked. */
+/* Link thread: it is not parked any more; enable again, unless it is held. */
 void gm_park_end(void (*enable)(void));
 
+/* Whether it is parked, for a CLOSE. */
 bool gm_park_is_on(void);
+
+/* Link thread: hold it, whoever is inside. And: it is not held any more; enable again, unless it is
+ * parked. */
+enum gm_park_outcome gm_park_hold(enum gm_park_outcome (*disable)(void));
+void gm_park_unhold(void (*enable)(void));
 
 /* The forked child: its parent's work is none of its own. */
 void gm_park_after_fork(void);

@@ -24,11 +24,12 @@
 #include "common/threads.h"
 #include "shim/driver/real.h"
 #include "shim/gate/drain.h"
+#include "shim/gate/hold.h"
 #include "shim/link/files.h"
 #include "shim/link/work.h"
 
 #define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
-#define GM_LINK_LOOK_MS 5000                  /* the longest poll */
+#define GM_LINK_LOOK_NS (5 * GM_S)            /* the longest poll */
 #define GM_LINK_USES_NS GM_S                  /* between reports of uses */
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
@@ -258,6 +259,16 @@ void gm_link_listen(struct gm_gate_ear *ear)
     atomic_store(&gm_link_is_silent,
                  true); /* the link thread logs it: this may be a signal handler */
     gm_link_break();
+}
+
+void gm_link_expect(uint64_t after_us, uint64_t for_us)
+{
+    const struct gm_msg_expect expect = {.after_us = after_us, .for_us = for_us};
+    if (!gm_link_is_up())
+        return;
+    struct pollfd has_room = {.fd = gm_link_fd, .events = POLLOUT};
+    if (poll(&has_room, 1, 0) == 1 && (has_room.revents & POLLOUT) != 0)
+        gm_link_tell(GM_MSG_EXPECT, &expect, NULL, 0);
 }
 
 void gm_link_want(void)
@@ -540,6 +551,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     }
     case GM_MSG_CLOSE: {
         const struct gm_msg_close *closing = body;
+        gm_hold_forget();
         gm_link_has_mapped = false; /* the gate was open: all data was in place */
         gm_drain_close(closing->epoch, closing->grace_ns, closing->deadline_ns, gm_now());
         return true;
@@ -547,6 +559,11 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     case GM_MSG_RESUME:
         gm_drain_resume();
         return true;
+    case GM_MSG_HOLD: {
+        const struct gm_msg_hold *hold = body;
+        gm_hold(gm_now(), hold->in_ns, hold->for_ns);
+        return true;
+    }
     case GM_MSG_TIMESLICE:
         gm_link_calls->timeslice(((const struct gm_msg_timeslice *)body)->us);
         return true;
@@ -618,6 +635,7 @@ static void gm_link_lose(void)
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
     bool is_whole = is_open || (!gm_link_has_mapped && gm_link_calls->is_whole());
     gm_gate_lost(is_whole);
+    gm_hold_end(gm_link_calls->resume);
     gm_drain_resume(); /* even without its memory: its work fails, and the program learns of it */
     gm_link_calls->timeslice(0);
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
@@ -655,6 +673,14 @@ static uint64_t gm_link_look_at_uses(uint64_t now)
     return due;
 }
 
+/* How long to poll, in parts of a millisecond: a hold lasts for a few. */
+static struct timespec gm_link_duration(uint64_t ns)
+{
+    if (ns > GM_LINK_LOOK_NS)
+        ns = GM_LINK_LOOK_NS;
+    return (struct timespec){.tv_sec = (time_t)(ns / GM_S), .tv_nsec = (long)(ns % GM_S)};
+}
+
 static void *gm_link_main(void *unused)
 {
     (void)unused;
@@ -666,16 +692,24 @@ static void *gm_link_main(void *unused)
         uint64_t deadline = gm_drain_expire(now), due = gm_link_look_at_uses(now);
         if (due < deadline)
             deadline = due;
-        uint64_t ms = deadline == UINT64_MAX ? GM_LINK_LOOK_MS : (deadline - now) / GM_MS + 1;
+        due = gm_hold_look(now, gm_link_calls->hold, gm_link_calls->resume);
+        if (due < deadline)
+            deadline = due;
+        now = gm_now(); /* that may have taken a while */
+        const uint64_t wait_ns = deadline > now ? deadline - now : 0;
+        const struct timespec longest = gm_link_duration(wait_ns);
         struct pollfd wait[2] = {{.fd = gm_link_fd, .events = POLLIN},
                                  {.fd = gm_work_fd(), .events = POLLIN}};
-        int ready = poll(wait, 2, ms < GM_LINK_LOOK_MS ? (int)ms : GM_LINK_LOOK_MS);
+        int ready = ppoll(wait, 2, &longest, NULL);
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
         if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed the wake socket */
             break;
-        if (wait[1].revents != 0)
+        if (wait[1].revents != 0) {
+            /* The work may wait for the GPU, and nobody else would end the hold. */
+            gm_hold_end(gm_link_calls->resume);
             gm_work_some();
+        }
         if (wait[0].revents == 0)
             continue;
         gm_files_make_room(gm_link_fd);

@@ -29,6 +29,7 @@
 #include "common/shm.h"
 #include "common/wire.h"
 #include "shim/gate/gate.h"
+#include "shim/gate/park.h"
 
 struct gm_link_welcome {
     const struct gm_ctl *ctl; /* mapped read-only */
@@ -58,6 +59,10 @@ struct gm_link_calls {
 
     /* The answer to gm_link_alloc_ahead: 0, a CUresult, or -ENOTCONN if the daemon is lost. */
     void (*ahead_came)(uint64_t va, uint64_t bytes, int result);
+
+    /* For gm_hold_look (gate/hold.h). */
+    enum gm_park_outcome (*hold)(void);
+    void (*resume)(void);
 
     /* TIMESLICE. 0 or -errno. Also after a loss, with 0. */
     int (*timeslice)(uint64_t us);
@@ -90,6 +95,10 @@ void gm_link_want(void);
  */
 #define GM_LINK_SILENCE_S (10 * GM_SLOW)
 void gm_link_listen(struct gm_gate_ear *ear);
+
+/* Tell the daemon that work comes (include/gpumux.h). Never waits: while the daemon does not read,
+ * the hint is lost. */
+void gm_link_expect(uint64_t after_us, uint64_t for_us);
 
 /* Drainer only: the answers to CLOSE and to QUERY. */
 void gm_link_drained(const struct gm_msg_drained *drained);

@@ -122,6 +122,12 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_RESUME:
         body.resume = (struct gm_msg_resume){.epoch = 3};
         break;
+    case GM_MSG_EXPECT:
+        body.expect = (struct gm_msg_expect){.after_us = 1000, .for_us = 1200};
+        break;
+    case GM_MSG_HOLD:
+        body.hold = (struct gm_msg_hold){.in_ns = 300000, .for_ns = 1900000};
+        break;
     case GM_MSG_TIMESLICE:
         body.timeslice.us = 200;
         break;

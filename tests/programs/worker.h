@@ -16,6 +16,7 @@
  *   modes_vmm.c       modes about the program's own virtual memory management: vmm, mappers, vmmoom
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  *                     ahead
+ *   modes_expect.c    modes expect and nonsense: hints
  *   modes_park.c      modes count, endless and queue: work that is long enough to be stopped
  *   modes_hot.c       modes about use: hot, turns, guests
  *   modes_devices.c   several devices and contexts: devices, peer
@@ -194,6 +195,8 @@ void gm_mode_spin(struct gm_worker *worker);
 void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_count(struct gm_worker *worker);
 void gm_mode_queue(struct gm_worker *worker);
+void gm_mode_expect(struct gm_worker *worker);
+void gm_mode_nonsense(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_devices(struct gm_worker *worker);
 void gm_mode_peer(struct gm_worker *worker);

@@ -521,6 +521,37 @@ static void uses_are_reported(void)
     CHECK(!gm_uses_are_counted());
 }
 
+/* Hints go up, and are lost rather than waited for. What comes down may say anything. */
+static void hints(void)
+{
+    static const uint64_t values[] = {0, 1000, UINT64_MAX};
+    boot_live();
+    for (unsigned i = 0; i < 3; i++) {
+        gm_link_expect(values[i], values[2 - i]);
+        CHECK(receive() == GM_MSG_EXPECT);
+        const struct gm_msg_expect *expect = got.body;
+        CHECK(expect->after_us == values[i] && expect->for_us == values[2 - i]);
+        struct gm_msg_timeslice timeslice = {.us = values[i]};
+        send_to_app(GM_MSG_TIMESLICE, &timeslice);
+        struct gm_msg_hold hold = {.in_ns = values[i], .for_ns = values[2 - i]};
+        send_to_app(GM_MSG_HOLD, &hold); /* it has no channels, so nothing happens */
+    }
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
+    set_gate(GM_GATE_OPEN);
+
+    unsigned n = 20000;
+    for (unsigned i = 0; i < n; i++) /* nobody reads: the socket is full after a few hundred */
+        gm_link_expect(0, 1200);
+    CHECK(gm_link_is_up());
+    struct pollfd more = {.fd = peer, .events = POLLIN};
+    unsigned found = 0;
+    for (; poll(&more, 1, 0) == 1; found++)
+        CHECK(receive() == GM_MSG_EXPECT);
+    CHECK(found > 0 && found < n);
+    lose_daemon();
+    gm_link_expect(0, 1200);
+}
+
 static _Atomic int did_destroy;
 static void *program_destroys(void *argument)
 {
@@ -955,6 +986,7 @@ SCENARIO(memory)
 SCENARIO(pitch)
 SCENARIO(gate_and_drain)
 SCENARIO(uses_are_reported)
+SCENARIO(hints)
 SCENARIO(destroy_while_draining)
 SCENARIO(captures)
 SCENARIO(captures_lost)
@@ -999,6 +1031,7 @@ int main(void)
         cmocka_unit_test(test_pitch),
         cmocka_unit_test(test_gate_and_drain),
         cmocka_unit_test(test_uses_are_reported),
+        cmocka_unit_test(test_hints),
         cmocka_unit_test(test_destroy_while_draining),
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_captures_lost),

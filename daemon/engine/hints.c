@@ -1,0 +1,95 @@
+/*
+ * Hints: EXPECT, and HOLD for the best-effort programs beside (core/hint). Owns of gm_app: hint,
+ * hint_rate, holds_account and the counts of hints and holds.
+ *
+ * A hold lasts for milliseconds and ends by itself, in the program that is held. So the daemon
+ * keeps no state of it, and a hold needs no end where the daemon is stopped or killed.
+ */
+#include "daemon/engine/state.h"
+
+#include "common/features.h"
+#include "common/log.h"
+#include "daemon/core/timeslice.h"
+
+static bool may_hint(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->config.latency_mode == GM_LATENCY_HINT && !engine->stopping.is_on &&
+           engine->apps[id].state == GM_APP_RUNNING &&
+           gm_timeslice_is_critical(gm_engine_class(engine, id));
+}
+
+static bool can_be_held(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->state == GM_APP_RUNNING && !gm_timeslice_is_critical(gm_engine_class(engine, id)) &&
+           (atomic_load(&app->stat->features_off) & GM_FEATURE_PARK) == 0;
+}
+
+/* Hold whoever runs beside it. False: there is somebody, and nobody could be held. */
+static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
+{
+    bool is_anybody = false, is_held = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        struct gm_hold hold = *hint;
+        if (!can_be_held(engine, id))
+            continue;
+        is_anybody = true;
+        if (!gm_hold_grant(&app->hold_account, engine->config.best_effort_share, &hold))
+            continue;
+        is_held = true;
+        app->holds++;
+        const struct gm_msg_hold message = {
+            .in_ns = hold.begin > engine->now ? hold.begin - engine->now : 0,
+            .for_ns = hold.end - hold.begin};
+        engine->config.outlet.send(app->session, GM_MSG_HOLD, &message, NULL, 0, NULL, 0);
+    }
+    return is_held || !is_anybody;
+}
+
+/* It is time for the hint of `id`. */
+static void follow(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (may_hint(engine, id) && hold_others(engine, &app->hint))
+        app->hints++;
+    else
+        app->hints_ignored++;
+    app->hint.end = 0;
+}
+
+static uint64_t due_at(const struct gm_app *app)
+{
+    return app->hint.begin - (app->hint.begin > GM_HINT_EARLY_NS ? GM_HINT_EARLY_NS : 0);
+}
+
+bool gm_engine_expect(struct gm_engine *engine, uint32_t id, const struct gm_msg_expect *expect)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_hold hint;
+    if (!may_hint(engine, id) ||
+        !gm_hint_take(&app->hint_rate, engine->now, expect->after_us, expect->for_us, &hint)) {
+        app->hints_ignored++;
+        return false;
+    }
+    app->hints_ignored += app->hint.end != 0; /* this one is newer */
+    app->hint = hint;
+    gm_engine_follow_hints(engine);
+    return app->hint.end != 0;
+}
+
+void gm_engine_follow_hints(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].hint.end != 0 && engine->now >= due_at(&engine->apps[id]))
+            follow(engine, id);
+}
+
+uint64_t gm_engine_hints_due(const struct gm_engine *engine)
+{
+    uint64_t at = GM_TIME_NEVER;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].hint.end != 0 && due_at(&engine->apps[id]) < at)
+            at = due_at(&engine->apps[id]);
+    return at;
+}
