@@ -32,7 +32,7 @@ for way in linked dlsym proc; do
 done
 # out of memory and a usage error come through unchanged
 same "out of memory" linked --mode oom --bytes 640M --allocs 10
-same "usage" linked --mode nonsense
+same "usage" linked --mode none-such
 # a new daemon takes the stale socket over
 start_daemon
 app later linked --bytes 48M --iterations 2

@@ -11,7 +11,7 @@ is_known() {
 }
 within "$patience" is_known || fail "mux-ctl run: the program is not known to the daemon, or not named by the table"
 expect_pass run
-spawn run "$ctl" run -- "$(worker linked)" --mode nonsense
+spawn run "$ctl" run -- "$(worker linked)" --mode none-such
 await run
 [ "$code" = 2 ] || fail "mux-ctl run ended with $code, the program with 2"
 "$ctl" version > "$dir/version.out" || fail "version failed"
