@@ -17,6 +17,10 @@ while [ $round -lt 4 ]; do
         await $app
         case $code,$line in
         "139,"* | "0,PASS "* | "3,FAIL "*"error 46 CUDA_ERROR_DEVICE_UNAVAILABLE"*) say "round $round: $app: $line" ;;
+        *ABORTING*) # a sanitizer tells such an end in its own way
+            grep -q "SEGV on unknown address" "$dir/$app.out" && grep -q "simcuda/kernels.c" "$dir/$app.out" ||
+                fail "round $round: $app ended with $code: $line"
+            ;;
         *) fail "round $round: $app ended with $code: $line" ;;
         esac
     done

@@ -71,9 +71,9 @@ for context in "" --own-context; do
     stop_daemon
 done
 
-# The turn ends while the answer is outstanding: the CLOSE waits for the work, and for nothing else. A third program,
+# The turn ends while the answer is outstanding: without parking the CLOSE waits for the work, and for nothing else. A third program,
 # which has nothing to do, is there so that the first one is asked before the other one comes.
-start_daemon --quantum 100ms --drain-deadline 60s --log-level debug
+start_daemon --quantum 100ms --grace 3600s --drain-deadline 60s --log-level debug
 app guest linked --bytes 8M --iterations 4 --seed 3 --go "$dir/guest.go"
 await_ready guest
 submit

@@ -88,7 +88,10 @@ static CUresult drv_host_alloc(void **memory, size_t bytes, unsigned flags)
 {
     assert_false(is_between);
     assert_int_equal(flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    *memory = words = calloc(1, bytes);
+    static _Alignas(64) unsigned char pages[32][4096]; /* none is ever freed */
+    static unsigned next;
+    assert_true(bytes <= sizeof pages[0]);
+    *memory = words = memset(pages[next++ % 32], 0, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -175,7 +178,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    free(words);
     words = NULL;
     return 0;
 }
