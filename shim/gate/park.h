@@ -1,7 +1,7 @@
 /*
  * When a program may be parked: its kernels stop on the GPU where they stand, and go on when its
- * gate opens (observe/channels.h does it; DESIGN section 5, after GPreempt, ATC '25, section 4). A
- * CLOSE gives the program a grace to finish by itself. What runs on after that is parked.
+ * gate opens. observe/channels.h does it. A CLOSE gives the program a grace to finish by itself.
+ * What runs on after that is parked.
  *
  * A thread may be inside the gate: in a launch that waits for room in the queue, or in a copy that
  * waits for the kernels before it. That is no obstacle if all it still does is wait for the GPU.
