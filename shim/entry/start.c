@@ -74,7 +74,8 @@ static bool gm_start_driver_is_complete(void)
 /* What is missing here (features.def). Users of such a call check themselves. */
 static uint32_t gm_start_features_off(bool has_membarrier)
 {
-    uint32_t off = has_membarrier ? 0 : GM_FEATURE_FAST_GATE;
+    /* Without membarrier nobody knows which threads are inside a call: no program is parked. */
+    uint32_t off = has_membarrier ? 0 : GM_FEATURE_FAST_GATE | GM_FEATURE_PARK;
     if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
         gm_real.cuEventDestroy_v2 == NULL || gm_real.cuEventQuery == NULL)
         off |= GM_FEATURE_CONTEXT_EVENTS;

@@ -44,6 +44,16 @@ for feature in context-events launch-arguments; do
         fail "the log does not say once that $feature is off"
 done
 
+# A kernel that refuses membarrier: no park either, for nobody knows which threads are inside a call.
+shim_with=$shim
+shim=$BUILD/tests/programs/libgm_no_membarrier.so:$shim
+lacks sandboxed "" linked
+shim=$shim_with
+[ "$(off sandboxed)" = '"features_off":["fast-gate","park"]' ] ||
+    fail "the status does not say what the program in a sandbox lacks: $(off sandboxed)"
+touch "$dir/go"
+expect_pass sandboxed
+
 # Without what chunks are made of the program is not managed, and runs.
 GPUMUX_LOG="$dir/none.log"
 export GPUMUX_LOG
