@@ -21,6 +21,7 @@
     X(USERS)           /* daemon: names of users; asks nobody under it */                          \
     X(STORES)          /* daemon: the queues of one crew of copying threads; wakes the loop */     \
     X(MOVER)           /* daemon: what of one direction has ended; wakes the loop */               \
+    X(HASH)            /* daemon: which hashes have ended; wakes the loop */                        \
     X(OPENED)          /* shim/memory: what other programs share with this one */                  \
     X(MANAGED)         /* shim/memory: managed allocations */                                      \
     X(AHEAD)           /* shim/memory: which sizes came lately */                                  \

@@ -1,5 +1,6 @@
 /*
- * The kernels: host versions of those in tests/programs/kernels.cu, by the same names and
+ * The kernels: host versions of those in tests/programs/kernels.cu and of the daemon's
+ * (daemon/memory/hash.cu), by the same names and
  * parameters. On a GPU each is a grid-stride loop, so here one plain loop stands for the whole
  * grid.
  *
@@ -11,6 +12,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "daemon/memory/hash_layout.h"
 
 #define SPIN_POLL_NS 20000ull
 #define COUNT_REST_NS 100000ull
@@ -173,6 +176,14 @@ static void run_count(const struct count *a)
     free(value);
 }
 
+struct hash {
+    struct gm_hash_launch launch;
+};
+static void run_hash(const struct hash *a)
+{
+    sim_hash_chunks(&a->launch);
+}
+
 struct empty {
     char unused;
 };
@@ -202,6 +213,7 @@ RUN(spin);
 RUN(spin_until);
 RUN(sweep);
 RUN(count);
+RUN(hash);
 RUN(empty);
 
 #define KERNEL(name, n, ...)                                                                       \
@@ -228,6 +240,7 @@ static const struct sim_kernel kernels[] = {
     KERNEL(sweep, 2, P(sweep, p), P(sweep, n)),
     KERNEL(count, 7, P(count, p), P(count, n), P(count, stride), P(count, flag), P(count, most),
            P(count, steps), P(count, mismatches)),
+    KERNEL(hash, 1, P(hash, launch)),
     KERNEL(empty, 0, {0, 0}),
 };
 

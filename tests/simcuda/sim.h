@@ -29,7 +29,7 @@
 
 #define SIM_DEVICES_MAX 8
 #define SIM_GRANULARITY (2ull << 20) /* of VMM handles and reservations */
-#define SIM_PARAMS_MAX 64            /* bytes of the largest kernel parameter block */
+#define SIM_PARAMS_MAX 4096          /* bytes of the largest kernel parameter block */
 
 #define SIM_API __attribute__((visibility("default")))
 #define SIM_ENTRY(symbol)                                                                          \
@@ -477,9 +477,13 @@ struct sim_kernel {
     void (*run)(const uint8_t *params);
     uint32_t n_params;
     struct {
-        uint8_t offset, size;
+        uint16_t offset, size;
     } param[8]; /* of the parameter block */
 };
+
+/* The daemon's kernel, daemon/memory/hash.cu. */
+struct gm_hash_launch;
+void sim_hash_chunks(const struct gm_hash_launch *launch);
 
 const struct sim_kernel *sim_kernel_find(const char *name, size_t length);
 CUresult sim_function_kernel(CUfunction handle, const struct sim_kernel **kernel);
