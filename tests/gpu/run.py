@@ -6,18 +6,20 @@ Memory sizes suit a card of 80 GB or more: the native references run without gpu
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
-from harness import Daemon, Failure, Moved, Place, Program, die, same, wait_until
+from harness import Daemon, Failure, Moved, Place, Program, die, fields, same, wait_until
 
 BUDGET = "24G"
 PINNED = "64G"
 TOKENS = 200
 STEPS = 20
+KILLS = 500
 
 
 class Suite:
@@ -572,10 +574,60 @@ class Suite:
         names = ["matmul", "gridsync", "graphs", "histogram", "radixsort", "stencil", "threads", "scan", "nbody", "spmv",
                  "bfs", "montecarlo", "convolution", "ntt", "hotspot", "kmeans"]
         crowded, ended = self.park_some("park-crowd", "3G", "1600M", 50, names, "20ms")
-        small, _ = self.park_some("park-small", "64M", "40M", 60, [], "2ms")
+        small, _ = self.park_some("park-small", "64M", "40M", 80, [], "2ms")
         return (f"{crowded['parks']} parks in {crowded['switches']} switches of 4 workers and {ended} programs, "
                 f"{small['parks']} in {small['switches']} of 4 small workers, "
                 f"{crowded['drain_busy'] + small['drain_busy']} drains given up, 0 mismatches")
+
+    def kill_some(self, number, kills, chance):
+        """A daemon and six programs in turns of 5 ms; `kills` times a program is killed, and last the daemon. All that
+        run then must end by themselves, with the right result or with an error. Returns what was free before, and how
+        many of them had the right result."""
+        daemon = self.small(f"daemon-kills-{number}", "256M", "2G", "5ms")
+        free = daemon.gpu()["device_free_bytes"]
+        until = os.path.join(self.place.work, f"kills-{number}.enough")
+        modes = (("verify", ()), ("endless", ("--hold", 1, "--threads", 200)), ("count", ("--hold", 30, "--threads", 200)),
+                 ("queue", ("--hold", 2, "--threads", 200)), ("graph", ()), ("async", ("--threads", 2)))
+
+        def start(at, seed):
+            mode, more = modes[at]
+            return self.worker(f"kills-{number}-{seed}-{mode}", chance.choice(("linked", "proc")), "--mode", mode,
+                               "--bytes", "96M", "--iterations", 1, "--until", until, "--seed", seed, *more)
+
+        programs = [start(at, at) for at in range(len(modes))]
+        for turn in range(kills):
+            time.sleep(chance.uniform(0, .25))
+            at = chance.randrange(len(modes))
+            if not programs[at].is_running():
+                raise Failure(f"{programs[at].name} ended by itself: {programs[at].complaint()}")
+            programs[at].stop()
+            programs[at] = start(at, len(modes) + turn)
+            daemon.status()
+        time.sleep(chance.uniform(.5, 1))
+        daemon.program.stop()
+        open(until, "w", encoding="utf-8").close()
+        right = 0
+        for program in programs:
+            code = program.wait(40)  # who stays parked does not end
+            if fields(program.last_line()).get("mismatches", "0") != "0":
+                raise Failure(f"{program.name} ended with {code}: {program.last_line()}")
+            if code == 0:
+                program.passed()
+                right += 1
+        return free, right
+
+    def test_kill_many(self):
+        """Programs, and now and then the daemon, killed in the middle of kernels: nobody stays parked, nothing leaks."""
+        chance = random.Random(7)
+        rounds = KILLS // 50
+        ends = [self.kill_some(number, 49, chance) for number in range(rounds)]
+        daemon = self.small("daemon-kills-after", "256M", "2G", "5ms")
+        free = [free for free, _ in ends] + [daemon.gpu()["device_free_bytes"]]
+        daemon.stop()
+        if max(free) - min(free) > 64 << 20:
+            raise Failure(f"free device memory went from {free[0] >> 20} to {free[-1] >> 20} MiB")
+        return (f"{rounds * 49} programs and {rounds} daemons killed; of {rounds * 6} programs that were left without one "
+                f"{sum(right for _, right in ends)} ended with the right result, the others with an error")
 
     # --- the big budget ---
 
@@ -716,7 +768,7 @@ class Suite:
 
     NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "bad_calls", "killed", "share",
              "share_torch", "tiers", "fresh", "oversize", "programs", "idle_inflight", "parked", "queues", "park_many",
-             "demo", "pingpong", "pingpong_third", "llm", "resnet", "graphs", "fits")
+             "kill_many", "demo", "pingpong", "pingpong_third", "llm", "resnet", "graphs", "fits")
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
     def wants(self, name):
