@@ -46,7 +46,8 @@ void gm_need_of(const struct gm_need_input *input, struct gm_need *need)
     need->frames = less(committed, budget);
     need->pinned = below;
     if (below > 0)
-        need->pinned += less(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX);
+        need->pinned += less(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX) +
+                        less(input->shadows, need->frames);
     if (input->is_stuck)
         need->pinned = greater(need->pinned, input->pinned_used + GM_NEED_AHEAD_MIN);
     /* A promotion frees its paged memory only at its end, so a window more is in use. */

@@ -87,7 +87,7 @@ bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
     a->is_used = true;
     a->pool = pool;
     table->pools[pool].apps++;
-    a->allocations = empty_list;
+    a->allocations = a->shadows = empty_list;
     for (unsigned t = 0; t < GM_TIERS; t++)
         a->away[t] = empty_list;
     for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
@@ -104,6 +104,19 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app)
 }
 
 /* Chunk lists. */
+
+static void list_add_first(struct gm_table *table, struct gm_list *list, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    chunk->prev = GM_NONE;
+    chunk->next = list->head;
+    if (list->head != GM_NONE)
+        table->chunks[list->head].prev = index;
+    else
+        list->tail = index;
+    list->head = index;
+    list->count++;
+}
 
 static void list_add(struct gm_table *table, struct gm_list *list, uint32_t index)
 {
@@ -192,7 +205,10 @@ void gm_table_place(struct gm_table *table, uint32_t index)
     unlist(table, index);
     if (is_settled(chunk)) {
         if (!chunk->is_hosted && !chunk->is_fixed) {
-            list_add(table, &app->by_class[chunk->class], index);
+            if (chunk->shadow == GM_SHADOW_KEPT)
+                list_add_first(table, &app->by_class[chunk->class], index);
+            else
+                list_add(table, &app->by_class[chunk->class], index);
             app->resident += gm_class_bytes(chunk->class);
         }
         app->missing--;
@@ -206,6 +222,78 @@ void gm_table_place(struct gm_table *table, uint32_t index)
         chunk->is_listed = true;
         chunk->is_resident = false;
     }
+}
+
+/* Shadows. */
+
+static const char *const no_shadow = "a shadow is kept of a chunk that cannot be evicted";
+
+/* Whether it can be evicted, and has pages beside its frame. */
+static bool can_have_shadow(const struct gm_chunk *chunk)
+{
+    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_GPU &&
+           chunk->page != GM_NONE && !chunk->is_hosted && !chunk->is_fixed && !chunk->is_freed;
+}
+
+static void list_shadow(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    chunk->prev_shadow = GM_NONE;
+    chunk->next_shadow = app->shadows.head;
+    if (app->shadows.head != GM_NONE)
+        table->chunks[app->shadows.head].prev_shadow = index;
+    else
+        app->shadows.tail = index;
+    app->shadows.head = index;
+    app->shadows.count++;
+    app->shadow_bytes += gm_class_bytes(chunk->class);
+    table->shadows += gm_class_bytes(chunk->class);
+}
+
+static void unlist_shadow(struct gm_table *table, uint32_t index)
+{
+    const struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    if (chunk->prev_shadow != GM_NONE)
+        table->chunks[chunk->prev_shadow].next_shadow = chunk->next_shadow;
+    else
+        app->shadows.head = chunk->next_shadow;
+    if (chunk->next_shadow != GM_NONE)
+        table->chunks[chunk->next_shadow].prev_shadow = chunk->prev_shadow;
+    else
+        app->shadows.tail = chunk->prev_shadow;
+    app->shadows.count--;
+    app->shadow_bytes -= gm_class_bytes(chunk->class);
+    table->shadows -= gm_class_bytes(chunk->class);
+}
+
+const char *gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm_shadow_event event)
+{
+    enum { WRONG = GM_SHADOWS };
+    static const uint8_t turns[GM_SHADOWS][GM_SHADOW_EVENTS] = {
+        [GM_SHADOW_NONE] = {GM_SHADOW_KEPT, WRONG, WRONG, WRONG},
+        [GM_SHADOW_KEPT] = {WRONG, GM_SHADOW_CLAIMED, GM_SHADOW_NONE, WRONG},
+        [GM_SHADOW_CLAIMED] = {WRONG, WRONG, WRONG, GM_SHADOW_NONE},
+    };
+    static const char *const errors[GM_SHADOW_EVENTS] = {
+        "a shadow is kept twice, or during an eviction",
+        "a shadow is claimed that is not kept",
+        "a shadow is dropped that is not kept",
+        "an eviction ends with a shadow that it did not claim",
+    };
+    struct gm_chunk *chunk = &table->chunks[index];
+    const uint8_t next = turns[chunk->shadow][event];
+    if (next == WRONG)
+        return errors[event];
+    if (next == GM_SHADOW_KEPT && !can_have_shadow(chunk))
+        return no_shadow;
+    if (chunk->shadow == GM_SHADOW_KEPT)
+        unlist_shadow(table, index);
+    chunk->shadow = next;
+    if (next == GM_SHADOW_KEPT)
+        list_shadow(table, index);
+    return NULL;
 }
 
 uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room)
@@ -339,7 +427,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         chunk->app = app;
         chunk->allocation = index;
         chunk->frame = chunk->page = chunk->to_page = GM_NONE;
-        chunk->sibling = GM_NONE;
+        chunk->sibling = chunk->next_shadow = chunk->prev_shadow = GM_NONE;
         chunk->class = (uint8_t)gm_chunk_next(left);
         *link = c;
         link = &chunk->sibling;
@@ -385,7 +473,8 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
 bool gm_table_end_chunk(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = &table->chunks[index];
-    assert(chunk->is_freed && chunk->flight == GM_FLIGHT_NONE && chunk->frame == GM_NONE);
+    assert(chunk->is_freed && chunk->flight == GM_FLIGHT_NONE && chunk->frame == GM_NONE &&
+           chunk->shadow == GM_SHADOW_NONE);
     bool is_last = --table->allocations[chunk->allocation].chunks == 0;
     chunk->next = table->free_chunk;
     chunk->app = GM_NONE;
@@ -570,7 +659,7 @@ void gm_table_condemn_frame(struct gm_table *table, uint32_t index)
 
 const char *gm_table_check(const struct gm_table *table)
 {
-    uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0;
+    uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0, shadows = 0;
     uint32_t dirty = 0;
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
@@ -636,11 +725,30 @@ const char *gm_table_check(const struct gm_table *table)
                 } else {
                     missing++;
                 }
+                if (chunk->shadow == GM_SHADOW_KEPT && !can_have_shadow(chunk))
+                    return no_shadow;
+                if (chunk->shadow == GM_SHADOW_CLAIMED &&
+                    (chunk->flight != GM_FLIGHT_OUT || chunk->page == GM_NONE))
+                    return "a shadow is claimed by no eviction";
                 if (chunk->tier > GM_TIER_GPU && !chunk->is_hosted && chunk->page == GM_NONE &&
                     chunk->flight != GM_FLIGHT_TRADE)
                     return "a chunk below the GPU has no page";
             }
         }
+        uint64_t shadow_bytes = 0;
+        uint32_t n_shadows = 0, before = GM_NONE;
+        for (uint32_t c = app->shadows.head; c != GM_NONE; c = table->chunks[c].next_shadow) {
+            if (table->chunks[c].app != a || table->chunks[c].shadow != GM_SHADOW_KEPT ||
+                table->chunks[c].prev_shadow != before)
+                return "an app's list of shadows is broken";
+            shadow_bytes += gm_class_bytes(table->chunks[c].class);
+            n_shadows++;
+            before = c;
+        }
+        if (before != app->shadows.tail || n_shadows != app->shadows.count ||
+            shadow_bytes != app->shadow_bytes)
+            return "an app's shadows are not counted right";
+        shadows += shadow_bytes;
         if (bytes != app->committed)
             return "an app's committed bytes are not those of its chunks";
         if (hosted != app->hosted)
@@ -653,6 +761,8 @@ const char *gm_table_check(const struct gm_table *table)
             return "an app's missing chunks are not counted right";
         committed += bytes;
     }
+    if (shadows != table->shadows)
+        return "the bytes of shadows are not those of the apps";
     if (committed != table->committed)
         return "the committed bytes are not those of the apps";
     return NULL;

@@ -10,6 +10,9 @@
  *   frame   a piece of memory of one size class, made for one uid. At most one chunk holds it.
  *   pool    the free frames of one uid, by size class: memory never crosses users
  *   fixed   unevictable: other programs have the chunk mapped too, so it stays in its frame
+ *   shadow  the pinned copy from which a chunk came to the GPU, kept beside it. If the chunk has not
+ *           changed when it is evicted, nothing is copied. Its pages count as free: whoever wants
+ *           them drops it
  *
  * Invariants, checked by gm_table_check:
  *   - The bytes of all GPU frames that exist (free, used or condemned) never exceed the budget.
@@ -18,6 +21,8 @@
  *     allocation is freed.
  *   - A chunk in the GPU tier has a frame, or is in flight out of one.
  *   - Each app's committed bytes and missing chunks are those of its chunks.
+ *   - A shadow is kept only of a chunk that can be evicted; its chunk is in its app's list of
+ *     shadows and has pages.
  */
 /* clang-format on */
 #ifndef GM_CORE_TABLE_H
@@ -38,8 +43,24 @@ enum gm_flight {
     GM_FLIGHT_TRADE, /* exchanged with another chunk of its app: one of them is hosted then */
 };
 
+/* The old copy of a chunk that is on the GPU. */
+enum gm_shadow {
+    GM_SHADOW_NONE,
+    GM_SHADOW_KEPT,    /* its pages may be taken at any time */
+    GM_SHADOW_CLAIMED, /* the chunk is being evicted into these pages, which still have it */
+    GM_SHADOWS
+};
+enum gm_shadow_event {
+    GM_SHADOW_EV_KEEP,  /* the chunk has come to the GPU */
+    GM_SHADOW_EV_CLAIM, /* its eviction begins */
+    GM_SHADOW_EV_DROP,  /* its pages are wanted, or are of no use any more */
+    GM_SHADOW_EV_END,   /* the pages are the chunk's copy again, old or new; or they are freed */
+    GM_SHADOW_EVENTS
+};
+
 struct gm_chunk {
     uint64_t va;
+    uint64_t hash[2]; /* of its copy below the GPU, or of its shadow, if has_hash */
     uint32_t app;
     uint32_t allocation;
     uint32_t frame;      /* GM_NONE: none */
@@ -48,18 +69,22 @@ struct gm_chunk {
     uint32_t sibling;    /* next chunk of the allocation, by address */
     uint32_t next, prev; /* in its app's list for its place */
     uint32_t heat;       /* how much it is used: hosting.h */
-    uint8_t place_age;   /* for so many more reports a place in it is remembered */
+    uint32_t next_shadow, prev_shadow; /* in its app's list */
+    uint32_t opens; /* gm_app.opens at which it is still as its shadow; see engine/shadows.c */
+    uint8_t shadow; /* enum gm_shadow */
+    bool has_hash;
+    uint8_t place_age; /* for so many more reports a place in it is remembered */
     uint8_t class;
     uint8_t tier;   /* enum gm_tier: where the authoritative copy is */
     uint8_t flight; /* enum gm_flight */
     uint8_t listed_tier;
-    uint8_t to_tier;  /* enum gm_tier: where a flight below the GPU goes */
-    bool is_listed;   /* in one of its app's lists */
-    bool is_resident; /* ... in the resident list, else in the away list of `listed_tier` */
-    bool is_freed;    /* its allocation was freed: it ends when nothing touches it any more */
-    bool is_hosted;   /* in a host frame, which the GPU reads over the link; only exchanged */
-    bool is_fixed;    /* unevictable */
-    bool map_failed;  /* the app could not map it: the flight in ends where it began */
+    uint8_t to_tier;   /* enum gm_tier: where a flight below the GPU goes */
+    bool is_listed;    /* in one of its app's lists */
+    bool is_resident;  /* ... in the resident list, else in the away list of `listed_tier` */
+    bool is_freed;     /* its allocation was freed: it ends when nothing touches it any more */
+    bool is_hosted;    /* in a host frame, which the GPU reads over the link; only exchanged */
+    bool is_fixed;     /* unevictable */
+    bool map_failed;   /* the app could not map it: the flight in ends where it began */
     bool copy_pending; /* the flight waits for a copy, or for the fence before it */
     bool map_pending;  /* the flight waits for the app to map or unmap it */
 };
@@ -128,6 +153,8 @@ struct gm_table_app {
     uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */
     uint32_t away_count[GM_CHUNK_CLASSES];     /* chunks in those lists, by size */
     struct gm_list allocations;
+    struct gm_list shadows; /* chunks whose shadows are kept; those that are evicted first first */
+    uint64_t shadow_bytes;
 };
 
 struct gm_table {
@@ -139,6 +166,7 @@ struct gm_table {
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t committed; /* bytes of all live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
+    uint64_t shadows;   /* bytes of pinned memory that hold shadows which are kept */
     uint32_t dirty;     /* free frames that are */
     uint32_t max_apps, max_chunks, max_frames;
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
@@ -199,8 +227,17 @@ uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, ui
  * of the two. */
 void gm_table_place(struct gm_table *table, uint32_t chunk);
 
-/* The chunk's allocation was freed: the chunk leaves lists and sums. Its slot stays until
- * gm_table_end_chunk. */
+/*
+ * The one setter of shadows. NULL, or what is wrong: nothing has changed then. The pages are the
+ * caller's to free. KEEP comes when the chunk is settled and before gm_table_place: what has a
+ * shadow is evicted before its app's other chunks, as that costs least. So of programs that take
+ * turns the same part goes each time, and host memory holds one copy of that part.
+ */
+const char *gm_table_turn_shadow(struct gm_table *table, uint32_t chunk,
+                                 enum gm_shadow_event event);
+
+/* The chunk's allocation was freed: the chunk leaves lists and sums. Its shadow was dropped before.
+ * Its slot stays until gm_table_end_chunk. */
 void gm_table_free_chunk(struct gm_table *table, uint32_t chunk);
 
 /* Nothing refers to the freed chunk any more. True: it was its allocation's last. */
