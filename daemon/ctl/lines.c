@@ -97,6 +97,9 @@ static void add_switch(struct line *line, const cJSON *entry)
         mux_number(entry, "pinned_ms"), mux_size(entry, "bytes_out", out),
         mux_size(entry, "bytes_in", in),
         mux_rate(mux_number(entry, "bytes_out") + mux_number(entry, "bytes_in"), copy_ms));
+    if (mux_number(entry, "bytes_clean") + mux_number(entry, "bytes_zero") > 0)
+        add(line, "; not copied out: %s unchanged, %s zero", mux_size(entry, "bytes_clean", out),
+            mux_size(entry, "bytes_zero", in));
     if (mux_number(entry, "bytes_lowered") + mux_number(entry, "bytes_raised") > 0)
         add(line, "; from pinned memory %s down, %s up to it",
             mux_size(entry, "bytes_lowered", out), mux_size(entry, "bytes_raised", in));

@@ -278,6 +278,9 @@ static void print_last_switch(const cJSON *gpu)
     printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
            mux_number(last, "drain_ms"), mux_number(last, "plan_ms"), copy_ms,
            mux_number(last, "map_ms"), mux_number(last, "lower_ms"), mux_number(last, "pinned_ms"));
+    if (mux_number(last, "bytes_clean") + mux_number(last, "bytes_zero") > 0)
+        printf("          not copied out: %s unchanged, %s zero\n",
+               mux_size(last, "bytes_clean", out), mux_size(last, "bytes_zero", in));
     if (mux_number(last, "bytes_lowered") + mux_number(last, "bytes_raised") > 0)
         printf("          from pinned memory %s down, %s up to it\n",
                mux_size(last, "bytes_lowered", out), mux_size(last, "bytes_raised", in));
@@ -293,6 +296,9 @@ static void print_other_tiers(const cJSON *gpu)
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tiers, "pinned_is_registered")))
         puts(
             "          pinned memory is registered: no memory handles on the host, so none hosted");
+    if (mux_number(tiers, "pinned_shadow_bytes") > 0)
+        printf("          shadows %s: pinned copies of what is on the GPU, dropped when wanted\n",
+               mux_size(tiers, "pinned_shadow_bytes", used));
     if (mux_number(tiers, "hosted_bytes") > 0)
         printf("          hosted %s: pinned too, and read over the link\n",
                mux_size(tiers, "hosted_bytes", used));
@@ -340,6 +346,9 @@ static void print_gpu(const cJSON *gpu)
                mux_size(gpu, "shared_bytes", a));
     printf("  moved   %s in, %s out, %.0f switches\n", mux_size(gpu, "bytes_in", a),
            mux_size(gpu, "bytes_out", b), mux_number(gpu, "switches"));
+    if (mux_number(gpu, "bytes_clean") + mux_number(gpu, "bytes_zero") > 0)
+        printf("          not copied out: %s unchanged, %s zero\n", mux_size(gpu, "bytes_clean", a),
+               mux_size(gpu, "bytes_zero", b));
     print_last_switch(gpu);
 }
 

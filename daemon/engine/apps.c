@@ -253,6 +253,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
     uint32_t app = allocation->app, chunk = allocation->first, next;
     allocation->is_freed = true;
     gm_engine_unshare(engine, app, allocation->va);
+    gm_engine_drop_shadows(engine, index);
     for (; chunk != GM_NONE; chunk = engine->table->chunks[chunk].sibling)
         gm_table_free_chunk(engine->table, chunk);
     gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */

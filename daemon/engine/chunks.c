@@ -24,8 +24,10 @@ void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
 
 /* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
  * latter. */
-static void free_page(struct gm_engine *engine, struct gm_chunk *chunk)
+static void free_page(struct gm_engine *engine, uint32_t index)
 {
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    gm_engine_end_shadow(engine, index);
     enum gm_tier tier = chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
     if (chunk->page != GM_NONE)
         gm_stores_free(engine->stores, tier, chunk->page);
@@ -55,7 +57,7 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
     uint32_t at = chunk->allocation;
     struct gm_app *app = &engine->apps[chunk->app];
 
-    free_page(engine, chunk);
+    free_page(engine, index);
     if (!gm_table_end_chunk(engine->table, index))
         return;
     struct gm_allocation *allocation = &engine->table->allocations[at];
@@ -125,7 +127,7 @@ static void undo_eviction(struct gm_engine *engine, uint32_t index)
         gm_engine_settle(engine, index);
         return;
     }
-    free_page(engine, chunk);
+    free_page(engine, index);
     chunk->flight = GM_FLIGHT_IN;
     gm_table_take_frame(engine->table, chunk->frame, index);
     gm_table_place(engine->table, index);
@@ -137,7 +139,7 @@ void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->flight == GM_FLIGHT_OUT && chunk->map_pending)
-        free_page(engine, chunk);
+        free_page(engine, index);
 }
 
 /* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
@@ -187,7 +189,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             gm_engine_copy_comes(engine, GM_WAY_OUT, index);
             if (!is_freed) {
                 if (chunk->page != GM_NONE)
-                    gm_engine_copy_out(engine, index);
+                    gm_engine_vacate(engine, index);
                 else
                     undo_eviction(engine, index); /* gm_engine_forgo_pages */
                 return;
@@ -195,7 +197,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             gm_engine_give_up_frame(engine, index); /* nobody needs the data */
         }
         chunk->flight = GM_FLIGHT_NONE;
-        chunk->tier = GM_TIER_PINNED;
+        chunk->tier = chunk->page == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
         break;
     case GM_FLIGHT_IN:
         if (chunk->copy_pending || chunk->map_pending)
@@ -214,7 +216,10 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             gm_engine_give_up_frame(engine, index);
         } else if (chunk->frame != GM_NONE) {
             chunk->tier = chunk->is_hosted ? GM_TIER_PINNED : GM_TIER_GPU;
-            free_page(engine, chunk);
+            if (chunk->page != GM_NONE)
+                gm_engine_keep_shadow(engine, index);
+            if (chunk->shadow == GM_SHADOW_NONE)
+                free_page(engine, index);
         }
         /* Its data is where it was: it is to go to the GPU, as before. */
         if (chunk->is_hosted && chunk->frame == GM_NONE && !chunk->is_freed)
@@ -232,7 +237,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             return;
         has_come_nearer = chunk->tier != chunk->to_tier; /* else the copy failed */
         engine->ending[chunk->tier] -= gm_chunk_bytes(chunk);
-        free_page(engine, chunk);
+        free_page(engine, index);
         chunk->flight = GM_FLIGHT_NONE;
         chunk->tier = chunk->to_tier;
         chunk->page = chunk->to_page;
@@ -328,12 +333,16 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     gm_engine_run(engine);
 }
 
-/* Copies of late chunks are expected once more, and come. */
+/* Copies of late chunks come; those that are not needed any more are expected once more. */
 static void take_late(struct gm_engine *engine)
 {
     while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
         const uint32_t index = engine->late[--engine->n_late];
         engine->table->chunks[index].copy_pending = false;
+        if (!engine->table->chunks[index].is_freed) {
+            gm_engine_copy_out(engine, index);
+            continue;
+        }
         gm_engine_expect_copy(engine, GM_WAY_OUT, index);
         gm_engine_settle(engine, index);
     }

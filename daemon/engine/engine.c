@@ -107,6 +107,7 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
     engine->now = gm_now();
     app->is_held = false;
+    gm_engine_opened(engine, id);
     app->active_at = engine->now;
     app->is_quiet = false;
     if (!was_held) {
@@ -667,6 +668,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                           why, why_size);
     if (error)
         goto close_stores;
+    gm_engine_open_hasher(engine);
     engine->waiting_tail = &engine->waiting;
     uv_timer_init(loop, &engine->timer);
     engine->timer.data = engine;
@@ -707,6 +709,7 @@ void gm_engine_close(struct gm_engine *engine)
     gm_engine_halt(engine);
     while (engine->host_work.is_busy || engine->trade_work.is_busy)
         uv_run(engine->loop, UV_RUN_ONCE);
+    gm_hasher_close(engine->hasher);
     gm_mover_close(engine->mover);
     gm_stores_close(engine->stores);
     gm_hostpool_close(&engine->pool);
@@ -736,7 +739,7 @@ uint64_t gm_engine_capacity(const struct gm_engine *engine)
 
 bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes)
 {
-    if (!gm_hostpool_lend(&engine->pool, bytes))
+    if (!gm_engine_lend_pages(engine, bytes))
         return false;
     if (!engine->has_lower || gm_stores_cap(engine->stores, GM_TIER_PINNED) >= engine->window)
         return true;

@@ -77,6 +77,7 @@ struct gm_engine_config {
     uint64_t disk;           /* bytes of it */
     bool is_oversize_hosted; /* programs may exceed the budget, by what the GPU reads over the link
                               */
+    bool has_shadows;        /* keep the pinned copies of chunks that come to the GPU */
     bool is_prefetching;     /* stage the next app's memory while another runs */
     bool is_waiting_when_full; /* an allocation that the tiers cannot hold waits instead of failing
                                 */

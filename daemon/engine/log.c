@@ -90,7 +90,7 @@ static void tell_switch(const struct gm_note *note)
 {
     const struct gm_switch *took = &note->took;
     const uint64_t moved = took->bytes[GM_WAY_OUT] + took->bytes[GM_WAY_IN];
-    char who[128], left[512] = "";
+    char who[128], left[512] = "", stayed[96] = "";
     size_t length = 0;
 
     for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
@@ -100,18 +100,22 @@ static void tell_switch(const struct gm_note *note)
         length += n > 0 && (size_t)n < sizeof left - length ? (size_t)n : 0;
     }
     name_party(&note->app, who, sizeof who);
-    gm_log(
-        GM_LOG_INFO,
-        "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
-        "%llu in, at %.1f GB/s), map %.1f, lower tiers %.1f (%llu MiB down, %llu up), pinned room "
-        "%.1f",
-        (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
-        (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
-        (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
-        (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
-        took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, (double)took->map_ns / 1e6,
-        (double)took->lower_ns / 1e6, (unsigned long long)(took->lowered >> 20),
-        (unsigned long long)(took->raised >> 20), (double)took->pinned_ns / 1e6);
+    if (took->clean + took->zero > 0)
+        snprintf(stayed, sizeof stayed, ", not copied out %llu unchanged and %llu zero",
+                 (unsigned long long)(took->clean >> 20), (unsigned long long)(took->zero >> 20));
+    gm_log(GM_LOG_INFO,
+           "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
+           "%llu in, at %.1f GB/s%s), map %.1f, lower tiers %.1f (%llu MiB down, %llu up), pinned "
+           "room "
+           "%.1f",
+           (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
+           (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
+           (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
+           (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
+           took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, stayed,
+           (double)took->map_ns / 1e6, (double)took->lower_ns / 1e6,
+           (unsigned long long)(took->lowered >> 20), (unsigned long long)(took->raised >> 20),
+           (double)took->pinned_ns / 1e6);
 }
 
 void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct gm_switch *took)

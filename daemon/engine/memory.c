@@ -17,9 +17,10 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
         .committed = table->committed - table->hosted + gm_engine_orphaned(engine),
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
-        .pinned_used = gm_stores_used(engine->stores, GM_TIER_PINNED),
+        .pinned_used = gm_engine_pinned_used(engine),
         .window = engine->window,
         .is_stuck = engine->is_stuck_for_pages,
+        .shadows = gm_engine_wanted_shadows(engine),
     };
     gm_need_of(&input, need);
 }
@@ -30,13 +31,25 @@ void gm_engine_want_memory(struct gm_engine *engine)
     describe_need(engine, &need);
     gm_lately_note(&engine->frames_lately, engine->now, need.frames);
     gm_lately_note(&engine->pinned_lately, engine->now, need.pinned);
+    if (gm_lately_most(&engine->pinned_lately) == 0) /* nothing was evicted, nor will be */
+        gm_engine_drop_all_shadows(engine);
+    engine->shadows_told = engine->table->shadows;
+    engine->shadows_lost_told = engine->shadows_lost;
     gm_hostpool_want(&engine->pool, gm_lately_most(&engine->pinned_lately));
     gm_stores_want(engine->stores, need.paged);
 }
 
+/* What shadows want changes with each switch. While the system refuses more, it is asked again once
+ * a second only. */
+static bool have_shadows_changed(const struct gm_engine *engine)
+{
+    return engine->pool_retry_at == 0 && (engine->shadows_told != engine->table->shadows ||
+                                          engine->shadows_lost_told != engine->shadows_lost);
+}
+
 void gm_engine_give_back(struct gm_engine *engine)
 {
-    if (engine->now >= gm_engine_give_back_at(engine))
+    if (engine->now >= gm_engine_give_back_at(engine) || have_shadows_changed(engine))
         gm_engine_want_memory(engine);
     gm_engine_give_back_frames(engine, gm_lately_most(&engine->frames_lately));
 }
@@ -159,6 +172,8 @@ void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
     gm_lately_forget(&engine->frames_lately);
     gm_lately_forget(&engine->pinned_lately);
     gm_engine_take_all_spares(engine);
+    gm_engine_drop_all_shadows(engine);
+    engine->shadows_lost = 0;
     const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;
     gm_engine_want_memory(engine);
     gm_engine_give_back(engine);

@@ -36,13 +36,20 @@ static uint32_t list_victims(struct gm_engine *engine)
     return n;
 }
 
+/* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
+static uint64_t used_of(const struct gm_engine *engine, enum gm_tier tier)
+{
+    return tier == GM_TIER_PINNED ? gm_engine_pinned_used(engine)
+                                  : gm_stores_used(engine->stores, tier);
+}
+
 static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input)
 {
     input->window = engine->window;
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
         input->tiers[tier] = (struct gm_plan_tier){
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
-            .used = gm_stores_used(engine->stores, (enum gm_tier)tier),
+            .used = used_of(engine, (enum gm_tier)tier),
             .ending = engine->ending[tier],
             .is_closed = tier == GM_TIER_DISK && engine->lower_retry_at > engine->now,
         };
@@ -175,13 +182,16 @@ void gm_engine_count_silence(struct gm_engine *engine, uint32_t id, bool is_sile
 
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
 {
-    return gm_mover_room(engine->mover, way) > engine->coming[way].copies;
+    const uint32_t hashing = way == GM_WAY_OUT ? engine->hashing.copies : 0;
+    return gm_mover_room(engine->mover, way) > engine->coming[way].copies + hashing;
 }
 
-/* Bytes whose copies are under way or begin when their owners have unmapped them. */
+/* Bytes whose copies are under way or begin when their owners have unmapped them and they are
+ * hashed. */
 static uint64_t under_way(const struct gm_engine *engine, enum gm_way way)
 {
-    return gm_mover_under_way(engine->mover, way) + engine->coming[way].bytes;
+    const uint64_t hashing = way == GM_WAY_OUT ? engine->hashing.bytes : 0;
+    return gm_mover_under_way(engine->mover, way) + engine->coming[way].bytes + hashing;
 }
 
 static bool has_room(const struct gm_engine *engine, enum gm_way way)
@@ -250,7 +260,7 @@ static uint64_t free_in(const struct gm_engine *engine, enum gm_tier tier)
     if (tier == GM_TIER_GPU)
         return engine->table->budget - engine->table->allocated;
     uint64_t cap = gm_stores_cap(engine->stores, tier);
-    uint64_t used = gm_stores_used(engine->stores, tier);
+    uint64_t used = used_of(engine, tier);
     return cap > used ? cap - used : 0;
 }
 
@@ -309,9 +319,11 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
         !may_have(engine, engine->targets[0]))
         return false;
-    if (may_take(engine, hold, move))
-        chunk->page = gm_stores_take(engine->stores, GM_TIER_PINNED, gm_chunk_bytes(chunk));
-    if (chunk->page == GM_NONE) {
+    const bool may = may_take(engine, hold, move),
+               is_claimed = may && gm_engine_claim_shadow(engine, move->chunk);
+    if (may && !is_claimed)
+        chunk->page = gm_engine_take_pinned(engine, gm_chunk_bytes(chunk));
+    if (!may || chunk->page == GM_NONE) {
         engine->is_short_of_pages = !engine->plan_is_prefetch;
         return false;
     }
@@ -416,7 +428,8 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
     uint64_t *copied = gm_engine_copied_below(engine, chunk->tier, to);
     if (*copied >= (engine->plan_is_prefetch ? GM_STAGED_AT_ONCE : GM_BELOW_AT_ONCE))
         return false;
-    chunk->to_page = gm_stores_take(engine->stores, to, bytes);
+    chunk->to_page = to == GM_TIER_PINNED ? gm_engine_take_pinned(engine, bytes)
+                                          : gm_stores_take(engine->stores, to, bytes);
     if (chunk->to_page == GM_NONE)
         return false;
     chunk->to_tier = (uint8_t)to;
@@ -436,8 +449,9 @@ static bool lower_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
 {
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     if (chunk->is_freed || chunk->flight == GM_FLIGHT_IN ||
-        (chunk->flight == GM_FLIGHT_NONE && chunk->tier > GM_TIER_PINNED))
-        return true;
+        (chunk->flight == GM_FLIGHT_NONE &&
+         (chunk->tier > GM_TIER_PINNED || chunk->tier == GM_TIER_NONE)))
+        return true; /* or it was all zero, and has no copy */
     if (chunk->flight != GM_FLIGHT_NONE || chunk->tier != GM_TIER_PINNED)
         return false; /* its eviction has not ended, or not begun */
     return copy_below(engine, hold, move);

@@ -43,7 +43,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         app->refusal.taken = engine->table->fixed - engine->table->apps[id].fixed;
     } else if (reason == GM_REFUSED_PINNED) {
         app->refusal.limit = gm_engine_lendable(engine);
-        app->refusal.taken = engine->table->hosted + gm_hostpool_used(&engine->pool);
+        app->refusal.taken = engine->table->hosted + gm_engine_pinned_used(engine);
     }
     if (app->refused_due == 0)
         app->refused_due = engine->now + GM_REFUSAL_LOOK_NS;

@@ -254,6 +254,7 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
         engine->apps[id].retry_at = 0;
         gm_engine_call_off_trades(engine, id);
     }
+    gm_engine_drop_all_shadows(engine);
     gm_engine_take_device(engine);
     engine->plan_is_stale = true;
     gm_engine_run(engine);

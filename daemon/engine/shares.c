@@ -134,6 +134,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         answer_share(engine, id, ask->cookie, result, NULL);
         return;
     }
+    gm_engine_drop_shadows(engine, index);
     gm_table_fix(engine->table, index);
     gm_engine_call_off_trades(engine, id); /* some may have been chosen for what is fixed now */
     engine->plan_is_stale = true;

@@ -10,6 +10,7 @@
  *   refusals.c       refusals of memory, and why
  *   idle.c           which apps are idle
  *   moves.c          planning, and carrying plans out
+ *   shadows.c        unchanged chunks are not copied out: shadows and hashes
  *   chunks.c         the ends of copies, maps and unmaps; the end of freed chunks
  *   frames.c         making, passing on and destroying frames
  *   memory.c         how much memory is made, kept and given back; the budget
@@ -51,6 +52,7 @@
 #include "daemon/memory/cuda.h"
 #include "daemon/engine/engine.h"
 #include "daemon/memory/frames.h"
+#include "daemon/memory/hash.h"
 #include "daemon/memory/hostpool.h"
 #include "daemon/memory/mover.h"
 #include "daemon/memory/stores.h"
@@ -122,6 +124,7 @@ struct gm_moment {
     uint64_t plan_ns, lower_ns, pinned_ns;
     uint64_t bytes[GM_WAYS];  /* submitted */
     uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it */
+    uint64_t clean, zero;     /* bytes evicted without a copy: not changed, and all zero */
 };
 
 /* Why an allocation was refused: its word in the log. */
@@ -160,6 +163,7 @@ struct gm_app {
     int pidfd;
 
     uint64_t epoch;
+    uint32_t opens;       /* how often its gate was opened */
     uint64_t closed_at;   /* when its gate was closed */
     uint64_t left_at;     /* when its connection ended */
     bool is_late;         /* no answer to CLOSE long after the deadline */
@@ -206,10 +210,10 @@ struct gm_app {
 
     bool is_given_up; /* it cannot be saved, and was told: saving.c */
 
-    bool is_parked;    /* PAUSED, LOADING: its work stands still on the GPU */
-    uint64_t want_at;  /* ... and it gave its turn back: it asks again then; 0: no need */
-    uint64_t switches; /* times it was made to yield */
-    uint64_t parks;    /* ... of which in the middle of its work, or held so for exchanges */
+    bool is_parked;        /* PAUSED, LOADING: its work stands still on the GPU */
+    uint64_t want_at;      /* ... and it gave its turn back: it asks again then; 0: no need */
+    uint64_t switches;     /* times it was made to yield */
+    uint64_t parks;        /* ... of which in the middle of its work, or held so for exchanges */
     uint64_t timeslice_us; /* as it was told; 0: the driver's own */
     /* hints.c */
     struct gm_hold hint; /* whose time has not come; end 0: none */
@@ -253,6 +257,7 @@ struct gm_switch {
     uint64_t pinned_ns; /* without: waiting for pinned room, which copies in give back */
     uint64_t bytes[GM_WAYS];
     uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it, meanwhile */
+    uint64_t clean, zero;     /* bytes evicted without a copy, meanwhile */
 };
 
 /* The log (log.c): a program as it was when something was decided. */
@@ -433,6 +438,15 @@ struct gm_engine {
     struct gm_admit_app *admit_apps; /* by app id; filled for each step */
     uint64_t waiting_wake_at;        /* time alone may bring about something for one of them */
     struct gm_mover *mover;
+    struct gm_hasher *hasher;          /* NULL: nothing is hashed */
+    bool is_hashing_off;               /* the GPU refused it since */
+    uint32_t hash_ring[GM_HASH_DEPTH]; /* chunk of hash n: [n % GM_HASH_DEPTH] */
+    uint64_t hashes_taken;             /* hashes whose end was taken over */
+    struct gm_coming hashing;          /* chunks that are hashed now */
+    uint64_t shadows_lost;             /* bytes of shadows dropped for others, lately */
+    uint64_t shadows_lost_at;          /* ... since */
+    uint64_t shadows_told;             /* shadows as the last look at needs saw them: memory.c */
+    uint64_t shadows_lost_told;
     uv_timer_t timer;
 
     struct gm_app *apps; /* by app id */
@@ -654,6 +668,36 @@ static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigne
 bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
+
+/* shadows.c */
+void gm_engine_open_hasher(struct gm_engine *engine);
+/* Pinned bytes that hold data, without shadows. */
+uint64_t gm_engine_pinned_used(const struct gm_engine *engine);
+/* Take pinned pages for `bytes`, of shadows if need be; GM_NONE: there are too few. */
+uint32_t gm_engine_take_pinned(struct gm_engine *engine, uint64_t bytes);
+/* gm_hostpool_lend; shadows make way. */
+bool gm_engine_lend_pages(struct gm_engine *engine, uint64_t bytes);
+/* Bytes for which shadows are to have pages: those that are kept, and that were dropped lately. */
+uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine);
+/* Drop the shadow of a chunk, those of an allocation or an app, all. */
+void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t chunk);
+void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation);
+void gm_engine_drop_shadows_of(struct gm_engine *engine, uint32_t app);
+void gm_engine_drop_all_shadows(struct gm_engine *engine);
+/* The chunk has settled on the GPU and its pages are of no other use: keep them, if they are of
+ * this. Before gm_table_place. */
+void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's eviction begins: it goes where its shadow is. False: it has none. */
+bool gm_engine_claim_shadow(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's pages are its copy, or are freed now. One that is kept is dropped. */
+void gm_engine_end_shadow(struct gm_engine *engine, uint32_t chunk);
+/* The app's gate opens: what it has on the GPU may change. */
+void gm_engine_opened(struct gm_engine *engine, uint32_t app);
+/* The chunk is being evicted, its owner has unmapped it and it has pages: copy it out, if it has
+ * changed. */
+void gm_engine_vacate(struct gm_engine *engine, uint32_t chunk);
+/* The hashes that have ended since. */
+void gm_engine_take_hashes(struct gm_engine *engine);
 
 /* chunks.c */
 /* Tell the chunk's app to map the frame it has, or to unmap it; part of its flight. */

@@ -65,6 +65,8 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
     entry.pinned_ns = end.pinned_ns - begin.pinned_ns;
     entry.lowered = end.lowered - begin.lowered;
     entry.raised = end.raised - begin.raised;
+    entry.clean = end.clean - begin.clean;
+    entry.zero = end.zero - begin.zero;
     for (int way = 0; way < GM_WAYS; way++) {
         entry.bytes[way] = end.bytes[way] - begin.bytes[way];
         uint64_t began = app->first_copy_at[way];
@@ -77,7 +79,9 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
         if (engine->last_copy_at[way] > last)
             last = engine->last_copy_at[way];
     }
-    if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.drain_ns == 0) {
+    if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.clean + entry.zero +
+            entry.drain_ns ==
+        0) {
         gm_engine_note_switch(engine, id, NULL);
         return;
     }

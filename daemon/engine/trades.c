@@ -254,6 +254,7 @@ static uint64_t copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk, 
 /* The places of both copies in the mover are set aside, so that the app's answer starts them. */
 static void begin(struct gm_engine *engine, struct gm_trade *trade)
 {
+    gm_engine_drop_shadow(engine, trade->cold);
     gm_table_trade(engine->table, trade->hot, trade->cold);
     trade->stage = GM_TRADE_UNMAPPING;
     gm_engine_expect_copy(engine, GM_WAY_OUT, trade->cold);

@@ -228,6 +228,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .disk = options->disk.bytes,
         .is_oversize_hosted = options->oversize == 1,
         .is_prefetching = options->prefetch == 1,
+        .has_shadows = options->shadows == 1,
         .is_waiting_when_full = options->when_full == 1,
         .levels = is_round_robin ? 1 : options->levels,
         .allotment_ns = options->allotment,

@@ -32,6 +32,8 @@ void gm_view_switch(cJSON *row, const struct gm_switch *entry)
         cJSON_AddNumberToObject(row, times[i].name, (double)(times[i].ns / 1000) / 1000.0);
     cJSON_AddNumberToObject(row, "bytes_out", (double)entry->bytes[GM_WAY_OUT]);
     cJSON_AddNumberToObject(row, "bytes_in", (double)entry->bytes[GM_WAY_IN]);
+    cJSON_AddNumberToObject(row, "bytes_clean", (double)entry->clean);
+    cJSON_AddNumberToObject(row, "bytes_zero", (double)entry->zero);
     cJSON_AddNumberToObject(row, "bytes_lowered", (double)entry->lowered);
     cJSON_AddNumberToObject(row, "bytes_raised", (double)entry->raised);
 }

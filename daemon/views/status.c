@@ -171,6 +171,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "total_bytes", entry->committed);
     add_bytes(object, "cached_bytes", gm_engine_spare_bytes(engine, id));
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
+    add_bytes(object, "shadow_bytes", entry->shadow_bytes);
     add_bytes(object, "hosted_bytes", entry->hosted);
     add_bytes(object, "traded_bytes", app->traded);
     add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
@@ -218,7 +219,8 @@ static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
     add_bytes(tiers, "gpu_bytes", resident);
     add_bytes(tiers, "pinned_bytes", gm_hostpool_size(&engine->pool));
     add_bytes(tiers, "pinned_cap_bytes", gm_hostpool_cap(&engine->pool));
-    add_bytes(tiers, "pinned_used_bytes", gm_hostpool_used(&engine->pool));
+    add_bytes(tiers, "pinned_used_bytes", gm_engine_pinned_used(engine));
+    add_bytes(tiers, "pinned_shadow_bytes", engine->table->shadows);
     add_bytes(tiers, "pinned_cached_bytes",
               gm_hostpool_size(&engine->pool) - gm_hostpool_used(&engine->pool));
     add_bytes(tiers, "paged_bytes", gm_stores_held(engine->stores));
@@ -291,6 +293,12 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     cJSON_AddNumberToObject(object, "switches", (double)engine->switches);
     add_bytes(object, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
     add_bytes(object, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
+    add_bytes(object, "bytes_clean", engine->sums.clean);
+    add_bytes(object, "bytes_zero", engine->sums.zero);
+    cJSON_AddBoolToObject(object, "is_hashing", engine->hasher && !engine->is_hashing_off);
+    add_bytes(object, "bytes_hashed", engine->hasher ? gm_hasher_bytes(engine->hasher) : 0);
+    cJSON_AddNumberToObject(object, "hash_ms",
+                            engine->hasher ? (double)gm_hasher_ns(engine->hasher) / 1e6 : 0);
     cJSON_AddNumberToObject(object, "frames", frames);
     add_history(engine, object);
     gm_view_refusals(engine, object);

@@ -34,7 +34,7 @@ for key in pinned_to_paged paged_to_pinned pinned_to_disk disk_to_pinned; do
 done
 # what switches moved below is part of that
 of_switches() {
-    grep -o "\"$1\":[ ]*[0-9]*" "$dir/status.json" | awk -F: '{ sum += $2 } END { print sum + 0 }'
+    grep -o "\"$1\":[ ]*[0-9]*" "$dir/status.json" | awk -F: '{ sum += $2 } END { printf "%.0f", sum }'
 }
 for way in lowered raised; do
     [ "$(of_switches "bytes_$way")" -gt 0 ] || fail "no switch says what was $way"

@@ -13,6 +13,7 @@
  *   modes_reuse.c     modes reuse, grow, fill and late: when memory is allocated
  *   modes_memory.c    modes about memory: verify, sweep, churn, copies, oom, info
  *   modes_fresh.c     modes fresh and handles: memory that was never written
+ *   modes_change.c    modes readonly, byte and zeros: how little of memory changes
  *   modes_vmm.c       modes about the program's own virtual memory management: vmm, mappers, vmmoom
  *   modes_work.c      modes about work: vector, matmul, graph, capture, streams, threads, spin,
  *                     ahead
@@ -181,6 +182,9 @@ void gm_mode_grow(struct gm_worker *worker);
 void gm_mode_fill(struct gm_worker *worker);
 void gm_mode_fresh(struct gm_worker *worker);
 void gm_mode_handles(struct gm_worker *worker);
+void gm_mode_readonly(struct gm_worker *worker);
+void gm_mode_byte(struct gm_worker *worker);
+void gm_mode_zeros(struct gm_worker *worker);
 void gm_mode_late(struct gm_worker *worker);
 void gm_mode_copies(struct gm_worker *worker);
 void gm_mode_oom(struct gm_worker *worker);

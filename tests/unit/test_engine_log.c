@@ -53,9 +53,9 @@ uint64_t gm_engine_room_for(const struct gm_engine *e, uint32_t id)
     (void)e;
     return id;
 }
-uint64_t gm_hostpool_used(const struct gm_hostpool *pool)
+uint64_t gm_engine_pinned_used(const struct gm_engine *e)
 {
-    (void)pool;
+    (void)e;
     return 0;
 }
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)

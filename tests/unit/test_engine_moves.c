@@ -152,6 +152,49 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
     assert_int_not_equal(from, to);
 }
 
+/* Without shadows nothing is hashed. */
+
+int gm_hasher_open(struct gm_hasher **hasher, uv_loop_t *loop, const struct gm_cuda *cuda,
+                   CUcontext context, void (*on_done)(void *arg), void *arg, char *why,
+                   size_t why_size)
+{
+    (void)hasher, (void)loop, (void)cuda, (void)context, (void)on_done, (void)arg, (void)why;
+    (void)why_size;
+    fail_msg("no hasher is asked for");
+    return -1;
+}
+
+uint64_t gm_hasher_room(const struct gm_hasher *hasher)
+{
+    (void)hasher;
+    fail_msg("nothing is hashed");
+    return 0;
+}
+
+uint64_t gm_hasher_submit(struct gm_hasher *hasher, CUdeviceptr device, uint64_t bytes)
+{
+    (void)device, (void)bytes;
+    return gm_hasher_room(hasher);
+}
+
+uint64_t gm_hasher_done(const struct gm_hasher *hasher)
+{
+    return gm_hasher_room(hasher);
+}
+
+CUresult gm_hasher_result(const struct gm_hasher *hasher, uint64_t number, struct gm_hashed *hashed)
+{
+    (void)number, (void)hashed;
+    return (CUresult)gm_hasher_room(hasher);
+}
+
+bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes)
+{
+    (void)pool, (void)bytes;
+    fail_msg("nothing is lent");
+    return false;
+}
+
 uint32_t gm_engine_make_frame(struct gm_engine *e, const struct gm_chunk *chunk)
 {
     return gm_table_add_frame(e->table, e->table->apps[chunk->app].pool, chunk->class);

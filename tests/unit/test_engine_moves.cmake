@@ -2,5 +2,6 @@
 target_sources(
     ${GM_TEST}
     PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine/moves.c ${CMAKE_SOURCE_DIR}/daemon/engine/chunks.c
+            ${CMAKE_SOURCE_DIR}/daemon/engine/shadows.c
 )
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

@@ -43,6 +43,9 @@ static void test_kinds(void **state)
     assert_non_null(strstr(
         show("{\"kind\":\"switch\",\"bytes_lowered\":3221225472,\"bytes_raised\":1073741824}"),
         ", at 0.0 GB/s; from pinned memory 3 GiB down, 1 GiB up to it"));
+    assert_non_null(
+        strstr(show("{\"kind\":\"switch\",\"bytes_clean\":3221225472,\"bytes_zero\":1073741824}"),
+               ", at 0.0 GB/s; not copied out: 3 GiB unchanged, 1 GiB zero"));
     assert_string_equal(show("{\"kind\":\"level\",\"time_s\":0.9996,\"app\":3,\"pid\":812,\"name\":"
                              "\"x\",\"level\":3,\"from_level\":2,\"why\":\"used up\"}"),
                         "00:00:00.999  level   app 3 (pid 812, x) L3: from level 2, used up");

@@ -140,18 +140,20 @@ static cJSON *make_status(const char *why)
         "\"device_total_bytes\":1099404017664,\"device_free_bytes\":1099404017664,"
         "\"tiers\":{\"gpu_bytes\":1099404017664,\"pinned_bytes\":1099404017664,"
         "\"pinned_cap_bytes\":1099404017664,\"pinned_used_bytes\":1099404017664,"
-        "\"pinned_cached_bytes\":1099404017664,"
+        "\"pinned_cached_bytes\":1099404017664,\"pinned_shadow_bytes\":1099404017664,"
         "\"paged_bytes\":1099404017664,\"paged_used_bytes\":1099404017664,"
         "\"paged_cap_bytes\":1099404017664,\"disk_used_bytes\":1099404017664,"
         "\"disk_cap_bytes\":1099404017664,\"hosted_bytes\":1099404017664},"
         "\"moved\":{\"pinned_to_paged_bytes\":1125789714087936,"
         "\"paged_to_pinned_bytes\":1125679762924340,\"pinned_to_disk_bytes\":1125569811760744,"
         "\"disk_to_pinned_bytes\":1125459860597147},"
+        "\"bytes_clean\":1125789714087936,\"bytes_zero\":1125679762924340,"
         "\"switches\":1234567,\"bytes_in\":1125789714087936,\"bytes_out\":1125789714087936,"
         "\"history\":[{\"seq\":1,\"app\":7,\"total_ms\":1},"
         "{\"seq\":2,\"app\":4095,\"total_ms\":12345.678,\"drain_ms\":2000.04,\"plan_ms\":1.26,"
         "\"copy_ms\":10000,\"map_ms\":123.46,\"lower_ms\":11111.1,\"pinned_ms\":2222.2,"
         "\"bytes_out\":500000000000,\"bytes_in\":464000000000,\"bytes_lowered\":1125789714087936,"
+        "\"bytes_clean\":500000000000,\"bytes_zero\":464000000000,"
         "\"bytes_raised\":1125679762924340}]}],"
         "\"apps\":[{\"id\":4095,\"pid\":4194304,\"user\":\"christopher\","
         "\"name\":\"a-program-whose-name-is-long\",\"state\":\"draining\","
@@ -181,14 +183,18 @@ static void test_everything_is_shown(void **state)
            "1023.9 GiB free\n");
     expect("  tiers   gpu 1023.9 GiB, pinned 1023.9 GiB used, 1023.9 GiB cached (at most 1023.9 "
            "GiB)\n");
+    expect(
+        "          shadows 1023.9 GiB: pinned copies of what is on the GPU, dropped when wanted\n");
     expect("          hosted 1023.9 GiB: pinned too, and read over the link\n");
     expect("          paged 1023.9 GiB of 1023.9 GiB (1023.9 GiB held), 1023.9 TiB out to it, "
            "1023.8 TiB back\n");
     expect("          disk 1023.9 GiB of 1023.9 GiB, 1023.7 TiB out to it, 1023.6 TiB back\n");
+    expect("          not copied out: 1023.9 TiB unchanged, 1023.8 TiB zero\n");
     /* 964 GB in 10 s */
     expect("  last    to app 4095 in 12345.7 ms: 465.7 GiB out, 432.1 GiB in, at 96.4 GB/s\n");
     expect("          drain 2000.0 ms, plan 1.3, copies 10000.0, map 123.5, lower 11111.1, pinned "
            "2222.2\n");
+    expect("          not copied out: 465.7 GiB unchanged, 432.1 GiB zero\n");
     expect("          from pinned memory 1023.9 TiB down, 1023.8 TiB up to it\n");
     cJSON_Delete(status);
 }

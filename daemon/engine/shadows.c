@@ -1,0 +1,307 @@
+/*
+ * Clean chunks never move. A chunk that comes to the GPU keeps the pinned copy that it came from, a
+ * *shadow*, as long as nobody wants those pages. When it is evicted and has not changed, its shadow
+ * is its copy again and nothing moves. It has not changed if
+ *
+ *   its app's gate has not opened since, or
+ *   the hash of its frame is that which was taken when the copy was made (memory/hash.h).
+ *
+ * So each chunk is hashed before it is copied out, as soon as its owner has unmapped it, and the
+ * hash stays with the copy, in whatever tier. A chunk that is all zero leaves no copy: it is as one
+ * that was never written. Where the GPU does not hash, the first rule is left.
+ *
+ * Pages of shadows count as free (gm_engine_pinned_used): plans, needs, admission and what programs
+ * are promised know nothing of them. Who takes pinned pages gets them here (gm_engine_take_pinned);
+ * shadows make way. A shadow's next use is the eviction of its chunk. So the first to go are those
+ * of apps that run or are about to, whose eviction is farthest away; then those of the app whose
+ * turn comes next, and so on; and of an app those of the chunks that it loses last.
+ *
+ * Owns the shadows of chunks, their hashes, and the hashes under way. Called by moves.c, chunks.c,
+ * and by those who take or lend pinned memory; calls the table, the stores and the hasher.
+ */
+#include "daemon/engine/state.h"
+
+#include <string.h>
+
+#include "common/log.h"
+
+/* The one caller of the setter. False: an event that is not legal. It is told, and nothing changes.
+ */
+static bool turn(struct gm_engine *engine, uint32_t index, enum gm_shadow_event event)
+{
+    const char *wrong = gm_table_turn_shadow(engine->table, index, event);
+    if (wrong)
+        gm_log(GM_LOG_ERROR, "app %u: %s (chunk %u)", engine->table->chunks[index].app, wrong,
+               index);
+    return !wrong;
+}
+
+static bool can_hash(const struct gm_engine *engine)
+{
+    return engine->hasher && !engine->is_hashing_off;
+}
+
+/* ---- pages ---- */
+
+uint64_t gm_engine_pinned_used(const struct gm_engine *engine)
+{
+    return gm_stores_used(engine->stores, GM_TIER_PINNED) - engine->table->shadows;
+}
+
+void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->shadow != GM_SHADOW_KEPT || !turn(engine, index, GM_SHADOW_EV_DROP))
+        return;
+    gm_stores_free(engine->stores, GM_TIER_PINNED, chunk->page);
+    chunk->page = GM_NONE;
+    chunk->has_hash = false;
+}
+
+void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation)
+{
+    uint32_t index = engine->table->allocations[allocation].first;
+    for (; index != GM_NONE; index = engine->table->chunks[index].sibling)
+        gm_engine_drop_shadow(engine, index);
+}
+
+void gm_engine_drop_shadows_of(struct gm_engine *engine, uint32_t id)
+{
+    while (engine->table->apps[id].shadows.count > 0)
+        gm_engine_drop_shadow(engine, engine->table->apps[id].shadows.tail);
+}
+
+void gm_engine_drop_all_shadows(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; engine->table->shadows > 0 && id < engine->config.max_apps; id++)
+        gm_engine_drop_shadows_of(engine, id);
+}
+
+/* Whether the shadows of `id` are used later than those of `other`. */
+static bool is_used_later(const struct gm_engine *engine, uint32_t id, uint32_t other)
+{
+    const bool is_paused = engine->apps[id].state == GM_APP_PAUSED;
+    if (is_paused != (engine->apps[other].state == GM_APP_PAUSED))
+        return !is_paused;
+    return gm_sched_is_later(engine->sched, engine->now, other, id);
+}
+
+/* Drop the shadow that is used last. False: there is none. */
+static bool drop_one(struct gm_engine *engine)
+{
+    uint32_t last = GM_NONE;
+    if (engine->table->shadows == 0)
+        return false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->table->apps[id].is_used && engine->table->apps[id].shadows.count > 0 &&
+            (last == GM_NONE || is_used_later(engine, id, last)))
+            last = id;
+    const uint32_t index = engine->table->apps[last].shadows.tail;
+    const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
+    if (engine->now >= engine->shadows_lost_at + GM_LATELY_NS) {
+        engine->shadows_lost_at = engine->now;
+        engine->shadows_lost = 0;
+    }
+    engine->shadows_lost += bytes;
+    gm_engine_drop_shadow(engine, index);
+    return true;
+}
+
+uint32_t gm_engine_take_pinned(struct gm_engine *engine, uint64_t bytes)
+{
+    uint32_t page;
+    do
+        page = gm_stores_take(engine->stores, GM_TIER_PINNED, bytes);
+    while (page == GM_NONE && drop_one(engine));
+    return page;
+}
+
+bool gm_engine_lend_pages(struct gm_engine *engine, uint64_t bytes)
+{
+    const uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    const bool can_be = bytes <= cap && gm_engine_pinned_used(engine) <= cap - bytes;
+    bool is_lent;
+    do
+        is_lent = gm_hostpool_lend(&engine->pool, bytes);
+    while (!is_lent && can_be && drop_one(engine));
+    return is_lent;
+}
+
+uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine)
+{
+    const bool is_lately = engine->now < engine->shadows_lost_at + 2 * GM_LATELY_NS;
+    return engine->table->shadows + (is_lately ? engine->shadows_lost : 0);
+}
+
+/* ---- on the way in ---- */
+
+void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_app *app = &engine->apps[chunk->app];
+    const bool is_quiet = app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING;
+    if (!engine->config.has_shadows || engine->stopping.is_on || (!can_hash(engine) && !is_quiet) ||
+        chunk->is_hosted || chunk->is_freed || !turn(engine, index, GM_SHADOW_EV_KEEP))
+        return;
+    /* Of an app that runs already it is not known. */
+    chunk->opens = is_quiet ? app->opens : app->opens - 1;
+}
+
+void gm_engine_opened(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].opens++;
+    if (!can_hash(engine)) /* nobody can tell what it changes */
+        gm_engine_drop_shadows_of(engine, id);
+}
+
+/* ---- on the way out ---- */
+
+bool gm_engine_claim_shadow(struct gm_engine *engine, uint32_t index)
+{
+    return engine->table->chunks[index].shadow == GM_SHADOW_KEPT &&
+           turn(engine, index, GM_SHADOW_EV_CLAIM);
+}
+
+void gm_engine_end_shadow(struct gm_engine *engine, uint32_t index)
+{
+    if (engine->table->chunks[index].shadow == GM_SHADOW_CLAIMED)
+        turn(engine, index, GM_SHADOW_EV_END);
+    else
+        gm_engine_drop_shadow(engine, index);
+}
+
+/* The chunk leaves its frame and nothing is copied. */
+static void leave_frame(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const uint32_t frame = chunk->frame;
+    gm_engine_end_shadow(engine, index);
+    chunk->frame = GM_NONE;
+    gm_table_free_frame(engine->table, frame);
+}
+
+static void leave_clean(struct gm_engine *engine, uint32_t index)
+{
+    engine->sums.clean += gm_chunk_bytes(&engine->table->chunks[index]);
+    leave_frame(engine, index);
+    gm_engine_settle(engine, index);
+}
+
+/* Its frame needs no clearing, either. */
+static void leave_zero(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const uint32_t frame = chunk->frame;
+    engine->sums.zero += gm_chunk_bytes(chunk);
+    leave_frame(engine, index);
+    gm_table_clean_frame(engine->table, frame, 0);
+    gm_stores_free(engine->stores, GM_TIER_PINNED, chunk->page);
+    chunk->page = GM_NONE;
+    chunk->has_hash = false;
+    gm_engine_settle(engine, index);
+}
+
+static void leave_copied(struct gm_engine *engine, uint32_t index)
+{
+    gm_engine_end_shadow(engine, index); /* the copy overwrites it */
+    gm_engine_copy_out(engine, index);
+}
+
+static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
+{
+    const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
+    engine->hashing.copies += is_more ? 1 : -1u;
+    engine->hashing.bytes += is_more ? bytes : -bytes;
+}
+
+void gm_engine_vacate(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->shadow == GM_SHADOW_CLAIMED && chunk->opens == engine->apps[chunk->app].opens) {
+        leave_clean(engine, index);
+        return;
+    }
+    if (!can_hash(engine) || gm_hasher_room(engine->hasher) == 0) {
+        chunk->has_hash = false;
+        leave_copied(engine, index);
+        return;
+    }
+    const uint64_t number = gm_hasher_submit(
+        engine->hasher, engine->frames.handles[chunk->frame].va, gm_chunk_bytes(chunk));
+    engine->hash_ring[number % GM_HASH_DEPTH] = index;
+    count_hash(engine, index, true);
+    chunk->copy_pending = true;
+}
+
+/* The GPU has refused a hash: chunks are copied without from now on. */
+static void give_up_hashing(struct gm_engine *engine, CUresult result)
+{
+    if (!engine->is_hashing_off)
+        gm_log(GM_LOG_WARN,
+               "the GPU does not hash any more (%s): unchanged memory is copied out as well",
+               gm_cuda_text(&engine->cuda, result));
+    engine->is_hashing_off = true;
+}
+
+static void take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
+                      const struct gm_hashed *hashed)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const bool is_known = chunk->has_hash && chunk->shadow == GM_SHADOW_CLAIMED;
+
+    count_hash(engine, index, false);
+    chunk->copy_pending = false;
+    if (chunk->is_freed) { /* nobody needs the data */
+        gm_engine_give_up_frame(engine, index);
+        gm_engine_settle(engine, index);
+        return;
+    }
+    if (result != CUDA_SUCCESS) {
+        give_up_hashing(engine, result);
+        chunk->has_hash = false;
+        leave_copied(engine, index);
+    } else if (hashed->is_zero) {
+        leave_zero(engine, index);
+    } else if (is_known && memcmp(chunk->hash, hashed->hash, sizeof chunk->hash) == 0) {
+        leave_clean(engine, index);
+    } else {
+        memcpy(chunk->hash, hashed->hash, sizeof chunk->hash);
+        chunk->has_hash = true;
+        leave_copied(engine, index);
+    }
+}
+
+void gm_engine_take_hashes(struct gm_engine *engine)
+{
+    const uint64_t done = gm_hasher_done(engine->hasher);
+    while (engine->hashes_taken < done) {
+        struct gm_hashed hashed;
+        const uint64_t number = ++engine->hashes_taken;
+        const CUresult result = gm_hasher_result(engine->hasher, number, &hashed);
+        take_hash(engine, engine->hash_ring[number % GM_HASH_DEPTH], result, &hashed);
+    }
+}
+
+/* ---- opening and closing ---- */
+
+static void on_hashes(void *arg)
+{
+    struct gm_engine *engine = arg;
+    if (engine->is_closing)
+        return;
+    engine->now = gm_now();
+    gm_engine_take_hashes(engine);
+    gm_engine_run(engine);
+}
+
+void gm_engine_open_hasher(struct gm_engine *engine)
+{
+    char why[256];
+    if (!engine->config.has_shadows)
+        return;
+    if (gm_hasher_open(&engine->hasher, engine->loop, &engine->cuda, engine->context, on_hashes,
+                       engine, why, sizeof why) == 0)
+        return;
+    engine->hasher = NULL;
+    gm_log(GM_LOG_WARN, "%s: memory is copied out whether it has changed or not", why);
+}

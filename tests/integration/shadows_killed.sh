@@ -1,0 +1,49 @@
+#!/bin/sh
+# Programs that change little, and programs that change nothing, are killed again and again while they take turns, and
+# so is the daemon: what is left verifies every byte, nothing is leaked, and nobody sees what another one left.
+. "$(dirname "$0")/lib.sh"
+start_daemon
+app one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seconds 5 --seed 1
+app two linked --mode readonly --bytes 64M --allocs 2 --iterations 10 --seconds 5 --seed 2
+round=0
+while [ $round -lt 9 ]; do
+    case $((round % 3)) in
+    0) mode=byte ;;
+    1) mode=zeros ;;
+    2) mode=readonly ;;
+    esac
+    app victim linked --mode $mode --bytes 96M --allocs 6 --iterations 1000000 --seed $((100 + round))
+    sleep "0.$((round * 37 % 60 + 20))"
+    kill -KILL "$(pid_of victim)"
+    await victim
+    [ "$code" = 137 ] || fail "the victim ended with $code: $line"
+    check_daemon
+    round=$((round + 1))
+done
+expect_pass one two
+expect_switches 10
+expect_empty
+stop_daemon
+
+round=0
+while [ $round -lt 3 ]; do
+    rm -f "$GPUMUX_SOCKET"
+    start_daemon
+    app one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seconds 2 --seed 1
+    app two linked --mode readonly --bytes 96M --allocs 2 --iterations 10 --seconds 2 --seed 2
+    sleep "0.$((round * 31 % 60 + 30))"
+    kill -KILL "$(pid_of daemon)"
+    await daemon
+    for app in one two; do # as in daemon_killed.sh
+        await $app
+        case $code,$line in
+        "139,"* | "0,PASS "* | "3,FAIL "*"error 46 CUDA_ERROR_DEVICE_UNAVAILABLE"*) say "round $round: $app: $line" ;;
+        *ABORTING*)
+            grep -q "SEGV on unknown address" "$dir/$app.out" && grep -q "simcuda/kernels.c" "$dir/$app.out" ||
+                fail "round $round: $app ended with $code: $line"
+            ;;
+        *) fail "round $round: $app ended with $code: $line" ;;
+        esac
+    done
+    round=$((round + 1))
+done
