@@ -25,7 +25,7 @@
 #   --set SET     memory, sched, overhead or latency (memory)
 #   --workloads W,...  of latency (all)
 #   --budget S    all of it ends within so many seconds (380)
-#   --only NAME   this one of any set, or idle, or gate, disk, plan or sched, which need no GPU; may be given several
+#   --only NAME   this one of any set, or idle, hash, shadows, or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
 #   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)
@@ -128,7 +128,8 @@ weight() {
     batch) echo 30 ;;
     pipeline) echo 12 ;;
     overhead | latency) echo 92 ;;
-    gate | disk | plan | sched | idle) echo 10 ;;
+    gate | disk | plan | sched | idle | hash) echo 10 ;;
+    shadows) echo 30 ;;
     *) echo 0 ;;
     esac
 }
@@ -260,6 +261,9 @@ script overhead ${simcuda:+--turn 5ms --rounds 6}
 script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app --window 300ms}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
+# shellcheck disable=SC2086
+script shadows ${simcuda:+--link-bytes 32M --link-rounds 1 --gap 60ms --sizes 48M,48M --budget 72M --piece 8M --hash-bytes 128M}
+bench hash "$build/bench/hash" ${simcuda:+--bytes 128M --rounds 2}
 bench sched "$build/bench/sched"
 bench plan "$build/bench/plan"
 bench gate "$build/bench/gate"

@@ -52,6 +52,20 @@ def about_switch(result):
     yield from about_goals(result)
 
 
+def about_hash(result):
+    yield "GB/s hashed, equal to the reference: " + ", ".join(
+        f"{piece['kernel']['median']:.0f} in pieces of {piece['piece'] >> 20} MiB" for piece in result["pieces"])
+
+
+def about_shadows(result):
+    for row in result["rows"]:
+        of = row["summary"]
+        yield (f"programs that {row['work']}, shadows {row['shadows']}: {of['bytes_out'] / 2**30:.2f} GiB out, "
+               f"{of['bytes_clean'] / 2**30:.2f} unchanged, {of['bytes_in'] / 2**30:.2f} in, {middle(of['switch_ms'])} ms a "
+               f"switch, {number(of['hash_ms'])} ms of hashes")
+    yield from about_goals(result)
+
+
 def about_goals(result):
     """Those that were missed, and how many were met."""
     goals = result.get("goals", [])

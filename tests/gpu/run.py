@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from harness import Daemon, Failure, Moved, Place, Program, die, fields, same, wait_until
+from harness import Daemon, Failure, Moved, Place, Program, die, fields, same, use_simcuda, wait_until
 
 BUDGET = "24G"
 PINNED = "64G"
@@ -29,6 +29,11 @@ class Suite:
         self.place = place
         self.daemon = None
         self.references = {}
+        self.is_simulated = False
+
+    def size(self, gib):
+        """So many GiB as an option; with --simcuda 8 MiB for each."""
+        return f"{8 * gib if self.is_simulated else gib * 1024}M"
 
     def big(self):
         """The daemon with 24 GiB; started again if a test before lost it."""
@@ -342,6 +347,72 @@ class Suite:
             raise Failure(f"{result['switches']} switches, at most {most} bytes")
         return (f"3 x 2 GiB in 3, 1 pinned, 1 paged and the disk: {Moved.text(result)}, at most "
                 f"{most['paged'] / 2**30:.1f} GiB paged and {most['disk'] / 2**30:.1f} on disk, 0 mismatches")
+
+    def test_shadows(self):
+        """What has not changed is not copied out again, and one byte that has is not missed."""
+        wrong = []
+        text = []
+
+        def take_turns(name, mode, count, sizes, budget, shadows):
+            """Two programs beside each other; what left the GPU after each was away once, in bytes by how."""
+            daemon = self.small(f"daemon-shadows-{name}", self.size(budget), self.size(4 * max(sizes)), "500ms",
+                                "--shadows", shadows)
+            until = os.path.join(self.place.work, f"shadows-{name}.until")
+            programs = [self.worker(f"shadows-{name}-{i}", "linked", "--mode", mode, "--bytes", self.size(size),
+                                    "--allocs", 4, "--iterations", 2, "--until", until, "--seed", i)
+                        for i, size in enumerate(sizes, 1)]
+
+            def switched(least):
+                return daemon.gpu()["switches"] >= least or not all(program.is_running() for program in programs)
+
+            wait_until("the first turns", 120, lambda: switched(6))
+            before = daemon.gpu()
+            wait_until("more turns", 120, lambda: switched(before["switches"] + count))
+            now = daemon.gpu()
+            open(until, "w", encoding="utf-8").close()
+            for program in programs:
+                program.passed()
+            daemon.expect_empty()
+            if shadows == "on" and not now["is_hashing"]:
+                wrong.append("the GPU does not hash: " + daemon.program.complaint())
+            daemon.stop()
+            moved = {key: now[key] - before[key] for key in ("switches", "bytes_out", "bytes_clean", "bytes_zero",
+                                                             "bytes_hashed", "hash_ms")}
+            if moved["switches"] < count:
+                wrong.append(f"{name}: only {moved['switches']} switches")
+            text.append(f"{name}: {moved['bytes_out'] / 2**30:.2f} GiB out, {moved['bytes_clean'] / 2**30:.2f} unchanged, "
+                        f"{moved['bytes_zero'] / 2**30:.2f} zero in {moved['switches']} switches" +
+                        (f", hashed at {moved['bytes_hashed'] / moved['hash_ms'] / 1e6:.0f} GB/s" if moved["hash_ms"] else ""))
+            return moved
+
+        off = take_turns("off", "readonly", 4, (16, 16), 24, "off")
+        on = take_turns("on", "readonly", 12, (16, 16), 24, "on")
+        byte = take_turns("byte", "byte", 8, (4, 4), 6, "on")
+        zeros = take_turns("zeros", "zeros", 8, (4, 4), 6, "on")
+        if off["bytes_out"] == 0 or off["bytes_clean"] > 0:
+            wrong.append("without shadows something was not copied, or nothing was")
+        elif on["bytes_out"] / on["switches"] > .05 * off["bytes_out"] / off["switches"]:
+            wrong.append("with them a switch copies more than a twentieth of what it was")
+        if byte["bytes_out"] == 0:
+            wrong.append("nothing of what had changed was copied")
+        if zeros["bytes_zero"] == 0:
+            wrong.append("nothing was zero")
+        if wrong:
+            raise Failure("; ".join(wrong + text))
+        return "; ".join(text) + "; 0 mismatches"
+
+    def test_hash(self):
+        """The hash kernel computes what the reference says, for every size of chunk, and fast enough."""
+        self.end_big()
+        report = os.path.join(self.place.logs, "hash.json")
+        bench = Program(self.place, "hash", [self.place.at("bench/hash"), "--bytes", self.size(16), "--rounds", 5, "--json",
+                                             report])
+        if bench.wait(120) != 0:
+            raise Failure(f"bench/hash failed: {bench.complaint()}")
+        with open(report, encoding="utf-8") as file:
+            pieces = json.load(file)["pieces"]
+        return "equal to the reference; " + ", ".join(
+            f"{piece['kernel']['median']:.0f} GB/s in {piece['piece'] >> 20} MiB" for piece in pieces)
 
     def test_fresh(self):
         """New memory is zero: the driver's frames on the device and on the host, and what gpumux gives a program."""
@@ -767,8 +838,9 @@ class Suite:
     # --- running them ---
 
     NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "bad_calls", "killed", "share",
-             "share_torch", "tiers", "fresh", "oversize", "programs", "idle_inflight", "parked", "queues", "park_many",
-             "kill_many", "demo", "pingpong", "pingpong_third", "llm", "resnet", "graphs", "fits")
+             "share_torch", "tiers", "hash", "shadows", "fresh", "oversize", "programs", "idle_inflight", "parked",
+             "queues", "park_many", "kill_many", "demo", "pingpong", "pingpong_third", "llm", "resnet", "graphs", "fits")
+    SIMULATED = ("hash", "shadows")  # that --simcuda can try
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
     def wants(self, name):
@@ -820,6 +892,8 @@ def main():
     parser.add_argument("build", metavar="BUILD-DIR")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=Suite.NAMES)
     parser.add_argument("--list", action="store_true", help="print the tests' names")
+    parser.add_argument("--simcuda", action="store_true",
+                        help=f"try {', '.join(Suite.SIMULATED)} on the simulated GPU, with small sizes")
     arguments = parser.parse_args()
     if arguments.list:
         print("\n".join(Suite.NAMES))
@@ -830,6 +904,10 @@ def main():
                           capture_output=True, text=True, check=False) if shutil.which("nvidia-smi") else None
     print("GPU:", seen.stdout.strip() if seen and seen.returncode == 0 else "nvidia-smi says nothing", flush=True)
     suite = Suite(place)
+    if arguments.simcuda:
+        use_simcuda(place)
+        suite.is_simulated = True
+        arguments.only = arguments.only or list(Suite.SIMULATED)
     begin = time.monotonic()
     try:
         passed, failed = suite.run(arguments.only)

@@ -74,6 +74,23 @@ def check_switch():
     assert switch["peers"]["checkpoint"]["is_available"] is False # simcuda has no such calls
     assert switch["peers"]["restart"]["ratio"] > 0
 
+def check_hash():
+    hash = load("hash")
+    assert [piece["piece"] for piece in hash["pieces"]] == [2 << 20, 8 << 20, 32 << 20]
+    assert all(piece["kernel"]["median"] > 0 for piece in hash["pieces"])
+
+def check_shadows():
+    shadows = load("shadows")
+    assert [(row["work"], row["shadows"]) for row in shadows["rows"]] == [
+        ("read", "off"), ("read", "on"), ("rewrite", "off"), ("rewrite", "on")]
+    for row in shadows["rows"]:
+        verified(row["warm"] + row["turns"], row)
+        assert (row["moved"]["hash_ms"] > 0) == (row["shadows"] == "on"), row["moved"]
+    read_off, read_on, _, rewrite_on = (row["moved"] for row in shadows["rows"])
+    assert read_off["bytes_out"] > 0 and read_off["bytes_clean"] == 0, read_off
+    assert read_on["bytes_out"] <= .05 * read_on["bytes_clean"], read_on
+    assert rewrite_on["bytes_out"] > 0 and shadows["goals"], rewrite_on
+
 def check_oversize():
     oversize = load("oversize")
     assert "OUT_OF_MEMORY" in oversize["refused"] and oversize["bytes_on_host"] > 0
@@ -204,6 +221,8 @@ switch_at() {
         --seconds "$((5 * $1))" --peer checkpoint --peer restart --peer-turns 1
 }
 paced switch
+result hash "$BUILD/bench/hash" --bytes 128M --rounds 1
+script shadows --sizes "$(size 48M),$(size 48M)" --budget "$(size 72M)" --piece "$(size 8M)" --turns 2 --warm 2 --hash-bytes 128M
 script oversize --size "$(size 96M)" --budget "$(size 64M)" --pinned 128M --sweeps 2
 # With tiers below it, pinned memory of 224 MiB is what the daemon wants as a window, so this is the least.
 script tiers --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 4/7 --rounds 1 --warm 1 --work 10ms \
@@ -260,9 +279,9 @@ for limit in 6 30 150; do
 done
 [ "$code" = 124 ] || fail "a bench without a limit ended with $code by itself"
 
-python3 -B "$dir/check.py" "$dir" link disk switch oversize tiers prefetch interactive batch pipeline overhead stopped ||
+python3 -B "$dir/check.py" "$dir" link disk switch hash shadows oversize tiers prefetch interactive batch pipeline overhead stopped ||
     fail "a result is not as it should be"
-for result_name in link copy disk switch oversize tiers prefetch interactive batch pipeline overhead stopped; do
+for result_name in link copy disk switch hash shadows oversize tiers prefetch interactive batch pipeline overhead stopped; do
     set -- "$@" "$dir/$result_name.json"
 done
 shift
