@@ -169,7 +169,7 @@ static bool is_anything_on_its_way(const struct gm_engine *engine)
         if (is_candidate(&engine->apps[id]) && engine->apps[id].sent &&
             !engine->table->apps[id].is_silent)
             return true;
-    return engine->host_copies > 0;
+    return engine->host_copies > 0 || engine->hashing.copies > 0;
 }
 
 static void end(struct gm_engine *engine)

@@ -96,6 +96,8 @@ static bool drop_one(struct gm_engine *engine)
         if (engine->table->apps[id].is_used && engine->table->apps[id].shadows.count > 0 &&
             (last == GM_NONE || is_used_later(engine, id, last)))
             last = id;
+    if (last == GM_NONE)
+        return false;
     const uint32_t index = engine->table->apps[last].shadows.tail;
     const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
     if (engine->now >= engine->shadows_lost_at + GM_LATELY_NS) {
