@@ -85,6 +85,7 @@ static void on_exit_of(uv_poll_t *poll, int status, int events)
     struct gm_engine *engine = poll->data;
     (void)status;
     (void)events;
+    engine->now = gm_now();
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].exit_poll == poll)
             gm_engine_exited(engine, id);
@@ -216,7 +217,6 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
     app->is_idle = true; /* until a thread of it waits for the gate */
     engine->n_apps++;
     *out = id;
-    engine->now = gm_now();
     gm_engine_turn(engine, id, GM_APP_EV_JOIN);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
     gm_log(GM_LOG_INFO, "app %u: pid %d, uid %u, %s", id, (int)pid, (unsigned)uid, app->name);

@@ -11,9 +11,9 @@
 #include "common/log.h"
 
 /* It was asked. Answers come in this order. */
-static void await_answer(struct gm_app *app, struct gm_batch *batch)
+static void await_answer(const struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
-    batch->sent_at = gm_now();
+    batch->sent_at = engine->now;
     *app->sent_tail = batch;
     app->sent_tail = &batch->next;
 }
@@ -69,7 +69,7 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
         }
     }
     app->unanswered_maps += batch->kind == GM_BATCH_MAP;
-    await_answer(app, batch);
+    await_answer(engine, app, batch);
     engine->config.outlet.send(app->session, type, &body, &entries, batch->n, fds, n_fds);
 }
 
@@ -175,7 +175,7 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
         }
     }
     open->unanswered++;
-    await_answer(app, batch);
+    await_answer(engine, app, batch);
     engine->config.outlet.send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP,
                                &body, &entries, n, fds, n_fds);
 }

@@ -94,7 +94,9 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 static void on_timer(uv_timer_t *timer)
 {
-    gm_engine_run(timer->data);
+    struct gm_engine *engine = timer->data;
+    engine->now = gm_now();
+    gm_engine_run(engine);
 }
 
 /* One timer for everything that time alone brings about. */

@@ -105,7 +105,6 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     bool was_held = app->is_held;
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
-    engine->now = gm_now();
     app->is_held = false;
     gm_engine_opened(engine, id);
     app->active_at = engine->now;
@@ -269,7 +268,6 @@ void gm_engine_run(struct gm_engine *engine)
     if (engine->is_running || engine->is_closing)
         return;
     engine->is_running = true;
-    engine->now = gm_now();
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
     if (engine->now >= engine->sample_at)
@@ -348,8 +346,9 @@ static void on_copies(void *arg)
 static void on_grown(void *arg)
 {
     struct gm_engine *engine = arg;
+    engine->now = gm_now();
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool_retry_at == 0)
-        engine->pool_retry_at = gm_now() + GM_POOL_RETRY_NS;
+        engine->pool_retry_at = engine->now + GM_POOL_RETRY_NS;
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
         gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again every second",
                (unsigned long long)(gm_hostpool_size(&engine->pool) >> 20),

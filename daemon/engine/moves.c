@@ -113,7 +113,7 @@ void gm_engine_plan(struct gm_engine *engine)
 {
     const struct gm_sched_decision *decision = &engine->decision;
     struct gm_plan_input input = {.targets = engine->targets, .victims = engine->victims};
-    uint64_t begin = gm_now();
+    uint64_t begin = gm_thread_time();
     bool is_waiting = false;
 
     /* Growing programs that run come first: each of them has a thread that waits in an allocation.
@@ -146,7 +146,7 @@ void gm_engine_plan(struct gm_engine *engine)
         plan_ahead(engine, &input);
     }
     engine->plan_evicts = gm_plan_count(&engine->plan, GM_MOVE_EVICT);
-    engine->sums.plan_ns += gm_now() - begin;
+    engine->sums.plan_ns += gm_thread_time() - begin;
 }
 
 static void count(struct gm_coming *coming, const struct gm_coming *more, bool is_more)

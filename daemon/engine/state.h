@@ -249,7 +249,7 @@ struct gm_switch {
     uint64_t at; /* when its gate opened */
     uint64_t total_ns;
     uint64_t drain_ns; /* until the last app that had to yield was quiet */
-    uint64_t plan_ns;  /* in the scheduler and planner */
+    uint64_t plan_ns;  /* in the planner: processor time */
     uint64_t copy_ns;  /* from the first copy submitted to the last one ended, both ways */
     uint64_t way_ns[GM_WAYS];
     uint64_t map_ns;    /* after the last copy: for the shims */
