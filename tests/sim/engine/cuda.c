@@ -1,0 +1,501 @@
+/*
+ * The fake driver: physical memory as handles of pages with tags (machine.h), and the daemon's
+ * addresses. What nobody here calls is left out of the table, and a call of it ends the program.
+ *
+ * Rules of the driver that are checked: nothing is mapped over a mapping, and nothing is unmapped,
+ * or released for good, while a copy uses it. Memory that is made reads as zero.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that no file has: closing one does nothing. */
+enum { FDS = 1 << 20 };
+
+static struct handle handles[HANDLES];
+static uint32_t n_handles; /* above the highest that is used */
+
+/* The daemon's addresses: one place for each page. */
+#define BASE 0x100000000000ull
+enum { PLACES = 1 << 15 };
+static struct page *places[PLACES];
+static struct handle *owners[PLACES];
+static uint32_t next_place;
+static uint32_t free_ranges[32][4096], n_free_ranges[32]; /* by pages */
+
+/* Registered memory lies at real addresses, by slabs. */
+enum { SLABS = 64 };
+static struct {
+    uintptr_t at;
+    struct handle *handle;
+} slabs[SLABS];
+
+/* ---- pages ---- */
+
+void page_begin_read(struct page *page, const char *who)
+{
+    require(page->writers == 0, "%s reads memory that is being written", who);
+    page->readers++;
+}
+
+void page_begin_write(struct page *page, const char *who)
+{
+    require(page->writers == 0, "%s writes memory that is being written", who);
+    require(page->readers == 0, "%s writes memory that is being read", who);
+    page->writers++;
+    page->tag = GARBAGE;
+}
+
+void page_end_read(struct page *page)
+{
+    page->readers--;
+}
+
+static uint64_t garbage(void)
+{
+    return GARBAGE | ++machine.next_tag;
+}
+
+void page_end_copy(struct page *to, struct page *from)
+{
+    to->tag = from->tag;
+    to->writers--;
+    from->readers--;
+}
+
+void page_end_broken(struct page *to, struct page *from)
+{
+    to->tag = chance_percent(50) ? from->tag : garbage();
+    to->writers--;
+    from->readers--;
+}
+
+void page_end_clear(struct page *to, bool is_broken)
+{
+    to->tag = is_broken && chance_percent(50) ? garbage() : 0;
+    to->writers--;
+}
+
+/* ---- handles ---- */
+
+int handle_of_fd(int fd)
+{
+    require(fd > FDS && fd < FDS + HANDLES, "%d is the fd of no memory", fd);
+    return fd - FDS;
+}
+
+struct handle *handle_at(int handle)
+{
+    require(handle > 0 && handle < HANDLES && handles[handle].is_used, "no memory %d", handle);
+    return &handles[handle];
+}
+
+static void end_handle(struct handle *handle)
+{
+    if (handle->is_held || handle->refs > 0)
+        return;
+    for (uint32_t i = 0; i < handle->pages; i++)
+        require(handle->page[i].readers + handle->page[i].writers == 0,
+                "memory is released under a copy");
+    require(handle->maps == 0, "memory is gone that a program has mapped");
+    memset(handle, 0, sizeof *handle);
+}
+
+void handle_ref(int handle)
+{
+    handle_at(handle)->refs++;
+}
+
+void handle_unref(int handle)
+{
+    struct handle *at = handle_at(handle);
+    require(at->refs > 0, "memory %d has no import", handle);
+    at->refs--;
+    end_handle(at);
+}
+
+uint64_t device_used(void)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 1; i < n_handles; i++)
+        if (handles[i].is_used && !handles[i].is_host)
+            pages += handles[i].pages;
+    return pages << GM_CHUNK_SHIFT;
+}
+
+/* What the daemon pins. A process that ends keeps what it has imported for a moment longer. */
+static uint64_t host_used(void)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 1; i < n_handles; i++)
+        if (handles[i].is_held && handles[i].is_host)
+            pages += handles[i].pages;
+    return pages << GM_CHUNK_SHIFT;
+}
+
+static struct handle *new_handle(uint64_t bytes, bool is_host)
+{
+    for (uint32_t i = 1; i < HANDLES; i++) {
+        if (handles[i].is_used)
+            continue;
+        handles[i] = (struct handle){.is_used = true,
+                                     .is_held = true,
+                                     .is_host = is_host,
+                                     .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT)};
+        n_handles = i + 1 > n_handles ? i + 1 : n_handles;
+        return &handles[i];
+    }
+    fail("too many handles");
+}
+
+static CUresult mem_create(CUmemGenericAllocationHandle *out, size_t bytes,
+                           const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    const bool is_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    (void)flags;
+    require(bytes > 0 && bytes <= GM_CHUNK_MAX && bytes % GM_CHUNK_MIN == 0, "odd memory");
+    require(machine.has_host_handles || !is_host, "the device has no handles of host memory");
+    if (machine_fails(is_host ? FAULT_PIN : FAULT_CREATE))
+        return chance_percent(80) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+    if (!is_host && device_used() + machine.beside + bytes > machine.device_bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct handle *handle = new_handle(bytes, is_host);
+    *out = (CUmemGenericAllocationHandle)(handle - handles);
+    if (is_host)
+        require(host_used() <= machine.config.pinned, "more is pinned than --pinned");
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_release(CUmemGenericAllocationHandle at)
+{
+    struct handle *handle = handle_at((int)at);
+    require(handle->is_held, "memory is released twice");
+    if (handle->is_host && handle->was_mapped && !handle->is_exported &&
+        machine_fails(FAULT_RELEASE)) /* a slab of the pinned tier */
+        return CUDA_ERROR_UNKNOWN;
+    handle->is_held = false;
+    end_handle(handle);
+    return CUDA_SUCCESS;
+}
+
+static CUresult export_handle(void *fd, CUmemGenericAllocationHandle at,
+                              CUmemAllocationHandleType type, unsigned long long flags)
+{
+    (void)type;
+    (void)flags;
+    if (machine_fails(FAULT_CREATE))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    handle_at((int)at)->is_exported = true;
+    *(int *)fd = FDS + (int)at;
+    return CUDA_SUCCESS;
+}
+
+/* ---- addresses ---- */
+
+static uint32_t place_of(CUdeviceptr va)
+{
+    const uint64_t place = (va - BASE) >> GM_CHUNK_SHIFT;
+    require(va >= BASE && place < next_place && va % GM_CHUNK_MIN == 0,
+            "no address of the daemon's");
+    return (uint32_t)place;
+}
+
+struct page *page_at(CUdeviceptr va)
+{
+    if (va < BASE || va >= BASE + ((uint64_t)PLACES << GM_CHUNK_SHIFT)) {
+        for (unsigned i = 0; i < SLABS; i++)
+            if (slabs[i].handle && va >= slabs[i].at && va < slabs[i].at + GM_CHUNK_MAX)
+                return &slabs[i].handle->page[(va - slabs[i].at) >> GM_CHUNK_SHIFT];
+        fail("a copy at an address where nothing is");
+    }
+    struct page *page = places[place_of(va)];
+    require(page, "a copy at an address where nothing is mapped");
+    return page;
+}
+
+static CUresult reserve(CUdeviceptr *va, size_t bytes, size_t alignment, CUdeviceptr at,
+                        unsigned long long flags)
+{
+    const uint32_t pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
+    (void)alignment;
+    (void)at;
+    (void)flags;
+    if (machine_fails(FAULT_CREATE) && pages <= HANDLE_PAGES)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (pages < 32 && n_free_ranges[pages] > 0) {
+        *va = BASE + ((uint64_t)free_ranges[pages][--n_free_ranges[pages]] << GM_CHUNK_SHIFT);
+        return CUDA_SUCCESS;
+    }
+    require(next_place + pages <= PLACES, "no addresses left");
+    *va = BASE + ((uint64_t)next_place << GM_CHUNK_SHIFT);
+    next_place += pages;
+    return CUDA_SUCCESS;
+}
+
+static CUresult unreserve(CUdeviceptr va, size_t bytes)
+{
+    const uint32_t pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), place = place_of(va);
+    for (uint32_t i = 0; i < pages; i++)
+        require(!places[place + i], "addresses are given back that are mapped");
+    if (pages < 32)
+        free_ranges[pages][n_free_ranges[pages]++] = place;
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr va, size_t bytes, size_t offset, CUmemGenericAllocationHandle at,
+                    unsigned long long flags)
+{
+    struct handle *handle = handle_at((int)at);
+    const uint32_t place = place_of(va), pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
+    (void)flags;
+    require(offset == 0 && pages == handle->pages, "a part of memory is mapped");
+    if (machine_fails(handle->is_host ? FAULT_PIN : FAULT_CREATE))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    handle->was_mapped = true;
+    for (uint32_t i = 0; i < pages; i++) {
+        require(!places[place + i], "the daemon maps over a mapping");
+        places[place + i] = &handle->page[i];
+        owners[place + i] = handle;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult unmap(CUdeviceptr va, size_t bytes)
+{
+    const uint32_t place = place_of(va), pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
+    for (uint32_t i = 0; i < pages; i++)
+        require(places[place + i] && places[place + i]->readers + places[place + i]->writers == 0,
+                "memory is unmapped under a copy, or is not mapped");
+    if (owners[place]->is_host && !owners[place]->is_exported && machine_fails(FAULT_RELEASE))
+        return CUDA_ERROR_UNKNOWN;
+    for (uint32_t i = 0; i < pages; i++)
+        places[place + i] = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *access, size_t n)
+{
+    (void)access;
+    (void)n;
+    require(places[place_of(va)] && bytes > 0, "access to what is not mapped");
+    return machine_fails(owners[place_of(va)]->is_host ? FAULT_PIN : FAULT_CREATE)
+               ? CUDA_ERROR_UNKNOWN
+               : CUDA_SUCCESS;
+}
+
+static CUresult host_register(void *at, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    if (machine_fails(FAULT_PIN))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < SLABS; i++) {
+        if (slabs[i].handle)
+            continue;
+        slabs[i].at = (uintptr_t)at;
+        slabs[i].handle = new_handle(bytes, true);
+        require(host_used() <= machine.config.pinned, "more is pinned than --pinned");
+        return CUDA_SUCCESS;
+    }
+    fail("too many slabs");
+}
+
+static CUresult host_unregister(void *at)
+{
+    if (machine_fails(FAULT_RELEASE))
+        return CUDA_ERROR_UNKNOWN;
+    for (unsigned i = 0; i < SLABS; i++) {
+        if (!slabs[i].handle || slabs[i].at != (uintptr_t)at)
+            continue;
+        slabs[i].handle->is_held = false;
+        end_handle(slabs[i].handle);
+        slabs[i].handle = NULL;
+        return CUDA_SUCCESS;
+    }
+    fail("memory is not registered");
+}
+
+/* hosted.c copies by the processor to a host frame, between addresses that only this driver has. */
+void *__real_memcpy(void *to, const void *from, size_t bytes);
+void *__wrap_memcpy(void *to, const void *from, size_t bytes);
+void *__wrap_memcpy(void *to, const void *from, size_t bytes)
+{
+    const CUdeviceptr t = (uintptr_t)to, f = (uintptr_t)from;
+    if (t < BASE || t >= BASE + ((uint64_t)PLACES << GM_CHUNK_SHIFT))
+        return __real_memcpy(to, from, bytes);
+    for (uint64_t at = 0; at < bytes; at += GM_CHUNK_MIN) {
+        struct page *a = page_at(t + at), *b = page_at(f + at);
+        page_begin_read(b, "the processor");
+        page_begin_write(a, "the processor");
+        page_end_copy(a, b);
+    }
+    return to;
+}
+
+/* ---- the device ---- */
+
+static CUresult init(unsigned flags)
+{
+    (void)flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult error_name(CUresult error, const char **text)
+{
+    static char name[32];
+    snprintf(name, sizeof name, "error %d", (int)error);
+    *text = name;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_get(CUdevice *device, int number)
+{
+    *device = number;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_count(int *count)
+{
+    *count = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_name(char *name, int size, CUdevice device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "simulated");
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_uuid(CUuuid *uuid, CUdevice device)
+{
+    memset(uuid, device + 1, sizeof *uuid);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_total(size_t *bytes, CUdevice device)
+{
+    (void)device;
+    *bytes = machine.device_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        *value = machine.has_host_handles;
+        break;
+    case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+        *value = 0;
+        break;
+    default:
+        *value = 1;
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult retain(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    *context = (CUcontext)&handles;
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdevice device)
+{
+    (void)device;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_current(CUcontext context)
+{
+    (void)context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult memory_info(size_t *free_bytes, size_t *total)
+{
+    const uint64_t used = device_used() + machine.beside;
+    *total = machine.device_bytes;
+    *free_bytes = used < machine.device_bytes ? machine.device_bytes - used : 0;
+    return CUDA_SUCCESS;
+}
+
+int gm_cuda_open(struct gm_cuda *cuda, char *why, size_t why_size)
+{
+    (void)why;
+    (void)why_size;
+    *cuda = (struct gm_cuda){.cuInit = init,
+                             .cuGetErrorName = error_name,
+                             .cuDeviceGet = device_get,
+                             .cuDeviceGetCount = device_count,
+                             .cuDeviceGetName = device_name,
+                             .cuDeviceGetUuid_v2 = device_uuid,
+                             .cuDeviceTotalMem_v2 = device_total,
+                             .cuDeviceGetAttribute = device_attribute,
+                             .cuDevicePrimaryCtxRetain = retain,
+                             .cuDevicePrimaryCtxRelease_v2 = release,
+                             .cuCtxSetCurrent = set_current,
+                             .cuMemGetInfo_v2 = memory_info,
+                             .cuMemAddressReserve = reserve,
+                             .cuMemAddressFree = unreserve,
+                             .cuMemCreate = mem_create,
+                             .cuMemRelease = mem_release,
+                             .cuMemMap = map,
+                             .cuMemUnmap = unmap,
+                             .cuMemSetAccess = set_access,
+                             .cuMemExportToShareableHandle = export_handle,
+                             .cuMemHostRegister_v2 = host_register,
+                             .cuMemHostUnregister = host_unregister};
+    return 0;
+}
+
+void gm_cuda_close(struct gm_cuda *cuda)
+{
+    (void)cuda;
+}
+
+const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
+{
+    const char *text;
+    (void)cuda;
+    error_name(result, &text);
+    return text;
+}
+
+uint32_t pinned_pages(const struct gm_hostpool *pool, uint32_t page, struct page **pages,
+                      uint32_t most)
+{
+    uint32_t n = 0;
+    while (page != GM_NONE && n < most) {
+        CUdeviceptr at;
+        uint64_t bytes;
+        gm_hostpool_piece(pool, &page, &at, &bytes);
+        for (; bytes > 0 && n < most; bytes -= GM_CHUNK_MIN, at += GM_CHUNK_MIN)
+            pages[n++] = page_at(at);
+    }
+    return n;
+}
+
+void cuda_begin(void)
+{
+    memset(handles, 0, n_handles * sizeof *handles);
+    memset(places, 0, next_place * sizeof *places);
+    memset(n_free_ranges, 0, sizeof n_free_ranges);
+    memset(slabs, 0, sizeof slabs);
+    n_handles = next_place = 0;
+}
+
+void cuda_end(void)
+{
+    for (uint32_t i = 1; i < n_handles; i++)
+        require(!handles[i].is_used,
+                "memory %u (%u pages on the %s) is not given back: held %d, %u imports", i,
+                handles[i].pages, handles[i].is_host ? "host" : "GPU", handles[i].is_held,
+                handles[i].refs);
+}

@@ -1,0 +1,150 @@
+/*
+ * The fake hasher: as daemon/memory/hash.h says. A hash is of the tags of a chunk's pages; all are
+ * 0: it is zero. The pages are read for as long as it runs. Hashes end in order, and the loop hears
+ * of several at once.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/memory/hash.h"
+
+enum { DEPTH = 64 };
+
+struct hash {
+    struct page *pages[HANDLE_PAGES];
+    uint32_t n;
+    struct gm_hashed hashed;
+    CUresult result;
+};
+
+struct gm_hasher {
+    void (*on_done)(void *arg);
+    void *arg;
+    struct hash hashes[DEPTH];
+    uint64_t submitted, ended, seen, bytes;
+    bool is_waking, is_closed, is_busy;
+};
+
+static struct gm_hasher *hasher;
+
+static void begin_next(void);
+
+static void on_wake(void *arg, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    if (hasher != arg || hasher->is_closed)
+        return;
+    hasher->is_waking = false;
+    hasher->seen = hasher->ended;
+    trace("hashes seen: %lu", hasher->seen, 0, 0);
+    hasher->on_done(hasher->arg);
+}
+
+static void on_ended(void *arg, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    if (hasher != arg)
+        return;
+    struct hash *hash = &hasher->hashes[++hasher->ended % DEPTH];
+    hash->hashed.is_zero = true;
+    hash->hashed.hash[0] = 0xcbf29ce484222325ull;
+    for (uint32_t i = 0; i < hash->n; i++) {
+        hash->hashed.is_zero = hash->hashed.is_zero && hash->pages[i]->tag == 0;
+        hash->hashed.hash[0] = (hash->hashed.hash[0] ^ hash->pages[i]->tag) * 0x100000001b3ull;
+        page_end_read(hash->pages[i]);
+    }
+    hash->hashed.hash[1] = hash->n;
+    hasher->bytes += (uint64_t)hash->n << GM_CHUNK_SHIFT;
+    hasher->is_busy = false;
+    if (!hasher->is_waking)
+        machine_at(machine.now + chance_time(50 * GM_US), on_wake, hasher, 0, 0);
+    hasher->is_waking = true;
+    begin_next();
+}
+
+static void begin_next(void)
+{
+    if (hasher->is_busy || hasher->ended == hasher->submitted)
+        return;
+    hasher->is_busy = true;
+    machine_at(machine.now + chance_time(10 * GM_US), on_ended, hasher, 0, 0);
+}
+
+uint64_t gm_hasher_submit(struct gm_hasher *self, CUdeviceptr device, uint64_t bytes)
+{
+    require(gm_hasher_room(self) > 0, "too many hashes at once");
+    struct hash *hash = &self->hashes[++self->submitted % DEPTH];
+    *hash = (struct hash){.n = (uint32_t)(bytes >> GM_CHUNK_SHIFT)};
+    for (uint32_t i = 0; i < hash->n; i++) {
+        hash->pages[i] = page_at(device + i * GM_CHUNK_MIN);
+        page_begin_read(hash->pages[i], "a hash");
+    }
+    if (machine_fails(FAULT_HASH))
+        hash->result = CUDA_ERROR_UNKNOWN;
+    trace("submit hash %lu, %lu pages", self->submitted, hash->n, 0);
+    begin_next();
+    return self->submitted;
+}
+
+int gm_hasher_open(struct gm_hasher **out, uv_loop_t *loop, const struct gm_cuda *cuda,
+                   CUcontext context, void (*on_done)(void *arg), void *arg, char *why,
+                   size_t why_size)
+{
+    (void)loop;
+    (void)cuda;
+    (void)context;
+    if (machine_fails(FAULT_HASH)) {
+        snprintf(why, why_size, "this GPU does not hash");
+        return -ENOTSUP;
+    }
+    *out = hasher = calloc(1, sizeof *hasher);
+    require(hasher, "no memory");
+    hasher->on_done = on_done;
+    hasher->arg = arg;
+    return 0;
+}
+
+void gm_hasher_close(struct gm_hasher *self)
+{
+    if (!self)
+        return;
+    self->is_closed = true;
+    while (self->ended < self->submitted)
+        require(machine_step(UINT64_MAX), "a hash does not end");
+    hasher = NULL;
+    free(self);
+}
+
+uint64_t gm_hasher_room(const struct gm_hasher *self)
+{
+    return DEPTH - 1 - (self->submitted - self->seen);
+}
+
+uint64_t gm_hasher_done(const struct gm_hasher *self)
+{
+    return self->seen;
+}
+
+CUresult gm_hasher_result(const struct gm_hasher *self, uint64_t number, struct gm_hashed *hashed)
+{
+    const struct hash *hash = &self->hashes[number % DEPTH];
+    require(number <= self->seen && self->submitted - number < DEPTH, "a hash is not known");
+    *hashed = hash->hashed;
+    return hash->result;
+}
+
+uint64_t gm_hasher_bytes(const struct gm_hasher *self)
+{
+    return self->bytes;
+}
+
+uint64_t gm_hasher_ns(const struct gm_hasher *self)
+{
+    (void)self;
+    return 0;
+}

@@ -1,0 +1,287 @@
+/* clang-format off */
+/*
+ * The real engine in a simulated machine. daemon/engine and daemon/core are linked as they are, and
+ * so are the pinned tier, the frames and the pages of daemon/memory. What acts is fake:
+ *
+ *   machine.c    virtual time: a queue of events. One event is one step of the engine
+ *   cuda.c       the driver: memory, handles, addresses
+ *   mover.c      copies between the GPU and pinned memory, both ways; clearing
+ *   hasher.c     hashes of chunks on the GPU
+ *   stores.c     paged memory and disk, with the copies from and to them
+ *   uv.c         libuv: the timer, the worker, the end of a process
+ *   system.c     the clock, limits, the claim, system calls
+ *   program.c    programs with their shims: they answer, work, allocate, share, stop and die
+ *   scenario.c   one seed: the machine's size, who comes and goes, settings, the end
+ *   checks.c     what must hold after every step
+ *
+ * Everything is drawn from one seed, so a failure can be replayed. Virtual time passes only between
+ * steps. A fake only queues work and never calls the engine from inside a call: what the engine asks
+ * for ends in an event of its own, after a time that is drawn. While `is_faulty` each fake fails at
+ * times, by the rates in `faults`.
+ *
+ * Contents. No byte is copied. A page of 2 MiB, wherever it lies, has a tag. Fresh memory has 0. A
+ * program that writes a page gives it a tag that was never used before, and remembers it. Copies
+ * copy tags when they end; until then the page that is written holds GARBAGE. A page also counts who
+ * reads and who writes it now. So a lost, stale, mixed-up or half-copied page shows at the next
+ * check, and so does a copy that does not wait for another.
+ *
+ * To add a fake: write what the engine calls in a file of its own, let it end in machine_at(), fail
+ * by machine_fails(), and use page_read() and the like for memory. To add a check: see checks.c.
+ */
+/* clang-format on */
+#ifndef GM_TESTS_SIM_MACHINE_H
+#define GM_TESTS_SIM_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/engine/state.h"
+#include "tests/sim/chance.h"
+#include "tests/sim/watch.h"
+
+/* What can fail. */
+#define FAULTS(X)                                                                                  \
+    X(CREATE)     /* cuMemCreate and what follows it: no memory for a frame */                     \
+    X(PIN)        /* the same of host memory */                                                    \
+    X(RELEASE)    /* host memory is not released */                                                \
+    X(COPY_IN)    /* the driver refuses a copy to the GPU, or clearing */                          \
+    X(COPY_OUT)   /* ... from the GPU */                                                           \
+    X(HASH)       /* the GPU does not hash, at all or any more */                                  \
+    X(DISK_WRITE) /* ENOSPC or EIO */                                                              \
+    X(DISK_READ)  /* EIO */                                                                        \
+    X(MAP)        /* a program cannot map */                                                       \
+    X(DRAIN)      /* a program does not drain in time */                                           \
+    X(SLOW)       /* anything takes a hundred times as long */
+enum fault {
+#define FAULT(NAME) FAULT_##NAME,
+    FAULTS(FAULT)
+#undef FAULT
+        FAULT_KINDS
+};
+
+/* ---- memory ---- */
+
+#define GARBAGE (1ull << 63)
+
+struct page {
+    uint64_t tag;
+    uint16_t readers, writers; /* copies under way */
+};
+
+enum { HANDLE_PAGES = 16, HANDLES = 4096, NO_HANDLE = 0 };
+
+/* A physical memory handle, of the GPU or of the host. It lives while somebody has it: the daemon,
+ * an fd on its way, a program's import. */
+struct handle {
+    bool is_used, is_held; /* by the daemon */
+    bool is_host;
+    bool is_exported; /* an fd of it was made */
+    bool was_mapped;  /* by the daemon */
+    bool is_shared;   /* a program shares it on purpose */
+    uint32_t pages;   /* of 2 MiB */
+    uint32_t refs;    /* imports and fds on their way */
+    uint32_t program; /* that has it mapped; 0: none */
+    uint32_t uid;     /* of whoever mapped it first; 0: nobody yet */
+    uint32_t maps;
+    struct page page[HANDLE_PAGES];
+};
+
+/* cuda.c */
+int handle_of_fd(int fd);
+struct handle *handle_at(int handle);
+void handle_ref(int handle);
+void handle_unref(int handle);
+/* The page at an address of the daemon's, which must be mapped. */
+struct page *page_at(CUdeviceptr va);
+uint64_t device_used(void); /* bytes of handles on the GPU that live */
+
+void page_begin_read(struct page *page, const char *who);
+void page_begin_write(struct page *page, const char *who);
+void page_end_read(struct page *page);
+void page_end_copy(struct page *to, struct page *from);   /* the tag, too */
+void page_end_broken(struct page *to, struct page *from); /* ... or not */
+void page_end_clear(struct page *to, bool is_broken);
+/* The pages of a chain in the pinned tier, up to `most`. Returns how many. */
+uint32_t pinned_pages(const struct gm_hostpool *pool, uint32_t page, struct page **pages,
+                      uint32_t most);
+/* stores.c: of a chain in paged memory or on disk. */
+uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_t page,
+                      struct page **pages, uint32_t most);
+
+/* ---- programs ---- */
+
+enum { PROGRAMS = 12, PROGRAM_PAGES = 512, REGIONS = 24, IMPORTS = 512, NO_REGION = 255 };
+
+/* What a program wrote: the tags of an allocation, which programs that share it have together. */
+struct content {
+    uint32_t refs, pages;
+    uint64_t tag[];
+};
+
+enum region_state {
+    REGION_NONE,
+    REGION_WANTED,   /* ALLOC is not answered */
+    REGION_HELD,     /* the program uses it */
+    REGION_SPARE,    /* freed, and listed in gm_stat.spares */
+    REGION_FREED,    /* FREE is not answered, or TAKEN not yet here */
+    REGION_OPENING,  /* another program's: OPEN is not answered */
+    REGION_OPEN,     /* the program uses it */
+    REGION_SHUTTING, /* SHUT is not answered */
+};
+struct region {
+    enum region_state state;
+    uint32_t first, pages;
+    uint64_t cookie;
+    struct content *content;
+    bool is_asked_to_share; /* SHARE is not answered */
+    uint32_t share;         /* its number; 0: not shared */
+    uint64_t nonce[2];
+    uint32_t spare; /* which word of gm_stat.spares, */
+    uint64_t word;  /* ... and what it says */
+};
+
+/* Where a page of a program's addresses lies. */
+struct mapping {
+    uint16_t handle; /* NO_HANDLE: nowhere */
+    uint8_t page, region;
+};
+
+struct gm_session {
+    struct program *program;
+    uint64_t life; /* of the program when the session began */
+};
+
+struct program {
+    uint32_t number; /* 1 and up */
+    uint64_t
+        life; /* changes when it dies or executes another program; events of another are void */
+    bool is_there; /* there is a process */
+    bool is_connected;
+    bool is_joined; /* WELCOME came */
+    bool is_dying;  /* its process ends soon */
+    bool is_active; /* its work may use memory: gate open, or closed and not drained */
+    bool is_parked;
+    uint64_t frozen_until; /* stopped: it does and answers nothing */
+    pid_t pid;
+    uint32_t uid, app;
+    struct gm_session *session; /* the daemon's handle of it */
+    struct gm_ctl *ctl;         /* as the program maps them */
+    struct gm_stat *stat;
+    struct mail *inbox, *inbox_end;
+    uint64_t down_at, up_at; /* when the newest message each way arrives */
+    uint64_t epoch;          /* of the newest CLOSE */
+    uint64_t wanted_epoch, wanted_at;
+    uint64_t query;
+    struct region regions[REGIONS];
+    struct mapping map[PROGRAM_PAGES];
+    struct {
+        uint32_t frame, handle; /* frame 0: free */
+    } imports[IMPORTS];
+    uint32_t unanswered; /* threads that wait for an answer about memory */
+    uint64_t cookie;
+    /* What it does. */
+    uint64_t work; /* touches to go; 0: it thinks */
+    uint64_t think_until;
+    uint64_t uses_at;
+    uint32_t most_pages; /* that it wants */
+    uint8_t wish;        /* GPUMUX_CLASS */
+    bool may_share, may_park, may_spare, is_lazy;
+    uint64_t touches, turns; /* since the end began */
+    bool was_open;
+};
+
+/* program.c */
+void program_start(struct program *program, bool has_executed);
+void program_die(struct program *program);
+void program_leave(struct program *program); /* end itself well */
+void programs_look(void);                    /* after each step: gates that opened */
+struct page *program_page(const struct program *program, uint32_t page); /* NULL: unmapped */
+int program_send(struct gm_session *session, enum gm_msg_type type, const void *body,
+                 const void *entries, uint32_t count, const int *fds, int n_fds);
+void program_end(struct gm_session *session, enum gm_refusal reason, const char *text);
+#define PROGRAM_BASE 0x7f0000000000ull
+static inline uint64_t program_va(uint32_t page)
+{
+    return PROGRAM_BASE + ((uint64_t)page << GM_CHUNK_SHIFT);
+}
+
+/* ---- the machine ---- */
+
+struct machine {
+    uint64_t seed, now, steps;
+    uint64_t hash; /* of everything that happened */
+    struct chance chance;
+    bool is_verbose;
+    bool is_faulty;
+    uint16_t faults[FAULT_KINDS]; /* of a thousand */
+    unsigned clock_reads;         /* in this step */
+
+    struct gm_engine *engine;
+    struct gm_engine_config config;
+    uv_loop_t loop;
+    struct watch watch;
+    uint64_t device_bytes, beside; /* bytes of the GPU; of them used by others */
+    bool has_host_handles;
+    unsigned mover_room; /* copies each way */
+    uint64_t next_tag;
+    pid_t next_pid;
+    bool is_ending; /* nobody comes and nothing fails any more */
+    bool is_lost, is_saved;
+
+    struct program programs[PROGRAMS];
+    uint32_t n_programs;
+
+    struct {
+        uint64_t joins, deaths, turns, copies, clears, clean, lowered, faults, allocs, opens, parks;
+    } sums;
+};
+extern struct machine machine;
+
+typedef void machine_event(void *arg, uint64_t a, uint64_t b);
+/* Call fn(arg, a, b) at that time. Of events at one time the first comes first. */
+void machine_at(uint64_t at, machine_event *fn, void *arg, uint64_t a, uint64_t b);
+/* One step: the next event, unless it is later than `until`. False: there is none. */
+bool machine_step(uint64_t until);
+void machine_clear(void); /* forget all events */
+
+static inline uint64_t chance_below(uint64_t below)
+{
+    return draw(&machine.chance, below);
+}
+static inline bool chance_percent(unsigned percent)
+{
+    return draw_percent(&machine.chance, percent);
+}
+/* A time in which something ends: mostly about `usual`, at times much longer. */
+uint64_t chance_time(uint64_t usual);
+bool machine_fails(enum fault fault);
+
+/* For the trace, which a failure prints: what happens, with three numbers. */
+void trace(const char *what, uint64_t a, uint64_t b, uint64_t c);
+_Noreturn __attribute__((format(printf, 1, 2))) void fail(const char *format, ...);
+#define require(what, ...)                                                                         \
+    do {                                                                                           \
+        if (!(what))                                                                               \
+            fail(__VA_ARGS__);                                                                     \
+    } while (0)
+
+/* ---- fakes that the scenario sets up and takes down ---- */
+void cuda_begin(void);
+void cuda_end(void); /* nothing is left */
+void uv_fake_begin(void);
+void uv_fake_end(void);
+/* The process has ended: who watches it is told. */
+void uv_fake_exit(pid_t pid);
+int uv_fake_pidfd(pid_t pid);
+void mover_lose_context(void);
+
+/* checks.c: after each step. */
+void checks_run(void);
+/* Everybody is gone, and so is all memory. */
+void checks_nothing_left(void);
+
+/* scenario.c: one seed. */
+void scenario_run(uint64_t seed, bool is_verbose);
+
+#endif

@@ -1,0 +1,235 @@
+/*
+ * The fake mover: as mover.h says. Each direction is a stream: its copies begin and end in order,
+ * and a copy in begins after the copy out that is its fence has ended on the GPU. A copy uses the
+ * memory at both ends for as long as it runs (machine.h). The loop hears of its end later, and of
+ * several at once.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <stdlib.h>
+
+struct copy {
+    struct page *from[HANDLE_PAGES], *to[HANDLE_PAGES];
+    uint32_t pages;
+    uint64_t fence;
+    bool is_clear;
+    CUresult result;
+};
+
+struct way {
+    struct copy copies[GM_WAY_DEPTH];
+    uint64_t submitted, begun, ended, seen; /* begun is ended or one more */
+    uint64_t bytes, under_way;
+};
+
+struct gm_mover {
+    void (*on_done)(void *arg);
+    void *arg;
+    CUresult error;
+    bool is_waking, is_closed;
+    struct way ways[GM_WAYS];
+};
+
+static struct gm_mover *mover;
+
+static void begin_next(enum gm_way way);
+
+static const char *name_of(enum gm_way way)
+{
+    return way == GM_WAY_OUT ? "a copy out" : "a copy in";
+}
+
+static void on_wake(void *arg, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    if (mover != arg || mover->is_closed)
+        return;
+    mover->is_waking = false;
+    for (int i = 0; i < GM_WAYS; i++) {
+        struct way *way = &mover->ways[i];
+        for (; way->seen < way->ended; way->seen++) {
+            const struct copy *copy = &way->copies[(way->seen + 1) % GM_WAY_DEPTH];
+            const uint64_t bytes = copy->is_clear ? 0 : (uint64_t)copy->pages << GM_CHUNK_SHIFT;
+            way->bytes += copy->result == CUDA_SUCCESS ? bytes : 0;
+            way->under_way -= bytes;
+        }
+    }
+    trace("copies seen: %lu out, %lu in", mover->ways[0].seen, mover->ways[1].seen, 0);
+    mover->on_done(mover->arg);
+}
+
+static void wake(void)
+{
+    if (mover->is_waking)
+        return;
+    mover->is_waking = true;
+    machine_at(machine.now + chance_time(50 * GM_US), on_wake, mover, 0, 0);
+}
+
+static void on_ended(void *arg, uint64_t w, uint64_t unused)
+{
+    if (mover != arg)
+        return;
+    (void)unused;
+    struct way *way = &mover->ways[w];
+    struct copy *copy = &way->copies[++way->ended % GM_WAY_DEPTH];
+    const bool is_broken = copy->result != CUDA_SUCCESS;
+    for (uint32_t i = 0; i < copy->pages; i++) {
+        if (copy->is_clear)
+            page_end_clear(copy->to[i], is_broken);
+        else if (is_broken)
+            page_end_broken(copy->to[i], copy->from[i]);
+        else
+            page_end_copy(copy->to[i], copy->from[i]);
+    }
+    trace(w == GM_WAY_OUT ? "copy out %lu ends (error %lu)" : "copy in %lu ends (error %lu)",
+          way->ended, copy->result, 0);
+    wake();
+    begin_next((enum gm_way)w);
+    if (w == GM_WAY_OUT)
+        begin_next(GM_WAY_IN);
+}
+
+static void begin_next(enum gm_way w)
+{
+    struct way *way = &mover->ways[w];
+    if (way->begun > way->ended || way->begun == way->submitted)
+        return;
+    struct copy *copy = &way->copies[(way->begun + 1) % GM_WAY_DEPTH];
+    if (w == GM_WAY_IN && copy->fence > mover->ways[GM_WAY_OUT].ended)
+        return;
+    way->begun++;
+    if (w == GM_WAY_IN && machine_fails(FAULT_COPY_IN))
+        copy->result = CUDA_ERROR_UNKNOWN;
+    for (uint32_t i = 0; i < copy->pages; i++) {
+        if (!copy->is_clear)
+            page_begin_read(copy->from[i], name_of(w));
+        page_begin_write(copy->to[i], name_of(w));
+    }
+    machine_at(machine.now + chance_time(copy->pages * 40 * GM_US), on_ended, mover, w, 0);
+}
+
+static uint64_t submit(enum gm_way w, const struct copy *copy)
+{
+    struct way *way = &mover->ways[w];
+    require(way->submitted - way->seen < GM_WAY_DEPTH - 1, "too many copies at once");
+    way->copies[++way->submitted % GM_WAY_DEPTH] = *copy;
+    struct copy *own = &way->copies[way->submitted % GM_WAY_DEPTH];
+    if (w == GM_WAY_OUT && machine_fails(FAULT_COPY_OUT))
+        own->result = CUDA_ERROR_UNKNOWN;
+    way->under_way += copy->is_clear ? 0 : (uint64_t)copy->pages << GM_CHUNK_SHIFT;
+    machine.sums.copies += !copy->is_clear;
+    machine.sums.clears += copy->is_clear;
+    trace(w == GM_WAY_OUT  ? "submit copy out %lu, %lu pages"
+          : copy->is_clear ? "submit clear %lu, %lu pages, behind copy out %lu"
+                           : "submit copy in %lu, %lu pages, behind copy out %lu",
+          way->submitted, copy->pages, copy->fence);
+    begin_next(w);
+    return way->submitted;
+}
+
+static void device_pages(CUdeviceptr at, uint64_t bytes, struct page **pages)
+{
+    for (uint64_t i = 0; i < bytes >> GM_CHUNK_SHIFT; i++)
+        pages[i] = page_at(at + (i << GM_CHUNK_SHIFT));
+}
+
+uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr device,
+                         const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
+                         uint64_t fence)
+{
+    struct copy copy = {.pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence};
+    (void)self;
+    device_pages(device, bytes, way == GM_WAY_OUT ? copy.from : copy.to);
+    require(pinned_pages(pool, page, way == GM_WAY_OUT ? copy.to : copy.from, copy.pages) ==
+                copy.pages,
+            "a chain of pages is too short");
+    return submit(way, &copy);
+}
+
+uint64_t gm_mover_copy(struct gm_mover *self, enum gm_way way, CUdeviceptr to, CUdeviceptr from,
+                       uint64_t bytes, uint64_t fence)
+{
+    struct copy copy = {.pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence};
+    (void)self;
+    device_pages(to, bytes, copy.to);
+    device_pages(from, bytes, copy.from);
+    return submit(way, &copy);
+}
+
+uint64_t gm_mover_clear(struct gm_mover *self, CUdeviceptr device, uint64_t bytes, uint64_t fence)
+{
+    struct copy copy = {
+        .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence, .is_clear = true};
+    (void)self;
+    device_pages(device, bytes, copy.to);
+    return submit(GM_WAY_IN, &copy);
+}
+
+int gm_mover_open(struct gm_mover **out, uv_loop_t *loop, const struct gm_cuda *cuda,
+                  CUcontext context, void (*on_done)(void *arg), void *arg, char *why,
+                  size_t why_size)
+{
+    (void)loop;
+    (void)cuda;
+    (void)context;
+    (void)why;
+    (void)why_size;
+    *out = mover = calloc(1, sizeof *mover);
+    require(mover, "no memory");
+    mover->on_done = on_done;
+    mover->arg = arg;
+    return 0;
+}
+
+/* Waits for all copies. */
+void gm_mover_close(struct gm_mover *self)
+{
+    self->is_closed = true;
+    for (int i = 0; i < GM_WAYS; i++)
+        while (self->ways[i].ended < self->ways[i].submitted)
+            require(machine_step(UINT64_MAX), "a copy does not end");
+    mover = NULL;
+    free(self);
+}
+
+uint64_t gm_mover_room(const struct gm_mover *self, enum gm_way w)
+{
+    const struct way *way = &self->ways[w];
+    const uint64_t used = way->submitted - way->seen;
+    const uint64_t most =
+        machine.mover_room < GM_WAY_DEPTH - 1 ? machine.mover_room : GM_WAY_DEPTH - 1;
+    return used < most ? most - used : 0;
+}
+
+uint64_t gm_mover_done(const struct gm_mover *self, enum gm_way way)
+{
+    return self->ways[way].seen;
+}
+
+uint64_t gm_mover_under_way(const struct gm_mover *self, enum gm_way way)
+{
+    return self->ways[way].under_way;
+}
+
+uint64_t gm_mover_bytes(const struct gm_mover *self, enum gm_way way)
+{
+    return self->ways[way].bytes;
+}
+
+CUresult gm_mover_result(const struct gm_mover *self, enum gm_way way, uint64_t number)
+{
+    return self->ways[way].copies[number % GM_WAY_DEPTH].result;
+}
+
+CUresult gm_mover_error(const struct gm_mover *self)
+{
+    return self->error;
+}
+
+void mover_lose_context(void)
+{
+    mover->error = CUDA_ERROR_LAUNCH_FAILED;
+    wake();
+}

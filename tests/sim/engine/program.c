@@ -1,0 +1,988 @@
+/*
+ * Programs with their shims. Each has a connection on which messages arrive late, but in order, in
+ * both directions; a table of imported memory and one of mapped addresses; memory that it asks for,
+ * writes, keeps as spares, shares and frees; and a gate. It obeys the protocol. Checked here:
+ *
+ *   - a MAP names memory that came with an fd or that the program holds; nothing is mapped over a
+ *     mapping, and only what is mapped is unmapped
+ *   - nothing that the program uses is mapped or unmapped unless it is quiet
+ *   - memory is mapped by one program at a time, unless that shares it, and only ever by one user's
+ *   - each request is answered once
+ *
+ * A program is active from the moment that its gate opens until it answers DRAINED: whatever it
+ * submitted may use all its memory. It writes pages then, at times that are drawn.
+ *
+ * It stops answering for a while, lets drains fail, dies in the middle of everything (the end of
+ * its connection and of its process come apart and in any order), and executes another program
+ * with the same pid.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- messages ---- */
+
+struct mail {
+    struct mail *next;
+    uint64_t life;
+    enum gm_msg_type type;
+    uint32_t count;
+    int n_fds, fds[GM_WIRE_FDS]; /* handles */
+    _Alignas(8) char body[256];
+    _Alignas(8) char entries[];
+};
+
+static size_t body_size(enum gm_msg_type type)
+{
+    switch (type) {
+#define GM_MSG(number, NAME, name, direction, states, entry, max_entries, max_fds)                 \
+    case GM_MSG_##NAME:                                                                            \
+        return sizeof(struct gm_msg_##name);
+#include "common/wire.def"
+#undef GM_MSG
+    }
+    fail("no such message: %d", (int)type);
+}
+
+static size_t entry_size(enum gm_msg_type type)
+{
+    switch (type) {
+#define GM_MSG(number, NAME, name, direction, states, entry, max_entries, max_fds)                 \
+    case GM_MSG_##NAME:                                                                            \
+        return sizeof(struct entry);
+#include "common/wire.def"
+#undef GM_MSG
+    }
+    fail("no such message: %d", (int)type);
+}
+
+static const char *down_name(enum gm_msg_type type)
+{
+    switch (type) {
+#define GM_MSG(number, NAME, name, direction, states, entry, max_entries, max_fds)                 \
+    case GM_MSG_##NAME:                                                                            \
+        return "program %lu gets " #NAME " (%lu entries)";
+#include "common/wire.def"
+#undef GM_MSG
+    }
+    return "?";
+}
+
+static const char *up_name(enum gm_msg_type type)
+{
+    switch (type) {
+#define GM_MSG(number, NAME, name, direction, states, entry, max_entries, max_fds)                 \
+    case GM_MSG_##NAME:                                                                            \
+        return "program %lu says " #NAME " (%lu)";
+#include "common/wire.def"
+#undef GM_MSG
+    }
+    return "?";
+}
+
+static struct mail *new_mail(uint64_t life, enum gm_msg_type type, const void *body,
+                             const void *entries, uint32_t count)
+{
+    const size_t bytes = count * entry_size(type);
+    struct mail *mail = calloc(1, sizeof *mail + bytes + 8);
+    require(mail, "no memory");
+    mail->life = life;
+    mail->type = type;
+    mail->count = count;
+    memcpy(mail->body, body, body_size(type));
+    if (bytes > 0)
+        memcpy(mail->entries, entries, bytes);
+    return mail;
+}
+
+static uint64_t behind(uint64_t *last, uint64_t usual)
+{
+    const uint64_t at = machine.now + chance_time(usual);
+    *last = at > *last ? at : *last;
+    return *last;
+}
+
+/* ---- to the daemon ---- */
+
+static void on_up(void *arg, uint64_t number, uint64_t unused)
+{
+    struct mail *mail = arg;
+    struct program *p = &machine.programs[number];
+    (void)unused;
+    if (p->session && p->session->life == mail->life && !machine.is_lost) {
+        const struct gm_wire_message message = {.type = (uint16_t)mail->type,
+                                                .body = mail->body,
+                                                .entries = mail->count ? mail->entries : NULL,
+                                                .count = mail->count};
+        trace(up_name(mail->type), p->number, *(uint64_t *)(void *)mail->body % 1000000, 0);
+        gm_engine_message(machine.engine, p->app, &message);
+    }
+    free(mail);
+}
+
+static void say_more(struct program *p, enum gm_msg_type type, const void *body,
+                     const void *entries, uint32_t count)
+{
+    if (p->is_connected)
+        machine_at(behind(&p->up_at, 30 * GM_US), on_up,
+                   new_mail(p->life, type, body, entries, count), p->number, 0);
+}
+
+static void say(struct program *p, enum gm_msg_type type, const void *body)
+{
+    say_more(p, type, body, NULL, 0);
+}
+
+/* ---- memory ---- */
+
+static struct mapping *map_of(struct program *p, uint64_t va)
+{
+    require(va >= PROGRAM_BASE && va < program_va(PROGRAM_PAGES) && va % GM_CHUNK_MIN == 0,
+            "program %u has no such address: %lx", p->number, va);
+    return &p->map[(va - PROGRAM_BASE) >> GM_CHUNK_SHIFT];
+}
+
+struct page *program_page(const struct program *p, uint32_t page)
+{
+    const struct mapping *at = &p->map[page];
+    return at->handle == NO_HANDLE ? NULL : &handle_at(at->handle)->page[at->page];
+}
+
+static bool is_in_use(const struct program *p, const struct mapping *at)
+{
+    const enum region_state state =
+        at->region == NO_REGION ? REGION_NONE : p->regions[at->region].state;
+    return state == REGION_HELD || state == REGION_OPEN;
+}
+
+static void map_page(struct program *p, struct mapping *at, int handle, uint32_t page)
+{
+    struct handle *h = handle_at(handle);
+    require(at->handle == NO_HANDLE, "program %u is told to map over a mapping", p->number);
+    at->handle = (uint16_t)handle;
+    at->page = (uint8_t)page;
+    h->maps++;
+}
+
+static void unmap_page(struct mapping *at)
+{
+    struct handle *h = handle_at(at->handle);
+    at->handle = NO_HANDLE;
+    if (--h->maps == 0)
+        h->program = 0;
+}
+
+/* Whole memory is mapped and unmapped: its first page stands for it. */
+static void note_mapped(struct program *p, int handle, bool is_shared)
+{
+    struct handle *h = handle_at(handle);
+    h->is_shared = h->is_shared || is_shared;
+    require(h->program == 0 || h->program == p->number || h->is_shared,
+            "program %u maps memory that program %u has mapped", p->number, h->program);
+    require(h->uid == 0 || h->uid == p->uid, "memory of user %u is mapped by user %u", h->uid,
+            p->uid);
+    h->program = p->number;
+    h->uid = p->uid;
+}
+
+static uint32_t *import_of(struct program *p, uint32_t frame)
+{
+    for (unsigned i = 0; i < IMPORTS; i++)
+        if (p->imports[i].frame == frame)
+            return &p->imports[i].handle;
+    return NULL;
+}
+
+static void add_import(struct program *p, uint32_t frame, int handle)
+{
+    require(!import_of(p, frame), "program %u gets the fd of memory that it has", p->number);
+    for (unsigned i = 0; i < IMPORTS; i++) {
+        if (p->imports[i].frame)
+            continue;
+        p->imports[i].frame = frame;
+        p->imports[i].handle = (uint32_t)handle;
+        handle_ref(handle);
+        return;
+    }
+    fail("too many imports");
+}
+
+static void drop_import(struct program *p, uint32_t frame)
+{
+    uint32_t *handle = import_of(p, frame);
+    require(handle, "program %u is to drop memory that it does not have", p->number);
+    for (unsigned i = 0; i < PROGRAM_PAGES; i++)
+        require(p->map[i].handle != *handle, "program %u is to drop memory that it has mapped",
+                p->number);
+    const int gone = (int)*handle;
+    handle[-1] = 0; /* its frame */
+    handle_unref(gone);
+}
+
+static struct content *new_content(uint32_t pages)
+{
+    struct content *content = calloc(1, sizeof *content + pages * sizeof *content->tag);
+    require(content, "no memory");
+    content->refs = 1;
+    content->pages = pages;
+    return content;
+}
+
+static void end_content(struct content *content)
+{
+    if (content && --content->refs == 0)
+        free(content);
+}
+
+static struct region *new_region(struct program *p, uint32_t pages, enum region_state state)
+{
+    uint32_t first = 0, i = 0;
+    while (i < REGIONS && p->regions[i].state != REGION_NONE)
+        i++;
+    if (i == REGIONS || pages > PROGRAM_PAGES)
+        return NULL;
+    for (uint32_t run = 0; run < pages; first++) {
+        if (first == PROGRAM_PAGES)
+            return NULL;
+        run = p->map[first].region == NO_REGION ? run + 1 : 0;
+    }
+    first -= pages;
+    for (uint32_t k = 0; k < pages; k++) {
+        require(p->map[first + k].handle == NO_HANDLE, "free addresses are mapped");
+        p->map[first + k].region = (uint8_t)i;
+    }
+    struct region *region = &p->regions[i];
+    *region =
+        (struct region){.state = state, .first = first, .pages = pages, .cookie = ++p->cookie};
+    return region;
+}
+
+static void end_region(struct program *p, struct region *region)
+{
+    for (uint32_t k = 0; k < region->pages; k++) {
+        require(p->map[region->first + k].handle == NO_HANDLE,
+                "program %u hears that memory is gone, which it still has mapped", p->number);
+        p->map[region->first + k].region = NO_REGION;
+    }
+    end_content(region->content);
+    *region = (struct region){.state = REGION_NONE};
+}
+
+static struct region *find_region(struct program *p, enum region_state state, uint64_t cookie)
+{
+    for (unsigned i = 0; i < REGIONS; i++)
+        if (p->regions[i].state == state && p->regions[i].cookie == cookie)
+            return &p->regions[i];
+    fail("program %u gets an answer to what it did not ask", p->number);
+}
+
+static struct region *any_region(struct program *p, enum region_state state)
+{
+    const unsigned from = (unsigned)chance_below(REGIONS);
+    for (unsigned i = 0; i < REGIONS; i++)
+        if (p->regions[(from + i) % REGIONS].state == state)
+            return &p->regions[(from + i) % REGIONS];
+    return NULL;
+}
+
+/* ---- what the shim answers ---- */
+
+static void done(struct program *p, uint64_t batch, int32_t result)
+{
+    const struct gm_msg_done answer = {.batch = batch, .result = result};
+    say(p, GM_MSG_DONE, &answer);
+}
+
+static void on_map(struct program *p, const struct mail *mail)
+{
+    const struct gm_map_entry *entries = (const void *)mail->entries;
+    const struct gm_msg_map *body = (const void *)mail->body;
+    const bool is_failing = mail->count > 0 && machine_fails(FAULT_MAP);
+    int next_fd = 0;
+    for (uint32_t i = 0; i < mail->count; i++) {
+        const struct gm_map_entry *entry = &entries[i];
+        if (entry->flags & GM_MAP_HAS_FD) {
+            require(next_fd < mail->n_fds, "a MAP lacks an fd");
+            if (!is_failing)
+                add_import(p, entry->frame, mail->fds[next_fd]);
+            next_fd++;
+        }
+        if (is_failing)
+            continue;
+        const uint32_t *handle = import_of(p, entry->frame);
+        require(handle, "program %u is to map memory that it does not have", p->number);
+        const uint32_t pages = (uint32_t)(entry->bytes >> GM_CHUNK_SHIFT);
+        require(pages == handle_at((int)*handle)->pages, "a part of memory is mapped");
+        for (uint32_t k = 0; k < pages; k++) {
+            struct mapping *at = map_of(p, entry->va + (k * GM_CHUNK_MIN));
+            require(at->region != NO_REGION, "program %u is to map where it asked for nothing",
+                    p->number);
+            require(!p->is_active || !is_in_use(p, at),
+                    "program %u is to map memory that it uses while it is not quiet", p->number);
+            map_page(p, at, (int)*handle, k);
+        }
+        note_mapped(p, (int)*handle, entry->flags & GM_MAP_IS_SHARED);
+    }
+    require(next_fd == mail->n_fds, "a MAP has too many fds");
+    done(p, body->batch, is_failing ? CUDA_ERROR_OUT_OF_MEMORY : 0);
+}
+
+static void on_unmap(struct program *p, const struct mail *mail)
+{
+    const struct gm_span_entry *entries = (const void *)mail->entries;
+    const struct gm_msg_unmap *body = (const void *)mail->body;
+    for (uint32_t i = 0; i < mail->count; i++)
+        for (uint64_t k = 0; k < entries[i].bytes; k += GM_CHUNK_MIN) {
+            struct mapping *at = map_of(p, entries[i].va + k);
+            require(at->handle != NO_HANDLE, "program %u is to unmap what is not mapped",
+                    p->number);
+            require(!p->is_active || !is_in_use(p, at),
+                    "program %u is to unmap memory that it uses while it is not quiet", p->number);
+            unmap_page(at);
+        }
+    done(p, body->batch, 0);
+}
+
+static void on_drop(struct program *p, const struct mail *mail)
+{
+    const struct gm_frame_entry *entries = (const void *)mail->entries;
+    const struct gm_msg_drop *body = (const void *)mail->body;
+    for (uint32_t i = 0; i < mail->count; i++)
+        drop_import(p, entries[i].frame);
+    done(p, body->batch, 0);
+}
+
+static void tell_uses(struct program *p)
+{
+    struct gm_use_entry entries[16];
+    const struct gm_msg_uses body = {0};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < PROGRAM_PAGES && n < 16; i++)
+        if (is_in_use(p, &p->map[i]) && chance_percent(20))
+            entries[n++] = (struct gm_use_entry){.va = program_va(i),
+                                                 .count = 1 + (uint32_t)chance_below(100)};
+    if (n > 0)
+        say_more(p, GM_MSG_USES, &body, entries, n);
+}
+
+static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint64_t since)
+{
+    struct gm_msg_drained answer = {.epoch = epoch, .drain_ns = machine.now - since};
+    if (p->epoch != epoch)
+        return; /* a newer CLOSE came */
+    const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+    if (is_open || machine_fails(FAULT_DRAIN)) {
+        answer.status = GM_DRAIN_BUSY;
+        answer.reason = GM_DRAIN_WORK;
+    } else {
+        answer.status = is_parking ? GM_DRAIN_PARKED : GM_DRAIN_QUIET;
+        p->is_active = false;
+        p->is_parked = is_parking;
+        machine.sums.parks += is_parking;
+    }
+    if (atomic_load(&p->ctl->is_counting))
+        tell_uses(p);
+    say(p, GM_MSG_DRAINED, &answer);
+}
+
+struct drain {
+    uint64_t life, epoch, since;
+    bool is_parking;
+};
+
+static void on_drain(void *arg, uint64_t number, uint64_t unused)
+{
+    struct drain *drain = arg;
+    struct program *p = &machine.programs[number];
+    (void)unused;
+    if (p->life == drain->life && p->is_connected && machine.now < p->frozen_until) {
+        machine_at(p->frozen_until, on_drain, drain, number, 0);
+        return;
+    }
+    if (p->life == drain->life && p->is_connected)
+        drain_ends(p, drain->epoch, drain->is_parking, drain->since);
+    free(drain);
+}
+
+static void on_close(struct program *p, const struct gm_msg_close *close)
+{
+    struct drain *drain = calloc(1, sizeof *drain);
+    require(drain, "no memory");
+    p->epoch = close->epoch;
+    p->query = 0;
+    *drain = (struct drain){.life = p->life,
+                            .epoch = close->epoch,
+                            .since = machine.now,
+                            .is_parking =
+                                p->may_park && close->grace_ns != UINT64_MAX && chance_percent(40)};
+    uint64_t usual = drain->is_parking ? close->grace_ns + GM_MS : GM_MS;
+    if (!p->is_active)
+        usual = 100 * GM_US;
+    machine_at(machine.now + chance_time(usual), on_drain, drain, p->number, 0);
+}
+
+static void on_quiet(void *arg, uint64_t life, uint64_t query)
+{
+    struct program *p = arg;
+    if (p->life != life || !p->is_connected || p->query != query)
+        return;
+    if (machine.now < p->frozen_until) {
+        machine_at(p->frozen_until, on_quiet, p, life, query);
+        return;
+    }
+    const struct gm_msg_quiet answer = {.query = query, .is_quiet = !machine_fails(FAULT_DRAIN)};
+    say(p, GM_MSG_QUIET, &answer);
+}
+
+static void on_allocated(struct program *p, const struct gm_msg_allocated *answer)
+{
+    struct region *region = find_region(p, REGION_WANTED, answer->cookie);
+    p->unanswered--;
+    if (answer->result != 0) {
+        end_region(p, region);
+        return;
+    }
+    region->state = REGION_HELD;
+    region->content = new_content(region->pages);
+    machine.sums.allocs++;
+}
+
+static void on_taken(struct program *p, const struct gm_msg_taken *taken)
+{
+    struct region *region = &p->regions[map_of(p, taken->va)->region];
+    require(map_of(p, taken->va)->region != NO_REGION && region->state == REGION_SPARE &&
+                program_va(region->first) == taken->va,
+            "TAKEN names no spare");
+    require(atomic_load(&p->stat->spares[region->spare]) == (region->word | GM_SPARE_BUSY),
+            "a spare was taken that the word does not say");
+    atomic_store(&p->stat->spares[region->spare], 0);
+    end_region(p, region);
+}
+
+static void on_mail(struct program *p, const struct mail *mail)
+{
+    const void *body = mail->body;
+    trace(down_name(mail->type), p->number, mail->count, 0);
+    switch (mail->type) {
+    case GM_MSG_WELCOME:
+        p->is_joined = true;
+        break;
+    case GM_MSG_MAP:
+        on_map(p, mail);
+        break;
+    case GM_MSG_UNMAP:
+        on_unmap(p, mail);
+        break;
+    case GM_MSG_DROP:
+        on_drop(p, mail);
+        break;
+    case GM_MSG_CLOSE:
+        on_close(p, body);
+        break;
+    case GM_MSG_QUERY:
+        p->query = ((const struct gm_msg_query *)body)->query;
+        machine_at(machine.now + chance_time(GM_MS), on_quiet, p, p->life, p->query);
+        break;
+    case GM_MSG_RESUME:
+        p->is_parked = false;
+        break;
+    case GM_MSG_ALLOCATED:
+        on_allocated(p, body);
+        break;
+    case GM_MSG_FREED: {
+        const struct gm_msg_freed *freed = body;
+        require(freed->result == 0, "a good FREE is refused");
+        end_region(p, find_region(p, REGION_FREED, freed->cookie));
+        break;
+    }
+    case GM_MSG_TAKEN:
+        on_taken(p, body);
+        break;
+    case GM_MSG_SHARED: {
+        const struct gm_msg_shared *shared = body;
+        struct region *region = NULL;
+        for (unsigned i = 0; i < REGIONS; i++)
+            if (p->regions[i].is_asked_to_share && p->regions[i].cookie == shared->cookie)
+                region = &p->regions[i];
+        require(region, "SHARED answers nothing");
+        p->unanswered--;
+        region->is_asked_to_share = false;
+        if (shared->result == 0) {
+            region->share = shared->share;
+            region->nonce[0] = shared->nonce[0];
+            region->nonce[1] = shared->nonce[1];
+            for (uint32_t i = 0; i < region->pages; i++)
+                handle_at(p->map[region->first + i].handle)->is_shared = true;
+        }
+        break;
+    }
+    case GM_MSG_OPENED: {
+        const struct gm_msg_opened *opened = body;
+        struct region *region = find_region(p, REGION_OPENING, opened->cookie);
+        p->unanswered--;
+        if (opened->result != 0) {
+            end_region(p, region);
+        } else {
+            region->state = REGION_OPEN;
+            machine.sums.opens++;
+        }
+        break;
+    }
+    case GM_MSG_SHUT_IS: {
+        const struct gm_msg_shut_is *shut = body;
+        p->unanswered--;
+        require(shut->result == 0, "a good SHUT is refused");
+        end_region(p, find_region(p, REGION_SHUTTING, shut->cookie));
+        break;
+    }
+    case GM_MSG_HOLD:
+    case GM_MSG_TIMESLICE:
+        break;
+    default:
+        fail("the daemon sends a message of type %d", (int)mail->type);
+    }
+}
+
+static void free_mail(struct mail *mail)
+{
+    for (int i = 0; i < mail->n_fds; i++)
+        handle_unref(mail->fds[i]);
+    free(mail);
+}
+
+/* The next message arrives, whichever it was scheduled for. */
+static void on_down(void *arg, uint64_t a, uint64_t b)
+{
+    struct program *p = arg;
+    struct mail *mail = p->inbox;
+    if (mail->life == p->life && p->is_connected && machine.now < p->frozen_until) {
+        machine_at(p->frozen_until, on_down, p, a, b);
+        return;
+    }
+    p->inbox = mail->next;
+    if (!p->inbox)
+        p->inbox_end = NULL;
+    if (p->life == mail->life && p->is_connected)
+        on_mail(p, mail);
+    free_mail(mail);
+}
+
+int program_send(struct gm_session *session, enum gm_msg_type type, const void *body,
+                 const void *entries, uint32_t count, const int *fds, int n_fds)
+{
+    struct program *p = session->program;
+    if (p->life != session->life || !p->is_connected)
+        return -EPIPE;
+    struct mail *mail = new_mail(p->life, type, body, entries, count);
+    if (type == GM_MSG_WELCOME) {
+        p->ctl = mmap(NULL, sizeof *p->ctl, PROT_READ, MAP_SHARED, fds[0], 0);
+        p->stat = mmap(NULL, sizeof *p->stat, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+        require(p->ctl != MAP_FAILED && p->stat != MAP_FAILED, "no shared memory");
+    } else {
+        for (int i = 0; i < n_fds; i++) {
+            mail->fds[i] = handle_of_fd(fds[i]);
+            handle_ref(mail->fds[i]);
+        }
+        mail->n_fds = n_fds;
+    }
+    if (p->inbox)
+        p->inbox_end->next = mail;
+    else
+        p->inbox = mail;
+    p->inbox_end = mail;
+    machine_at(behind(&p->down_at, 30 * GM_US), on_down, p, 0, 0);
+    return 0;
+}
+
+/* ---- what it does ---- */
+
+static void wake_me(struct program *p, uint64_t usual);
+
+static uint32_t pages_of(const struct program *p)
+{
+    uint32_t pages = 0;
+    for (unsigned i = 0; i < REGIONS; i++)
+        pages += p->regions[i].state != REGION_NONE && p->regions[i].state < REGION_FREED
+                     ? p->regions[i].pages
+                     : 0;
+    return pages;
+}
+
+static void ask_for_memory(struct program *p)
+{
+    const uint32_t has = pages_of(p), left = has < p->most_pages ? p->most_pages - has : 0;
+    uint32_t pages = 1 + (uint32_t)chance_below(chance_percent(50) ? 4 : left > 0 ? left : 1);
+    if (pages > left && !chance_percent(3))
+        return;
+    struct region *region = new_region(p, pages, REGION_WANTED);
+    if (!region)
+        return;
+    const struct gm_msg_alloc ask = {.cookie = region->cookie,
+                                     .va = program_va(region->first),
+                                     .bytes = pages * GM_CHUNK_MIN,
+                                     .flags = chance_percent(10) ? GM_ALLOC_AHEAD : 0};
+    p->unanswered++;
+    say(p, GM_MSG_ALLOC, &ask);
+}
+
+/* It is freed: the program does not use it any more, whatever the gate is. */
+static void give_back_memory(struct program *p)
+{
+    struct region *region = any_region(p, REGION_HELD);
+    if (!region || region->is_asked_to_share)
+        return;
+    if (p->may_spare && region->share == 0 && chance_percent(60)) {
+        for (unsigned i = 0; i < GM_SPARES_MAX; i++) {
+            if (atomic_load(&p->stat->spares[i]) != 0)
+                continue;
+            region->state = REGION_SPARE;
+            region->spare = i;
+            region->word = program_va(region->first) | (++p->cookie % 1000) << 1;
+            atomic_store(&p->stat->spares[i], region->word);
+            return;
+        }
+    }
+    const struct gm_msg_free ask = {.cookie = region->cookie = ++p->cookie,
+                                    .va = program_va(region->first)};
+    region->state = REGION_FREED;
+    say(p, GM_MSG_FREE, &ask);
+}
+
+/* A spare becomes an allocation again, unless the daemon has it. */
+static void take_spare(struct program *p)
+{
+    struct region *region = any_region(p, REGION_SPARE);
+    uint64_t word = region ? region->word : 0;
+    if (region && atomic_compare_exchange_strong(&p->stat->spares[region->spare], &word, 0))
+        region->state = REGION_HELD;
+}
+
+static void share_memory(struct program *p)
+{
+    struct region *region = any_region(p, REGION_HELD);
+    if (!region || region->is_asked_to_share || region->share || !p->is_active ||
+        region->pages > 16)
+        return;
+    const struct gm_msg_share ask = {.cookie = region->cookie = ++p->cookie,
+                                     .va = program_va(region->first)};
+    region->is_asked_to_share = true;
+    p->unanswered++;
+    say(p, GM_MSG_SHARE, &ask);
+}
+
+static void open_shared(struct program *p)
+{
+    struct program *owner = &machine.programs[1 + chance_below(machine.n_programs)];
+    struct region *theirs = any_region(owner, REGION_HELD), *region;
+    if (!theirs || theirs->share == 0)
+        return;
+    region = new_region(p, theirs->pages, REGION_OPENING);
+    if (!region)
+        return;
+    struct gm_msg_open ask = {.cookie = region->cookie,
+                              .va = program_va(region->first),
+                              .bytes = theirs->pages * GM_CHUNK_MIN,
+                              .share = theirs->share,
+                              .nonce = {theirs->nonce[0], theirs->nonce[1]}};
+    region->content = theirs->content;
+    region->content->refs++;
+    p->unanswered++;
+    say(p, GM_MSG_OPEN, &ask);
+}
+
+static void shut_shared(struct program *p)
+{
+    struct region *region = any_region(p, REGION_OPEN);
+    if (!region)
+        return;
+    const struct gm_msg_shut ask = {.cookie = region->cookie, .va = program_va(region->first)};
+    region->state = REGION_SHUTTING;
+    p->unanswered++;
+    say(p, GM_MSG_SHUT, &ask);
+}
+
+static void touch(struct program *p)
+{
+    struct region *region = any_region(p, chance_percent(90) ? REGION_HELD : REGION_OPEN);
+    p->touches++;
+    atomic_fetch_add(&p->stat->slot[0].calls, 1);
+    for (unsigned n = 0; region && n < 3; n++) {
+        const uint32_t i = (uint32_t)chance_below(region->pages);
+        struct page *page = program_page(p, region->first + i);
+        require(page, "program %u uses memory that is not mapped", p->number);
+        const uint64_t tag = chance_percent(10) ? 0 : ++machine.next_tag; /* as if cleared */
+        page->tag = region->content->tag[i] = tag;
+    }
+}
+
+static void change_memory(struct program *p)
+{
+    switch (chance_below(8)) {
+    case 0:
+    case 1:
+    case 2:
+        ask_for_memory(p);
+        break;
+    case 3:
+        take_spare(p);
+        break;
+    case 4:
+        give_back_memory(p);
+        break;
+    case 5:
+        if (p->may_share)
+            share_memory(p);
+        break;
+    case 6:
+        if (p->may_share)
+            open_shared(p);
+        break;
+    case 7:
+        shut_shared(p);
+        break;
+    }
+}
+
+static void want(struct program *p)
+{
+    const uint64_t epoch = atomic_load(&p->ctl->epoch);
+    atomic_store(&p->stat->waiting, 1);
+    if (p->wanted_at != 0 && p->wanted_epoch == epoch && machine.now < p->wanted_at + GM_S)
+        return;
+    const struct gm_msg_want message = {0};
+    p->wanted_epoch = epoch;
+    p->wanted_at = machine.now;
+    say(p, GM_MSG_WANT, &message);
+}
+
+/* One thing at a time: memory, work at the open gate, waiting at the closed one, or thinking. */
+static void live(struct program *p)
+{
+    const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+    if (atomic_load(&p->ctl->is_counting) && machine.now >= p->uses_at) {
+        p->uses_at = machine.now + GM_S;
+        tell_uses(p);
+    }
+    if (!machine.is_ending && chance_below(1000) < 2) {
+        p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : 6 * GM_S);
+        trace("program %lu stops until %lu us", p->number, p->frozen_until / GM_US, 0);
+    }
+    if (p->unanswered == 0 && (!machine.is_ending ? chance_percent(25) : pages_of(p) == 0))
+        machine.is_ending ? ask_for_memory(p) : change_memory(p);
+    if (p->unanswered > 0 && !chance_percent(10))
+        return;
+    if (p->work == 0 && machine.now >= p->think_until)
+        p->work = 1 + chance_below(p->is_lazy ? 5 : 200);
+    if (p->work == 0)
+        return;
+    if (!is_open || p->is_parked) {
+        want(p);
+        return;
+    }
+    atomic_store(&p->stat->waiting, 0);
+    p->wanted_at = 0;
+    touch(p);
+    if (chance_percent(1)) {
+        const struct gm_msg_expect expect = {.after_us = chance_below(100000),
+                                             .for_us = chance_below(20000)};
+        say(p, GM_MSG_EXPECT, &expect);
+    }
+    if (--p->work == 0)
+        p->think_until = machine.now + chance_below(p->is_lazy ? 3 * GM_S : 100 * GM_MS);
+}
+
+static void on_live(void *arg, uint64_t life, uint64_t unused)
+{
+    struct program *p = arg;
+    (void)unused;
+    if (p->life != life || p->is_dying || !p->is_connected)
+        return;
+    if (machine.now < p->frozen_until) {
+        machine_at(p->frozen_until, on_live, p, life, 0);
+        return;
+    }
+    if (p->is_joined)
+        live(p);
+    /* What was submitted goes on for as long as it takes. */
+    else if (p->is_active && p->stat)
+        touch(p);
+    wake_me(p, 3 * GM_MS);
+}
+
+static void wake_me(struct program *p, uint64_t usual)
+{
+    machine_at(machine.now + usual / 4 + chance_below(usual * 3 / 2), on_live, p, p->life, 0);
+}
+
+/* ---- from its start to its end ---- */
+
+static void on_hello(void *arg, uint64_t life, uint64_t unused)
+{
+    struct program *p = arg;
+    (void)unused;
+    if (p->life != life || !p->is_connected || machine.is_lost)
+        return;
+    struct gm_session *session = calloc(1, sizeof *session);
+    require(session, "no memory");
+    *session = (struct gm_session){.program = p, .life = p->life};
+    trace("program %lu (user %lu) joins", p->number, p->uid, 0);
+    char name[16];
+    snprintf(name, sizeof name, "program%u", p->number);
+    if (gm_engine_join(machine.engine, session, p->pid, p->uid, name, p->wish, &p->app) != 0) {
+        free(session); /* too many, or the daemon is ending: the program ends, too */
+        p->is_connected = false;
+        program_die(p);
+        return;
+    }
+    p->session = session;
+    machine.sums.joins++;
+}
+
+static void forget_memory(struct program *p)
+{
+    for (uint32_t i = 0; i < PROGRAM_PAGES; i++)
+        if (p->map[i].handle != NO_HANDLE)
+            unmap_page(&p->map[i]);
+    for (unsigned i = 0; i < IMPORTS; i++)
+        if (p->imports[i].frame) {
+            p->imports[i].frame = 0;
+            handle_unref((int)p->imports[i].handle);
+        }
+    for (unsigned i = 0; i < REGIONS; i++)
+        end_content(p->regions[i].content);
+    memset(p->regions, 0, sizeof p->regions);
+    for (uint32_t i = 0; i < PROGRAM_PAGES; i++)
+        p->map[i] = (struct mapping){.region = NO_REGION};
+}
+
+static void forget_pages(struct program *p)
+{
+    if (p->ctl)
+        munmap(p->ctl, sizeof *p->ctl);
+    if (p->stat)
+        munmap(p->stat, sizeof *p->stat);
+    p->ctl = NULL;
+    p->stat = NULL;
+}
+
+void program_start(struct program *p, bool has_executed)
+{
+    const pid_t pid = p->pid;
+    const uint64_t life = p->life;
+    const uint32_t number = p->number, uid = p->uid;
+    struct mail *inbox = p->inbox, *inbox_end = p->inbox_end; /* of the last one: they are void */
+    memset(p, 0, sizeof *p);
+    p->number = number;
+    p->inbox = inbox;
+    p->inbox_end = inbox_end;
+    p->life = life + 1;
+    p->is_there = p->is_connected = true;
+    p->pid = has_executed ? pid : ++machine.next_pid;
+    p->uid = has_executed ? uid : 1000 + (uint32_t)chance_below(3);
+    for (uint32_t i = 0; i < PROGRAM_PAGES; i++)
+        p->map[i].region = NO_REGION;
+    const uint32_t budget = (uint32_t)(machine.config.budget >> GM_CHUNK_SHIFT);
+    p->most_pages = 1 + (uint32_t)chance_below(chance_percent(60) ? budget : budget / 4 + 1);
+    if (machine.config.is_oversize_hosted && chance_percent(40))
+        p->most_pages += (uint32_t)chance_below(budget / 2 + 1);
+    p->most_pages = p->most_pages < PROGRAM_PAGES / 2 ? p->most_pages : PROGRAM_PAGES / 2;
+    p->wish = (uint8_t)chance_below(GM_CLASSES + 2);
+    p->may_share = chance_percent(20);
+    p->may_park = chance_percent(60);
+    p->may_spare = chance_percent(40);
+    p->is_lazy = chance_percent(40);
+    machine_at(machine.now + chance_time(GM_MS), on_hello, p, p->life, 0);
+    wake_me(p, GM_MS);
+}
+
+/* The daemon hears that the connection has ended, after all that was said on it. */
+static void on_eof(void *arg, uint64_t a, uint64_t b)
+{
+    struct gm_session *session = arg;
+    struct program *p = session->program;
+    (void)a;
+    (void)b;
+    trace("program %lu left", p->number, 0, 0);
+    if (p->session == session)
+        p->session = NULL;
+    gm_engine_leave(machine.engine, (uint32_t)a);
+    free(session);
+}
+
+static void end_connection(struct program *p)
+{
+    if (!p->is_connected)
+        return;
+    p->is_connected = false;
+    if (p->session)
+        machine_at(behind(&p->up_at, 100 * GM_US), on_eof, p->session, p->app, 0);
+}
+
+static void on_ended(void *arg, uint64_t life, uint64_t has_executed)
+{
+    struct program *p = arg;
+    if (p->life != life || !p->is_dying)
+        return;
+    end_connection(p);
+    forget_memory(p);
+    forget_pages(p);
+    p->is_active = p->is_dying = false;
+    if (has_executed && !machine.is_ending && !p->session) {
+        program_start(p, true);
+        return;
+    }
+    trace("process of program %lu ends", p->number, 0, 0);
+    p->is_there = false;
+    p->life++;
+    uv_fake_exit(p->pid);
+}
+
+void program_die(struct program *p)
+{
+    if (!p->is_there || p->is_dying)
+        return;
+    trace("program %lu dies", p->number, 0, 0);
+    machine.sums.deaths++;
+    p->is_dying = true;
+    if (chance_percent(60))
+        end_connection(p);
+    const uint64_t usual = chance_percent(80) ? 3 * GM_MS : 4 * GM_S;
+    machine_at(machine.now + chance_time(usual), on_ended, p, p->life, chance_percent(10));
+}
+
+void program_leave(struct program *p)
+{
+    program_die(p);
+}
+
+/* The daemon ends the session. A program whose work goes on keeps its memory. */
+void program_end(struct gm_session *session, enum gm_refusal reason, const char *text)
+{
+    struct program *p = session->program;
+    require(reason != GM_REFUSE_PROTOCOL, "program %u is taken for hostile: %s", p->number, text);
+    trace("the daemon ends the session of program %lu (reason %lu)", p->number, reason, 0);
+    if (p->life != session->life || !p->is_connected)
+        return;
+    end_connection(p);
+    p->is_dying = true;
+    machine.sums.deaths++;
+    machine_at(machine.now + chance_time(GM_S), on_ended, p, p->life, 0);
+}
+
+void programs_look(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        struct program *p = &machine.programs[i];
+        if (!p->ctl || !p->is_connected)
+            continue;
+        const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+        p->turns += is_open && !p->was_open;
+        machine.sums.turns += is_open && !p->was_open;
+        p->was_open = is_open;
+        if (is_open && !p->is_parked)
+            p->is_active = true;
+    }
+}

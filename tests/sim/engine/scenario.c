@@ -1,0 +1,359 @@
+/*
+ * One seed: how large the machine is and how it fails, who comes and goes, and the end. Most of it
+ * lasts some seconds of virtual time. Then nothing fails any more, nobody comes, and everybody who
+ * lives has work:
+ *
+ *   - each gets turns (nobody starves, nothing is stuck), all end, and all memory goes back; or
+ *   - the daemon is told to end, and saves whom it can (daemon/engine/saving.c); or
+ *   - the daemon's context is lost.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+
+#define PLACE "sim_engine: the scheduler, seed "
+
+/* ---- what the engine calls of the rooms above it ---- */
+
+static const char *user_name(uid_t uid, char name[64])
+{
+    (void)uid;
+    name[0] = 0;
+    return name;
+}
+
+static bool rule(const struct gm_rules *rules, uid_t uid, const char *name,
+                 struct gm_settings *settings, char *text, size_t size)
+{
+    (void)rules;
+    (void)uid;
+    (void)name;
+    (void)settings;
+    (void)text;
+    (void)size;
+    return false;
+}
+
+static void record_config(struct gm_record *record, const struct gm_sched_config *config)
+{
+    (void)record;
+    machine.watch.config = *config;
+}
+
+static void record_event(struct gm_record *record, uint64_t now, const struct gm_sched_event *event)
+{
+    (void)record;
+    trace("the scheduler hears event %lu of app %lu, %lu bytes", event->kind, event->app,
+          event->bytes);
+    if (event->kind == GM_SCHED_ROOM)
+        machine.watch.config.budget = event->bytes;
+    watch_event(&machine.watch, now, event);
+    watch_before(&machine.watch);
+}
+
+static void record_policy(struct gm_record *record, uint64_t now, uint32_t app,
+                          const struct gm_sched_policy *policy)
+{
+    (void)record;
+    watch_policy(&machine.watch, now, app, policy);
+    watch_before(&machine.watch);
+}
+
+static void on_lost(void *arg)
+{
+    (void)arg;
+    machine.is_lost = true;
+}
+
+static void on_saved(void *arg)
+{
+    (void)arg;
+    machine.is_saved = true;
+}
+
+/* ---- the machine ---- */
+
+static uint64_t chunks(uint64_t n)
+{
+    return n * GM_CHUNK_MIN;
+}
+
+static void draw_machine(void)
+{
+    struct gm_engine_config *config = &machine.config;
+    const bool has_lower = chance_percent(50);
+    machine.device_bytes = chunks(48 + chance_below(200));
+    machine.has_host_handles = chance_percent(85);
+    *config = (struct gm_engine_config){
+        .outlet = {.send = program_send,
+                   .end = program_end,
+                   .rule = rule,
+                   .user = user_name,
+                   .record_config = record_config,
+                   .record_event = record_event,
+                   .record_policy = record_policy},
+        .record = (struct gm_record *)&machine,
+        .pinned = GM_CHUNK_MAX * (has_lower ? 7 + chance_below(6) : 1 + chance_below(14)),
+        .paged = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
+        .disk_dir = "/nowhere",
+        .disk = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
+        .is_oversize_hosted = chance_percent(25),
+        .has_shadows = chance_percent(75),
+        .is_prefetching = chance_percent(75),
+        .is_waiting_when_full = chance_percent(50),
+        .levels = 1 + (uint32_t)chance_below(5),
+        .allotment_ns = (20 + chance_below(2000)) * GM_MS,
+        .slice_ns = (10 + chance_below(300)) * GM_MS,
+        .patience_ns = (500 + chance_below(20000)) * GM_MS,
+        .best_class = GM_CLASS_LATENCY,
+        .idle_ns = (4 + chance_below(100)) * GM_MS,
+        .grace_ns = chance_percent(30) ? UINT64_MAX : chance_below(50) * GM_MS,
+        .drain_deadline_ns = (100 + chance_below(2000)) * GM_MS,
+        .latency_mode = (enum gm_latency_mode)chance_below(3),
+        .best_effort_share = 1 + (uint32_t)chance_below(99),
+        .max_apps = 3 + (uint32_t)chance_below(PROGRAMS - 3),
+        .on_lost = on_lost,
+    };
+    /* A file for the disk there is only where there is a disk. */
+    if (config->disk == 0)
+        config->disk_dir = NULL;
+    if (chance_percent(70))
+        config->budget = chunks(16 + chance_below((machine.device_bytes >> GM_CHUNK_SHIFT) - 16));
+    machine.mover_room = chance_percent(70) ? GM_WAY_DEPTH : 2 + (unsigned)chance_below(20);
+    machine.n_programs = 2 + (uint32_t)chance_below(PROGRAMS - 2);
+    machine.is_faulty = chance_percent(80);
+    for (int i = 0; i < FAULT_KINDS; i++)
+        machine.faults[i] =
+            (uint16_t)(chance_percent(40) ? chance_below(chance_percent(30) ? 300 : 30) : 0);
+}
+
+static void open_engine(void)
+{
+    char why[256] = "";
+    const int error =
+        gm_engine_open(&machine.engine, &machine.loop, &machine.config, why, sizeof why);
+    require(error == 0, "the engine does not open: %s", why);
+    machine.config.budget = machine.engine->config.budget;
+    const struct gm_sched_config config = machine.watch.config;
+    machine.watch = (struct watch){.place = PLACE,
+                                   .number = machine.seed,
+                                   .drain_max = GM_TIME_NEVER,
+                                   .load_max = GM_TIME_NEVER};
+    watch_begin(&machine.watch, machine.engine->sched, &config, &machine.engine->decision);
+    watch_before(&machine.watch);
+}
+
+/* ---- what happens to it ---- */
+
+static void set_something(const struct gm_settings *settings, uint32_t uid)
+{
+    const struct gm_set_request request = {
+        .selects = GM_SET_UID, .uid = uid, .settings = *settings, .asker = 0};
+    uint32_t changed;
+    char why[256];
+    gm_engine_set(machine.engine, &request, &changed, why, sizeof why);
+}
+
+static void change_settings(void)
+{
+    struct gm_settings settings = {.has = 1u << chance_below(4),
+                                   .class = (uint8_t)chance_below(GM_CLASSES),
+                                   .is_paused = chance_percent(40),
+                                   .weight = 100 + (uint32_t)chance_below(5000),
+                                   .share = 50 + (uint32_t)chance_below(950)};
+    set_something(&settings, 1000 + (uint32_t)chance_below(3));
+}
+
+static void on_happening(void *arg, uint64_t a, uint64_t b)
+{
+    struct program *p = &machine.programs[1 + chance_below(machine.n_programs)];
+    struct gm_trimmed trimmed;
+    (void)arg;
+    (void)a;
+    (void)b;
+    if (machine.is_ending)
+        return;
+    switch (chance_below(12)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+        if (!p->is_there && !p->session)
+            program_start(p, false);
+        break;
+    case 6:
+    case 7:
+        if (p->is_there)
+            program_die(p);
+        break;
+    case 8:
+        change_settings();
+        break;
+    case 9:
+        machine.beside = chance_percent(50) ? 0 : chance_below(machine.device_bytes / 2);
+        trace("others use %lu MiB of the GPU", machine.beside >> 20, 0, 0);
+        break;
+    case 10:
+        if (chance_percent(20))
+            gm_engine_trim(machine.engine, &trimmed);
+        else
+            gm_engine_refresh(machine.engine);
+        break;
+    case 11:
+        if (chance_below(1000) < 3)
+            mover_lose_context();
+        break;
+    }
+    machine_at(machine.now + chance_time(150 * GM_MS), on_happening, NULL, 0, 0);
+}
+
+static void on_beat(void *arg, uint64_t a, uint64_t b)
+{
+    (void)arg;
+    (void)a;
+    (void)b;
+    if (machine.is_lost || machine.is_saved || !machine.engine)
+        return;
+    gm_engine_beat(machine.engine);
+    if (!machine.is_ending || a == 0)
+        machine_at(machine.now + GM_S, on_beat, NULL, machine.is_ending, 0);
+}
+
+/* ---- the end ---- */
+
+static void stop_failing(void)
+{
+    static const struct gm_settings plain = {.has = GM_SET_SETTINGS,
+                                             .class = GM_CLASS_AUTO,
+                                             .weight = GM_SCHED_WEIGHT,
+                                             .share = GM_SCHED_SHARE_ALL};
+    machine.is_ending = true;
+    machine.is_faulty = false;
+    machine.beside = 0;
+    trace("nothing fails any more", 0, 0, 0);
+    for (uint32_t uid = 1000; uid < 1003 && !machine.is_lost; uid++)
+        set_something(&plain, uid);
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        struct program *p = &machine.programs[i];
+        if (p->frozen_until > machine.now)
+            p->frozen_until = machine.now;
+        p->touches = 0;
+        p->is_lazy = false;
+    }
+}
+
+static bool lives(const struct program *p)
+{
+    return p->is_there && p->is_connected && !p->is_dying;
+}
+
+/* Everybody who lives works. */
+static bool all_have_worked(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if (lives(&machine.programs[i]) && machine.programs[i].touches < 3)
+            return false;
+    return true;
+}
+
+static void await_turns(void)
+{
+    /* Memory that nobody gets, since all of them wait for it, is refused after a second each. */
+    const uint64_t until = machine.now + 600 * GM_S;
+    while (!all_have_worked() && machine_step(until))
+        continue;
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        const struct program *p = &machine.programs[i];
+        require(!lives(p) || p->touches >= 3, "program %u (app %u, %s) has had no turn for 600 s",
+                p->number, p->app, gm_engine_state_text(machine.engine->apps[p->app].state));
+    }
+}
+
+static void await(uint64_t time)
+{
+    const uint64_t until = machine.now + time;
+    while (machine_step(until))
+        continue;
+}
+
+/* All programs end, and the daemon has a minute to give everything back. */
+static void end_all(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        program_leave(&machine.programs[i]);
+        while (machine.programs[i].is_there || machine.programs[i].session)
+            require(machine_step(UINT64_MAX), "a process does not end");
+    }
+    await(60 * GM_S);
+}
+
+static void end_well(void)
+{
+    await_turns();
+    end_all();
+    checks_nothing_left();
+}
+
+/* Those whose gates are open have all their memory, and go on without a daemon. */
+static void end_saving(void)
+{
+    const uint64_t until = machine.now + 65 * GM_S;
+    trace("the daemon is told to end", 0, 0, 0);
+    gm_engine_save(machine.engine, on_saved, NULL);
+    while (!machine.is_saved && !machine.is_lost && machine_step(until))
+        continue;
+    require(machine.is_saved || machine.is_lost, "the daemon does not end");
+    await(GM_S);
+    end_all();
+}
+
+static void close_engine(void)
+{
+    struct gm_engine *engine = machine.engine;
+    gm_engine_close(engine);
+    machine.engine = NULL; /* its memory is freed by an event */
+    while (machine_step(UINT64_MAX))
+        continue;
+    cuda_end();
+    uv_fake_end();
+}
+
+void scenario_run(uint64_t seed, bool is_verbose)
+{
+    machine = (struct machine){.seed = seed,
+                               .chance = {.state = seed},
+                               .now = GM_S,
+                               .hash = 0xcbf29ce484222325ull,
+                               .is_verbose = is_verbose,
+                               .next_pid = 1000,
+                               .sums = machine.sums};
+    for (uint32_t i = 0; i < PROGRAMS; i++)
+        machine.programs[i].number = i;
+    machine_clear();
+    cuda_begin();
+    uv_fake_begin();
+    draw_machine();
+    const bool is_saving = chance_percent(20);
+    open_engine();
+    machine_at(machine.now, on_happening, NULL, 0, 0);
+    machine_at(machine.now, on_beat, NULL, 0, 0);
+    const uint64_t until = machine.now + (1 + chance_below(12)) * GM_S;
+    while (!machine.is_lost && machine_step(until))
+        continue;
+    stop_failing();
+    if (machine.is_lost) {
+        end_all();
+    } else if (is_saving) {
+        end_saving();
+    } else {
+        end_well();
+    }
+    watch_end(&machine.watch);
+    machine.sums.clean += (machine.engine->sums.clean + machine.engine->sums.zero) / GM_CHUNK_MIN;
+    close_engine();
+}

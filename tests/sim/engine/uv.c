@@ -1,0 +1,193 @@
+/*
+ * Fake libuv: as much of it as daemon/engine and daemon/memory/hostpool use. The loop is the
+ * machine's queue of events. A timer fires when its time has come, or a little later. Work runs in
+ * one event, as in a thread of its own, and its end is reported in another. A poll watches the end
+ * of a process.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that no file has: closing one does nothing. */
+enum { PIDFDS = 1 << 21, POLLS = 64 };
+
+static struct {
+    pid_t pid;
+    bool has_exited;
+    uv_poll_t *poll;
+} watches[POLLS];
+static unsigned works; /* under way */
+
+void uv_fake_begin(void)
+{
+    memset(watches, 0, sizeof watches);
+    works = 0;
+}
+
+void uv_fake_end(void)
+{
+    for (unsigned i = 0; i < POLLS; i++)
+        require(!watches[i].poll, "a poll was not closed");
+    require(works == 0, "work did not end");
+}
+
+/* ---- timers ---- */
+
+int uv_timer_init(uv_loop_t *loop, uv_timer_t *timer)
+{
+    timer->loop = loop;
+    timer->start_id = 0;
+    timer->timer_cb = NULL;
+    return 0;
+}
+
+static void on_timer(void *arg, uint64_t id, uint64_t unused)
+{
+    uv_timer_t *timer = arg;
+    (void)unused;
+    if (timer->start_id != id || !timer->timer_cb)
+        return;
+    uv_timer_cb fn = timer->timer_cb;
+    timer->timer_cb = NULL;
+    trace("timer", 0, 0, 0);
+    fn(timer);
+}
+
+int uv_timer_start(uv_timer_t *timer, uv_timer_cb fn, uint64_t ms, uint64_t repeat)
+{
+    static uint64_t ids;
+    require(repeat == 0, "a timer that repeats");
+    timer->timer_cb = fn;
+    timer->start_id = ++ids;
+    machine_at(machine.now + ms * GM_MS + chance_below(GM_MS), on_timer, timer, timer->start_id, 0);
+    return 0;
+}
+
+int uv_timer_stop(uv_timer_t *timer)
+{
+    timer->timer_cb = NULL;
+    return 0;
+}
+
+void uv_update_time(uv_loop_t *loop)
+{
+    (void)loop;
+}
+
+/* ---- closing ---- */
+
+static void on_closed(void *arg, uint64_t a, uint64_t b)
+{
+    uv_handle_t *handle = arg;
+    (void)a;
+    (void)b;
+    handle->close_cb(handle);
+}
+
+void uv_close(uv_handle_t *handle, uv_close_cb fn)
+{
+    for (unsigned i = 0; i < POLLS; i++)
+        if ((uv_handle_t *)watches[i].poll == handle)
+            watches[i].poll = NULL;
+    handle->close_cb = fn;
+    machine_at(machine.now, on_closed, handle, 0, 0);
+}
+
+/* ---- work ---- */
+
+static void on_work_over(void *arg, uint64_t a, uint64_t b)
+{
+    uv_work_t *work = arg;
+    (void)a;
+    (void)b;
+    works--;
+    trace("work ends", 0, 0, 0);
+    work->after_work_cb(work, 0);
+}
+
+static void on_work(void *arg, uint64_t a, uint64_t b)
+{
+    uv_work_t *work = arg;
+    (void)a;
+    (void)b;
+    work->work_cb(work);
+    machine_at(machine.now + chance_time(GM_MS), on_work_over, work, 0, 0);
+}
+
+int uv_queue_work(uv_loop_t *loop, uv_work_t *work, uv_work_cb fn, uv_after_work_cb after)
+{
+    work->loop = loop;
+    work->work_cb = fn;
+    work->after_work_cb = after;
+    works++;
+    machine_at(machine.now + chance_time(20 * GM_MS), on_work, work, 0, 0);
+    return 0;
+}
+
+int uv_run(uv_loop_t *loop, uv_run_mode mode)
+{
+    (void)loop;
+    (void)mode;
+    require(machine_step(UINT64_MAX), "the loop waits for nothing");
+    return 0;
+}
+
+/* ---- the end of a process ---- */
+
+int uv_fake_pidfd(pid_t pid)
+{
+    for (int i = 0; i < POLLS; i++) {
+        if (watches[i].poll || (watches[i].pid && !watches[i].has_exited))
+            continue;
+        watches[i].pid = pid;
+        watches[i].has_exited = false;
+        return PIDFDS + i;
+    }
+    errno = EMFILE;
+    return -1;
+}
+
+static void on_exit_seen(void *arg, uint64_t i, uint64_t unused)
+{
+    uv_poll_t *poll = arg;
+    (void)unused;
+    if (watches[i].poll != poll)
+        return;
+    trace("process %lu ended", (uint64_t)watches[i].pid, 0, 0);
+    uv_poll_cb fn = NULL;
+    memcpy(&fn, &poll->u.reserved[0], sizeof fn);
+    fn(poll, 0, UV_READABLE);
+}
+
+void uv_fake_exit(pid_t pid)
+{
+    for (unsigned i = 0; i < POLLS; i++) {
+        if (watches[i].pid != pid || watches[i].has_exited)
+            continue;
+        watches[i].has_exited = true;
+        if (watches[i].poll)
+            machine_at(machine.now + chance_time(GM_MS), on_exit_seen, watches[i].poll, i, 0);
+    }
+}
+
+int uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd)
+{
+    poll->loop = loop;
+    watches[fd - PIDFDS].poll = poll;
+    return 0;
+}
+
+int uv_poll_start(uv_poll_t *poll, int events, uv_poll_cb fn)
+{
+    (void)events;
+    memcpy(&poll->u.reserved[0], &fn, sizeof fn);
+    return 0;
+}
+
+int uv_poll_stop(uv_poll_t *poll)
+{
+    (void)poll;
+    return 0;
+}
