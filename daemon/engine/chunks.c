@@ -107,14 +107,16 @@ void gm_engine_try_failed(struct gm_engine *engine)
             continue;
         engine->failed[i] = engine->failed[--engine->n_failed];
         chunk->copy_pending = false;
-        if (chunk->is_freed)
+        if (chunk->is_freed) {
             gm_engine_settle(engine, index);
-        else if (!is_copied)
+        } else if (!is_copied) {
+            chunk->map_failed = false;
             gm_engine_map(engine, index);
-        else if (chunk->flight == GM_FLIGHT_TRADE)
+        } else if (chunk->flight == GM_FLIGHT_TRADE) {
             gm_engine_copy_trade(engine, index);
-        else
+        } else {
             gm_engine_copy_in(engine, index);
+        }
     }
 }
 
@@ -204,7 +206,6 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             return;
         if (chunk->map_failed && chunk->tier == GM_TIER_GPU && !is_freed) {
             /* An eviction that was undone: the data is in this frame alone. */
-            chunk->map_failed = false;
             try_later(engine, index);
             return;
         }
