@@ -48,7 +48,8 @@ void gm_need_of(const struct gm_need_input *input, struct gm_need *need)
     if (below > 0)
         need->pinned += less(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX) +
                         less(input->shadows, need->frames);
-    if (input->is_stuck)
+    /* What lies below comes up through pinned memory, though everything fits on the GPU now. */
+    if (input->is_stuck || input->lower_used > 0)
         need->pinned = greater(need->pinned, input->pinned_used + GM_NEED_AHEAD_MIN);
     /* A promotion frees its paged memory only at its end, so a window more is in use. */
     need->paged = below > held ? below - held + input->window : 0;

@@ -44,6 +44,7 @@ struct gm_need_input {
     uint64_t budget;      /* on the GPU */
     uint64_t pinned_cap;  /* of the pinned tier, without what is lent */
     uint64_t pinned_used; /* bytes of it that hold data */
+    uint64_t lower_used;  /* bytes of the tiers below it that hold data */
     uint64_t window;      /* the streaming window */
     uint64_t shadows;     /* bytes that are kept, or lately could not be, beside what is used */
     bool is_stuck;        /* a switch lacks pinned memory, and nothing under way gives any back */

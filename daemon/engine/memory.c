@@ -10,6 +10,12 @@
 #include "common/log.h"
 #include "daemon/memory/files.h"
 
+static uint64_t lower_used(const struct gm_engine *engine)
+{
+    return gm_stores_used(engine->stores, GM_TIER_PAGED) +
+           gm_stores_used(engine->stores, GM_TIER_DISK);
+}
+
 static void describe_need(const struct gm_engine *engine, struct gm_need *need)
 {
     const struct gm_table *table = engine->table;
@@ -18,6 +24,7 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
         .pinned_used = gm_engine_pinned_used(engine),
+        .lower_used = lower_used(engine),
         .window = engine->window,
         .is_stuck = engine->is_stuck_for_pages,
         .shadows = gm_engine_wanted_shadows(engine),
@@ -29,6 +36,7 @@ void gm_engine_want_memory(struct gm_engine *engine)
 {
     struct gm_need need;
     describe_need(engine, &need);
+    engine->is_lower_used = lower_used(engine) > 0;
     gm_lately_note(&engine->frames_lately, engine->now, need.frames);
     gm_lately_note(&engine->pinned_lately, engine->now, need.pinned);
     if (gm_lately_most(&engine->pinned_lately) == 0) /* nothing was evicted, nor will be */
@@ -49,7 +57,8 @@ static bool have_shadows_changed(const struct gm_engine *engine)
 
 void gm_engine_give_back(struct gm_engine *engine)
 {
-    if (engine->now >= gm_engine_give_back_at(engine) || have_shadows_changed(engine))
+    if (engine->now >= gm_engine_give_back_at(engine) || have_shadows_changed(engine) ||
+        engine->is_lower_used != (lower_used(engine) > 0))
         gm_engine_want_memory(engine);
     gm_engine_give_back_frames(engine, gm_lately_most(&engine->frames_lately));
 }

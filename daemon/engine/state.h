@@ -429,6 +429,7 @@ struct gm_engine {
     uint64_t disk_bytes;       /* ... and from and to the disk */
     bool is_short_of_pages;    /* an eviction found no pinned room in this round */
     bool is_stuck_for_pages;   /* ... and nothing under way gives any back */
+    bool is_lower_used;        /* as pinned memory was last asked for: something lies below it */
     uint32_t short_from;       /* of `targets`: those from here on ... */
     uint32_t short_to;         /* ... up to here lack room on a disk that cannot be written */
     uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */

@@ -117,12 +117,26 @@ static void test_stuck(void **state)
     assert_int_equal(n.pinned, 2 * GIB + 64 * MIB);
 }
 
+/* What lies below pinned memory needs some to come up, though all of it fits on the GPU now. */
+static void test_lower(void **state)
+{
+    struct gm_need_input input = {.committed = GIB, .budget = 2 * GIB, .pinned_cap = 8 * GIB};
+    struct gm_need n;
+    (void)state;
+    input.lower_used = 2 * MIB;
+    gm_need_of(&input, &n);
+    assert_int_equal(n.pinned, 64 * MIB);
+    input.pinned_used = 10 * MIB;
+    gm_need_of(&input, &n);
+    assert_int_equal(n.pinned, 74 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lately), cmocka_unit_test(test_forgotten),
         cmocka_unit_test(test_bounds), cmocka_unit_test(test_need),
-        cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_stuck),  cmocka_unit_test(test_lower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

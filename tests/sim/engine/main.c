@@ -26,7 +26,7 @@ enum { SEEDS = 30 };
 
 /* Seeds that each found a fault in the engine once. They go on being that run only for as long as
  * the machine draws the same: whoever changes it need not keep them. */
-static const uint64_t found[] = {3434, 3496};
+static const uint64_t found[] = {3434, 3496, 1064};
 
 static bool parse_number(const char *text, uint64_t *value)
 {
