@@ -292,6 +292,7 @@ void gm_engine_run(struct gm_engine *engine)
         if (engine->plan_is_stale)
             gm_engine_plan(engine);
         gm_engine_move(engine);
+        gm_engine_follow_refusal(engine);
         open_ready(engine);
     } while (engine->again);
     gm_engine_clear_frames(engine);

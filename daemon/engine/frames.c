@@ -222,7 +222,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     engine->create_retry_at = engine->now + GM_CREATE_RETRY_NS;
     /* Without files for more frames, those that there are must do. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
-        gm_engine_follow_budget(engine, is_short_of_files ? "gpumuxd has no more open files"
-                                                          : GM_ENGINE_USED_BESIDE);
+        engine->create_refused =
+            is_short_of_files ? "gpumuxd has no more open files" : GM_ENGINE_USED_BESIDE;
     return GM_NONE;
 }

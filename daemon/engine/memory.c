@@ -148,6 +148,14 @@ void gm_engine_follow_budget(struct gm_engine *engine, const char *refused)
     engine->budget_check_at = is_followed(engine) ? engine->now + GM_BUDGET_CHECK_NS : 0;
 }
 
+void gm_engine_follow_refusal(struct gm_engine *engine)
+{
+    const char *why = engine->create_refused;
+    engine->create_refused = NULL;
+    if (why)
+        gm_engine_follow_budget(engine, why);
+}
+
 void gm_engine_check_budget(struct gm_engine *engine)
 {
     if (engine->budget_check_at == 0 || engine->now < engine->budget_check_at)

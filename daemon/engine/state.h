@@ -486,9 +486,10 @@ struct gm_engine {
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
     uint32_t created;                              /* frames made in this round */
-    uint32_t clear_at;     /* frame at which the next round of clearing begins */
-    bool create_more;      /* more could be made at once, but it takes long */
-    CUresult create_error; /* why the last frame could not be made */
+    uint32_t clear_at;          /* frame at which the next round of clearing begins */
+    bool create_more;           /* more could be made at once, but it takes long */
+    CUresult create_error;      /* why the last frame could not be made */
+    const char *create_refused; /* ... which the budget is yet to follow; NULL: it has */
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;
@@ -760,6 +761,9 @@ void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
  * are, for the log; NULL: they can. */
 #define GM_ENGINE_USED_BESIDE "programs beside gpumux use the GPU's memory"
 void gm_engine_follow_budget(struct gm_engine *engine, const char *refused);
+/* The same for a frame that was refused in a move, when the moves are made: it frees spares, which
+ * the plan still names. */
+void gm_engine_follow_refusal(struct gm_engine *engine);
 /* ... if it is time to. */
 void gm_engine_check_budget(struct gm_engine *engine);
 /* From now on the budget is all that the device has left, whatever the option says. */
