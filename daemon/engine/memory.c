@@ -32,18 +32,23 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
     gm_need_of(&input, need);
 }
 
+static void want_pinned(struct gm_engine *engine, uint64_t bytes)
+{
+    gm_lately_note(&engine->pinned_lately, engine->now, bytes);
+    if (gm_lately_most(&engine->pinned_lately) == 0) /* nothing was evicted, nor will be */
+        gm_engine_drop_all_shadows(engine);
+    engine->shadows_told = engine->table->shadows;
+    engine->shadows_lost_told = engine->shadows_lost;
+    gm_hostpool_want(&engine->pool, gm_lately_most(&engine->pinned_lately));
+}
+
 void gm_engine_want_memory(struct gm_engine *engine)
 {
     struct gm_need need;
     describe_need(engine, &need);
     engine->is_lower_used = lower_used(engine) > 0;
     gm_lately_note(&engine->frames_lately, engine->now, need.frames);
-    gm_lately_note(&engine->pinned_lately, engine->now, need.pinned);
-    if (gm_lately_most(&engine->pinned_lately) == 0) /* nothing was evicted, nor will be */
-        gm_engine_drop_all_shadows(engine);
-    engine->shadows_told = engine->table->shadows;
-    engine->shadows_lost_told = engine->shadows_lost;
-    gm_hostpool_want(&engine->pool, gm_lately_most(&engine->pinned_lately));
+    want_pinned(engine, need.pinned);
     gm_stores_want(engine->stores, need.paged);
 }
 
@@ -57,9 +62,14 @@ static bool have_shadows_changed(const struct gm_engine *engine)
 
 void gm_engine_give_back(struct gm_engine *engine)
 {
-    if (engine->now >= gm_engine_give_back_at(engine) || have_shadows_changed(engine) ||
-        engine->is_lower_used != (lower_used(engine) > 0))
+    struct gm_need need;
+    if (engine->now >= gm_engine_give_back_at(engine) ||
+        engine->is_lower_used != (lower_used(engine) > 0)) {
         gm_engine_want_memory(engine);
+    } else if (have_shadows_changed(engine)) {
+        describe_need(engine, &need);
+        want_pinned(engine, need.pinned);
+    }
     gm_engine_give_back_frames(engine, gm_lately_most(&engine->frames_lately));
 }
 
