@@ -54,7 +54,8 @@ static void change(const struct gm_worker *worker, CUdeviceptr at, unsigned char
         const uint64_t n = bytes - piece * PIECE < PIECE ? bytes - piece * PIECE : PIECE;
         const uint64_t random = gm_mix(worker->seed + piece, iteration - is_back);
         const uint64_t offset = piece * PIECE + random % n;
-        known[offset] = is_back ? 0 : (unsigned char)(known[offset] ^ (1u << (random >> 61)));
+        const unsigned changed = known[offset] ^ (1u << (random >> 61));
+        known[offset] = (unsigned char)(is_back ? 0 : changed & 0xff);
         GM_CU(worker, cuMemcpyHtoD, at + offset, &known[offset], 1);
     }
 }
