@@ -46,8 +46,8 @@ struct gm_need_input {
     uint64_t pinned_used; /* bytes of it that hold data */
     uint64_t lower_used;  /* bytes of the tiers below it that hold data */
     uint64_t window;      /* the streaming window */
-    uint64_t shadows;     /* bytes that are kept, or lately could not be, beside what is used */
-    bool is_stuck;        /* a switch lacks pinned memory, and nothing under way gives any back */
+    uint64_t shadows; /* bytes that are kept, or would be with more memory, beside what is used */
+    bool is_stuck;    /* a switch lacks pinned memory, and nothing under way gives any back */
 };
 
 void gm_need_of(const struct gm_need_input *input, struct gm_need *need);

@@ -228,11 +228,17 @@ void gm_table_place(struct gm_table *table, uint32_t index)
 
 static const char *const no_shadow = "a shadow is kept of a chunk that cannot be evicted";
 
-/* Whether it can be evicted, and has pages beside its frame. */
+/* Whether it can be evicted. */
+static bool can_leave(const struct gm_chunk *chunk)
+{
+    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_GPU && !chunk->is_hosted &&
+           !chunk->is_fixed && !chunk->is_freed;
+}
+
+/* ... and has pages beside its frame. */
 static bool can_have_shadow(const struct gm_chunk *chunk)
 {
-    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_GPU &&
-           chunk->page != GM_NONE && !chunk->is_hosted && !chunk->is_fixed && !chunk->is_freed;
+    return can_leave(chunk) && chunk->page != GM_NONE;
 }
 
 static void list_shadow(struct gm_table *table, uint32_t index)
@@ -272,14 +278,16 @@ const char *gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm
 {
     enum { WRONG = GM_SHADOWS };
     static const uint8_t turns[GM_SHADOWS][GM_SHADOW_EVENTS] = {
-        [GM_SHADOW_NONE] = {GM_SHADOW_KEPT, WRONG, WRONG, WRONG},
-        [GM_SHADOW_KEPT] = {WRONG, GM_SHADOW_CLAIMED, GM_SHADOW_NONE, WRONG},
-        [GM_SHADOW_CLAIMED] = {WRONG, WRONG, WRONG, GM_SHADOW_NONE},
+        [GM_SHADOW_NONE] = {GM_SHADOW_KEPT, WRONG, WRONG, WRONG, WRONG},
+        [GM_SHADOW_KEPT] = {WRONG, GM_SHADOW_CLAIMED, GM_SHADOW_NONE, GM_SHADOW_LOST, WRONG},
+        [GM_SHADOW_CLAIMED] = {WRONG, WRONG, WRONG, WRONG, GM_SHADOW_NONE},
+        [GM_SHADOW_LOST] = {WRONG, WRONG, GM_SHADOW_NONE, WRONG, WRONG},
     };
     static const char *const errors[GM_SHADOW_EVENTS] = {
         "a shadow is kept twice, or during an eviction",
         "a shadow is claimed that is not kept",
         "a shadow is dropped that is not kept",
+        "a shadow is lost that is not kept",
         "an eviction ends with a shadow that it did not claim",
     };
     struct gm_chunk *chunk = &table->chunks[index];
@@ -290,7 +298,11 @@ const char *gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm
         return no_shadow;
     if (chunk->shadow == GM_SHADOW_KEPT)
         unlist_shadow(table, index);
+    if (chunk->shadow == GM_SHADOW_LOST)
+        table->lost -= gm_class_bytes(chunk->class);
     chunk->shadow = next;
+    if (next == GM_SHADOW_LOST)
+        table->lost += gm_class_bytes(chunk->class);
     if (next == GM_SHADOW_KEPT)
         list_shadow(table, index);
     return NULL;
@@ -659,7 +671,8 @@ void gm_table_condemn_frame(struct gm_table *table, uint32_t index)
 
 const char *gm_table_check(const struct gm_table *table)
 {
-    uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0, shadows = 0;
+    uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0, shadows = 0,
+             lost = 0;
     uint32_t dirty = 0;
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
@@ -727,6 +740,9 @@ const char *gm_table_check(const struct gm_table *table)
                 }
                 if (chunk->shadow == GM_SHADOW_KEPT && !can_have_shadow(chunk))
                     return no_shadow;
+                if (chunk->shadow == GM_SHADOW_LOST && !can_leave(chunk))
+                    return "a shadow is lost of a chunk that cannot be evicted";
+                lost += chunk->shadow == GM_SHADOW_LOST ? gm_class_bytes(chunk->class) : 0;
                 if (chunk->shadow == GM_SHADOW_CLAIMED &&
                     (chunk->flight != GM_FLIGHT_OUT || chunk->page == GM_NONE))
                     return "a shadow is claimed by no eviction";
@@ -761,6 +777,8 @@ const char *gm_table_check(const struct gm_table *table)
             return "an app's missing chunks are not counted right";
         committed += bytes;
     }
+    if (lost != table->lost)
+        return "the bytes of lost shadows are not those of the chunks";
     if (shadows != table->shadows)
         return "the bytes of shadows are not those of the apps";
     if (committed != table->committed)

@@ -48,12 +48,14 @@ enum gm_shadow {
     GM_SHADOW_NONE,
     GM_SHADOW_KEPT,    /* its pages may be taken at any time */
     GM_SHADOW_CLAIMED, /* the chunk is being evicted into these pages, which still have it */
+    GM_SHADOW_LOST,    /* others took its pages: with more memory it would be there */
     GM_SHADOWS
 };
 enum gm_shadow_event {
     GM_SHADOW_EV_KEEP,  /* the chunk has come to the GPU */
     GM_SHADOW_EV_CLAIM, /* its eviction begins */
-    GM_SHADOW_EV_DROP,  /* its pages are wanted, or are of no use any more */
+    GM_SHADOW_EV_DROP,  /* it is of no use any more */
+    GM_SHADOW_EV_LOSE,  /* its pages are wanted */
     GM_SHADOW_EV_END,   /* the pages are the chunk's copy again, old or new; or they are freed */
     GM_SHADOW_EVENTS
 };
@@ -167,6 +169,7 @@ struct gm_table {
     uint64_t committed; /* bytes of all live chunks */
     uint64_t hosted;    /* ... of those that are hosted */
     uint64_t shadows;   /* bytes of pinned memory that hold shadows which are kept */
+    uint64_t lost;      /* bytes of shadows that are lost */
     uint32_t dirty;     /* free frames that are */
     uint32_t max_apps, max_chunks, max_frames;
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */

@@ -37,8 +37,7 @@ static void want_pinned(struct gm_engine *engine, uint64_t bytes)
     gm_lately_note(&engine->pinned_lately, engine->now, bytes);
     if (gm_lately_most(&engine->pinned_lately) == 0) /* nothing was evicted, nor will be */
         gm_engine_drop_all_shadows(engine);
-    engine->shadows_told = engine->table->shadows;
-    engine->shadows_lost_told = engine->shadows_lost;
+    engine->shadows_told = gm_engine_wanted_shadows(engine);
     gm_hostpool_want(&engine->pool, gm_lately_most(&engine->pinned_lately));
 }
 
@@ -56,8 +55,7 @@ void gm_engine_want_memory(struct gm_engine *engine)
  * a second only. */
 static bool have_shadows_changed(const struct gm_engine *engine)
 {
-    return engine->pool_retry_at == 0 && (engine->shadows_told != engine->table->shadows ||
-                                          engine->shadows_lost_told != engine->shadows_lost);
+    return engine->pool_retry_at == 0 && engine->shadows_told != gm_engine_wanted_shadows(engine);
 }
 
 void gm_engine_give_back(struct gm_engine *engine)
@@ -200,7 +198,7 @@ void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
     gm_lately_forget(&engine->pinned_lately);
     gm_engine_take_all_spares(engine);
     gm_engine_drop_all_shadows(engine);
-    engine->shadows_lost = 0;
+    gm_engine_forget_lost(engine);
     const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;
     gm_engine_want_memory(engine);
     gm_engine_give_back(engine);

@@ -12,9 +12,10 @@
  *
  * Pages of shadows count as free (gm_engine_pinned_used): plans, needs, admission and what programs
  * are promised know nothing of them. Who takes pinned pages gets them here (gm_engine_take_pinned);
- * shadows make way. A shadow's next use is the eviction of its chunk. So the first to go are those
- * of apps that run or are about to, whose eviction is farthest away; then those of the app whose
- * turn comes next, and so on; and of an app those of the chunks that it loses last.
+ * shadows make way. What is lost so is remembered until its chunk leaves the GPU, and pinned memory
+ * grows by it, as far as it may. A shadow's next use is the eviction of its chunk. So the first to
+ * go are those of apps that run or are about to, whose eviction is farthest away; then those of the
+ * app whose turn comes next, and so on; and of an app those of the chunks that it loses last.
  *
  * Owns the shadows of chunks, their hashes, and the hashes under way. Called by moves.c, chunks.c,
  * and by those who take or lend pinned memory; calls the table, the stores and the hasher.
@@ -48,14 +49,21 @@ uint64_t gm_engine_pinned_used(const struct gm_engine *engine)
     return gm_stores_used(engine->stores, GM_TIER_PINNED) - engine->table->shadows;
 }
 
-void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t index)
+static void free_pages(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->shadow != GM_SHADOW_KEPT || !turn(engine, index, GM_SHADOW_EV_DROP))
-        return;
     gm_stores_free(engine->stores, GM_TIER_PINNED, chunk->page);
     chunk->page = GM_NONE;
     chunk->has_hash = false;
+}
+
+void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const bool is_kept = chunk->shadow == GM_SHADOW_KEPT;
+    if ((is_kept || chunk->shadow == GM_SHADOW_LOST) && turn(engine, index, GM_SHADOW_EV_DROP) &&
+        is_kept)
+        free_pages(engine, index);
 }
 
 void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation)
@@ -75,6 +83,13 @@ void gm_engine_drop_all_shadows(struct gm_engine *engine)
 {
     for (uint32_t id = 0; engine->table->shadows > 0 && id < engine->config.max_apps; id++)
         gm_engine_drop_shadows_of(engine, id);
+}
+
+void gm_engine_forget_lost(struct gm_engine *engine)
+{
+    for (uint32_t i = 0; engine->table->lost > 0 && i < engine->table->max_chunks; i++)
+        if (engine->table->chunks[i].shadow == GM_SHADOW_LOST)
+            gm_engine_drop_shadow(engine, i);
 }
 
 /* Whether the shadows of `id` are used later than those of `other`. */
@@ -99,13 +114,9 @@ static bool drop_one(struct gm_engine *engine)
     if (last == GM_NONE)
         return false;
     const uint32_t index = engine->table->apps[last].shadows.tail;
-    const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
-    if (engine->now >= engine->shadows_lost_at + GM_LATELY_NS) {
-        engine->shadows_lost_at = engine->now;
-        engine->shadows_lost = 0;
-    }
-    engine->shadows_lost += bytes;
-    gm_engine_drop_shadow(engine, index);
+    if (!turn(engine, index, GM_SHADOW_EV_LOSE))
+        return false;
+    free_pages(engine, index);
     return true;
 }
 
@@ -131,8 +142,7 @@ bool gm_engine_lend_pages(struct gm_engine *engine, uint64_t bytes)
 
 uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine)
 {
-    const bool is_lately = engine->now < engine->shadows_lost_at + 2 * GM_LATELY_NS;
-    return engine->table->shadows + (is_lately ? engine->shadows_lost : 0);
+    return engine->table->shadows + engine->table->lost;
 }
 
 /* ---- on the way in ---- */
@@ -160,8 +170,10 @@ void gm_engine_opened(struct gm_engine *engine, uint32_t id)
 
 bool gm_engine_claim_shadow(struct gm_engine *engine, uint32_t index)
 {
-    return engine->table->chunks[index].shadow == GM_SHADOW_KEPT &&
-           turn(engine, index, GM_SHADOW_EV_CLAIM);
+    if (engine->table->chunks[index].shadow == GM_SHADOW_KEPT)
+        return turn(engine, index, GM_SHADOW_EV_CLAIM);
+    gm_engine_drop_shadow(engine, index); /* a lost one */
+    return false;
 }
 
 void gm_engine_end_shadow(struct gm_engine *engine, uint32_t index)

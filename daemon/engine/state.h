@@ -444,10 +444,7 @@ struct gm_engine {
     uint32_t hash_ring[GM_HASH_DEPTH]; /* chunk of hash n: [n % GM_HASH_DEPTH] */
     uint64_t hashes_taken;             /* hashes whose end was taken over */
     struct gm_coming hashing;          /* chunks that are hashed now */
-    uint64_t shadows_lost;             /* bytes of shadows dropped for others, lately */
-    uint64_t shadows_lost_at;          /* ... since */
-    uint64_t shadows_told;             /* shadows as the last look at needs saw them: memory.c */
-    uint64_t shadows_lost_told;
+    uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
     uv_timer_t timer;
 
     struct gm_app *apps; /* by app id */
@@ -679,13 +676,15 @@ uint64_t gm_engine_pinned_used(const struct gm_engine *engine);
 uint32_t gm_engine_take_pinned(struct gm_engine *engine, uint64_t bytes);
 /* gm_hostpool_lend; shadows make way. */
 bool gm_engine_lend_pages(struct gm_engine *engine, uint64_t bytes);
-/* Bytes for which shadows are to have pages: those that are kept, and that were dropped lately. */
+/* Bytes for which shadows are to have pages: those that are kept, and that are lost. */
 uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine);
 /* Drop the shadow of a chunk, those of an allocation or an app, all. */
 void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation);
 void gm_engine_drop_shadows_of(struct gm_engine *engine, uint32_t app);
 void gm_engine_drop_all_shadows(struct gm_engine *engine);
+/* Pinned memory is not to grow by what is lost. */
+void gm_engine_forget_lost(struct gm_engine *engine);
 /* The chunk has settled on the GPU and its pages are of no other use: keep them, if they are of
  * this. Before gm_table_place. */
 void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t chunk);

@@ -78,6 +78,17 @@ static void test_turns(void **state)
     expect_wrong(one, GM_SHADOW_EV_END, "did not claim");
     turn(one, GM_SHADOW_EV_DROP);
     assert_int_equal(world.table->shadows, 0);
+    expect_wrong(one, GM_SHADOW_EV_LOSE, "lost that is not kept");
+    turn(one, GM_SHADOW_EV_KEEP);
+    turn(one, GM_SHADOW_EV_LOSE);
+    assert_int_equal(world.table->shadows, 0);
+    assert_int_equal(world.table->lost, 32 * MIB);
+    expect_wrong(one, GM_SHADOW_EV_KEEP, "kept twice");
+    expect_wrong(one, GM_SHADOW_EV_CLAIM, "not kept");
+    expect_wrong(one, GM_SHADOW_EV_LOSE, "lost that is not kept");
+    expect_wrong(one, GM_SHADOW_EV_END, "did not claim");
+    turn(one, GM_SHADOW_EV_DROP);
+    assert_int_equal(world.table->lost, 0);
     turn(one, GM_SHADOW_EV_KEEP);
     turn(one, GM_SHADOW_EV_CLAIM);
     assert_int_equal(world.table->shadows, 0);
@@ -87,6 +98,7 @@ static void test_turns(void **state)
     expect_wrong(one, GM_SHADOW_EV_KEEP, "during an eviction");
     expect_wrong(one, GM_SHADOW_EV_CLAIM, "not kept");
     expect_wrong(one, GM_SHADOW_EV_DROP, "not kept");
+    expect_wrong(one, GM_SHADOW_EV_LOSE, "not kept");
     turn(one, GM_SHADOW_EV_END);
     assert_null(gm_table_check(world.table));
 }
