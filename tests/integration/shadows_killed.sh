@@ -3,8 +3,8 @@
 # so is the daemon: what is left verifies every byte, nothing is leaked, and nobody sees what another one left.
 . "$(dirname "$0")/lib.sh"
 start_daemon
-app one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seconds 5 --seed 1
-app two linked --mode readonly --bytes 64M --allocs 2 --iterations 10 --seconds 5 --seed 2
+app one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seed 1 --until "$dir/enough"
+app two linked --mode readonly --bytes 64M --allocs 2 --iterations 10 --seed 2 --until "$dir/enough"
 round=0
 while [ $round -lt 9 ]; do
     case $((round % 3)) in
@@ -20,6 +20,7 @@ while [ $round -lt 9 ]; do
     check_daemon
     round=$((round + 1))
 done
+await_switches 10
 expect_pass one two
 expect_switches 10
 expect_empty
