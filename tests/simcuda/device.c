@@ -34,7 +34,7 @@ SIM_API CUresult cuDeviceGetName(char *name, int length, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = sim_device_check(device);
     if (result == CUDA_SUCCESS)
-        snprintf(name, (size_t)length, "simcuda GPU %d", device);
+        snprintf(name, (size_t)length, "simcuda GPU %d", sim_options.number[device]);
     return result;
 }
 SIM_ENTRY(cuDeviceGetName);
@@ -46,7 +46,7 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice device)
     const CUresult result = sim_device_check(device);
     if (result != CUDA_SUCCESS)
         return result;
-    sim_device_uuid(device, sim_options.dir_hash, uuid->bytes);
+    sim_device_uuid(sim_options.number[device], sim_options.dir_hash, uuid->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -71,7 +71,7 @@ SIM_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = sim_device_check(device);
     if (result == CUDA_SUCCESS)
-        *bytes = sim_options.memory;
+        *bytes = sim_options.memory[device];
     return result;
 }
 SIM_ENTRY(cuDeviceTotalMem_v2);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SIM_STATE_MAGIC 0x73696d6375646131ull
-#define SIM_DEVICE_FILE "%s/device%d" /* SIMCUDA_DIR, ordinal */
+#define SIM_DEVICE_FILE "%s/device%d" /* SIMCUDA_DIR, number */
 
 /* The head of that file. */
 struct sim_state_head {

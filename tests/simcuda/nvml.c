@@ -42,7 +42,7 @@ static struct device devices[DEVICES_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned inits;
 static unsigned n_devices;
-static uint64_t memory;
+static uint64_t memory[DEVICES_MAX];
 static uint64_t dir_hash;
 static char dir[PATH_MAX];
 
@@ -63,6 +63,23 @@ int nvmlDeviceGetUUID(struct device *device, char *uuid, unsigned int length);
 int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *info);
 int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *info);
 
+/* SIMCUDA_MEMORY, as simcuda.c reads it. */
+static bool read_memory(const char *text)
+{
+    char one[32];
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        memory[i] = i > 0 ? memory[i - 1] : 1ull << 30;
+        if (text == NULL)
+            continue;
+        const size_t length = strcspn(text, ",");
+        snprintf(one, sizeof one, "%.*s", (int)length, text);
+        if (gm_parse_size(one, &memory[i]) != 0)
+            return false;
+        text = text[length] == ',' ? text + length + 1 : NULL;
+    }
+    return true;
+}
+
 static bool read_options(void)
 {
     const char *where = getenv("SIMCUDA_DIR");
@@ -70,10 +87,9 @@ static bool read_options(void)
     char own[64];
     snprintf(own, sizeof own, "%s/simcuda-%u", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
              (unsigned)getuid());
-    memory = 1ull << 30;
     n_devices = count != NULL ? (unsigned)strtoul(count, NULL, 10) : 1;
-    if ((size != NULL && gm_parse_size(size, &memory) != 0) || n_devices < 1 ||
-        n_devices > DEVICES_MAX || realpath(where != NULL && *where ? where : own, dir) == NULL)
+    if (!read_memory(size) || n_devices < 1 || n_devices > DEVICES_MAX ||
+        realpath(where != NULL && *where ? where : own, dir) == NULL)
         return false;
     dir_hash = sim_hash_of(dir, strlen(dir), 0);
     for (int i = 0; i < DEVICES_MAX; i++)
@@ -170,9 +186,9 @@ NVML_API int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *info)
     if (result != SUCCESS)
         return result;
     const uint64_t used = taken(device);
-    info->total = memory + RESERVED;
+    info->total = memory[device->ordinal] + RESERVED;
     info->used = used + RESERVED;
-    info->free = memory - used;
+    info->free = memory[device->ordinal] - used;
     return SUCCESS;
 }
 
@@ -184,9 +200,9 @@ NVML_API int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 
     if (info->version != VERSION_2)
         return VERSION_MISMATCH;
     const uint64_t used = taken(device);
-    info->total = memory + RESERVED;
+    info->total = memory[device->ordinal] + RESERVED;
     info->reserved = RESERVED;
     info->used = used;
-    info->free = memory - used;
+    info->free = memory[device->ordinal] - used;
     return SUCCESS;
 }

@@ -57,10 +57,11 @@ enum sim_mode { SIM_LEGACY, SIM_PER_THREAD };
 /* ---- simcuda.c: options, the state of the process, faults ---- */
 
 struct sim_options {
-    uint64_t memory;         /* bytes of each device */
-    uint64_t context_memory; /* bytes that a context takes */
-    uint64_t copy_rate;      /* bytes a second of each copy engine; 0: unthrottled */
-    uint64_t launch_ns;      /* least time of a kernel */
+    uint64_t memory[SIM_DEVICES_MAX]; /* bytes, by ordinal */
+    int number[SIM_DEVICES_MAX];      /* of the devices that this process sees, by ordinal */
+    uint64_t context_memory;          /* bytes that a context takes */
+    uint64_t copy_rate;               /* bytes a second of each copy engine; 0: unthrottled */
+    uint64_t launch_ns;               /* least time of a kernel */
     int devices;
     bool has_no_vmm, has_no_fds, has_no_host_numa; /* what the devices cannot do */
     bool has_no_channels;                          /* no context has channels of its own */

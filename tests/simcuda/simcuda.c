@@ -43,11 +43,12 @@
  * value makes cuInit print a line and fail. SIZE is a number of bytes, or one with K, M or G behind
  * it (powers of 1024).
  *
- *   SIMCUDA_MEMORY=SIZE          of each device (1G)
+ *   SIMCUDA_MEMORY=SIZE,...      of each device; the last is that of all further ones (1G)
  *   SIMCUDA_DEVICES=N            1 to 8 (1)
+ *   CUDA_VISIBLE_DEVICES=N,...   those of them that this process sees, in this order (all)
  *   SIMCUDA_DIR=PATH             where processes meet that see the same devices
  *                                (/dev/shm/simcuda-UID); the uuid of a device follows from the path
- *                                and the ordinal
+ *                                and the number
  *   SIMCUDA_COPY_RATE=SIZE       a second, of each copy engine; 0 is unthrottled (0)
  *   SIMCUDA_CONTEXT_MEMORY=SIZE  that each context takes (0)
  *   SIMCUDA_LAUNCH_NS=N          least time of a kernel (0)
@@ -154,11 +155,8 @@ static bool parse_number(const char *text, const char **end, uint64_t *value)
     return errno == 0;
 }
 
-static bool read_size(const char *name, uint64_t *value)
+static bool parse_size(const char *name, const char *text, uint64_t *value)
 {
-    const char *text = getenv(name);
-    if (text == NULL)
-        return true;
     const char *end = text;
     unsigned shift = 0;
     if (parse_number(text, &end, value)) {
@@ -173,6 +171,12 @@ static bool read_size(const char *name, uint64_t *value)
     }
     fprintf(stderr, "simcuda: %s=%s: not a size\n", name, text);
     return false;
+}
+
+static bool read_size(const char *name, uint64_t *value)
+{
+    const char *text = getenv(name);
+    return text == NULL || parse_size(name, text, value);
 }
 
 /* Cut the suffixes that tell the forms of one API apart. */
@@ -343,12 +347,54 @@ static bool read_answer(const char *name, uint32_t *status, bool *is_idle)
     return false;
 }
 
+/* SIMCUDA_MEMORY: one size, or one for each device; the last is that of all further ones. */
+static bool read_memory(uint64_t memory[SIM_DEVICES_MAX])
+{
+    const char *text = getenv("SIMCUDA_MEMORY");
+    char one[32];
+    for (int i = 0; i < SIM_DEVICES_MAX; i++)
+        memory[i] = i > 0 ? memory[i - 1] : 1ull << 30;
+    for (int i = 0; text != NULL && i < SIM_DEVICES_MAX; i++) {
+        const size_t length = strcspn(text, ",");
+        if (length >= sizeof one)
+            return false;
+        memcpy(one, text, length);
+        one[length] = '\0';
+        if (!parse_size("SIMCUDA_MEMORY", one, &memory[i]))
+            return false;
+        for (int k = i + 1; k < SIM_DEVICES_MAX; k++)
+            memory[k] = memory[i];
+        text = text[length] == ',' ? text + length + 1 : NULL;
+    }
+    return true;
+}
+
+/* CUDA_VISIBLE_DEVICES: numbers of devices; as with CUDA it ends at the first that is none. */
+static void read_visible(const uint64_t memory[SIM_DEVICES_MAX])
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    const int there = sim_options.devices;
+    if (text != NULL)
+        sim_options.devices = 0;
+    while (text != NULL && sim_options.devices < there) {
+        const char *end;
+        uint64_t number;
+        if (!parse_number(text, &end, &number) || number >= (uint64_t)there)
+            break;
+        sim_options.number[sim_options.devices++] = (int)number;
+        text = *end == ',' ? end + 1 : NULL;
+    }
+    for (int i = 0; getenv("CUDA_VISIBLE_DEVICES") == NULL && i < there; i++)
+        sim_options.number[i] = i;
+    for (int i = 0; i < sim_options.devices; i++)
+        sim_options.memory[i] = memory[sim_options.number[i]];
+}
+
 static bool read_options(void)
 {
-    sim_options.memory = 1ull << 30;
+    uint64_t memory[SIM_DEVICES_MAX];
     uint64_t devices = 1;
-    if (!read_size("SIMCUDA_MEMORY", &sim_options.memory) ||
-        !read_size("SIMCUDA_COPY_RATE", &sim_options.copy_rate) ||
+    if (!read_memory(memory) || !read_size("SIMCUDA_COPY_RATE", &sim_options.copy_rate) ||
         !read_size("SIMCUDA_CONTEXT_MEMORY", &sim_options.context_memory) ||
         !read_size("SIMCUDA_LAUNCH_NS", &sim_options.launch_ns) ||
         !read_size("SIMCUDA_DEVICES", &devices) ||
@@ -363,6 +409,7 @@ static bool read_options(void)
         return false;
     }
     sim_options.devices = (int)devices;
+    read_visible(memory);
     return read_lacks() && read_faults() && read_unsafe() && read_dir();
 }
 

@@ -182,7 +182,7 @@ static void note_link(const char *link, unsigned device, uint64_t *ids, bool *is
     unsigned long long hash, id;
     unsigned on;
     if (sscanf(link, "/memfd:simcuda-%16llx-d%u-%llx", &hash, &on, &id) != 3 ||
-        hash != sim_options.dir_hash || on != device)
+        hash != sim_options.dir_hash || on != (unsigned)sim_options.number[device])
         return;
     const uint64_t key = id;
     const uint64_t *found = bsearch(&key, ids, n, sizeof *ids, compare_ids);
@@ -276,7 +276,7 @@ static CUresult open_device(int device)
 {
     struct sim_device_state *d = &devices[device];
     char path[sizeof sim_options.dir + 32];
-    snprintf(path, sizeof path, SIM_DEVICE_FILE, sim_options.dir, device);
+    snprintf(path, sizeof path, SIM_DEVICE_FILE, sim_options.dir, sim_options.number[device]);
     d->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (d->fd < 0)
         goto no_file;
@@ -325,9 +325,10 @@ CUresult sim_state_open(void)
 /* Is there room? Under the lock; takes back what the dead had before it says no. */
 static bool has_room(struct sim_device_state *d, uint64_t bytes)
 {
+    const uint64_t memory = sim_options.memory[d - devices];
     for (int attempt = 0; attempt < 2; attempt++) {
         const uint64_t used = d->shared->used;
-        if (used <= sim_options.memory && bytes <= sim_options.memory - used)
+        if (used <= memory && bytes <= memory - used)
             return true;
         if (attempt == 0)
             reap(d);
@@ -364,8 +365,8 @@ void sim_memory_info(int device, uint64_t *free_bytes, uint64_t *total)
     reap(d);
     const uint64_t used = d->shared->used;
     leave(d);
-    *total = sim_options.memory;
-    *free_bytes = used < sim_options.memory ? sim_options.memory - used : 0;
+    *total = sim_options.memory[device];
+    *free_bytes = used < *total ? *total - used : 0;
 }
 
 CUresult sim_frame_add(int device, uint64_t bytes, uint64_t *id)

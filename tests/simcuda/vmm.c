@@ -246,7 +246,8 @@ static CUresult make_memory(struct sim_handle *h)
     char name[64];
     const int device = device_of(&h->prop);
     snprintf(name, sizeof name, "simcuda-%016llx-%c%d-%llx",
-             (unsigned long long)sim_options.dir_hash, device >= 0 ? 'd' : 'h', h->prop.location.id,
+             (unsigned long long)sim_options.dir_hash, device >= 0 ? 'd' : 'h',
+             device >= 0 ? sim_options.number[device] : h->prop.location.id,
              (unsigned long long)h->frame);
     h->fd = memfd_create(name, MFD_CLOEXEC);
     if (h->fd < 0)
@@ -389,6 +390,15 @@ SIM_API CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAlloc
 SIM_ENTRY(cuMemExportToShareableHandle);
 
 /* What an fd is, by the name of its memfd. */
+/* The device of that number, as this process counts; -1: it does not see it. */
+static int ordinal_of(int number)
+{
+    int device = sim_options.devices - 1;
+    while (device >= 0 && sim_options.number[device] != number)
+        device--;
+    return device;
+}
+
 static bool read_name(int fd, struct sim_handle *h)
 {
     char path[64], name[128];
@@ -403,7 +413,7 @@ static bool read_name(int fd, struct sim_handle *h)
     struct stat status;
     if (sscanf(name, "/memfd:simcuda-%16llx-%c%d-%llx", &hash, &kind, &id, &frame) != 4 ||
         hash != sim_options.dir_hash || (kind != 'd' && kind != 'h') ||
-        (kind == 'd' && sim_device_check(id) != CUDA_SUCCESS) || fstat(fd, &status) != 0)
+        (kind == 'd' && (id = ordinal_of(id)) < 0) || fstat(fd, &status) != 0)
         return false;
     h->size = (uint64_t)status.st_size;
     h->frame = frame;
