@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 5u
+#define GM_WIRE_VERSION 6u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -41,6 +41,15 @@ struct gm_msg_hello {
     uint32_t role;  /* enum gm_role */
     uint32_t class; /* GPUMUX_CLASS: 0 not said, 1 + an index of GM_CLASS_WORDS, or CLASS_UNKNOWN */
     char name[64];  /* the program's short name, NUL-terminated */
+    char group[64]; /* GPUMUX_GROUP: runs together with the others of this name; "": with none */
+};
+
+/* The program has a context on this GPU, or is about to use it otherwise: from now on its gate
+ * opens only when it may run there, too. Answered by ENTERED. An ALLOC or OPEN does the same. */
+struct gm_msg_enter {
+    uint64_t cookie;
+    uint32_t gpu; /* index into WELCOME's entries */
+    uint32_t reserved;
 };
 
 /* Back `bytes` at `va` with chunks. Answered by ALLOCATED, after MAP if the gate is open. */
@@ -130,8 +139,8 @@ struct gm_msg_shut {
     uint64_t va;
 };
 
-/* The program's work comes in `after_us` and takes `for_us` (gpumux_expect). Not answered. Any values
- * are legal. */
+/* The program's work comes in `after_us` and takes `for_us` (gpumux_expect). Not answered. Any
+ * values are legal. */
 struct gm_msg_expect {
     uint64_t after_us;
     uint64_t for_us;
@@ -164,6 +173,12 @@ struct gm_msg_allocated {
 struct gm_msg_freed {
     uint64_t cookie;
     int32_t result; /* 0, or a CUresult: CUDA_ERROR_INVALID_VALUE (1) */
+    uint32_t reserved;
+};
+
+struct gm_msg_entered {
+    uint64_t cookie;
+    int32_t result; /* 0, or a CUresult: NOT_READY (600): the daemon has no room for it there */
     uint32_t reserved;
 };
 
@@ -336,7 +351,9 @@ struct gm_no_entry {
 /* The sizes belong to the protocol's version: whoever changes one changes GM_WIRE_VERSION. */
 _Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
 _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
-_Static_assert(sizeof(struct gm_msg_hello) == 72, "gm_msg_hello");
+_Static_assert(sizeof(struct gm_msg_hello) == 136, "gm_msg_hello");
+_Static_assert(sizeof(struct gm_msg_enter) == 16, "gm_msg_enter");
+_Static_assert(sizeof(struct gm_msg_entered) == 16, "gm_msg_entered");
 _Static_assert(sizeof(struct gm_msg_alloc) == 32, "gm_msg_alloc");
 _Static_assert(sizeof(struct gm_msg_free) == 16, "gm_msg_free");
 _Static_assert(sizeof(struct gm_msg_want) == 8, "gm_msg_want");

@@ -44,6 +44,7 @@ struct mux_options {
     bool is_following;          /* log */
     uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
     const char *command, *user; /* set, pause, resume: whose; NULL: not said */
+    const char *group;          /* run: of the program; NULL: none */
     bool is_required;           /* run: only if the daemon can serve the program */
 };
 

@@ -70,6 +70,13 @@ static const char *reason(const cJSON *party, bool is_coming)
     return why;
 }
 
+/* Where there are several. */
+static void add_gpu(struct line *line, const cJSON *entry)
+{
+    if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(entry, "gpu")))
+        add(line, "GPU %.0f, ", mux_number(entry, "gpu"));
+}
+
 static void add_switch(struct line *line, const cJSON *entry)
 {
     const cJSON *left = cJSON_GetObjectItemCaseSensitive(entry, "left"), *party;
@@ -136,6 +143,7 @@ char *mux_line(const cJSON *entry, char *text, size_t text_size)
     text[0] = '\0';
     add_time(&line, mux_number(entry, "time_s"));
     add(&line, "%-7s ", kind);
+    add_gpu(&line, entry);
     if (strcmp(kind, "switch") == 0) {
         add_switch(&line, entry);
     } else if (strcmp(kind, "level") == 0) {

@@ -8,6 +8,7 @@
 #include "common/args.h"
 #include "common/clock.h"
 #include "common/size.h"
+#include "common/text.h"
 #include "common/wire.h"
 
 enum {
@@ -19,6 +20,7 @@ enum {
     KEY_COMMAND,
     KEY_USER,
     KEY_REQUIRE,
+    KEY_GROUP,
     KEY_FOLLOW = 'f',
     KEY_COUNT = 'n',
 };
@@ -66,6 +68,8 @@ static const struct argp_option set_options[] = {
     {0}};
 static const struct argp_option run_options[] = {
     {"require", KEY_REQUIRE, NULL, 0, "Start the program only if the daemon can serve it", 0},
+    {"group", KEY_GROUP, "NAME", 0,
+     "Let the program run and pause together with all others of this group", 0},
     SOCKET,
     HELP,
     {0}};
@@ -106,6 +110,13 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
             fail(line))
             mux_complain("--watch: \"%.60s\" is not a time from 10ms to a day (for example 2s)",
                          argument);
+        return 0;
+    case KEY_GROUP:
+        if ((!*argument || strlen(argument) >= sizeof((struct gm_msg_hello){0}.group) ||
+             !gm_text_is_legal(argument, strlen(argument) + 1)) &&
+            fail(line))
+            mux_complain("--group: \"%.60s\" is not a name of 1 to 63 bytes", argument);
+        line->options.group = argument;
         return 0;
     case KEY_FOLLOW:
         line->options.is_following = true;

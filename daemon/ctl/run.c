@@ -130,7 +130,8 @@ int mux_run(const struct mux_options *options)
     const char *socket = options->socket;
     if (socket && realpath(socket, real))
         socket = real; /* the program may change its working directory */
-    if (setenv("LD_PRELOAD", preload, 1) || (socket && setenv("GPUMUX_SOCKET", socket, 1))) {
+    if (setenv("LD_PRELOAD", preload, 1) || (socket && setenv("GPUMUX_SOCKET", socket, 1)) ||
+        (options->group && setenv("GPUMUX_GROUP", options->group, 1))) {
         mux_complain("the environment cannot be set: %s", strerror(errno));
         free(preload);
         return MUX_FAILED;

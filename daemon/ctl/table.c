@@ -22,6 +22,7 @@
 
 enum column {
     COLUMN_APP,
+    COLUMN_GPU, /* where there are several */
     COLUMN_PID,
     COLUMN_USER,
     COLUMN_NAME,
@@ -44,6 +45,7 @@ static const struct {
     unsigned widest; /* longer text is cut */
 } columns[COLUMNS] = {
     [COLUMN_APP] = {"APP", "id", COUNT, true, 10},
+    [COLUMN_GPU] = {"GPU", "gpu", COUNT, true, 3},
     [COLUMN_PID] = {"PID", "pid", COUNT, true, 10},
     [COLUMN_USER] = {"USER", "user", TEXT, false, 10},
     [COLUMN_NAME] = {"NAME", "name", TEXT, false, 24},
@@ -92,7 +94,8 @@ static void why(const cJSON *app, char text[CELL])
 {
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
-    char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", bytes[CELL];
+    char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", grouped[80] = "",
+         bytes[CELL];
     const char *reason = mux_word(app, "why");
 
     if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
@@ -104,8 +107,10 @@ static void why(const cJSON *app, char text[CELL])
     if (mux_number(app, "unswappable_bytes") >= WORTH_TELLING)
         snprintf(stays, sizeof stays, "%.20s unswappable",
                  mux_size(app, "unswappable_bytes", bytes));
-    const char *const parts[] = {reason, weighs, shares, holds, stays};
-    bool has_more = weighs[0] || shares[0] || holds[0] || stays[0];
+    if (strcmp(mux_word(app, "group"), "-") != 0 && *mux_word(app, "group"))
+        snprintf(grouped, sizeof grouped, "group %.63s", mux_word(app, "group"));
+    const char *const parts[] = {reason, weighs, shares, holds, stays, grouped};
+    bool has_more = weighs[0] || shares[0] || holds[0] || stays[0] || grouped[0];
     int at = 0;
     text[0] = '\0';
     for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)
@@ -186,11 +191,16 @@ static void cut(char *text, int most)
     }
 }
 
+/* The width of a column that is not shown: it and the blanks before it are none. */
+#define HIDDEN (-2)
+
 /* The first `shown` columns. */
 static void print_row(char cells[COLUMNS][CELL], const int widths[COLUMNS], int shown)
 {
     cut(cells[COLUMN_NAME], widths[COLUMN_NAME]);
     for (int i = 0; i < shown; i++) {
+        if (widths[i] == HIDDEN)
+            continue;
         int pad = widths[i] - width(cells[i]);
         bool is_last = i == shown - 1;
         if (columns[i].is_right)
@@ -218,7 +228,7 @@ static void print_below(char cells[COLUMNS][CELL], int shown, int indent, int li
 
 /* One row per app. If the reasons do not fit into the line, each goes below its row; if the rest
  * does not fit either, so do the level, class and charge. */
-static void print_apps(const cJSON *apps)
+static void print_apps(const cJSON *apps, bool has_several_gpus)
 {
     static const int ends[] = {COLUMNS, COLUMN_WHY, COLUMN_LEVEL};
     char cells[COLUMNS][CELL];
@@ -236,6 +246,8 @@ static void print_apps(const cJSON *apps)
                 widths[i] = width(cells[i]);
         }
     }
+    if (!has_several_gpus)
+        widths[COLUMN_GPU] = HIDDEN;
     for (size_t end = 0; end < sizeof ends / sizeof ends[0]; end++) {
         int whole = 2 * (ends[end] - 1);
         for (int i = 0; i < ends[end]; i++)
@@ -436,7 +448,7 @@ void mux_table(const cJSON *status)
     if (cJSON_GetArraySize(apps) == 0)
         puts("no apps");
     else
-        print_apps(apps);
+        print_apps(apps, cJSON_GetArraySize(gpus) > 1);
     print_features_off(apps);
     print_refused(cJSON_GetObjectItemCaseSensitive(status, "refused"));
     print_refused_memory(gpus);

@@ -1,46 +1,17 @@
 /*
- * Apps from join to end: their shared memory, their messages (ALLOC, FREE, WANT, DRAINED, DONE and
+ * Apps from join to end: their messages (ALLOC, FREE, WANT, DRAINED, DONE and
  * those that it passes on), and allocations that are granted or refused. Called by session.c, and
  * by most files of the engine for what an app needs and has room for; calls all of them.
  */
 #include "daemon/engine/state.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/log.h"
-
-/* Shared memory. */
-
-/* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
-static int make_shared(const char *name, size_t bytes, int seals, void **memory)
-{
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int error;
-    if (fd < 0)
-        return -errno;
-    if (ftruncate(fd, (off_t)bytes) != 0)
-        goto fail;
-    *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (*memory == MAP_FAILED)
-        goto fail;
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL | seals) != 0) {
-        munmap(*memory, bytes);
-        goto fail;
-    }
-    return fd;
-
-fail:
-    error = -errno;
-    *memory = NULL;
-    close(fd);
-    return error;
-}
 
 /*
  * Watching for the end of the process: only then is nothing of it left on the GPU. Frames that it
@@ -124,10 +95,10 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
         free(batch);
     }
     stop_watching(app);
-    if (app->ctl)
-        munmap(app->ctl, sizeof *app->ctl);
-    if (app->stat)
-        munmap(app->stat, sizeof *app->stat);
+    if (app->client) {
+        app->client->engines[engine->config.index] = NULL;
+        gm_client_drop(app->client);
+    }
     free(app->imports);
     memset(app, 0, sizeof *app);
 }
@@ -148,15 +119,119 @@ uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid)
     return n;
 }
 
-int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
-                   const char *name, uint32_t wish, uint32_t *out)
+void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
 {
-    struct gm_app *app = NULL;
-    struct gm_msg_welcome welcome = {0};
+    engine->now = gm_now();
+    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last one left */
+    gpu->budget = gm_engine_offered(engine);
+    memcpy(gpu->uuid, engine->uuid.bytes, sizeof gpu->uuid);
+}
+
+/* Take the client's place in the tables. 0 or -errno, and then nothing has changed. */
+static int add_app(struct gm_engine *engine, struct gm_client *client)
+{
+    const uint32_t id = client->id, index = engine->config.index;
+    struct gm_app *app = &engine->apps[id];
+    if (app->state != GM_APP_UNUSED)
+        return -EEXIST;
+    uint8_t *imports = calloc(engine->table->max_frames / 8 + 1, 1);
+    if (!imports)
+        return -ENOMEM;
+    if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
+        gm_engine_drop_idle_pools(engine);
+        if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
+            free(imports);
+            return -ENOSPC;
+        }
+    }
+    memset(app, 0, sizeof *app);
+    app->sent_tail = &app->sent;
+    app->pidfd = -1;
+    app->imports = imports;
+    app->client = client;
+    app->pid = client->pid;
+    app->uid = client->uid;
+    memcpy(app->name, client->name, sizeof app->name);
+    app->ctl = client->ctl;
+    app->stat = client->stat;
+    app->epoch = client->epoch;
+    client->engines[index] = engine;
+    gm_client_hold(client);
+    app->ctl->budget[index] = gm_engine_offered(engine);
+    engine->told_fixed = UINT64_MAX; /* and soon less what others share */
+    gm_engine_tell_room(engine);
+    return 0;
+}
+
+/* The client runs on other GPUs, or its gate is closing and its work has not ended yet: this engine
+ * may move nothing of it. So it runs here, too, until it answers. It has no memory here, so it has
+ * its turn at once. */
+static void run_at_once(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
+    gm_engine_turn(engine, id, GM_APP_EV_LOADED);
+    app->is_idle = false;
+    app->active_at = engine->now;
+    gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
+    gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
+    if (app->client->shut != 0)
+        gm_engine_close_gate(engine, id);
+}
+
+/* It is an app of this engine from now on. */
+static void begin_app(struct gm_engine *engine, struct gm_client *client)
+{
+    const uint32_t id = client->id;
+    struct gm_app *app = &engine->apps[id];
+    const bool is_running = !client->is_quiet;
+    /* A process that comes again has executed another program: the old one's contexts are gone. */
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == client->pid)
+            gm_engine_exited(engine, other);
+    watch_exit(engine, app);
+    app->session = client->session;
+    app->is_idle = true; /* until a thread of it waits for the gate */
+    engine->n_apps++;
+    gm_group_joined(engine, id);
+    gm_engine_turn(engine, id, GM_APP_EV_JOIN);
+    gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
+    gm_log(GM_LOG_INFO, "app %u: pid %d, uid %u, %s", id, (int)app->pid, (unsigned)app->uid,
+           app->name);
+    if (is_running)
+        run_at_once(engine, id);
+    else
+        client->shut |= 1u << engine->config.index;
+    gm_engine_first_policy(engine, id, client->wish);
+    gm_engine_run(engine);
+}
+
+static void remove_app(struct gm_engine *engine, uint32_t id)
+{
+    gm_engine_free_app(engine, id);
+    gm_table_remove_app(engine->table, id);
+}
+
+int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client)
+{
+    if (engine->stopping.is_on)
+        return -ESHUTDOWN;
+    gm_cuda_enter(&engine->cuda, engine->context);
+    engine->now = gm_now();
+    gm_engine_follow_budget(engine, NULL);
+    int error = add_app(engine, client);
+    if (error)
+        return error;
+    begin_app(engine, client);
+    return 0;
+}
+
+int gm_engine_join_group(struct gm_engine *engine, const struct gm_newcomer *who,
+                         struct gm_group *group, uint32_t *out)
+{
+    struct gm_client *client;
     struct gm_gpu_entry gpu = {0};
     uint32_t id;
-    int fds[2] = {-1, -1}, error = -ENOMEM;
-    void *ctl = NULL, *stat = NULL;
 
     if (engine->stopping.is_on)
         return -ESHUTDOWN;
@@ -164,74 +239,32 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
         id++;
     if (id == engine->config.max_apps)
         return -ENOSPC;
-    if (!gm_table_add_app(engine->table, id, (uint32_t)uid)) {
-        gm_engine_drop_idle_pools(engine);
-        if (!gm_table_add_app(engine->table, id, (uint32_t)uid))
-            return -ENOSPC;
-    }
-    engine->now = gm_now();
-    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last one left */
-    gpu.budget = gm_engine_offered(engine);
-    app = &engine->apps[id];
-    memset(app, 0, sizeof *app);
-    app->sent_tail = &app->sent;
-    app->pidfd = -1;
-    app->pid = pid;
-    app->uid = uid;
-    strncpy(app->name, name, sizeof app->name - 1);
-    fds[0] = make_shared("gpumux-ctl", sizeof *app->ctl, F_SEAL_FUTURE_WRITE, &ctl);
-    if (fds[0] < 0) {
-        error = fds[0];
-        goto fail;
-    }
-    app->ctl = ctl;
-    fds[1] = make_shared("gpumux-stat", sizeof *app->stat, 0, &stat);
-    if (fds[1] < 0) {
-        error = fds[1];
-        goto fail;
-    }
-    app->stat = stat;
-    app->imports = calloc(engine->table->max_frames / 8 + 1, 1);
-    if (!app->imports)
-        goto fail;
-    app->ctl->magic = app->stat->magic = GM_SHM_MAGIC;
-    app->ctl->version = app->stat->version = GM_SHM_VERSION;
-    app->ctl->app = id;
-    app->ctl->budget[0] = gpu.budget;
-    engine->told_fixed = UINT64_MAX; /* and soon less what others share */
-    gm_engine_tell_room(engine);
-    atomic_store(&app->ctl->gate, GM_GATE_CLOSED);
-    memcpy(gpu.uuid, engine->uuid.bytes, sizeof gpu.uuid);
-    welcome.app = id;
-    error = engine->config.outlet.send(session, GM_MSG_WELCOME, &welcome, &gpu, 1, fds, 2);
+    gm_cuda_enter(&engine->cuda, engine->context);
+    gm_engine_describe(engine, &gpu);
+    int error = gm_client_open(&client, id, who, group);
     if (error)
-        goto fail;
-    close(fds[0]);
-    close(fds[1]);
-    /* A process that comes again has executed another program: the old one's contexts are gone. */
-    for (uint32_t other = 0; other < engine->config.max_apps; other++)
-        if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == pid)
-            gm_engine_exited(engine, other);
-    watch_exit(engine, app);
-    app->session = session;
-    app->is_idle = true; /* until a thread of it waits for the gate */
-    engine->n_apps++;
+        return error;
+    error = add_app(engine, client);
+    if (error)
+        goto drop_client;
+    error = gm_client_welcome(client, &engine->config.outlet, &gpu, 1);
+    if (error) {
+        remove_app(engine, id);
+        goto drop_client;
+    }
     *out = id;
-    gm_engine_turn(engine, id, GM_APP_EV_JOIN);
-    gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
-    gm_log(GM_LOG_INFO, "app %u: pid %d, uid %u, %s", id, (int)pid, (unsigned)uid, app->name);
-    gm_engine_first_policy(engine, id, wish);
-    gm_engine_run(engine);
-    return 0;
-
-fail:
-    if (fds[0] >= 0)
-        close(fds[0]);
-    if (fds[1] >= 0)
-        close(fds[1]);
-    gm_engine_free_app(engine, id);
-    gm_table_remove_app(engine->table, id);
+    begin_app(engine, client);
+drop_client:
+    gm_client_drop(client); /* the app holds it */
     return error;
+}
+
+int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
+                   const char *name, uint32_t wish, uint32_t *out)
+{
+    const struct gm_newcomer who = {
+        .session = session, .pid = pid, .uid = uid, .name = name, .wish = wish};
+    return gm_engine_join_group(engine, &who, NULL, out);
 }
 
 uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
@@ -242,7 +275,7 @@ uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
 
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t taken = gm_engine_movable(engine, id) + engine->table->fixed;
+    const uint64_t taken = gm_group_movable(engine, id) + engine->table->fixed;
     const uint64_t budget = gm_engine_offered(engine);
     return taken < budget ? budget - taken : 0;
 }
@@ -284,7 +317,8 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
         gm_engine_note_leaver(engine, id, true);
     gm_engine_note_last_refusal(engine, id);
-    app->session = NULL;
+    gm_group_changed(engine, id);
+    app->session = app->client->session = NULL;
     app->left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
@@ -398,7 +432,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
         gm_engine_queue_hosted(engine, index);
     }
     gm_engine_want_memory(engine);
-    gm_engine_need_budget(engine, gm_engine_movable(engine, id) + table->fixed);
+    gm_engine_need_budget(engine, gm_group_movable(engine, id) + table->fixed);
     gm_engine_tell_room(engine); /* before ALLOCATED */
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
     return true;
@@ -425,8 +459,8 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 {
     struct gm_app *app = &engine->apps[id];
 
-    if (alloc->gpu != 0 || alloc->va == 0 || alloc->va % GM_CHUNK_MIN || alloc->bytes == 0 ||
-        alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
+    if (alloc->gpu != engine->config.index || alloc->va == 0 || alloc->va % GM_CHUNK_MIN ||
+        alloc->bytes == 0 || alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
         (alloc->flags & ~GM_ALLOC_AHEAD) != 0 ||
         gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
         gm_engine_is_waiting_at(engine, id, alloc->va)) {
@@ -470,6 +504,7 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
 void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
 {
     const struct gm_msg_done *done = message->body;
+    gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
     switch (message->type) {
     case GM_MSG_ALLOC:

@@ -53,8 +53,10 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
         const struct gm_chunk *chunk = &engine->table->chunks[item];
         if (batch->kind == GM_BATCH_MAP) {
             const struct gm_frame_handle *frame = &engine->frames.handles[chunk->frame];
-            entries.map[i] = (struct gm_map_entry){
-                .va = chunk->va, .bytes = gm_chunk_bytes(chunk), .frame = frame->id};
+            entries.map[i] = (struct gm_map_entry){.va = chunk->va,
+                                                   .bytes = gm_chunk_bytes(chunk),
+                                                   .frame = frame->id,
+                                                   .gpu = (uint16_t)engine->config.index};
             if (take_import(app, batch, i, chunk->frame)) {
                 entries.map[i].flags = GM_MAP_HAS_FD;
                 fds[n_fds++] = frame->fd;
@@ -168,6 +170,7 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
         entries.map[i] = (struct gm_map_entry){.va = open->va + place->offset,
                                                .bytes = place->bytes,
                                                .frame = engine->frames.handles[place->frame].id,
+                                               .gpu = (uint16_t)engine->config.index,
                                                .flags = GM_MAP_IS_SHARED};
         if (take_import(app, batch, i, place->frame)) {
             entries.map[i].flags |= GM_MAP_HAS_FD;

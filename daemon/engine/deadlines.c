@@ -24,6 +24,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     /* Others are being waited for, which ends in bounded time; once. */
     if (is_held_up && engine->now < app->chosen.at + engine->config.drain_deadline_ns + HELD_UP_NS)
         app->progress_at = engine->now;
+    if (engine->table->apps[id].missing == 0 && gm_group_is_several(engine, id))
+        app->progress_at = engine->now; /* it waits for its group */
     bool has_failed = app->retry_at != 0 && !app->is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < app->progress_at + GM_STALL_NS)
@@ -99,6 +101,15 @@ static void on_timer(uv_timer_t *timer)
     gm_engine_run(engine);
 }
 
+void gm_engine_call(struct gm_engine *engine)
+{
+    if (engine->is_closing)
+        return;
+    engine->is_called = true;
+    if (!engine->is_running)
+        uv_timer_start(&engine->timer, on_timer, 0, 0);
+}
+
 /* One timer for everything that time alone brings about. */
 void gm_engine_arm_timer(struct gm_engine *engine)
 {
@@ -121,6 +132,9 @@ void gm_engine_arm_timer(struct gm_engine *engine)
             is_open = true;
         if (app->retry_at)
             at = earlier(at, app->retry_at);
+        if (app->state == GM_APP_PAUSED && app->want_at > engine->now &&
+            gm_group_is_several(engine, id))
+            at = earlier(at, app->want_at);
     }
     if (is_open)
         at = earlier(at, engine->sample_at);
@@ -143,11 +157,13 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     if (engine->budget_check_at)
         at = earlier(at, engine->budget_check_at);
     at = earlier(at, gm_engine_give_back_at(engine));
-    if (at == GM_TIME_NEVER) {
+    if (at == GM_TIME_NEVER && !engine->is_called) {
         uv_timer_stop(&engine->timer);
         return;
     }
     uint64_t wait_ms = at > engine->now ? (at - engine->now + GM_MS - 1) / GM_MS : 1;
+    if (engine->is_called)
+        wait_ms = 0;
     uv_update_time(engine->loop);
     uv_timer_start(&engine->timer, on_timer, wait_ms, 0);
 }

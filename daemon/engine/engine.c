@@ -6,12 +6,9 @@
 #include "daemon/engine/state.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "common/log.h"
 #include "daemon/memory/limits.h"
@@ -73,6 +70,7 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event eve
         app->state = turns[i].to;
         engine->again = true;
         engine->plan_is_stale = true;
+        gm_group_changed(engine, id);
         return true;
     }
     gm_log(GM_LOG_ERROR, "app %u (pid %d): event %d is not legal while %s", id, (int)app->pid,
@@ -82,21 +80,17 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event eve
 
 /* Gates. */
 
-static void set_gate(struct gm_app *app, enum gm_gate_word word)
-{
-    atomic_store(&app->ctl->gate, (uint32_t)word);
-    if (word == GM_GATE_OPEN)
-        syscall(SYS_futex, &app->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
-}
-
-/* Its memory is in place: if its work was parked, that goes on. */
-static void resume(struct gm_engine *engine, uint32_t id)
+/* What the program has on this GPU is in place: if no other engine has its gate closed, it opens,
+ * and work that was parked goes on. */
+static void let(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const struct gm_msg_resume message = {.epoch = app->epoch};
-    if (!app->is_parked)
-        return;
+    struct gm_client *client = app->client;
+    const struct gm_msg_resume message = {.epoch = client->epoch};
     app->is_parked = false;
+    if (!gm_client_let(client, engine->config.index) || !client->is_parked)
+        return;
+    client->is_parked = false;
     engine->config.outlet.send(app->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
 }
 
@@ -113,14 +107,14 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
         gm_engine_record_switch(engine, id);
         app->is_idle = false;
     }
-    set_gate(app, GM_GATE_OPEN);
-    resume(engine, id);
+    gm_group_opens(engine, id);
+    let(engine, id);
     gm_engine_sample_soon(engine);
     if (!was_held)
         gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
 }
 
-static void close_gate(struct gm_engine *engine, uint32_t id)
+void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     struct gm_msg_close close_msg = {.grace_ns = engine->config.grace_ns,
@@ -133,11 +127,17 @@ static void close_gate(struct gm_engine *engine, uint32_t id)
         gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
         return;
     }
-    close_msg.epoch = ++app->epoch;
+    struct gm_client *client = app->client;
+    const bool is_asked = gm_client_shut(client, engine->config.index);
+    close_msg.epoch = app->epoch = client->epoch;
     app->closed_at = engine->now;
-    atomic_store(&app->ctl->epoch, app->epoch);
-    set_gate(app, GM_GATE_CLOSED);
-    engine->config.outlet.send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
+    if (is_asked)
+        engine->config.outlet.send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
+    if (client->is_quiet) { /* it has answered another engine */
+        const struct gm_msg_drained drained = {
+            .epoch = client->epoch, .status = client->is_parked ? GM_DRAIN_PARKED : GM_DRAIN_QUIET};
+        gm_engine_drained(engine, id, &drained);
+    }
 }
 
 static bool is_in_set(const struct gm_engine *engine, uint32_t id)
@@ -154,7 +154,7 @@ void gm_engine_hold(struct gm_engine *engine, uint32_t id)
     if (app->is_late || engine->now < app->trade_at || !is_in_set(engine, id))
         return;
     app->is_held = true;
-    close_gate(engine, id);
+    gm_engine_close_gate(engine, id);
 }
 
 /* The scheduler wants the turn of an app that was held: it ends here. */
@@ -166,6 +166,10 @@ static void release(struct gm_engine *engine, uint32_t id)
     engine->switches++;
     gm_engine_note_leaver(engine, id, false);
     gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
+    if (gm_group_is_several(engine, id)) { /* it stands in line with its group */
+        app->is_idle = true;
+        gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
+    }
     if (app->is_parked)
         gm_engine_wants(engine, id); /* it has work, though no thread need wait at the gate */
 }
@@ -180,6 +184,10 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
     }
     if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch))
         return; /* an answer to a CLOSE that was given up */
+    if (drained && drained->status != GM_DRAIN_BUSY) {
+        app->client->is_quiet = true;
+        app->client->is_parked = drained->status == GM_DRAIN_PARKED;
+    }
     bool is_for_trades = app->is_held && is_in_set(engine, id);
     if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {
         app->is_late = false;
@@ -194,6 +202,8 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         gm_engine_sample_soon(engine);
         if (is_for_trades)
             return;
+        if (app->is_held)
+            gm_group_yield(engine, id);
         engine->last_drain_at = engine->now;
         gm_engine_take_spares(engine, id, UINT64_MAX); /* their data is dead: it is not copied */
         release(engine, id);
@@ -204,7 +214,8 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         gm_engine_hold_failed(engine, id);
     app->is_held = false;
     gm_engine_turn(engine, id, GM_APP_EV_BUSY);
-    set_gate(app, GM_GATE_OPEN);
+    gm_group_opens(engine, id);
+    let(engine, id);
     if (is_for_trades)
         return; /* nobody else waited for it */
     app->busy_reason = drained ? drained->reason : 0;
@@ -226,6 +237,7 @@ static void reconcile(struct gm_engine *engine)
             continue;
         if (state == GM_APP_LOADING)
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
+        gm_group_yield(engine, id);
         release(engine, id);
     }
     memset(engine->in_set, 0, engine->config.max_apps * sizeof *engine->in_set);
@@ -240,8 +252,10 @@ static void reconcile(struct gm_engine *engine)
             app->progress_at = engine->now;
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id])
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
-        else if (app->state == GM_APP_RUNNING && !engine->in_set[id])
-            close_gate(engine, id);
+        else if (app->state == GM_APP_RUNNING && !engine->in_set[id]) {
+            gm_group_yield(engine, id);
+            gm_engine_close_gate(engine, id);
+        }
     }
 }
 
@@ -252,7 +266,7 @@ static void open_ready(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         /* One a round: opening asks the scheduler, whose set may be another then. */
         if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 && !has_opened &&
-            !(app->is_held && app->trades > 0)) {
+            !(app->is_held && app->trades > 0) && gm_group_may_open(engine, id)) {
             open_gate(engine, id);
             has_opened = true;
         }
@@ -268,6 +282,8 @@ void gm_engine_run(struct gm_engine *engine)
     if (engine->is_running || engine->is_closing)
         return;
     engine->is_running = true;
+    engine->is_called = false;
+    gm_cuda_enter(&engine->cuda, engine->context);
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
     if (engine->now >= engine->sample_at)
@@ -283,6 +299,7 @@ void gm_engine_run(struct gm_engine *engine)
         engine->again = false;
         if (engine->stopping.is_on)
             gm_engine_choose_saved(engine);
+        gm_engine_follow_groups(engine);
         reconcile(engine);
         gm_engine_bury(engine);
         gm_engine_admit_waiting(engine);
@@ -452,7 +469,7 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
     check_kernel_limit(engine);
     result = cuda->cuDevicePrimaryCtxRetain(&engine->context, engine->device);
     if (result == CUDA_SUCCESS)
-        result = cuda->cuCtxSetCurrent(engine->context);
+        result = gm_cuda_enter(cuda, engine->context);
     if (result == CUDA_SUCCESS)
         result = cuda->cuMemGetInfo_v2(&free_bytes, &total);
     if (result != CUDA_SUCCESS) {
@@ -514,7 +531,9 @@ static int make_tables(struct gm_engine *engine)
         return -ENOMEM;
     engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
     engine->apps = calloc(max_apps, sizeof *engine->apps);
-    engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
+    engine->notes = engine->config.notes;
+    if (!engine->notes)
+        engine->notes = engine->own_notes = calloc(1, sizeof *engine->notes);
     engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
     engine->late = calloc(max_chunks, sizeof *engine->late);
     engine->failed = calloc(max_chunks, sizeof *engine->failed);
@@ -555,7 +574,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->table_memory);
     free(engine->sched_memory);
     free(engine->apps);
-    free(engine->notes);
+    free(engine->own_notes);
     free(engine->frame_more);
     free(engine->late);
     free(engine->failed);
@@ -633,6 +652,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     }
     engine->loop = loop;
     engine->config = *config;
+    engine->next_batch = GM_ENGINE_BATCHES * config->index;
     engine->now = gm_now();
     gm_limits_read(&limits, "");
     error = gm_limits_fit(&limits, &engine->config.pinned, engine->config.paged, why, why_size);
@@ -699,6 +719,11 @@ free_memory:
     return error;
 }
 
+int gm_engine_gpu(const struct gm_engine *engine)
+{
+    return engine->config.gpu;
+}
+
 void gm_engine_halt(struct gm_engine *engine)
 {
     engine->is_closing = true;
@@ -707,6 +732,7 @@ void gm_engine_halt(struct gm_engine *engine)
 void gm_engine_close(struct gm_engine *engine)
 {
     gm_engine_halt(engine);
+    gm_cuda_enter(&engine->cuda, engine->context);
     while (engine->host_work.is_busy || engine->trade_work.is_busy)
         uv_run(engine->loop, UV_RUN_ONCE);
     gm_hasher_close(engine->hasher);

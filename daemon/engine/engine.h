@@ -2,7 +2,7 @@
 /*
  * The engine: makes the scheduler's decision true. It owns the apps' chunk tables and gates, asks
  * core/sched whom to run and core/plan what to move, tells the shims to drain, map and unmap, and
- * feeds the mover. One per daemon; runs on the libuv loop thread only.
+ * feeds the mover. One per GPU; machine.h has them all. Runs on the libuv loop thread only.
  *
  *   server/session -> engine -> core/{sched, plan, table}
  *                            -> frames, hostpool, mover -> cuda
@@ -65,9 +65,13 @@ enum gm_latency_mode {
     GM_LATENCY_HINT,      /* ... and others are held for what programs announce */
 };
 
+struct gm_notes;
+
 struct gm_engine_config {
     struct gm_engine_outlet outlet;
     int gpu;                 /* CUDA ordinal of the GPU to share */
+    uint32_t index;          /* of the engine among the daemon's, by which programs know the GPU */
+    struct gm_notes *notes;  /* of decisions, for all engines; NULL: its own */
     bool is_gpu_shared;      /* start although another daemon has it */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
     unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
@@ -120,6 +124,15 @@ void gm_engine_halt(struct gm_engine *engine);
  * handles. */
 void gm_engine_close(struct gm_engine *engine);
 
+/* A program that said HELLO. */
+struct gm_newcomer {
+    struct gm_session *session;
+    pid_t pid;
+    uid_t uid;
+    const char *name;
+    uint32_t wish; /* the class, taken as it came */
+};
+
 /*
  * A program said HELLO. Makes its shared memory, sends WELCOME through `session` and returns 0 with
  * its id in *app; or -errno (-ENOSPC: too many apps, -ESHUTDOWN: the daemon is about to end) with
@@ -128,6 +141,22 @@ void gm_engine_close(struct gm_engine *engine);
  */
 int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
                    const char *name, uint32_t wish, uint32_t *app);
+
+/* The same for a client that has its shared memory, and WELCOME, already (client.h). -EEXIST: its
+ * id is in use here, by one that has not ended yet. */
+struct gm_client;
+struct gm_group;
+int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client);
+
+/* As gm_engine_join, for one that runs together with `group` (groups.h; NULL: with nobody). */
+int gm_engine_join_group(struct gm_engine *engine, const struct gm_newcomer *who,
+                         struct gm_group *group, uint32_t *app);
+
+/* What WELCOME says of the GPU. */
+void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
+
+/* The CUDA number of its GPU. */
+int gm_engine_gpu(const struct gm_engine *engine);
 
 /* How many more programs can join; -ESHUTDOWN: the daemon is about to end. */
 int gm_engine_places(const struct gm_engine *engine);

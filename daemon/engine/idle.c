@@ -68,6 +68,8 @@ static void note_active(struct gm_engine *engine, uint32_t id)
 
 void gm_engine_wants(struct gm_engine *engine, uint32_t id)
 {
+    if (gm_group_wants(engine, id))
+        return;
     engine->apps[id].is_idle = true; /* it may have been closed meanwhile */
     note_active(engine, id);
 }
@@ -81,7 +83,10 @@ static bool is_awaited(const struct gm_app *app)
 static void ask(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const struct gm_msg_query query = {.query = ++app->query};
+    /* The program keeps the newest question only. Its answer is one to all that were asked before.
+     */
+    app->query = app->client ? ++app->client->query : app->query + 1;
+    const struct gm_msg_query query = {.query = app->query};
 
     app->is_asked = true;
     app->asked_epoch = app->epoch;
@@ -95,7 +100,8 @@ static void ask(struct gm_engine *engine, uint32_t id)
 static void rest_if_idle(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (!app->is_quiet || app->is_idle || engine->now - app->active_at < engine->config.idle_ns)
+    if (!app->is_quiet || app->is_idle || engine->now - app->active_at < engine->config.idle_ns ||
+        !gm_group_rests(engine, id))
         return;
     gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)app->query);
     app->is_idle = true;
@@ -107,8 +113,10 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 {
     struct gm_app *app = &engine->apps[id];
     uint64_t idle = engine->config.idle_ns, most = idle > GM_ASK_MOST_NS ? idle : GM_ASK_MOST_NS;
+    const uint64_t newest = app->client ? app->client->query : app->query;
 
-    if (!is_awaited(app) || quiet->query != app->query || app->state != GM_APP_RUNNING)
+    if (!is_awaited(app) || quiet->query < app->query || quiet->query > newest ||
+        app->state != GM_APP_RUNNING)
         return; /* an answer to what was asked before it did something, or before a CLOSE */
     app->is_asked = false;
     if (is_active(app)) {
@@ -140,7 +148,12 @@ static bool look_at_paused(struct gm_engine *engine, uint32_t id)
     }
     if (app->is_idle || app->is_held)
         return false;
-    bool is_waiting = atomic_load(&app->stat->waiting) > 0 || awaits_memory(app);
+    bool is_first = true;
+    bool is_waiting = gm_group_is_several(engine, id)
+                          ? gm_group_is_waiting(engine, id, &is_first)
+                          : atomic_load(&app->stat->waiting) > 0 || awaits_memory(app);
+    if (!is_first)
+        return false; /* it does as the first one of its group */
     if (is_waiting || is_active(app))
         app->active_at = engine->now;
     if (engine->now - app->active_at < engine->config.idle_ns)

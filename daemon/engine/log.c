@@ -1,6 +1,7 @@
 /*
  * Notes of the scheduler's decisions, which views/log.c shows; also lines of the daemon's log. Owns
- * gm_engine.notes, refusals and leavers. Called by the files that decide; calls core/sched.
+ * the notes (struct gm_notes, one for all engines), refusals and leavers. Called by the files that
+ * decide; calls core/sched.
  *
  * There is a note for each switch (who came, why, in whose place, why those left), each change of a
  * level by itself, each change of settings, and each refusal of memory. The last GM_NOTES are kept,
@@ -28,9 +29,11 @@ static struct gm_party party(const struct gm_engine *engine, uint32_t id, const 
 /* The next entry, dated. It replaces the oldest. */
 static struct gm_note *add_note(struct gm_engine *engine, enum gm_note_kind kind)
 {
-    struct gm_note *note = &engine->notes[++engine->n_notes % GM_NOTES];
+    struct gm_notes *notes = engine->notes;
+    struct gm_note *note = &notes->entry[++notes->n % GM_NOTES];
     memset(note, 0, sizeof *note);
-    note->seq = engine->n_notes;
+    note->seq = notes->n;
+    note->gpu = engine->config.gpu;
     note->kind = kind;
     note->at = engine->now;
     note->wall = gm_wall_time();

@@ -193,6 +193,7 @@ void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
 {
     const struct gm_table *table = engine->table;
 
+    gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
     gm_lately_forget(&engine->frames_lately);
     gm_lately_forget(&engine->pinned_lately);
@@ -219,6 +220,7 @@ bool gm_engine_is_trimming(const struct gm_engine *engine)
 
 void gm_engine_refresh(struct gm_engine *engine)
 {
+    gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
     gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last app left */
     gm_engine_run(engine);

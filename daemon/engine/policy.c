@@ -239,15 +239,35 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, uint32_t wish
 
 /* `mux-ctl set` */
 
+static bool is_match(const struct gm_set_request *request, const struct gm_client *client)
+{
+    return (!(request->selects & GM_SET_PID) || client->pid == request->pid) &&
+           (!(request->selects & GM_SET_UID) || client->uid == request->uid) &&
+           (!(request->selects & GM_SET_COMMAND) ||
+            gm_command_matches(request->command, client->name));
+}
+
+/* Who selects one of a group selects all of it. */
 static bool is_selected(const struct gm_engine *engine, uint32_t id,
                         const struct gm_set_request *request)
 {
     const struct gm_app *app = &engine->apps[id];
-    return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE &&
-           (!(request->selects & GM_SET_PID) || app->pid == request->pid) &&
-           (!(request->selects & GM_SET_UID) || app->uid == request->uid) &&
-           (!(request->selects & GM_SET_COMMAND) ||
-            gm_command_matches(request->command, app->name));
+    if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
+        return false;
+    const struct gm_client *client = gm_group_clients(app->client->group);
+    while (client && !(client->session && is_match(request, client)))
+        client = client->next;
+    return client != NULL;
+}
+
+/* A program counts once, on the first of its GPUs. */
+static bool counts_here(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_client *client = engine->apps[id].client;
+    uint32_t first = 0;
+    while (!client->engines[first])
+        first++;
+    return client->engines[first] == engine;
 }
 
 static int refuse(int error, char *why, size_t size, const char *format, ...)
@@ -313,7 +333,7 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
                   char *why, size_t why_size)
 {
     bool is_free = is_admin(request->asker), has_others = false;
-    uint32_t mine = 0;
+    uint32_t mine = 0, counted = 0;
 
     if (engine->stopping.is_on)
         return refuse(-ESHUTDOWN, why, why_size, "the daemon is stopping");
@@ -328,6 +348,7 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
         if (!is_free && !may_say(engine, id, &request->settings, why, why_size))
             return -EPERM;
         mine++;
+        counted += counts_here(engine, id);
     }
     if (mine == 0)
         return refuse_none(request, has_others, why, why_size);
@@ -337,7 +358,7 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))
             set_one(engine, id, request);
-    *changed = mine;
+    *changed = counted;
     gm_engine_run(engine);
     return 0;
 }

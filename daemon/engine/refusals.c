@@ -49,19 +49,32 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         app->refused_due = engine->now + GM_REFUSAL_LOOK_NS;
 }
 
+/* Whether the engine of another of the program's GPUs refused, and will tell. */
+static bool is_told_elsewhere(const struct gm_engine *engine, const struct gm_app *app)
+{
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        const struct gm_engine *other = app->client->engines[i];
+        if (other && other != engine &&
+            other->apps[app->client->id].refusal.reason != GM_REFUSED_NONE)
+            return true;
+    }
+    return false;
+}
+
 static void note(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const uint64_t refused = app->stat ? atomic_load(&app->stat->refused) : app->refused_told;
-    const uint64_t n = refused - app->refused_told;
-    if (n == 0)
+    uint64_t *told = &app->client->refused_told; /* the program counts for all its GPUs */
+    const uint64_t refused = app->stat ? atomic_load(&app->stat->refused) : *told;
+    const uint64_t n = refused - *told;
+    if (n == 0 || (app->refusal.reason == GM_REFUSED_NONE && is_told_elsewhere(engine, app)))
         return;
     if (app->refusal.reason == GM_REFUSED_NONE)
         app->refusal = (struct gm_alloc_refusal){.reason = GM_REFUSED_DRIVER,
                                                  .bytes = atomic_load(&app->stat->refused_bytes)};
     gm_engine_note_refusal(engine, id, &app->refusal, n);
     app->refusal.reason = GM_REFUSED_NONE;
-    app->refused_told = refused;
+    *told = refused;
     app->refused_at = engine->now;
 }
 

@@ -35,7 +35,8 @@ void gm_engine_tell_room(struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_ctl *ctl = engine->apps[id].ctl;
         if (ctl)
-            __atomic_store_n(&ctl->room[0], can_have(engine, gm_engine_room_for(engine, id), left),
+            __atomic_store_n(&ctl->room[engine->config.index],
+                             can_have(engine, gm_engine_room_for(engine, id), left),
                              __ATOMIC_RELAXED);
     }
 }

@@ -243,6 +243,7 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
 {
     if (engine->stopping.is_on)
         return;
+    gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
     engine->stopping.is_on = true;
     engine->stopping.on_saved = on_saved;

@@ -354,7 +354,8 @@ static struct gm_share *find_named(const struct gm_engine *engine, uint32_t id,
     struct gm_share *share = engine->shares;
     while (share && share->id != ask->share)
         share = share->next;
-    if (!share || share->owner == GM_NONE || share->bytes != ask->bytes || ask->gpu != 0 ||
+    if (!share || share->owner == GM_NONE || share->bytes != ask->bytes ||
+        ask->gpu != engine->config.index ||
         ((share->nonce[0] ^ ask->nonce[0]) | (share->nonce[1] ^ ask->nonce[1])) != 0)
         return NULL;
     if (share->uid == engine->apps[id].uid)
@@ -400,6 +401,11 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
            (int)engine->apps[id].pid, engine->apps[id].name, share->id, share->owner,
            (unsigned long long)(share->bytes >> 20));
     step_open(engine, open);
+}
+
+bool gm_engine_has_open(const struct gm_engine *engine, uint32_t id, uint64_t va)
+{
+    return find_open(engine, id, va) != NULL;
 }
 
 void gm_engine_shut(struct gm_engine *engine, uint32_t id, const struct gm_msg_shut *ask)
@@ -453,8 +459,8 @@ void gm_engine_tell_budgets(struct gm_engine *engine)
         if (!app->ctl)
             continue;
         uint64_t taken = fixed - engine->table->apps[id].fixed;
-        __atomic_store_n(&app->ctl->budget[0], taken < budget ? budget - taken : GM_CHUNK_MIN,
-                         __ATOMIC_RELAXED);
+        __atomic_store_n(&app->ctl->budget[engine->config.index],
+                         taken < budget ? budget - taken : GM_CHUNK_MIN, __ATOMIC_RELAXED);
     }
 }
 

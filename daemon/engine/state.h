@@ -4,6 +4,9 @@
  *
  *   engine.c         opening, closing, the run loop: decision -> app states -> moves -> gates
  *   apps.c           messages of the shims: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
+ *   client.c         programs on all their GPUs: shared memory, and the gate
+ *   groups.c         what runs together
+ *   machine.c        the engines of all GPUs
  *   waiting.c        allocations for which there is no room now
  *   spares.c         freed memory that programs keep: taken back when room is wanted
  *   room.c           what programs can still allocate
@@ -50,7 +53,9 @@
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
 #include "daemon/memory/cuda.h"
+#include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/groups.h"
 #include "daemon/memory/frames.h"
 #include "daemon/memory/hash.h"
 #include "daemon/memory/hostpool.h"
@@ -153,6 +158,9 @@ struct gm_alloc_refusal {
 
 struct gm_app {
     enum gm_app_state state;
+    struct gm_client *client;
+    uint64_t round;             /* groups.c: the last in which it yielded, or opened */
+    bool is_called;             /* ... its group wants its turn */
     struct gm_session *session; /* NULL when gone */
     pid_t pid;
     uid_t uid;
@@ -226,7 +234,6 @@ struct gm_app {
     uint64_t spares_look_at;             /* when the next one is due */
 
     struct gm_alloc_refusal refusal; /* refusals.c: the newest; reason NONE: none since the log */
-    uint64_t refused_told;           /* of gm_stat.refused, what the log has */
     uint64_t refused_at;             /* when it was last told; 0: never */
     uint64_t refused_due;            /* look again then; 0: no need to */
 
@@ -270,6 +277,7 @@ struct gm_party {
 };
 enum gm_note_kind { GM_NOTE_SWITCH, GM_NOTE_LEVEL, GM_NOTE_SET, GM_NOTE_REFUSED };
 struct gm_note {
+    int gpu;
     uint64_t seq;  /* 1 and up */
     uint64_t at;   /* gm_now() */
     uint64_t wall; /* the same, nanoseconds since 1970 */
@@ -400,6 +408,13 @@ struct gm_open {
     uint8_t is_mapped[]; /* a bit a place */
 };
 
+/* The last decisions, of all engines. */
+struct gm_notes {
+    bool is_several; /* engines: entries name their GPU */
+    uint64_t n;      /* since the start */
+    struct gm_note entry[GM_NOTES];
+};
+
 struct gm_engine {
     uv_loop_t *loop;
     struct gm_engine_config config;
@@ -495,6 +510,7 @@ struct gm_engine {
     uint64_t next_batch;
     bool again;      /* go round once more */
     bool is_running; /* inside gm_engine_run */
+    bool is_called;  /* gm_engine_call, since that began */
     bool is_closing;
 
     uint32_t *hosted; /* ring of hosted chunks that wait for a frame */
@@ -511,9 +527,8 @@ struct gm_engine {
     struct gm_moment sums;
     uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
     struct gm_switch history[GM_HISTORY];
-    uint64_t n_history;    /* switches recorded since the start */
-    struct gm_note *notes; /* GM_NOTES */
-    uint64_t n_notes;      /* since the start */
+    uint64_t n_history; /* switches recorded since the start */
+    struct gm_notes *notes, *own_notes;
     struct gm_note refusals[GM_REFUSALS_KEPT];
     uint64_t n_refusals;     /* such notes since the start */
     uint64_t refused_allocs; /* allocations */
@@ -532,6 +547,12 @@ static inline uint64_t gm_chunk_bytes(const struct gm_chunk *chunk)
 void gm_engine_run(struct gm_engine *engine);
 /* The one setter of app states; false when the event is not legal in the app's state. */
 bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
+/* Numbers of batches of engine n begin at n times this. */
+#define GM_ENGINE_BATCHES (1ull << 56)
+/* Go round soon: something in another engine has changed. */
+void gm_engine_call(struct gm_engine *engine);
+/* Close the gate of a running app, and ask for its answer. */
+void gm_engine_close_gate(struct gm_engine *engine, uint32_t app);
 const char *gm_engine_state_text(enum gm_app_state state);
 const char *gm_engine_tier_text(enum gm_tier tier);
 /* The answer to CLOSE; NULL: none came in time. */
@@ -791,6 +812,8 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_sile
 /* What a program asks. */
 void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_share *share);
 void gm_engine_open_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_open *open);
+/* Whether `app` has opened something at `va`. */
+bool gm_engine_has_open(const struct gm_engine *engine, uint32_t app, uint64_t va);
 void gm_engine_shut(struct gm_engine *engine, uint32_t app, const struct gm_msg_shut *shut);
 /* A batch of places is answered. */
 void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batch, int32_t result);

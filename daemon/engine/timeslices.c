@@ -11,6 +11,18 @@
 #include "common/log.h"
 #include "daemon/core/timeslice.h"
 
+/* Of those that it has on its GPUs; 0: none. A program has one on all. */
+static uint64_t shortest(const struct gm_app *app)
+{
+    uint64_t us = 0;
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        const struct gm_engine *engine = app->client->engines[i];
+        const uint64_t here = engine ? engine->apps[app->client->id].timeslice_us : 0;
+        us = here != 0 && (us == 0 || here < us) ? here : us;
+    }
+    return us;
+}
+
 static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
 {
     struct gm_app *app = &engine->apps[id];
@@ -18,8 +30,12 @@ static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
         us = 0; /* it can have no other */
     if (us == app->timeslice_us)
         return;
-    const struct gm_msg_timeslice message = {.us = us};
     app->timeslice_us = us;
+    us = shortest(app);
+    const struct gm_msg_timeslice message = {.us = us};
+    if (us == app->client->timeslice_us)
+        return;
+    app->client->timeslice_us = us;
     gm_log(GM_LOG_DEBUG, "app %u: its timeslice is %llu us", id, (unsigned long long)us);
     engine->config.outlet.send(app->session, GM_MSG_TIMESLICE, &message, NULL, 0, NULL, 0);
 }

@@ -490,7 +490,10 @@ void gm_engine_trade(struct gm_engine *engine)
         uint32_t is_counting = engine->table->apps[id].hosted > 0;
         if (app->ctl && app->session && app->is_counting != is_counting) {
             app->is_counting = is_counting;
-            atomic_store(&app->ctl->is_counting, is_counting);
+            if (is_counting)
+                atomic_fetch_or(&app->ctl->is_counting, 1u << engine->config.index);
+            else
+                atomic_fetch_and(&app->ctl->is_counting, ~(1u << engine->config.index));
         }
     }
     if (engine->n_trades == 0)

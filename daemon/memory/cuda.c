@@ -35,6 +35,17 @@ void gm_cuda_close(struct gm_cuda *cuda)
     memset(cuda, 0, sizeof *cuda);
 }
 
+CUresult gm_cuda_enter(const struct gm_cuda *cuda, CUcontext context)
+{
+    static CUcontext current; /* the loop thread's */
+    CUresult result = CUDA_SUCCESS;
+    if (context != current)
+        result = cuda->cuCtxSetCurrent(context);
+    if (result == CUDA_SUCCESS)
+        current = context;
+    return result;
+}
+
 const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
 {
     const char *text = NULL;

@@ -23,6 +23,10 @@ struct gm_cuda {
 int gm_cuda_open(struct gm_cuda *cuda, char *why, size_t why_size);
 void gm_cuda_close(struct gm_cuda *cuda);
 
+/* Loop thread: make `context` current, unless it is. The engines of several GPUs take turns there.
+ */
+CUresult gm_cuda_enter(const struct gm_cuda *cuda, CUcontext context);
+
 /* "CUDA_ERROR_OUT_OF_MEMORY"; never NULL. */
 const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result);
 

@@ -2,15 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "daemon/memory/files.h"
 
+/* Programs know the frames of all GPUs by these. */
+static atomic_uint next_id = 1;
+
 int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevice device,
                    uint32_t max)
 {
-    *frames = (struct gm_frames){.cuda = cuda, .device = device, .next_id = 1};
+    *frames = (struct gm_frames){.cuda = cuda, .device = device};
     frames->handles = calloc(max, sizeof *frames->handles);
     return frames->handles ? 0 : -ENOMEM;
 }
@@ -46,7 +50,7 @@ static CUresult create_handle(struct gm_frames *frames, struct gm_frame_handle *
         return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
     }
     fcntl(frame->fd, F_SETFD, FD_CLOEXEC);
-    frame->id = atomic_fetch_add(&frames->next_id, 1);
+    frame->id = atomic_fetch_add(&next_id, 1);
     return CUDA_SUCCESS;
 }
 

@@ -10,7 +10,6 @@
 #define GM_DAEMON_MEMORY_FRAMES_H
 
 #include "daemon/memory/cuda.h"
-#include <stdatomic.h>
 #include <stdint.h>
 
 struct gm_frame_handle {
@@ -23,7 +22,6 @@ struct gm_frame_handle {
 struct gm_frames {
     const struct gm_cuda *cuda;
     CUdevice device;
-    atomic_uint next_id;
     struct gm_frame_handle *handles; /* by the table's frame index */
 };
 

@@ -300,6 +300,7 @@ static void start(struct gm_mover *mover, struct way *w)
 /* Start whatever was submitted, with an event behind it. */
 static void finish_batches(struct gm_mover *mover)
 {
+    gm_cuda_enter(mover->cuda, mover->context);
     record(mover, &mover->ways[GM_WAY_OUT]);
     start(mover, &mover->ways[GM_WAY_IN]);
     record(mover, &mover->ways[GM_WAY_IN]);
@@ -325,6 +326,7 @@ static uint64_t submit(struct gm_mover *mover, enum gm_way way, struct copy copy
     struct way *w = &mover->ways[way];
     w->copies[++w->submitted % GM_WAY_DEPTH] = copy;
     w->under_way += link_bytes(&copy);
+    gm_cuda_enter(mover->cuda, mover->context);
     start(mover, w);
     if (way == GM_WAY_OUT) /* copies in may have waited for its event */
         start(mover, &mover->ways[GM_WAY_IN]);

@@ -18,15 +18,16 @@
 #include "daemon/views/status.h"
 
 void gm_control_init(struct gm_control *control, const struct gm_options *options,
-                     struct gm_engine *engine)
+                     struct gm_machine *machine)
 {
     memset(control, 0, sizeof *control);
     control->options = options;
-    control->engine = engine;
+    control->machine = machine;
     control->started = gm_now();
 }
 
 /* Add one option. The name of the member ends with its unit. */
+#define ADD_GPUS(member) add_gpus(object, &options->member)
 #define ADD_NUMBER(member) cJSON_AddNumberToObject(object, #member, options->member)
 #define ADD_SIZE(member) cJSON_AddNumberToObject(object, #member "_bytes", (double)options->member)
 #define ADD_BUDGET(member)                                                                         \
@@ -47,6 +48,15 @@ void gm_control_init(struct gm_control *control, const struct gm_options *option
 #define ADD_LEVEL(member)                                                                          \
     cJSON_AddStringToObject(object, #member, gm_options_level_name(options->member))
 #define ADD_FLAG(member) cJSON_AddBoolToObject(object, #member, options->member)
+
+/* One as its number, several as a text. */
+static bool add_gpus(cJSON *object, const struct gm_gpus *gpus)
+{
+    char text[128];
+    if (gpus->n == 1)
+        return cJSON_AddNumberToObject(object, "gpu", gpus->gpu[0]);
+    return cJSON_AddStringToObject(object, "gpu", gm_options_gpus(gpus, text, sizeof text));
+}
 
 static bool add_rules(cJSON *object, const char *name, const struct gm_rules *rules)
 {
@@ -121,8 +131,8 @@ char *gm_control_status(struct gm_control *control)
     const struct gm_options *options = control->options;
     char *text = NULL;
     cJSON *config = config_object(options);
-    gm_engine_refresh(control->engine);
-    cJSON *engine = gm_view_status(control->engine);
+    gm_machine_refresh(control->machine);
+    cJSON *engine = gm_view_status(control->machine);
     cJSON *root = cJSON_CreateObject();
     double uptime = (double)(gm_now() - control->started) / (double)GM_S;
 
@@ -159,7 +169,7 @@ out:
 char *gm_control_log(struct gm_control *control, uint64_t since)
 {
     char *text = NULL;
-    cJSON *log = gm_view_log(control->engine, since);
+    cJSON *log = gm_view_log(control->machine->notes, since);
     if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
         cJSON_AddNumberToObject(log, "pid", getpid()) &&
         cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&
@@ -205,7 +215,7 @@ int gm_control_seal(char *text, uint64_t *bytes)
 struct gm_msg_trim_is gm_control_trim(struct gm_control *control)
 {
     struct gm_trimmed trimmed;
-    gm_engine_trim(control->engine, &trimmed);
+    gm_machine_trim(control->machine, &trimmed);
     return (struct gm_msg_trim_is){
         .gpu = trimmed.gpu, .pinned = trimmed.pinned, .paged = trimmed.paged};
 }
@@ -232,7 +242,7 @@ void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg
         snprintf(answer->text, sizeof answer->text, "no setting has such a value");
         answer->is_refused = 1;
     } else {
-        answer->is_refused = gm_engine_set(control->engine, &request, &answer->changed,
-                                           answer->text, sizeof answer->text) != 0;
+        answer->is_refused = gm_machine_set(control->machine, &request, &answer->changed,
+                                            answer->text, sizeof answer->text) != 0;
     }
 }

@@ -1,7 +1,7 @@
 /* clang-format off */
 /*
  * Answers to mux-ctl. Owns struct gm_control. main makes it, session.c calls it; it calls the
- * engine, the views and users.c. Loop thread only.
+ * machine, the views and users.c. Loop thread only.
  *
  * STATUS: the daemon's state as one JSON document, schema 2 (daemon/README.md, "Status").
  *
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "common/wire.h"
-#include "daemon/engine/engine.h"
+#include "daemon/engine/machine.h"
 #include "daemon/service/options.h"
 #include "daemon/service/places.h"
 
@@ -33,14 +33,14 @@
 
 struct gm_control {
     const struct gm_options *options;
-    struct gm_engine *engine;
+    struct gm_machine *machine;
     uint64_t started; /* gm_now() */
     struct gm_places places;
 };
 
-/* `options` and `engine` must outlive `control`. */
+/* `options` and `machine` must outlive `control`. */
 void gm_control_init(struct gm_control *control, const struct gm_options *options,
-                     struct gm_engine *engine);
+                     struct gm_machine *machine);
 
 /* The status as text. The caller frees it with cJSON_free. NULL: out of memory. */
 char *gm_control_status(struct gm_control *control);

@@ -3,11 +3,11 @@
  * gpumuxd: starts the parts of the daemon in order, and stops them in reverse.
  *
  *   options -> process limits -> loop -> claim the socket's path -> recording
- *           -> engine (opens the GPU) -> sessions -> listen -> "ready"
+ *           -> engines (open the GPUs) -> sessions -> listen -> "ready"
  *
  * Cheap checks come first and the socket last, so clients never see a daemon that fails to start.
- * Such a daemon prints one line and exits with 1. On SIGTERM or SIGINT the engine brings memory back
- * to as many programs as it can (engine/saving.c); then the daemon exits with 0. A second signal
+ * Such a daemon prints one line and exits with 1. On SIGTERM or SIGINT the engines bring memory back
+ * to as many programs as they can (engine/saving.c); then the daemon exits with 0. A second signal
  * ends it at once.
  */
 /* clang-format on */
@@ -23,7 +23,7 @@
 
 #include "common/log.h"
 #include "daemon/service/control.h"
-#include "daemon/engine/engine.h"
+#include "daemon/engine/machine.h"
 #include "daemon/memory/files.h"
 #include "daemon/service/notify.h"
 #include "daemon/service/options_load.h"
@@ -74,7 +74,7 @@ static void stop_log_clock(struct log_clock *clock)
 
 struct signals {
     uv_signal_t term, interrupt, hangup;
-    struct gm_engine *engine; /* while the daemon serves */
+    struct gm_machine *machine; /* while the daemon serves */
     bool is_stopping, is_saved, is_lost;
 };
 
@@ -97,13 +97,13 @@ static void on_stop(uv_signal_t *handle, int number)
     struct signals *signals = handle->data;
     gm_log(GM_LOG_INFO, "stopping%s on %s", signals->is_stopping ? " at once" : "",
            number == SIGTERM ? "SIGTERM" : "SIGINT");
-    if (signals->is_stopping || !signals->engine) {
+    if (signals->is_stopping || !signals->machine) {
         uv_stop(handle->loop);
         return;
     }
     signals->is_stopping = true;
     gm_notify("STOPPING=1\nSTATUS=Stopping: bringing memory back to programs");
-    gm_engine_save(signals->engine, on_saved, signals);
+    gm_machine_save(signals->machine, on_saved, signals);
 }
 
 static void on_hangup(uv_signal_t *handle, int number)
@@ -174,40 +174,67 @@ static rlim_t harden(void)
     return files;
 }
 
-static void log_ready(const struct gm_options *options, rlim_t files)
+/* "GPU 0" or "GPUs 0, 1". */
+static void name_gpus(const struct gm_machine *machine, char *text, size_t size)
 {
-    char lines[PATH_MAX + 64];
-    gm_log(GM_LOG_INFO, "gpumuxd %s shares GPU %u on %s", GM_VERSION, options->gpu,
-           options->socket);
+    size_t at = (size_t)snprintf(text, size, machine->n == 1 ? "GPU" : "GPUs");
+    for (uint32_t i = 0; i < machine->n && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s %d", i > 0 ? "," : "",
+                               gm_engine_gpu(machine->engines[i]));
+}
+
+static void log_ready(const struct gm_options *options, const struct gm_machine *machine,
+                      rlim_t files)
+{
+    char lines[PATH_MAX + 160];
+    char gpus[96];
+    name_gpus(machine, gpus, sizeof gpus);
+    gm_log(GM_LOG_INFO, "gpumuxd %s shares %s on %s", GM_VERSION, gpus, options->socket);
     if (files < FILES_WANTED)
         gm_log(GM_LOG_WARN,
                "at most %llu open files: each 2 to 32 MiB of swapped memory needs one; raise "
                "LimitNOFILE or ulimit -n to %u or more",
                (unsigned long long)files, FILES_WANTED);
-    snprintf(lines, sizeof lines, "READY=1\nSTATUS=Sharing GPU %u on %s", options->gpu,
-             options->socket);
+    snprintf(lines, sizeof lines, "READY=1\nSTATUS=Sharing %s on %s", gpus, options->socket);
     int error = gm_notify(lines);
     if (error)
         gm_log(GM_LOG_WARN, "the service manager cannot be told: %s", strerror(-error));
 }
 
+/* One for each GPU: FILE, or FILE.gpu0, FILE.gpu1 and so on. */
+static int open_records(struct gm_record **records, uv_loop_t *loop,
+                        const struct gm_options *options, const struct gm_gpus *gpus, char *why,
+                        size_t size)
+{
+    char path[PATH_MAX + 16];
+    int error = 0;
+    for (uint32_t i = 0; i < gpus->n && error == 0; i++) {
+        snprintf(path, sizeof path, "%s", options->record);
+        if (gpus->n > 1)
+            snprintf(path, sizeof path, "%s.gpu%u", options->record, gpus->gpu[i]);
+        error = gm_record_open(&records[i], loop, path, options->record_size, why, size);
+    }
+    return error;
+}
+
 static int serve(const struct gm_options *options, rlim_t files, char *why, size_t size)
 {
     uv_loop_t loop;
-    struct signals signals = {.engine = NULL};
+    struct signals signals = {.machine = NULL};
     struct log_clock log_clock;
     struct gm_server *server = NULL;
-    struct gm_engine *engine = NULL;
     struct gm_sessions *sessions = NULL;
     static struct gm_control control;
+    static struct gm_machine machine;
+    struct gm_gpus gpus = options->gpus;
     const struct gm_server_config place = {
         .path = options->socket,
         .is_user = options->user,
         .is_default_dir = !options->is_own_socket,
     };
-    struct gm_record *record = NULL;
+    struct gm_record *records[GM_GPUS_MAX] = {NULL};
     const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
-    struct gm_engine_config machine = {
+    const struct gm_engine_config config = {
         .outlet =
             {
                 .send = gm_session_send,
@@ -218,7 +245,6 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
                 .record_event = gm_record_event,
                 .record_policy = gm_record_policy,
             },
-        .gpu = (int)options->gpu,
         .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,
         .budget_percent = options->gpu_budget.percent,
@@ -256,17 +282,20 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     error = gm_server_claim(&server, &place, why, size);
     if (error)
         goto no_claim;
+    if (gpus.n == 0)
+        error = gm_machine_find_gpus(gpus.gpu, &gpus.n, why, size);
+    if (error)
+        goto no_record;
     if (options->record[0]) {
-        error = gm_record_open(&record, &loop, options->record, options->record_size, why, size);
+        error = open_records(records, &loop, options, &gpus, why, size);
         if (error)
             goto no_record;
     }
-    machine.record = record;
-    error = gm_engine_open(&engine, &loop, &machine, why, size);
+    error = gm_machine_open(&machine, &loop, &config, gpus.gpu, gpus.n, records, why, size);
     if (error)
-        goto no_engine;
-    gm_control_init(&control, options, engine);
-    error = gm_sessions_open(&sessions, &loop, engine, &control, options->max_apps);
+        goto no_machine;
+    gm_control_init(&control, options, &machine);
+    error = gm_sessions_open(&sessions, &loop, &machine, &control, options->max_apps);
     if (error) {
         snprintf(why, size, "out of memory");
         goto no_sessions;
@@ -275,11 +304,11 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     if (error)
         goto no_listen;
 
-    log_ready(options, files);
-    signals.engine = engine;
+    log_ready(options, &machine, files);
+    signals.machine = &machine;
     uv_run(&loop, UV_RUN_DEFAULT);
-    signals.engine = NULL;
-    gm_engine_halt(engine); /* it must not go on saving when sessions end */
+    signals.machine = NULL;
+    gm_machine_halt(&machine); /* it must not go on saving when sessions end */
     error = signals.is_lost ? GPU_LOST : 0;
     if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
         gm_log(GM_LOG_WARN,
@@ -291,10 +320,11 @@ no_listen:
     gm_server_stop(server); /* first, so that the path is free for the next daemon */
     gm_sessions_stop(sessions);
 no_sessions:
-    gm_engine_close(engine);
-no_engine:
-    gm_record_close(record);
+    gm_machine_close(&machine);
+no_machine:
 no_record:
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        gm_record_close(records[i]);
     gm_server_stop(server);
 no_claim:
     stop_signals(&signals);

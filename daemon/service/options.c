@@ -30,6 +30,7 @@ const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
 
 /* What a value of each kind looks like, for error messages. */
 static const char *const kind_looks[] = {
+    [GM_KIND_GPUS] = "a number, several (for example 0,1), or all",
     [GM_KIND_NUMBER] = "a number",
     [GM_KIND_SIZE] = "a size (for example 24G or 512MiB)",
     [GM_KIND_BUDGET] = "a size (for example 24G or 512MiB) or a percentage (for example 80%)",
@@ -147,6 +148,45 @@ static int parse_class(const char *text, enum gm_sched_class *class)
     return 0;
 }
 
+/* Different numbers with commas between them, or "all". */
+static int parse_gpus(const struct gm_option_row *row, const char *text, struct gm_gpus *gpus)
+{
+    struct gm_gpus found = {0};
+    char list[512];
+    char *rest = list, *number;
+
+    if (strcmp(text, "all") == 0) {
+        *gpus = found;
+        return 0;
+    }
+    if (strlen(text) >= sizeof list)
+        return -EINVAL;
+    memcpy(list, text, strlen(text) + 1);
+    while ((number = strsep(&rest, ",")) != NULL) {
+        uint64_t value = 0;
+        int error = parse_bounded(row, gm_parse_number, number, &value);
+        if (error)
+            return error;
+        for (uint32_t i = 0; i < found.n; i++)
+            if (found.gpu[i] == value)
+                return -EINVAL;
+        if (found.n == GM_GPUS_MAX)
+            return -EINVAL;
+        found.gpu[found.n++] = (uint32_t)value;
+    }
+    *gpus = found;
+    return 0;
+}
+
+char *gm_options_gpus(const struct gm_gpus *gpus, char *text, size_t size)
+{
+    size_t at = 0;
+    snprintf(text, size, "all");
+    for (uint32_t i = 0; i < gpus->n && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%u", i > 0 ? "," : "", gpus->gpu[i]);
+    return text;
+}
+
 /* All kinds but RULES. */
 static int parse(void *member, const struct gm_option_row *row, const char *text)
 {
@@ -154,6 +194,8 @@ static int parse(void *member, const struct gm_option_row *row, const char *text
     int error = 0;
 
     switch (row->kind) {
+    case GM_KIND_GPUS:
+        return parse_gpus(row, text, member);
     case GM_KIND_NUMBER:
         error = parse_bounded(row, gm_parse_number, text, &value);
         if (error == 0)

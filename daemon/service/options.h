@@ -11,10 +11,17 @@
 #include <stdint.h>
 
 #include "common/log.h"
+#include "common/shm.h"
 #include "daemon/service/rules.h"
 
 #define GM_CONFIG_SYSTEM "/etc/gpumux/gpumux.conf"
 #define GM_CONFIG_USER "gpumux/gpumux.conf" /* below $XDG_CONFIG_HOME, or ~/.config */
+
+/* CUDA numbers of GPUs, all different; or all that there are (n is 0). */
+struct gm_gpus {
+    uint32_t n;
+    uint32_t gpu[GM_GPUS_MAX];
+};
 
 /* Either bytes or a percentage of the device; both 0: not given. */
 struct gm_budget {
@@ -33,6 +40,7 @@ struct gm_place {
 #define GM_MEMBER_WORD(member) uint32_t member;   /* the same */
 #define GM_MEMBER_CLASS(member) enum gm_sched_class member;
 #define GM_MEMBER_RULES(member) struct gm_rules member;
+#define GM_MEMBER_GPUS(member) struct gm_gpus member;
 #define GM_MEMBER_NUMBER(member) uint32_t member;
 #define GM_MEMBER_SIZE(member) uint64_t member; /* bytes */
 #define GM_MEMBER_BUDGET(member) struct gm_budget member;
@@ -62,6 +70,7 @@ struct gm_options {
 enum gm_options_policy { GM_POLICY_MLFQ, GM_POLICY_ROUND_ROBIN }; /* values of `policy` */
 
 enum gm_option_kind {
+    GM_KIND_GPUS,
     GM_KIND_NUMBER,
     GM_KIND_SIZE,
     GM_KIND_BUDGET,
@@ -104,6 +113,9 @@ const char *gm_option_show(const char *text, char shown[64]);
 
 /* Word number `choice` of an option of kind WORD or CHOICE. Returns `text`. */
 const char *gm_options_word(enum gm_option option, uint32_t choice, char *text, size_t size);
+
+/* "0,1" or "all". Returns `text`. */
+char *gm_options_gpus(const struct gm_gpus *gpus, char *text, size_t size);
 
 /* The word for a log level. */
 const char *gm_options_level_name(enum gm_log_level level);

@@ -337,7 +337,7 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
     const struct argp argp = {
         .options = table,
         .parser = parse_key,
-        .doc = "The gpumux daemon: lets many CUDA programs share one GPU as if each owned it.\v"
+        .doc = "The gpumux daemon: lets many CUDA programs share GPUs as if each owned them.\v"
                "Each option but --config and --user may stand in the configuration file, as "
                "`name = value`; the command line wins.",
     };

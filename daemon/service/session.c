@@ -58,7 +58,7 @@ struct gm_session {
 
 struct gm_sessions {
     uv_loop_t *loop;
-    struct gm_engine *engine;
+    struct gm_machine *machine;
     struct gm_control *control;
     uv_idle_t gravedigger; /* runs while `ending` is not empty */
     uv_timer_t beat;       /* runs while there are apps */
@@ -149,7 +149,7 @@ static void bury(struct gm_session *session)
     if (session->app != NO_APP) {
         if (--all->apps == 0)
             uv_timer_stop(&all->beat);
-        gm_engine_leave(all->engine, session->app);
+        gm_machine_leave(all->machine, session->app);
     }
     drop_output(session);
     /* If unread messages are left when the socket closes, the peer gets ECONNRESET before it can
@@ -165,7 +165,7 @@ static void bury(struct gm_session *session)
 static void on_bury(uv_idle_t *idle)
 {
     struct gm_sessions *all = idle->data;
-    /* gm_engine_leave may end more sessions, which join the list. */
+    /* gm_machine_leave may end more sessions, which join the list. */
     while (all->ending)
         bury(all->ending);
     uv_idle_stop(idle);
@@ -276,7 +276,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     const uint32_t most = all->max_apps;
     const uint32_t users = most - most / GM_SESSION_OTHERS, free = most - most / GM_SESSION_ROOM;
     const uint32_t kept = gm_places_kept(places, gm_now());
-    const int joins = gm_engine_places(all->engine); /* apps for which the engine has room */
+    const int joins = gm_machine_places(all->machine); /* apps for which the engine has room */
     const uint32_t gone = joins < 0 ? 0 : most - (uint32_t)joins - all->apps;
     const uint32_t taken = all->apps + gone + kept;
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
@@ -304,7 +304,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
         snprintf(text, size, "%s: raise --max-apps", served);
     else if (is_privileged(session->uid))
         return true;
-    else if (gm_engine_places_of(all->engine, session->uid) +
+    else if (gm_machine_places_of(all->machine, session->uid) +
                  gm_places_kept_for(places, session->uid, gm_now()) >=
              users)
         snprintf(text, size,
@@ -447,7 +447,7 @@ int gm_session_send(struct gm_session *session, enum gm_msg_type type, const voi
 
 static void on_beat(uv_timer_t *timer)
 {
-    gm_engine_beat(((struct gm_sessions *)timer->data)->engine);
+    gm_machine_beat(((struct gm_sessions *)timer->data)->machine);
 }
 
 static void reserve(struct gm_session *session, const struct gm_msg_reserve *body)
@@ -484,7 +484,7 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
 static void turn_away(struct gm_session *session, const char *text)
 {
     struct gm_sessions *all = session->all;
-    bool is_stopping = gm_engine_places(all->engine) < 0;
+    bool is_stopping = gm_machine_places(all->machine) < 0;
     gm_places_refuse(&all->control->places, session->pid, session->uid, session->name, text,
                      gm_now());
     gm_session_end(session, is_stopping ? GM_REFUSE_STOPPING : GM_REFUSE_FULL, text);
@@ -513,10 +513,12 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         return;
     }
     uint32_t app = NO_APP;
-    int error = gm_engine_join(all->engine, session, session->pid, session->uid, session->name,
-                               body->class, &app);
-    if (error) {
-        snprintf(text, sizeof text, "cannot take one more app: %s", strerror(-error));
+    const struct gm_newcomer who = {.session = session,
+                                    .pid = session->pid,
+                                    .uid = session->uid,
+                                    .name = session->name,
+                                    .wish = body->class};
+    if (gm_machine_join(all->machine, &who, body->group, &app, text, sizeof text) != 0) {
         turn_away(session, text);
         return;
     }
@@ -557,7 +559,7 @@ static void set(struct gm_session *session, const struct gm_msg_set *body)
  * for longer, so the answer has a deadline. */
 static void answer_trim(struct gm_session *session)
 {
-    if (gm_engine_is_trimming(session->all->engine) && gm_now() < session->trim_until) {
+    if (gm_machine_is_trimming(session->all->machine) && gm_now() < session->trim_until) {
         uv_timer_start(&session->timer, on_timer, GM_SESSION_RETRY_MS, 0);
         return;
     }
@@ -600,7 +602,7 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         return;
     default:
         /* wire.def allows the other messages in state APP only. */
-        gm_engine_message(session->all->engine, session->app, message);
+        gm_machine_message(session->all->machine, session->app, message);
         return;
     }
 }
@@ -745,14 +747,14 @@ uint32_t gm_sessions_apps(const struct gm_sessions *all)
     return all->apps;
 }
 
-int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_engine *engine,
+int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_machine *machine,
                      struct gm_control *control, uint32_t max_apps)
 {
     struct gm_sessions *all = calloc(1, sizeof *all);
     if (!all)
         return -ENOMEM;
     all->loop = loop;
-    all->engine = engine;
+    all->machine = machine;
     all->control = control;
     all->max_apps = max_apps;
     all->max_visitors = gm_files_kept() * 2 / 3;

@@ -1,7 +1,7 @@
 /*
  * Sessions: one for each connection. Owns them and their queues. server.c starts them, main opens
  * and stops the set; the engine calls gm_session_send and gm_session_end through its outlet. Calls
- * the engine, control.c and places.c. Loop thread only.
+ * the machine, control.c and places.c. Loop thread only.
  *
  * Connections of no app (of mux-ctl, or before HELLO) are visitors. At most two thirds of the files
  * that are kept for them may be open (64, see files.h). One more ends the oldest visitor of the
@@ -9,7 +9,7 @@
  *
  * A session is NEW until HELLO, then APP (joined to the engine) or CONTROL. It ends when the peer
  * closes, breaks the protocol or stays silent too long, or by gm_session_end. Ending has two steps:
- * mark (read and send nothing more), then bury, from the loop. Only bury calls gm_engine_leave, so
+ * mark (read and send nothing more), then bury, from the loop. Only bury calls gm_machine_leave, so
  * a leave never happens inside a call of the engine.
  *
  * Output that the socket does not take is queued, with duplicates of its fds. If the queue grows
@@ -22,7 +22,7 @@
 #include <uv.h>
 
 #include "daemon/service/control.h"
-#include "daemon/engine/engine.h"
+#include "daemon/engine/machine.h"
 
 #define GM_SESSION_FILES 4u                /* of an app: its socket, its pidfd, two frames */
 #define GM_SESSION_OTHERS 4u               /* one user gets all but a quarter of --max-apps */
@@ -31,15 +31,15 @@
 #define GM_SESSION_BURST 64                /* messages read from one session at a time */
 #define GM_SESSION_QUEUE_BYTES (64u << 20) /* output that may wait for a peer to read */
 #define GM_SESSION_QUEUE_MESSAGES 16384u
-#define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_engine_beat) */
+#define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_machine_beat) */
 #define GM_SESSION_RETRY_MS 10u  /* the kernel lacks room for messages or fds; TRIM is under way */
 #define GM_SESSION_TRIM_MS 4000u /* TRIM is answered by then: mux-ctl waits for 5 s */
 
 struct gm_session;
 struct gm_sessions;
 
-/* `engine` and `control` outlive the sessions. Returns 0 or -errno. */
-int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_engine *engine,
+/* `machine` and `control` outlive the sessions. Returns 0 or -errno. */
+int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_machine *machine,
                      struct gm_control *control, uint32_t max_apps);
 
 /* Take a new socket: non-blocking, close-on-exec. The sessions close it, also if they refuse it. */
@@ -53,7 +53,7 @@ void gm_session_end(struct gm_session *session, enum gm_refusal reason, const ch
 /* How many apps are joined. */
 uint32_t gm_sessions_apps(const struct gm_sessions *sessions);
 
-/* End all sessions without a message: the peers see a lost daemon. Every app leaves the engine. Run
+/* End all sessions without a message: the peers see a lost daemon. Every app leaves. Run
  * the loop until the handles are closed before gm_sessions_free. */
 void gm_sessions_stop(struct gm_sessions *sessions);
 void gm_sessions_free(struct gm_sessions *sessions);

@@ -100,17 +100,23 @@ void gm_view_refusals(const struct gm_engine *engine, cJSON *object)
     }
 }
 
-cJSON *gm_view_log(const struct gm_engine *engine, uint64_t since)
+cJSON *gm_view_log(const struct gm_notes *notes, uint64_t since)
 {
-    uint64_t newest = engine->n_notes;
+    uint64_t newest = notes->n;
     uint64_t oldest = newest > GM_NOTES ? newest - GM_NOTES + 1 : 1;
     cJSON *log = cJSON_CreateObject();
     cJSON *entries = cJSON_AddArrayToObject(log, "entries");
 
     cJSON_AddNumberToObject(log, "newest", (double)newest);
     cJSON_AddNumberToObject(log, "kept", GM_NOTES);
-    for (uint64_t seq = since < oldest ? oldest : since; seq <= newest; seq++)
-        if (seq > since)
-            cJSON_AddItemToArray(entries, describe(&engine->notes[seq % GM_NOTES]));
+    for (uint64_t seq = since < oldest ? oldest : since; seq <= newest; seq++) {
+        const struct gm_note *note = &notes->entry[seq % GM_NOTES];
+        if (seq <= since)
+            continue;
+        cJSON *entry = describe(note);
+        if (notes->is_several)
+            cJSON_AddNumberToObject(entry, "gpu", note->gpu);
+        cJSON_AddItemToArray(entries, entry);
+    }
     return log;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "common/features.h"
+#include "daemon/engine/machine.h"
 #include "daemon/engine/state.h"
 #include "daemon/views/log.h"
 
@@ -37,6 +38,14 @@ static bool is_short_of_disk(const struct gm_engine *engine, uint32_t id)
     return false;
 }
 
+/* It asks for its turn when those before it in its group have theirs. */
+static bool waits_for_group(const struct gm_engine *engine, uint32_t id)
+{
+    bool is_first;
+    return engine->apps[id].state == GM_APP_PAUSED && gm_group_is_several(engine, id) &&
+           gm_group_is_waiting(engine, id, &is_first) && !is_first;
+}
+
 /* Why the app does not run, or why it cannot be paused. */
 static void say_why(const struct gm_engine *engine, uint32_t id,
                     const struct gm_sched_account *account, char *text, size_t size)
@@ -60,6 +69,9 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         snprintf(text, size, "%s",
                  app->raise_error ? "a lower tier fails (see the log): trying again"
                                   : "it could not map its memory: trying again soon");
+    } else if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 &&
+               gm_group_is_several(engine, id)) {
+        snprintf(text, size, "waits for the others of its group, or for its other GPUs");
     } else if (app->state == GM_APP_LOADING) {
         const char *what = "its memory is being moved to the GPU";
         if (engine->create_error == CUDA_ERROR_OUT_OF_MEMORY)
@@ -75,6 +87,8 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
                        ? "its memory is being moved to the GPU: waiting for lower tiers"
                        : "its memory is being moved to the GPU: waiting for pinned memory";
         snprintf(text, size, "%s", what);
+    } else if (account->reason == GM_WHY_IDLE && waits_for_group(engine, id)) {
+        snprintf(text, size, "the others of its group, or its other GPUs, come first");
     } else if (app->state == GM_APP_PAUSED && account->reason == GM_WHY_ROOM &&
                gm_engine_movable(engine, id) > engine->room) {
         snprintf(text, size, "needs %llu MiB on the GPU, of which others keep all but %llu",
@@ -88,10 +102,14 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
     }
 }
 
-static const char *state_text(const struct gm_app *app, const struct gm_sched_account *account)
+static const char *state_text(const struct gm_engine *engine, uint32_t id,
+                              const struct gm_sched_account *account)
 {
+    const struct gm_app *app = &engine->apps[id];
     if (app->state == GM_APP_PAUSED && account->policy.is_paused)
         return "paused";
+    if (waits_for_group(engine, id))
+        return "waiting";
     if (app->state == GM_APP_PAUSED)
         return account->reason == GM_WHY_IDLE ? "idle" : "waiting";
     if (app->state == GM_APP_RUNNING && app->is_idle)
@@ -166,7 +184,9 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "pid", app->pid);
     cJSON_AddNumberToObject(object, "uid", app->uid);
     cJSON_AddStringToObject(object, "name", app->name);
-    cJSON_AddStringToObject(object, "state", state_text(app, &account));
+    cJSON_AddNumberToObject(object, "gpu", engine->config.gpu);
+    cJSON_AddStringToObject(object, "group", gm_group_name(app->client->group));
+    cJSON_AddStringToObject(object, "state", state_text(engine, id, &account));
     add_bytes(object, "resident_bytes", entry->resident + entry->fixed);
     add_bytes(object, "total_bytes", entry->committed);
     add_bytes(object, "cached_bytes", gm_engine_spare_bytes(engine, id));
@@ -269,6 +289,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
         spares += gm_engine_spare_bytes(engine, i);
     }
     cached += spares < resident ? spares : resident; /* ... and those of spares */
+    gm_cuda_enter(&engine->cuda, engine->context);
     engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
     cJSON_AddNumberToObject(object, "index", engine->config.gpu);
     cJSON_AddStringToObject(object, "name", engine->gpu_name);
@@ -305,24 +326,42 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     return object;
 }
 
-cJSON *gm_view_status(const struct gm_engine *engine)
+static void add_totals(cJSON *totals, const struct gm_machine *machine)
+{
+    uint64_t switches = 0, parks = 0, in = 0, out = 0, allocs = 0, frees = 0, refused = 0, busy = 0;
+    for (uint32_t i = 0; i < machine->n; i++) {
+        const struct gm_engine *engine = machine->engines[i];
+        switches += engine->switches;
+        parks += engine->parks;
+        in += gm_mover_bytes(engine->mover, GM_WAY_IN);
+        out += gm_mover_bytes(engine->mover, GM_WAY_OUT);
+        allocs += engine->allocs;
+        frees += engine->frees;
+        refused += engine->refused_allocs;
+        busy += engine->drain_busy;
+    }
+    cJSON_AddNumberToObject(totals, "switches", (double)switches);
+    cJSON_AddNumberToObject(totals, "parks", (double)parks);
+    add_bytes(totals, "bytes_in", in);
+    add_bytes(totals, "bytes_out", out);
+    cJSON_AddNumberToObject(totals, "allocs", (double)allocs);
+    cJSON_AddNumberToObject(totals, "frees", (double)frees);
+    cJSON_AddNumberToObject(totals, "refused_allocs", (double)refused);
+    cJSON_AddNumberToObject(totals, "drain_busy", (double)busy);
+}
+
+cJSON *gm_view_status(const struct gm_machine *machine)
 {
     cJSON *status = cJSON_CreateObject();
     cJSON *gpus = cJSON_AddArrayToObject(status, "gpus");
     cJSON *apps = cJSON_AddArrayToObject(status, "apps");
-    cJSON *totals = cJSON_AddObjectToObject(status, "totals");
 
-    cJSON_AddItemToArray(gpus, describe_gpu(engine));
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].state != GM_APP_UNUSED)
-            cJSON_AddItemToArray(apps, describe_app(engine, id));
-    cJSON_AddNumberToObject(totals, "switches", (double)engine->switches);
-    cJSON_AddNumberToObject(totals, "parks", (double)engine->parks);
-    add_bytes(totals, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
-    add_bytes(totals, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
-    cJSON_AddNumberToObject(totals, "allocs", (double)engine->allocs);
-    cJSON_AddNumberToObject(totals, "frees", (double)engine->frees);
-    cJSON_AddNumberToObject(totals, "refused_allocs", (double)engine->refused_allocs);
-    cJSON_AddNumberToObject(totals, "drain_busy", (double)engine->drain_busy);
+    for (uint32_t i = 0; i < machine->n; i++)
+        cJSON_AddItemToArray(gpus, describe_gpu(machine->engines[i]));
+    for (uint32_t id = 0; id < machine->max_apps; id++)
+        for (uint32_t i = 0; i < machine->n; i++)
+            if (machine->engines[i]->apps[id].state != GM_APP_UNUSED)
+                cJSON_AddItemToArray(apps, describe_app(machine->engines[i], id));
+    add_totals(cJSON_AddObjectToObject(status, "totals"), machine);
     return status;
 }

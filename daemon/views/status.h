@@ -1,5 +1,5 @@
 /*
- * The status as a document. Reads the engine and the tiers, and changes nothing. Called by
+ * The status as a document. Reads the engines and the tiers, and changes nothing. Called by
  * service/control.c, on the loop thread; calls log.c.
  */
 #ifndef GM_DAEMON_VIEWS_STATUS_H
@@ -7,11 +7,11 @@
 
 #include <cjson/cJSON.h>
 
-struct gm_engine;
+struct gm_machine;
 
-/* The engine's part of `mux-ctl status --json`: {"gpus":[...],"apps":[...],"totals":{...}}. See
- * daemon/README.md, "Status". Call gm_engine_refresh before. The caller owns it; NULL: out of
+/* The machine's part of `mux-ctl status --json`: {"gpus":[...],"apps":[...],"totals":{...}}. See
+ * daemon/README.md, "Status". Call gm_machine_refresh before. The caller owns it; NULL: out of
  * memory. */
-cJSON *gm_view_status(const struct gm_engine *engine);
+cJSON *gm_view_status(const struct gm_machine *machine);
 
 #endif

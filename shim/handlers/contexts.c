@@ -5,17 +5,20 @@
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
 #include "shim/handlers/handlers.h"
+#include "shim/link/link.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"
 
-static CUresult gm_note_context(CUresult result, const CUcontext *context)
+static CUresult gm_note_context(CUresult result, const CUcontext *context, CUdevice device)
 {
-    if (result == CUDA_SUCCESS)
-        gm_contexts_add(*context);
-    else
+    if (result != CUDA_SUCCESS) {
         gm_contexts_release();
+        return result;
+    }
+    gm_contexts_add(*context);
+    gm_link_enter(gm_gpu_of(device));
     return result;
 }
 
@@ -27,7 +30,7 @@ static CUresult gm_note_context(CUresult result, const CUcontext *context)
         if (is_live && !gm_contexts_reserve())                                                     \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
         CUresult result = gm_real.symbol args;                                                     \
-        return is_live ? gm_note_context(result, pctx) : result;                                   \
+        return is_live ? gm_note_context(result, pctx, dev) : result;                              \
     }
 GM_ON_CTX_CREATE(cuCtxCreate, (CUcontext * pctx, unsigned int flags, CUdevice dev),
                  (pctx, flags, dev))
@@ -89,8 +92,10 @@ CUresult gm_on_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     bool is_live = gm_is_live();
     CUresult result = gm_real.cuDevicePrimaryCtxRetain(pctx, dev);
-    if (is_live && result == CUDA_SUCCESS)
+    if (is_live && result == CUDA_SUCCESS) {
         gm_contexts_note_primary(dev, true);
+        gm_link_enter(gm_gpu_of(dev));
+    }
     return result;
 }
 

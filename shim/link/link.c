@@ -131,6 +131,18 @@ static uint32_t gm_link_class(void)
     return gm_class_index(word, &index) ? 1 + index : GM_HELLO_CLASS_UNKNOWN;
 }
 
+/* GPUMUX_GROUP for HELLO. */
+static void gm_link_group(char group[64])
+{
+    const char *name = secure_getenv("GPUMUX_GROUP");
+    if (name == NULL)
+        return;
+    if (strlen(name) < 64)
+        strcpy(group, name);
+    else
+        gm_log(GM_LOG_WARN, "GPUMUX_GROUP is longer than 63 bytes: going on without it");
+}
+
 static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *why, size_t why_size)
 {
     struct gm_msg_hello hello = {.role = GM_ROLE_APP, .class = gm_link_class()};
@@ -139,6 +151,7 @@ static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *wh
     int n_fds = 0;
 
     gm_appname_own((char *)gm_link_buffer, sizeof(gm_link_buffer), hello.name);
+    gm_link_group(hello.group);
     int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
     if (error != 0) {
         snprintf(why, why_size, "cannot send to the daemon: %s", strerror(-error));
@@ -371,6 +384,20 @@ static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t 
     return is_known;
 }
 
+void gm_link_enter(int gpu)
+{
+    static _Atomic bool has_entered[GM_GPUS_MAX];
+    struct gm_request request;
+    if (gm_link_gpus < 2 || gpu < 0 || gpu >= (int)gm_link_gpus ||
+        atomic_load_explicit(&has_entered[gpu], memory_order_acquire) ||
+        !gm_request_begin(&request, GM_MSG_ENTERED, NULL))
+        return;
+    struct gm_msg_enter enter = {.cookie = request.cookie, .gpu = (uint32_t)gpu};
+    gm_link_send(GM_MSG_ENTER, &enter);
+    if (gm_request_end(&request) == 0)
+        atomic_store_explicit(&has_entered[gpu], true, memory_order_release);
+}
+
 int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
 {
     struct gm_request request;
@@ -531,6 +558,10 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
             return true;
         return gm_request_answer(GM_MSG_ALLOCATED, allocated->cookie, allocated->result, NULL);
     }
+    case GM_MSG_ENTERED: {
+        const struct gm_msg_entered *entered = body;
+        return gm_request_answer(GM_MSG_ENTERED, entered->cookie, entered->result, NULL);
+    }
     case GM_MSG_FREED: {
         const struct gm_msg_freed *freed = body;
         return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result, NULL);
@@ -660,7 +691,7 @@ static void gm_link_lose(void)
 static uint64_t gm_link_look_at_uses(uint64_t now)
 {
     static uint64_t due;
-    bool is_on = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed) == 1;
+    bool is_on = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed) != 0;
     if (is_on && !atomic_load(&gm_link_is_counting))
         due = now + GM_LINK_USES_NS;
     gm_link_count_uses(is_on);

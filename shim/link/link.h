@@ -1,7 +1,7 @@
 /*
  * The link: the connection to the daemon. The thread "gpumux-link" receives messages and does what
- * they say; any thread sends. The thread of a request (ALLOC, FREE, SHARE, OPEN, SHUT) waits on its
- * own condition for the answer with its cookie.
+ * they say; any thread sends. The thread of a request (ENTER, ALLOC, FREE, SHARE, OPEN, SHUT) waits
+ * on its own condition for the answer with its cookie.
  *
  * The daemon is trusted with this program's memory, not with its life: a message that does not
  * decode or makes no sense counts as a lost connection.
@@ -109,6 +109,10 @@ void gm_link_quiet(const struct gm_msg_quiet *quiet);
  */
 #define GM_LINK_AHEAD 8u
 int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu);
+
+/* The program has a context on `gpu` (-1: on none that is shared). Tells the daemon once, if there
+ * are several, and waits for its answer: from then on the gate is that of this GPU, too. */
+void gm_link_enter(int gpu);
 
 /*
  * Have the daemon back `bytes` (a multiple of GM_CHUNK_MIN) at `va` on `gpu`. The caller reserved

@@ -87,7 +87,14 @@ static union body body_of(enum gm_msg_type type)
     memset(&body, 0, sizeof(body));
     switch (type) {
     case GM_MSG_HELLO:
-        body.hello = (struct gm_msg_hello){.role = GM_ROLE_APP, .name = "python3"};
+        body.hello =
+            (struct gm_msg_hello){.role = GM_ROLE_APP, .name = "python3", .group = "train"};
+        break;
+    case GM_MSG_ENTER:
+        body.enter = (struct gm_msg_enter){.cookie = 9, .gpu = 1};
+        break;
+    case GM_MSG_ENTERED:
+        body.entered = (struct gm_msg_entered){.cookie = 9, .result = 600};
         break;
     case GM_MSG_ALLOC:
         body.alloc = (struct gm_msg_alloc){.cookie = 1, .va = 0x7f0000000000, .bytes = 86u << 20};
@@ -303,7 +310,7 @@ static void emit_faults(void)
     emit_broken(GM_WIRE_SHORT, "no-version");
     length = 15;
     emit_broken(GM_WIRE_SHORT, "header");
-    length = 87;
+    length = sizeof(struct gm_wire_header) + sizeof(struct gm_msg_hello) - 1;
     emit_broken(GM_WIRE_SHORT, "body");
 
     make(GM_MSG_HELLO, 0);
@@ -316,7 +323,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 42);
+    put16(type_at, 43);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);

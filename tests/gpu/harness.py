@@ -10,6 +10,10 @@ import tempfile
 import time
 
 
+class Skip(Exception):
+    """What a test needs is not here."""
+
+
 class Failure(Exception):
     """A test failed; the text says how, on one line."""
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from harness import Daemon, Failure, Moved, Place, Program, die, fields, same, use_simcuda, wait_until
+from harness import Daemon, Failure, Moved, Place, Program, Skip, die, fields, same, use_simcuda, wait_until
 
 BUDGET = "24G"
 PINNED = "64G"
@@ -72,11 +72,11 @@ class Suite:
         for path in paths:
             open(path, "w", encoding="utf-8").close()
 
-    def pingpong(self, name, *arguments, under_gpumux=True):
+    def pingpong(self, name, *arguments, under_gpumux=True, extra=None):
         binary = self.place.at("tests/gpu/pingpong")
         if not os.path.exists(binary):
             raise Failure("no tests/gpu/pingpong in the build: it was made without nvcc")
-        return Program(self.place, name, [binary, *arguments], under_gpumux)
+        return Program(self.place, name, [binary, *arguments], under_gpumux, extra)
 
     def crowd(self, way, names, seconds, under_gpumux, look=lambda: None):
         """Runs all of tests/gpu/programs of these names, five at a time. Returns them all, and what failed."""
@@ -823,6 +823,66 @@ class Suite:
             raise Failure(f"alone under gpumux it is {cost:.2f} % slower than native")
         return f"no switch, nothing moved; alone {cost:+.2f} % against native (best of 3 each)"
 
+    def two_gpus(self, name, *options):
+        """A daemon of two GPUs."""
+        listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
+        count = listed.stdout.count("\n") if listed.returncode == 0 else 0
+        if count < 2:
+            raise Skip(f"it needs two GPUs, here is {count or 'none'}")
+        return self.small(name, BUDGET, PINNED, "1s", "--gpu", "0,1")
+
+    def on_gpu(self, name, gpu, *arguments, under_gpumux=True, group=None):
+        extra = {"CUDA_VISIBLE_DEVICES": str(gpu)}
+        if group:
+            extra["GPUMUX_GROUP"] = group
+        return self.pingpong(name, *arguments, under_gpumux=under_gpumux, extra=extra)
+
+    def test_gpus(self):
+        """Two GPUs, a program on each: neither waits, nothing moves; then two more that take turns on one."""
+        daemon = self.two_gpus("daemon-gpus")
+        native = [self.on_gpu(f"gpus-native-{gpu}", gpu, "--gib", 8, "--seconds", 4, "--seed", gpu,
+                              under_gpumux=False) for gpu in (0, 1)]
+        rates = [int(end["iterations"]) / float(end["seconds"]) for end in (each.passed() for each in native)]
+        shared = [self.on_gpu(f"gpus-{gpu}", gpu, "--gib", 8, "--seconds", 4, "--seed", gpu) for gpu in (0, 1)]
+        costs = [100 * (1 - int(end["iterations"]) / float(end["seconds"]) / rate)
+                 for end, rate in zip((each.passed() for each in shared), rates)]
+        if max(costs) > 3:
+            raise Failure(f"under gpumux they are {costs[0]:.1f} and {costs[1]:.1f} % slower")
+        if daemon.status()["totals"]["bytes_out"] != 0:
+            raise Failure("memory moved though every program had a GPU of its own")
+        turns = [self.on_gpu(f"gpus-turn-{i}", 1, "--gib", 16, "--seconds", 12, "--seed", i) for i in (1, 2)]
+        alone = self.on_gpu("gpus-alone", 0, "--gib", 16, "--seconds", 12, "--seed", 3)
+        for program in (*turns, alone):
+            program.passed()
+        gpus = daemon.status()["gpus"]
+        daemon.stop()
+        if gpus[0]["bytes_out"] != 0 or gpus[1]["switches"] < 6:
+            raise Failure(f"GPU 0 moved {gpus[0]['bytes_out']}, GPU 1 switched {gpus[1]['switches']} times")
+        return f"{costs[0]:+.1f} and {costs[1]:+.1f} % against native; {gpus[1]['switches']} switches on GPU 1 alone"
+
+    def test_gpus_group(self):
+        """One group on two GPUs beside a program on each: they run together, and all end."""
+        daemon = self.two_gpus("daemon-gpus-group")
+        members = [self.on_gpu(f"group-{gpu}", gpu, "--gib", 16, "--seconds", 12, "--seed", gpu, group="pair")
+                   for gpu in (0, 1)]
+        others = [self.on_gpu(f"group-other-{gpu}", gpu, "--gib", 16, "--seconds", 12, "--seed", 5 + gpu)
+                  for gpu in (0, 1)]
+        apart = looks = 0
+        while all(program.is_running() for program in (*members, *others)):
+            states = [daemon.app(member).get("state") for member in members]
+            apart += "running" in states and ("waiting" in states or "loading" in states)
+            looks += 1
+            time.sleep(0.05)
+        for program in (*members, *others):
+            program.passed()
+        switches = [gpu["switches"] for gpu in daemon.status()["gpus"]]
+        daemon.stop()
+        if apart > looks / 50:
+            raise Failure(f"in {apart} of {looks} looks one of the group ran without the other")
+        if min(switches) < 4:
+            raise Failure(f"only {switches} switches")
+        return f"{switches} switches, apart in {apart} of {looks} looks"
+
     def test_demo(self):
         """bench/demo.sh finds the real GPU and passes."""
         self.end_big()
@@ -840,7 +900,8 @@ class Suite:
 
     NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "bad_calls", "killed", "share",
              "share_torch", "tiers", "hash", "shadows", "fresh", "oversize", "programs", "idle_inflight", "parked",
-             "queues", "park_many", "kill_many", "demo", "pingpong", "pingpong_third", "llm", "resnet", "graphs", "fits")
+             "queues", "park_many", "kill_many", "gpus", "gpus_group", "demo", "pingpong", "pingpong_third", "llm",
+             "resnet", "graphs", "fits")
     SIMULATED = ("hash", "shadows")  # that --simcuda can try
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
@@ -858,13 +919,15 @@ class Suite:
             begin = time.monotonic()
             try:
                 verdict, text = "ok", getattr(self, "test_" + name)()
+            except Skip as skip:
+                verdict, text = "skip", str(skip)
             except Failure as failure:
                 verdict, text = "FAIL", str(failure)
             except Exception as error:  # a test that breaks has failed
                 verdict, text = "FAIL", f"{type(error).__name__}: {error}"
             if verdict == "ok":
                 passed += 1
-            else:
+            elif verdict == "FAIL":
                 failed += 1
                 self.clear()
             text = " ".join(str(text).split())

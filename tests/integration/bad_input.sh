@@ -249,30 +249,31 @@ client_is() {
 # The bytes are those of a little-endian machine, which is all that CUDA has.
 me=$(printf '%0120d' 0 | sed 's/^0000/6d65/') # "me", 60 bytes of the 64
 if command -v perl > /dev/null; then
-    body="0100000000000000$me"00000000
+    none=$(printf '%0128d' 0) # no group
+    body="0100000000000000$me"00000000$none
     what="a client of another protocol version"
-    client_is "the client speaks protocol version 99, this gpumuxd 5" "5800000063000100""0000000000000000$body"
+    client_is "the client speaks protocol version 99, this gpumuxd 6" "9800000063000100""0000000000000000$body"
     what="an unknown message"
-    client_is "unknown message type" "1000000005006300""0000000000000000"
+    client_is "unknown message type" "1000000006006300""0000000000000000"
     what="half a header"
     client_is "bad message" "1000"
     what="a message of the daemon's own"
-    client_is "bad message (CLOSE)" "2800000005001400""0000000000000000""000000000000000000000000000000000000000000000000"
+    client_is "bad message (CLOSE)" "2800000006001400""0000000000000000""000000000000000000000000000000000000000000000000"
     what="an app's message before HELLO"
-    client_is "bad message (WANT)" "1800000005000400""0000000000000000""0000000000000000"
+    client_is "bad message (WANT)" "1800000006000400""0000000000000000""0000000000000000"
     what="HELLO twice"
-    client_is "bad message (HELLO)" "5800000005000100""0000000000000000$body" "5800000005000100""0000000000000000$body"
+    client_is "bad message (HELLO)" "9800000006000100""0000000000000000$body" "9800000006000100""0000000000000000$body"
     what="a role that is none"
-    client_is "unknown role 7" "5800000005000100""0000000000000000""07000000""00000000$me"00000000
-    hello="5800000005000100""0000000000000000$body"
+    client_is "unknown role 7" "9800000006000100""0000000000000000""07000000""00000000$me"00000000$none
+    hello="9800000006000100""0000000000000000$body"
     what="an allocation with a flag that is none"
     client_is "an allocation that cannot be" "$hello" \
-        "3000000005000200""0000000000000000""0100000000000000""0000000001000000""0000200000000000""00000000""02000000"
+        "3000000006000200""0000000000000000""0100000000000000""0000000001000000""0000200000000000""00000000""02000000"
     what="opening what cannot be, at an odd address"
     client_is "an opening that cannot be" "$hello" \
-        "4000000005000a00""0000000000000000""0100000000000000""0100000000000000$(printf '%064d' 0)"
+        "4000000006000a00""0000000000000000""0100000000000000""0100000000000000$(printf '%064d' 0)"
     what="sharing with a message too short"
-    client_is "bad message (SHARE)" "$hello" "1800000005000900""0000000000000000""0100000000000000"
+    client_is "bad message (SHARE)" "$hello" "1800000006000900""0000000000000000""0100000000000000"
     what="a client that says nothing"
     client_is "no HELLO within 5 s"
 else

@@ -385,3 +385,51 @@ void gm_mode_misuse(struct gm_worker *worker)
     gm_buffers_free(worker, buffers);
     worker->done = 1;
 }
+
+/* What two programs that are tied share: words that their GPU work writes and waits for. */
+struct gm_tie {
+    _Atomic uint32_t members; /* that have come */
+    uint32_t reserved[15];
+    uint32_t word[2][1000]; /* of each member, by round: 1 when its work is there */
+};
+
+/*
+ * Two programs, each of whose rounds waits on the GPU for the other's: as NCCL does, or an event of
+ * another process. They meet in the file --signal, where each says in which round it is. Neither
+ * ends unless both go on.
+ */
+void gm_mode_tied(struct gm_worker *worker)
+{
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    struct gm_counter counter;
+    struct gm_tie *tie = MAP_FAILED;
+    CUdeviceptr at;
+    if (worker->signal == NULL || worker->iterations > 1000)
+        gm_fail(worker, "--signal is missing, or more than 1000 rounds are too many");
+    int fd = open(worker->signal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0 && ftruncate(fd, sizeof(*tie)) == 0)
+        tie = mmap(NULL, sizeof(*tie), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd < 0 || tie == MAP_FAILED)
+        gm_fail(worker, "%s: %s", worker->signal, strerror(errno));
+    close(fd);
+    const uint32_t me = atomic_fetch_add(&tie->members, 1) % 2;
+    gm_counter_make(worker, &counter);
+    GM_CU(worker, cuMemHostRegister, tie, sizeof(*tie), CU_MEMHOSTREGISTER_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &at, tie, 0);
+    gm_say_ready(worker);
+    for (; worker->done < worker->iterations; worker->done++) {
+        const CUdeviceptr word = at + offsetof(struct gm_tie, word) + worker->done * 4;
+        CUdeviceptr theirs = word + (1 - me) * sizeof(tie->word[0]);
+        void *args[] = {&theirs};
+        for (uint32_t i = 0; i < worker->allocs; i++)
+            gm_buffer_turn(worker, &buffers[i], &counter, NULL);
+        GM_CU(worker, cuStreamWriteValue32, NULL, word + me * sizeof(tie->word[0]), 1, 0);
+        gm_launch(worker, GM_KERNEL_SPIN_UNTIL, NULL, args);
+        GM_CU(worker, cuStreamSynchronize, NULL);
+    }
+    worker->mismatches += gm_counter_read(worker, &counter, NULL);
+    GM_CU(worker, cuMemHostUnregister, tie);
+    munmap(tie, sizeof(*tie));
+    gm_counter_free(worker, &counter);
+    gm_buffers_free(worker, buffers);
+}

@@ -76,6 +76,8 @@ static const struct {
     {"nvml", gm_mode_nvml, true, false, "print what NVML and CUDA say of memory"},
     {"unswappable", gm_mode_unswappable, false, false, "memory that stays the driver's"},
     {"managed", gm_mode_managed, false, false, "verify, with managed memory"},
+    {"tied", gm_mode_tied, false, false,
+     "rounds that wait on the GPU for those of another, met in --signal"},
     {"share", gm_mode_share, false, false, "share with --threads openers, met in --signal"},
     {"share-only", gm_mode_share, false, false, "the same, without turns"},
     {"share-free", gm_mode_share, false, false, "the same, freed while it is open"},

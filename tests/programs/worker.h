@@ -213,6 +213,7 @@ void gm_mode_pointers(struct gm_worker *worker);
 void gm_mode_nvml(struct gm_worker *worker);
 void gm_mode_unswappable(struct gm_worker *worker);
 void gm_mode_managed(struct gm_worker *worker);
+void gm_mode_tied(struct gm_worker *worker);
 void gm_mode_share(struct gm_worker *worker);
 void gm_mode_open(struct gm_worker *worker);
 void gm_mode_open_race(struct gm_worker *worker);

@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "common/sock.h"
+#include "daemon/engine/machine.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
 #include "daemon/views/log.h"
@@ -32,7 +33,7 @@
 
 /* ---- the engine that the test plays -------------------------------------------------------- */
 
-struct gm_engine {
+struct played {
     struct gm_session *session[APPS];
     unsigned joins, leaves, messages[APPS];
     bool is_inside; /* one of our functions is on the stack */
@@ -46,16 +47,20 @@ struct gm_engine {
     bool is_trimming;
 };
 
-static struct gm_engine engine;
+static struct played engine;
+static struct gm_machine machine; /* what the others hold of it */
 
-int gm_engine_join(struct gm_engine *e, struct gm_session *session, pid_t pid, uid_t uid,
-                   const char *name, uint32_t wish, uint32_t *app)
+int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const char *group,
+                    uint32_t *app, char *why, size_t why_size)
 {
+    struct played *e = &engine;
     struct gm_msg_welcome body = {0};
-    e->wish = wish;
-    assert_int_equal(pid, getpid());
-    assert_int_equal(uid, getuid());
-    assert_string_equal(name, "tester");
+    assert_ptr_equal(m, &machine);
+    e->wish = who->wish;
+    assert_int_equal(who->pid, getpid());
+    assert_int_equal(who->uid, getuid());
+    assert_string_equal(who->name, "tester");
+    assert_string_equal(group, "");
     for (uint32_t i = 0; i < APPS; i++) {
         if (e->session[i])
             continue;
@@ -63,34 +68,39 @@ int gm_engine_join(struct gm_engine *e, struct gm_session *session, pid_t pid, u
         assert_true(fds[0] >= 0 && fds[1] >= 0);
         body.app = i;
         e->is_inside = true;
-        gm_session_send(session, GM_MSG_WELCOME, &body, NULL, 0, fds, 2);
+        gm_session_send(who->session, GM_MSG_WELCOME, &body, NULL, 0, fds, 2);
         e->is_inside = false;
         close(fds[0]);
         close(fds[1]);
-        e->session[i] = session;
+        e->session[i] = who->session;
         e->messages[i] = 0;
         e->joins++;
         *app = i;
         return 0;
     }
+    snprintf(why, why_size, "no place");
     return -ENOSPC;
 }
 
-int gm_engine_places(const struct gm_engine *e)
+int gm_machine_places(const struct gm_machine *m)
 {
+    const struct played *e = &engine;
+    (void)m;
     int n = 0;
     for (uint32_t i = 0; i < APPS; i++)
         n += e->session[i] == NULL;
     return n;
 }
 
-uint32_t gm_engine_places_of(const struct gm_engine *e, uid_t uid)
+uint32_t gm_machine_places_of(const struct gm_machine *m, uid_t uid)
 {
-    return uid == getuid() ? APPS - (uint32_t)gm_engine_places(e) : 0;
+    return uid == getuid() ? APPS - (uint32_t)gm_machine_places(m) : 0;
 }
 
-void gm_engine_message(struct gm_engine *e, uint32_t app, const struct gm_wire_message *message)
+void gm_machine_message(struct gm_machine *m, uint32_t app, const struct gm_wire_message *message)
 {
+    struct played *e = &engine;
+    (void)m;
     assert_true(app < APPS && e->session[app]);
     assert_int_equal(message->type, GM_MSG_FREE);
     const struct gm_msg_free *body = message->body;
@@ -107,13 +117,15 @@ void gm_engine_message(struct gm_engine *e, uint32_t app, const struct gm_wire_m
     }
 }
 
-void gm_engine_beat(struct gm_engine *e)
+void gm_machine_beat(struct gm_machine *m)
 {
-    (void)e;
+    (void)m;
 }
 
-void gm_engine_leave(struct gm_engine *e, uint32_t app)
+void gm_machine_leave(struct gm_machine *m, uint32_t app)
 {
+    struct played *e = &engine;
+    (void)m;
     assert_false(e->is_inside);
     assert_true(app < APPS && e->session[app]);
     e->session[app] = NULL;
@@ -125,15 +137,15 @@ void gm_engine_leave(struct gm_engine *e, uint32_t app)
     e->is_inside = false;
 }
 
-void gm_engine_refresh(struct gm_engine *e)
+void gm_machine_refresh(struct gm_machine *m)
 {
-    (void)e;
+    (void)m;
 }
 
-cJSON *gm_view_status(const struct gm_engine *e)
+cJSON *gm_view_status(const struct gm_machine *m)
 {
     char text[256];
-    (void)e;
+    (void)m;
     snprintf(text, sizeof text,
              "{\"gpus\":[],\"apps\":[{\"id\":0,\"uid\":%u},{\"id\":1,\"uid\":4294967290}],"
              "\"totals\":{\"switches\":7}}",
@@ -141,28 +153,31 @@ cJSON *gm_view_status(const struct gm_engine *e)
     return cJSON_Parse(text);
 }
 
-cJSON *gm_view_log(const struct gm_engine *e, uint64_t since)
+cJSON *gm_view_log(const struct gm_notes *notes, uint64_t since)
 {
-    assert_ptr_equal(e, &engine);
+    assert_ptr_equal(notes, machine.notes);
     engine.since = since;
     return cJSON_Parse(
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
 }
 
-void gm_engine_trim(struct gm_engine *e, struct gm_trimmed *trimmed)
+void gm_machine_trim(struct gm_machine *m, struct gm_trimmed *trimmed)
 {
-    (void)e;
+    (void)m;
     *trimmed = (struct gm_trimmed){.gpu = 3, .pinned = 2, .paged = 1};
 }
 
-bool gm_engine_is_trimming(const struct gm_engine *e)
+bool gm_machine_is_trimming(const struct gm_machine *m)
 {
-    return e->is_trimming;
+    (void)m;
+    return engine.is_trimming;
 }
 
-int gm_engine_set(struct gm_engine *e, const struct gm_set_request *request, uint32_t *changed,
-                  char *text, size_t size)
+int gm_machine_set(struct gm_machine *m, const struct gm_set_request *request, uint32_t *changed,
+                   char *text, size_t size)
 {
+    struct played *e = &engine;
+    (void)m;
     e->set = *request;
     snprintf(e->command, sizeof e->command, "%s", request->command);
     if (request->pid == 1) {
@@ -197,8 +212,8 @@ static int set_up(void **state)
     options.gpu_budget.percent = 80;
     if (uv_loop_init(&loop))
         return -1;
-    gm_control_init(&control, &options, &engine);
-    return gm_sessions_open(&sessions, &loop, &engine, &control, APPS);
+    gm_control_init(&control, &options, &machine);
+    return gm_sessions_open(&sessions, &loop, &machine, &control, APPS);
 }
 
 static int tear_down(void **state)

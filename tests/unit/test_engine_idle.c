@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/state.h"
+#include "tests/unit/groups_world.h"
 
 #define APPS 3u
 #define IDLE (100 * GM_MS)
@@ -146,7 +147,7 @@ static void test_idle_when_quiet(void **state)
     assert_int_equal(idles[1], 1);
     assert_int_equal(n_taken[1], 1); /* who rests keeps nothing */
     assert_true(n_aged[0] > 10);     /* it can free while it is paused */
-    assert_int_equal(ago[1], 0); /* its work had gone on, nobody knows until when */
+    assert_int_equal(ago[1], 0);     /* its work had gone on, nobody knows until when */
     assert_true(app->is_idle);
     answer(asked[1], 1); /* once is enough */
     pass(10 * GM_S);

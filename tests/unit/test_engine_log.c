@@ -72,7 +72,7 @@ static int set_up(void **state)
         return -1;
     engine->config.max_apps = APPS;
     engine->apps = calloc(APPS, sizeof *engine->apps);
-    engine->notes = calloc(GM_NOTES, sizeof *engine->notes);
+    engine->notes = calloc(1, sizeof *engine->notes);
     engine->sched_memory = calloc(1, gm_sched_size(&config));
     if (!engine->apps || !engine->notes || !engine->sched_memory)
         return -1;
@@ -119,7 +119,7 @@ static void what_was_refused_is_told(void **state)
         gm_engine_note_refusal(engine, 1, &full, i);
     assert_int_equal(engine->refused_allocs, 78);
 
-    cJSON *log = gm_view_log(engine, 11), *status = cJSON_CreateObject();
+    cJSON *log = gm_view_log(engine->notes, 11), *status = cJSON_CreateObject();
     const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(log, "entries"), 0);
     assert_string_equal(cJSON_GetObjectItem(entry, "kind")->valuestring, "refused");
     assert_string_equal(cJSON_GetObjectItem(entry, "why")->valuestring, "full");
@@ -148,6 +148,8 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     join(1, 10);
     engine->apps[1].session = (struct gm_session *)(uintptr_t)1;
     engine->apps[1].stat = stat;
+    struct gm_client client = {.id = 1, .engines = {engine}};
+    engine->apps[1].client = &client;
     engine->apps[1].refusal.reason = GM_REFUSED_FULL;
     gm_engine_note_refusals(engine);
     assert_int_equal(engine->n_refusals, 0);
@@ -205,7 +207,7 @@ static const char *word(const cJSON *object, const char *key)
 /* The newest entry; the caller's. */
 static cJSON *newest(void)
 {
-    cJSON *log = gm_view_log(engine, engine->n_notes - 1);
+    cJSON *log = gm_view_log(engine->notes, engine->notes->n - 1);
     cJSON *entry = cJSON_DetachItemFromArray(cJSON_GetObjectItem(log, "entries"), 0);
     assert_non_null(entry);
     cJSON_Delete(log);
@@ -217,7 +219,7 @@ static void test_turns(void **state)
     (void)state;
     join(0, 60);
     open_gate(0, false); /* the first to come takes nobody's place: no entry */
-    assert_int_equal(engine->n_notes, 0);
+    assert_int_equal(engine->notes->n, 0);
     engine->now += GM_S;
     join(1, 60);
     engine->now += 4 * GM_S; /* its slice is over */
@@ -312,7 +314,7 @@ static void test_levels_and_settings(void **state)
     join(0, 60);
     open_gate(0, false);
     gm_engine_note_levels(engine);
-    assert_int_equal(engine->n_notes, 0);
+    assert_int_equal(engine->notes->n, 0);
     engine->now += 9 * GM_S;
     step(GM_SCHED_TIMER, 0, 0);
     gm_engine_note_levels(engine);
@@ -323,7 +325,7 @@ static void test_levels_and_settings(void **state)
     assert_int_equal(number(entry, "level"), 2);
     cJSON_Delete(entry);
     gm_engine_note_levels(engine); /* once */
-    assert_int_equal(engine->n_notes, 1);
+    assert_int_equal(engine->notes->n, 1);
 
     /* a level that follows from a setting is told with it */
     struct gm_settings said = {.has = GM_SET_CLASS, .class = GM_CLASS_BATCH};
@@ -333,7 +335,7 @@ static void test_levels_and_settings(void **state)
     engine->has_decided = true;
     gm_engine_note_set(engine, 0, 1000, &said, &policy);
     gm_engine_note_levels(engine);
-    assert_int_equal(engine->n_notes, 2);
+    assert_int_equal(engine->notes->n, 2);
     entry = newest();
     assert_string_equal(word(entry, "kind"), "set");
     assert_string_equal(word(entry, "set"), "class=batch");
@@ -355,10 +357,10 @@ static void test_levels_and_settings(void **state)
 /* The first and last number of what the log holds after `since`, and how many there are. */
 static void expect_range(uint64_t since, uint64_t first, uint64_t last)
 {
-    cJSON *log = gm_view_log(engine, since);
+    cJSON *log = gm_view_log(engine->notes, since);
     const cJSON *entries = cJSON_GetObjectItem(log, "entries");
     const int n = cJSON_GetArraySize(entries);
-    assert_int_equal(number(log, "newest"), engine->n_notes);
+    assert_int_equal(number(log, "newest"), engine->notes->n);
     assert_int_equal(number(log, "kept"), GM_NOTES);
     assert_int_equal(n, first ? last - first + 1 : 0);
     for (int i = 0; i < n; i++)

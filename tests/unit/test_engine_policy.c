@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/state.h"
+#include "tests/unit/groups_world.h"
 #include "daemon/service/rules.h"
 
 #define APPS 6u
@@ -42,6 +43,8 @@ void gm_engine_note_set(struct gm_engine *e, uint32_t app, uid_t by, const struc
     assert_memory_equal(&account.policy, policy, sizeof *policy);
 }
 
+static struct gm_client clients[APPS];
+
 static int set_up(void **state)
 {
     (void)state;
@@ -68,6 +71,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    for (uint32_t id = 0; id < APPS; id++)
+        gm_group_remove(&clients[id]);
     free(engine->sched_memory);
     free(engine->apps);
     free(engine);
@@ -86,6 +91,14 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
     struct gm_app *app = &engine->apps[id];
     *app = (struct gm_app){.state = GM_APP_PAUSED, .uid = uid, .pid = (pid_t)(100 + id)};
     snprintf(app->name, sizeof app->name, "%s", name);
+    struct gm_client *client = app->client = &clients[id];
+    *client = (struct gm_client){.id = id,
+                                 .uid = uid,
+                                 .pid = app->pid,
+                                 .engines = {engine},
+                                 .session = (struct gm_session *)client};
+    memcpy(client->name, app->name, sizeof client->name);
+    assert_int_equal(gm_group_add(NULL, client), 0);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
     gm_engine_first_policy(engine, id, wish);
 }

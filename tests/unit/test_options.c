@@ -76,11 +76,17 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
+static void assert_gpus(const char *list)
+{
+    char text[128];
+    assert_string_equal(gm_options_gpus(&options.gpus, text, sizeof text), list);
+}
+
 static void test_defaults(void **state)
 {
     (void)state;
     gm_options_init(&options);
-    assert_int_equal(options.gpu, 0);
+    assert_gpus("0");
     assert_int_equal(options.gpu_budget.bytes, 0);
     assert_int_equal(options.gpu_budget.percent, 0);
     assert_int_equal(options.pinned, 0);
@@ -222,7 +228,7 @@ static void test_file(void **state)
                           "shared-gpu = yes\n"
                           "log-level = debug"),
                      0);
-    assert_int_equal(options.gpu, 3);
+    assert_gpus("3");
     assert_int_equal(options.gpu_budget.percent, 80);
     assert_int_equal(options.pinned, 64ull << 30);
     assert_string_equal(options.socket, "/a#b");
@@ -295,7 +301,7 @@ static void test_precedence(void **state)
     write_file(text, strlen(text));
     snprintf(config, sizeof config, "--config=%s", file);
     assert_int_equal(parse(config, "--gpu=5", NULL), GM_OPTIONS_RUN);
-    assert_int_equal(options.gpu, 5);            /* line over file */
+    assert_gpus("5");                            /* line over file */
     assert_int_equal(options.slice, 9 * GM_S);   /* file over default */
     assert_int_equal(options.idle, 100 * GM_MS); /* default */
     assert_string_equal(options.socket, "/from/file");
@@ -307,11 +313,11 @@ static void test_precedence(void **state)
     snprintf(path, sizeof path, "%s/gpumux/gpumux.conf", folder);
     assert_int_equal(rename(file, path), 0);
     assert_int_equal(parse("--user", NULL, NULL), GM_OPTIONS_RUN);
-    assert_int_equal(options.gpu, 2);
+    assert_gpus("2");
     assert_string_equal(options.config, path);
     assert_int_equal(rename(path, file), 0);
     assert_int_equal(parse("--user", NULL, NULL), GM_OPTIONS_RUN);
-    assert_int_equal(options.gpu, 0);
+    assert_gpus("0");
     assert_string_equal(options.config, "");
     snprintf(path, sizeof path, "%s/gpumux", folder);
     assert_int_equal(rmdir(path), 0);

@@ -460,6 +460,11 @@ void gm_cuda_close(struct gm_cuda *cuda)
     (void)cuda;
 }
 
+CUresult gm_cuda_enter(const struct gm_cuda *cuda, CUcontext context)
+{
+    return cuda->cuCtxSetCurrent(context);
+}
+
 const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
 {
     const char *text;

@@ -1,0 +1,137 @@
+#include "daemon/engine/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/engine/groups.h"
+
+/* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
+static int make_shared(const char *name, size_t bytes, int seals, void **memory)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error;
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) != 0)
+        goto fail;
+    *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (*memory == MAP_FAILED)
+        goto fail;
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL | seals) != 0) {
+        munmap(*memory, bytes);
+        goto fail;
+    }
+    return fd;
+
+fail:
+    error = -errno;
+    *memory = NULL;
+    close(fd);
+    return error;
+}
+
+int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer *who,
+                   struct gm_group *group)
+{
+    void *ctl = NULL, *stat = NULL;
+    struct gm_client *client = calloc(1, sizeof *client);
+    int error = -ENOMEM;
+    if (!client)
+        return error;
+    client->fds[0] = client->fds[1] = -1;
+    client->refs = 1;
+    client->id = id;
+    client->session = who->session;
+    client->pid = who->pid;
+    client->uid = who->uid;
+    client->wish = who->wish;
+    strncpy(client->name, who->name, sizeof client->name - 1);
+    client->fds[0] = error =
+        make_shared("gpumux-ctl", sizeof *client->ctl, F_SEAL_FUTURE_WRITE, &ctl);
+    if (error < 0)
+        goto fail;
+    client->ctl = ctl;
+    client->fds[1] = error = make_shared("gpumux-stat", sizeof *client->stat, 0, &stat);
+    if (error < 0)
+        goto fail;
+    client->stat = stat;
+    client->ctl->magic = client->stat->magic = GM_SHM_MAGIC;
+    client->ctl->version = client->stat->version = GM_SHM_VERSION;
+    client->ctl->app = id;
+    atomic_store(&client->ctl->gate, GM_GATE_CLOSED); /* until the first engine opens it */
+    client->is_quiet = true;
+    error = gm_group_add(group, client);
+    if (error)
+        goto fail;
+    *out = client;
+    return 0;
+
+fail:
+    gm_client_drop(client);
+    return error;
+}
+
+void gm_client_hold(struct gm_client *client)
+{
+    client->refs++;
+}
+
+static void close_fds(struct gm_client *client)
+{
+    for (int i = 0; i < 2; i++) {
+        if (client->fds[i] >= 0)
+            close(client->fds[i]);
+        client->fds[i] = -1;
+    }
+}
+
+void gm_client_drop(struct gm_client *client)
+{
+    if (--client->refs > 0)
+        return;
+    gm_group_remove(client);
+    close_fds(client);
+    if (client->ctl)
+        munmap(client->ctl, sizeof *client->ctl);
+    if (client->stat)
+        munmap(client->stat, sizeof *client->stat);
+    free(client);
+}
+
+int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
+                      const struct gm_gpu_entry *gpus, uint32_t n)
+{
+    const struct gm_msg_welcome welcome = {.app = client->id};
+    int error = outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, client->fds, 2);
+    close_fds(client);
+    return error;
+}
+
+bool gm_client_shut(struct gm_client *client, uint32_t index)
+{
+    const bool was_open = client->shut == 0;
+    client->shut |= 1u << index;
+    if (!was_open)
+        return false;
+    client->is_quiet = client->is_parked = false;
+    atomic_store(&client->ctl->epoch, ++client->epoch);
+    atomic_store(&client->ctl->gate, GM_GATE_CLOSED);
+    return true;
+}
+
+bool gm_client_let(struct gm_client *client, uint32_t index)
+{
+    client->shut &= ~(1u << index);
+    if (client->shut != 0)
+        return false;
+    client->is_quiet = false;
+    atomic_store(&client->ctl->gate, GM_GATE_OPEN);
+    syscall(SYS_futex, &client->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+    return true;
+}

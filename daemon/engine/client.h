@@ -1,0 +1,69 @@
+/*
+ * A client: one connected program, on all GPUs that it uses. It is an app of the engine of each of
+ * them, with the same id everywhere. It has one ctl page, one stat area and one gate for all.
+ *
+ * The gate is open when no engine wants it closed (`shut`). The first that closes it sends CLOSE;
+ * one that comes later shares the answer. All work of the program on all GPUs has ended or is
+ * parked when it answers, so each engine may move what the program has on its GPU until it opens
+ * the gate for its part. So kernels that reach memory of another GPU are safe whatever the program
+ * does, and a launch reads one word however many GPUs there are.
+ *
+ * Clients of one group (groups.h) run together.
+ *
+ * Made by the machine or, where there is one GPU, by gm_engine_join. Owns the shared memory.
+ */
+#ifndef GM_DAEMON_ENGINE_CLIENT_H
+#define GM_DAEMON_ENGINE_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/shm.h"
+#include "daemon/engine/engine.h"
+
+struct gm_group;
+
+struct gm_client {
+    struct gm_session *session; /* NULL once it has left */
+    struct gm_ctl *ctl;
+    struct gm_stat *stat;
+    int fds[2]; /* of both areas, until WELCOME is sent; -1 */
+    uint32_t id;
+    pid_t pid;
+    uid_t uid;
+    char name[64];
+    uint32_t wish;                          /* GPUMUX_CLASS, as HELLO told it */
+    uint32_t refs;                          /* its apps, and who made it */
+    struct gm_engine *engines[GM_GPUS_MAX]; /* by index: where it is an app; NULL: not there */
+    struct gm_group *group;
+    struct gm_client *next; /* of its group, in the order of ids */
+
+    uint32_t shut;         /* a bit an engine: it wants the gate closed */
+    uint64_t epoch;        /* of the newest CLOSE */
+    bool is_quiet;         /* that one is answered, and the gate has not opened since */
+    bool is_parked;        /* ... by parking */
+    uint64_t query;        /* number of the newest QUERY */
+    uint64_t timeslice_us; /* as it was told; 0: the driver's own */
+    uint64_t refused_told; /* of gm_stat.refused, what the log has */
+};
+
+/* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. Returns 0;
+ * or -errno, and then nothing is left. */
+int gm_client_open(struct gm_client **client, uint32_t id, const struct gm_newcomer *who,
+                   struct gm_group *group);
+void gm_client_hold(struct gm_client *client);
+/* The last one frees it. */
+void gm_client_drop(struct gm_client *client);
+
+/* Send WELCOME, with what there is of each GPU. Returns 0 or -errno (gm_engine_outlet.send). */
+int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
+                      const struct gm_gpu_entry *gpus, uint32_t n);
+
+/* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
+ * new epoch. */
+bool gm_client_shut(struct gm_client *client, uint32_t index);
+/* It does not want that any more. True: the gate is open now. */
+bool gm_client_let(struct gm_client *client, uint32_t index);
+
+#endif

@@ -1,0 +1,344 @@
+/* See groups.h. */
+#include "daemon/engine/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gm_group {
+    struct gm_group *next; /* of those with a name */
+    struct gm_groups *all; /* NULL: it has no name */
+    struct gm_client *clients;
+    uint64_t round;  /* how often all of them were made to yield */
+    bool is_several; /* it has, or had, more than one member */
+    uid_t uid;
+    char name[64];
+};
+
+/* ---- clients ---- */
+
+static bool is_living(const struct gm_group *group)
+{
+    for (const struct gm_client *client = group->clients; client; client = client->next)
+        if (client->session)
+            return true;
+    return false;
+}
+
+/* A group without clients ends, when the next one is looked for at the latest. */
+static void sweep(struct gm_groups *groups)
+{
+    for (struct gm_group **link = &groups->first; *link;) {
+        struct gm_group *group = *link;
+        if (group->clients) {
+            link = &group->next;
+            continue;
+        }
+        *link = group->next;
+        free(group);
+    }
+}
+
+int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct gm_group **out,
+                   char *why, size_t why_size)
+{
+    struct gm_group *group;
+    sweep(groups);
+    for (group = groups->first; group; group = group->next) {
+        if (strcmp(group->name, name) != 0 || !is_living(group))
+            continue;
+        if (group->uid != uid) {
+            snprintf(why, why_size,
+                     "the group \"%s\" has programs of another user: choose another name", name);
+            return -EPERM;
+        }
+        *out = group;
+        return 0;
+    }
+    group = calloc(1, sizeof *group);
+    if (!group) {
+        snprintf(why, why_size, "the daemon has no memory left for one more group");
+        return -ENOMEM;
+    }
+    snprintf(group->name, sizeof group->name, "%s", name);
+    group->uid = uid;
+    group->all = groups;
+    group->next = groups->first;
+    groups->first = group;
+    *out = group;
+    return 0;
+}
+
+int gm_group_add(struct gm_group *group, struct gm_client *client)
+{
+    if (!group)
+        group = calloc(1, sizeof *group);
+    if (!group)
+        return -ENOMEM;
+    struct gm_client **link = &group->clients;
+    while (*link && (*link)->id < client->id)
+        link = &(*link)->next;
+    client->next = *link;
+    *link = client;
+    client->group = group;
+    return 0;
+}
+
+void gm_group_remove(struct gm_client *client)
+{
+    struct gm_group *group = client->group;
+    if (!group)
+        return;
+    struct gm_client **link = &group->clients;
+    while (*link != client)
+        link = &(*link)->next;
+    *link = client->next;
+    client->group = NULL;
+    if (group->all)
+        sweep(group->all);
+    else if (!group->clients)
+        free(group);
+}
+
+const struct gm_client *gm_group_clients(const struct gm_group *group)
+{
+    return group->clients;
+}
+
+const char *gm_group_name(const struct gm_group *group)
+{
+    return group->name;
+}
+
+/* ---- members ---- */
+
+/* A walk over the members that are connected, in their order. */
+struct walk {
+    const struct gm_group *group;
+    const struct gm_client *client; /* the next one ... */
+    uint32_t index;                 /* ... at this engine */
+};
+
+static struct gm_app *step(struct walk *walk, struct gm_engine **engine)
+{
+    for (;; walk->index++, walk->client = walk->group->clients) {
+        for (; walk->client; walk->client = walk->client->next) {
+            const struct gm_client *client = walk->client;
+            *engine = client->engines[walk->index];
+            if (!*engine || !(*engine)->apps[client->id].session)
+                continue;
+            walk->client = client->next;
+            return &(*engine)->apps[client->id];
+        }
+        if (walk->index + 1 == GM_GPUS_MAX)
+            return NULL;
+    }
+}
+
+static struct walk walk_over(const struct gm_group *group)
+{
+    return (struct walk){.group = group, .client = group->clients};
+}
+
+static struct gm_group *group_of(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->client && app->client->group->is_several ? app->client->group : NULL;
+}
+
+bool gm_group_is_several(const struct gm_engine *engine, uint32_t id)
+{
+    return group_of(engine, id) != NULL;
+}
+
+void gm_group_joined(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_group *group = engine->apps[id].client->group;
+    struct gm_engine *at;
+    struct walk walk = walk_over(group);
+    uint32_t n = 0;
+    while (step(&walk, &at))
+        n++;
+    group->is_several = group->is_several || n > 1;
+    engine->apps[id].round = group->round;
+}
+
+uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    uint64_t bytes = 0;
+    if (!group)
+        return gm_engine_movable(engine, id);
+    for (const struct gm_client *client = group->clients; client; client = client->next)
+        if (client->engines[engine->config.index] && client->session)
+            bytes += gm_engine_movable(engine, client->id);
+    return bytes;
+}
+
+/* It has its turn, or keeps it. */
+static bool has_turn(const struct gm_app *app)
+{
+    return app->state == GM_APP_LOADING || app->state == GM_APP_RUNNING || app->is_held;
+}
+
+static bool is_at_rest(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return app->is_idle ||
+           (app->is_quiet && engine->now >= app->active_at + engine->config.idle_ns);
+}
+
+/* It gave its turn back and tries again later. */
+static bool is_put_off(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return app->state == GM_APP_PAUSED && app->want_at > engine->now;
+}
+
+/* What a member sees of its group. */
+struct view {
+    bool is_first;    /* in the order */
+    bool is_next;     /* all before it have their turns */
+    bool others_work; /* another one runs and does not rest */
+    bool has_waiting; /* a thread of one waits at its gate */
+    bool is_put_off;  /* one of them cannot be loaded now */
+};
+
+static struct view look(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *self = &engine->apps[id];
+    struct walk walk = walk_over(self->client->group);
+    struct view view = {.is_first = true, .is_next = true};
+    struct gm_engine *at;
+    const struct gm_app *app;
+    bool is_before = true;
+    while ((app = step(&walk, &at)) != NULL) {
+        is_before = is_before && app != self;
+        view.is_first = view.is_first && !is_before;
+        view.is_next = view.is_next && (!is_before || has_turn(app));
+        view.others_work = view.others_work || (app != self && app->state == GM_APP_RUNNING &&
+                                                !is_at_rest(engine, app));
+        view.has_waiting = view.has_waiting || atomic_load(&app->stat->waiting) > 0 ||
+                           app->is_parked || app->pending_allocs > app->ahead_allocs;
+        view.is_put_off = view.is_put_off || is_put_off(engine, app);
+    }
+    return view;
+}
+
+bool gm_group_is_waiting(const struct gm_engine *engine, uint32_t id, bool *is_first)
+{
+    const struct view view = look(engine, id);
+    *is_first = view.is_first;
+    return view.has_waiting;
+}
+
+void gm_group_changed(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    struct gm_engine *at;
+    if (!group)
+        return;
+    struct walk walk = walk_over(group);
+    while (step(&walk, &at))
+        gm_engine_call(at);
+}
+
+void gm_group_yield(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_group *group = group_of(engine, id);
+    if (group)
+        engine->apps[id].round = ++group->round;
+}
+
+void gm_group_opens(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    if (group)
+        engine->apps[id].round = group->round;
+}
+
+bool gm_group_may_open(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    const struct gm_app *app;
+    struct gm_engine *at;
+    if (!group || engine->stopping.is_on) /* then they are saved one by one */
+        return true;
+    struct walk walk = walk_over(group);
+    while ((app = step(&walk, &at)) != NULL) {
+        const uint32_t other = app->client->id;
+        const bool is_whole = app->state == GM_APP_LOADING && at->in_set[other] &&
+                              at->table->apps[other].missing == 0;
+        if (app != &engine->apps[id] && app->state != GM_APP_RUNNING && !is_whole)
+            return false;
+    }
+    return true;
+}
+
+bool gm_group_wants(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    struct gm_engine *at;
+    if (!group)
+        return false;
+    struct walk walk = walk_over(group);
+    struct gm_app *first = step(&walk, &at);
+    if (!first || first == &engine->apps[id])
+        return false;
+    first->is_called = true;
+    gm_engine_call(at);
+    return true;
+}
+
+bool gm_group_rests(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    const struct gm_app *app;
+    struct gm_engine *at;
+    if (!group)
+        return true;
+    struct walk walk = walk_over(group);
+    while ((app = step(&walk, &at)) != NULL)
+        if (app != &engine->apps[id] && app->state == GM_APP_RUNNING && !is_at_rest(engine, app))
+            return false;
+    return true;
+}
+
+static void set_wanting(struct gm_engine *engine, uint32_t id, bool is_wanting)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->is_idle = !is_wanting;
+    if (is_wanting)
+        app->active_at = engine->now;
+    gm_engine_feed(engine, is_wanting ? GM_SCHED_WANT : GM_SCHED_IDLE, id, 0);
+}
+
+static void follow(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_group *group = app->client->group;
+    const struct view view = look(engine, id);
+    const bool is_called = app->is_called;
+    app->is_called = false;
+    if (app->is_held || engine->stopping.is_on)
+        return;
+    if (app->state == GM_APP_RUNNING && app->round != group->round) {
+        app->round = group->round;
+        gm_engine_close_gate(engine, id);
+    } else if (app->state == GM_APP_RUNNING && app->is_idle && view.others_work) {
+        set_wanting(engine, id, true);
+    } else if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING) {
+        const bool may_want = view.is_next && !view.is_put_off;
+        const bool is_wanted = !view.is_first || is_called || view.others_work || view.has_waiting;
+        if (!app->is_idle && !may_want)
+            set_wanting(engine, id, false);
+        else if (app->is_idle && may_want && is_wanted)
+            set_wanting(engine, id, true);
+    }
+}
+
+void gm_engine_follow_groups(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && group_of(engine, id))
+            follow(engine, id);
+}

@@ -1,0 +1,85 @@
+/*
+ * Groups: what runs, pauses and moves together. A group has one client or several of one user that
+ * said its name (GPUMUX_GROUP), on one GPU or several. Its members are the apps that they are of
+ * engines. A group of one member needs none of this.
+ *
+ * Each engine has a scheduler of its own, which knows each member by itself. They come together by
+ * order: members stand in the order of engines, and then of ids, and one asks for its turn only
+ * when all before it have theirs (they load, or run). When all are whole, all gates open. When one
+ * of them has to yield, or is to, all gates close, and all stand in line again from the first.
+ *
+ * That ends: who waits for a turn holds only turns that come before it in the order, so there is no
+ * circle; who holds all turns runs, and yields within a slice if others wait; and a scheduler makes
+ * nobody wait for ever for a turn. It costs what a GPU could have done while a member of a group
+ * there waits for another GPU.
+ *
+ * Idleness is the group's: a member that rests keeps its turn as long as another one works.
+ *
+ * Engines change only what is theirs: each reads the others' apps, and follows at the start of a
+ * round (gm_engine_follow_groups). A change of state calls the other engines (gm_engine_call).
+ *
+ * Called by engine.c, apps.c, idle.c, deadlines.c, and by clients, for coming and going.
+ */
+#ifndef GM_DAEMON_ENGINE_GROUPS_H
+#define GM_DAEMON_ENGINE_GROUPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/engine/client.h"
+
+struct gm_engine;
+
+/* The groups with a name. */
+struct gm_groups {
+    struct gm_group *first;
+};
+
+/*
+ * The group of this name, made if there is none: it ends with its last client. 0; -ENOMEM; or
+ * -EPERM with one line in `why`: programs of another user are in it.
+ */
+int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct gm_group **group,
+                   char *why, size_t why_size);
+
+/* A new client joins `group`; NULL: one of its own. 0 or -ENOMEM. */
+int gm_group_add(struct gm_group *group, struct gm_client *client);
+/* A client is gone. */
+void gm_group_remove(struct gm_client *client);
+
+/* The first of its clients; the others follow by `next`. */
+const struct gm_client *gm_group_clients(const struct gm_group *group);
+
+/* "": it has none. */
+const char *gm_group_name(const struct gm_group *group);
+
+/* `app` has joined its engine. */
+void gm_group_joined(struct gm_engine *engine, uint32_t app);
+/* Whether its group has, or had, more than one member. */
+bool gm_group_is_several(const struct gm_engine *engine, uint32_t app);
+
+/* Bytes that the members of its group need on this GPU, `app` included (gm_engine_movable). */
+uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t app);
+
+/* The scheduler made `app` yield, so all of its group are to. */
+void gm_group_yield(struct gm_engine *engine, uint32_t app);
+/* `app` runs with its group from now on. */
+void gm_group_opens(struct gm_engine *engine, uint32_t app);
+
+/* Whether the gate of `app`, which is whole, may open: all of its group are whole, or run. */
+bool gm_group_may_open(const struct gm_engine *engine, uint32_t app);
+
+/* Work of `app` waits: the first of its group is to ask for its turn. False: that is `app`. */
+bool gm_group_wants(struct gm_engine *engine, uint32_t app);
+/* Whether any of its group waits for its turn with work; and whether `app` is the first of them. */
+bool gm_group_is_waiting(const struct gm_engine *engine, uint32_t app, bool *is_first);
+/* Whether all others of its group rest too: nothing of them runs, and nothing came for a while. */
+bool gm_group_rests(const struct gm_engine *engine, uint32_t app);
+
+/* Do for this engine's apps what the states of the others in their groups ask for. */
+void gm_engine_follow_groups(struct gm_engine *engine);
+/* The state of `app` changed: the engines of its group go round soon. */
+void gm_group_changed(struct gm_engine *engine, uint32_t app);
+
+#endif

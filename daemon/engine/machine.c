@@ -1,0 +1,443 @@
+/* See machine.h. */
+#include "daemon/engine/machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "daemon/engine/state.h"
+#include "daemon/memory/limits.h"
+
+/* ---- opening and closing ---- */
+
+int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, size_t why_size)
+{
+    struct gm_cuda cuda;
+    int count = 0;
+    int error = gm_cuda_open(&cuda, why, why_size);
+    if (error)
+        return error;
+    CUresult result = cuda.cuInit(0);
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS || count == 0) {
+        snprintf(why, why_size, "the CUDA driver cannot start (%s): is a GPU present and usable?",
+                 gm_cuda_text(&cuda, result));
+        error = -ENODEV;
+    } else if (count > (int)GM_GPUS_MAX) {
+        snprintf(why, why_size, "there are %d GPUs and one daemon shares %u: choose with --gpu",
+                 count, GM_GPUS_MAX);
+        error = -ENOSPC;
+    }
+    for (*n = 0; error == 0 && *n < (uint32_t)count; ++*n)
+        gpus[*n] = *n;
+    gm_cuda_close(&cuda);
+    return error;
+}
+
+/* Each engine's part of the host memory. 0 or -errno with one line in `why`. */
+static int divide(struct gm_engine_config *config, uint32_t n, char *why, size_t why_size)
+{
+    struct gm_limits limits;
+    if (n == 1)
+        return 0;
+    gm_limits_read(&limits, "");
+    int error = gm_limits_fit(&limits, &config->pinned, config->paged, why, why_size);
+    config->pinned = (config->pinned / n) & ~(GM_CHUNK_MIN - 1);
+    config->paged = (config->paged / n) & ~(GM_CHUNK_MIN - 1);
+    config->disk = (config->disk / n) & ~(GM_CHUNK_MIN - 1);
+    if (!error && config->pinned == 0) {
+        snprintf(why, why_size, "--pinned is less than 2 MiB for each of %u GPUs: raise it", n);
+        error = -EINVAL;
+    }
+    return error;
+}
+
+int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm_engine_config *all,
+                    const uint32_t *gpus, uint32_t n, struct gm_record *const *records, char *why,
+                    size_t why_size)
+{
+    struct gm_engine_config config = *all;
+    uint32_t opened = 0;
+    int error;
+    *machine =
+        (struct gm_machine){.loop = loop, .outlet = all->outlet, .max_apps = all->max_apps, .n = n};
+    error = divide(&config, n, why, why_size);
+    if (error)
+        return error;
+    machine->notes = calloc(1, sizeof *machine->notes);
+    machine->clients = calloc(all->max_apps, sizeof(struct gm_client *));
+    if (!machine->notes || !machine->clients) {
+        snprintf(why, why_size, "out of memory");
+        error = -ENOMEM;
+        goto close_engines;
+    }
+    machine->notes->is_several = n > 1;
+    config.notes = machine->notes;
+    for (; opened < n; opened++) {
+        config.gpu = (int)gpus[opened];
+        config.index = opened;
+        config.record = records[opened];
+        error = gm_engine_open(&machine->engines[opened], loop, &config, why, why_size);
+        if (error)
+            goto close_engines;
+    }
+    return 0;
+
+close_engines:
+    while (opened > 0)
+        gm_engine_close(machine->engines[--opened]);
+    free(machine->notes);
+    free(machine->clients);
+    return error;
+}
+
+static void on_saved(void *arg)
+{
+    struct gm_machine *machine = arg;
+    if (--machine->unsaved == 0)
+        machine->on_saved(machine->arg);
+}
+
+void gm_machine_save(struct gm_machine *machine, void (*then)(void *arg), void *arg)
+{
+    if (machine->is_stopping)
+        return;
+    machine->is_stopping = true;
+    machine->unsaved = machine->n;
+    machine->on_saved = then;
+    machine->arg = arg;
+    for (uint32_t i = 0; i < machine->n; i++)
+        gm_engine_save(machine->engines[i], on_saved, machine);
+}
+
+void gm_machine_halt(struct gm_machine *machine)
+{
+    machine->is_stopping = true;
+    for (uint32_t i = 0; i < machine->n; i++)
+        gm_engine_halt(machine->engines[i]);
+}
+
+void gm_machine_close(struct gm_machine *machine)
+{
+    for (uint32_t i = 0; i < machine->n; i++)
+        gm_engine_close(machine->engines[i]);
+    free(machine->notes);
+    free(machine->clients);
+}
+
+/* ---- coming and going ---- */
+
+static bool is_free(const struct gm_machine *machine, uint32_t id)
+{
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (machine->engines[i]->apps[id].state != GM_APP_UNUSED)
+            return false;
+    return machine->clients[id] == NULL;
+}
+
+int gm_machine_places(const struct gm_machine *machine)
+{
+    int n = 0;
+    for (uint32_t id = 0; id < machine->max_apps; id++)
+        n += is_free(machine, id);
+    return machine->engines[0]->stopping.is_on ? -ESHUTDOWN : n;
+}
+
+uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < machine->max_apps; id++) {
+        bool is_its = machine->clients[id] && machine->clients[id]->uid == uid;
+        for (uint32_t i = 0; i < machine->n; i++) {
+            const struct gm_app *app = &machine->engines[i]->apps[id];
+            is_its = is_its || (app->state != GM_APP_UNUSED && app->uid == uid);
+        }
+        n += is_its;
+    }
+    return n;
+}
+
+/* A client of several GPUs: it is an app of none yet. */
+static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
+                   struct gm_group *group, uint32_t *out)
+{
+    struct gm_gpu_entry gpus[GM_GPUS_MAX] = {0};
+    struct gm_client *client;
+    uint32_t id = 0;
+    if (machine->engines[0]->stopping.is_on)
+        return -ESHUTDOWN;
+    while (id < machine->max_apps && !is_free(machine, id))
+        id++;
+    if (id == machine->max_apps)
+        return -ENOSPC;
+    int error = gm_client_open(&client, id, who, group);
+    if (error)
+        return error;
+    for (uint32_t i = 0; i < machine->n; i++) {
+        gm_engine_describe(machine->engines[i], &gpus[i]);
+        client->ctl->budget[i] = gpus[i].budget;
+        client->ctl->room[i] = gm_engine_newcomer_room(machine->engines[i]);
+    }
+    error = gm_client_welcome(client, &machine->outlet, gpus, machine->n);
+    if (error) {
+        gm_client_drop(client);
+        return error;
+    }
+    machine->clients[id] = client;
+    *out = id;
+    return 0;
+}
+
+int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, const char *name,
+                    uint32_t *id, char *why, size_t why_size)
+{
+    struct gm_group *group = NULL;
+    int error = 0;
+    if (name[0] != '\0')
+        error = gm_groups_find(&machine->groups, name, who->uid, &group, why, why_size);
+    if (error)
+        return error;
+    error = machine->n == 1 ? gm_engine_join_group(machine->engines[0], who, group, id)
+                            : welcome(machine, who, group, id);
+    if (error)
+        snprintf(why, why_size, "cannot take one more app: %s", strerror(-error));
+    return error;
+}
+
+void gm_machine_leave(struct gm_machine *machine, uint32_t id)
+{
+    struct gm_client *client = machine->clients[id];
+    if (!client) {
+        gm_engine_leave(machine->engines[0], id);
+        return;
+    }
+    machine->clients[id] = NULL;
+    client->session = NULL;
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (client->engines[i])
+            gm_engine_leave(machine->engines[i], id);
+    gm_client_drop(client);
+}
+
+void gm_machine_beat(struct gm_machine *machine)
+{
+    if (machine->n == 1) {
+        gm_engine_beat(machine->engines[0]);
+        return;
+    }
+    for (uint32_t id = 0; id < machine->max_apps; id++) {
+        struct gm_client *client = machine->clients[id];
+        if (!client)
+            continue;
+        atomic_fetch_add(&client->ctl->beat, 1);
+        for (uint32_t i = 0; i < machine->n; i++)
+            if (!client->engines[i]) /* else the engine tells it */
+                __atomic_store_n(&client->ctl->room[i],
+                                 gm_engine_newcomer_room(machine->engines[i]), __ATOMIC_RELAXED);
+    }
+}
+
+/* ---- messages ---- */
+
+/* Make the client an app of GPU `gpu`. 0 or -errno. */
+static int enter(struct gm_machine *machine, struct gm_client *client, uint32_t gpu)
+{
+    return client->engines[gpu] ? 0 : gm_engine_join_client(machine->engines[gpu], client);
+}
+
+static bool is_gpu(struct gm_machine *machine, const struct gm_client *client, uint32_t gpu)
+{
+    if (gpu < machine->n)
+        return true;
+    machine->outlet.end(client->session, GM_REFUSE_PROTOCOL, "a GPU that is not there");
+    return false;
+}
+
+static void on_enter(struct gm_machine *machine, struct gm_client *client,
+                     const struct gm_msg_enter *body)
+{
+    struct gm_msg_entered answer = {.cookie = body->cookie};
+    if (!is_gpu(machine, client, body->gpu))
+        return;
+    if (enter(machine, client, body->gpu) != 0)
+        answer.result = CUDA_ERROR_NOT_READY;
+    machine->outlet.send(client->session, GM_MSG_ENTERED, &answer, NULL, 0, NULL, 0);
+}
+
+static void on_alloc(struct gm_machine *machine, struct gm_client *client,
+                     const struct gm_wire_message *message)
+{
+    const struct gm_msg_alloc *body = message->body;
+    const struct gm_msg_allocated refusal = {.cookie = body->cookie,
+                                             .result = CUDA_ERROR_OUT_OF_MEMORY};
+    if (!is_gpu(machine, client, body->gpu))
+        return;
+    if (enter(machine, client, body->gpu) == 0)
+        gm_engine_message(machine->engines[body->gpu], client->id, message);
+    else
+        machine->outlet.send(client->session, GM_MSG_ALLOCATED, &refusal, NULL, 0, NULL, 0);
+}
+
+static void on_open(struct gm_machine *machine, struct gm_client *client,
+                    const struct gm_wire_message *message)
+{
+    const struct gm_msg_open *body = message->body;
+    const struct gm_msg_opened refusal = {.cookie = body->cookie,
+                                          .result = CUDA_ERROR_OUT_OF_MEMORY};
+    if (!is_gpu(machine, client, body->gpu))
+        return;
+    if (enter(machine, client, body->gpu) == 0)
+        gm_engine_message(machine->engines[body->gpu], client->id, message);
+    else
+        machine->outlet.send(client->session, GM_MSG_OPENED, &refusal, NULL, 0, NULL, 0);
+}
+
+/* The engine in whose memory `va` is; the first that the client uses if there is none, to say so.
+ * NULL: it uses none. */
+static struct gm_engine *engine_at(const struct gm_client *client, uint64_t va,
+                                   bool (*has)(const struct gm_engine *, uint32_t id, uint64_t va))
+{
+    struct gm_engine *first = NULL;
+    for (uint32_t i = GM_GPUS_MAX; i-- > 0;) {
+        struct gm_engine *engine = client->engines[i];
+        if (engine && has(engine, client->id, va))
+            return engine;
+        first = engine ? engine : first;
+    }
+    return first;
+}
+
+static bool has_allocation(const struct gm_engine *engine, uint32_t id, uint64_t va)
+{
+    return gm_table_find_allocation(engine->table, id, va) != GM_NONE;
+}
+
+/* Give the message to one engine. */
+static void hand_on(struct gm_machine *machine, struct gm_client *client, struct gm_engine *engine,
+                    const struct gm_wire_message *message)
+{
+    if (engine)
+        gm_engine_message(engine, client->id, message);
+    else
+        machine->outlet.end(client->session, GM_REFUSE_PROTOCOL, "a message out of place");
+}
+
+/* ... and to all that the client uses. */
+static void hand_round(struct gm_client *client, const struct gm_wire_message *message)
+{
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        if (client->engines[i])
+            gm_engine_message(client->engines[i], client->id, message);
+}
+
+/* A thread waits at the gate of a program of which no context was seen: it may use any GPU. */
+static void enter_all(struct gm_machine *machine, struct gm_client *client)
+{
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (client->engines[i])
+            return;
+    for (uint32_t i = 0; i < machine->n; i++)
+        enter(machine, client, i);
+}
+
+void gm_machine_message(struct gm_machine *machine, uint32_t id,
+                        const struct gm_wire_message *message)
+{
+    struct gm_client *client = machine->clients[id];
+    uint64_t index;
+    if (!client) {
+        if (message->type == GM_MSG_ENTER)
+            on_enter(machine, machine->engines[0]->apps[id].client, message->body);
+        else
+            gm_engine_message(machine->engines[0], id, message);
+        return;
+    }
+    switch (message->type) {
+    case GM_MSG_ENTER:
+        on_enter(machine, client, message->body);
+        break;
+    case GM_MSG_ALLOC:
+        on_alloc(machine, client, message);
+        break;
+    case GM_MSG_OPEN:
+        on_open(machine, client, message);
+        break;
+    case GM_MSG_FREE:
+        hand_on(machine, client,
+                engine_at(client, ((const struct gm_msg_free *)message->body)->va, has_allocation),
+                message);
+        break;
+    case GM_MSG_SHARE:
+        hand_on(machine, client,
+                engine_at(client, ((const struct gm_msg_share *)message->body)->va, has_allocation),
+                message);
+        break;
+    case GM_MSG_SHUT:
+        hand_on(
+            machine, client,
+            engine_at(client, ((const struct gm_msg_shut *)message->body)->va, gm_engine_has_open),
+            message);
+        break;
+    case GM_MSG_DONE:
+        index = ((const struct gm_msg_done *)message->body)->batch / GM_ENGINE_BATCHES;
+        hand_on(machine, client, index < GM_GPUS_MAX ? client->engines[index] : NULL, message);
+        break;
+    case GM_MSG_WANT:
+        enter_all(machine, client);
+        hand_round(client, message);
+        break;
+    default:
+        hand_round(client, message);
+        break;
+    }
+}
+
+/* ---- what main, mux-ctl and the views ask ---- */
+
+void gm_machine_refresh(struct gm_machine *machine)
+{
+    for (uint32_t i = 0; i < machine->n; i++)
+        gm_engine_refresh(machine->engines[i]);
+}
+
+void gm_machine_trim(struct gm_machine *machine, struct gm_trimmed *trimmed)
+{
+    *trimmed = (struct gm_trimmed){0};
+    for (uint32_t i = 0; i < machine->n; i++) {
+        struct gm_trimmed one;
+        gm_engine_trim(machine->engines[i], &one);
+        trimmed->gpu += one.gpu;
+        trimmed->pinned += one.pinned;
+        trimmed->paged += one.paged;
+    }
+}
+
+bool gm_machine_is_trimming(const struct gm_machine *machine)
+{
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (gm_engine_is_trimming(machine->engines[i]))
+            return true;
+    return false;
+}
+
+int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,
+                   uint32_t *changed, char *why, size_t why_size)
+{
+    int outcome = -ENOENT;
+    *changed = 0;
+    for (uint32_t i = 0; i < machine->n; i++) {
+        char one[256];
+        uint32_t n = 0;
+        int error = gm_engine_set(machine->engines[i], request, &n, one, sizeof one);
+        if (error && (outcome == 0 || (i > 0 && error == -ENOENT)))
+            continue; /* such programs are on other GPUs */
+        if (error)
+            snprintf(why, why_size, "%s", one);
+        outcome = error;
+        *changed += n;
+    }
+    return outcome;
+}

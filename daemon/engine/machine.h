@@ -1,0 +1,64 @@
+/*
+ * The machine: the engines of all GPUs that the daemon shares, and the clients that use them. A
+ * client is an app of the engine of each GPU that it uses, from its first ENTER, ALLOC or OPEN
+ * there; where there is one GPU, from HELLO on. Engines know nothing of one another but for groups
+ * (groups.h). Host memory is divided among them equally.
+ *
+ * Made by main; called by sessions, control and views. Calls the engines. Loop thread only.
+ */
+#ifndef GM_DAEMON_ENGINE_MACHINE_H
+#define GM_DAEMON_ENGINE_MACHINE_H
+
+#include "daemon/engine/client.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/groups.h"
+
+struct gm_machine {
+    uv_loop_t *loop;
+    struct gm_engine_outlet outlet;
+    uint32_t max_apps;
+    uint32_t n; /* engines */
+    struct gm_engine *engines[GM_GPUS_MAX];
+    struct gm_notes *notes;
+    struct gm_client **clients; /* by id, those that are connected; where there are several GPUs */
+    struct gm_groups groups;
+    bool is_stopping;
+    uint32_t unsaved; /* engines that have yet to call on_saved */
+    void (*on_saved)(void *arg);
+    void *arg;
+};
+
+/* The CUDA numbers of all GPUs that there are. 0, or -errno with one line for a person in `why`. */
+int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, size_t why_size);
+
+/*
+ * Open `n` GPUs, by their CUDA numbers. `config` is that of each, but for what differs: GPU, index,
+ * notes, recording (`records[i]`; NULL: none), and the host memory, which is for all. Returns 0, or
+ * -errno with one line for a person in `why`; then nothing is left.
+ */
+int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop,
+                    const struct gm_engine_config *config, const uint32_t *gpus, uint32_t n,
+                    struct gm_record *const *records, char *why, size_t why_size);
+
+/* As the functions of the same names of engine.h, for all engines. */
+void gm_machine_save(struct gm_machine *machine, void (*on_saved)(void *arg), void *arg);
+void gm_machine_halt(struct gm_machine *machine);
+void gm_machine_close(struct gm_machine *machine);
+int gm_machine_places(const struct gm_machine *machine);
+uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid);
+void gm_machine_message(struct gm_machine *machine, uint32_t id,
+                        const struct gm_wire_message *message);
+void gm_machine_leave(struct gm_machine *machine, uint32_t id);
+void gm_machine_beat(struct gm_machine *machine);
+void gm_machine_refresh(struct gm_machine *machine);
+void gm_machine_trim(struct gm_machine *machine, struct gm_trimmed *trimmed);
+bool gm_machine_is_trimming(const struct gm_machine *machine);
+int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,
+                   uint32_t *changed, char *why, size_t why_size);
+
+/* As gm_engine_join. `group`: the name of one; "": it runs by itself. On failure one line in `why`;
+ * -EPERM: the group is another user's. */
+int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, const char *group,
+                    uint32_t *id, char *why, size_t why_size);
+
+#endif
