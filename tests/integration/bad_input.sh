@@ -272,6 +272,9 @@ if command -v perl > /dev/null; then
     what="opening what cannot be, at an odd address"
     client_is "an opening that cannot be" "$hello" \
         "4000000006000a00""0000000000000000""0100000000000000""0100000000000000$(printf '%064d' 0)"
+    what="a context on a GPU that is not there"
+    client_is "a GPU that is not there" "$hello" \
+        "2000000006000d00""0000000000000000""0100000000000000""0700000000000000"
     what="sharing with a message too short"
     client_is "bad message (SHARE)" "$hello" "1800000006000900""0000000000000000""0100000000000000"
     what="a client that says nothing"

@@ -4,7 +4,7 @@
 # sees one of them only knows it by another number.
 export SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=1G,512M
 . "$(dirname "$0")/lib.sh"
-start_daemon --gpu all
+start_daemon --gpu all --record "$dir/trace"
 
 # gpu_at INDEX KEY: a number of that GPU
 gpu_at() {
@@ -19,8 +19,14 @@ app alone linked --bytes 96M --iterations 20 --seconds 2 --seed 1 --until "$dir/
 unset CUDA_VISIBLE_DEVICES
 app one proc --bytes 96M --iterations 10 --seconds 2 --seed 2 --until "$dir/enough"
 app two dlsym --bytes 96M --iterations 10 --seconds 2 --seed 3 --until "$dir/enough"
+await_ready alone
+await_ready one
+"$ctl" status > "$dir/table" || fail "mux-ctl status failed"
+grep -q "^ *APP *GPU *PID" "$dir/table" && grep -q " 1 *$(pid_of alone) " "$dir/table" &&
+    grep -q " 0 *$(pid_of one) " "$dir/table" || fail "the table does not name the GPUs: $(cat "$dir/table")"
 await_switches 4
 expect_pass alone one two
+"$ctl" log | grep -q ' GPU 0, app ' || fail "the log does not name the GPU"
 take_status
 [ "$(gpu_at 1 bytes_out)" = 0 ] || fail "the program that was alone on its GPU was swapped out"
 [ "$(gpu_at 0 bytes_out)" -gt 0 ] || fail "the programs that share a GPU were not swapped out"
@@ -56,6 +62,11 @@ touch "$dir/enough"
 expect_pass peer other
 expect_empty
 stop_daemon
+
+for gpu in 0 1; do
+    [ "$(wc -l < "$dir/trace.gpu$gpu")" -gt 20 ] || fail "GPU $gpu has no trace of its own"
+    "$BUILD/tests/sim/sim_sched" --replay "$dir/trace.gpu$gpu" > "$dir/replay" || fail "the trace of GPU $gpu: $(cat "$dir/replay")"
+done
 
 # GPUs that are not there, or twice
 for gpus in 0,2 0,0 0, ,; do
