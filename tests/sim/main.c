@@ -1,5 +1,5 @@
 /*
- * The core under a discrete-event simulation.
+ * The scheduler under a discrete-event simulation.
  *
  *   sim_sched                      all promises, patterns, and many random workloads, each twice
  *   sim_sched --seeds N [FROM]     N random workloads, from seed FROM (1)
@@ -28,7 +28,7 @@ enum { SEEDS = 2000, STORMS = 500 };
 #endif
 
 /* Rare ones that each found a fault in a policy once. */
-static const uint64_t rare[] = {81, 219, 561, 1060, 1579, 2765, 5293, 217288};
+static const uint64_t rare[] = {81, 1579, 2765, 5293, 217288};
 
 static void run_twice(uint64_t seed, struct workload_sums *sums)
 {
@@ -55,8 +55,8 @@ static void run_seeds(uint64_t from, uint64_t n, bool has_rare)
            " drains that failed\n",
            n, s.steps, (double)s.sim_ns / 3.6e12, s.slices, s.busy);
     printf("%" PRIu64 " of them with waits and shares held to their bounds throughout, %" PRIu64
-           " with moving memory: %" PRIu64 " plans, %" PRIu64 " moves\n",
-           s.clean, s.with_memory, s.plans, s.moves);
+           " with loads that take what their bytes need\n",
+           s.clean, s.with_bytes);
     printf("all invariants hold\n");
 }
 

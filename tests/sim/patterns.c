@@ -1,9 +1,8 @@
 /*
  * The three ways in which people share a GPU (Nixie): an interactive program beside a long-running
  * one; several long-running ones; two that work in turn, as a pipeline or an agent does, beside a
- * long-running one. No two programs fit together, so every change of turn moves memory: here with
- * the real planner at 100 GB/s each way, on tables a hundredth of the size at a hundredth of the
- * rate.
+ * long-running one. No two programs fit together, so every change of turn moves memory, at 100 GB/s
+ * each way.
  *
  * Policies: the feedback queue as the daemon has it by default; plain round robin, the policy of
  * older tools, with slices of 4 and of 30 s; and each program alone. Nobody is told what the
@@ -19,7 +18,7 @@
 
 #define SECOND 1000000000ull
 #define MS 1000000ull
-#define GB 10000000ull /* on the small tables */
+#define GB 1000000000ull
 #define RATE (100 * GB)
 #define LENGTH (1200 * SECOND)
 #define DRAIN (5 * MS)
@@ -38,7 +37,7 @@ static struct gm_sched_config config_of(enum policy policy)
 {
     struct gm_sched_config config = {
         .max_apps = 8,
-        .budget = 80 * GB / GM_CHUNK_MIN * GM_CHUNK_MIN,
+        .budget = 80 * GB,
         .levels = 1,
         .allotment_ns = 8 * SECOND,
         .slice_ns = 4 * SECOND,
@@ -61,7 +60,7 @@ static void begin(struct world *w, enum policy policy)
     w->fixed_load = FIXED;
     w->load_max = FIXED + 2 * SECOND;
     w->idle_ns = 100 * MS;
-    w->memory = memory_make(w->config.max_apps, w->config.budget, RATE, 0, 0);
+    w->link_rate = RATE;
     world_start(w);
 }
 

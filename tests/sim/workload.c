@@ -74,19 +74,11 @@ static void draw_engine(struct workload *l)
         w->policy_gap = l->unit * draw_up_to(c, 40);
     if (draw_percent(c, 40) || w->config.max_apps > 10)
         return;
-    /* Memory moves: a budget of some chunks, which a load of it all takes load_max for. */
+    /* Loads take the time that bytes need: all of the budget, a fourth of load_max. */
     w->room_gap = 0;
-    w->config.budget = GM_CHUNK_MIN * (8 + draw(c, 248));
-    uint64_t pinned = 0, paged = 0;
-    if (draw_percent(c, 40)) { /* limited tiers: at least the window, and some of the data */
-        pinned = GM_PLAN_WINDOW_MIN + GM_CHUNK_MAX + draw(c, w->config.budget);
-        paged = draw_percent(c, 70) ? draw(c, 3 * w->config.budget) : 0;
-    }
-    uint64_t whole = 1 + w->load_max / 4; /* ns for a budget each way; a fourth of the worst */
-    uint64_t rate = w->config.budget / 1000 * SECOND / whole * 1000;
-    w->memory = memory_make(w->config.max_apps, w->config.budget, rate < 1000000 ? 1000000 : rate,
-                            pinned, paged);
-    w->has_prefetch = draw_percent(c, 50);
+    w->config.budget = 1000 * (8 + draw(c, 248));
+    w->link_rate =
+        1 + (uint64_t)((unsigned __int128)w->config.budget * SECOND / (1 + w->load_max / 4));
 }
 
 static void draw_mix(struct workload *l)
@@ -146,7 +138,7 @@ static void arrive(struct world *w)
         habit.pause_percent = (unsigned)draw(c, 30);
         break;
     case SMALL:
-        bytes = world_bytes(w, bytes / 16);
+        bytes /= 16;
         habit.work_ns = draw_scale(c, unit / 256 + 1, unit / 8);
         habit.think_ns = draw_scale(c, unit / 16, unit * 2);
         break;
@@ -193,7 +185,7 @@ static void draw_storm(struct workload *l)
         w->busy_percent = (unsigned)draw(c, 40);
     if (w->config.levels > 3)
         w->config.levels = (uint32_t)draw_up_to(c, 3);
-    if (w->memory)
+    if (w->link_rate)
         return;
     if (w->config.max_apps > 8)
         w->config.max_apps = 8;
@@ -228,13 +220,9 @@ uint64_t workload_run(uint64_t seed, enum workload_way way, FILE *trace, struct 
     sums->steps += w->watch.steps;
     sums->slices += w->watch.opened;
     sums->busy += w->watch.busy;
-    sums->with_memory += w->memory != NULL;
+    sums->with_bytes += w->link_rate != 0;
     sums->clean += w->watch.is_clean;
     sums->sim_ns += w->now;
-    if (w->memory) {
-        sums->plans += w->memory->plans;
-        sums->moves += w->memory->moves;
-    }
     uint64_t hash = w->watch.hash;
     world_end(w);
     return hash;

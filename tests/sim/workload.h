@@ -9,7 +9,7 @@
 #define WORKLOAD_STORMS 1000000000000u
 
 struct workload_sums {
-    uint64_t steps, slices, busy, plans, moves, with_memory, clean;
+    uint64_t steps, slices, busy, with_bytes, clean;
     uint64_t sim_ns;
 };
 

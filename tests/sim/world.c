@@ -1,5 +1,5 @@
 /* The world around a scheduler: see world.h. */
-#include "tests/sim/engine.h"
+#include "tests/sim/world.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static void send_event(struct world *w, const struct gm_sched_event *event)
     read_set(w);
 }
 
-void world_send(struct world *w, enum gm_sched_event_kind kind, uint32_t app, uint64_t bytes)
+static void send_kind(struct world *w, enum gm_sched_event_kind kind, uint32_t app, uint64_t bytes)
 {
     struct gm_sched_event event = {.kind = kind, .app = app, .bytes = bytes};
     send_event(w, &event);
@@ -146,7 +146,7 @@ static void check_wake(struct world *w)
     uint32_t n_next = copy_timeline(w, next);
     memcpy(set, before.set, before.n_set * sizeof *set);
     memcpy(in_set, w->in_set, sizeof in_set);
-    world_send(w, GM_SCHED_TIMER, 0, 0);
+    send_kind(w, GM_SCHED_TIMER, 0, 0);
     w->watch.timers--; /* asked for by nobody */
     check(before.n_set == w->decision.n_set && before.n_next == w->decision.n_next);
     check(memcmp(in_set, w->in_set, sizeof in_set) == 0);
@@ -165,11 +165,6 @@ static void check_wake(struct world *w)
 
 /* ---- The programs ---- */
 
-uint64_t world_bytes(const struct world *w, uint64_t bytes)
-{
-    return w->memory ? bytes / GM_CHUNK_MIN * GM_CHUNK_MIN : bytes;
-}
-
 uint64_t world_draw_bytes(struct world *w)
 {
     uint64_t bytes, budget = w->budget_max;
@@ -186,19 +181,17 @@ uint64_t world_draw_bytes(struct world *w)
         bytes = draw(&w->chance, budget + 1);
         break;
     }
-    return world_bytes(w, bytes);
+    return bytes;
 }
 
 static void resize(struct world *w, uint32_t app)
 {
     struct world_app *a = &w->apps[app];
     uint64_t bytes = draw_percent(&w->chance, 50)
-                         ? a->bytes + world_bytes(w, draw(&w->chance, w->budget_max / 16 + 1))
+                         ? a->bytes + draw(&w->chance, w->budget_max / 16 + 1)
                          : world_draw_bytes(w);
-    if (w->memory && !memory_resize(w->memory, app, bytes))
-        bytes = w->memory->table->apps[app].committed;
     a->bytes = bytes;
-    world_send(w, GM_SCHED_SIZE, app, bytes);
+    send_kind(w, GM_SCHED_SIZE, app, bytes);
 }
 
 static uint64_t draw_think(struct world_app *a)
@@ -222,7 +215,7 @@ static void ask(struct world *w, uint32_t app)
     bool wanted = a->is_wanting;
     a->is_wanting = true;
     if (!wanted)
-        world_send(w, GM_SCHED_WANT, app, 0);
+        send_kind(w, GM_SCHED_WANT, app, 0);
 }
 
 static void request_ends(struct world *w, uint32_t app)
@@ -263,7 +256,7 @@ static void act(struct world *w, uint32_t app)
         resize(w, app);
     } else if (!a->is_wanting || draw_percent(&w->chance, 5)) {
         a->is_wanting = true;
-        world_send(w, GM_SCHED_WANT, app, 0); /* perhaps again */
+        send_kind(w, GM_SCHED_WANT, app, 0); /* perhaps again */
     } else if (a->is_open || draw_percent(&w->chance, 10)) {
         struct gm_sched_event event = {.kind = GM_SCHED_IDLE, .app = app};
         event.ago_ns = draw_percent(&w->chance, 50) ? draw(&w->chance, 2 * a->habit.think_ns) : 0;
@@ -297,27 +290,142 @@ uint32_t world_join(struct world *w, uint64_t bytes, const struct habit *habit, 
     a->chance.state = w->seed * 1000003 + w->joins++;
     a->rest_at = NEVER;
     a->die_at = habit->life_ns ? w->now + 1 + draw_around(&w->chance, habit->life_ns) : NEVER;
-    a->bytes = world_bytes(w, bytes);
-    if (w->memory) {
-        memory_join(w->memory, app, (uint32_t)draw(&w->chance, 2));
-        if (!memory_resize(w->memory, app, a->bytes))
-            a->bytes = 0;
-    }
-    bytes = a->bytes;
-    a->bytes = 0;
-    world_send(w, GM_SCHED_JOIN, app, 0);
+    send_kind(w, GM_SCHED_JOIN, app, 0);
     a->bytes = bytes;
     if (bytes > 0)
-        world_send(w, GM_SCHED_SIZE, app, bytes);
+        send_kind(w, GM_SCHED_SIZE, app, bytes);
     return app;
 }
 
 void world_leave(struct world *w, uint32_t app)
 {
-    if (w->memory)
-        memory_leave(w->memory, app);
     w->apps[app] = (struct world_app){.is_known = false};
-    world_send(w, GM_SCHED_LEAVE, app, 0);
+    send_kind(w, GM_SCHED_LEAVE, app, 0);
+}
+
+/* ---- The gates ---- */
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Of those that are closed and stay so, the one that is expected last and has bytes on the GPU. */
+static uint32_t find_victim(const struct world *w)
+{
+    uint32_t last = WORLD_NOBODY;
+    for (uint32_t app = 0; app < w->config.max_apps; app++)
+        if (w->apps[app].is_known && !w->apps[app].is_open && !w->in_set[app] &&
+            w->apps[app].resident > 0 &&
+            (last == WORLD_NOBODY || gm_sched_is_later(w->sched, w->now, app, last)))
+            last = app;
+    return last;
+}
+
+/* How long it takes to bring `app` to the GPU, in the place of others; both ways at once. */
+static uint64_t move_bytes(struct world *w, uint32_t app)
+{
+    uint64_t resident = 0, out = 0;
+    for (uint32_t i = 0; i < w->config.max_apps; i++) {
+        struct world_app *a = &w->apps[i];
+        if (!a->is_known)
+            continue;
+        if (a->is_open || a->resident > a->bytes) /* it grew or shrank */
+            a->resident = a->bytes;
+        resident += a->resident;
+    }
+    const uint64_t in = w->apps[app].bytes - w->apps[app].resident;
+    uint64_t lacks = less(in, less(w->config.budget, resident));
+    for (uint32_t victim; lacks > 0 && (victim = find_victim(w)) != WORLD_NOBODY;) {
+        struct world_app *a = &w->apps[victim];
+        const uint64_t bytes = a->resident < lacks ? a->resident : lacks;
+        a->resident -= bytes;
+        lacks -= bytes;
+        out += bytes;
+    }
+    w->apps[app].resident = w->apps[app].bytes;
+    return (uint64_t)((unsigned __int128)(in > out ? in : out) * 1000000000 / w->link_rate);
+}
+
+static void load(struct world *w, uint32_t app)
+{
+    struct world_app *a = &w->apps[app];
+    uint64_t ns = w->fixed_load || w->link_rate ? w->fixed_load : draw(&w->chance, w->load_max + 1);
+    if (w->link_rate)
+        ns += move_bytes(w, app);
+    a->is_loading = true;
+    a->load_at = w->now + (ns < w->load_max ? ns : w->load_max);
+}
+
+/* What a decision calls for begins. */
+static void make_true(struct world *w)
+{
+    uint64_t used = 0;
+    for (uint32_t app = 0; app < w->config.max_apps; app++) {
+        struct world_app *a = &w->apps[app];
+        if (a->is_open && !a->is_draining && !w->in_set[app]) {
+            a->is_draining = true;
+            a->drain_at =
+                w->now + (w->fixed_drain ? w->fixed_drain : draw(&w->chance, w->drain_max + 1));
+        } else if (a->is_draining && w->in_set[app] && draw_percent(&w->chance, 50)) {
+            a->is_draining = false; /* called off; else it ends and the app is loaded again */
+        }
+        if (!w->in_set[app])
+            a->is_loading = false;
+        if (a->is_open || a->is_loading)
+            used += a->bytes;
+    }
+    for (uint32_t i = 0; i < w->decision.n_set; i++) { /* room is kept for those before */
+        const uint32_t app = w->decision.set[i];
+        const struct world_app *a = &w->apps[app];
+        if (a->is_open || a->is_loading)
+            continue;
+        if (a->bytes <= less(w->config.budget, used))
+            load(w, app);
+        used = used > UINT64_MAX - a->bytes ? UINT64_MAX : used + a->bytes;
+    }
+}
+
+static void stop_running(struct world *w, struct world_app *a)
+{
+    uint64_t ran = w->now - a->run_from;
+    if (a->left_ns == WORLD_FOREVER)
+        a->work_ns += ran;
+    else if (a->left_ns > 0)
+        a->left_ns = a->left_ns > ran ? a->left_ns - ran : 1;
+    a->run_from = w->now;
+}
+
+/* When it is taken for idle: it was chosen, or closed, since it had wanted, but may have nothing
+ * left to do. */
+static uint64_t rests_at(const struct world *w, const struct world_app *a)
+{
+    bool is_done = a->is_wanting && a->left_ns == 0 && !a->habit.is_wild;
+    return is_done ? w->now + w->idle_ns : NEVER;
+}
+
+static void drain_ends(struct world *w, uint32_t app)
+{
+    struct world_app *a = &w->apps[app];
+    a->is_draining = false;
+    if (draw_percent(&w->chance, w->busy_percent)) {
+        send_kind(w, GM_SCHED_BUSY, app, 0);
+        return;
+    }
+    stop_running(w, a);
+    a->is_open = false;
+    a->rest_at = rests_at(w, a);
+    send_kind(w, GM_SCHED_CLOSED, app, 0);
+}
+
+static void load_ends(struct world *w, uint32_t app)
+{
+    struct world_app *a = &w->apps[app];
+    a->is_loading = false;
+    a->is_open = true;
+    a->run_from = w->now;
+    a->rest_at = rests_at(w, a);
+    send_kind(w, GM_SCHED_OPENED, app, 0);
 }
 
 /* ---- Settings ---- */
@@ -369,7 +477,7 @@ static void change_room(struct world *w)
 {
     w->config.budget =
         draw_percent(&w->chance, 30) ? w->budget_max : 1 + draw(&w->chance, w->budget_max);
-    world_send(w, GM_SCHED_ROOM, UINT32_MAX, w->config.budget);
+    send_kind(w, GM_SCHED_ROOM, UINT32_MAX, w->config.budget);
 }
 
 /* ---- The loop ---- */
@@ -435,13 +543,13 @@ bool world_step(struct world *w, uint64_t end)
     case NOTHING:
         break;
     case TIMER:
-        world_send(w, GM_SCHED_TIMER, (uint32_t)draw(&w->chance, 1000), 0);
+        send_kind(w, GM_SCHED_TIMER, (uint32_t)draw(&w->chance, 1000), 0);
         break;
     case DRAIN:
-        engine_drain_ends(w, s.app);
+        drain_ends(w, s.app);
         break;
     case LOAD:
-        engine_load_ends(w, s.app);
+        load_ends(w, s.app);
         break;
     case DONE:
         request_ends(w, s.app);
@@ -468,7 +576,7 @@ bool world_step(struct world *w, uint64_t end)
         change_room(w);
         break;
     }
-    engine_make_true(w);
+    make_true(w);
     return true;
 }
 
@@ -511,14 +619,12 @@ void world_start(struct world *w)
     w->join_at = w->now + 1 + draw_around(&w->chance, w->join_gap);
     w->policy_at = w->now + 1 + draw_around(&w->chance, w->policy_gap);
     w->room_at = w->now + 1 + draw_around(&w->chance, w->room_gap);
-    world_send(w, GM_SCHED_TIMER, 0, 0);
+    send_kind(w, GM_SCHED_TIMER, 0, 0);
     w->watch.timers = 0; /* that was nobody's wake */
 }
 
 void world_end(struct world *w)
 {
     watch_end(&w->watch);
-    if (w->memory)
-        memory_free(w->memory);
     free(w->sched);
 }

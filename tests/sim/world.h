@@ -1,11 +1,14 @@
 /*
- * The world around a scheduler, by discrete events: an engine, programs, and somebody who changes
- * settings. The scheduler is the real one; so are, where memory moves, the tables and the planner.
+ * The world around a scheduler, by discrete events: gates, programs, and somebody who changes
+ * settings. The scheduler is the real one, and nothing else of the daemon is here: engine/ has the
+ * whole engine. This world is for promises that need hours of simulated time (a step takes a
+ * microsecond), and for worlds with more programs than engine/ has.
  *
- * Engine: an app that left the set drains for a while and is then closed or busy; one that came
- * into it waits until the memory of the others is drained, loads, and is then open. How long a load
- * takes is drawn, or follows from the bytes that must move. As the daemon, it sees that an app is
- * idle when it did nothing for idle_ns, be its gate open or closed.
+ * Gates: an app that left the set drains for a while and is then closed or busy; one that came into
+ * it waits until there is room beside those that are open or drain, loads, and is then open. How
+ * long a load takes is drawn, or follows from the bytes that must come and go (link_rate): an app
+ * that loads takes the place of those expected last. As with the daemon, an app is idle when it did
+ * nothing for idle_ns, be its gate open or closed.
  *
  * Programs: each makes requests that take some time on the GPU, and thinks between them; it grows
  * and shrinks, comes and dies. `wild` ones want and rest at any time. Time on the GPU passes while
@@ -22,7 +25,6 @@
 #include <stdio.h>
 
 #include "tests/sim/chance.h"
-#include "tests/sim/memory.h"
 #include "tests/sim/watch.h"
 
 #define WORLD_APPS 64u
@@ -45,7 +47,7 @@ struct world_app {
     bool is_known, is_wanting, is_open, is_draining, is_loading;
     uint64_t bytes;
     uint64_t drain_at, load_at;
-    uint64_t loaded_ns; /* what the part took that could be loaded so far */
+    uint64_t resident; /* of its bytes: they need not come */
     struct habit habit;
     struct chance chance; /* of its requests: the same under every policy */
     uint64_t left_ns;     /* of the request; 0: none */
@@ -66,7 +68,7 @@ struct world {
     struct gm_sched_config config; /* its budget as of now */
     struct gm_sched_decision decision;
     struct watch watch;
-    struct memory *memory; /* NULL: the time of a load is drawn */
+    uint64_t link_rate; /* bytes a second each way; 0: the time of a load is drawn */
     FILE *trace;
     bool is_verbose; /* print each step */
     struct world_app apps[WORLD_APPS];
@@ -80,14 +82,12 @@ struct world {
     uint64_t room_at, policy_at, join_at;
     uint64_t budget_max;
     uint64_t joins;
-    uint32_t n_max; /* apps at a time */
-    bool has_prefetch;
+    uint32_t n_max;                      /* apps at a time */
     void (*arrive)(struct world *world); /* somebody joins, each join_gap */
 };
 
 /* Everything is 0 but the seed. Then set the config and the rest, and start. */
 void world_begin(struct world *world, uint64_t seed);
-/* Where memory moves, world->memory is made before this, and load_max must hold. */
 void world_start(struct world *world);
 void world_end(struct world *world);
 
@@ -101,8 +101,6 @@ void world_leave(struct world *world, uint32_t app);
 /* The next thing that happens before `end`; false: nothing does, and it is `end` now. */
 bool world_step(struct world *world, uint64_t end);
 
-/* Whole chunks, where memory moves. */
-uint64_t world_bytes(const struct world *world, uint64_t bytes);
 /* Bytes of some size, seldom 0 or beyond the budget. */
 uint64_t world_draw_bytes(struct world *world);
 
