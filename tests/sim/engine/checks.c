@@ -97,6 +97,23 @@ static void check_chunk(const struct program *p, const struct gm_chunk *chunk)
     }
 }
 
+/* A shadow of a chunk whose program has not run since is its copy. */
+static void check_shadow(const struct program *p, const struct gm_chunk *chunk)
+{
+    const uint32_t first = (uint32_t)((chunk->va - PROGRAM_BASE) >> GM_CHUNK_SHIFT);
+    const uint8_t r = p->map[first].region;
+    struct page *pages[HANDLE_PAGES];
+    if (chunk->shadow != GM_SHADOW_KEPT || r == NO_REGION || !p->regions[r].content ||
+        p->regions[r].state == REGION_FREED ||
+        chunk->opens != machine.engine->apps[chunk->app].opens)
+        return;
+    const uint32_t n = pinned_pages(&machine.engine->pool, chunk->page, pages, HANDLE_PAGES);
+    for (uint32_t i = 0; i < n; i++)
+        require(pages[i]->tag == p->regions[r].content->tag[first - p->regions[r].first + i],
+                "the shadow of program %u's chunk at %lx is not as the chunk", p->number,
+                chunk->va);
+}
+
 static void check_chunks(void)
 {
     const struct gm_table *table = machine.engine->table;
@@ -107,8 +124,10 @@ static void check_chunks(void)
         for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
              a = table->allocations[a].next)
             for (uint32_t c = table->allocations[a].first;
-                 c != GM_NONE && !table->allocations[a].is_freed; c = table->chunks[c].sibling)
+                 c != GM_NONE && !table->allocations[a].is_freed; c = table->chunks[c].sibling) {
                 check_chunk(session->program, &table->chunks[c]);
+                check_shadow(session->program, &table->chunks[c]);
+            }
     }
 }
 

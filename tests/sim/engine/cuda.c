@@ -219,10 +219,9 @@ static CUresult reserve(CUdeviceptr *va, size_t bytes, size_t alignment, CUdevic
                         unsigned long long flags)
 {
     const uint32_t pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
-    (void)alignment;
     (void)at;
     (void)flags;
-    if (machine_fails(FAULT_CREATE) && pages <= HANDLE_PAGES)
+    if (machine_fails(FAULT_CREATE) && alignment == 0) /* not of the whole pinned tier */
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (pages < 32 && n_free_ranges[pages] > 0) {
         *va = BASE + ((uint64_t)free_ranges[pages][--n_free_ranges[pages]] << GM_CHUNK_SHIFT);

@@ -214,6 +214,7 @@ struct machine {
     struct chance chance;
     bool is_verbose;
     bool is_faulty;
+    bool is_calm; /* nothing fails, nobody stops, the budget stays: waits have bounds */
     uint16_t faults[FAULT_KINDS]; /* of a thousand */
     unsigned clock_reads;         /* in this step */
 
@@ -224,6 +225,8 @@ struct machine {
     uint64_t device_bytes, beside; /* bytes of the GPU; of them used by others */
     bool has_host_handles;
     unsigned mover_room; /* copies each way */
+    uint32_t users;
+    bool has_sharing;
     uint64_t next_tag;
     pid_t next_pid;
     bool is_ending; /* nobody comes and nothing fails any more */

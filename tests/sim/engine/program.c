@@ -741,7 +741,8 @@ static void change_memory(struct program *p)
             open_shared(p);
         break;
     case 7:
-        shut_shared(p);
+        if (chance_percent(30))
+            shut_shared(p);
         break;
     }
 }
@@ -766,7 +767,7 @@ static void live(struct program *p)
         p->uses_at = machine.now + GM_S;
         tell_uses(p);
     }
-    if (!machine.is_ending && chance_below(1000) < 2) {
+    if (!machine.is_ending && !machine.is_calm && chance_below(1000) < 2) {
         p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : 6 * GM_S);
         trace("program %lu stops until %lu us", p->number, p->frozen_until / GM_US, 0);
     }
@@ -881,7 +882,7 @@ void program_start(struct program *p, bool has_executed)
     p->life = life + 1;
     p->is_there = p->is_connected = true;
     p->pid = has_executed ? pid : ++machine.next_pid;
-    p->uid = has_executed ? uid : 1000 + (uint32_t)chance_below(3);
+    p->uid = has_executed ? uid : 1000 + (uint32_t)chance_below(machine.users);
     for (uint32_t i = 0; i < PROGRAM_PAGES; i++)
         p->map[i].region = NO_REGION;
     const uint32_t budget = (uint32_t)(machine.config.budget >> GM_CHUNK_SHIFT);
@@ -890,7 +891,7 @@ void program_start(struct program *p, bool has_executed)
         p->most_pages += (uint32_t)chance_below(budget / 2 + 1);
     p->most_pages = p->most_pages < PROGRAM_PAGES / 2 ? p->most_pages : PROGRAM_PAGES / 2;
     p->wish = (uint8_t)chance_below(GM_CLASSES + 2);
-    p->may_share = chance_percent(20);
+    p->may_share = machine.has_sharing && chance_percent(70);
     p->may_park = chance_percent(60);
     p->may_spare = chance_percent(40);
     p->is_lazy = chance_percent(40);
@@ -949,8 +950,10 @@ void program_die(struct program *p)
     p->is_dying = true;
     if (chance_percent(60))
         end_connection(p);
-    const uint64_t usual = chance_percent(80) ? 3 * GM_MS : 4 * GM_S;
-    machine_at(machine.now + chance_time(usual), on_ended, p, p->life, chance_percent(10));
+    const uint64_t usual = machine.is_calm || chance_percent(80) ? 3 * GM_MS : 4 * GM_S;
+    /* Longer than the daemon waits for it, but not for ever: it keeps memory of the GPU. */
+    const uint64_t time = chance_time(usual), most = 2 * GM_EXIT_NS;
+    machine_at(machine.now + (time < most ? time : most), on_ended, p, p->life, chance_percent(10));
 }
 
 void program_leave(struct program *p)

@@ -14,6 +14,11 @@
 
 #include "common/log.h"
 
+/* In a calm machine, what a drain takes at most (programs park after the grace, of 50 ms at most,
+ * or end their work soon), and what it takes to load a program. */
+#define DRAIN_MOST (200 * GM_MS)
+#define LOAD_MOST (1 * GM_S)
+
 #define PLACE "sim_engine: the scheduler, seed "
 
 /* ---- what the engine calls of the rooms above it ---- */
@@ -124,10 +129,13 @@ static void draw_machine(void)
         config->budget = chunks(16 + chance_below((machine.device_bytes >> GM_CHUNK_SHIFT) - 16));
     machine.mover_room = chance_percent(70) ? GM_WAY_DEPTH : 2 + (unsigned)chance_below(20);
     machine.n_programs = 2 + (uint32_t)chance_below(PROGRAMS - 2);
-    machine.is_faulty = chance_percent(80);
+    machine.is_calm = config->budget != 0 && chance_percent(25);
+    machine.is_faulty = !machine.is_calm && chance_percent(90);
+    machine.users = 1 + (uint32_t)chance_below(3);
+    machine.has_sharing = !machine.is_calm && chance_percent(30);
     for (int i = 0; i < FAULT_KINDS; i++)
         machine.faults[i] =
-            (uint16_t)(chance_percent(40) ? chance_below(chance_percent(30) ? 300 : 30) : 0);
+            (uint16_t)(chance_percent(50) ? chance_below(chance_percent(30) ? 300 : 30) : 0);
 }
 
 static void open_engine(void)
@@ -140,8 +148,9 @@ static void open_engine(void)
     const struct gm_sched_config config = machine.watch.config;
     machine.watch = (struct watch){.place = PLACE,
                                    .number = machine.seed,
-                                   .drain_max = GM_TIME_NEVER,
-                                   .load_max = GM_TIME_NEVER};
+                                   .drain_max = machine.is_calm ? DRAIN_MOST : GM_TIME_NEVER,
+                                   .load_max = machine.is_calm ? LOAD_MOST : GM_TIME_NEVER,
+                                   .is_clean = machine.is_calm};
     watch_begin(&machine.watch, machine.engine->sched, &config, &machine.engine->decision);
     watch_before(&machine.watch);
 }
@@ -195,6 +204,8 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
         change_settings();
         break;
     case 9:
+        if (machine.is_calm)
+            break;
         machine.beside = chance_percent(50) ? 0 : chance_below(machine.device_bytes / 2);
         trace("others use %lu MiB of the GPU", machine.beside >> 20, 0, 0);
         break;
@@ -264,12 +275,12 @@ static bool all_have_worked(void)
 static void await_turns(void)
 {
     /* Memory that nobody gets, since all of them wait for it, is refused after a second each. */
-    const uint64_t until = machine.now + 600 * GM_S;
+    const uint64_t until = machine.now + 60 * GM_S;
     while (!all_have_worked() && machine_step(until))
         continue;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        require(!lives(p) || p->touches >= 3, "program %u (app %u, %s) has had no turn for 600 s",
+        require(!lives(p) || p->touches >= 3, "program %u (app %u, %s) has had no turn for 60 s",
                 p->number, p->app, gm_engine_state_text(machine.engine->apps[p->app].state));
     }
 }
