@@ -365,7 +365,8 @@ static void on_grown(void *arg)
 {
     struct gm_engine *engine = arg;
     engine->now = gm_now();
-    if (engine->pool.refusal != CUDA_SUCCESS && engine->pool_retry_at == 0)
+    if ((engine->pool.refusal != CUDA_SUCCESS || engine->pool.stuck != CUDA_SUCCESS) &&
+        engine->pool_retry_at == 0)
         engine->pool_retry_at = engine->now + GM_POOL_RETRY_NS;
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
         gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again every second",
