@@ -214,8 +214,9 @@ void gm_engine_choose_saved(struct gm_engine *engine)
     engine->decision.set = stopping->set;
     engine->decision.n_set = chosen;
     engine->decision.n_next = 0;
-    if (stopping->host != GM_NONE && engine->apps[stopping->host].state == GM_APP_RUNNING)
-        stopping->host = GM_NONE;
+    if (stopping->host != GM_NONE && (!is_candidate(&engine->apps[stopping->host]) ||
+                                      engine->apps[stopping->host].state == GM_APP_RUNNING))
+        stopping->host = GM_NONE; /* it is whole, or has left */
     if (stopping->host != GM_NONE)
         queue_hosted(engine, stopping->host);
     if (!is_ready || stopping->host != GM_NONE || stopping->is_over)
