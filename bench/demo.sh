@@ -137,7 +137,7 @@ switches=$(status_number switches)
 bytes_in=$(status_number bytes_in)
 bytes_out=$(status_number bytes_out)
 for app in one two; do echo "program $app: $(tail -n 1 "$dir/$app.out")"; done
-wrong=$(sed -n 's/.*mismatches=\([0-9]*\).*/\1/p' "$dir/one.out" "$dir/two.out" | awk '{ n += $1 } END { print n + 0 }')
+wrong=$(sed -n 's/.*mismatches=\([0-9]*\).*/\1/p' "$dir/one.out" "$dir/two.out" | awk '{ n += $1 } END { printf "%.0f\n", n }')
 kill "$daemon"
 wait "$daemon"
 code_daemon=$?

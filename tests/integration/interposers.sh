@@ -16,7 +16,7 @@ app_with() {
 
 # counted KEY: the sum over what the interposers wrote; the file is gone then.
 counted() {
-    cat "$dir/interposer" 2> /dev/null | tr ' ' '\n' | sed -n "s/^$1=//p" | awk '{ n += $1 } END { print n + 0 }'
+    cat "$dir/interposer" 2> /dev/null | tr ' ' '\n' | sed -n "s/^$1=//p" | awk '{ n += $1 } END { printf "%.0f\n", n }'
 }
 
 # is_managed NAME: the daemon knows of its memory. NAME waits for $dir/go meanwhile.
