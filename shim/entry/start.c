@@ -211,6 +211,7 @@ static const struct gm_link_calls gm_start_link_calls = {
     .drop = gm_mapper_drop,
     .release = gm_mapper_release,
     .is_whole = gm_mapper_has_all,
+    .forget = gm_mapper_forget,
     .ahead_came = gm_ahead_come,
     .hold = gm_start_stop,
     .resume = gm_channels_resume,

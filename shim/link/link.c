@@ -665,12 +665,15 @@ static void gm_link_lose(void)
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
     bool is_whole = is_open || (!gm_link_has_mapped && gm_link_calls->is_whole());
+    /* Before a waiting thread gets its error, of which the program may end. */
+    gm_log(GM_LOG_WARN, "the daemon is lost: %s",
+           is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
     gm_gate_lost(is_whole);
+    if (!is_whole)
+        gm_link_calls->forget();
     gm_hold_end(gm_link_calls->resume);
     gm_drain_resume(); /* even without its memory: its work fails, and the program learns of it */
     gm_link_calls->timeslice(0);
-    gm_log(GM_LOG_WARN, "the daemon is lost: %s",
-           is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
 
     gm_lock(&gm_link_lock);
     gm_link_is_lost = true;

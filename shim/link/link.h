@@ -8,8 +8,10 @@
  *
  * After a loss, a program whose gate is open runs on without a gate, and so does one whose gate is
  * closed but from which nothing was taken yet. If its data is elsewhere, or on its way back, every
- * call that enters the gate returns CUDA_ERROR_DEVICE_UNAVAILABLE, because that data is gone. New
- * allocations go to the real driver. The thread stays and does work for others (work.h).
+ * call that enters the gate returns CUDA_ERROR_DEVICE_UNAVAILABLE, because that data is gone. What
+ * is still mapped is unmapped: work that was parked goes on, and must fault (ILLEGAL_ADDRESS) where
+ * its data is not complete. New allocations go to the real driver. The thread stays and does work
+ * for others (work.h).
  *
  * A daemon that is silent for GM_LINK_SILENCE_S while a thread waits for it counts as lost, too. It
  * gives a sign each second (gm_ctl.beat), also to threads that it makes wait on purpose.
@@ -53,9 +55,11 @@ struct gm_link_calls {
     CUresult (*unmap)(const struct gm_span_entry *entry, uint32_t count);
     CUresult (*drop)(const struct gm_frame_entry *entry, uint32_t count);
 
-    /* After a loss: unmap a range that is freed; is all of the program's memory mapped? */
+    /* After a loss: unmap a range that is freed; is all of the program's memory mapped? Unmap all
+     * that is. */
     CUresult (*release)(uint64_t va, uint64_t bytes);
     bool (*is_whole)(void);
+    void (*forget)(void);
 
     /* The answer to gm_link_alloc_ahead: 0, a CUresult, or -ENOTCONN if the daemon is lost. */
     void (*ahead_came)(uint64_t va, uint64_t bytes, int result);

@@ -268,3 +268,14 @@ CUresult gm_mapper_release(uint64_t va, uint64_t bytes)
     gm_give_back(&borrowed);
     return result;
 }
+
+void gm_mapper_forget(void)
+{
+    struct gm_borrowed borrowed = {.is_on = false};
+    for (struct gm_import *import = gm_import_next(NULL), *next; import != NULL; import = next) {
+        next = gm_import_next(import);
+        if (gm_unmap_one(import, &borrowed) == CUDA_SUCCESS)
+            gm_drop_one(import, &borrowed);
+    }
+    gm_give_back(&borrowed);
+}

@@ -48,4 +48,7 @@ bool gm_mapper_has_all(void);
 /* After the daemon is lost: unmap and release everything in [va, va + bytes). */
 CUresult gm_mapper_release(uint64_t va, uint64_t bytes);
 
+/* After the daemon is lost with a part of the program's memory: unmap and release the rest. */
+void gm_mapper_forget(void);
+
 #endif

@@ -803,7 +803,8 @@ static void lost_while_away(void)
     CHECK(atomic_load(&driver_mapped) == 0 && atomic_load(&driver_reserved) == 0);
 }
 
-/* While its memory comes back: it is mapped, but the copy may not be done. */
+/* While its memory comes back: it is mapped, but the copy may not be done. What was parked must not
+ * take it for its data: it is unmapped. */
 static void lost_on_the_way_back(void)
 {
     boot_live();
@@ -811,8 +812,13 @@ static void lost_on_the_way_back(void)
     CHECK(close_app(60000).status == GM_DRAIN_QUIET);
     unmap_from_app(va, 36 * MIB);
     map_to_app(va, 36 * MIB);
+    CHECK(atomic_load(&driver_mapped) > 0);
     lose_daemon();
     CHECK(submit() == CUDA_ERROR_DEVICE_UNAVAILABLE);
+    for (int i = 0; i < 60000 && atomic_load(&driver_mapped) > 0; i++)
+        nap(1000);
+    CHECK(atomic_load(&driver_mapped) == 0);
+    CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS && atomic_load(&driver_reserved) == 0);
 }
 
 /* In the middle of an allocation and of a free. */

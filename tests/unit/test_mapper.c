@@ -258,6 +258,17 @@ static void test_life_of_frames(void **state)
     assert_int_equal(alive(), 2); /* the two that were cached and not mapped */
     drop_all(100, n);             /* dropping what is not cached is fine */
     is_empty();
+
+    /* Or it is lost with a part of the memory: the rest goes, wherever it is. */
+    n = cut(entry, 100, fds);
+    assert_int_equal(gm_mapper_map(entry, n, fds, (int)n), CUDA_SUCCESS);
+    spans(span, entry, 1);
+    assert_int_equal(gm_mapper_unmap(span, 1), CUDA_SUCCESS);
+    gm_mapper_forget();
+    assert_int_equal(mapped(), 0);
+    assert_int_equal(alive(), 1); /* that one was cached and not mapped */
+    drop_all(100, n);
+    is_empty();
 }
 
 static void test_every_failure_is_undone(void **state)
