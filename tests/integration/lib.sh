@@ -32,7 +32,7 @@ say() {
 
 evidence() {
     [ -f "$dir/daemon.pid" ] && ! has_ended daemon && is_up # as it is now
-    for log in "$dir"/*.out "$dir"/daemon*.log; do
+    for log in "$dir"/*.out "$dir"/*.log; do
         [ -s "$log" ] || continue
         if grep -q 'Sanitizer\|runtime error:' "$log"; then
             echo "--- $(basename "$log"), the sanitizer's first report"
@@ -248,6 +248,41 @@ expect_pass() {
         "0,PASS "*" mismatches=0 "*) say "$pass_name: $line" ;;
         *) fail "$pass_name: code $code: $line" ;;
         esac
+    done
+}
+
+# orphan NAME WAY ARGUMENT...: an app whose daemon will be killed; its shim's log in $dir/NAME.log.
+orphan() {
+    GPUMUX_LOG="$dir/$1.log"
+    export GPUMUX_LOG
+    app "$@"
+    unset GPUMUX_LOG
+}
+
+# is_lost: the end that await told is that of a program whose memory is lost with its daemon. A call says so, or work
+# that was parked finds its memory gone. Nothing that it looked at was wrong.
+is_lost() {
+    case $code,$line in
+    "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE") ;;
+    "3,FAIL "*" mismatches=0 "*": error 700 CUDA_ERROR_ILLEGAL_ADDRESS") ;;
+    *) return 1 ;;
+    esac
+}
+
+# expect_orphans NAME...: each ends well, or is lost; if its shim found all of its memory there, it ends well.
+expect_orphans() {
+    for orphan_name; do
+        await "$orphan_name"
+        case $code,$line in
+        "0,PASS "*" mismatches=0 "*) ;;
+        *)
+            is_lost || fail "$orphan_name ended with $code: $line"
+            grep -q 'the daemon is lost: swapped-out memory is gone' "$dir/$orphan_name.log" ||
+                fail "$orphan_name had all of its memory and ended with $code: $line"
+            ;;
+        esac
+        say "$orphan_name: $line"
+        rm -f "$dir/$orphan_name.log"
     done
 }
 

@@ -1,7 +1,7 @@
 # What the fault tests share: driver calls made to fail one by one, in the daemon or in an app. Nothing may crash,
 # hang or give a wrong result: an app passes or is told that memory is out; the daemon goes on, or does not start and
 # says why; an app that comes afterwards is served. An app whose driver refuses to unmap or to release memory cannot
-# share any more: it gets error 46.
+# share any more: it gets error 46, or 700 if it was parked.
 . "$(dirname "$0")/lib.sh"
 
 # is_refusal_to_let_go WHO,APP,CALL
@@ -18,11 +18,11 @@ outcome() {
         [ "$2" = one ] || [ "$1" = daemon ] || fail "$fault in app one: app $2: $line"
         say "$fault in the $1: $2: ${line##*way=linked }"
         ;;
-    "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE")
-        is_refusal_to_let_go "$1,$2,${fault%%:*}" || fail "$fault in the $1: app $2: $line"
+    *)
+        is_lost && is_refusal_to_let_go "$1,$2,${fault%%:*}" ||
+            fail "$fault in the $1: app $2 ended with $code: $line"
         say "$fault in the $1: $2: ${line##*way=linked }"
         ;;
-    *) fail "$fault in the $1: app $2 ended with $code: $line" ;;
     esac
 }
 

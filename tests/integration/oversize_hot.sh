@@ -136,10 +136,7 @@ for signal in TERM KILL; do
         continue
     fi
     await orphan
-    case $code,$line in
-    "139,"* | "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE") ;;
-    *) fail "orphan: code $code: $line" ;;
-    esac
+    is_lost || fail "orphan: code $code: $line"
 done
 rm -f "$GPUMUX_SOCKET"
 

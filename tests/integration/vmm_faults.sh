@@ -1,7 +1,7 @@
 #!/bin/sh
 # The driver refuses a program that uses its own virtual memory management one call: of its own, of what the daemon
 # wants mapped, or of what is done later on its behalf. It gets an error or goes on; nobody has wrong data, nothing is
-# left over, and others go on. One whose memory cannot be unmapped cannot share any more, and is told (error 46).
+# left over, and others go on. One whose memory cannot be unmapped cannot share any more, and is told (is_lost).
 . "$(dirname "$0")/lib.sh"
 start_daemon --gpu-budget 64M --pinned 128M --quantum 30ms
 for fault in cuMemMap:1 cuMemMap:30 cuMemSetAccess:2 cuMemSetAccess:33 cuMemUnmap:1 cuMemUnmap:12 cuMemRelease:4 \
@@ -13,12 +13,11 @@ for fault in cuMemMap:1 cuMemMap:30 cuMemSetAccess:2 cuMemSetAccess:33 cuMemUnma
     expect_pass two
     await one
     case $code,$line in
-    139,*) say "$fault: it was parked inside a kernel, which found its memory gone" ;;
-    "0,PASS "*" mismatches=0 "* | "3,FAIL "*" mismatches=0 "*": error 2 CUDA_ERROR_OUT_OF_MEMORY" | \
-        "3,FAIL "*" mismatches=0 "*": error 46 CUDA_ERROR_DEVICE_UNAVAILABLE") say "$fault: ${line##*way=linked}" ;;
-    "1,FAIL "*" mismatches=0 "*": 2, expected "*) say "$fault: ${line##*way=linked}" ;; # a wrong call got this error
-    *) fail "$fault: ended with $code: $line" ;;
+    "0,PASS "*" mismatches=0 "* | "3,FAIL "*" mismatches=0 "*": error 2 CUDA_ERROR_OUT_OF_MEMORY") ;;
+    "1,FAIL "*" mismatches=0 "*": 2, expected "*) ;; # a wrong call got this error
+    *) is_lost || fail "$fault: ended with $code: $line" ;;
     esac
+    say "$fault: ${line##*way=linked}"
     check_daemon
     expect_empty
 done

@@ -408,9 +408,10 @@ void sim_ctx_wait(struct sim_ctx *ctx)
 static CUresult synchronize(struct sim_ctx *ctx)
 {
     const CUresult result = sim_capture_sync_context(ctx);
-    if (result == CUDA_SUCCESS)
-        sim_ctx_wait(ctx);
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_ctx_wait(ctx);
+    return (CUresult)atomic_load(&ctx->error);
 }
 
 SIM_API CUresult cuCtxSynchronize(void)

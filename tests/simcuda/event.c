@@ -211,10 +211,12 @@ SIM_API CUresult cuEventQuery(CUevent handle)
     if (result != CUDA_SUCCESS)
         return result;
     const struct sim_point point = get_point(event);
-    result = sim_point_passed(point) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    if (point.stream != NULL)
-        sim_stream_unref(point.stream);
-    return result;
+    if (point.stream == NULL)
+        return CUDA_SUCCESS;
+    if (sim_point_passed(point))
+        return sim_point_end(point);
+    sim_stream_unref(point.stream);
+    return CUDA_ERROR_NOT_READY;
 }
 SIM_ENTRY(cuEventQuery);
 
@@ -231,10 +233,7 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     if (result != CUDA_SUCCESS)
         return result;
     const struct sim_point point = get_point(event);
-    sim_point_wait(point);
-    if (point.stream != NULL)
-        sim_stream_unref(point.stream);
-    return CUDA_SUCCESS;
+    return point.stream != NULL ? sim_point_end(point) : CUDA_SUCCESS;
 }
 SIM_ENTRY(cuEventSynchronize);
 

@@ -191,11 +191,6 @@ static void role_exec(void)
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
 }
 
-static void die_by_signal(void)
-{
-    signal(SIGSEGV, SIG_DFL); /* a sanitizer would turn it into an exit */
-}
-
 static CUdeviceptr reserve_and_map(bool has_access)
 {
     CUdeviceptr p;
@@ -211,57 +206,68 @@ static CUdeviceptr reserve_and_map(bool has_access)
     return p;
 }
 
+/* Work on what is not there: its context is dead, and stays so; a new one works. */
+static void touch(CUdeviceptr p, uint64_t n)
+{
+    uint64_t seed = 0;
+    CUdeviceptr other;
+    CUcontext next;
+    void *params[] = {&p, &n, &seed};
+    NEED_OK(cuLaunchKernel(role_function("gm_fill"), 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    NEED(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    NEED(cuMemAlloc(&other, 4096) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    NEED(cuStreamQuery(NULL) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    NEED_OK(cuCtxCreate(&next, NULL, 0, 0));
+    NEED_OK(cuMemAlloc(&other, 4096));
+    NEED_OK(cuMemsetD8(other, 1, 4096));
+    NEED_OK(cuCtxSynchronize());
+}
+
 static void role_touch_reserved(void)
 {
     role_set_up();
-    die_by_signal();
-    role_fill(reserve_and_map(true) + 2 * MIB, 1, 0);
+    touch(reserve_and_map(true) + 2 * MIB, 1);
 }
 
 static void role_touch_without_access(void)
 {
     role_set_up();
-    die_by_signal();
-    role_fill(reserve_and_map(false), 1, 0);
+    touch(reserve_and_map(false), 1);
 }
 
 static void role_touch_unmapped(void)
 {
     role_set_up();
-    die_by_signal();
     const CUdeviceptr p = reserve_and_map(true);
     role_fill(p, 2 * MIB / 8, 0);
     NEED_OK(cuMemUnmap(p, 2 * MIB));
-    role_fill(p, 1, 0);
+    touch(p, 1);
 }
 
 static void role_copy_unmapped(void)
 {
     role_set_up();
-    die_by_signal();
     char bytes[64];
     const CUdeviceptr p = reserve_and_map(true);
     NEED_OK(cuMemUnmap(p, 2 * MIB));
-    cuMemcpyDtoH(bytes, p, sizeof bytes);
+    NEED(cuMemcpyDtoH(bytes, p, sizeof bytes) == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 static void role_touch_freed(void)
 {
     role_set_up();
-    die_by_signal();
     CUdeviceptr p;
     NEED_OK(cuMemAlloc(&p, 4096));
     NEED_OK(cuMemFree(p));
-    role_fill(p, 1, 0);
+    touch(p, 1);
 }
 
 static void role_touch_behind(void)
 {
     role_set_up();
-    die_by_signal();
     CUdeviceptr p;
     NEED_OK(cuMemAlloc(&p, 4096));
-    role_fill(p, 4096 / 8 + 1, 0);
+    touch(p, 4096 / 8 + 1);
 }
 
 /* Ends while a kernel runs that never would. */

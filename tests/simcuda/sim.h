@@ -412,6 +412,8 @@ CUresult sim_submit(struct sim_stream *stream, struct sim_op *op, struct sim_poi
 /* Submit and wait for it. Not allowed on a capturing stream. */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_op *op);
 void sim_point_wait(struct sim_point point);
+/* Wait for it and drop its reference: what its context died of, or CUDA_SUCCESS. */
+CUresult sim_point_end(struct sim_point point);
 bool sim_point_passed(struct sim_point point);
 
 /* ---- event.c ---- */
@@ -470,6 +472,14 @@ bool sim_pool_begin_free(CUdeviceptr dptr, struct sim_range *range);
 /* A POOL range is the program's no more; its memory goes when sim_pool_run_free says so. */
 void sim_pool_note_free(const struct sim_range *range);
 void sim_pool_run_free(uint64_t address);
+
+/* ---- fault.c ---- */
+
+void sim_fault_open(void); /* by the first cuInit */
+/* Do the work. True: it touched memory that is not there, or called sim_fault, and ended there. */
+bool sim_fault_ends(void (*work)(const void *argument), const void *argument);
+/* Within: end it. Does not return. */
+void sim_fault(void) __attribute__((noreturn));
 
 /* ---- kernels.c and module.c ---- */
 

@@ -8,9 +8,9 @@
  * The model
  * - Device memory is memory of the process at the same address. cuMemAlloc is an mmap with a guard
  *   page behind it. A VMM handle is a memfd, which really crosses processes; a reservation is
- *   PROT_NONE; cuMemMap puts the memfd there without access; cuMemSetAccess gives access. Whoever
- *   touches an address that is not mapped, or not accessible, dies by SIGSEGV, as a GPU kills the
- *   context.
+ *   PROT_NONE; cuMemMap puts the memfd there without access; cuMemSetAccess gives access. Work that
+ *   touches an address that is not mapped, or not accessible, ends there, and its context dies of
+ *   it (fault.c): work that is behind it is skipped, and calls return CUDA_ERROR_ILLEGAL_ADDRESS.
  * - Every device has a size, which all processes with the same SIMCUDA_DIR share exactly. A process
  *   that dies gives back what it had. A frame counts as long as a process holds its handle, maps
  *   it, or has its exported fd open. The last is found by looking through /proc/PID/fd of the
@@ -494,6 +494,7 @@ SIM_API CUresult cuInit(unsigned int flags)
         if (result == CUDA_SUCCESS) {
             pthread_atfork(NULL, NULL, on_fork_child);
             atexit(on_exit_begins);
+            sim_fault_open();
             sim_channels_open();
             atomic_store(&process_state, SIM_LIVE);
         }

@@ -47,6 +47,14 @@ void sim_point_wait(struct sim_point point)
     pthread_mutex_unlock(&s->lock);
 }
 
+CUresult sim_point_end(struct sim_point point)
+{
+    sim_point_wait(point);
+    const CUresult result = (CUresult)atomic_load(&point.stream->ctx->error);
+    sim_stream_unref(point.stream);
+    return result;
+}
+
 /* ---- operations ---- */
 
 struct sim_op *sim_op_new(enum sim_op_kind kind)
@@ -166,7 +174,7 @@ static void run_set(const struct sim_op *op)
     }
 }
 
-/* A kernel that is given memory which its device may not reach ends as on a GPU: this process dies
+/* A kernel that is given memory which its device may not reach ends as on a GPU: its context dies
  * of it. */
 static void check_reach(const struct sim_op *op)
 {
@@ -177,7 +185,7 @@ static void check_reach(const struct sim_op *op)
             continue;
         memcpy(&value, op->u.launch.params + kernel->param[i].offset, sizeof value);
         if (!sim_peer_may_touch(op->u.launch.ctx, value))
-            raise(SIGSEGV);
+            sim_fault();
     }
 }
 
@@ -198,39 +206,57 @@ static void pass(struct sim_group *group)
     sim_group_leave();
 }
 
-static void run_on_host(const struct sim_op *op, struct sim_group *group)
+/* Once its context is dead, a function is not called, and a callback is told why. */
+static void run_on_host(const struct sim_op *op, struct sim_ctx *ctx, struct sim_group *group)
 {
     pass(group);
+    const CUresult error = (CUresult)atomic_load(&ctx->error);
     sim_set_callback(true);
-    if (op->kind == SIM_OP_HOST)
+    if (op->kind == SIM_OP_CALLBACK)
+        op->u.callback.fn(op->u.callback.stream, error, op->u.callback.data);
+    else if (error == CUDA_SUCCESS)
         op->u.host.fn(op->u.host.data);
-    else
-        op->u.callback.fn(op->u.callback.stream, CUDA_SUCCESS, op->u.callback.data);
     sim_set_callback(false);
     pass(group);
 }
 
-static void run_on_channel(const struct sim_op *op, struct sim_group *group)
+struct work {
+    const struct sim_op *op;
+    const struct sim_group *group;
+};
+
+/* What touches the program's memory. */
+static void run_on_memory(const void *argument)
 {
+    const struct work *work = argument;
+    const struct sim_op *op = work->op;
+    if (op->kind == SIM_OP_KERNEL)
+        run_kernel(op, work->group);
+    else if (op->kind == SIM_OP_COPY)
+        sim_copy_run(&op->u.copy);
+    else if (op->kind == SIM_OP_SET)
+        run_set(op);
+    else if (op->kind == SIM_OP_WRITE)
+        run_write(op);
+    else
+        run_wait(op);
+}
+
+static void run_on_channel(const struct sim_op *op, struct sim_ctx *ctx, struct sim_group *group)
+{
+    const struct work work = {op, group};
     sim_group_enter(group);
     switch (op->kind) {
     case SIM_OP_KERNEL:
-        run_kernel(op, group);
-        break;
     case SIM_OP_COPY:
-        sim_copy_run(&op->u.copy);
-        break;
     case SIM_OP_SET:
-        run_set(op);
+    case SIM_OP_WRITE:
+    case SIM_OP_WAIT:
+        if (atomic_load(&ctx->error) == CUDA_SUCCESS && sim_fault_ends(run_on_memory, &work))
+            atomic_store(&ctx->error, CUDA_ERROR_ILLEGAL_ADDRESS);
         break;
     case SIM_OP_MARK:
         atomic_store(&op->u.mark->time, sim_now());
-        break;
-    case SIM_OP_WRITE:
-        run_write(op);
-        break;
-    case SIM_OP_WAIT:
-        run_wait(op);
         break;
     case SIM_OP_FREE:
         sim_pool_run_free(op->u.freed);
@@ -253,9 +279,9 @@ void sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
     if (op->kind == SIM_OP_GRAPH)
         sim_exec_run(op->u.exec, ctx);
     else if (op->kind == SIM_OP_HOST || op->kind == SIM_OP_CALLBACK)
-        run_on_host(op, sim_channels_group(ctx, op));
+        run_on_host(op, ctx, sim_channels_group(ctx, op));
     else
-        run_on_channel(op, sim_channels_group(ctx, op));
+        run_on_channel(op, ctx, sim_channels_group(ctx, op));
 }
 
 /* ---- the thread of a stream ---- */
@@ -389,11 +415,7 @@ CUresult sim_submit_wait(struct sim_stream *s, struct sim_op *op)
 {
     struct sim_point point;
     const CUresult result = sim_submit(s, op, &point);
-    if (point.stream != NULL) {
-        sim_point_wait(point);
-        sim_stream_unref(point.stream);
-    }
-    return result;
+    return point.stream != NULL ? sim_point_end(point) : result;
 }
 
 /* ---- life ---- */
@@ -589,9 +611,7 @@ static CUresult stream_synchronize(CUstream handle, enum sim_mode mode)
     if (s->is_legacy) /* its order covers the blocking streams */
         return sim_submit_wait(s, sim_op_new(SIM_OP_EMPTY));
     sim_stream_ref(s);
-    sim_point_wait((struct sim_point){s, atomic_load(&s->submitted)});
-    sim_stream_unref(s);
-    return CUDA_SUCCESS;
+    return sim_point_end((struct sim_point){s, atomic_load(&s->submitted)});
 }
 SIM_TWO(cuStreamSynchronize, cuStreamSynchronize_ptsz, (CUstream stream),
         stream_synchronize(stream, mode));
@@ -620,7 +640,7 @@ static CUresult stream_query(CUstream handle, enum sim_mode mode)
         result = sim_capture_sync_stream(s);
     if (result != CUDA_SUCCESS)
         return result;
-    return is_stream_idle(s) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return is_stream_idle(s) ? (CUresult)atomic_load(&s->ctx->error) : CUDA_ERROR_NOT_READY;
 }
 SIM_TWO(cuStreamQuery, cuStreamQuery_ptsz, (CUstream stream), stream_query(stream, mode));
 

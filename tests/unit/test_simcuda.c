@@ -287,7 +287,7 @@ static void test_memory_outlives_its_maker(void **state)
     assert_int_equal(free_memory(), before);
 }
 
-static void test_touching_what_is_not_mapped_kills(void **state)
+static void test_touching_what_is_not_mapped_kills_the_context(void **state)
 {
     (void)state;
     static const char *const names[] = {"touch-reserved", "touch-without-access", "touch-unmapped",
@@ -296,7 +296,7 @@ static void test_touching_what_is_not_mapped_kills(void **state)
         struct role role;
         start_role(&role, names[i]);
         const int status = end_role(&role);
-        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSEGV)
+        if (status != 0)
             fail_msg("%s: wait status %d", names[i], status);
     }
 }
@@ -518,7 +518,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_host_frames_are_not_device_memory),
         cmocka_unit_test(test_memory_crosses_processes),
         cmocka_unit_test(test_memory_outlives_its_maker),
-        cmocka_unit_test(test_touching_what_is_not_mapped_kills),
+        cmocka_unit_test(test_touching_what_is_not_mapped_kills_the_context),
         cmocka_unit_test(test_memory_is_exact),
         cmocka_unit_test(test_killed_process_gives_back),
         cmocka_unit_test(test_exec_gives_back),
