@@ -39,11 +39,11 @@ void gm_lately_forget(struct gm_lately *lately)
 
 void gm_need_of(const struct gm_need_input *input, struct gm_need *need)
 {
-    const uint64_t committed = input->committed, budget = input->budget;
-    const uint64_t below = committed > budget ? committed - budget : 0;
+    const uint64_t frames = less(input->committed - input->beyond, input->budget);
+    const uint64_t below = input->committed - frames;
     const uint64_t held = input->pinned_cap > input->window ? input->pinned_cap - input->window : 0;
 
-    need->frames = less(committed, budget);
+    need->frames = frames;
     need->pinned = below;
     if (below > 0)
         need->pinned += less(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX) +

@@ -40,9 +40,10 @@ struct gm_need {
 };
 
 struct gm_need_input {
-    uint64_t committed;   /* by all programs, without what is hosted */
+    uint64_t committed;   /* by all programs */
+    uint64_t beyond;      /* ... of which not on the GPU, whatever room there is */
     uint64_t budget;      /* on the GPU */
-    uint64_t pinned_cap;  /* of the pinned tier, without what is lent */
+    uint64_t pinned_cap;  /* of the pinned tier */
     uint64_t pinned_used; /* bytes of it that hold data */
     uint64_t lower_used;  /* bytes of the tiers below it that hold data */
     uint64_t window;      /* the streaming window */

@@ -52,7 +52,8 @@ static uint32_t peek_pinned(struct gm_planning *p)
 static uint32_t peek_evicted(struct gm_planning *p)
 {
     const struct gm_move *moves = p->plan->moves;
-    while (p->evicted_at < p->plan->n && moves[p->evicted_at].kind != GM_MOVE_EVICT)
+    while (p->evicted_at < p->plan->n && (moves[p->evicted_at].kind != GM_MOVE_EVICT ||
+                                          p->table->chunks[moves[p->evicted_at].chunk].is_leaving))
         p->evicted_at++;
     if (p->evicted_at == p->plan->n)
         return GM_NONE;
@@ -210,6 +211,38 @@ static bool fill(struct gm_planning *p, uint32_t chunk, uint32_t frame, unsigned
     return true;
 }
 
+/* Chunks of the targets that are to be mapped on the host leave the GPU, first of all. False: there
+ * is no room for them, or the plan is full. */
+static bool evict_leaving(struct gm_planning *p)
+{
+    for (uint32_t i = 0; i < p->input->n_targets; i++) {
+        const struct gm_table_app *app = gm_plan_target(p, i);
+        for (unsigned c = 0; c < GM_CHUNK_CLASSES && app->leaving > 0; c++)
+            for (uint32_t at = app->by_class[c].head; at != GM_NONE; at = p->table->chunks[at].next)
+                if (p->table->chunks[at].is_leaving && !evict(p, at))
+                    return false;
+    }
+    p->n_leaving = p->plan->n;
+    return true;
+}
+
+/* The frame of a chunk that leaves the GPU for good in this plan, of the current pool and of
+ * `class` (GM_CHUNK_CLASSES: of any); GM_NONE: none is left. */
+static uint32_t take_left_frame(struct gm_planning *p, unsigned class)
+{
+    for (uint32_t i = 0; i < p->n_leaving; i++) {
+        struct gm_move *move = &p->plan->moves[i];
+        if (move->kind != GM_MOVE_EVICT || move->is_passed_on)
+            continue;
+        const struct gm_frame *frame = &p->table->frames[move->frame];
+        if (class != GM_CHUNK_CLASSES && (frame->class != class || frame->pool != p->pool))
+            continue;
+        move->is_passed_on = true;
+        return move->frame;
+    }
+    return GM_NONE;
+}
+
 /* Find a place for one missing chunk and add the moves. False: there is none, or the plan is full.
  */
 static bool place_chunk(struct gm_planning *p, uint32_t index, unsigned tier)
@@ -219,10 +252,14 @@ static bool place_chunk(struct gm_planning *p, uint32_t index, unsigned tier)
     uint64_t bytes = gm_class_bytes(class);
 
     uint32_t frame = gm_plan_take_frame(p, class);
+    if (frame == GM_NONE)
+        frame = take_left_frame(p, class);
     if (frame != GM_NONE)
         return fill(p, index, frame, tier);
     while (p->room < bytes) {
         frame = gm_plan_next_surplus(p);
+        if (frame == GM_NONE)
+            frame = take_left_frame(p, GM_CHUNK_CLASSES);
         if (frame == GM_NONE)
             break;
         if (!add_move(p, GM_MOVE_DESTROY, GM_NONE, frame))
@@ -346,6 +383,7 @@ static void sum_tiers(struct gm_planning *p)
     int64_t pinned = p->free[GM_TIER_PINNED];
     int64_t paged = p->free[GM_TIER_PAGED] + (int64_t)p->to_promote[GM_TIER_PAGED];
     p->to_demote = p->window - (pinned - (int64_t)p->to_evict + (int64_t)p->bytes[GM_TIER_PINNED]);
+    p->to_demote += (int64_t)p->to_map;
     if (!p->input->tiers[GM_TIER_DISK].is_closed)
         p->to_disk = p->to_demote - (paged > 0 ? paged : 0);
     int64_t ahead = pinned - promote_floor(p);
@@ -585,18 +623,27 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
     struct gm_planning p;
     struct gm_plan_walk walk;
     uint32_t chunk;
-    uint64_t supply, missing, victims = 0;
+    uint64_t supply, missing, victims = 0, leaving = 0;
 
     begin(&p, table, input, plan);
-    supply = gm_plan_free_bytes(&p);
+    for (uint32_t i = 0; i < input->n_targets; i++) {
+        leaving += gm_plan_target(&p, i)->leaving;
+        p.to_map += gm_plan_target(&p, i)->to_map_bytes;
+    }
+    supply = gm_plan_free_bytes(&p) + leaving;
     for (uint32_t i = 0; i < input->n_victims; i++)
         victims += gm_plan_victim(&p, i)->resident;
     missing = sum_all(&p);
     if (missing > supply + victims)
         missing = sum_fitting(&p, supply + victims);
     gm_plan_choose_victims(&p, missing > supply ? missing - supply : 0);
+    p.to_evict += leaving;
     if (p.has_tiers)
         sum_tiers(&p);
+    if (!evict_leaving(&p)) {
+        plan->is_complete = false;
+        return;
+    }
 
     gm_plan_open_walk(&p, &walk, 0, 0, GM_STAGE_LAST);
     while ((chunk = gm_plan_next_chunk(&p, &walk)) != GM_NONE && chunk != p.cut) {

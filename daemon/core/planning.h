@@ -40,8 +40,8 @@ struct gm_planning {
     /* what is missing and can be placed */
     uint32_t cut;       /* the first chunk in the order of filling that cannot; GM_NONE: all can */
     uint32_t cut_first; /* ... and the first target of its user */
-    uint64_t bytes[GM_TIERS];    /* still to be filled, by the tier they are in now */
-    uint32_t promotions;         /* chunks still to be promoted */
+    uint64_t bytes[GM_TIERS];      /* still to be filled, by the tier they are in now */
+    uint32_t promotions;           /* chunks still to be promoted */
     uint64_t to_promote[GM_TIERS]; /* bytes of those */
     uint64_t ahead, ahead_max;     /* bytes promoted and not yet filled */
     struct gm_plan_walk promote;
@@ -52,6 +52,8 @@ struct gm_planning {
     uint32_t need[GM_CHUNK_CLASSES];       /* its chunks still to be placed */
     uint32_t free_at[GM_CHUNK_CLASSES];    /* its free frames */
     uint32_t leaving_at[GM_CHUNK_CLASSES]; /* its frames whose evictions are under way */
+
+    uint32_t n_leaving; /* the first moves, among which are the evictions of what leaves for good */
 
     /* the cursor over surplus frames, which are destroyed */
     uint32_t surplus_pool;
@@ -73,6 +75,7 @@ struct gm_planning {
     int64_t free[GM_TIERS];
     int64_t window, reserve;
     int64_t to_demote;      /* bytes still to be demoted */
+    uint64_t to_map;        /* bytes that targets are to map and that need pinned pages first */
     int64_t to_disk;        /* ... of which the first ones, of the farthest apps, go to disk */
     uint32_t pinned_victim; /* the cursor for demotions of what was pinned before */
     uint32_t pinned_at;

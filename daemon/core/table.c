@@ -87,7 +87,7 @@ bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
     a->is_used = true;
     a->pool = pool;
     table->pools[pool].apps++;
-    a->allocations = a->shadows = empty_list;
+    a->allocations = a->shadows = a->to_map = empty_list;
     for (unsigned t = 0; t < GM_TIERS; t++)
         a->away[t] = empty_list;
     for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
@@ -145,35 +145,46 @@ static void list_remove(struct gm_table *table, struct gm_list *list, uint32_t i
     list->count--;
 }
 
-/* Its app can use it: it is on the GPU, or hosted in a frame. */
+/* Its app can use it: it is on the GPU, or mapped on the host. */
 static bool is_settled(const struct gm_chunk *chunk)
 {
-    if (chunk->flight != GM_FLIGHT_NONE)
-        return false;
-    return chunk->is_hosted ? chunk->frame != GM_NONE : chunk->tier == GM_TIER_GPU;
+    return chunk->flight == GM_FLIGHT_NONE &&
+           (chunk->tier == GM_TIER_GPU || gm_chunk_is_mapped_on_host(chunk));
 }
 
-/* Take a chunk out of its list and sums, which still count it by its old state. A hosted or fixed
- * chunk is in the sums only, as it is never evicted. */
+/* Take a chunk out of its list and sums, which still count it by its old state. One that is mapped
+ * on the host, or fixed, is in the sums only, as it is never evicted. */
 static void unlist(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = &table->chunks[index];
     struct gm_table_app *app = &table->apps[chunk->app];
-    if (!chunk->is_listed)
+    const uint64_t size = gm_class_bytes(chunk->class);
+    switch ((enum gm_chunk_list)chunk->list) {
+    case GM_LIST_NONE:
         return;
-    if (chunk->is_resident) {
-        if (!chunk->is_hosted && !chunk->is_fixed) {
-            list_remove(table, &app->by_class[chunk->class], index);
-            app->resident -= gm_class_bytes(chunk->class);
-        }
+    case GM_LIST_RESIDENT:
+        list_remove(table, &app->by_class[chunk->class], index);
+        app->resident -= size;
+        app->leaving -= chunk->is_leaving ? size : 0;
+        chunk->is_leaving = false;
+        break;
+    case GM_LIST_SETTLED:
+        break;
+    case GM_LIST_AWAY:
+        list_remove(table, &app->away[chunk->listed_tier], index);
+        app->bytes[chunk->listed_tier] -= size;
+        app->away_count[chunk->class]--;
+        break;
+    case GM_LIST_TO_MAP:
+        list_remove(table, &app->to_map, index);
+        app->to_map_bytes -= chunk->listed_tier != GM_TIER_PINNED ? size : 0;
+        break;
+    }
+    if (chunk->list == GM_LIST_RESIDENT || chunk->list == GM_LIST_SETTLED) {
         app->missing++;
         table->allocations[chunk->allocation].missing++;
-    } else {
-        list_remove(table, &app->away[chunk->listed_tier], index);
-        app->bytes[chunk->listed_tier] -= gm_class_bytes(chunk->class);
-        app->away_count[chunk->class]--;
     }
-    chunk->is_listed = false;
+    chunk->list = GM_LIST_NONE;
 }
 
 /* The tier below the GPU (or none) that a chunk is in or on its way to; GM_TIERS: neither. Planning
@@ -187,9 +198,10 @@ static enum gm_tier away_tier(const struct gm_chunk *chunk)
         return GM_TIER_PINNED;
     case GM_FLIGHT_HOST:
         return (enum gm_tier)chunk->to_tier;
+    case GM_FLIGHT_SWAP:
+        return GM_TIER_PINNED;
     case GM_FLIGHT_IN:
     case GM_FLIGHT_OFF:
-    case GM_FLIGHT_TRADE:
         break;
     }
     return GM_TIERS;
@@ -199,28 +211,39 @@ void gm_table_place(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = &table->chunks[index];
     struct gm_table_app *app = &table->apps[chunk->app];
+    const uint64_t size = gm_class_bytes(chunk->class);
 
     if (chunk->is_freed)
         return;
     unlist(table, index);
     if (is_settled(chunk)) {
-        if (!chunk->is_hosted && !chunk->is_fixed) {
+        chunk->list = GM_LIST_SETTLED;
+        if (chunk->tier == GM_TIER_GPU && !chunk->is_fixed) {
+            chunk->list = GM_LIST_RESIDENT;
             if (chunk->shadow == GM_SHADOW_KEPT)
                 list_add_first(table, &app->by_class[chunk->class], index);
             else
                 list_add(table, &app->by_class[chunk->class], index);
-            app->resident += gm_class_bytes(chunk->class);
+            app->resident += size;
+            chunk->is_leaving = chunk->is_on_host;
+            app->leaving += chunk->is_leaving ? size : 0;
         }
         app->missing--;
         table->allocations[chunk->allocation].missing--;
-        chunk->is_listed = chunk->is_resident = true;
-    } else if (!chunk->is_hosted && away_tier(chunk) != GM_TIERS) {
-        chunk->listed_tier = (uint8_t)away_tier(chunk);
+        return;
+    }
+    if (away_tier(chunk) == GM_TIERS)
+        return;
+    chunk->listed_tier = (uint8_t)away_tier(chunk);
+    if (chunk->is_on_host) {
+        chunk->list = GM_LIST_TO_MAP;
+        list_add(table, &app->to_map, index);
+        app->to_map_bytes += chunk->listed_tier != GM_TIER_PINNED ? size : 0;
+    } else {
+        chunk->list = GM_LIST_AWAY;
         list_add(table, &app->away[chunk->listed_tier], index);
-        app->bytes[chunk->listed_tier] += gm_class_bytes(chunk->class);
+        app->bytes[chunk->listed_tier] += size;
         app->away_count[chunk->class]++;
-        chunk->is_listed = true;
-        chunk->is_resident = false;
     }
 }
 
@@ -231,8 +254,8 @@ static const char *const no_shadow = "a shadow is kept of a chunk that cannot be
 /* Whether it can be evicted. */
 static bool can_leave(const struct gm_chunk *chunk)
 {
-    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_GPU && !chunk->is_hosted &&
-           !chunk->is_fixed && !chunk->is_freed;
+    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_GPU && !chunk->is_fixed &&
+           !chunk->is_freed;
 }
 
 /* ... and has pages beside its frame. */
@@ -308,53 +331,24 @@ const char *gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm
     return NULL;
 }
 
-uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room)
-{
-    while (bytes > 0) {
-        uint64_t size = gm_class_bytes(gm_chunk_next(bytes));
-        if (size > room)
-            return bytes;
-        room -= size;
-        bytes -= size;
-    }
-    return 0;
-}
-
-bool gm_table_can_host(const struct gm_table *table, uint32_t app, uint64_t bytes, uint64_t most)
-{
-    const uint64_t hosted = table->apps[app].hosted;
-    return hosted <= most && bytes <= most - hosted; /* `bytes` are a client's word: no sum */
-}
-
-void gm_table_host_chunks(struct gm_table *table, uint32_t index, uint64_t bytes)
-{
-    const struct gm_allocation *allocation = &table->allocations[index];
-    bool is_beyond = false;
-    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
-        uint64_t size = gm_class_bytes(table->chunks[c].class);
-        is_beyond = is_beyond || size > bytes;
-        if (!is_beyond) {
-            bytes -= size;
-            continue;
-        }
-        unlist(table, c);
-        table->chunks[c].is_hosted = true;
-        table->apps[allocation->app].hosted += size;
-        table->hosted += size;
-    }
-}
-
-void gm_table_host_chunk(struct gm_table *table, uint32_t index, bool is_hosted)
+void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
 {
     struct gm_chunk *chunk = &table->chunks[index];
     const uint64_t size = gm_class_bytes(chunk->class);
-    assert(!chunk->is_freed && chunk->frame == GM_NONE && chunk->flight == GM_FLIGHT_NONE);
-    assert(chunk->is_hosted != is_hosted);
+    assert(!chunk->is_freed && !chunk->is_fixed);
+    if (chunk->is_on_host == is_on_host)
+        return;
     unlist(table, index);
-    chunk->is_hosted = is_hosted;
-    table->apps[chunk->app].hosted += is_hosted ? size : -size;
-    table->hosted += is_hosted ? size : -size;
+    chunk->is_on_host = is_on_host;
+    table->apps[chunk->app].on_host += is_on_host ? size : -size;
+    table->on_host += is_on_host ? size : -size;
     gm_table_place(table, index);
+}
+
+void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->beyond += bytes - table->apps[app].beyond;
+    table->apps[app].beyond = bytes;
 }
 
 bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
@@ -373,7 +367,7 @@ void gm_table_fix(struct gm_table *table, uint32_t index)
         assert(is_settled(chunk) && !chunk->is_fixed);
         unlist(table, c);
         chunk->is_fixed = frame->is_fixed = true;
-        if (!chunk->is_hosted) {
+        if (chunk->tier == GM_TIER_GPU) {
             table->apps[chunk->app].fixed += gm_class_bytes(chunk->class);
             table->fixed += gm_class_bytes(chunk->class);
         }
@@ -386,24 +380,6 @@ static void unfix(struct gm_table *table, struct gm_frame *frame)
     if (frame->is_fixed && !frame->is_host)
         table->fixed -= gm_class_bytes(frame->class);
     frame->is_fixed = false;
-}
-
-void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold)
-{
-    struct gm_chunk *in = &table->chunks[hot], *out = &table->chunks[cold];
-    assert(in->is_hosted && !out->is_hosted && in->app == out->app && in->class == out->class);
-    assert(!in->is_fixed && !out->is_fixed);
-    unlist(table, hot);
-    unlist(table, cold);
-    in->flight = out->flight = GM_FLIGHT_TRADE;
-    in->is_hosted = false;
-    out->is_hosted = true;
-    /* The sums stay the same unless one of the two was freed since an earlier exchange. */
-    if (in->is_freed != out->is_freed) {
-        const uint64_t size = gm_class_bytes(in->class);
-        table->apps[in->app].hosted += in->is_freed ? size : -size;
-        table->hosted += in->is_freed ? size : -size;
-    }
 }
 
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes)
@@ -473,12 +449,12 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
     app->missing--;
     table->allocations[chunk->allocation].missing--;
     app->committed -= gm_class_bytes(chunk->class);
-    if (chunk->is_hosted) {
-        app->hosted -= gm_class_bytes(chunk->class);
-        table->hosted -= gm_class_bytes(chunk->class);
-    } else if (chunk->is_fixed) {
-        app->fixed -= gm_class_bytes(chunk->class);
+    if (chunk->is_on_host) {
+        app->on_host -= gm_class_bytes(chunk->class);
+        table->on_host -= gm_class_bytes(chunk->class);
     }
+    if (chunk->is_fixed && chunk->tier == GM_TIER_GPU)
+        app->fixed -= gm_class_bytes(chunk->class);
     table->committed -= gm_class_bytes(chunk->class);
 }
 
@@ -692,7 +668,7 @@ const char *gm_table_check(const struct gm_table *table)
         if ((frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING) &&
             frame->chunk != GM_NONE) {
             const struct gm_chunk *chunk = &table->chunks[frame->chunk];
-            if (chunk->frame != i)
+            if (chunk->frame != i && !frame->is_host)
                 return "a used frame's chunk does not hold it";
             if (chunk->class != frame->class)
                 return "a chunk and its frame differ in size";
@@ -712,7 +688,7 @@ const char *gm_table_check(const struct gm_table *table)
         return "the frames exceed the budget";
     for (uint32_t a = 0; a < table->max_apps; a++) {
         const struct gm_table_app *app = &table->apps[a];
-        uint64_t bytes = 0, resident = 0, hosted = 0, fixed = 0;
+        uint64_t bytes = 0, resident = 0, on_host = 0, leaving = 0, fixed = 0;
         uint32_t missing = 0;
         if (!app->is_used)
             continue;
@@ -723,18 +699,23 @@ const char *gm_table_check(const struct gm_table *table)
                  c = table->chunks[c].sibling) {
                 const struct gm_chunk *chunk = &table->chunks[c];
                 bytes += gm_class_bytes(chunk->class);
-                hosted += chunk->is_hosted ? gm_class_bytes(chunk->class) : 0;
-                fixed += chunk->is_fixed && !chunk->is_hosted ? gm_class_bytes(chunk->class) : 0;
+                on_host += chunk->is_on_host ? gm_class_bytes(chunk->class) : 0;
+                fixed += chunk->is_fixed && chunk->tier == GM_TIER_GPU
+                             ? gm_class_bytes(chunk->class)
+                             : 0;
                 if (chunk->is_fixed &&
                     (!is_settled(chunk) || !table->frames[chunk->frame].is_fixed))
                     return "a fixed chunk is not in a fixed frame";
                 if (is_settled(chunk)) {
-                    resident +=
-                        chunk->is_hosted || chunk->is_fixed ? 0 : gm_class_bytes(chunk->class);
+                    const bool is_resident = chunk->tier == GM_TIER_GPU;
+                    if (is_resident && !chunk->is_fixed) {
+                        resident += gm_class_bytes(chunk->class);
+                        leaving += chunk->is_on_host ? gm_class_bytes(chunk->class) : 0;
+                    }
                     if (chunk->frame == GM_NONE || table->frames[chunk->frame].chunk != c)
                         return "a chunk on the GPU has no frame";
-                    if (table->frames[chunk->frame].is_host != chunk->is_hosted)
-                        return "a chunk is hosted on the GPU, or the other way round";
+                    if (table->frames[chunk->frame].is_host == is_resident)
+                        return "a resident chunk is in a host frame, or the other way round";
                 } else {
                     missing++;
                 }
@@ -746,8 +727,7 @@ const char *gm_table_check(const struct gm_table *table)
                 if (chunk->shadow == GM_SHADOW_CLAIMED &&
                     (chunk->flight != GM_FLIGHT_OUT || chunk->page == GM_NONE))
                     return "a shadow is claimed by no eviction";
-                if (chunk->tier > GM_TIER_GPU && !chunk->is_hosted && chunk->page == GM_NONE &&
-                    chunk->flight != GM_FLIGHT_TRADE)
+                if (chunk->tier > GM_TIER_GPU && chunk->page == GM_NONE)
                     return "a chunk below the GPU has no page";
             }
         }
@@ -767,8 +747,8 @@ const char *gm_table_check(const struct gm_table *table)
         shadows += shadow_bytes;
         if (bytes != app->committed)
             return "an app's committed bytes are not those of its chunks";
-        if (hosted != app->hosted)
-            return "an app's hosted bytes are not those of its chunks";
+        if (on_host != app->on_host || leaving != app->leaving)
+            return "an app's bytes on the host are not those of its chunks";
         if (fixed != app->fixed)
             return "an app's fixed bytes are not those of its chunks";
         if (resident != app->resident)

@@ -1,12 +1,15 @@
 /* clang-format off */
 /*
  * The tables: what memory there is, whose it is and where it is. Pure data: no I/O, no CUDA, no
- * allocation after init. The engine alone changes them, on events; the planner and hosting read
+ * allocation after init. The engine alone changes them, on events; the planner and placement read
  * them.
  *
  *   app     a client: its committed bytes, and its chunks by where they are
  *   chunk   the unit of placement. Exactly one tier holds its data. `flight` says that it moves.
- *           The tier changes only when the move has ended: copy, then commit, then free.
+ *           The tier changes only when the move has ended: copy, then commit, then free. A chunk is
+ *           *resident* (in a GPU frame), *mapped on host* (its pages in pinned memory are a host
+ *           frame, which its app maps), or *swapped*. Its place, is_on_host, says which of the
+ *           first two it is to be when its app runs (core/place.h)
  *   frame   a piece of memory of one size class, made for one uid. At most one chunk holds it.
  *   pool    the free frames of one uid, by size class: memory never crosses users
  *   fixed   unevictable: other programs have the chunk mapped too, so it stays in its frame
@@ -36,11 +39,20 @@
 
 enum gm_flight {
     GM_FLIGHT_NONE = 0,
-    GM_FLIGHT_OUT,   /* from its frame to a lower tier */
-    GM_FLIGHT_IN,    /* from a lower tier, or from nothing, into its frame */
-    GM_FLIGHT_OFF,   /* freed: being unmapped */
-    GM_FLIGHT_HOST,  /* between two tiers below the GPU, to `to_tier` */
-    GM_FLIGHT_TRADE, /* exchanged with another chunk of its app: one of them is hosted then */
+    GM_FLIGHT_OUT,  /* from its frame to a lower tier */
+    GM_FLIGHT_IN,   /* from a lower tier, or from nothing, into its frame */
+    GM_FLIGHT_OFF,  /* freed: being unmapped */
+    GM_FLIGHT_HOST, /* between two places below the GPU, to `to_tier` */
+    GM_FLIGHT_SWAP, /* mapped on the host: being unmapped, its data stays in its pages */
+};
+
+/* What a chunk is counted as, and in which list of its app it is. */
+enum gm_chunk_list {
+    GM_LIST_NONE,     /* in flight */
+    GM_LIST_RESIDENT, /* by_class */
+    GM_LIST_SETTLED,  /* in none: mapped on the host, or fixed */
+    GM_LIST_AWAY,     /* away[listed_tier] */
+    GM_LIST_TO_MAP,   /* to_map */
 };
 
 /* The old copy of a chunk that is on the GPU. */
@@ -70,7 +82,7 @@ struct gm_chunk {
     uint32_t to_page;    /* in flight between tiers below the GPU: of the copy being made */
     uint32_t sibling;    /* next chunk of the allocation, by address */
     uint32_t next, prev; /* in its app's list for its place */
-    uint32_t heat;       /* how much it is used: hosting.h */
+    uint32_t heat;       /* how much it is used: place.h */
     uint32_t next_shadow, prev_shadow; /* in its app's list */
     uint32_t opens; /* gm_app.opens at which it is still as its shadow; see engine/shadows.c */
     uint8_t shadow; /* enum gm_shadow */
@@ -81,10 +93,10 @@ struct gm_chunk {
     uint8_t flight; /* enum gm_flight */
     uint8_t listed_tier;
     uint8_t to_tier;   /* enum gm_tier: where a flight below the GPU goes */
-    bool is_listed;    /* in one of its app's lists */
-    bool is_resident;  /* ... in the resident list, else in the away list of `listed_tier` */
+    uint8_t list;      /* enum gm_chunk_list: which of its app's lists it is in */
+    bool is_leaving;   /* counted in its app's `leaving` bytes */
     bool is_freed;     /* its allocation was freed: it ends when nothing touches it any more */
-    bool is_hosted;    /* in a host frame, which the GPU reads over the link; only exchanged */
+    bool is_on_host;   /* its place: its app maps it on the host, or is to */
     bool is_fixed;     /* unevictable */
     bool map_failed;   /* the app could not map it: the flight in ends where it began */
     bool copy_pending; /* the flight waits for a copy, or for the fence before it */
@@ -124,7 +136,8 @@ struct gm_frame {
     uint32_t next, prev; /* free list */
     uint8_t class;
     uint8_t state; /* enum gm_frame_state */
-    bool is_host;  /* host memory: not in the budget */
+    bool is_host;  /* host memory: not in the budget; its chunk's data is in it as long as it is
+                      used, mapped or not */
     bool is_dirty; /* a chunk had it since it was made or cleared */
     bool is_fixed; /* its chunk is; after that was freed, while others still map the frame */
 };
@@ -146,7 +159,9 @@ struct gm_table_app {
     bool is_silent;     /* it does not answer: nothing of it can be evicted now */
     uint32_t pool;      /* of its uid */
     uint64_t committed; /* bytes of its live chunks */
-    uint64_t hosted;    /* ... of those that are hosted */
+    uint64_t on_host;   /* ... of those whose place is on the host */
+    uint64_t leaving;   /* ... of those of them that are still on the GPU */
+    uint64_t beyond;    /* ... that it may not have on the GPU: the engine's promise to others */
     uint64_t fixed;     /* ... of those on the GPU that are fixed */
     uint64_t resident;  /* bytes of its settled chunks on the GPU that are not fixed */
     uint32_t missing;   /* live chunks that are not settled on the GPU */
@@ -154,6 +169,8 @@ struct gm_table_app {
     struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
     uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */
     uint32_t away_count[GM_CHUNK_CLASSES];     /* chunks in those lists, by size */
+    struct gm_list to_map; /* to be mapped on the host, and not in flight from the GPU */
+    uint64_t to_map_bytes; /* ... of those that are not in pinned memory yet */
     struct gm_list allocations;
     struct gm_list shadows; /* chunks whose shadows are kept; those that are evicted first first */
     uint64_t shadow_bytes;
@@ -167,7 +184,8 @@ struct gm_table {
     uint64_t ending; /* ... of those condemned whose end depends on the daemon only: room to come */
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t committed; /* bytes of all live chunks */
-    uint64_t hosted;    /* ... of those that are hosted */
+    uint64_t on_host;   /* ... of those whose place is on the host */
+    uint64_t beyond;    /* ... the sum of the apps' */
     uint64_t shadows;   /* bytes of pinned memory that hold shadows which are kept */
     uint64_t lost;      /* bytes of shadows that are lost */
     uint32_t dirty;     /* free frames that are */
@@ -199,29 +217,21 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app);
  */
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes);
 
-/* Host the chunks of a new allocation from the first that does not fit into `bytes` on the GPU.
- * Before anything else is done with it. */
-void gm_table_host_chunks(struct gm_table *table, uint32_t allocation, uint64_t bytes);
-/* How many of `bytes` that would host, with `room` on the GPU. */
-uint64_t gm_table_hosted_bytes(uint64_t bytes, uint64_t room);
-/* Whether `bytes` more of an app can be hosted, of which `most` may be hosted in all. */
-bool gm_table_can_host(const struct gm_table *table, uint32_t app, uint64_t bytes, uint64_t most);
-
-/* Host a chunk that has no frame and is not in flight, or stop hosting it. Its data stays where it
- * is until a frame holds it. */
-void gm_table_host_chunk(struct gm_table *table, uint32_t chunk, bool is_hosted);
+/* Set the place of a live chunk that is not fixed and not in flight. Nothing moves by that. */
+void gm_table_put(struct gm_table *table, uint32_t chunk, bool is_on_host);
+/* Whether its app maps it on the host now. */
+static inline bool gm_chunk_is_mapped_on_host(const struct gm_chunk *chunk)
+{
+    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_PINNED &&
+           chunk->frame != GM_NONE;
+}
+/* Set what of its memory an app may not have on the GPU. */
+void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes);
 
 /* Fix all chunks of an allocation, and their frames. All of them are settled. */
 void gm_table_fix(struct gm_table *table, uint32_t allocation);
 /* Whether it can be fixed: it is live and whole. */
 bool gm_table_can_fix(const struct gm_table *table, uint32_t allocation);
-
-/*
- * Begin to exchange two settled chunks of one app and size: `hot`, which is hosted, and `cold`,
- * which is on the GPU. From now on `cold` counts as hosted and `hot` does not; their data and
- * frames follow later. A second call with the two swapped undoes it.
- */
-void gm_table_trade(struct gm_table *table, uint32_t hot, uint32_t cold);
 
 /* The live allocation of `app` that starts at `va`, or GM_NONE. */
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);

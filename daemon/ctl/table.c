@@ -298,7 +298,8 @@ static void print_last_switch(const cJSON *gpu)
                mux_size(last, "bytes_lowered", out), mux_size(last, "bytes_raised", in));
 }
 
-/* Hosted memory, and the tiers below pinned memory with what was moved there and back. */
+/* What is mapped on the host, and the tiers below pinned memory with what was moved there and back.
+ */
 static void print_other_tiers(const cJSON *gpu)
 {
     const cJSON *tiers = cJSON_GetObjectItemCaseSensitive(gpu, "tiers");
@@ -306,14 +307,14 @@ static void print_other_tiers(const cJSON *gpu)
     char used[CELL], cap[CELL], held[CELL], out[CELL], back[CELL];
 
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tiers, "pinned_is_registered")))
-        puts(
-            "          pinned memory is registered: no memory handles on the host, so none hosted");
+        puts("          pinned memory is registered: no memory handles on the host, so programs "
+             "cannot map it");
     if (mux_number(tiers, "pinned_shadow_bytes") > 0)
         printf("          shadows %s: pinned copies of what is on the GPU, dropped when wanted\n",
                mux_size(tiers, "pinned_shadow_bytes", used));
-    if (mux_number(tiers, "hosted_bytes") > 0)
-        printf("          hosted %s: pinned too, and read over the link\n",
-               mux_size(tiers, "hosted_bytes", used));
+    if (mux_number(tiers, "on_host_bytes") > 0)
+        printf("          mapped on host %s: in pinned memory, read over the link\n",
+               mux_size(tiers, "on_host_bytes", used));
     if (mux_number(tiers, "paged_cap_bytes") > 0)
         printf("          paged %s of %s (%s held), %s out to it, %s back\n",
                mux_size(tiers, "paged_used_bytes", used), mux_size(tiers, "paged_cap_bytes", cap),

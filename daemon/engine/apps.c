@@ -146,6 +146,7 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
     }
     memset(app, 0, sizeof *app);
     app->sent_tail = &app->sent;
+    app->newest = GM_NONE;
     app->pidfd = -1;
     app->imports = imports;
     app->client = client;
@@ -270,14 +271,51 @@ int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t p
 uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *app = &engine->table->apps[id];
-    return app->committed - app->hosted - app->fixed;
+    return app->committed - app->beyond - app->fixed;
+}
+
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
+{
+    (void)id;
+    return engine->config.is_oversize;
+}
+
+/* What one app may have on the GPU, beside what is fixed there. */
+static uint64_t gpu_limit(const struct gm_engine *engine)
+{
+    const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
+    return budget > fixed ? budget - fixed : 0;
+}
+
+uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t most = gpu_limit(engine), taken = gm_group_movable(engine, id);
+    return taken < most ? most - taken : 0;
+}
+
+/* What the app could have in all, with `taken` bytes mapped on the host by others. */
+static uint64_t room_beside(const struct gm_engine *engine, uint32_t id, uint64_t taken)
+{
+    const uint64_t all = gm_engine_host_room(engine), own = engine->table->apps[id].beyond;
+    const uint64_t on_host = all > taken + own ? all - taken - own : 0;
+    return gm_engine_gpu_room_for(engine, id) + (gm_engine_is_oversize(engine, id) ? on_host : 0);
 }
 
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t taken = gm_group_movable(engine, id) + engine->table->fixed;
-    const uint64_t budget = gm_engine_offered(engine);
-    return taken < budget ? budget - taken : 0;
+    return room_beside(engine, id, engine->table->beyond - engine->table->apps[id].beyond);
+}
+
+/* What the app may not have on the GPU is less now, as it gave memory back. */
+static void fit_beyond(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *app = &engine->table->apps[id];
+    const uint64_t all = app->committed - app->fixed, limit = gpu_limit(engine);
+    const uint64_t others = gm_group_movable(engine, id) - gm_engine_movable(engine, id);
+    const uint64_t most = limit > others ? limit - others : 0;
+    const uint64_t beyond = all > most ? all - most : 0;
+    if (app->beyond > beyond)
+        gm_table_set_beyond(engine->table, id, beyond);
 }
 
 static void free_allocation(struct gm_engine *engine, uint32_t index)
@@ -289,6 +327,9 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
     gm_engine_drop_shadows(engine, index);
     for (; chunk != GM_NONE; chunk = engine->table->chunks[chunk].sibling)
         gm_table_free_chunk(engine->table, chunk);
+    if (engine->apps[app].newest == index)
+        engine->apps[app].newest = GM_NONE;
+    fit_beyond(engine, app);
     gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
     for (chunk = allocation->first; chunk != GM_NONE; chunk = next) {
         next = engine->table->chunks[chunk].sibling;
@@ -323,7 +364,6 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
     gm_engine_forget_waiting(engine, id);
-    gm_engine_call_off_trades(engine, id);
     gm_engine_void_batches(engine, id);
     for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {
         next = engine->table->allocations[index].next;
@@ -375,19 +415,9 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
     }
 }
 
-/* Its hosted chunks are not all there yet, and may still be refused. */
-static bool is_short_of_hosted(const struct gm_engine *engine, uint32_t index)
-{
-    uint32_t at = engine->table->allocations[index].first;
-    for (; at != GM_NONE; at = engine->table->chunks[at].sibling)
-        if (engine->table->chunks[at].is_hosted &&
-            engine->table->chunks[at].flight != GM_FLIGHT_NONE)
-            return true;
-    return false;
-}
-
 /* An allocation is answered when the app may go on with it: mapped if its gate is open, at once if
- * it is closed and quiet. While it drains the gate may still reopen, so the answer waits. */
+ * it is closed and quiet. While it drains the gate may still reopen, so the answer waits; also
+ * while the app is held, as its gate opens soon. */
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
@@ -395,10 +425,11 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
     for (; index != GM_NONE && app->pending_allocs > 0; index = next) {
         const struct gm_allocation *allocation = &engine->table->allocations[index];
         next = allocation->next;
-        if (!allocation->is_pending || allocation->is_freed || is_short_of_hosted(engine, index))
+        if (!allocation->is_pending || allocation->is_freed)
             continue;
-        if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING ||
-            (app->state == GM_APP_RUNNING && allocation->missing == 0))
+        const bool is_paused = app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING;
+        if ((is_paused && !app->is_held) ||
+            ((is_paused || app->state == GM_APP_RUNNING) && allocation->missing == 0))
             gm_engine_answer_alloc(engine, index, CUDA_SUCCESS);
     }
 }
@@ -407,30 +438,21 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
-    uint64_t room = gm_engine_room_for(engine, id);
-    uint64_t hosted = gm_table_hosted_bytes(alloc->bytes, room);
+    const uint64_t room = gm_engine_gpu_room_for(engine, id);
+    const uint64_t beyond = alloc->bytes > room ? alloc->bytes - room : 0;
     uint32_t index = GM_NONE;
 
-    if (hosted > 0 && !engine->config.is_oversize_hosted)
+    if (alloc->bytes > gm_engine_room_for(engine, id))
         return false;
-    if (hosted > 0 && !gm_engine_lend(engine, hosted))
-        return false;
-    /* What is lent is no room for the others' memory any more. */
-    if (table->committed - table->hosted + gm_engine_orphaned(engine) + (alloc->bytes - hosted) <=
-        gm_engine_capacity(engine))
+    if (table->committed + gm_engine_orphaned(engine) + alloc->bytes <= gm_engine_capacity(engine))
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
-    if (index == GM_NONE) {
-        if (hosted > 0)
-            gm_hostpool_unlend(&engine->pool, hosted);
+    if (index == GM_NONE)
         return false;
-    }
+    gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
     table->allocations[index].cookie = alloc->cookie;
     table->allocations[index].is_pending = true;
     app->pending_allocs++;
-    if (hosted > 0) {
-        gm_table_host_chunks(table, index, room);
-        gm_engine_queue_hosted(engine, index);
-    }
+    gm_engine_place_new(engine, index);
     gm_engine_want_memory(engine);
     gm_engine_need_budget(engine, gm_group_movable(engine, id) + table->fixed);
     gm_engine_tell_room(engine); /* before ALLOCATED */
@@ -441,11 +463,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
 /* No program gets more than the budget, unless the option says otherwise. */
 bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
-    uint64_t room = gm_engine_room_for(engine, id);
-    if (!engine->config.is_oversize_hosted)
-        return bytes <= room;
-    return gm_table_can_host(engine->table, id, gm_table_hosted_bytes(bytes, room),
-                             gm_engine_lendable(engine));
+    return bytes <= room_beside(engine, id, 0);
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)

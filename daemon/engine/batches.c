@@ -245,7 +245,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
         uint32_t at = chunk->allocation;
         undo_import(app, batch, i, chunk->frame);
         chunk->map_failed = true;
-        if ((app->state == GM_APP_RUNNING || chunk->is_hosted) &&
+        if ((app->state == GM_APP_RUNNING || app->is_held) &&
             engine->table->allocations[at].is_pending) {
             if (!engine->table->allocations[at].is_ahead)
                 gm_engine_refused(engine, id, engine->table->allocations[at].bytes, GM_REFUSED_MAP);

@@ -1,7 +1,7 @@
 /*
  * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
- * step that is possible; gm_engine_retire ends freed chunks. Called by moves.c, batches.c, trades.c
- * and hosted.c; calls the table, the stores and the mover.
+ * step that is possible; gm_engine_retire ends freed chunks. Called by moves.c, batches.c and
+ * places.c; calls the table, the stores and the mover.
  */
 #include "daemon/engine/state.h"
 
@@ -22,14 +22,24 @@ void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
     gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_UNMAP, index);
 }
 
+/* Whom a frame of the chunk waits for that is nobody's any more. */
+static uint32_t exit_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    const struct gm_app *app = &engine->apps[chunk->app];
+    return app->state == GM_APP_GONE && app->exit_poll ? chunk->app : GM_NONE;
+}
+
 /* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
- * latter. */
+ * latter. Those of a host frame go with it, when no program can reach it any more. */
 static void free_page(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     gm_engine_end_shadow(engine, index);
     enum gm_tier tier = chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
-    if (chunk->page != GM_NONE)
+    if (chunk->page != GM_NONE && tier == GM_TIER_PINNED &&
+        engine->unit_frame[chunk->page] != GM_NONE)
+        gm_engine_condemn(engine, engine->unit_frame[chunk->page], exit_of(engine, chunk));
+    else if (chunk->page != GM_NONE)
         gm_stores_free(engine->stores, tier, chunk->page);
     chunk->page = GM_NONE;
 }
@@ -38,13 +48,15 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     uint32_t frame = chunk->frame;
+    const bool is_host = engine->table->frames[frame].is_host;
     chunk->frame = GM_NONE;
-    if (engine->frame_more[frame].share)
+    if (engine->frame_more[frame].share) {
+        chunk->page = is_host ? GM_NONE : chunk->page; /* the frame has it */
         gm_engine_leave_share(engine, frame);
+    } else if (is_host)
+        ; /* it stays as long as the data in its pages: free_page */
     else if (engine->apps[chunk->app].state == GM_APP_GONE)
-        gm_engine_condemn(engine, frame, engine->apps[chunk->app].exit_poll ? chunk->app : GM_NONE);
-    else if (chunk->is_hosted)
-        gm_engine_condemn(engine, frame, GM_NONE);
+        gm_engine_condemn(engine, frame, exit_of(engine, chunk));
     else
         gm_table_free_frame(engine->table, frame);
     engine->again = true;
@@ -112,8 +124,6 @@ void gm_engine_try_failed(struct gm_engine *engine)
         } else if (!is_copied) {
             chunk->map_failed = false;
             gm_engine_map(engine, index);
-        } else if (chunk->flight == GM_FLIGHT_TRADE) {
-            gm_engine_copy_trade(engine, index);
         } else {
             gm_engine_copy_in(engine, index);
         }
@@ -210,21 +220,29 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
             return;
         }
         chunk->flight = GM_FLIGHT_NONE;
+        if (chunk->frame == GM_NONE) {
+            chunk->tier = GM_TIER_PINNED; /* its pages are clear, and are mapped next */
+            break;
+        }
+        if (engine->table->frames[chunk->frame].is_host) {
+            if (chunk->map_failed)
+                chunk->frame = GM_NONE;
+            chunk->map_failed = false;
+            break;
+        }
         if (chunk->page != GM_NONE)
             engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
         if (chunk->map_failed) {
             chunk->map_failed = false;
             gm_engine_give_up_frame(engine, index);
-        } else if (chunk->frame != GM_NONE) {
-            chunk->tier = chunk->is_hosted ? GM_TIER_PINNED : GM_TIER_GPU;
-            if (chunk->page != GM_NONE)
+        } else {
+            chunk->tier = GM_TIER_GPU;
+            /* A host frame's pages go with it. */
+            if (chunk->page != GM_NONE && engine->unit_frame[chunk->page] == GM_NONE)
                 gm_engine_keep_shadow(engine, index);
             if (chunk->shadow == GM_SHADOW_NONE)
                 free_page(engine, index);
         }
-        /* Its data is where it was: it is to go to the GPU, as before. */
-        if (chunk->is_hosted && chunk->frame == GM_NONE && !chunk->is_freed)
-            gm_table_host_chunk(engine->table, index, false);
         break;
     case GM_FLIGHT_OFF:
         if (chunk->map_pending)
@@ -244,9 +262,12 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         chunk->page = chunk->to_page;
         chunk->to_page = GM_NONE;
         break;
-    case GM_FLIGHT_TRADE:
-        gm_engine_settle_trade(engine, index);
-        return;
+    case GM_FLIGHT_SWAP:
+        if (chunk->map_pending)
+            return;
+        chunk->flight = GM_FLIGHT_NONE;
+        chunk->frame = GM_NONE;
+        break;
     }
     if (has_come_nearer)
         engine->apps[chunk->app].progress_at = engine->now;
@@ -269,7 +290,7 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
     case GM_FLIGHT_NONE:
         if (chunk->frame != GM_NONE && !is_gone) {
             chunk->flight = GM_FLIGHT_OFF;
-            if (!chunk->is_hosted && !chunk->is_fixed)
+            if (!engine->table->frames[chunk->frame].is_host && !chunk->is_fixed)
                 gm_table_leave_frame(engine->table, chunk->frame);
             gm_engine_unmap(engine, index);
             return;
@@ -282,7 +303,7 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
     case GM_FLIGHT_IN:
     case GM_FLIGHT_OFF:
     case GM_FLIGHT_HOST:
-    case GM_FLIGHT_TRADE:
+    case GM_FLIGHT_SWAP:
         if (is_gone) {
             chunk->map_pending = false;
             gm_engine_settle(engine, index);

@@ -130,6 +130,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
             at = earlier(at, app->progress_at + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)
             is_open = true;
+        at = earlier(at, gm_engine_placing_due(engine, id));
         if (app->retry_at)
             at = earlier(at, app->retry_at);
         if (app->state == GM_APP_PAUSED && app->want_at > engine->now &&

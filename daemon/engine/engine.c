@@ -103,6 +103,7 @@ static void open_gate(struct gm_engine *engine, uint32_t id)
     gm_engine_opened(engine, id);
     app->active_at = engine->now;
     app->is_quiet = false;
+    gm_engine_end_placing(engine, id, false);
     if (!was_held) {
         gm_engine_record_switch(engine, id);
         app->is_idle = false;
@@ -151,7 +152,7 @@ static bool is_in_set(const struct gm_engine *engine, uint32_t id)
 void gm_engine_hold(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->is_late || engine->now < app->trade_at || !is_in_set(engine, id))
+    if (!is_in_set(engine, id))
         return;
     app->is_held = true;
     gm_engine_close_gate(engine, id);
@@ -161,6 +162,7 @@ void gm_engine_hold(struct gm_engine *engine, uint32_t id)
 static void release(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
+    gm_engine_end_placing(engine, id, true);
     app->is_held = false;
     app->switches++;
     engine->switches++;
@@ -188,7 +190,7 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         app->client->is_quiet = true;
         app->client->is_parked = drained->status == GM_DRAIN_PARKED;
     }
-    bool is_for_trades = app->is_held && is_in_set(engine, id);
+    bool is_for_places = app->is_held && is_in_set(engine, id);
     if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {
         app->is_late = false;
         app->busy_reason = 0;
@@ -200,7 +202,7 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
         app->active_at = engine->now; /* it may only have waited for that */
         gm_engine_sample_soon(engine);
-        if (is_for_trades)
+        if (is_for_places)
             return;
         if (app->is_held)
             gm_group_yield(engine, id);
@@ -216,7 +218,7 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
     gm_engine_turn(engine, id, GM_APP_EV_BUSY);
     gm_group_opens(engine, id);
     let(engine, id);
-    if (is_for_trades)
+    if (is_for_places)
         return; /* nobody else waited for it */
     app->busy_reason = drained ? drained->reason : 0;
     engine->drain_busy++;
@@ -247,12 +249,15 @@ static void reconcile(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_PAUSED && engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
+            if (engine->table->apps[id].beyond > 0 || engine->table->apps[id].on_host > 0)
+                gm_engine_want_places(engine, id);
             if (!app->is_held)
                 gm_engine_begin_switch(engine, id);
             app->progress_at = engine->now;
-        } else if (app->state == GM_APP_LOADING && !engine->in_set[id])
+        } else if (app->state == GM_APP_LOADING && !engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
-        else if (app->state == GM_APP_RUNNING && !engine->in_set[id]) {
+            gm_engine_end_placing(engine, id, true);
+        } else if (app->state == GM_APP_RUNNING && !engine->in_set[id]) {
             gm_group_yield(engine, id);
             gm_engine_close_gate(engine, id);
         }
@@ -266,7 +271,7 @@ static void open_ready(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         /* One a round: opening asks the scheduler, whose set may be another then. */
         if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 && !has_opened &&
-            !(app->is_held && app->trades > 0) && gm_group_may_open(engine, id)) {
+            !gm_engine_is_placing(engine, id) && gm_group_may_open(engine, id)) {
             open_gate(engine, id);
             has_opened = true;
         }
@@ -303,13 +308,13 @@ void gm_engine_run(struct gm_engine *engine)
         reconcile(engine);
         gm_engine_bury(engine);
         gm_engine_admit_waiting(engine);
-        gm_engine_make_hosted(engine);
         gm_engine_try_failed(engine);
-        gm_engine_trade(engine);
+        gm_engine_place(engine);
         if (engine->plan_is_stale)
             gm_engine_plan(engine);
         gm_engine_move(engine);
         gm_engine_follow_refusal(engine);
+        gm_engine_map_on_host(engine);
         open_ready(engine);
     } while (engine->again);
     gm_engine_clear_frames(engine);
@@ -458,11 +463,11 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
                "GPU %d (%s) has no memory handles on the host: pinned memory is registered instead"
                "%s",
                engine->config.gpu, engine->gpu_name,
-               engine->config.is_oversize_hosted
+               engine->config.is_oversize
                    ? ", which programs cannot map, so --oversize host is off: what is beyond the "
                      "budget is out of memory"
                    : "");
-        engine->config.is_oversize_hosted = false;
+        engine->config.is_oversize = false;
     }
     int error = claim_gpu(engine, why, why_size);
     if (error)
@@ -519,7 +524,7 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
 static int make_tables(struct gm_engine *engine)
 {
     uint32_t max_apps = engine->config.max_apps;
-    /* Those of hosted chunks are in pinned memory; and in the end all of the device is used. */
+    /* Host frames are in pinned memory; and in the end all of the device is used. */
     uint32_t max_frames =
         (uint32_t)((engine->device_bytes + engine->config.pinned) >> GM_CHUNK_SHIFT) + 1;
     uint64_t chunks = ((engine->config.budget + engine->config.pinned + engine->config.paged +
@@ -539,7 +544,8 @@ static int make_tables(struct gm_engine *engine)
     engine->late = calloc(max_chunks, sizeof *engine->late);
     engine->failed = calloc(max_chunks, sizeof *engine->failed);
     engine->unsent = calloc(max_chunks, sizeof *engine->unsent);
-    engine->hosted = calloc(max_chunks, sizeof *engine->hosted);
+    const uint32_t pages = engine->pool.max_slabs * GM_SLAB_PAGES;
+    engine->unit_frame = malloc((pages + 1) * sizeof *engine->unit_frame);
     engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);
     engine->victims = calloc(max_apps, sizeof *engine->victims);
@@ -556,11 +562,12 @@ static int make_tables(struct gm_engine *engine)
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
-        !engine->late || !engine->failed || !engine->unsent || !engine->hosted ||
+        !engine->late || !engine->failed || !engine->unsent || !engine->unit_frame ||
         !engine->condemned || !engine->targets || !engine->victims || !engine->donors ||
         !engine->in_set || !engine->running || !engine->admit_apps || !engine->stopping.apps ||
         !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
+    memset(engine->unit_frame, 0xff, (pages + 1) * sizeof *engine->unit_frame); /* GM_NONE */
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
     int error = gm_engine_open_sched(engine);
@@ -580,7 +587,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->late);
     free(engine->failed);
     free(engine->unsent);
-    free(engine->hosted);
+    free(engine->unit_frame);
     free(engine->condemned);
     free(engine->targets);
     free(engine->victims);
@@ -734,12 +741,9 @@ void gm_engine_close(struct gm_engine *engine)
 {
     gm_engine_halt(engine);
     gm_cuda_enter(&engine->cuda, engine->context);
-    while (engine->host_work.is_busy || engine->trade_work.is_busy)
-        uv_run(engine->loop, UV_RUN_ONCE);
     gm_hasher_close(engine->hasher);
     gm_mover_close(engine->mover);
     gm_stores_close(engine->stores);
-    gm_hostpool_close(&engine->pool);
     gm_engine_close_shares(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         gm_engine_forget_waiting(engine, id);
@@ -749,6 +753,7 @@ void gm_engine_close(struct gm_engine *engine)
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state != GM_FRAME_UNUSED)
             gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
+    gm_hostpool_close(&engine->pool);
     uv_timer_stop(&engine->timer);
     uv_close((uv_handle_t *)&engine->timer, free_engine);
 }
@@ -764,19 +769,8 @@ uint64_t gm_engine_capacity(const struct gm_engine *engine)
     return bytes - engine->window;
 }
 
-bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes)
+uint64_t gm_engine_host_room(const struct gm_engine *engine)
 {
-    if (!gm_engine_lend_pages(engine, bytes))
-        return false;
-    if (!engine->has_lower || gm_stores_cap(engine->stores, GM_TIER_PINNED) >= engine->window)
-        return true;
-    gm_hostpool_unlend(&engine->pool, bytes);
-    return false;
-}
-
-uint64_t gm_engine_lendable(const struct gm_engine *engine)
-{
-    uint64_t pinned = engine->pool.all_slabs * GM_SLAB_BYTES;
-    uint64_t kept = engine->has_lower ? engine->window : 0;
-    return pinned > kept ? pinned - kept : 0;
+    const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    return !engine->pool.is_registered && pinned > engine->window ? pinned - engine->window : 0;
 }

@@ -79,7 +79,7 @@ struct gm_engine_config {
     uint64_t paged;          /* bytes of paged host memory below it; 0: none */
     const char *disk_dir;    /* folder of the disk tier; NULL or "": none */
     uint64_t disk;           /* bytes of it */
-    bool is_oversize_hosted; /* programs may exceed the budget, by what the GPU reads over the link
+    bool is_oversize;        /* programs may exceed the budget, by what the GPU reads over the link
                               */
     bool has_shadows;        /* keep the pinned copies of chunks that come to the GPU */
     bool is_prefetching;     /* stage the next app's memory while another runs */

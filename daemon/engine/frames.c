@@ -111,8 +111,10 @@ void gm_engine_reap(struct gm_engine *engine)
             engine->table->ending -= gm_class_bytes(entry->class);
         engine->frame_more[frame].is_counted = false;
         gm_frames_destroy(&engine->frames, frame, gm_class_bytes(entry->class));
-        if (entry->is_host)
-            gm_hostpool_unlend(&engine->pool, gm_class_bytes(entry->class));
+        if (entry->is_host) {
+            engine->unit_frame[more->page] = GM_NONE;
+            gm_stores_free(engine->stores, GM_TIER_PINNED, more->page);
+        }
         gm_table_end_frame(engine->table, frame);
         engine->condemned[i] = engine->condemned[--engine->n_condemned];
         engine->plan_is_stale = true;
@@ -129,7 +131,7 @@ static bool is_of_chunks(const struct gm_batch *batch)
 static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch *batch, uint32_t i)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
-    if (chunk->frame == GM_NONE || chunk->is_hosted || chunk->is_fixed)
+    if (chunk->frame == GM_NONE || engine->table->frames[chunk->frame].is_host || chunk->is_fixed)
         return GM_NONE;
     const bool is_leaving = engine->table->frames[chunk->frame].state == GM_FRAME_LEAVING;
     return is_leaving || chunk->flight == GM_FLIGHT_IN ? chunk->frame : GM_NONE;

@@ -20,13 +20,14 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
 {
     const struct gm_table *table = engine->table;
     const struct gm_need_input input = {
-        .committed = table->committed - table->hosted + gm_engine_orphaned(engine),
+        .committed = table->committed + gm_engine_orphaned(engine),
+        .beyond = table->beyond,
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
         .pinned_used = gm_engine_pinned_used(engine),
         .lower_used = lower_used(engine),
         .window = engine->window,
-        .is_stuck = engine->is_stuck_for_pages,
+        .is_stuck = engine->is_stuck_for_pages || engine->is_short_of_units,
         .shadows = gm_engine_wanted_shadows(engine),
     };
     gm_need_of(&input, need);

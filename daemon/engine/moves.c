@@ -1,6 +1,6 @@
 /*
  * Plans moves (core/plan.h) and carries plans out: copies between the tiers, and clearing frames.
- * Called by engine.c, chunks.c, batches.c, saving.c and trades.c; calls the mover and the stores.
+ * Called by engine.c, chunks.c, batches.c and places.c; calls the mover and the stores.
  */
 #include "daemon/engine/state.h"
 
@@ -58,7 +58,10 @@ static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input
 static bool can_stage(const struct gm_engine *engine, uint32_t id)
 {
     return engine->apps[id].state == GM_APP_PAUSED && engine->table->apps[id].missing > 0 &&
-           !engine->table->apps[id].is_silent && engine->apps[id].retry_at <= engine->now;
+           engine->table->apps[id].beyond ==
+               0 && /* else what comes is known when its turn begins */
+           !engine->table->apps[id].is_silent &&
+           engine->apps[id].retry_at <= engine->now;
 }
 
 /* Who gives its place on the GPU up for `target` ahead of its turn: those that wait like it, and
@@ -125,7 +128,8 @@ void gm_engine_plan(struct gm_engine *engine)
             enum gm_app_state wanted = pass == 0 ? GM_APP_RUNNING : GM_APP_LOADING;
             /* whose gate opens next, too: nothing comes between */
             is_waiting = is_waiting || app->state == GM_APP_LOADING;
-            if (app->state != wanted || engine->table->apps[id].missing == 0)
+            if (app->state != wanted ||
+                (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0))
                 continue;
             is_waiting = true;
             if (app->retry_at > engine->now || (pass == 1 && app->ping != 0))
@@ -244,9 +248,22 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
     gm_table_free_frame(engine->table, frame);
 }
 
+void gm_engine_clear_pages(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page);
+    const uint64_t number = gm_mover_clear(engine->mover, at, gm_chunk_bytes(chunk), 0);
+    engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = index;
+    chunk->copy_pending = true;
+}
+
 void gm_engine_copy_in(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->frame == GM_NONE) {
+        gm_engine_clear_pages(engine, index);
+        return;
+    }
     chunk->copy_pending = true;
     if (chunk->tier == GM_TIER_NONE)
         clear(engine, chunk->frame, index);
@@ -310,10 +327,12 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
                   const struct gm_move *move)
 {
     struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    const enum gm_app_state state = engine->apps[chunk->app].state;
+    const bool is_leaving = chunk->is_leaving && state == GM_APP_LOADING;
     if (chunk->is_freed || chunk->is_fixed || chunk->flight != GM_FLIGHT_NONE ||
-        chunk->frame != move->frame || !can_lose(engine, chunk->app))
+        chunk->frame != move->frame || (!is_leaving && !can_lose(engine, chunk->app)))
         return true;
-    if (engine->apps[chunk->app].state != GM_APP_PAUSED || !has_room(engine, GM_WAY_OUT) ||
+    if ((!is_leaving && state != GM_APP_PAUSED) || !has_room(engine, GM_WAY_OUT) ||
         engine->copy_retry_at > engine->now ||
         engine->apps[chunk->app].coming[GM_WAY_OUT].copies >= GM_UNMAPS_AT_ONCE ||
         !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
@@ -322,7 +341,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     const bool may = may_take(engine, hold, move),
                is_claimed = may && gm_engine_claim_shadow(engine, move->chunk);
     if (may && !is_claimed)
-        chunk->page = gm_engine_take_pinned(engine, gm_chunk_bytes(chunk));
+        chunk->page = gm_engine_take_pages(engine, chunk);
     if (!may || chunk->page == GM_NONE) {
         engine->is_short_of_pages = !engine->plan_is_prefetch;
         return false;
@@ -377,7 +396,8 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     enum gm_app_state state = engine->apps[chunk->app].state;
     uint32_t frame = move->frame;
 
-    if (chunk->is_freed || chunk->tier == GM_TIER_GPU || chunk->flight == GM_FLIGHT_IN ||
+    if (chunk->is_freed || chunk->is_on_host || chunk->tier == GM_TIER_GPU ||
+        chunk->flight == GM_FLIGHT_IN ||
         (state != GM_APP_LOADING && state != GM_APP_RUNNING && !engine->plan_is_prefetch))
         return true;
     if (chunk->flight != GM_FLIGHT_NONE || chunk->tier > GM_TIER_PINNED)
@@ -414,33 +434,41 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     return true;
 }
 
-/* Begin a move's copy between two tiers below the GPU. False: no room there now. */
-static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold,
-                       const struct gm_move *move)
+void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to,
+                          uint32_t to_page)
 {
-    uint32_t index = move->chunk;
     struct gm_chunk *chunk = &engine->table->chunks[index];
-    enum gm_tier to = gm_plan_takes(move);
-    uint64_t bytes = gm_chunk_bytes(chunk);
-
-    if (!may_take(engine, hold, move))
-        return false;
-    uint64_t *copied = gm_engine_copied_below(engine, chunk->tier, to);
-    if (*copied >= (engine->plan_is_prefetch ? GM_STAGED_AT_ONCE : GM_BELOW_AT_ONCE))
-        return false;
-    chunk->to_page = to == GM_TIER_PINNED ? gm_engine_take_pinned(engine, bytes)
-                                          : gm_stores_take(engine->stores, to, bytes);
-    if (chunk->to_page == GM_NONE)
-        return false;
+    const uint64_t bytes = gm_chunk_bytes(chunk);
+    *gm_engine_copied_below(engine, chunk->tier, to) += bytes;
+    chunk->to_page = to_page;
     chunk->to_tier = (uint8_t)to;
     chunk->flight = GM_FLIGHT_HOST;
     chunk->copy_pending = true;
     engine->ending[chunk->tier] += bytes;
     gm_table_place(engine->table, index);
     engine->host_copies++;
-    *copied += bytes;
-    gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to,
-                   chunk->to_page, bytes);
+    gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to, to_page,
+                   bytes);
+}
+
+/* Begin a move's copy between two tiers below the GPU. False: no room there now. */
+static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold,
+                       const struct gm_move *move)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    const enum gm_tier to = gm_plan_takes(move);
+
+    if (!may_take(engine, hold, move))
+        return false;
+    if (*gm_engine_copied_below(engine, chunk->tier, to) >=
+        (engine->plan_is_prefetch ? GM_STAGED_AT_ONCE : GM_BELOW_AT_ONCE))
+        return false;
+    const uint64_t bytes = gm_chunk_bytes(chunk);
+    const uint32_t page = to == GM_TIER_PINNED ? gm_engine_take_pinned(engine, bytes)
+                                               : gm_stores_take(engine->stores, to, bytes);
+    if (page == GM_NONE)
+        return false;
+    gm_engine_copy_below(engine, move->chunk, to, page);
     return true;
 }
 
@@ -465,13 +493,6 @@ static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
         return true;
     return chunk->flight == GM_FLIGHT_NONE && leaves_room(engine, chunk) &&
            copy_below(engine, hold, move);
-}
-
-bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk)
-{
-    const struct gm_plan_hold hold = {.has_eviction = false};
-    const struct gm_move move = {.kind = GM_MOVE_PROMOTE, .chunk = chunk, .frame = GM_NONE};
-    return copy_below(engine, &hold, &move);
 }
 
 static bool destroy(struct gm_engine *engine, const struct gm_move *move)

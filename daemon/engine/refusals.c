@@ -17,10 +17,9 @@
 static enum gm_refusal_reason find_reason(const struct gm_engine *engine, uint32_t id,
                                           uint64_t bytes)
 {
-    const uint64_t hosted = gm_table_hosted_bytes(bytes, gm_engine_room_for(engine, id));
-    if (hosted == 0)
+    if (bytes <= gm_engine_room_for(engine, id))
         return GM_REFUSED_FULL;
-    return engine->config.is_oversize_hosted ? GM_REFUSED_PINNED : GM_REFUSED_BUDGET;
+    return gm_engine_is_oversize(engine, id) ? GM_REFUSED_PINNED : GM_REFUSED_BUDGET;
 }
 
 void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
@@ -42,8 +41,8 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         app->refusal.limit = gm_engine_offered(engine);
         app->refusal.taken = engine->table->fixed - engine->table->apps[id].fixed;
     } else if (reason == GM_REFUSED_PINNED) {
-        app->refusal.limit = gm_engine_lendable(engine);
-        app->refusal.taken = engine->table->hosted + gm_engine_pinned_used(engine);
+        app->refusal.limit = gm_engine_host_room(engine);
+        app->refusal.taken = engine->table->beyond;
     }
     if (app->refused_due == 0)
         app->refused_due = engine->now + GM_REFUSAL_LOOK_NS;
@@ -151,8 +150,8 @@ const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char 
         break;
     case GM_REFUSED_PINNED:
         snprintf(text, size,
-                 "what is beyond the budget is in pinned memory, which has %s for all, and %s are "
-                 "taken",
+                 "what is beyond the budget is in pinned memory, which has room for %s of it, and "
+                 "%s are taken",
                  limit, taken);
         break;
     case GM_REFUSED_FULL:

@@ -15,7 +15,7 @@ static uint64_t can_have(const struct gm_engine *engine, uint64_t room, uint64_t
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
-    const uint64_t taken = table->committed - table->hosted + gm_engine_orphaned(engine);
+    const uint64_t taken = table->committed + gm_engine_orphaned(engine);
     const uint64_t capacity = gm_engine_capacity(engine);
     return taken < capacity ? capacity - taken : 0;
 }
@@ -26,7 +26,11 @@ uint64_t gm_engine_newcomer_room(const struct gm_engine *engine)
     uint64_t left = gm_engine_left(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         left += gm_engine_spare_bytes(engine, id);
-    return can_have(engine, budget > fixed ? budget - fixed : 0, left);
+    uint64_t room = budget > fixed ? budget - fixed : 0;
+    const uint64_t on_host = gm_engine_host_room(engine), beyond = engine->table->beyond;
+    if (engine->config.is_oversize && on_host > beyond)
+        room += on_host - beyond;
+    return can_have(engine, room, left);
 }
 
 void gm_engine_tell_room(struct gm_engine *engine)

@@ -8,7 +8,7 @@
  *
  *   1  Programs that fit on the GPU together (core/saving) are loaded first, and their gates open.
  *      The budget is all that the device has left. Their gates never close again.
- *   2  The others follow one by one. What does not fit on the GPU is hosted (hosted.c).
+ *   2  The others follow one by one. What does not fit on the GPU is mapped on the host (places.c).
  *   3  If none of those that are left can be made whole, the one that lacks most is given up. Its
  *      pinned memory is room for the others.
  *
@@ -98,66 +98,50 @@ static uint64_t room(const struct gm_engine *engine)
 }
 
 /* Without a frame, and nothing of it moves. */
-static bool can_be_hosted(const struct gm_chunk *chunk)
+static bool can_be_on_host(const struct gm_chunk *chunk)
 {
-    return !chunk->is_hosted && !chunk->is_fixed && !chunk->is_freed && chunk->frame == GM_NONE &&
+    return !chunk->is_on_host && !chunk->is_fixed && !chunk->is_freed && chunk->frame == GM_NONE &&
            chunk->flight == GM_FLIGHT_NONE;
 }
 
-/* Go over an app's chunks that can be hosted, until they are `bytes`. How many bytes they are. */
-static uint64_t host_chunks(struct gm_engine *engine, uint32_t id, uint64_t bytes, bool is_made)
+/* Go over an app's chunks that can be mapped on the host, until they are `bytes`; large ones first,
+ * as their pages are units already. How many bytes they are. */
+static uint64_t put_on_host(struct gm_engine *engine, uint32_t id, uint64_t bytes, bool is_made)
 {
     struct gm_table *table = engine->table;
     uint64_t sum = 0;
-    for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
-         a = table->allocations[a].next)
-        for (uint32_t c = table->allocations[a].first; c != GM_NONE && sum < bytes;
-             c = table->chunks[c].sibling) {
-            if (!can_be_hosted(&table->chunks[c]))
-                continue;
-            sum += gm_chunk_bytes(&table->chunks[c]);
-            if (is_made)
-                gm_table_host_chunk(table, c, true);
-        }
+    for (unsigned class = GM_CHUNK_CLASSES; class -- > 0;)
+        for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
+             a = table->allocations[a].next)
+            for (uint32_t c = table->allocations[a].first; c != GM_NONE && sum < bytes;
+                 c = table->chunks[c].sibling) {
+                if (table->chunks[c].class != class || !can_be_on_host(&table->chunks[c]))
+                    continue;
+                sum += gm_chunk_bytes(&table->chunks[c]);
+                if (is_made)
+                    gm_table_put(table, c, true);
+            }
     return sum;
 }
 
-/* Host what of the app does not fit into `left` bytes of the GPU. False: it cannot be. */
+/* Map on the host what of the app does not fit into `left` bytes of the GPU. False: it cannot be.
+ */
 static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint64_t left)
 {
     const uint64_t bytes = saving->bytes > left ? saving->bytes - left : 0;
-    const uint64_t sum = host_chunks(engine, saving->app, bytes, false);
-    if (engine->pool.is_registered || sum < bytes || !gm_hostpool_lend(&engine->pool, sum))
+    const uint64_t sum = put_on_host(engine, saving->app, bytes, false);
+    if (engine->pool.is_registered || sum < bytes ||
+        engine->table->apps[saving->app].to_map_bytes + sum > gm_hostpool_cap(&engine->pool))
         return false;
-    if (engine->has_lower && gm_hostpool_cap(&engine->pool) < GM_CHUNK_MAX) {
-        gm_hostpool_unlend(&engine->pool, sum); /* what is in lower tiers comes up through it */
-        return false;
-    }
-    host_chunks(engine, saving->app, bytes, true);
-    gm_log(GM_LOG_DEBUG, "app %" PRIu32 ": %" PRIu64 " MiB go into host frames", saving->app,
-           sum >> 20);
+    put_on_host(engine, saving->app, bytes, true);
+    gm_table_set_beyond(engine->table, saving->app, engine->table->apps[saving->app].beyond + sum);
+    gm_hostpool_want(&engine->pool, gm_hostpool_cap(&engine->pool));
+    gm_log(GM_LOG_DEBUG, "app %" PRIu32 ": %" PRIu64 " MiB are to be mapped on the host",
+           saving->app, sum >> 20);
     engine->stopping.host = saving->app;
     engine->apps[saving->app].progress_at = engine->now;
     engine->again = true;
     return true;
-}
-
-/* What is to be hosted gets its frame, once it is in pinned memory. */
-static void queue_hosted(struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_table *table = engine->table;
-    for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
-         a = table->allocations[a].next)
-        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
-            const struct gm_chunk *chunk = &table->chunks[c];
-            if (!chunk->is_hosted || chunk->is_freed || chunk->frame != GM_NONE ||
-                chunk->flight != GM_FLIGHT_NONE)
-                continue;
-            if (chunk->tier > GM_TIER_PINNED)
-                gm_engine_raise(engine, c);
-            else
-                gm_engine_queue_chunk(engine, c);
-        }
 }
 
 static bool is_anything_on_its_way(const struct gm_engine *engine)
@@ -217,8 +201,6 @@ void gm_engine_choose_saved(struct gm_engine *engine)
     if (stopping->host != GM_NONE && (!is_candidate(&engine->apps[stopping->host]) ||
                                       engine->apps[stopping->host].state == GM_APP_RUNNING))
         stopping->host = GM_NONE; /* it is whole, or has left */
-    if (stopping->host != GM_NONE)
-        queue_hosted(engine, stopping->host);
     if (!is_ready || stopping->host != GM_NONE || stopping->is_over)
         return;
     if (chosen == n) {
@@ -254,7 +236,7 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     engine->decision.wake_at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         engine->apps[id].retry_at = 0;
-        gm_engine_call_off_trades(engine, id);
+        gm_engine_end_placing(engine, id, true);
     }
     gm_engine_drop_all_shadows(engine);
     gm_engine_take_device(engine);

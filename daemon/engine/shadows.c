@@ -18,7 +18,7 @@
  * app whose turn comes next, and so on; and of an app those of the chunks that it loses last.
  *
  * Owns the shadows of chunks, their hashes, and the hashes under way. Called by moves.c, chunks.c,
- * and by those who take or lend pinned memory; calls the table, the stores and the hasher.
+ * and by those who take pinned memory; calls the table, the stores and the hasher.
  */
 #include "daemon/engine/state.h"
 
@@ -129,15 +129,9 @@ uint32_t gm_engine_take_pinned(struct gm_engine *engine, uint64_t bytes)
     return page;
 }
 
-bool gm_engine_lend_pages(struct gm_engine *engine, uint64_t bytes)
+bool gm_engine_yield_shadow(struct gm_engine *engine)
 {
-    const uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    const bool can_be = bytes <= cap && gm_engine_pinned_used(engine) <= cap - bytes;
-    bool is_lent;
-    do
-        is_lent = gm_hostpool_lend(&engine->pool, bytes);
-    while (!is_lent && can_be && drop_one(engine));
-    return is_lent;
+    return drop_one(engine);
 }
 
 uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine)
@@ -153,7 +147,7 @@ void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t index)
     const struct gm_app *app = &engine->apps[chunk->app];
     const bool is_quiet = app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING;
     if (!engine->config.has_shadows || engine->stopping.is_on || (!can_hash(engine) && !is_quiet) ||
-        chunk->is_hosted || chunk->is_freed || !turn(engine, index, GM_SHADOW_EV_KEEP))
+        chunk->is_freed || !turn(engine, index, GM_SHADOW_EV_KEEP))
         return;
     /* Of an app that runs already it is not known. */
     chunk->opens = is_quiet ? app->opens : app->opens - 1;

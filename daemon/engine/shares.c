@@ -6,7 +6,7 @@
  *   SHARE   The owner asks from inside its gate, so the allocation is in place. From now on it is
  *           *fixed*: it is neither evicted nor exchanged, so those who map it need not be told. The
  *           owner gets a number and a nonce. Programs of the same user that know both may open it.
- *   OPEN    Maps its frames into the opener as they are, hosted ones too.
+ *   OPEN    Maps its frames into the opener as they are, also those on the host.
  *   SHUT    Unmaps them there.
  *
  * A fixed allocation stays fixed: nobody knows who still holds its name. A shared frame is never
@@ -57,7 +57,7 @@ static uint64_t bytes_on_gpu(const struct gm_table *table, uint32_t allocation)
     uint64_t bytes = 0;
     for (uint32_t c = table->allocations[allocation].first; c != GM_NONE;
          c = table->chunks[c].sibling)
-        bytes += table->chunks[c].is_hosted ? 0 : gm_chunk_bytes(&table->chunks[c]);
+        bytes += table->chunks[c].tier != GM_TIER_GPU ? 0 : gm_chunk_bytes(&table->chunks[c]);
     return bytes;
 }
 
@@ -136,7 +136,6 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     }
     gm_engine_drop_shadows(engine, index);
     gm_table_fix(engine->table, index);
-    gm_engine_call_off_trades(engine, id); /* some may have been chosen for what is fixed now */
     engine->plan_is_stale = true;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
            (int)engine->apps[id].pid, engine->apps[id].name,

@@ -18,8 +18,7 @@
  *   frames.c         making, passing on and destroying frames
  *   memory.c         how much memory is made, kept and given back; the budget
  *   batches.c        MAP, UNMAP and DROP messages and their answers
- *   hosted.c         programs larger than the budget
- *   trades.c         their exchanges: the most used chunks go to the GPU
+ *   places.c         what of programs is resident and what is mapped on the host
  *   saving.c         the end of the daemon: giving programs their memory back
  *   shares.c         memory that several programs map: SHARE, OPEN, SHUT
  *   timeslices.c     how long each program's kernels keep the GPU
@@ -44,8 +43,8 @@
 #include "daemon/core/admit.h"
 #include "daemon/core/budget.h"
 #include "daemon/core/hint.h"
-#include "daemon/core/hosting.h"
 #include "daemon/core/need.h"
+#include "daemon/core/place.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/saving.h"
 #include "daemon/core/sched.h"
@@ -196,13 +195,19 @@ struct gm_app {
     uint32_t
         busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained since */
 
-    bool is_held;        /* its gate is closed for trades only: it keeps its turn */
-    bool is_counting;    /* as its ctl page says */
-    uint32_t trades;     /* of its chunks, under way or to come */
-    uint64_t traded;     /* bytes brought to the GPU by trades */
-    uint64_t trade_at;   /* do not close its gate for trades before */
-    uint64_t trade_wait; /* ... how long that was after the last refusal */
-    uint64_t cooled_at;  /* when the heat of its chunks was last halved */
+    /* places.c */
+    bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
+    bool is_counting;           /* as its ctl page says */
+    bool wants_places;          /* its chunks are to get new places as soon as it is quiet */
+    bool is_urgent;             /* ... as memory waits for that */
+    uint32_t newest;            /* ... the allocation that waits; GM_NONE */
+    uint64_t wanted_at;         /* ... since when */
+    uint64_t placing_until;     /* LOADING: when the gate opens though chunks have yet to leave */
+    uint64_t exchanged;         /* bytes brought to the GPU from the host's places */
+    uint64_t hold_at;           /* do not close its gate for exchanges before */
+    uint64_t hold_failed_until; /* ... nor for memory that waits */
+    uint64_t hold_wait;         /* ... how long that was after the last refusal */
+    uint64_t cooled_at;         /* when the heat of its chunks was last halved */
 
     struct gm_moment chosen; /* when it was last chosen to run */
     /* ... and what had happened since, when the next one was chosen beside it: switches.c */
@@ -306,55 +311,15 @@ struct gm_leaver {
     bool has_left;
 };
 
-/* Host frames with the worker (hosted.c). */
-struct gm_host_work {
-    uv_work_t work;
-    bool is_busy;
-    uint32_t n;
-    uint32_t chunks[GM_HOST_BATCH], frames[GM_HOST_BATCH];
-    uint32_t pages[GM_HOST_BATCH]; /* pinned, of the data that goes there; GM_NONE: there is none */
-    uint64_t bytes[GM_HOST_BATCH];
-    CUresult results[GM_HOST_BATCH];
-};
-
 /* The daemon is about to end (saving.c). */
 struct gm_stopping {
     bool is_on, is_over;
     uint64_t until; /* then it ends, whoever is saved */
-    uint32_t host;  /* app that is being put into host frames; GM_NONE: none */
+    uint32_t host;  /* app whose rest is being mapped on the host; GM_NONE: none */
     struct gm_saving *apps;
     uint32_t *set; /* whose gates are to be open: the decision's */
     void (*on_saved)(void *arg);
     void *arg;
-};
-
-/* Two chunks that change places (trades.c). */
-enum gm_trade_stage {
-    GM_TRADE_NONE,
-    GM_TRADE_WANTED,
-    GM_TRADE_MAKING,
-    GM_TRADE_READY,
-    GM_TRADE_UNMAPPING,
-    GM_TRADE_COPYING,
-    GM_TRADE_MAPPING,
-};
-struct gm_trade {
-    uint32_t app;
-    uint32_t hot, cold; /* chunks */
-    uint32_t frame;     /* the new host frame, for the cold one */
-    uint8_t class;
-    uint8_t stage;                  /* enum gm_trade_stage */
-    bool is_off;                    /* called off while the worker makes its frame */
-    bool has_failed;                /* the copy out: both go back to where they were */
-    bool is_hot_over, is_cold_over; /* mapped in its new frame, or put away */
-    uint64_t ready_at;              /* when its frame was made */
-};
-struct gm_trade_work {
-    uv_work_t work;
-    bool is_busy;
-    uint32_t n;
-    struct gm_trade *trades[GM_HOST_BATCH];
-    CUresult results[GM_HOST_BATCH];
 };
 
 /* What the engine knows of a frame beyond the table. */
@@ -364,6 +329,7 @@ struct gm_frame_state_more {
     bool is_counted;        /* in the table's `ending` bytes */
     uint32_t exit_of;       /* app whose process must have exited first; GM_NONE: none */
     struct gm_share *share; /* that it is part of, NULL: none */
+    uint32_t page;          /* host frame: its unit, which is freed with it */
 };
 
 /* A chunk of it, by address. */
@@ -513,13 +479,9 @@ struct gm_engine {
     bool is_called;  /* gm_engine_call, since that began */
     bool is_closing;
 
-    uint32_t *hosted; /* ring of hosted chunks that wait for a frame */
-    uint32_t hosted_from, n_hosted;
-    struct gm_host_work host_work;
+    uint32_t *unit_frame;   /* by the first page of a unit: its host frame; GM_NONE: none */
+    bool is_short_of_units; /* a chunk that is to be mapped on the host found none */
     struct gm_stopping stopping;
-    struct gm_trade trades[GM_HOSTING_PAIRS];
-    uint32_t n_trades; /* of them in use */
-    struct gm_trade_work trade_work;
     struct gm_share *shares;
     struct gm_open *opens;
     uint32_t next_share;
@@ -558,15 +520,13 @@ const char *gm_engine_tier_text(enum gm_tier tier);
 /* The answer to CLOSE; NULL: none came in time. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t app,
                        const struct gm_msg_drained *drained);
-/* Close the gate of a running app for its trades, if now is the time for it; the scheduler is not
- * told. */
+/* Close the gate of a running app for exchanges; the scheduler is not told. */
 void gm_engine_hold(struct gm_engine *engine, uint32_t app);
 /* Bytes that all apps together may commit: what the tiers hold less the room a swap needs. */
 uint64_t gm_engine_capacity(const struct gm_engine *engine);
-/* Lend pinned bytes to what is hosted (gm_hostpool_lend), but never the window through which lower
- * tiers are reached; and the most that can ever be lent. */
-bool gm_engine_lend(struct gm_engine *engine, uint64_t bytes);
-uint64_t gm_engine_lendable(const struct gm_engine *engine);
+/* Bytes that programs together can have mapped on the host: pinned memory less the streaming
+ * window. */
+uint64_t gm_engine_host_room(const struct gm_engine *engine);
 
 /* A copy failed: no more of that for a while. */
 void gm_engine_back_off(struct gm_engine *engine);
@@ -598,9 +558,13 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
 /* Those of `app` that are not there yet are refused. */
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
 
-/* What of the budget `app` can still be given. What it has is taken, and what others keep there for
- * good because it is shared. */
+/* What `app` can still be given. What it has is taken, and what others keep on the GPU for good
+ * because it is shared. */
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t app);
+/* ... of which on the GPU. */
+uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t app);
+/* Whether it may have more memory than the budget. */
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 
 /* spares.c */
 /* Bytes that `app` freed and keeps, as it says. */
@@ -678,14 +642,17 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_clear_frames(struct gm_engine *engine);
 /* Once more: copy the chunk from pinned memory to the frame that it has, or clear that. */
 void gm_engine_copy_in(struct gm_engine *engine, uint32_t chunk);
+/* Clear the pages of the chunk, which was never written, as its flight in. */
+void gm_engine_clear_pages(struct gm_engine *engine, uint32_t chunk);
+/* Begin to copy the chunk, settled below the GPU, to the pages at `to_page` of `to`. */
+void gm_engine_copy_below(struct gm_engine *engine, uint32_t chunk, enum gm_tier to,
+                          uint32_t to_page);
 /* In which of the two sums copies between these tiers are, which are below the GPU. */
 static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigned from, unsigned to)
 {
     return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
 }
 
-/* Bring the chunk, settled below pinned memory, up there. False: not now. */
-bool gm_engine_raise(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 
@@ -695,8 +662,8 @@ void gm_engine_open_hasher(struct gm_engine *engine);
 uint64_t gm_engine_pinned_used(const struct gm_engine *engine);
 /* Take pinned pages for `bytes`, of shadows if need be; GM_NONE: there are too few. */
 uint32_t gm_engine_take_pinned(struct gm_engine *engine, uint64_t bytes);
-/* gm_hostpool_lend; shadows make way. */
-bool gm_engine_lend_pages(struct gm_engine *engine, uint64_t bytes);
+/* Drop the shadow that is used last. False: there is none. */
+bool gm_engine_yield_shadow(struct gm_engine *engine);
 /* Bytes for which shadows are to have pages: those that are kept, and that are lost. */
 uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine);
 /* Drop the shadow of a chunk, those of an allocation or an app, all. */
@@ -872,12 +839,29 @@ void gm_engine_begin_switch(struct gm_engine *engine, uint32_t app);
 /* Its gate opens: write down where the time went. */
 void gm_engine_record_switch(struct gm_engine *engine, uint32_t app);
 
-/* hosted.c */
-/* The hosted chunks of a new allocation get their frames. */
-void gm_engine_queue_hosted(struct gm_engine *engine, uint32_t allocation);
-/* A hosted chunk, which is in pinned memory or nowhere, gets its frame. Its bytes are lent. */
-void gm_engine_queue_chunk(struct gm_engine *engine, uint32_t chunk);
-void gm_engine_make_hosted(struct gm_engine *engine);
+/* places.c */
+/* What an app's launches used. */
+void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_entry *entries,
+                    uint32_t n);
+/* Places for the chunks of a new allocation. */
+void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation);
+/* The app is quiet or will soon be: its chunks are to get new places then. */
+void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
+/* Each round: new places for who is quiet, gates that close for that, and the next step of chunks
+ * that are to be mapped on the host. */
+void gm_engine_place(struct gm_engine *engine);
+void gm_engine_map_on_host(struct gm_engine *engine);
+/* Whether the gate of a loaded app waits for chunks that leave. */
+bool gm_engine_is_placing(const struct gm_engine *engine, uint32_t app);
+/* The app's gate opens, or it is paused: what has not got to its new place stays. `is_over`: its
+ * turn is over. */
+void gm_engine_end_placing(struct gm_engine *engine, uint32_t app, bool is_over);
+/* When the gate of a loaded app opens in any case. */
+uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t app);
+/* An app whose gate was closed for exchanges did not drain. */
+void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
+/* Pinned pages for a chunk that leaves the GPU; GM_NONE: none now. */
+uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk);
 
 /* saving.c */
 /* While the daemon is about to end: decide whose gates are to be open. */
@@ -895,20 +879,5 @@ bool gm_engine_expect(struct gm_engine *engine, uint32_t app, const struct gm_ms
 /* Hold programs for the hints whose time has come. */
 void gm_engine_follow_hints(struct gm_engine *engine);
 uint64_t gm_engine_hints_due(const struct gm_engine *engine);
-
-/* trades.c */
-/* What an app's launches used. */
-void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_entry *entries,
-                    uint32_t n);
-/* Take every trade as far as it can go now. */
-void gm_engine_trade(struct gm_engine *engine);
-/* The copy in of a chunk in a trade, once more. */
-void gm_engine_copy_trade(struct gm_engine *engine, uint32_t chunk);
-/* A part of the flight of a chunk in a trade ended. */
-void gm_engine_settle_trade(struct gm_engine *engine, uint32_t chunk);
-/* Call off those of an app that have not begun to move anything. */
-void gm_engine_call_off_trades(struct gm_engine *engine, uint32_t app);
-/* An app whose gate was closed for trades did not drain. */
-void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
 
 #endif

@@ -25,28 +25,15 @@ void gm_frames_close(struct gm_frames *frames)
     frames->handles = NULL;
 }
 
-/* A handle and its exported fd. */
-static CUresult create_handle(struct gm_frames *frames, struct gm_frame_handle *frame,
-                              uint64_t bytes, CUmemLocation location)
+/* Export the frame's handle. */
+static CUresult export_handle(struct gm_frames *frames, struct gm_frame_handle *frame)
 {
-    const struct gm_cuda *cuda = frames->cuda;
-    CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = location,
-    };
-    CUresult result = cuda->cuMemCreate(&frame->handle, bytes, &prop, 0);
+    CUresult result = frames->cuda->cuMemExportToShareableHandle(
+        &frame->fd, frame->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    result = cuda->cuMemExportToShareableHandle(&frame->fd, frame->handle,
-                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    if (result != CUDA_SUCCESS) {
-        cuda->cuMemRelease(frame->handle);
-        return result;
-    }
     if (gm_files_is_kept(frame->fd)) {
         close(frame->fd);
-        cuda->cuMemRelease(frame->handle);
         return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
     }
     fcntl(frame->fd, F_SETFD, FD_CLOEXEC);
@@ -54,22 +41,27 @@ static CUresult create_handle(struct gm_frames *frames, struct gm_frame_handle *
     return CUDA_SUCCESS;
 }
 
-/* A handle in `location` and the daemon's mapping of it, for the copy engines. */
-static CUresult create_frame(struct gm_frames *frames, uint32_t index, uint64_t bytes,
-                             CUmemLocation location)
+CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes)
 {
     const struct gm_cuda *cuda = frames->cuda;
     struct gm_frame_handle *frame = &frames->handles[index];
-    CUmemAccessDesc access = {
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUresult result = create_handle(frames, frame, bytes, location);
+    };
+    const CUmemAccessDesc access = {.location = prop.location,
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result = cuda->cuMemCreate(&frame->handle, bytes, &prop, 0);
 
     if (result != CUDA_SUCCESS)
         return result;
+    result = export_handle(frames, frame);
+    if (result != CUDA_SUCCESS)
+        goto release;
     result = cuda->cuMemAddressReserve(&frame->va, bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS)
-        goto close_handle;
+        goto close_fd;
     result = cuda->cuMemMap(frame->va, bytes, 0, frame->handle, 0);
     if (result != CUDA_SUCCESS)
         goto free_va;
@@ -82,30 +74,22 @@ unmap:
     cuda->cuMemUnmap(frame->va, bytes);
 free_va:
     cuda->cuMemAddressFree(frame->va, bytes);
-close_handle:
+close_fd:
     close(frame->fd);
+release:
     cuda->cuMemRelease(frame->handle);
     return result;
 }
 
-CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes)
+CUresult gm_frames_adopt(struct gm_frames *frames, uint32_t index,
+                         CUmemGenericAllocationHandle handle, CUdeviceptr va)
 {
-    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device};
-    return create_frame(frames, index, bytes, location);
-}
-
-CUresult gm_frames_create_host(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node)
-{
-    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node};
-    return create_frame(frames, index, bytes, location);
-}
-
-CUresult gm_frames_let_cpu(struct gm_frames *frames, uint32_t index, uint64_t bytes, int node)
-{
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return frames->cuda->cuMemSetAccess(frames->handles[index].va, bytes, &access, 1);
+    struct gm_frame_handle *frame = &frames->handles[index];
+    *frame = (struct gm_frame_handle){.handle = handle, .va = va, .is_unit = true};
+    const CUresult result = export_handle(frames, frame);
+    if (result != CUDA_SUCCESS)
+        *frame = (struct gm_frame_handle){.fd = -1};
+    return result;
 }
 
 void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
@@ -113,11 +97,11 @@ void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
     const struct gm_cuda *cuda = frames->cuda;
     struct gm_frame_handle *frame = &frames->handles[index];
 
-    if (frame->va) {
+    close(frame->fd);
+    if (!frame->is_unit) {
         cuda->cuMemUnmap(frame->va, bytes);
         cuda->cuMemAddressFree(frame->va, bytes);
+        cuda->cuMemRelease(frame->handle);
     }
-    close(frame->fd);
-    cuda->cuMemRelease(frame->handle);
     *frame = (struct gm_frame_handle){.fd = -1};
 }

@@ -692,6 +692,8 @@ uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
 uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier)
 {
     const struct gm_pages *pages = pages_of(stores, tier);
+    if (tier == GM_TIER_PINNED)
+        return gm_hostpool_used(stores->pinned);
     return (uint64_t)(pages->pages - pages->free_pages) * GM_CHUNK_MIN;
 }
 
@@ -812,8 +814,8 @@ static int open_all(struct gm_stores *stores, const struct gm_stores_config *con
     }
     const unsigned workers = worker_count(config->workers), half = (workers + 1) / 2;
     stores->fill.most_workers = half < FILL_WORKERS ? half : FILL_WORKERS;
-    if (stores->paged.pages)
-        error = start_crew(&stores->crews[CREW_MEMORY], workers);
+    /* Without paged memory they only move what a program is to map to where it can. */
+    error = start_crew(&stores->crews[CREW_MEMORY], stores->paged.pages ? workers : 2);
     if (error == 0 && stores->on_disk.pages)
         error = start_crew(&stores->crews[CREW_DISK], DISK_WORKERS);
     if (error)

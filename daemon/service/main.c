@@ -252,7 +252,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .paged = options->paged,
         .disk_dir = options->disk.dir,
         .disk = options->disk.bytes,
-        .is_oversize_hosted = options->oversize == 1,
+        .is_oversize = options->oversize == 1,
         .is_prefetching = options->prefetch == 1,
         .has_shadows = options->shadows == 1,
         .is_waiting_when_full = options->when_full == 1,

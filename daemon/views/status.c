@@ -192,8 +192,8 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "cached_bytes", gm_engine_spare_bytes(engine, id));
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
     add_bytes(object, "shadow_bytes", entry->shadow_bytes);
-    add_bytes(object, "hosted_bytes", entry->hosted);
-    add_bytes(object, "traded_bytes", app->traded);
+    add_bytes(object, "on_host_bytes", entry->on_host);
+    add_bytes(object, "exchanged_bytes", app->exchanged);
     add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
     add_bytes(object, "opened_bytes", gm_engine_opened_bytes(engine, id));
     add_unswappable(object, app->stat);
@@ -248,7 +248,7 @@ static cJSON *describe_tiers(const struct gm_engine *engine, uint64_t resident)
     add_bytes(tiers, "paged_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_PAGED));
     add_bytes(tiers, "disk_used_bytes", gm_stores_used(engine->stores, GM_TIER_DISK));
     add_bytes(tiers, "disk_cap_bytes", gm_stores_cap(engine->stores, GM_TIER_DISK));
-    add_bytes(tiers, "hosted_bytes", engine->table->hosted);
+    add_bytes(tiers, "on_host_bytes", engine->table->on_host);
     cJSON_AddBoolToObject(tiers, "pinned_is_registered", engine->pool.is_registered);
     return tiers;
 }

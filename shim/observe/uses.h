@@ -5,7 +5,7 @@
  *
  * The model: a launch uses the memory that its arguments point to. Every 8-byte word of its
  * arguments that may be an address in chunks counts as one use of its 2 MiB page. A tensor's base
- * pointer stands for the tensor; the daemon guesses its extent (daemon/core/hosting). A report
+ * pointer stands for the tensor; the daemon guesses its extent (daemon/core/place.h). A report
  * leaves out words that only look like addresses, and freed memory.
  *
  * Not seen: kernels inside graphs (a launch counts once, when a capture records it), pointers that

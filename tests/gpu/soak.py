@@ -234,7 +234,7 @@ class Soak:
             tiers = status["gpus"][0]["tiers"]
             return not status["apps"] and not any(tiers[key] for key in ("gpu_bytes", "pinned_used_bytes",
                                                                          "paged_used_bytes", "disk_used_bytes",
-                                                                         "hosted_bytes"))
+                                                                         "on_host_bytes"))
 
         try:
             wait_until("nothing is left", 120, is_clean)

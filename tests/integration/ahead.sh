@@ -112,7 +112,7 @@ for fault in "" cuMemImportFromShareableHandle:3; do
         unset SIMCUDA_FAIL
         await_ready all
         take_status
-        [ "$(gpu_tier hosted_bytes)" = 0 ] || fail "$(gpu_tier hosted_bytes) bytes are not on the GPU $fault"
+        [ "$(gpu_tier on_host_bytes)" = 0 ] || fail "$(gpu_tier on_host_bytes) bytes are not on the GPU $fault"
         touch "$dir/all.go"
         expect_pass all
         rm "$dir/all.go"

@@ -57,7 +57,7 @@ stop_daemon
 
 # Exchanges of a program that is larger than the budget: the copy out, and the copy in.
 has_traded() {
-    has_ended hot || { is_up && [ "$(app_number "$(pid_of hot)" traded_bytes)" -gt 0 ]; }
+    has_ended hot || { is_up && [ "$(app_number "$(pid_of hot)" exchanged_bytes)" -gt 0 ]; }
 }
 for n in 1 2; do
     start_failing "cuMemcpyAsync:$n" --oversize host

@@ -1,35 +1,37 @@
 #!/bin/sh
-# Programs larger than the budget (--oversize host): what is used most comes to the GPU, in exchange for what is used
-# least. Every byte verifies while chunks change places, with and without another program, and when a program is
-# killed in the middle of it nothing is left behind.
+# Programs larger than the budget (--oversize host): what came first makes way for what comes later, and what is used most
+# comes to the GPU, in exchange for what is used least. Every byte verifies while chunks change places, with and without
+# another program, and when a program is killed in the middle of it nothing is left behind.
 . "$(dirname "$0")/lib.sh"
 
 # 80 MiB of these programs' 240 do not fit: a third of what they take.
 third=$((80 * 1024 * 1024 / shrink))
+# Of the first buffer of 80 MiB, what is large enough to make way.
+first=$((64 * 1024 * 1024 / shrink))
 
-# has_traded NAME BYTES: so much was brought to the GPU by exchanges; or the program has ended.
-has_traded() {
+# has_exchanged NAME BYTES: so much was brought to the GPU by exchanges; or the program has ended.
+has_exchanged() {
     has_ended "$1" && return
     take_status
-    traded=$(app_number "$(pid_of "$1")" traded_bytes)
-    [ "${traded:-0}" -ge "$2" ]
+    exchanged=$(app_number "$(pid_of "$1")" exchanged_bytes)
+    [ "${exchanged:-0}" -ge "$2" ]
 }
 
-# expect_trades NAME BYTES: while it runs; and as much as ever is hosted. Then programs with --until "$dir/enough" may end.
-expect_trades() {
-    within "$patience" has_traded "$1" "$2"
-    hosted=$(app_number "$(pid_of "$1")" hosted_bytes)
-    say "$1: ${traded:-no} bytes traded, ${hosted:-no} hosted"
-    [ "${traded:-0}" -ge "$2" ] || fail "$1: not $2 bytes of hot chunks were brought to the GPU"
-    [ "${hosted:-0}" -ge "$third" ] || fail "$1: ${hosted:-no} bytes are hosted, not $third"
+# expect_exchanges NAME BYTES: while it runs; and as much as ever is mapped on the host. Then programs with --until "$dir/enough" may end.
+expect_exchanges() {
+    within "$patience" has_exchanged "$1" "$2"
+    on_host=$(app_number "$(pid_of "$1")" on_host_bytes)
+    say "$1: ${exchanged:-no} bytes exchanged, ${on_host:-no} on the host"
+    [ "${exchanged:-0}" -ge "$2" ] || fail "$1: not $2 bytes of hot chunks were brought to the GPU"
+    [ "${on_host:-0}" -ge "$third" ] || fail "$1: ${on_host:-no} bytes are on the host, not $third"
     touch "$dir/enough"
 }
 
-# expect_traded_in_all NAME BYTES MOST [BYTES-SO-FAR]: between these until it ends.
-expect_traded_in_all() {
+# expect_exchanged_in_all NAME BYTES MOST [BYTES-SO-FAR]: between these until it ends.
+expect_exchanged_in_all() {
     all=${4:-}
     until has_ended "$1"; do
-        is_up && traded=$(app_number "$(pid_of "$1")" traded_bytes) && all=${traded:-$all}
+        is_up && exchanged=$(app_number "$(pid_of "$1")" exchanged_bytes) && all=${exchanged:-$all}
         sleep 0.2
     done
     [ -n "$all" ] && [ "$all" -ge "$2" ] && [ "$all" -le "$3" ] ||
@@ -37,16 +39,16 @@ expect_traded_in_all() {
 }
 
 # Its gate is closed for an exchange: alone, a program has no other reason to be loaded.
-is_trading() {
+is_exchanging() {
     is_up && app_has "$(pid_of "$1")" '"state":"loading"'
 }
 
-await_trade() {
+await_exchange() {
     await_ready "$1"
-    within "$patience" is_trading "$1" || fail "$1: no exchange begins"
+    within "$patience" is_exchanging "$1" || fail "$1: no exchange begins"
 }
 
-# Nothing is left of any program, neither in the tiers nor of what they lent.
+# Nothing is left of any program, in no tier.
 is_given_back() {
     is_up && [ "$(gpu_tier pinned_cap_bytes)" -eq 1073741824 ]
 }
@@ -65,16 +67,16 @@ expect_said() {
 start_daemon --oversize host --pinned 1G
 # With nothing to gain: nobody disturbs it.
 app even linked --bytes 240M --allocs 3 --seconds 4 --seed 1
-expect_traded_in_all even 0 0
+expect_exchanged_in_all even 0 0
 expect_pass even
 expect_nothing
 
-# The last buffer is in host memory until it turns out to be the most used one; then it stays (or comes once more,
+# The first buffer makes way for the last one, until it turns out to be the most used one; then it stays (or comes once more,
 # where the machine is so slow that a report sees little).
 app hot linked --mode hot --bytes 240M --allocs 3 --seconds 8 --seed 2 --until "$dir/enough"
 await_ready hot
-expect_trades hot "$third"
-expect_traded_in_all hot "$third" "$((2 * third))" "$traded"
+expect_exchanges hot "$first"
+expect_exchanged_in_all hot "$first" "$((2 * third))" "$exchanged"
 expect_pass hot
 expect_nothing
 
@@ -82,7 +84,7 @@ expect_nothing
 app turns linked --mode turns --hold 3000 --bytes 240M --allocs 3 --seconds 15 --seed 3 --until "$dir/enough"
 app other linked --bytes 96M --allocs 2 --seconds 15 --pause 100 --seed 4 --until "$dir/enough"
 await_ready turns
-expect_trades turns "$((third / 2))"
+expect_exchanges turns "$((third / 2))"
 await_switches 2
 expect_pass turns other
 expect_switches 2
@@ -95,12 +97,12 @@ start_daemon --oversize host --pinned 1G
 unset SIMCUDA_COPY_RATE
 app guests linked --mode guests --hold 1500 --bytes 240M --allocs 3 --seconds 15 --seed 5 --until "$dir/enough"
 await_ready guests
-expect_trades guests "$((third / 2))"
+expect_exchanges guests "$((third / 2))"
 expect_pass guests
 expect_nothing
 for delay in 0 0.1 0.3; do
     app killed linked --mode turns --hold 2000 --bytes 240M --allocs 3 --seconds 60 --seed 6
-    await_trade killed
+    await_exchange killed
     sleep "$delay"
     kill -KILL "$(pid_of killed)"
     expect_nothing
@@ -111,7 +113,7 @@ export SIMCUDA_FAIL=cuMemMap:10
 app refused linked --mode hot --bytes 240M --allocs 3 --seconds 8 --seed 7 --until "$dir/enough"
 unset SIMCUDA_FAIL
 await_ready refused
-expect_trades refused "$third"
+expect_exchanges refused "$first"
 expect_said 'could not map'
 expect_pass refused
 expect_nothing
@@ -127,7 +129,7 @@ for signal in TERM KILL; do
     seconds=60
     [ "$signal" = KILL ] || seconds=5
     app orphan linked --mode hot --bytes 240M --allocs 3 --seconds "$seconds" --seed 9
-    await_trade orphan
+    await_exchange orphan
     kill -"$signal" "$(pid_of daemon)"
     await daemon
     if [ "$signal" = TERM ]; then
@@ -148,8 +150,8 @@ start_daemon --oversize host --pinned 1G
 unset SIMCUDA_FAIL
 app hot linked --mode hot --bytes 240M --allocs 3 --seconds 12 --seed 8 --until "$dir/enough"
 await_ready hot
-expect_trades hot "$third"
-expect_said 'no host memory to move'
+expect_exchanges hot "$first"
+expect_said 'pinned memory refused'
 expect_pass hot
 expect_nothing
 stop_daemon

@@ -69,13 +69,13 @@ expect_pass owner one
 
 # a program larger than the budget shares what is on the GPU and what is not
 start_daemon --oversize host
-app owner linked --mode share --bytes 224M --allocs 4 --iterations 4 --threads 1 --signal "$dir/hosted"
-app one proc --mode open --signal "$dir/hosted" --go "$dir/hosted.go"
+app owner linked --mode share --bytes 224M --allocs 4 --iterations 4 --threads 1 --signal "$dir/oversize"
+app one proc --mode open --signal "$dir/oversize" --go "$dir/oversize.go"
 await_ready one
 take_status
-[ "$(app_number "$(pid_of owner)" hosted_bytes)" -gt 0 ] || fail "nothing of it is hosted"
+[ "$(app_number "$(pid_of owner)" on_host_bytes)" -gt 0 ] || fail "nothing of it is on the host"
 [ "$(app_number "$(pid_of owner)" shared_bytes)" = "$((224 * 1048576 / shrink))" ] || fail "not all of it is shared"
-touch "$dir/hosted.go"
+touch "$dir/oversize.go"
 expect_pass owner one
 expect_empty
 check_daemon

@@ -11,12 +11,12 @@
 #define GM_HOT_WORDS 4096u /* a launch looks at, so that many are quick */
 #define GM_GUEST_BYTES (32ull << 20)
 
-/* The buffer that is the hot one now: in mode hot the last, else each for --hold. */
+/* The buffer that is the hot one now: in mode hot the first, else each for --hold. */
 static uint32_t which(const struct gm_worker *worker)
 {
     uint64_t hold = worker->hold_ns > 0 ? worker->hold_ns : 1;
     if (worker->mode[0] == 'h')
-        return worker->allocs - 1;
+        return 0;
     return (uint32_t)((gm_now() - worker->started_ns) / hold % worker->allocs);
 }
 

@@ -55,7 +55,7 @@ static const struct {
     {"queue", gm_mode_queue, false, false, "kernels of --hold each, 16 submitted at once"},
     {"expect", gm_mode_expect, false, false, "hints of --hold each, with --pause between"},
     {"nonsense", gm_mode_nonsense, false, false, "hints that are none, and too many"},
-    {"hot", gm_mode_hot, false, false, "many launches on the last buffer, few on the others"},
+    {"hot", gm_mode_hot, false, false, "many launches on the first buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
     {"devices", gm_mode_devices, false, false, "contexts on two devices, and copies between them"},

@@ -32,9 +32,10 @@ uint64_t gm_engine_orphaned(const struct gm_engine *e)
     return orphaned;
 }
 
-bool gm_engine_can_ever_have(const struct gm_engine *e, uint32_t id, uint64_t bytes)
+uint64_t gm_engine_gpu_room_for(const struct gm_engine *e, uint32_t id)
 {
-    return e->table->apps[id].committed + bytes <= e->config.budget;
+    const uint64_t committed = e->table->apps[id].committed;
+    return committed < e->config.budget ? e->config.budget - committed : 0;
 }
 
 bool gm_engine_make_free_frame(struct gm_engine *e, uint32_t pool, unsigned class)

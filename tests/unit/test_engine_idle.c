@@ -192,7 +192,7 @@ static void test_paused(void **state)
     assert_int_equal(queries[1], 0);
 }
 
-/* A thread that waits for the gate, a call that waits, an allocation, and trades. */
+/* A thread that waits for the gate, a call that waits, an allocation, and exchanges. */
 static void test_paused_and_waiting(void **state)
 {
     (void)state;

@@ -43,10 +43,15 @@ uint64_t gm_engine_left(const struct gm_engine *e)
     (void)e;
     return 0;
 }
-uint64_t gm_engine_lendable(const struct gm_engine *e)
+uint64_t gm_engine_host_room(const struct gm_engine *e)
 {
     (void)e;
     return 0;
+}
+bool gm_engine_is_oversize(const struct gm_engine *e, uint32_t id)
+{
+    (void)id;
+    return e->config.is_oversize;
 }
 uint64_t gm_engine_room_for(const struct gm_engine *e, uint32_t id)
 {

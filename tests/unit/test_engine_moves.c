@@ -9,6 +9,8 @@
 
 #include "daemon/engine/state.h"
 
+#define MAX_PAGES 64u /* page_of */
+
 enum { RUNNING, FIRST, SECOND, LAST, APPS };
 
 /* Sets of one program each. */
@@ -102,10 +104,16 @@ const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
     return "refused";
 }
 
-void gm_engine_copy_trade(struct gm_engine *e, uint32_t chunk)
+uint32_t gm_engine_take_pages(struct gm_engine *e, const struct gm_chunk *chunk)
 {
-    (void)e, (void)chunk;
-    fail_msg("nothing is exchanged");
+    return gm_engine_take_pinned(e, gm_chunk_bytes(chunk));
+}
+
+void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page)
+{
+    (void)pool, (void)page;
+    fail_msg("nothing is mapped on the host");
+    return NULL;
 }
 
 char *gm_engine_name(const struct gm_engine *e, uint32_t app, char *text, size_t size)
@@ -188,13 +196,6 @@ CUresult gm_hasher_result(const struct gm_hasher *hasher, uint64_t number, struc
     return (CUresult)gm_hasher_room(hasher);
 }
 
-bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes)
-{
-    (void)pool, (void)bytes;
-    fail_msg("nothing is lent");
-    return false;
-}
-
 uint32_t gm_engine_make_frame(struct gm_engine *e, const struct gm_chunk *chunk)
 {
     return gm_table_add_frame(e->table, e->table->apps[chunk->app].pool, chunk->class);
@@ -227,12 +228,6 @@ void gm_engine_leave_share(struct gm_engine *e, uint32_t frame)
 {
     (void)e, (void)frame;
     fail_msg("nothing is shared");
-}
-
-void gm_engine_settle_trade(struct gm_engine *e, uint32_t chunk)
-{
-    (void)e, (void)chunk;
-    fail_msg("nothing is traded");
 }
 
 void gm_engine_run(struct gm_engine *e)
@@ -276,6 +271,8 @@ static int set_up(void **state)
     engine->in_set = calloc(APPS, sizeof *engine->in_set);
     engine->late = calloc(MAX_CHUNKS, sizeof *engine->late);
     engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
+    engine->unit_frame = malloc(MAX_PAGES * sizeof *engine->unit_frame);
+    memset(engine->unit_frame, 0xff, MAX_PAGES * sizeof *engine->unit_frame);
     engine->frames.handles = calloc(MAX_FRAMES, sizeof *engine->frames.handles);
     engine->failed = calloc(MAX_CHUNKS, sizeof *engine->failed);
     engine->plan.moves = world.moves;
@@ -323,6 +320,7 @@ static int tear_down(void **state)
         free(engine->ring[way]);
     free(engine->frames.handles);
     free(engine->frame_more);
+    free(engine->unit_frame);
     free(engine->late);
     free(engine->failed);
     free(engine->in_set);
@@ -1226,7 +1224,7 @@ static void free_all_of_last(void)
 {
     const uint32_t from = n_unmaps;
     for (uint32_t i = 0; i < MAX_CHUNKS; i++)
-        if (chunk_of(&world, i)->is_listed && chunk_of(&world, i)->app == LAST) {
+        if (chunk_of(&world, i)->list != GM_LIST_NONE && chunk_of(&world, i)->app == LAST) {
             world.table->allocations[chunk_of(&world, i)->allocation].is_freed = true;
             gm_table_free_chunk(world.table, i);
             gm_engine_retire(engine, i);

@@ -11,7 +11,7 @@ enum { RUNNING, NEXT, LATER, APPS };
 
 static struct world world;
 static struct gm_engine *engine;
-static uint64_t used, cap, lent;
+static uint64_t used, cap;
 static uint32_t pages;        /* handed out */
 static uint64_t content[512]; /* of the chunks, as the GPU hashes it; 0: all zero */
 static uint32_t hashing[GM_HASH_DEPTH];
@@ -26,7 +26,7 @@ uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
 {
     (void)stores;
     assert_int_equal(tier, GM_TIER_PINNED);
-    return cap - lent;
+    return cap;
 }
 
 uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier)
@@ -50,15 +50,6 @@ void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
     (void)stores, (void)tier;
     assert_int_not_equal(page, GM_NONE);
     used -= 32 * MIB;
-}
-
-bool gm_hostpool_lend(struct gm_hostpool *pool, uint64_t bytes)
-{
-    (void)pool;
-    if (used > cap - lent - bytes)
-        return false;
-    lent += bytes;
-    return true;
 }
 
 int gm_hasher_open(struct gm_hasher **hasher, uv_loop_t *loop, const struct gm_cuda *cuda,
@@ -166,7 +157,7 @@ static int set_up(void **state)
         assert_true(gm_table_add_app(world.table, id, 1000));
         engine->apps[id].state = id == RUNNING ? GM_APP_RUNNING : GM_APP_PAUSED;
     }
-    used = lent = pages = 0;
+    used = pages = 0;
     cap = 8 * 32 * MIB;
     hashes = hashes_done = 0;
     hash_room = GM_HASH_DEPTH - 1;
@@ -382,7 +373,8 @@ static void test_who_makes_way(void **state)
     check();
 }
 
-static void test_loans(void **state)
+/* Whoever wants a whole slab has shadows go one by one, as long as there are any. */
+static void test_yield(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -391,13 +383,12 @@ static void test_loans(void **state)
         end_hashes();
         come(one);
     }
-    assert_int_not_equal(gm_engine_take_pinned(engine, 32 * MIB), GM_NONE);
-    assert_false(gm_engine_lend_pages(engine, 8 * 32 * MIB)); /* never: one is in use */
-    assert_int_equal(world.table->shadows, 4 * 32 * MIB);
-    assert_true(gm_engine_lend_pages(engine, 5 * 32 * MIB));
-    assert_int_equal(world.table->shadows, 2 * 32 * MIB);
-    gm_engine_drop_all_shadows(engine);
-    assert_int_equal(used, 32 * MIB);
+    for (uint64_t left = 4; left > 0; left--) {
+        assert_int_equal(world.table->shadows, left * 32 * MIB);
+        assert_true(gm_engine_yield_shadow(engine));
+    }
+    assert_false(gm_engine_yield_shadow(engine));
+    assert_int_equal(used, 0);
     check();
 }
 
@@ -467,7 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(test_what_is_copied), TEST(test_zero),  TEST(test_untouched),
-        TEST(test_who_makes_way),  TEST(test_loans), TEST(test_freed_meanwhile),
+        TEST(test_who_makes_way),  TEST(test_yield), TEST(test_freed_meanwhile),
         TEST(test_no_hash),        TEST(test_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

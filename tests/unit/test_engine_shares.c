@@ -47,11 +47,6 @@ void gm_engine_drop_shadows(struct gm_engine *e, uint32_t allocation)
     (void)e, (void)allocation;
 }
 
-void gm_engine_call_off_trades(struct gm_engine *e, uint32_t id)
-{
-    assert_true(e->table->apps[id].fixed > 0 || e->table->apps[id].hosted > 0);
-}
-
 void gm_engine_need_budget(struct gm_engine *e, uint64_t bytes)
 {
     assert_true(bytes <= e->config.budget);
@@ -60,7 +55,7 @@ void gm_engine_need_budget(struct gm_engine *e, uint64_t bytes)
 uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
 {
     const struct gm_table_app *app = &e->table->apps[id];
-    return app->committed - app->hosted - app->fixed;
+    return app->committed - app->beyond - app->fixed;
 }
 
 void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)

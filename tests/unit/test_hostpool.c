@@ -1,7 +1,7 @@
 /*
  * daemon/hostpool, taking and growing: the cap holds exactly, whatever was freed fits again however
  * fragmented, chains cover exactly what was asked for, a refusal leaves what there is and can be
- * tried again. test_hostpool_loans.c has the rest.
+ * tried again. test_hostpool_units.c has the rest.
  */
 #include "tests/unit/hostpool_world.h"
 

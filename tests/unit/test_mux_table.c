@@ -143,7 +143,7 @@ static cJSON *make_status(const char *why)
         "\"pinned_cached_bytes\":1099404017664,\"pinned_shadow_bytes\":1099404017664,"
         "\"paged_bytes\":1099404017664,\"paged_used_bytes\":1099404017664,"
         "\"paged_cap_bytes\":1099404017664,\"disk_used_bytes\":1099404017664,"
-        "\"disk_cap_bytes\":1099404017664,\"hosted_bytes\":1099404017664},"
+        "\"disk_cap_bytes\":1099404017664,\"on_host_bytes\":1099404017664},"
         "\"moved\":{\"pinned_to_paged_bytes\":1125789714087936,"
         "\"paged_to_pinned_bytes\":1125679762924340,\"pinned_to_disk_bytes\":1125569811760744,"
         "\"disk_to_pinned_bytes\":1125459860597147},"
@@ -185,7 +185,7 @@ static void test_everything_is_shown(void **state)
            "GiB)\n");
     expect(
         "          shadows 1023.9 GiB: pinned copies of what is on the GPU, dropped when wanted\n");
-    expect("          hosted 1023.9 GiB: pinned too, and read over the link\n");
+    expect("          mapped on host 1023.9 GiB: in pinned memory, read over the link\n");
     expect("          paged 1023.9 GiB of 1023.9 GiB (1023.9 GiB held), 1023.9 TiB out to it, "
            "1023.8 TiB back\n");
     expect("          disk 1023.9 GiB of 1023.9 GiB, 1023.7 TiB out to it, 1023.6 TiB back\n");

@@ -34,7 +34,8 @@ static struct moved lru_plan(const struct world *world, const struct turn *turn,
     for (uint32_t i = 0; i < turn->n_victims; i++)
         for (uint32_t c = 0; c < table->max_chunks && room + moved.evicted < missing; c++) {
             const struct gm_chunk *chunk = &table->chunks[c];
-            if (chunk->app == by_use[i] && chunk->tier == GM_TIER_GPU && chunk->is_listed)
+            if (chunk->app == by_use[i] && chunk->tier == GM_TIER_GPU &&
+                chunk->list != GM_LIST_NONE)
                 moved.evicted += gm_class_bytes(chunk->class);
         }
     left = world->used[GM_TIER_PINNED] + moved.evicted - back + world->window;
@@ -42,8 +43,8 @@ static struct moved lru_plan(const struct world *world, const struct turn *turn,
         for (uint32_t c = 0;
              c < table->max_chunks && left > world->cap[GM_TIER_PINNED] + moved.demoted; c++) {
             const struct gm_chunk *chunk = &table->chunks[c];
-            if (chunk->app == by_use[i] && chunk->is_listed && chunk->tier != GM_TIER_NONE &&
-                chunk->tier <= GM_TIER_PINNED)
+            if (chunk->app == by_use[i] && chunk->list != GM_LIST_NONE &&
+                chunk->tier != GM_TIER_NONE && chunk->tier <= GM_TIER_PINNED)
                 moved.demoted += gm_class_bytes(chunk->class);
         }
     return moved;

@@ -5,8 +5,6 @@
  */
 #include "tests/unit/plan_world.h"
 
-#include "daemon/core/hosting.h"
-
 #define ORPHANS_MAX 64u
 
 struct fixed_world {
@@ -204,43 +202,11 @@ static void test_half(void **state)
     end_world(world);
 }
 
-/* A hot hosted chunk and a cold one on the GPU change places, unless one of them is fixed. */
-static void test_no_exchange(void **state)
-{
-    (void)state;
-    for (int what = 0; what < 3; what++) {
-        struct world world;
-        struct gm_hosting_pair pairs[GM_HOSTING_PAIRS];
-        make_world(&world, 32 * MIB, 1);
-        gm_table_add_app(world.table, 0, 1000);
-        uint32_t cold = allocate(&world, 0, 32 * MIB), hot = allocate(&world, 0, 32 * MIB);
-        uint32_t hot_chunk = world.table->allocations[hot].first;
-        gm_table_host_chunks(world.table, hot, 0);
-        struct gm_plan plan = plan_for(&world, &(uint32_t){0}, 1, NULL, 0);
-        carry_out(&world, &plan);
-        uint32_t frame =
-            gm_table_add_host_frame(world.table, world.table->apps[0].pool, GM_CHUNK_CLASSES - 1);
-        gm_table_take_frame(world.table, frame, hot_chunk);
-        chunk_of(&world, hot_chunk)->tier = GM_TIER_PINNED;
-        gm_table_place(world.table, hot_chunk);
-        chunk_of(&world, hot_chunk)->heat = 100 * GM_HOSTING_FLOOR;
-        if (what == 1)
-            gm_table_fix(world.table, hot);
-        if (what == 2)
-            gm_table_fix(world.table, cold);
-        assert_null(gm_table_check(world.table));
-        assert_int_equal(world.table->fixed, what == 2 ? 32 * MIB : 0); /* of the budget */
-        assert_int_equal(gm_hosting_choose(world.table, 0, pairs, GM_HOSTING_PAIRS), what == 0);
-        free(world.memory);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half),
         cmocka_unit_test(test_random),
-        cmocka_unit_test(test_no_exchange),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,9 +59,8 @@ static uint32_t find_copy(const struct gm_chunk *chunk, struct page **pages)
 {
     const struct gm_engine *engine = machine.engine;
     const uint32_t n = (uint32_t)(gm_chunk_bytes(chunk) >> GM_CHUNK_SHIFT);
-    const bool is_in_frame =
-        chunk->tier == GM_TIER_GPU || (chunk->is_hosted && chunk->flight == GM_FLIGHT_NONE);
-    if (chunk->flight == GM_FLIGHT_TRADE || chunk->tier == GM_TIER_NONE)
+    const bool is_in_frame = chunk->tier == GM_TIER_GPU || gm_chunk_is_mapped_on_host(chunk);
+    if (chunk->tier == GM_TIER_NONE)
         return 0;
     if (is_in_frame && chunk->frame == GM_NONE)
         return 0; /* the copy out is under way */
@@ -150,8 +149,7 @@ void checks_nothing_left(void)
     require(engine->n_apps == 0, "%u programs are still known", engine->n_apps);
     require(table->committed == 0 && table->used_chunks == 0, "chunks are left of nobody");
     require(!engine->shares && !engine->opens, "shares are left of nobody");
-    require(engine->n_trades == 0 && engine->n_failed == 0 && engine->n_late == 0 &&
-                engine->n_unsent == 0 && engine->n_hosted == 0,
+    require(engine->n_failed == 0 && engine->n_late == 0 && engine->n_unsent == 0,
             "work is left for nobody");
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++) {
         require(gm_stores_used(engine->stores, (enum gm_tier)tier) == 0,
@@ -164,7 +162,8 @@ void checks_nothing_left(void)
                 "copies are to come of nobody");
     require(table->allocated == 0, "%lu MiB of the GPU are kept for nobody",
             table->allocated >> 20);
-    require(engine->pool.lent == 0, "pinned memory is lent to nobody");
+    for (uint32_t page = 0; page < engine->pool.max_slabs * GM_SLAB_PAGES; page++)
+        require(engine->unit_frame[page] == GM_NONE, "page %u is a host frame of nobody", page);
     require(gm_hostpool_size(&engine->pool) == 0, "%lu MiB stay pinned for nobody",
             gm_hostpool_size(&engine->pool) >> 20);
 }

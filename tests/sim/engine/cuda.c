@@ -315,23 +315,6 @@ static CUresult host_unregister(void *at)
     fail("memory is not registered");
 }
 
-/* hosted.c copies by the processor to a host frame, between addresses that only this driver has. */
-void *__real_memcpy(void *to, const void *from, size_t bytes);
-void *__wrap_memcpy(void *to, const void *from, size_t bytes);
-void *__wrap_memcpy(void *to, const void *from, size_t bytes)
-{
-    const CUdeviceptr t = (uintptr_t)to, f = (uintptr_t)from;
-    if (t < BASE || t >= BASE + ((uint64_t)PLACES << GM_CHUNK_SHIFT))
-        return __real_memcpy(to, from, bytes);
-    for (uint64_t at = 0; at < bytes; at += GM_CHUNK_MIN) {
-        struct page *a = page_at(t + at), *b = page_at(f + at);
-        page_begin_read(b, "the processor");
-        page_begin_write(a, "the processor");
-        page_end_copy(a, b);
-    }
-    return to;
-}
-
 /* ---- the device ---- */
 
 static CUresult init(unsigned flags)

@@ -887,7 +887,7 @@ void program_start(struct program *p, bool has_executed)
         p->map[i].region = NO_REGION;
     const uint32_t budget = (uint32_t)(machine.config.budget >> GM_CHUNK_SHIFT);
     p->most_pages = 1 + (uint32_t)chance_below(chance_percent(60) ? budget : budget / 4 + 1);
-    if (machine.config.is_oversize_hosted && chance_percent(40))
+    if (machine.config.is_oversize && chance_percent(40))
         p->most_pages += (uint32_t)chance_below(budget / 2 + 1);
     p->most_pages = p->most_pages < PROGRAM_PAGES / 2 ? p->most_pages : PROGRAM_PAGES / 2;
     p->wish = (uint8_t)chance_below(GM_CLASSES + 2);

@@ -105,7 +105,7 @@ static void draw_machine(void)
         .paged = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
         .disk_dir = "/nowhere",
         .disk = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
-        .is_oversize_hosted = chance_percent(25),
+        .is_oversize = chance_percent(25),
         .has_shadows = chance_percent(75),
         .is_prefetching = chance_percent(75),
         .is_waiting_when_full = chance_percent(50),

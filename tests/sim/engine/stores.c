@@ -169,8 +169,9 @@ uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
 
 uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier)
 {
-    const struct gm_pages *pages =
-        tier == GM_TIER_PINNED ? &stores->pinned->pages : &stores->tiers[tier].pages;
+    if (tier == GM_TIER_PINNED)
+        return gm_hostpool_used(stores->pinned);
+    const struct gm_pages *pages = &stores->tiers[tier].pages;
     return (uint64_t)(pages->pages - pages->free_pages) * GM_CHUNK_MIN;
 }
 

@@ -1,0 +1,250 @@
+#include "daemon/core/place.h"
+
+#include <string.h>
+
+/* ---- heat ---- */
+
+static uint32_t add_heat(uint32_t heat, uint64_t more)
+{
+    uint64_t sum = heat + more;
+    return sum < UINT32_MAX && sum >= more ? (uint32_t)sum : UINT32_MAX;
+}
+
+void gm_place_cool(struct gm_table *table, uint32_t app)
+{
+    for (uint32_t a = table->apps[app].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next) {
+        if (table->allocations[a].is_freed)
+            continue;
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
+            table->chunks[c].heat /= 2;
+            if (table->chunks[c].place_age > 0)
+                table->chunks[c].place_age--;
+        }
+    }
+}
+
+/* The first use at or above `va`. */
+static uint32_t find_use(const struct gm_use *uses, uint32_t n, uint64_t va)
+{
+    uint32_t low = 0;
+    while (n > 0) {
+        uint32_t half = n / 2;
+        if (uses[low + half].va < va) {
+            low += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return low;
+}
+
+static void warm_allocation(struct gm_table *table, const struct gm_allocation *allocation,
+                            const struct gm_use *uses, uint32_t n)
+{
+    uint32_t at = find_use(uses, n, allocation->va);
+    uint64_t reach = 0; /* uses of the last place */
+    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
+        struct gm_chunk *chunk = &table->chunks[c];
+        uint64_t from = chunk->va, end = chunk->va + gm_class_bytes(chunk->class);
+        uint64_t heat = 0; /* uses times chunks of the smallest size */
+        bool is_place = at < n && uses[at].va < end;
+        if (chunk->place_age > 0 && !is_place)
+            reach = 0; /* a place that was not used this time */
+        for (; at < n && uses[at].va < end; at++) {
+            uint64_t place = uses[at].va & ~(GM_CHUNK_MIN - 1);
+            heat += reach * ((place - from) >> GM_CHUNK_SHIFT);
+            from = place;
+            reach = uses[at].count;
+        }
+        heat += reach * ((end - from) >> GM_CHUNK_SHIFT);
+        if (is_place)
+            chunk->place_age = GM_PLACE_MEMORY;
+        chunk->heat = add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class);
+    }
+}
+
+void gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses, uint32_t n)
+{
+    for (uint32_t a = table->apps[app].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        if (!table->allocations[a].is_freed)
+            warm_allocation(table, &table->allocations[a], uses, n);
+}
+
+/* ---- places ---- */
+
+/* Ranks of chunks below 32 MiB begin here. */
+#define SMALL 40u
+#define RANKS (SMALL + 40u)
+/* That of a small chunk of which no use is known: some 8 uses. */
+#define SMALL_GUESS (SMALL + 2u)
+#define LATE 2u
+#define RESIDENT 1u
+
+enum where { ON_GPU, ON_HOST, ELSEWHERE };
+
+static enum where where_is(const struct gm_table *table, const struct gm_chunk *chunk)
+{
+    if (chunk->flight == GM_FLIGHT_IN && chunk->frame != GM_NONE)
+        return table->frames[chunk->frame].is_host ? ON_HOST : ON_GPU;
+    if (chunk->flight != GM_FLIGHT_NONE)
+        return ELSEWHERE;
+    if (chunk->tier == GM_TIER_GPU)
+        return ON_GPU;
+    return gm_chunk_is_mapped_on_host(chunk) ? ON_HOST : ELSEWHERE;
+}
+
+static unsigned rank_of(const struct gm_table *table, const struct gm_chunk *chunk, uint32_t newest)
+{
+    const uint64_t more = 1 + chunk->heat / (GM_PLACE_FLOOR / 2);
+    unsigned rank = 63u - (unsigned)__builtin_clzll(more);
+    if (chunk->class < GM_CHUNK_CLASSES - 1)
+        rank = chunk->heat > 0 ? rank + SMALL : SMALL_GUESS;
+    if (chunk->allocation == newest)
+        rank += LATE;
+    return rank + (where_is(table, chunk) == ON_GPU ? RESIDENT : 0);
+}
+
+struct placing {
+    struct gm_table *table;
+    const struct gm_place_input *input;
+    bool is_made;
+    uint64_t ranked[RANKS];   /* bytes that compete for the room */
+    uint64_t resident[RANKS]; /* ... of those that are on the GPU */
+    int line;       /* chunks above this rank are to be resident, those below it not; -1: all */
+    uint64_t left;  /* room for chunks of that rank */
+    uint64_t taken; /* bytes that are resident if no one leaves */
+    struct gm_placed placed;
+};
+
+/* Call `visit` for every chunk that has no fixed place, newest allocation first. */
+static void walk(struct placing *p, void (*visit)(struct placing *p, uint32_t chunk))
+{
+    const struct gm_table *table = p->table;
+    uint32_t next;
+    for (uint32_t a = table->apps[p->input->app].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        for (uint32_t c = table->allocations[a].is_freed ? GM_NONE : table->allocations[a].first;
+             c != GM_NONE; c = next) {
+            next = table->chunks[c].sibling;
+            if (!table->chunks[c].is_freed && !table->chunks[c].is_fixed)
+                visit(p, c);
+        }
+}
+
+static void count(struct placing *p, uint32_t index)
+{
+    const struct gm_chunk *chunk = &p->table->chunks[index];
+    const unsigned rank = rank_of(p->table, chunk, p->input->newest);
+    const uint64_t bytes = gm_class_bytes(chunk->class);
+    const enum where where = where_is(p->table, chunk);
+    if (where == ON_GPU) {
+        p->taken += bytes;
+        p->resident[rank] += chunk->flight == GM_FLIGHT_NONE ? bytes : 0;
+    }
+    if (where == ELSEWHERE || p->input->is_quiet)
+        p->ranked[rank] += bytes;
+}
+
+static void put(struct placing *p, uint32_t index, bool is_on_host)
+{
+    if (p->is_made)
+        gm_table_put(p->table, index, is_on_host);
+}
+
+/* Above the line, or at it with room left there. */
+static bool gets_room(struct placing *p, const struct gm_chunk *chunk)
+{
+    const int rank = (int)rank_of(p->table, chunk, p->input->newest);
+    const uint64_t bytes = gm_class_bytes(chunk->class);
+    if (rank != p->line)
+        return rank > p->line;
+    if (bytes > p->left)
+        return false;
+    p->left -= bytes;
+    return true;
+}
+
+/* Chunks that have no place yet. */
+static void place_missing(struct placing *p, uint32_t index)
+{
+    const struct gm_chunk *chunk = &p->table->chunks[index];
+    if (where_is(p->table, chunk) != ELSEWHERE)
+        return;
+    const bool is_to_come = gets_room(p, chunk);
+    p->taken += is_to_come ? gm_class_bytes(chunk->class) : 0;
+    put(p, index, !is_to_come);
+}
+
+/* Chunks on the host that are worth a promotion, or for which there is room. */
+static void place_host(struct placing *p, uint32_t index)
+{
+    const struct gm_chunk *chunk = &p->table->chunks[index];
+    const uint64_t bytes = gm_class_bytes(chunk->class);
+    if (where_is(p->table, chunk) != ON_HOST || chunk->flight != GM_FLIGHT_NONE ||
+        p->placed.come + bytes > p->input->most || !gets_room(p, chunk))
+        return;
+    p->placed.come += bytes;
+    p->taken += bytes;
+    put(p, index, false);
+}
+
+/* Residents below the line leave, and those at it that came first. */
+static void place_resident(struct placing *p, uint32_t index)
+{
+    const struct gm_chunk *chunk = &p->table->chunks[index];
+    if (where_is(p->table, chunk) != ON_GPU || chunk->flight != GM_FLIGHT_NONE)
+        return;
+    const bool stays = gets_room(p, chunk);
+    p->placed.leave += stays ? 0 : gm_class_bytes(chunk->class);
+    put(p, index, !stays);
+}
+
+/* The line above which everything that competes fits into `room`. */
+static void draw_line(struct placing *p, uint64_t room)
+{
+    p->line = -1;
+    p->left = room;
+    for (int rank = RANKS - 1; rank >= 0; rank--) {
+        if (p->ranked[rank] > p->left) {
+            p->line = rank;
+            break;
+        }
+        p->left -= p->ranked[rank];
+    }
+    /* Of those at the line, the resident ones keep their places. */
+    if (p->line >= 0 && p->input->is_quiet) {
+        const uint64_t there = p->resident[p->line];
+        p->left -= there < p->left ? there : p->left;
+    }
+}
+
+/* The line below which residents leave: the least ranks that make `bytes`. */
+static void draw_leaving_line(struct placing *p, uint64_t bytes)
+{
+    uint64_t sum = 0;
+    p->line = -1;
+    while (sum < bytes && p->line < (int)RANKS - 1)
+        sum += p->resident[++p->line];
+    p->left = sum > bytes ? sum - bytes : 0;
+}
+
+struct gm_placed gm_place_app(struct gm_table *table, const struct gm_place_input *input,
+                              bool is_made)
+{
+    struct placing p = {.table = table, .input = input, .is_made = is_made};
+    walk(&p, count);
+    if (!input->is_quiet) {
+        draw_line(&p, input->room > p.taken ? input->room - p.taken : 0);
+        walk(&p, place_missing);
+        return p.placed;
+    }
+    draw_line(&p, input->room);
+    walk(&p, place_missing);
+    walk(&p, place_host);
+    draw_leaving_line(&p, p.taken > input->room ? p.taken - input->room : 0);
+    walk(&p, place_resident);
+    return p.placed;
+}

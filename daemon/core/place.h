@@ -1,0 +1,69 @@
+/*
+ * Placement: which chunks of an app that may not have all of its memory on the GPU are to be
+ * resident, and which its GPU work reads over the link (mapped on host). Pure: owns the chunks'
+ * heat, which follows from reported uses, and chooses their places. Called by the engine; changes
+ * the table through gm_table_put only.
+ *
+ * What a place costs in a turn. On the host, each use of a chunk takes its bytes over the link (51
+ * GB/s zero-copy, measured). A resident one has cost a promotion, and a demotion of another, once.
+ * So a chunk that is used once a turn is best left on the host, and one that is used much more
+ * often than another should have its place.
+ *
+ * Heat says how often a chunk's bytes were used lately, whatever its size: GM_PLACE_USE for every
+ * use of all of it, half of that for a use of half of it. It is halved as time passes, so recent
+ * uses count most. A use names a place, the start of something such as a tensor. It stands for
+ * everything from there to the next place in the same allocation. Places are remembered for a
+ * while: a use ends at the next place also if that was not used in the report.
+ *
+ * Chunks are compared by *rank*: the logarithm of their heat. A resident chunk gets one rank more,
+ * so exchanges are made only for what is twice as hot or more, and by GM_PLACE_FLOOR. What is not
+ * known is guessed. A small chunk (below 32 MiB) belongs to activations, workspaces or the scratch
+ * memory of libraries, the hottest memory of all: it ranks above all chunks of 32 MiB. A chunk of
+ * 32 MiB counts as used once a turn. What was allocated last gets two ranks more: it is not on the
+ * host just because it came last.
+ *
+ * Launches do not tell how often a kernel re-reads what it was given, so the estimate can be too
+ * low. It is not corrected by the time that turns take.
+ */
+#ifndef GM_CORE_PLACE_H
+#define GM_CORE_PLACE_H
+
+#include "daemon/core/table.h"
+#include "daemon/core/tunables.h"
+
+struct gm_use {
+    uint64_t va;
+    uint32_t count;
+};
+
+/* Halve the heat of all chunks of `app`. */
+void gm_place_cool(struct gm_table *table, uint32_t app);
+
+/* Add `n` uses, ascending by va, to the heat of the chunks of `app`. Ignores places outside of
+ * them. */
+void gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses, uint32_t n);
+
+struct gm_place_input {
+    uint32_t app;
+    uint64_t room;   /* bytes that it may have on the GPU, beside what is fixed there */
+    uint64_t most;   /* bytes that may come from the host to the GPU */
+    uint32_t newest; /* the allocation that came last, if it came just now; GM_NONE */
+    bool is_quiet;   /* chunks that are in their places may move; else only the others get one */
+};
+
+/* Bytes that move if the choice is made. */
+struct gm_placed {
+    uint64_t come;  /* mapped on the host now, to be resident */
+    uint64_t leave; /* resident now, to be mapped on the host */
+};
+
+/*
+ * Choose the places of all chunks of an app, such that those that are to be resident fit into
+ * `room`. If not all chunks that are resident fit and the app is not quiet, the others all go to
+ * the host. `is_made`: set them (gm_table_put); otherwise only say what would move. Chunks in
+ * flight to their place keep it. Linear in the app's chunks.
+ */
+struct gm_placed gm_place_app(struct gm_table *table, const struct gm_place_input *input,
+                              bool is_made);
+
+#endif

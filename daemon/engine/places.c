@@ -1,0 +1,408 @@
+/*
+ * Places: what of a program is resident and what is mapped on the host, for programs that may not
+ * have all of their memory on the GPU (core/place.h decides). Owns host frames and the fields of
+ * struct gm_app under its name. Called by apps.c, engine.c, chunks.c and saving.c; calls the table,
+ * hostpool.c, frames.c and moves.c.
+ *
+ * A chunk that is mapped on the host lies in a unit of pinned memory, whose handle the program
+ * imports: its data stays where an eviction had put it. On its way there it takes these steps, each
+ * as soon as it can (gm_engine_map_on_host):
+ *
+ *   resident       the plan evicts it, into a unit if there is one
+ *   never written  its unit is cleared before the program can see it
+ *   elsewhere      in pages that are no unit, or in a lower tier: a worker copies it to one
+ *   in a unit      it gets a host frame and is mapped
+ *
+ * From the host to the GPU it is unmapped (GM_FLIGHT_SWAP), and the plan fills it like others.
+ *
+ * New places are chosen when a program's turn begins, and for a program that runs when memory that
+ * it asks for does not fit beside what it has, or when its launches use chunks on the host so much
+ * that an exchange pays. Then the gate closes; the scheduler is not told, so the program keeps its
+ * turn (is_held). If it does not drain, the memory that waits is mapped on the host, and the next
+ * try waits for longer.
+ */
+#include "daemon/engine/state.h"
+
+#include <assert.h>
+
+#include "common/log.h"
+
+/* ---- host frames ---- */
+
+static uint32_t owner_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    return (uint32_t)engine->apps[chunk->app].uid;
+}
+
+uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    uint32_t page = GM_NONE;
+    if (chunk->is_on_host)
+        page = gm_hostpool_take_unit(&engine->pool, chunk->class, owner_of(engine, chunk));
+    else if (chunk->class == GM_CHUNK_CLASSES - 1)
+        page = gm_hostpool_take_idle(&engine->pool, owner_of(engine, chunk));
+    return page != GM_NONE ? page : gm_engine_take_pinned(engine, gm_chunk_bytes(chunk));
+}
+
+/* A unit for the chunk that leaves what evictions need; GM_NONE: not now. */
+static uint32_t take_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    const uint64_t cap = gm_hostpool_cap(&engine->pool), used = gm_engine_pinned_used(engine);
+    const uint64_t kept = engine->plan_evicts > 0 ? engine->reserve : 0;
+    const bool has_room = used + kept + gm_chunk_bytes(chunk) <= cap;
+    uint32_t page = GM_NONE;
+    do
+        if (has_room)
+            page = gm_hostpool_take_unit(&engine->pool, chunk->class, owner_of(engine, chunk));
+    while (has_room && page == GM_NONE && gm_hostpool_size(&engine->pool) == cap &&
+           gm_hostpool_leaving(&engine->pool) == 0 && gm_engine_yield_shadow(engine));
+    engine->is_short_of_units = engine->is_short_of_units || page == GM_NONE;
+    return page;
+}
+
+/* The system gives no memory for it. An allocation that waits is refused; others try again. True:
+ * the lists have changed. */
+static bool lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    const uint32_t at = chunk->allocation;
+    if (engine->pool.refusal == CUDA_SUCCESS)
+        return false;
+    if (engine->stopping.is_on)
+        engine->apps[chunk->app].retry_at = engine->now + GM_MAP_RETRY_NS;
+    if (!engine->table->allocations[at].is_pending)
+        return false;
+    gm_engine_refused(engine, chunk->app, engine->table->allocations[at].bytes, GM_REFUSED_HOST);
+    gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
+    return true;
+}
+
+/* The host frame of the unit that the chunk lies in, whole. GM_NONE: it cannot be had now. */
+static uint32_t host_frame(struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    uint32_t frame = engine->unit_frame[chunk->page];
+    if (frame != GM_NONE)
+        return frame;
+    frame =
+        gm_table_add_host_frame(engine->table, engine->table->apps[chunk->app].pool, chunk->class);
+    if (frame == GM_NONE)
+        return GM_NONE;
+    const CUresult result = gm_frames_adopt(
+        &engine->frames, frame,
+        gm_hostpool_unit_handle(&engine->pool, chunk->page, owner_of(engine, chunk)),
+        (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page));
+    if (result != CUDA_SUCCESS) {
+        gm_log(GM_LOG_WARN, "cannot export host memory (%s): trying again",
+               gm_cuda_text(&engine->cuda, result));
+        gm_table_end_frame(engine->table, frame);
+        engine->apps[chunk->app].retry_at = engine->now + GM_MAP_RETRY_NS;
+        return GM_NONE;
+    }
+    engine->unit_frame[chunk->page] = frame;
+    engine->frame_more[frame].page = chunk->page;
+    return frame;
+}
+
+static void map_in_place(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const uint32_t frame = host_frame(engine, chunk);
+    if (frame == GM_NONE)
+        return;
+    gm_table_take_frame(engine->table, frame, index);
+    chunk->flight = GM_FLIGHT_IN;
+    gm_table_place(engine->table, index);
+    gm_engine_map(engine, index);
+}
+
+/* The next step of a chunk that is to be mapped on the host. True: the lists have changed. */
+static bool step(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_app *app = &engine->apps[chunk->app];
+    if (chunk->flight != GM_FLIGHT_NONE)
+        return false;
+    if (chunk->tier == GM_TIER_PINNED &&
+        gm_hostpool_is_unit(&engine->pool, chunk->page, chunk->class)) {
+        if (app->unanswered_maps >= GM_MAPS_AT_ONCE)
+            return false;
+        map_in_place(engine, index);
+        return true;
+    }
+    if (chunk->tier == GM_TIER_NONE && !gm_engine_has_room(engine, GM_WAY_IN))
+        return false;
+    if (chunk->tier != GM_TIER_NONE &&
+        *gm_engine_copied_below(engine, chunk->tier, GM_TIER_PINNED) >= GM_BELOW_AT_ONCE)
+        return false;
+    const uint32_t page = take_unit(engine, chunk);
+    if (page == GM_NONE)
+        return lack_unit(engine, chunk);
+    if (chunk->tier != GM_TIER_NONE) {
+        gm_engine_copy_below(engine, index, GM_TIER_PINNED, page);
+        return true;
+    }
+    chunk->page = page;
+    chunk->flight = GM_FLIGHT_IN;
+    gm_table_place(engine->table, index);
+    gm_engine_clear_pages(engine, index);
+    return true;
+}
+
+/* It runs, and waits until it is quiet so that its new memory can be on the GPU. */
+static bool waits_for_quiet(const struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    const struct gm_app *app = &engine->apps[chunk->app];
+    return app->wants_places && app->is_urgent && chunk->allocation == app->newest &&
+           engine->table->allocations[chunk->allocation].is_pending;
+}
+
+void gm_engine_map_on_host(struct gm_engine *engine)
+{
+    const bool was_short = engine->is_short_of_units;
+    engine->is_short_of_units = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        const bool is_saved = engine->stopping.is_on && engine->stopping.host == id;
+        if ((app->state != GM_APP_LOADING && app->state != GM_APP_RUNNING && !is_saved) ||
+            app->retry_at > engine->now || app->ping != 0)
+            continue;
+        const struct gm_list *list = &engine->table->apps[id].to_map;
+        for (uint32_t at = list->head, next; at != GM_NONE; at = next) {
+            next = engine->table->chunks[at].next;
+            const uint32_t count = list->count;
+            if (waits_for_quiet(engine, &engine->table->chunks[at]) || !step(engine, at))
+                continue;
+            if (list->count + 1 < count)
+                next = list->head; /* an allocation was taken back, and `next` may be of it */
+        }
+    }
+    if (engine->is_short_of_units && !was_short)
+        gm_engine_want_memory(engine);
+}
+
+/* ---- new places ---- */
+
+static bool has_places(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *app = &engine->table->apps[id];
+    return app->is_used && (app->beyond > 0 || app->on_host > 0);
+}
+
+/* What the app has on the GPU, or is to have there. */
+static uint64_t bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *app = &engine->table->apps[id];
+    const uint64_t bytes = app->committed - app->fixed;
+    return bytes > app->on_host ? bytes - app->on_host : 0;
+}
+
+static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t room = gm_engine_movable(engine, id), used = bytes_for_gpu(engine, id);
+    const uint64_t free = room > used ? room - used : 0;
+    /* What takes nobody's place does not have to leave again either. */
+    return (struct gm_place_input){.app = id,
+                                   .room = room,
+                                   .most = free > GM_PLACE_AT_ONCE ? free : GM_PLACE_AT_ONCE,
+                                   .newest = engine->apps[id].newest,
+                                   .is_quiet = true};
+}
+
+static void begin_swap(struct gm_engine *engine, uint32_t index)
+{
+    engine->table->chunks[index].flight = GM_FLIGHT_SWAP;
+    gm_table_place(engine->table, index);
+    gm_engine_unmap(engine, index);
+}
+
+/* Unmap what is mapped on the host: what is not to stay there, or all. */
+static void swap_chunks(struct gm_engine *engine, uint32_t id, bool is_all)
+{
+    struct gm_table *table = engine->table;
+    for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
+            const struct gm_chunk *chunk = &table->chunks[c];
+            if (chunk->is_freed || chunk->is_fixed || !gm_chunk_is_mapped_on_host(chunk) ||
+                (chunk->is_on_host && !is_all))
+                continue;
+            gm_table_put(table, c, false);
+            begin_swap(engine, c);
+        }
+}
+
+static void choose_places(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_place_input input = input_for(engine, id);
+    app->wants_places = app->is_urgent = false;
+    app->newest = GM_NONE;
+    const struct gm_placed placed = gm_place_app(engine->table, &input, true);
+    swap_chunks(engine, id, false);
+    app->exchanged += placed.come;
+    app->placing_until = engine->now + GM_PLACE_PATIENCE_NS;
+    engine->plan_is_stale = true;
+    if (placed.come + placed.leave > 0)
+        gm_log(GM_LOG_DEBUG,
+               "app %u (pid %d, %s): %llu MiB come from the host to the GPU, %llu leave it", id,
+               (int)app->pid, app->name, (unsigned long long)(placed.come >> 20),
+               (unsigned long long)(placed.leave >> 20));
+}
+
+void gm_engine_want_places(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->wants_places)
+        return;
+    app->wants_places = true;
+    app->wanted_at = engine->now;
+    engine->again = true;
+}
+
+void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
+{
+    const uint32_t id = engine->table->allocations[allocation].app;
+    struct gm_app *app = &engine->apps[id];
+    if (bytes_for_gpu(engine, id) <= gm_engine_movable(engine, id))
+        return;
+    app->newest = allocation;
+    struct gm_place_input input = input_for(engine, id);
+    const bool makes_way = gm_place_app(engine->table, &input, false).leave > 0;
+    /* All that does not fit now goes to the host, unless others can make way for it. */
+    input.is_quiet = false;
+    gm_place_app(engine->table, &input, true);
+    app->is_urgent = makes_way && engine->now >= app->hold_failed_until && !app->is_late;
+    if (app->is_urgent || app->state != GM_APP_RUNNING)
+        gm_engine_want_places(engine, id);
+    if (app->is_urgent)
+        app->wanted_at = engine->now;
+    else
+        app->newest = GM_NONE;
+}
+
+/* USES: hostile until proven otherwise; a place that is nobody's costs nothing. */
+void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_entry *entries,
+                    uint32_t n)
+{
+    struct gm_use uses[512];
+    struct gm_app *app = &engine->apps[id];
+
+    _Static_assert(sizeof uses / sizeof *uses >= 512, "as many as wire.def allows");
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0 && entries[i].va <= entries[i - 1].va) {
+            engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL, "uses that do not ascend");
+            return;
+        }
+        uses[i] = (struct gm_use){.va = entries[i].va, .count = entries[i].count};
+    }
+    if (!has_places(engine, id))
+        return;
+    if (engine->now >= app->cooled_at + GM_PLACE_COOL_NS) {
+        gm_place_cool(engine->table, id);
+        app->cooled_at = engine->now;
+    }
+    gm_place_warm(engine->table, id, uses, n);
+    const struct gm_place_input input = input_for(engine, id);
+    if (app->state == GM_APP_RUNNING && !engine->stopping.is_on && engine->now >= app->hold_at &&
+        engine->now >= app->hold_failed_until && !app->wants_places &&
+        gm_place_app(engine->table, &input, false).come > 0)
+        gm_engine_want_places(engine, id);
+}
+
+/* Pinned memory for what leaves the GPU is made, or was waited for long enough. */
+static bool has_pinned(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t used = bytes_for_gpu(engine, id), room = gm_engine_movable(engine, id);
+    const uint64_t leaves = used > room ? used - room : 0;
+    return gm_hostpool_size(&engine->pool) - gm_engine_pinned_used(engine) >= leaves ||
+           engine->now >= engine->apps[id].wanted_at + GM_HOLD_FOR_PINNED_NS;
+}
+
+/* Close the gate of an app that runs on, so that its chunks can move. */
+static void hold(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (app->is_late || engine->now < app->hold_failed_until ||
+        (!app->is_urgent && engine->now < app->hold_at) || !has_pinned(engine, id))
+        return;
+    gm_engine_hold(engine, id);
+}
+
+void gm_engine_place(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        const uint32_t is_counting = has_places(engine, id);
+        if (app->ctl && app->session && app->is_counting != is_counting) {
+            app->is_counting = is_counting;
+            if (is_counting)
+                atomic_fetch_or(&app->ctl->is_counting, 1u << engine->config.index);
+            else
+                atomic_fetch_and(&app->ctl->is_counting, ~(1u << engine->config.index));
+        }
+        if (!app->wants_places || engine->stopping.is_on)
+            continue;
+        if (app->state == GM_APP_RUNNING)
+            hold(engine, id);
+        else if (app->state == GM_APP_LOADING)
+            choose_places(engine, id);
+    }
+}
+
+bool gm_engine_is_placing(const struct gm_engine *engine, uint32_t id)
+{
+    return (engine->table->apps[id].leaving > 0 || engine->apps[id].wants_places) &&
+           !engine->stopping.is_on && engine->now < engine->apps[id].placing_until;
+}
+
+uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (app->state == GM_APP_LOADING && engine->table->apps[id].leaving > 0)
+        return app->placing_until;
+    if (app->state != GM_APP_RUNNING || !app->wants_places)
+        return GM_TIME_NEVER;
+    uint64_t at = app->wanted_at + GM_HOLD_FOR_PINNED_NS;
+    if (!app->is_urgent && at < app->hold_at)
+        at = app->hold_at;
+    return at > app->hold_failed_until ? at : app->hold_failed_until;
+}
+
+void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
+{
+    struct gm_table *table = engine->table;
+    struct gm_app *app = &engine->apps[id];
+    for (unsigned c = 0; c < GM_CHUNK_CLASSES && table->apps[id].leaving > 0; c++)
+        for (uint32_t at = table->apps[id].by_class[c].head, next; at != GM_NONE; at = next) {
+            next = table->chunks[at].next;
+            if (table->chunks[at].is_leaving)
+                gm_table_put(table, at, false);
+        }
+    if (!is_over) {
+        app->hold_at = engine->now + GM_HOLD_PAUSE_LEAST_NS;
+        app->hold_wait = 0;
+        return;
+    }
+    if (engine->stopping.is_on)
+        return;
+    app->wants_places = app->is_urgent = false;
+    app->newest = GM_NONE;
+    for (uint32_t at = table->apps[id].to_map.head, next; at != GM_NONE; at = next) {
+        next = table->chunks[at].next;
+        gm_table_put(table, at, false);
+    }
+    /* What is not mapped can leave pinned memory for the tiers below. */
+    if (engine->has_lower)
+        swap_chunks(engine, id, true);
+}
+
+void gm_engine_hold_failed(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint64_t wait =
+        app->hold_wait < GM_HOLD_PAUSE_LEAST_NS ? GM_HOLD_PAUSE_LEAST_NS : 2 * app->hold_wait;
+    app->hold_wait = wait < GM_HOLD_PAUSE_MOST_NS ? wait : GM_HOLD_PAUSE_MOST_NS;
+    app->hold_failed_until = engine->now + app->hold_wait;
+    app->is_urgent = false;
+    app->newest = GM_NONE;
+    engine->again = true;
+}

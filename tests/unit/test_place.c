@@ -1,0 +1,408 @@
+/*
+ * core/place: heat from uses, and which chunks are resident or mapped on the host. Heat is checked
+ * by hand; choices by what must hold whatever the heat: what is resident fits, no more comes than
+ * is allowed, heat on the GPU never shrinks by an exchange, and it ends: the same heat never sends
+ * a chunk back.
+ */
+#include "daemon/core/place.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define MIB (1ull << 20)
+#define BASE (1ull << 40)
+#define MAX_CHUNKS 1024u
+
+struct world {
+    void *memory;
+    struct gm_table *table;
+    uint64_t random, next_va;
+};
+
+static uint64_t draw(struct world *world, uint64_t below)
+{
+    world->random = world->random * 6364136223846793005ull + 1442695040888963407ull;
+    return (world->random >> 33) % below;
+}
+
+static void make_world(struct world *world, uint64_t budget, uint64_t seed)
+{
+    memset(world, 0, sizeof *world);
+    world->memory = calloc(1, gm_table_size(2, MAX_CHUNKS, MAX_CHUNKS));
+    assert_non_null(world->memory);
+    world->table = gm_table_init(world->memory, 2, MAX_CHUNKS, MAX_CHUNKS, budget);
+    world->random = seed * 2 + 1;
+    world->next_va = BASE;
+    assert_true(gm_table_add_app(world->table, 0, 1000));
+    assert_true(gm_table_add_app(world->table, 1, 1000));
+}
+
+/* Bring a chunk to its place, all at once. */
+static void settle(struct world *world, uint32_t c)
+{
+    struct gm_table *table = world->table;
+    struct gm_chunk *chunk = &table->chunks[c];
+    const uint32_t pool = table->apps[chunk->app].pool;
+    if (chunk->frame != GM_NONE && table->frames[chunk->frame].is_host == chunk->is_on_host)
+        return;
+    if (chunk->frame != GM_NONE) {
+        gm_table_condemn_frame(table, chunk->frame);
+        gm_table_end_frame(table, chunk->frame);
+    }
+    const uint32_t frame = chunk->is_on_host ? gm_table_add_host_frame(table, pool, chunk->class)
+                                             : gm_table_add_frame(table, pool, chunk->class);
+    assert_int_not_equal(frame, GM_NONE);
+    gm_table_take_frame(table, frame, c);
+    chunk->tier = chunk->is_on_host ? GM_TIER_PINNED : GM_TIER_GPU;
+    chunk->page = chunk->is_on_host ? c * 16 : GM_NONE;
+    gm_table_place(table, c);
+}
+
+static void settle_all(struct world *world, uint32_t app)
+{
+    struct gm_table *table = world->table;
+    for (int is_host = 1; is_host >= 0; is_host--) /* who leaves makes room first */
+        for (uint32_t a = table->apps[app].allocations.head; a != GM_NONE;
+             a = table->allocations[a].next)
+            for (uint32_t c = table->allocations[a].first; c != GM_NONE;
+                 c = table->chunks[c].sibling)
+                if (table->chunks[c].is_on_host == is_host)
+                    settle(world, c);
+    assert_null(gm_table_check(table));
+}
+
+static uint32_t add(struct world *world, uint32_t app, uint64_t bytes)
+{
+    uint32_t index = gm_table_add_allocation(world->table, app, world->next_va, bytes);
+    assert_int_not_equal(index, GM_NONE);
+    world->next_va += bytes;
+    return index;
+}
+
+/* An allocation all of whose chunks are settled: on the GPU, or on the host. */
+static uint32_t allocate(struct world *world, uint32_t app, uint64_t bytes, bool is_on_host)
+{
+    struct gm_table *table = world->table;
+    uint32_t index = add(world, app, bytes);
+    for (uint32_t c = table->allocations[index].first; c != GM_NONE; c = table->chunks[c].sibling) {
+        gm_table_put(table, c, is_on_host);
+        settle(world, c);
+    }
+    assert_null(gm_table_check(table));
+    return index;
+}
+
+static struct gm_chunk *nth(struct world *world, uint32_t allocation, uint32_t n)
+{
+    uint32_t c = world->table->allocations[allocation].first;
+    while (n-- > 0)
+        c = world->table->chunks[c].sibling;
+    return &world->table->chunks[c];
+}
+
+/* ---- heat ---- */
+
+/* A place stands for what follows it, up to the next place and not beyond the allocation. */
+static void test_reach(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 1024 * MIB, 1);
+    uint32_t one = allocate(&world, 0, 86 * MIB, false); /* 32, 32, 16, 4, 2 */
+    uint32_t two = allocate(&world, 0, 32 * MIB, false);
+    uint32_t foreign = allocate(&world, 1, 32 * MIB, false);
+    struct gm_use uses[] = {
+        {BASE - 64 * MIB, 1000},       /* nobody's */
+        {BASE, 3},                     /* for 40 MiB */
+        {BASE + 40 * MIB, 5},          /* for the rest of the allocation */
+        {BASE + (86 + 16) * MIB, 7},   /* the second half of the next */
+        {BASE + (86 + 32) * MIB, 900}, /* another app's */
+        {BASE + 4096 * MIB, 1000},
+    };
+    gm_place_warm(world.table, 0, uses, sizeof uses / sizeof *uses);
+    assert_int_equal(nth(&world, one, 0)->heat, 3 * GM_PLACE_USE);
+    assert_int_equal(nth(&world, one, 1)->heat, (3 * 1 + 5 * 3) * GM_PLACE_USE / 4);
+    assert_int_equal(nth(&world, one, 2)->heat, 5 * GM_PLACE_USE);
+    assert_int_equal(nth(&world, one, 4)->heat, 5 * GM_PLACE_USE);
+    assert_int_equal(nth(&world, two, 0)->heat, 7 * GM_PLACE_USE / 2);
+    assert_int_equal(nth(&world, foreign, 0)->heat, 0);
+    gm_place_cool(world.table, 0);
+    assert_int_equal(nth(&world, one, 0)->heat, 3 * GM_PLACE_USE / 2);
+    free(world.memory);
+}
+
+/* A place that was seen before ends the reach of the one before it, for a while. */
+static void test_memory(void **state)
+{
+    struct world world;
+    struct gm_use both[] = {{BASE, 1}, {BASE + 32 * MIB, 1}}, first = {BASE, 1};
+    (void)state;
+    make_world(&world, 1024 * MIB, 1);
+    uint32_t a = allocate(&world, 0, 96 * MIB, false);
+    gm_place_warm(world.table, 0, both, 2);
+    assert_int_equal(nth(&world, a, 2)->heat, GM_PLACE_USE);
+    gm_place_warm(world.table, 0, &first, 1);
+    assert_int_equal(nth(&world, a, 0)->heat, 2 * GM_PLACE_USE);
+    assert_int_equal(nth(&world, a, 1)->heat, GM_PLACE_USE);
+    assert_int_equal(nth(&world, a, 2)->heat, GM_PLACE_USE);
+    for (uint32_t i = 0; i < GM_PLACE_MEMORY; i++)
+        gm_place_cool(world.table, 0);
+    gm_place_warm(world.table, 0, &first, 1);
+    assert_int_equal(nth(&world, a, 1)->heat, GM_PLACE_USE);
+    free(world.memory);
+}
+
+/* Whatever is reported, heat stays in its bounds. */
+static void test_saturation(void **state)
+{
+    struct world world;
+    struct gm_use uses[] = {{BASE, UINT32_MAX}, {BASE + 1, UINT32_MAX}, {UINT64_MAX, UINT32_MAX}};
+    (void)state;
+    make_world(&world, 1024 * MIB, 1);
+    uint32_t a = allocate(&world, 0, 34 * MIB, false);
+    for (int i = 0; i < 3; i++)
+        gm_place_warm(world.table, 0, uses, 3);
+    assert_int_equal(nth(&world, a, 0)->heat, UINT32_MAX);
+    assert_int_equal(nth(&world, a, 1)->heat, UINT32_MAX);
+    gm_place_warm(world.table, 0, NULL, 0);
+    assert_int_equal(nth(&world, a, 0)->heat, UINT32_MAX);
+    free(world.memory);
+}
+
+/* ---- choices ---- */
+
+static struct gm_placed choose(struct world *world, const struct gm_place_input *input)
+{
+    const struct gm_placed said = gm_place_app(world->table, input, false);
+    const struct gm_placed made = gm_place_app(world->table, input, true);
+    assert_memory_equal(&said, &made, sizeof said);
+    assert_null(gm_table_check(world->table));
+    return made;
+}
+
+static struct gm_placed exchange(struct world *world, uint64_t room, uint64_t most)
+{
+    const struct gm_place_input input = {
+        .app = 0, .room = room, .most = most, .newest = GM_NONE, .is_quiet = true};
+    return choose(world, &input);
+}
+
+/* What is to be on the GPU. */
+static uint64_t resident(const struct world *world)
+{
+    return world->table->apps[0].committed - world->table->apps[0].on_host;
+}
+
+/* One chunk takes another's place if it is twice as hot, and by what the exchange costs. */
+static void test_pays(void **state)
+{
+    const struct {
+        uint32_t hot, cold;
+        bool pays;
+    } cases[] = {
+        {0, 0, false},
+        {GM_PLACE_FLOOR - 1, 0, false},
+        {2 * GM_PLACE_FLOOR, 0, true},
+        {1000, 1000, false},
+        {1500, 1000, false},
+        {4000 + GM_PLACE_FLOOR, 1000, true},
+        {UINT32_MAX, UINT32_MAX, false},
+        {UINT32_MAX, 1u << 31, false},
+        {UINT32_MAX, 1u << 29, true},
+        {0, UINT32_MAX, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world world;
+        make_world(&world, 64 * MIB, 1);
+        uint32_t gpu = allocate(&world, 0, 32 * MIB, false);
+        uint32_t host = allocate(&world, 0, 32 * MIB, true);
+        struct gm_chunk *cold = nth(&world, gpu, 0), *hot = nth(&world, host, 0);
+        hot->heat = cases[i].hot;
+        cold->heat = cases[i].cold;
+        const uint64_t moved = cases[i].pays ? 32 * MIB : 0;
+        assert_int_equal(exchange(&world, 32 * MIB, 16 * MIB).come, 0); /* it may not */
+        const struct gm_placed placed = exchange(&world, 32 * MIB, 512 * MIB);
+        assert_int_equal(placed.come, moved);
+        assert_int_equal(placed.leave, moved);
+        assert_int_equal(hot->is_on_host, !cases[i].pays);
+        assert_int_equal(cold->is_on_host, cases[i].pays);
+        settle_all(&world, 0);
+        assert_int_equal(exchange(&world, 32 * MIB, 512 * MIB).come, 0);
+        free(world.memory);
+    }
+}
+
+/* Not while a chunk is on its way, freed, or fixed. */
+static void test_bound_chunks(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 6; what++) {
+        struct world world;
+        make_world(&world, 64 * MIB, 1);
+        uint32_t gpu = allocate(&world, 0, 32 * MIB, false);
+        uint32_t host = allocate(&world, 0, 32 * MIB, true);
+        struct gm_chunk *cold = nth(&world, gpu, 0), *hot = nth(&world, host, 0);
+        hot->heat = 100 * GM_PLACE_FLOOR;
+        uint64_t room = 32 * MIB;
+        if (what == 1) {
+            gm_table_fix(world.table, gpu);
+            room = 0; /* beside what is fixed */
+        }
+        if (what == 2)
+            gm_table_fix(world.table, host);
+        if (what == 3)
+            hot->flight = GM_FLIGHT_IN;
+        if (what == 4)
+            cold->flight = GM_FLIGHT_IN;
+        gm_table_place(world.table, world.table->allocations[host].first);
+        gm_table_place(world.table, world.table->allocations[gpu].first);
+        if (what == 5)
+            gm_table_free_chunk(world.table, world.table->allocations[host].first);
+        assert_int_equal(world.table->fixed, what == 1 ? 32 * MIB : 0); /* of the budget */
+        const struct gm_place_input input = {
+            .room = room, .most = 512 * MIB, .newest = GM_NONE, .is_quiet = true};
+        assert_int_equal(gm_place_app(world.table, &input, false).leave, what == 0 ? 32 * MIB : 0);
+        free(world.memory);
+    }
+}
+
+/* What came last takes the place of what is large and not hot; if nothing may move, it is on the
+ * host until it can. */
+static void test_the_late(void **state)
+{
+    const uint64_t sizes[] = {2 * MIB, 20 * MIB, 32 * MIB, 96 * MIB};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct world world;
+        make_world(&world, 256 * MIB, 1);
+        allocate(&world, 0, 128 * MIB, false);
+        allocate(&world, 0, 64 * MIB, true);
+        uint32_t late = add(&world, 0, sizes[i]);
+        struct gm_place_input input = {.room = 128 * MIB, .most = 512 * MIB, .newest = late};
+        assert_int_equal(choose(&world, &input).leave, 0);
+        assert_true(nth(&world, late, 0)->is_on_host);
+        assert_int_equal(world.table->apps[0].to_map.count, world.table->allocations[late].chunks);
+        input.is_quiet = true;
+        const struct gm_placed placed = choose(&world, &input);
+        assert_int_equal(placed.come, 0);
+        assert_true(placed.leave >= sizes[i] && placed.leave < sizes[i] + 32 * MIB);
+        for (uint32_t n = 0; n < world.table->allocations[late].chunks; n++)
+            assert_false(nth(&world, late, n)->is_on_host);
+        assert_true(resident(&world) <= 128 * MIB);
+        settle_all(&world, 0);
+        assert_int_equal(exchange(&world, 128 * MIB, 512 * MIB).come, 0);
+        free(world.memory);
+    }
+}
+
+/* Small chunks are on the GPU though they are hardly used, and large ones are used a lot. */
+static void test_the_small(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 1024 * MIB, 1);
+    uint32_t large = allocate(&world, 0, 256 * MIB, false);
+    uint32_t small[8];
+    for (int i = 0; i < 8; i++)
+        small[i] = allocate(&world, 0, 6 * MIB, true);
+    for (uint32_t n = 0; n < 8; n++)
+        nth(&world, large, n)->heat = 100000;
+    nth(&world, small[0], 0)->heat = 1;
+    const struct gm_placed placed = exchange(&world, 256 * MIB, 512 * MIB);
+    assert_int_equal(placed.come, 48 * MIB);
+    assert_int_equal(placed.leave, 64 * MIB);
+    for (int i = 0; i < 8; i++)
+        assert_false(nth(&world, small[i], 0)->is_on_host);
+    free(world.memory);
+}
+
+/* A new limit, and none any more. */
+static void test_limit(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 1024 * MIB, 1);
+    allocate(&world, 0, 512 * MIB, false);
+    uint32_t hot = allocate(&world, 0, 64 * MIB, false);
+    allocate(&world, 0, 30 * MIB, false);
+    nth(&world, hot, 1)->heat = 4000;
+    assert_int_equal(exchange(&world, 100 * MIB, 0).leave, 512 * MIB);
+    assert_false(nth(&world, hot, 1)->is_on_host);
+    settle_all(&world, 0);
+    assert_int_equal(exchange(&world, 0, 0).leave, 94 * MIB);
+    settle_all(&world, 0);
+    assert_int_equal(resident(&world), 0);
+    assert_int_equal(exchange(&world, 606 * MIB, 606 * MIB).come, 606 * MIB);
+    settle_all(&world, 0);
+    assert_int_equal(world.table->apps[0].on_host, 0);
+    free(world.memory);
+}
+
+static uint64_t heat_on_gpu(const struct world *world)
+{
+    const struct gm_table *table = world->table;
+    uint64_t heat = 0;
+    for (uint32_t a = table->apps[0].allocations.head; a != GM_NONE; a = table->allocations[a].next)
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling)
+            if (!table->chunks[c].is_on_host)
+                heat += (uint64_t)table->chunks[c].heat << table->chunks[c].class;
+    return heat;
+}
+
+static void test_properties(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct world world;
+        make_world(&world, 4096 * MIB, seed);
+        const bool is_of_large = seed % 2 == 0; /* all alike: then heat alone decides */
+        uint64_t gpu = 0;
+        for (int i = 0; i < 24; i++) {
+            uint32_t app = draw(&world, 8) == 0;
+            uint64_t bytes = (1 + draw(&world, 60)) * 2 * MIB;
+            if (is_of_large)
+                bytes = (1 + draw(&world, 4)) * 32 * MIB;
+            const bool is_on_host = draw(&world, 2);
+            uint32_t a = allocate(&world, app, bytes, is_on_host);
+            gpu += app == 0 && !is_on_host ? bytes : 0;
+            for (uint32_t c = world.table->allocations[a].first; c != GM_NONE;
+                 c = world.table->chunks[c].sibling)
+                world.table->chunks[c].heat = (uint32_t)draw(&world, 1 + draw(&world, 5000));
+        }
+        const uint64_t other = world.table->apps[1].on_host;
+        const uint64_t most = (1 + draw(&world, 16)) * 32 * MIB;
+        uint32_t rounds = 0;
+        for (struct gm_placed placed = {.come = 1}; placed.come > 0; rounds++) {
+            const uint64_t before = heat_on_gpu(&world);
+            placed = exchange(&world, gpu, most);
+            assert_true(placed.come <= most);
+            assert_true(resident(&world) <= gpu);
+            if (is_of_large && placed.come > 0)
+                assert_true(heat_on_gpu(&world) > before && placed.leave == placed.come);
+            settle_all(&world, 0);
+            assert_true(rounds < MAX_CHUNKS); /* it ends */
+        }
+        assert_int_equal(world.table->apps[1].on_host, other);
+        /* A new limit, met at once whatever it is. */
+        const uint64_t limit = draw(&world, 1024) * MIB;
+        exchange(&world, limit, 0);
+        assert_true(resident(&world) <= limit);
+        free(world.memory);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reach),        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_saturation),   cmocka_unit_test(test_pays),
+        cmocka_unit_test(test_bound_chunks), cmocka_unit_test(test_the_late),
+        cmocka_unit_test(test_the_small),    cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_properties),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
