@@ -41,7 +41,8 @@ class Setting:
 
     def __init__(self, rig, prefetch):
         args = rig.args
-        options = {"gpu_budget": args.budget, "pinned": args.pinned, "quantum": args.quantum, "prefetch": prefetch}
+        options = {"gpu_budget": args.budget, "pinned": args.pinned, "quantum": args.quantum, "prefetch": prefetch,
+                   "shared_gpu": True} # with the other setting
         if args.pinned < sum(args.sizes):
             options["paged"] = sum(args.sizes)
         self.rig = rig
