@@ -80,18 +80,33 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event eve
 
 /* Gates. */
 
+static void resume(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_client *client = engine->apps[id].client;
+    const struct gm_msg_resume message = {.epoch = client->epoch};
+    client->is_parked = false;
+    engine->config.outlet.send(client->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
+}
+
 /* What the program has on this GPU is in place: if no other engine has its gate closed, it opens,
  * and work that was parked goes on. */
 static void let(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    struct gm_client *client = app->client;
-    const struct gm_msg_resume message = {.epoch = client->epoch};
     app->is_parked = false;
-    if (!gm_client_let(client, engine->config.index) || !client->is_parked)
-        return;
-    client->is_parked = false;
-    engine->config.outlet.send(app->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
+    if (gm_client_let(app->client, engine->config.index) && app->client->is_parked)
+        resume(engine, id);
+}
+
+/* It parked for a CLOSE that was given up, as a program does that was stopped meanwhile. Its gate
+ * is open: it goes on. Or it was closed again: it goes on when it opens, whatever it answers. */
+static void parked_late(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_client *client = engine->apps[id].client;
+    if (client->shut == 0)
+        resume(engine, id);
+    else
+        client->is_parked = true;
 }
 
 static void open_gate(struct gm_engine *engine, uint32_t id)
@@ -184,11 +199,15 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         app->answered_at = engine->now;
         app->is_late = false; /* it answers, be it too late */
     }
-    if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch))
+    if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch)) {
+        if (drained && drained->status == GM_DRAIN_PARKED)
+            parked_late(engine, id);
         return; /* an answer to a CLOSE that was given up */
+    }
     if (drained && drained->status != GM_DRAIN_BUSY) {
         app->client->is_quiet = true;
-        app->client->is_parked = drained->status == GM_DRAIN_PARKED;
+        app->client->is_parked =
+            app->client->is_parked || drained->status == GM_DRAIN_PARKED; /* late, or now */
     }
     bool is_for_places = app->is_held && is_in_set(engine, id);
     if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {

@@ -374,7 +374,10 @@ static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint6
     if (p->epoch != epoch)
         return; /* a newer CLOSE came */
     const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
-    if (is_open || machine_fails(FAULT_DRAIN)) {
+    const bool is_failing = is_open || machine_fails(FAULT_DRAIN);
+    /* Who is stopped when the grace ends parks later, be the gate open again; and stays parked. */
+    is_parking = p->is_parked || (is_parking && (is_open || !is_failing));
+    if (is_failing && !is_parking) {
         answer.status = GM_DRAIN_BUSY;
         answer.reason = GM_DRAIN_WORK;
     } else {
