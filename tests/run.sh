@@ -80,7 +80,9 @@ suite() {
 
 gm_install
 at_once=$((2 * $(nproc))) # tests wait much of the time, for copies, slices, each other
-suite plain "$root/build" "-LE long"
+programs=OFF # of tests/gpu: they need a GPU
+[ -z "$long" ] || programs=ON
+suite plain "$root/build" "-LE long" "-DGM_GPU_PROGRAMS=$programs"
 if [ -z "$quick" ]; then
     suite address "$root/build-asan" "-L sanitized -LE long" -DGM_SANITIZE=address
     suite thread "$root/build-tsan" "-L sanitized -LE long" -DGM_SANITIZE=thread

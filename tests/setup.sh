@@ -189,7 +189,7 @@ case $0 in
     root=$(cd "$(dirname "$0")/.." && pwd)
     case ${1:-} in
     --cupti) gm_install && gm_fetch_cupti && echo "setup: CUPTI's headers are there" ;;
-    '') gm_install && gm_configure "$root/build" && gm_build "$root/build" && echo "setup: build/ is ready" ;;
+    '') gm_install && gm_configure "$root/build" -DGM_GPU_PROGRAMS=ON && gm_build "$root/build" && echo "setup: build/ is ready" ;;
     --portable) gm_install && gm_portable "${2:-$root/build-portable}" ;;
     *) gm_die "usage: sh tests/setup.sh [--cupti | --portable [DIR]]" ;;
     esac
