@@ -209,8 +209,10 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
         return frame;
     }
     gm_table_end_frame(engine->table, frame);
+    /* Files may be free again by now: gm_frames_create and the driver both say this for want of one. */
     const bool is_short_of_files =
-        result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < GM_FILES_SPARE;
+        result == CUDA_ERROR_OPERATING_SYSTEM ||
+        (result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < GM_FILES_SPARE);
     if (engine->create_error != result && is_short_of_files)
         gm_log(GM_LOG_WARN,
                "cannot make GPU memory: all but the last %u of %u open files are in use: raise "
