@@ -18,6 +18,20 @@ const char *gm_driver_way(void)
     return names[GM_WAY];
 }
 
+/*
+ * With the shim inside the program (the sanitizer builds), its exported names are in the program
+ * itself, and there is no preloaded dlsym that would find them first.
+ */
+void *gm_driver_find(void *library, const char *symbol)
+{
+#ifdef GM_SHIM_INSIDE
+    void *function = dlsym(RTLD_DEFAULT, symbol);
+    if (function != NULL)
+        return function;
+#endif
+    return dlsym(library, symbol);
+}
+
 #if GM_WAY == GM_WAY_LINKED
 
 /* cuda.h declares the per-thread forms only to those who compile for them alone. */
@@ -65,20 +79,6 @@ static const struct gm_row gm_rows[] = {
 };
 #define GM_ROWS (sizeof(gm_rows) / sizeof(gm_rows[0]))
 
-/*
- * With the shim inside the program (the sanitizer builds), its exported names are in the program
- * itself, and there is no preloaded dlsym that would find them first.
- */
-static void *find(void *library, const char *symbol)
-{
-#ifdef GM_SHIM_INSIDE
-    void *function = dlsym(RTLD_DEFAULT, symbol);
-    if (function != NULL)
-        return function;
-#endif
-    return dlsym(library, symbol);
-}
-
 static void store(struct gm_driver *driver, const struct gm_row *row, void *function)
 {
     *(void **)((char *)driver + row->offset) = function;
@@ -94,7 +94,7 @@ int gm_driver_open(struct gm_driver *driver, bool per_thread, const char **why)
         return -1;
     }
     for (size_t i = 0; i < GM_ROWS; i++) {
-        void *function = find(library, per_thread ? gm_rows[i].own : gm_rows[i].symbol);
+        void *function = gm_driver_find(library, per_thread ? gm_rows[i].own : gm_rows[i].symbol);
         if (function == NULL) {
             *why = gm_rows[i].symbol;
             return -1;
@@ -145,7 +145,7 @@ int gm_driver_open(struct gm_driver *driver, bool per_thread, const char **why)
     if (library == NULL)
         return -1;
     *why = "cuGetProcAddress_v2";
-    gm_get_proc_5 get = (gm_get_proc_5)find(library, "cuGetProcAddress_v2");
+    gm_get_proc_5 get = (gm_get_proc_5)gm_driver_find(library, "cuGetProcAddress_v2");
     if (get == NULL)
         return -1;
     get = repeat_cudart(get);

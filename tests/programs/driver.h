@@ -32,6 +32,9 @@ struct gm_driver {
  */
 int gm_driver_open(struct gm_driver *driver, bool per_thread, const char **why);
 
+/* A symbol of a library of the driver, or of the shim that comes before it. NULL: there is none. */
+void *gm_driver_find(void *library, const char *symbol);
+
 /* "linked", "dlsym" or "proc". */
 const char *gm_driver_way(void);
 

@@ -273,12 +273,7 @@ struct nvml_memory_v2 {
 
 static void *find(const struct gm_worker *worker, void *library, const char *name)
 {
-    void *function = NULL;
-#ifdef GM_SHIM_INSIDE
-    function = dlsym(RTLD_DEFAULT, name); /* as driver.c does */
-#endif
-    if (function == NULL)
-        function = dlsym(library, name);
+    void *function = gm_driver_find(library, name);
     if (function == NULL)
         gm_fail(worker, "NVML has no %s", name);
     return function;

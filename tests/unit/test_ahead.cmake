@@ -1,2 +1,1 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/memory/ahead.c)
-target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)
+gm_take(${GM_TEST} shim memory/ahead)

@@ -1,1 +1,1 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/tables/allocs.c)
+gm_take(${GM_TEST} shim tables/allocs)

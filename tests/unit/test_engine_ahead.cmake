@@ -1,3 +1,3 @@
 # One room of the engine; the test is what is around it.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine/ahead.c)
+gm_take(${GM_TEST} daemon engine/ahead)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

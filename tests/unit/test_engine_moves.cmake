@@ -1,7 +1,3 @@
 # Two rooms of the engine; the test is what is around them.
-target_sources(
-    ${GM_TEST}
-    PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine/moves.c ${CMAKE_SOURCE_DIR}/daemon/engine/chunks.c
-            ${CMAKE_SOURCE_DIR}/daemon/engine/shadows.c
-)
+gm_take(${GM_TEST} daemon engine/moves engine/chunks engine/shadows)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

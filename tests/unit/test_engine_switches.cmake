@@ -1,3 +1,3 @@
 # One room of the engine: how long switches took.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/engine/switches.c)
+gm_take(${GM_TEST} daemon engine/switches)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

@@ -1,1 +1,1 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/memory/files.c)
+gm_take(${GM_TEST} daemon memory/files)

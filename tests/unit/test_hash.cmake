@@ -1,3 +1,3 @@
 # Linked as a program is, with -lcuda: the kernel runs in simcuda.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/memory/hash.c ${CMAKE_SOURCE_DIR}/daemon/memory/cuda.c)
+gm_take(${GM_TEST} daemon memory/hash memory/cuda)
 target_link_libraries(${GM_TEST} PRIVATE gm_hash_ptx gm_uv simcuda ${CMAKE_DL_LIBS})

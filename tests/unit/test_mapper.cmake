@@ -1,5 +1,2 @@
 # The mapper and the program's own mappings, alone: the test is the driver.
-foreach(source driver/devices map/borrow map/imports map/mapper map/views tables/allocs tables/vmm)
-  target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/${source}.c)
-endforeach()
-target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)
+gm_take(${GM_TEST} shim driver/devices map/borrow map/imports map/mapper map/views tables/allocs tables/vmm)

@@ -1,4 +1,2 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/memory/mover.c
-  ${CMAKE_SOURCE_DIR}/daemon/memory/hostpool.c ${CMAKE_SOURCE_DIR}/daemon/memory/pages.c
-  ${CMAKE_SOURCE_DIR}/daemon/memory/cuda.c)
+gm_take(${GM_TEST} daemon memory/mover memory/hostpool memory/pages memory/cuda)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv)

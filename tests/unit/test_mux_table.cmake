@@ -1,2 +1,2 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/ctl/table.c ${CMAKE_SOURCE_DIR}/daemon/ctl/lines.c)
+gm_take(${GM_TEST} daemon ctl/table ctl/lines)
 target_link_libraries(${GM_TEST} PRIVATE gm_cjson)

@@ -1,8 +1,8 @@
 # The NVML wrappers alone, before a simulated NVML that is loaded as a program loads it: the test plays boot, the
 # accounts and the driver.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/entry/nvml.c)
+gm_take(${GM_TEST} shim entry/nvml)
 target_link_libraries(${GM_TEST} PRIVATE ${CMAKE_DL_LIBS})
-target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL GM_NVML_LIBRARY="$<TARGET_FILE:simnvml>")
+target_compile_definitions(${GM_TEST} PRIVATE GM_NVML_LIBRARY="$<TARGET_FILE:simnvml>")
 add_dependencies(${GM_TEST} simnvml)
 # NVIDIA's own header, where there is one: the layouts that the shim declares are checked against it.
 find_path(GM_NVML_HEADER nvml.h HINTS ${GM_CUDA_HEADERS})

@@ -1,4 +1,3 @@
 # The probe alone: the test is the driver, the GPU, and the channels.
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/shim/observe/probe.c)
-target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)
+gm_take(${GM_TEST} shim observe/probe)
 target_link_options(${GM_TEST} PRIVATE -Wl,--wrap=clock_gettime,--wrap=nanosleep)

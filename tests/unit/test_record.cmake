@@ -1,2 +1,2 @@
-target_sources(${GM_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/daemon/views/record.c ${CMAKE_SOURCE_DIR}/daemon/views/trace.c)
+gm_take(${GM_TEST} daemon views/record views/trace)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv)

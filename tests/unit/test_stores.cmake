@@ -1,6 +1,3 @@
 # Pinned memory is simcuda's, linked as a program is, with -lcuda.
-target_sources(${GM_TEST} PRIVATE
-  ${CMAKE_SOURCE_DIR}/daemon/memory/stores.c ${CMAKE_SOURCE_DIR}/daemon/memory/disk.c
-  ${CMAKE_SOURCE_DIR}/daemon/memory/pages.c ${CMAKE_SOURCE_DIR}/daemon/memory/hostpool.c
-  ${CMAKE_SOURCE_DIR}/daemon/memory/cuda.c)
+gm_take(${GM_TEST} daemon memory/stores memory/disk memory/pages memory/hostpool memory/cuda)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv simcuda ${CMAKE_DL_LIBS})

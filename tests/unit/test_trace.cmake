@@ -1,2 +1,2 @@
 # The codec alone.
-target_sources(test_trace PRIVATE ${CMAKE_SOURCE_DIR}/daemon/views/trace.c)
+gm_take(test_trace daemon views/trace)
