@@ -35,24 +35,16 @@ note() {
 "
 }
 
-# build NAME DIR [CMAKE-ARGUMENT...]: into DIR; $DIR.built is there if that went well.
-build() {
-    name=$1
-    dir=$2
-    shift 2
-    rm -f "$dir.built"
-    echo "== $name: building in $dir"
-    gm_configure "$dir" "$@" && gm_build "$dir" && touch "$dir.built"
-}
-
-# suite NAME DIR CTEST-ARGUMENTS: run the tests of the build in DIR, $at_once at once. With --long all of them, else
-# those that the arguments to ctest choose.
+# suite NAME DIR CTEST-ARGUMENTS [CMAKE-ARGUMENT...]: build into DIR and run its tests, $at_once at once. With --long
+# all of them, else those that the arguments to ctest choose.
 suite() {
     name=$1
     dir=$2
     chosen=$3
+    shift 3
     [ -z "$long" ] || chosen=
-    if [ ! -f "$dir.built" ]; then
+    echo "== $name: building in $dir"
+    if ! gm_configure "$dir" "$@" || ! gm_build "$dir"; then
         failed=$((failed + 1))
         note "$name: FAILED: does not build (see $dir.log)"
         return
@@ -87,31 +79,17 @@ suite() {
 }
 
 gm_install
-at_once=$((3 * $(nproc))) # tests wait most of the time, for copies, slices, each other
+at_once=$((2 * $(nproc))) # tests wait much of the time, for copies, slices, each other
 programs=OFF # of tests/gpu: they need a GPU
 [ -z "$long" ] || programs=ON
-build plain "$root/build" "-DGM_GPU_PROGRAMS=$programs"
-sanitized=
+suite plain "$root/build" "-LE long" "-DGM_GPU_PROGRAMS=$programs"
 if [ -z "$quick" ]; then
-    # They are built while the tests leave the processors to them.
-    (
-        gm_nice="nice -n 10"
-        build address "$root/build-asan" -DGM_SANITIZE=address
-        build thread "$root/build-tsan" -DGM_SANITIZE=thread
-    ) > "$root/build/sanitized.log" 2>&1 &
-    sanitized=$!
-fi
-suite plain "$root/build" "-LE long"
-if [ -n "$sanitized" ]; then
-    echo "== address, thread: building"
-    wait "$sanitized"
-    cat "$root/build/sanitized.log"
-    suite address "$root/build-asan" "-L sanitized -LE long"
-    suite thread "$root/build-tsan" "-L sanitized -LE long"
+    suite address "$root/build-asan" "-L sanitized -LE long" -DGM_SANITIZE=address
+    suite thread "$root/build-tsan" "-L sanitized -LE long" -DGM_SANITIZE=thread
 fi
 if [ -n "$demo" ]; then
     echo "== demo"
-    if sh "$root/bench/demo.sh" --simcuda --build "$root/build" --seconds 4; then
+    if sh "$root/bench/demo.sh" --simcuda; then
         passed=$((passed + 1))
         note "demo: passed"
     else

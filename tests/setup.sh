@@ -119,11 +119,9 @@ gm_configure() {
         { cat "$gm_dir.log" >&2; return 1; }
 }
 
-# gm_build DIR: on all cores, through the command $gm_nice if that is set. It says every 15 s how far it is. The end of
-# the log is printed when it fails.
+# gm_build DIR: on all cores. It says every 15 s how far it is. The end of the log is printed when it fails.
 gm_build() {
-    # shellcheck disable=SC2086 # a command and its arguments
-    ${gm_nice:-} cmake --build "$1" --parallel "$(nproc)" >> "$1.log" 2>&1 &
+    cmake --build "$1" --parallel "$(nproc)" >> "$1.log" 2>&1 &
     gm_building=$!
     gm_waited=0
     while kill -0 "$gm_building" 2> /dev/null; do

@@ -25,6 +25,7 @@
 #include "shim/driver/real.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/hold.h"
+#include "shim/gate/park.h"
 #include "shim/link/files.h"
 #include "shim/link/work.h"
 
@@ -715,6 +716,19 @@ static struct timespec gm_link_duration(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / GM_S), .tv_nsec = (long)(ns % GM_S)};
 }
 
+/* Parked, all threads may wait for the GPU and none at the gate: then nobody else notices that the
+ * daemon is silent. Returns when to listen again. */
+static uint64_t gm_link_listen_while_parked(uint64_t now)
+{
+    static struct gm_gate_ear ear;
+    if (!gm_park_is_on()) {
+        ear = (struct gm_gate_ear){0};
+        return UINT64_MAX;
+    }
+    gm_link_listen(&ear);
+    return now + GM_S / 2;
+}
+
 static void *gm_link_main(void *unused)
 {
     (void)unused;
@@ -727,6 +741,9 @@ static void *gm_link_main(void *unused)
         if (due < deadline)
             deadline = due;
         due = gm_hold_look(now, gm_link_calls->hold, gm_link_calls->resume);
+        if (due < deadline)
+            deadline = due;
+        due = gm_link_listen_while_parked(now);
         if (due < deadline)
             deadline = due;
         now = gm_now(); /* that may have taken a while */
