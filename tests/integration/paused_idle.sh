@@ -2,7 +2,8 @@
 # A program that has nothing to do by the time that it is paused wants no turn: none of its memory is moved to the GPU
 # before it asks for it, however much time there is.
 . "$(dirname "$0")/lib.sh"
-start_mlfq --idle 2s --best-class latency --log-level debug
+# On a busy machine a program whose work has just ended could be parked, and would want a turn for that.
+start_mlfq --idle 2s --best-class latency --grace 2s --log-level debug
 (
     export GPUMUX_CLASS=latency
     app first linked --bytes 96M --iterations 4 --seed 1 --go "$dir/go.first" --until "$dir/enough"
