@@ -84,7 +84,7 @@ struct gm_chunk {
     uint32_t next, prev; /* in its app's list for its place */
     uint32_t heat;       /* how much it is used: place.h */
     uint32_t next_shadow, prev_shadow; /* in its app's list */
-    uint32_t opens; /* gm_app.opens at which it is still as its shadow; see engine/shadows.c */
+    uint32_t opens; /* gm_app.gate.opens at which it is still as its shadow; see engine/shadows.c */
     uint8_t shadow; /* enum gm_shadow */
     bool has_hash;
     uint8_t place_age; /* for so many more reports a place in it is remembered */

@@ -13,8 +13,8 @@ static bool is_whole(const struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (engine->table->apps[id].is_used &&
-            (engine->table->apps[id].missing > app->ahead_chunks ||
-             app->pending_allocs > app->ahead_allocs || app->state == GM_APP_LOADING ||
+            (engine->table->apps[id].missing > app->allocs.ahead_chunks ||
+             app->allocs.pending > app->allocs.ahead || app->state == GM_APP_LOADING ||
              app->state == GM_APP_DRAINING))
             return false;
     }
@@ -60,8 +60,8 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
         return false;
     const uint32_t index = gm_table_find_allocation(table, id, alloc->va);
     engine->table->allocations[index].is_ahead = true;
-    engine->apps[id].ahead_allocs++;
-    engine->apps[id].ahead_chunks += (uint32_t)gm_chunk_count(alloc->bytes);
+    engine->apps[id].allocs.ahead++;
+    engine->apps[id].allocs.ahead_chunks += (uint32_t)gm_chunk_count(alloc->bytes);
     return true;
 }
 
@@ -70,7 +70,7 @@ void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)
     const struct gm_table *table = engine->table;
     const struct gm_app *app = &engine->apps[id];
     uint32_t index = table->apps[id].allocations.head, next;
-    for (; index != GM_NONE && app->ahead_allocs > 0; index = next) {
+    for (; index != GM_NONE && app->allocs.ahead > 0; index = next) {
         const struct gm_allocation *allocation = &table->allocations[index];
         next = allocation->next;
         if (allocation->is_ahead && allocation->is_pending && !allocation->is_freed)

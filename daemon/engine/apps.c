@@ -27,13 +27,13 @@ static void free_poll(uv_handle_t *handle)
 
 static void stop_watching(struct gm_app *app)
 {
-    if (!app->exit_poll)
+    if (!app->exit.poll)
         return;
-    uv_poll_stop(app->exit_poll);
-    uv_close((uv_handle_t *)app->exit_poll, free_poll);
-    app->exit_poll = NULL;
-    close(app->pidfd);
-    app->pidfd = -1;
+    uv_poll_stop(app->exit.poll);
+    uv_close((uv_handle_t *)app->exit.poll, free_poll);
+    app->exit.poll = NULL;
+    close(app->exit.pidfd);
+    app->exit.pidfd = -1;
 }
 
 /* Nothing of the app's process is on the GPU any more, as far as can be known: its frames may end.
@@ -58,7 +58,7 @@ static void on_exit_of(uv_poll_t *poll, int status, int events)
     (void)events;
     engine->now = gm_now();
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].exit_poll == poll)
+        if (engine->apps[id].exit.poll == poll)
             gm_engine_exited(engine, id);
     gm_engine_run(engine);
 }
@@ -67,18 +67,18 @@ static void on_exit_of(uv_poll_t *poll, int status, int events)
 static void watch_exit(struct gm_engine *engine, struct gm_app *app)
 {
     uv_poll_t *poll;
-    app->pidfd = (int)syscall(SYS_pidfd_open, app->pid, 0);
-    if (app->pidfd < 0)
+    app->exit.pidfd = (int)syscall(SYS_pidfd_open, app->pid, 0);
+    if (app->exit.pidfd < 0)
         return;
     poll = calloc(1, sizeof *poll);
-    if (!poll || uv_poll_init(engine->loop, poll, app->pidfd) != 0) {
+    if (!poll || uv_poll_init(engine->loop, poll, app->exit.pidfd) != 0) {
         free(poll);
-        close(app->pidfd);
-        app->pidfd = -1;
+        close(app->exit.pidfd);
+        app->exit.pidfd = -1;
         return;
     }
     poll->data = engine;
-    app->exit_poll = poll;
+    app->exit.poll = poll;
     uv_poll_start(poll, UV_READABLE, on_exit_of);
 }
 
@@ -88,10 +88,10 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     for (int kind = 0; kind < GM_BATCH_KINDS; kind++)
-        free(app->building[kind]);
-    while (app->sent) {
-        struct gm_batch *batch = app->sent;
-        app->sent = batch->next;
+        free(app->batches.building[kind]);
+    while (app->batches.sent) {
+        struct gm_batch *batch = app->batches.sent;
+        app->batches.sent = batch->next;
         free(batch);
     }
     stop_watching(app);
@@ -99,7 +99,7 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
         app->client->engines[engine->config.index] = NULL;
         gm_client_drop(app->client);
     }
-    free(app->imports);
+    free(app->batches.imports);
     memset(app, 0, sizeof *app);
 }
 
@@ -145,17 +145,17 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
         }
     }
     memset(app, 0, sizeof *app);
-    app->sent_tail = &app->sent;
-    app->newest = GM_NONE;
-    app->pidfd = -1;
-    app->imports = imports;
+    app->batches.sent_tail = &app->batches.sent;
+    app->places.newest = GM_NONE;
+    app->exit.pidfd = -1;
+    app->batches.imports = imports;
     app->client = client;
     app->pid = client->pid;
     app->uid = client->uid;
     memcpy(app->name, client->name, sizeof app->name);
     app->ctl = client->ctl;
     app->stat = client->stat;
-    app->epoch = client->epoch;
+    app->gate.epoch = client->epoch;
     client->engines[index] = engine;
     gm_client_hold(client);
     app->ctl->budget[index] = gm_engine_offered(engine);
@@ -172,8 +172,8 @@ static void run_at_once(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
-    app->is_idle = false;
-    app->active_at = engine->now;
+    app->idle.is_idle = false;
+    app->idle.active_at = engine->now;
     gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
     gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
     if (app->client->shut != 0)
@@ -192,7 +192,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
             gm_engine_exited(engine, other);
     watch_exit(engine, app);
     app->session = client->session;
-    app->is_idle = true; /* until a thread of it waits for the gate */
+    app->idle.is_idle = true; /* until a thread of it waits for the gate */
     engine->n_apps++;
     gm_group_joined(engine, id);
     gm_engine_turn(engine, id, GM_APP_EV_JOIN);
@@ -327,8 +327,8 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
     gm_engine_drop_shadows(engine, index);
     for (; chunk != GM_NONE; chunk = engine->table->chunks[chunk].sibling)
         gm_table_free_chunk(engine->table, chunk);
-    if (engine->apps[app].newest == index)
-        engine->apps[app].newest = GM_NONE;
+    if (engine->apps[app].places.newest == index)
+        engine->apps[app].places.newest = GM_NONE;
     fit_beyond(engine, app);
     gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
     for (chunk = allocation->first; chunk != GM_NONE; chunk = next) {
@@ -360,7 +360,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     gm_engine_note_last_refusal(engine, id);
     gm_group_changed(engine, id);
     app->session = app->client->session = NULL;
-    app->left_at = engine->now;
+    app->exit.left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
     gm_engine_forget_waiting(engine, id);
@@ -373,7 +373,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
             free_allocation(engine, index);
     }
     gm_engine_forget_opens(engine, id);
-    app->pending_allocs = app->ahead_allocs = app->ahead_chunks = 0;
+    app->allocs.pending = app->allocs.ahead = app->allocs.ahead_chunks = 0;
     gm_engine_run(engine);
 }
 
@@ -381,7 +381,7 @@ void gm_engine_bury(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (app->state != GM_APP_GONE || app->exit_poll ||
+        if (app->state != GM_APP_GONE || app->exit.poll ||
             engine->table->apps[id].allocations.count > 0)
             continue;
         gm_engine_turn(engine, id, GM_APP_EV_END);
@@ -400,10 +400,10 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
     struct gm_msg_allocated answer = {.cookie = allocation->cookie, .result = (int32_t)result};
 
     allocation->is_pending = false;
-    app->pending_allocs--;
+    app->allocs.pending--;
     if (allocation->is_ahead) {
-        app->ahead_allocs--;
-        app->ahead_chunks -= (uint32_t)gm_chunk_count(allocation->bytes);
+        app->allocs.ahead--;
+        app->allocs.ahead_chunks -= (uint32_t)gm_chunk_count(allocation->bytes);
     }
     if (result != CUDA_SUCCESS) {
         /* Answered at its end, when nothing of it is mapped any more: the shim gives the addresses
@@ -422,13 +422,13 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     uint32_t index = engine->table->apps[id].allocations.head, next;
-    for (; index != GM_NONE && app->pending_allocs > 0; index = next) {
+    for (; index != GM_NONE && app->allocs.pending > 0; index = next) {
         const struct gm_allocation *allocation = &engine->table->allocations[index];
         next = allocation->next;
         if (!allocation->is_pending || allocation->is_freed)
             continue;
         const bool is_paused = app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING;
-        if ((is_paused && !app->is_held) ||
+        if ((is_paused && !app->places.is_held) ||
             ((is_paused || app->state == GM_APP_RUNNING) && allocation->missing == 0))
             gm_engine_answer_alloc(engine, index, CUDA_SUCCESS);
     }
@@ -451,7 +451,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
     gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
     table->allocations[index].cookie = alloc->cookie;
     table->allocations[index].is_pending = true;
-    app->pending_allocs++;
+    app->allocs.pending++;
     gm_engine_place_new(engine, index);
     gm_engine_want_memory(engine);
     gm_engine_need_budget(engine, gm_group_movable(engine, id) + table->fixed);
@@ -486,7 +486,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         return;
     }
     engine->allocs++;
-    app->allocs++;
+    app->n_allocs++;
     if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
         gm_engine_admit(engine, id, alloc);
     else if (!gm_engine_admit_ahead(engine, id, alloc))
@@ -497,7 +497,7 @@ void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
 {
     struct gm_allocation *allocation = &engine->table->allocations[index];
     engine->frees++;
-    engine->apps[allocation->app].frees++;
+    engine->apps[allocation->app].n_frees++;
     allocation->is_taken = true;
     free_allocation(engine, index);
 }
@@ -509,7 +509,7 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
     struct gm_msg_freed answer = {.cookie = free_msg->cookie, .result = CUDA_ERROR_INVALID_VALUE};
 
     engine->frees++;
-    app->frees++;
+    app->n_frees++;
     if (index == GM_NONE || engine->table->allocations[index].is_pending) {
         engine->config.outlet.send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
         return;

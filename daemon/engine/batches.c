@@ -14,17 +14,17 @@
 static void await_answer(const struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
     batch->sent_at = engine->now;
-    *app->sent_tail = batch;
-    app->sent_tail = &batch->next;
+    *app->batches.sent_tail = batch;
+    app->batches.sent_tail = &batch->next;
 }
 
 /* Whether `frame` must be sent along with its fd: the app has not imported it yet. */
 static bool take_import(struct gm_app *app, struct gm_batch *batch, uint32_t i, uint32_t frame)
 {
     uint8_t bit = (uint8_t)(1u << (frame % 8));
-    if (app->imports[frame / 8] & bit)
+    if (app->batches.imports[frame / 8] & bit)
         return false;
-    app->imports[frame / 8] |= bit;
+    app->batches.imports[frame / 8] |= bit;
     batch->had_fd[i / 8] |= (uint8_t)(1u << (i % 8));
     return true;
 }
@@ -34,7 +34,7 @@ static void undo_import(struct gm_app *app, const struct gm_batch *batch, uint32
                         uint32_t frame)
 {
     if (batch->had_fd[i / 8] & (1u << (i % 8)))
-        app->imports[frame / 8] &= (uint8_t) ~(1u << (frame % 8));
+        app->batches.imports[frame / 8] &= (uint8_t) ~(1u << (frame % 8));
 }
 
 static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
@@ -70,15 +70,15 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
             entries.drop[i] = (struct gm_frame_entry){engine->frames.handles[item].id};
         }
     }
-    app->unanswered_maps += batch->kind == GM_BATCH_MAP;
+    app->batches.unanswered_maps += batch->kind == GM_BATCH_MAP;
     await_answer(engine, app, batch);
     engine->config.outlet.send(app->session, type, &body, &entries, batch->n, fds, n_fds);
 }
 
 static void flush_batch(struct gm_engine *engine, struct gm_app *app, enum gm_batch_kind kind)
 {
-    struct gm_batch *batch = app->building[kind];
-    app->building[kind] = NULL;
+    struct gm_batch *batch = app->batches.building[kind];
+    app->batches.building[kind] = NULL;
     if (batch)
         send_batch(engine, app, batch);
 }
@@ -116,17 +116,17 @@ void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind k
                                                     GM_ENTRIES_DROP};
     struct gm_app *app = &engine->apps[id];
 
-    if (!app->building[kind])
-        app->building[kind] = new_batch(engine, id, kind);
-    if (!app->building[kind]) { /* over when its app has left */
+    if (!app->batches.building[kind])
+        app->batches.building[kind] = new_batch(engine, id, kind);
+    if (!app->batches.building[kind]) { /* over when its app has left */
         if (kind == GM_BATCH_DROP)
             gm_engine_drop_done(engine, id, item);
         else
             engine->unsent[engine->n_unsent++] = item;
         return;
     }
-    app->building[kind]->items[app->building[kind]->n++] = item;
-    if (app->building[kind]->n < limits[kind])
+    app->batches.building[kind]->items[app->batches.building[kind]->n++] = item;
+    if (app->batches.building[kind]->n < limits[kind])
         return;
     if (kind == GM_BATCH_DROP)
         flush_batch(engine, app, GM_BATCH_UNMAP);
@@ -136,10 +136,10 @@ void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind k
 void gm_engine_ping(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->ping)
+    if (app->batches.ping)
         return;
     struct gm_batch *batch = new_batch(engine, id, GM_BATCH_UNMAP);
-    app->ping = batch ? batch->id : UINT64_MAX; /* nothing is moved for one that ends */
+    app->batches.ping = batch ? batch->id : UINT64_MAX; /* nothing is moved for one that ends */
     if (batch)
         send_batch(engine, app, batch);
 }
@@ -209,13 +209,13 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
     engine->table->apps[id].is_silent = is_silent;
     gm_engine_count_silence(engine, id, is_silent);
     engine->plan_is_stale = true;
-    note_drops(engine, app->building[GM_BATCH_DROP], is_silent);
-    for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
+    note_drops(engine, app->batches.building[GM_BATCH_DROP], is_silent);
+    for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
         note_drops(engine, batch, is_silent);
     if (!is_silent)
         return;
-    forgo_pages(engine, app->building[GM_BATCH_UNMAP]);
-    for (const struct gm_batch *batch = app->sent; batch; batch = batch->next)
+    forgo_pages(engine, app->batches.building[GM_BATCH_UNMAP]);
+    for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
         forgo_pages(engine, batch);
 }
 
@@ -238,14 +238,14 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
     gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
            (int)app->pid, app->name, batch->n, result);
     if (!is_all_ahead(engine, batch))
-        app->retry_at = engine->now + GM_MAP_RETRY_NS;
-    app->raise_error = 0;
+        app->moves.retry_at = engine->now + GM_MAP_RETRY_NS;
+    app->moves.raise_error = 0;
     for (uint32_t i = 0; i < batch->n; i++) {
         struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
         uint32_t at = chunk->allocation;
         undo_import(app, batch, i, chunk->frame);
         chunk->map_failed = true;
-        if ((app->state == GM_APP_RUNNING || app->is_held) &&
+        if ((app->state == GM_APP_RUNNING || app->places.is_held) &&
             engine->table->allocations[at].is_pending) {
             if (!engine->table->allocations[at].is_ahead)
                 gm_engine_refused(engine, id, engine->table->allocations[at].bytes, GM_REFUSED_MAP);
@@ -257,7 +257,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
 void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number, int32_t result)
 {
     struct gm_app *app = &engine->apps[id];
-    struct gm_batch *batch = app->sent;
+    struct gm_batch *batch = app->batches.sent;
 
     if (!batch || batch->id != number) { /* answers come in the order of the questions */
         engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL,
@@ -273,19 +273,19 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
                                   "the program cannot unmap memory");
         return;
     }
-    app->sent = batch->next;
-    if (!app->sent)
-        app->sent_tail = &app->sent;
-    app->answered_at = engine->now;
-    app->is_late = false;
-    if (app->ping == number) {
-        app->ping = 0;
+    app->batches.sent = batch->next;
+    if (!app->batches.sent)
+        app->batches.sent_tail = &app->batches.sent;
+    app->batches.answered_at = engine->now;
+    app->gate.is_late = false;
+    if (app->batches.ping == number) {
+        app->batches.ping = 0;
         /* Nothing was planned for it before. For others the plan holds: a new one would begin with
          * raises again, and evictions wait for those. */
         if (app->state == GM_APP_LOADING)
             engine->plan_is_stale = true;
     }
-    app->unanswered_maps -= batch->kind == GM_BATCH_MAP;
+    app->batches.unanswered_maps -= batch->kind == GM_BATCH_MAP;
     if (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT) {
         for (uint32_t i = 0; result != 0 && i < batch->n; i++)
             undo_import(app, batch, i, batch->open->share->places[batch->items[i]].frame);
@@ -334,16 +334,16 @@ void gm_engine_void_batches(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     for (int kind = 0; kind < GM_BATCH_KINDS; kind++) {
-        struct gm_batch *batch = app->building[kind];
-        app->building[kind] = NULL;
+        struct gm_batch *batch = app->batches.building[kind];
+        app->batches.building[kind] = NULL;
         void_batch(engine, id, batch);
     }
-    while (app->sent) {
-        struct gm_batch *batch = app->sent;
-        app->sent = batch->next;
+    while (app->batches.sent) {
+        struct gm_batch *batch = app->batches.sent;
+        app->batches.sent = batch->next;
         void_batch(engine, id, batch);
     }
-    app->sent_tail = &app->sent;
+    app->batches.sent_tail = &app->batches.sent;
     for (uint32_t i = engine->n_unsent; i-- > 0;) {
         const uint32_t item = engine->unsent[i];
         if (engine->table->chunks[item].app != id)

@@ -26,7 +26,7 @@ void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
 static uint32_t exit_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     const struct gm_app *app = &engine->apps[chunk->app];
-    return app->state == GM_APP_GONE && app->exit_poll ? chunk->app : GM_NONE;
+    return app->state == GM_APP_GONE && app->exit.poll ? chunk->app : GM_NONE;
 }
 
 /* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
@@ -270,7 +270,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         break;
     }
     if (has_come_nearer)
-        engine->apps[chunk->app].progress_at = engine->now;
+        engine->apps[chunk->app].moves.progress_at = engine->now;
     if (is_freed)
         gm_engine_retire(engine, index);
     else
@@ -329,8 +329,8 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     const bool is_of_disk = chunk->tier == GM_TIER_DISK || chunk->to_tier == GM_TIER_DISK;
     assert(error == 0 || is_of_disk);
     struct gm_app *app = &engine->apps[chunk->app];
-    int *last = is_raise ? &app->raise_error : &engine->lower_error;
-    uint64_t *retry_at = is_raise ? &app->retry_at : &engine->lower_retry_at;
+    int *last = is_raise ? &app->moves.raise_error : &engine->lower_error;
+    uint64_t *retry_at = is_raise ? &app->moves.retry_at : &engine->lower_retry_at;
     if (error) {
         /* The chunk keeps its old copy: the flight ends where it began. */
         if (*last != error)

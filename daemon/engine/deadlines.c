@@ -15,26 +15,27 @@
 static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->retry_at && engine->now >= app->retry_at) {
-        app->retry_at = 0;
+    if (app->moves.retry_at && engine->now >= app->moves.retry_at) {
+        app->moves.retry_at = 0;
         engine->plan_is_stale = true;
     }
     if (app->state != GM_APP_LOADING || engine->stopping.is_on)
         return;
     /* Others are being waited for, which ends in bounded time; once. */
-    if (is_held_up && engine->now < app->chosen.at + engine->config.drain_deadline_ns + HELD_UP_NS)
-        app->progress_at = engine->now;
+    if (is_held_up &&
+        engine->now < app->chosen.begin.at + engine->config.drain_deadline_ns + HELD_UP_NS)
+        app->moves.progress_at = engine->now;
     if (engine->table->apps[id].missing == 0 && gm_group_is_several(engine, id))
-        app->progress_at = engine->now; /* it waits for its group */
-    bool has_failed = app->retry_at != 0 && !app->is_held;
+        app->moves.progress_at = engine->now; /* it waits for its group */
+    bool has_failed = app->moves.retry_at != 0 && !app->places.is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&
-        engine->now < app->progress_at + GM_STALL_NS)
+        engine->now < app->moves.progress_at + GM_STALL_NS)
         return;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) gives its turn back: %s", id, (int)app->pid, app->name,
            engine->table->apps[id].is_silent ? "it does not answer"
                                              : "its memory cannot be brought in now");
-    app->progress_at = engine->now;
-    app->want_at = engine->now + GM_WANT_AGAIN_NS;
+    app->moves.progress_at = engine->now;
+    app->idle.want_at = engine->now + GM_WANT_AGAIN_NS;
     gm_engine_sample_soon(engine);
     gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
 }
@@ -42,10 +43,10 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
 static void check_silence(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    uint64_t asked = app->sent ? app->sent->sent_at : 0;
-    if (asked < app->answered_at)
-        asked = app->answered_at; /* it works through many, one after the other */
-    bool is_silent = app->sent && engine->now >= asked + GM_LATE_NS;
+    uint64_t asked = app->batches.sent ? app->batches.sent->sent_at : 0;
+    if (asked < app->batches.answered_at)
+        asked = app->batches.answered_at; /* it works through many, one after the other */
+    bool is_silent = app->batches.sent && engine->now >= asked + GM_LATE_NS;
     if (is_silent == engine->table->apps[id].is_silent)
         return;
     gm_engine_note_silence(engine, id, is_silent);
@@ -71,12 +72,13 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_UNUSED)
             continue;
-        if (app->state == GM_APP_DRAINING && engine->now >= app->closed_at + limit)
+        if (app->state == GM_APP_DRAINING && engine->now >= app->gate.closed_at + limit)
             gm_engine_drained(engine, id, NULL);
-        if (app->state == GM_APP_GONE && app->exit_poll && engine->now >= app->left_at + GM_EXIT_NS)
+        if (app->state == GM_APP_GONE && app->exit.poll &&
+            engine->now >= app->exit.left_at + GM_EXIT_NS)
             gm_engine_exited(engine, id);
         is_held_up = is_held_up || app->state == GM_APP_DRAINING ||
-                     (app->state == GM_APP_GONE && app->exit_poll);
+                     (app->state == GM_APP_GONE && app->exit.poll);
         check_silence(engine, id);
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
@@ -119,23 +121,23 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_DRAINING)
-            at = earlier(at, app->closed_at + limit);
-        if (app->state == GM_APP_GONE && app->exit_poll)
-            at = earlier(at, app->left_at + GM_EXIT_NS);
-        if (app->sent && !engine->table->apps[id].is_silent)
-            at = earlier(at,
-                         GM_LATE_NS + (app->sent->sent_at > app->answered_at ? app->sent->sent_at
-                                                                             : app->answered_at));
+            at = earlier(at, app->gate.closed_at + limit);
+        if (app->state == GM_APP_GONE && app->exit.poll)
+            at = earlier(at, app->exit.left_at + GM_EXIT_NS);
+        if (app->batches.sent && !engine->table->apps[id].is_silent)
+            at = earlier(at, GM_LATE_NS + (app->batches.sent->sent_at > app->batches.answered_at
+                                               ? app->batches.sent->sent_at
+                                               : app->batches.answered_at));
         if (app->state == GM_APP_LOADING)
-            at = earlier(at, app->progress_at + GM_STALL_NS);
+            at = earlier(at, app->moves.progress_at + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)
             is_open = true;
         at = earlier(at, gm_engine_placing_due(engine, id));
-        if (app->retry_at)
-            at = earlier(at, app->retry_at);
-        if (app->state == GM_APP_PAUSED && app->want_at > engine->now &&
+        if (app->moves.retry_at)
+            at = earlier(at, app->moves.retry_at);
+        if (app->state == GM_APP_PAUSED && app->idle.want_at > engine->now &&
             gm_group_is_several(engine, id))
-            at = earlier(at, app->want_at);
+            at = earlier(at, app->idle.want_at);
     }
     if (is_open)
         at = earlier(at, engine->sample_at);

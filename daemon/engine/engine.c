@@ -93,7 +93,7 @@ static void resume(struct gm_engine *engine, uint32_t id)
 static void let(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    app->is_parked = false;
+    app->gate.is_parked = false;
     if (gm_client_let(app->client, engine->config.index) && app->client->is_parked)
         resume(engine, id);
 }
@@ -112,16 +112,16 @@ static void parked_late(struct gm_engine *engine, uint32_t id)
 static void open_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    bool was_held = app->is_held;
+    bool was_held = app->places.is_held;
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
-    app->is_held = false;
+    app->places.is_held = false;
     gm_engine_opened(engine, id);
-    app->active_at = engine->now;
-    app->is_quiet = false;
+    app->idle.active_at = engine->now;
+    app->idle.quiet_at = 0;
     gm_engine_end_placing(engine, id, false);
     if (!was_held) {
         gm_engine_record_switch(engine, id);
-        app->is_idle = false;
+        app->idle.is_idle = false;
     }
     gm_group_opens(engine, id);
     let(engine, id);
@@ -137,7 +137,7 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
                                      .deadline_ns = engine->config.drain_deadline_ns};
 
     gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
-    if (app->is_late) {
+    if (app->gate.is_late) {
         /* It has not answered the CLOSE before: another would only queue up behind it. */
         gm_engine_turn(engine, id, GM_APP_EV_BUSY);
         gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
@@ -145,8 +145,8 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
     }
     struct gm_client *client = app->client;
     const bool is_asked = gm_client_shut(client, engine->config.index);
-    close_msg.epoch = app->epoch = client->epoch;
-    app->closed_at = engine->now;
+    close_msg.epoch = app->gate.epoch = client->epoch;
+    app->gate.closed_at = engine->now;
     if (is_asked)
         engine->config.outlet.send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
     if (client->is_quiet) { /* it has answered another engine */
@@ -169,7 +169,7 @@ void gm_engine_hold(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     if (!is_in_set(engine, id))
         return;
-    app->is_held = true;
+    app->places.is_held = true;
     gm_engine_close_gate(engine, id);
 }
 
@@ -178,16 +178,16 @@ static void release(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     gm_engine_end_placing(engine, id, true);
-    app->is_held = false;
+    app->places.is_held = false;
     app->switches++;
     engine->switches++;
     gm_engine_note_leaver(engine, id, false);
     gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
     if (gm_group_is_several(engine, id)) { /* it stands in line with its group */
-        app->is_idle = true;
+        app->idle.is_idle = true;
         gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
     }
-    if (app->is_parked)
+    if (app->gate.is_parked)
         gm_engine_wants(engine, id); /* it has work, though no thread need wait at the gate */
 }
 
@@ -196,10 +196,10 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
 {
     struct gm_app *app = &engine->apps[id];
     if (drained) {
-        app->answered_at = engine->now;
-        app->is_late = false; /* it answers, be it too late */
+        app->batches.answered_at = engine->now;
+        app->gate.is_late = false; /* it answers, be it too late */
     }
-    if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->epoch)) {
+    if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->gate.epoch)) {
         if (drained && drained->status == GM_DRAIN_PARKED)
             parked_late(engine, id);
         return; /* an answer to a CLOSE that was given up */
@@ -209,37 +209,37 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         app->client->is_parked =
             app->client->is_parked || drained->status == GM_DRAIN_PARKED; /* late, or now */
     }
-    bool is_for_places = app->is_held && is_in_set(engine, id);
+    bool is_for_places = app->places.is_held && is_in_set(engine, id);
     if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {
-        app->is_late = false;
-        app->busy_reason = 0;
-        app->is_parked = drained->status == GM_DRAIN_PARKED;
-        app->parks += app->is_parked;
-        engine->parks += app->is_parked;
-        gm_log(GM_LOG_DEBUG, "app %u %s in %.3f ms", id, app->is_parked ? "parked" : "drained",
+        app->gate.is_late = false;
+        app->gate.busy_reason = 0;
+        app->gate.is_parked = drained->status == GM_DRAIN_PARKED;
+        app->parks += app->gate.is_parked;
+        engine->parks += app->gate.is_parked;
+        gm_log(GM_LOG_DEBUG, "app %u %s in %.3f ms", id, app->gate.is_parked ? "parked" : "drained",
                (double)drained->drain_ns / 1e6);
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
-        app->active_at = engine->now; /* it may only have waited for that */
+        app->idle.active_at = engine->now; /* it may only have waited for that */
         gm_engine_sample_soon(engine);
         if (is_for_places)
             return;
-        if (app->is_held)
+        if (app->places.is_held)
             gm_group_yield(engine, id);
         engine->last_drain_at = engine->now;
         gm_engine_take_spares(engine, id, UINT64_MAX); /* their data is dead: it is not copied */
         release(engine, id);
         return;
     }
-    app->is_late = !drained;
-    if (app->is_held)
+    app->gate.is_late = !drained;
+    if (app->places.is_held)
         gm_engine_hold_failed(engine, id);
-    app->is_held = false;
+    app->places.is_held = false;
     gm_engine_turn(engine, id, GM_APP_EV_BUSY);
     gm_group_opens(engine, id);
     let(engine, id);
     if (is_for_places)
         return; /* nobody else waited for it */
-    app->busy_reason = drained ? drained->reason : 0;
+    app->gate.busy_reason = drained ? drained->reason : 0;
     engine->drain_busy++;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) keeps the GPU: it %s", id, (int)app->pid, app->name,
            drained ? "did not finish its work in time" : "does not answer");
@@ -253,7 +253,7 @@ static void reconcile(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         enum gm_app_state state = engine->apps[id].state;
-        if (!engine->apps[id].is_held || is_in_set(engine, id) ||
+        if (!engine->apps[id].places.is_held || is_in_set(engine, id) ||
             (state != GM_APP_PAUSED && state != GM_APP_LOADING))
             continue;
         if (state == GM_APP_LOADING)
@@ -270,9 +270,9 @@ static void reconcile(struct gm_engine *engine)
             gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
             if (engine->table->apps[id].beyond > 0 || engine->table->apps[id].on_host > 0)
                 gm_engine_want_places(engine, id);
-            if (!app->is_held)
+            if (!app->places.is_held)
                 gm_engine_begin_switch(engine, id);
-            app->progress_at = engine->now;
+            app->moves.progress_at = engine->now;
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
             gm_engine_end_placing(engine, id, true);
@@ -296,7 +296,7 @@ static void open_ready(struct gm_engine *engine)
         }
         if (app->state != GM_APP_RUNNING)
             gm_engine_call_off_ahead(engine, id);
-        if (app->pending_allocs > 0)
+        if (app->allocs.pending > 0)
             gm_engine_answer_allocs(engine, id);
     }
 }

@@ -21,8 +21,8 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
     engine->condemned[engine->n_condemned++] = frame;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (app->session && (app->imports[frame / 8] & bit)) {
-            app->imports[frame / 8] &= (uint8_t)~bit;
+        if (app->session && (app->batches.imports[frame / 8] & bit)) {
+            app->batches.imports[frame / 8] &= (uint8_t)~bit;
             more->drops++;
             more->silent += engine->table->apps[id].is_silent;
             gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
@@ -142,7 +142,7 @@ static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch
 static uint64_t kept_bytes(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t bytes = engine->table->apps[id].resident;
-    for (const struct gm_batch *batch = engine->apps[id].sent; batch; batch = batch->next)
+    for (const struct gm_batch *batch = engine->apps[id].batches.sent; batch; batch = batch->next)
         for (uint32_t i = 0; is_of_chunks(batch) && i < batch->n; i++) {
             uint32_t frame = kept_frame(engine, batch, i);
             if (frame != GM_NONE)
@@ -209,7 +209,8 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
         return frame;
     }
     gm_table_end_frame(engine->table, frame);
-    /* Files may be free again by now: gm_frames_create and the driver both say this for want of one. */
+    /* Files may be free again by now: gm_frames_create and the driver both say this for want of
+     * one. */
     const bool is_short_of_files =
         result == CUDA_ERROR_OPERATING_SYSTEM ||
         (result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < GM_FILES_SPARE);

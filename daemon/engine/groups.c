@@ -161,7 +161,7 @@ void gm_group_joined(struct gm_engine *engine, uint32_t id)
     while (step(&walk, &at))
         n++;
     group->is_several = group->is_several || n > 1;
-    engine->apps[id].round = group->round;
+    engine->apps[id].group.round = group->round;
 }
 
 uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t id)
@@ -179,19 +179,19 @@ uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t id)
 /* It has its turn, or keeps it. */
 static bool has_turn(const struct gm_app *app)
 {
-    return app->state == GM_APP_LOADING || app->state == GM_APP_RUNNING || app->is_held;
+    return app->state == GM_APP_LOADING || app->state == GM_APP_RUNNING || app->places.is_held;
 }
 
 static bool is_at_rest(const struct gm_engine *engine, const struct gm_app *app)
 {
-    return app->is_idle ||
-           (app->is_quiet && engine->now >= app->active_at + engine->config.idle_ns);
+    return app->idle.is_idle ||
+           (app->idle.quiet_at != 0 && engine->now >= app->idle.active_at + engine->config.idle_ns);
 }
 
 /* It gave its turn back and tries again later. */
 static bool is_put_off(const struct gm_engine *engine, const struct gm_app *app)
 {
-    return app->state == GM_APP_PAUSED && app->want_at > engine->now;
+    return app->state == GM_APP_PAUSED && app->idle.want_at > engine->now;
 }
 
 /* What a member sees of its group. */
@@ -218,7 +218,7 @@ static struct view look(const struct gm_engine *engine, uint32_t id)
         view.others_work = view.others_work || (app != self && app->state == GM_APP_RUNNING &&
                                                 !is_at_rest(engine, app));
         view.has_waiting = view.has_waiting || atomic_load(&app->stat->waiting) > 0 ||
-                           app->is_parked || app->pending_allocs > app->ahead_allocs;
+                           app->gate.is_parked || app->allocs.pending > app->allocs.ahead;
         view.is_put_off = view.is_put_off || is_put_off(engine, app);
     }
     return view;
@@ -246,14 +246,14 @@ void gm_group_yield(struct gm_engine *engine, uint32_t id)
 {
     struct gm_group *group = group_of(engine, id);
     if (group)
-        engine->apps[id].round = ++group->round;
+        engine->apps[id].group.round = ++group->round;
 }
 
 void gm_group_opens(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_group *group = group_of(engine, id);
     if (group)
-        engine->apps[id].round = group->round;
+        engine->apps[id].group.round = group->round;
 }
 
 bool gm_group_may_open(const struct gm_engine *engine, uint32_t id)
@@ -284,7 +284,7 @@ bool gm_group_wants(struct gm_engine *engine, uint32_t id)
     struct gm_app *first = step(&walk, &at);
     if (!first || first == &engine->apps[id])
         return false;
-    first->is_called = true;
+    first->group.is_called = true;
     gm_engine_call(at);
     return true;
 }
@@ -306,9 +306,9 @@ bool gm_group_rests(const struct gm_engine *engine, uint32_t id)
 static void set_wanting(struct gm_engine *engine, uint32_t id, bool is_wanting)
 {
     struct gm_app *app = &engine->apps[id];
-    app->is_idle = !is_wanting;
+    app->idle.is_idle = !is_wanting;
     if (is_wanting)
-        app->active_at = engine->now;
+        app->idle.active_at = engine->now;
     gm_engine_feed(engine, is_wanting ? GM_SCHED_WANT : GM_SCHED_IDLE, id, 0);
 }
 
@@ -317,21 +317,21 @@ static void follow(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     const struct gm_group *group = app->client->group;
     const struct view view = look(engine, id);
-    const bool is_called = app->is_called;
-    app->is_called = false;
-    if (app->is_held || engine->stopping.is_on)
+    const bool is_called = app->group.is_called;
+    app->group.is_called = false;
+    if (app->places.is_held || engine->stopping.is_on)
         return;
-    if (app->state == GM_APP_RUNNING && app->round != group->round) {
-        app->round = group->round;
+    if (app->state == GM_APP_RUNNING && app->group.round != group->round) {
+        app->group.round = group->round;
         gm_engine_close_gate(engine, id);
-    } else if (app->state == GM_APP_RUNNING && app->is_idle && view.others_work) {
+    } else if (app->state == GM_APP_RUNNING && app->idle.is_idle && view.others_work) {
         set_wanting(engine, id, true);
     } else if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING) {
         const bool may_want = view.is_next && !view.is_put_off;
         const bool is_wanted = !view.is_first || is_called || view.others_work || view.has_waiting;
-        if (!app->is_idle && !may_want)
+        if (!app->idle.is_idle && !may_want)
             set_wanting(engine, id, false);
-        else if (app->is_idle && may_want && is_wanted)
+        else if (app->idle.is_idle && may_want && is_wanted)
             set_wanting(engine, id, true);
     }
 }

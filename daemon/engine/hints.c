@@ -35,10 +35,10 @@ static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
         if (!can_be_held(engine, id))
             continue;
         is_anybody = true;
-        if (!gm_hold_grant(&app->hold_account, engine->config.best_effort_share, &hold))
+        if (!gm_hold_grant(&app->hints.account, engine->config.best_effort_share, &hold))
             continue;
         is_held = true;
-        app->holds++;
+        app->hints.holds++;
         const struct gm_msg_hold message = {
             .in_ns = hold.begin > engine->now ? hold.begin - engine->now : 0,
             .for_ns = hold.end - hold.begin};
@@ -51,16 +51,17 @@ static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
 static void follow(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (may_hint(engine, id) && hold_others(engine, &app->hint))
-        app->hints++;
+    if (may_hint(engine, id) && hold_others(engine, &app->hints.hint))
+        app->hints.n++;
     else
-        app->hints_ignored++;
-    app->hint.end = 0;
+        app->hints.n_ignored++;
+    app->hints.hint.end = 0;
 }
 
 static uint64_t due_at(const struct gm_app *app)
 {
-    return app->hint.begin - (app->hint.begin > GM_HINT_EARLY_NS ? GM_HINT_EARLY_NS : 0);
+    return app->hints.hint.begin -
+           (app->hints.hint.begin > GM_HINT_EARLY_NS ? GM_HINT_EARLY_NS : 0);
 }
 
 bool gm_engine_expect(struct gm_engine *engine, uint32_t id, const struct gm_msg_expect *expect)
@@ -68,20 +69,20 @@ bool gm_engine_expect(struct gm_engine *engine, uint32_t id, const struct gm_msg
     struct gm_app *app = &engine->apps[id];
     struct gm_hold hint;
     if (!may_hint(engine, id) ||
-        !gm_hint_take(&app->hint_rate, engine->now, expect->after_us, expect->for_us, &hint)) {
-        app->hints_ignored++;
+        !gm_hint_take(&app->hints.rate, engine->now, expect->after_us, expect->for_us, &hint)) {
+        app->hints.n_ignored++;
         return false;
     }
-    app->hints_ignored += app->hint.end != 0; /* this one is newer */
-    app->hint = hint;
+    app->hints.n_ignored += app->hints.hint.end != 0; /* this one is newer */
+    app->hints.hint = hint;
     gm_engine_follow_hints(engine);
-    return app->hint.end != 0;
+    return app->hints.hint.end != 0;
 }
 
 void gm_engine_follow_hints(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].hint.end != 0 && engine->now >= due_at(&engine->apps[id]))
+        if (engine->apps[id].hints.hint.end != 0 && engine->now >= due_at(&engine->apps[id]))
             follow(engine, id);
 }
 
@@ -89,7 +90,7 @@ uint64_t gm_engine_hints_due(const struct gm_engine *engine)
 {
     uint64_t at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].hint.end != 0 && due_at(&engine->apps[id]) < at)
+        if (engine->apps[id].hints.hint.end != 0 && due_at(&engine->apps[id]) < at)
             at = due_at(&engine->apps[id]);
     return at;
 }

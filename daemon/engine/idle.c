@@ -33,7 +33,7 @@ static bool look_at(struct gm_slot *slot, uint64_t *calls)
 
 static bool awaits_memory(const struct gm_app *app)
 {
-    return app->pending_allocs > app->ahead_allocs || app->waiting_allocs > 0;
+    return app->allocs.pending > app->allocs.ahead || app->allocs.waiting > 0;
 }
 
 /* What the app's threads did since the last look, from their words in shared memory. A thread in a
@@ -50,34 +50,35 @@ static bool is_active(struct gm_app *app)
         is_inside = is_inside || is_used;
         is_used = is_used || calls != before;
     }
-    bool has_moved = calls != app->calls;
-    app->calls = calls;
+    bool has_moved = calls != app->idle.calls;
+    app->idle.calls = calls;
     return has_moved || is_inside || awaits_memory(app);
 }
 
 static void note_active(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    app->active_at = engine->now;
-    app->is_asked = app->is_quiet = false;
-    app->ask_at = app->ask_wait = 0;
-    if (app->is_idle)
+    app->idle.active_at = engine->now;
+    app->idle.is_asked = false;
+    app->idle.quiet_at = 0;
+    app->idle.ask_at = app->idle.ask_wait = 0;
+    if (app->idle.is_idle)
         gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
-    app->is_idle = false;
+    app->idle.is_idle = false;
 }
 
 void gm_engine_wants(struct gm_engine *engine, uint32_t id)
 {
     if (gm_group_wants(engine, id))
         return;
-    engine->apps[id].is_idle = true; /* it may have been closed meanwhile */
+    engine->apps[id].idle.is_idle = true; /* it may have been closed meanwhile */
     note_active(engine, id);
 }
 
 /* Whether its answer to a QUERY is still to come and will mean something. */
 static bool is_awaited(const struct gm_app *app)
 {
-    return app->is_asked && app->asked_epoch == app->epoch;
+    return app->idle.is_asked && app->idle.asked_epoch == app->gate.epoch;
 }
 
 static void ask(struct gm_engine *engine, uint32_t id)
@@ -85,11 +86,11 @@ static void ask(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     /* The program keeps the newest question only. Its answer is one to all that were asked before.
      */
-    app->query = app->client ? ++app->client->query : app->query + 1;
-    const struct gm_msg_query query = {.query = app->query};
+    app->idle.query = app->client ? ++app->client->query : app->idle.query + 1;
+    const struct gm_msg_query query = {.query = app->idle.query};
 
-    app->is_asked = true;
-    app->asked_epoch = app->epoch;
+    app->idle.is_asked = true;
+    app->idle.asked_epoch = app->gate.epoch;
     gm_log(GM_LOG_DEBUG, "app %u looks idle: is its GPU work over? (query %llu)", id,
            (unsigned long long)query.query);
     engine->config.outlet.send(app->session, GM_MSG_QUERY, &query, NULL, 0, NULL, 0);
@@ -100,53 +101,52 @@ static void ask(struct gm_engine *engine, uint32_t id)
 static void rest_if_idle(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (!app->is_quiet || app->is_idle || engine->now - app->active_at < engine->config.idle_ns ||
-        !gm_group_rests(engine, id))
+    if (app->idle.quiet_at == 0 || app->idle.is_idle ||
+        engine->now - app->idle.active_at < engine->config.idle_ns || !gm_group_rests(engine, id))
         return;
-    gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)app->query);
-    app->is_idle = true;
+    gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)app->idle.query);
+    app->idle.is_idle = true;
     gm_engine_take_spares(engine, id, UINT64_MAX);
-    gm_engine_feed_idle(engine, id, engine->now - app->quiet_at);
+    gm_engine_feed_idle(engine, id, engine->now - app->idle.quiet_at);
 }
 
 void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_quiet *quiet)
 {
     struct gm_app *app = &engine->apps[id];
     uint64_t idle = engine->config.idle_ns, most = idle > GM_ASK_MOST_NS ? idle : GM_ASK_MOST_NS;
-    const uint64_t newest = app->client ? app->client->query : app->query;
+    const uint64_t newest = app->client ? app->client->query : app->idle.query;
 
-    if (!is_awaited(app) || quiet->query < app->query || quiet->query > newest ||
+    if (!is_awaited(app) || quiet->query < app->idle.query || quiet->query > newest ||
         app->state != GM_APP_RUNNING)
         return; /* an answer to what was asked before it did something, or before a CLOSE */
-    app->is_asked = false;
+    app->idle.is_asked = false;
     if (is_active(app)) {
         note_active(engine, id);
         return;
     }
     if (quiet->is_quiet == 1) {
-        app->is_quiet = true;
-        app->quiet_at = engine->now;
+        app->idle.quiet_at = engine->now;
         rest_if_idle(engine, id);
         return;
     }
-    app->ask_wait = app->ask_wait == 0 ? idle : app->ask_wait * 2;
-    if (app->ask_wait > most)
-        app->ask_wait = most;
-    app->ask_at = engine->now + app->ask_wait;
+    app->idle.ask_wait = app->idle.ask_wait == 0 ? idle : app->idle.ask_wait * 2;
+    if (app->idle.ask_wait > most)
+        app->idle.ask_wait = most;
+    app->idle.ask_at = engine->now + app->idle.ask_wait;
 }
 
 /* It is paused, and may have nothing to do. Whether that is soon to be known. */
 static bool look_at_paused(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->is_parked) { /* it has work, whatever its threads do */
-        if (app->want_at != 0 && engine->now >= app->want_at) {
-            app->want_at = 0;
+    if (app->gate.is_parked) { /* it has work, whatever its threads do */
+        if (app->idle.want_at != 0 && engine->now >= app->idle.want_at) {
+            app->idle.want_at = 0;
             gm_engine_wants(engine, id);
         }
-        return app->want_at != 0;
+        return app->idle.want_at != 0;
     }
-    if (app->is_idle || app->is_held)
+    if (app->idle.is_idle || app->places.is_held)
         return false;
     bool is_first = true;
     bool is_waiting = gm_group_is_several(engine, id)
@@ -155,11 +155,11 @@ static bool look_at_paused(struct gm_engine *engine, uint32_t id)
     if (!is_first)
         return false; /* it does as the first one of its group */
     if (is_waiting || is_active(app))
-        app->active_at = engine->now;
-    if (engine->now - app->active_at < engine->config.idle_ns)
+        app->idle.active_at = engine->now;
+    if (engine->now - app->idle.active_at < engine->config.idle_ns)
         return !is_waiting;
     gm_log(GM_LOG_DEBUG, "app %u is idle: it was paused, and nothing of it waits", id);
-    app->is_idle = true;
+    app->idle.is_idle = true;
     gm_engine_feed_idle(engine, id, 0);
     return false;
 }
@@ -189,11 +189,11 @@ void gm_engine_sample(struct gm_engine *engine)
             continue;
         if (is_active(app))
             note_active(engine, id);
-        else if (!app->is_idle && !app->is_quiet && !is_awaited(app) &&
-                 engine->now >= app->ask_at && engine->now - app->active_at >= idle / 2)
+        else if (!app->idle.is_idle && app->idle.quiet_at == 0 && !is_awaited(app) &&
+                 engine->now >= app->idle.ask_at && engine->now - app->idle.active_at >= idle / 2)
             ask(engine, id);
         rest_if_idle(engine, id);
-        is_busy = is_busy || !app->is_idle || app->is_limited;
+        is_busy = is_busy || !app->idle.is_idle || app->policy.is_limited;
     }
     sample_in(engine, is_busy ? idle / GM_IDLE_LOOKS : GM_IDLE_REST * idle);
 }

@@ -129,7 +129,7 @@ void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct g
     if (!took)
         return;
     struct gm_note *note = add_note(engine, GM_NOTE_SWITCH);
-    uint64_t since = account.waiting_at ? account.waiting_at : engine->apps[id].chosen.at;
+    uint64_t since = account.waiting_at ? account.waiting_at : engine->apps[id].chosen.begin.at;
     note->app = party(engine, id, gm_sched_reason_name(account.reason), &account);
     note->took = *took;
     note->wait_ns = engine->now > since ? engine->now - since : 0;
@@ -147,12 +147,13 @@ void gm_engine_note_levels(struct gm_engine *engine)
         if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
             continue;
         struct gm_sched_account account = account_of(engine, id);
-        if (account.level == app->level)
+        if (account.level == app->policy.level)
             continue;
         struct gm_note *note = add_note(engine, GM_NOTE_LEVEL);
-        note->app = party(engine, id, account.level > app->level ? "used up" : "rested", &account);
-        note->from = app->level;
-        app->level = account.level;
+        note->app =
+            party(engine, id, account.level > app->policy.level ? "used up" : "rested", &account);
+        note->from = app->policy.level;
+        app->policy.level = account.level;
         gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s): level %u -> %u", id, (int)app->pid, app->name,
                note->from, account.level);
     }
@@ -169,7 +170,7 @@ void gm_engine_note_set(struct gm_engine *engine, uint32_t id, uid_t by,
     note->by = by;
     note->said = *said;
     note->policy = *policy;
-    engine->apps[id].level = account.level;
+    engine->apps[id].policy.level = account.level;
     gm_log(GM_LOG_INFO, "%s: set to %s by uid %u", gm_engine_name(engine, id, who, sizeof who),
            gm_settings_format(said, what, sizeof what), (unsigned)by);
 }

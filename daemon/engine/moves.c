@@ -61,7 +61,7 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
            engine->table->apps[id].beyond ==
                0 && /* else what comes is known when its turn begins */
            !engine->table->apps[id].is_silent &&
-           engine->apps[id].retry_at <= engine->now;
+           engine->apps[id].moves.retry_at <= engine->now;
 }
 
 /* Who gives its place on the GPU up for `target` ahead of its turn: those that wait like it, and
@@ -69,11 +69,11 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
 static void list_donors(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target)
 {
     input->donors = engine->donors;
-    if (engine->apps[target].is_idle)
+    if (engine->apps[target].idle.is_idle)
         return;
     for (uint32_t i = 0; i < input->n_victims; i++) {
         const struct gm_app *app = &engine->apps[engine->victims[i]];
-        if (app->state == GM_APP_PAUSED && !app->is_idle)
+        if (app->state == GM_APP_PAUSED && !app->idle.is_idle)
             engine->donors[input->n_donors++] = engine->victims[i];
     }
 }
@@ -132,7 +132,7 @@ void gm_engine_plan(struct gm_engine *engine)
                 (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0))
                 continue;
             is_waiting = true;
-            if (app->retry_at > engine->now || (pass == 1 && app->ping != 0))
+            if (app->moves.retry_at > engine->now || (pass == 1 && app->batches.ping != 0))
                 continue;
             engine->targets[input.n_targets++] = id;
             input.is_growing = input.is_growing || pass == 0;
@@ -163,7 +163,7 @@ static void count_copy(struct gm_engine *engine, enum gm_way way, uint32_t index
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     const struct gm_coming one = {.copies = 1, .bytes = gm_chunk_bytes(chunk)};
-    count(&engine->apps[chunk->app].coming[way], &one, is_more);
+    count(&engine->apps[chunk->app].moves.coming[way], &one, is_more);
     if (!engine->table->apps[chunk->app].is_silent)
         count(&engine->coming[way], &one, is_more);
 }
@@ -181,7 +181,7 @@ void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t in
 void gm_engine_count_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
 {
     for (int way = 0; way < GM_WAYS; way++)
-        count(&engine->coming[way], &engine->apps[id].coming[way], !is_silent);
+        count(&engine->coming[way], &engine->apps[id].moves.coming[way], !is_silent);
 }
 
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
@@ -308,9 +308,9 @@ static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *c
 static bool is_there(struct gm_engine *engine, uint32_t id, uint64_t lately_ns)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->ping == 0 && engine->now >= app->answered_at + lately_ns)
+    if (app->batches.ping == 0 && engine->now >= app->batches.answered_at + lately_ns)
         gm_engine_ping(engine, id);
-    return app->ping == 0;
+    return app->batches.ping == 0;
 }
 
 /* And it would keep those that it is given: ahead of its turn, nobody else could have them then. A
@@ -334,7 +334,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return true;
     if ((!is_leaving && state != GM_APP_PAUSED) || !has_room(engine, GM_WAY_OUT) ||
         engine->copy_retry_at > engine->now ||
-        engine->apps[chunk->app].coming[GM_WAY_OUT].copies >= GM_UNMAPS_AT_ONCE ||
+        engine->apps[chunk->app].moves.coming[GM_WAY_OUT].copies >= GM_UNMAPS_AT_ONCE ||
         !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
         !may_have(engine, engine->targets[0]))
         return false;
@@ -407,7 +407,7 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     assert(frame == GM_NONE ||
            (engine->table->frames[frame].class == chunk->class &&
             engine->table->frames[frame].pool == engine->table->apps[chunk->app].pool));
-    if (engine->apps[chunk->app].unanswered_maps >= GM_MAPS_AT_ONCE)
+    if (engine->apps[chunk->app].batches.unanswered_maps >= GM_MAPS_AT_ONCE)
         return false;
     if ((chunk->tier == GM_TIER_PINNED ||
          (frame != GM_NONE && engine->table->frames[frame].is_dirty)) &&

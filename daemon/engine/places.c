@@ -68,7 +68,7 @@ static bool lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
     if (engine->pool.refusal == CUDA_SUCCESS)
         return false;
     if (engine->stopping.is_on)
-        engine->apps[chunk->app].retry_at = engine->now + GM_MAP_RETRY_NS;
+        engine->apps[chunk->app].moves.retry_at = engine->now + GM_MAP_RETRY_NS;
     if (!engine->table->allocations[at].is_pending)
         return false;
     gm_engine_refused(engine, chunk->app, engine->table->allocations[at].bytes, GM_REFUSED_HOST);
@@ -94,7 +94,7 @@ static uint32_t host_frame(struct gm_engine *engine, const struct gm_chunk *chun
         gm_log(GM_LOG_WARN, "cannot export host memory (%s): trying again",
                gm_cuda_text(&engine->cuda, result));
         gm_table_end_frame(engine->table, frame);
-        engine->apps[chunk->app].retry_at = engine->now + GM_MAP_RETRY_NS;
+        engine->apps[chunk->app].moves.retry_at = engine->now + GM_MAP_RETRY_NS;
         return GM_NONE;
     }
     engine->unit_frame[chunk->page] = frame;
@@ -123,7 +123,7 @@ static bool step(struct gm_engine *engine, uint32_t index)
         return false;
     if (chunk->tier == GM_TIER_PINNED &&
         gm_hostpool_is_unit(&engine->pool, chunk->page, chunk->class)) {
-        if (app->unanswered_maps >= GM_MAPS_AT_ONCE)
+        if (app->batches.unanswered_maps >= GM_MAPS_AT_ONCE)
             return false;
         map_in_place(engine, index);
         return true;
@@ -151,7 +151,8 @@ static bool step(struct gm_engine *engine, uint32_t index)
 static bool waits_for_quiet(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     const struct gm_app *app = &engine->apps[chunk->app];
-    return app->wants_places && app->is_urgent && chunk->allocation == app->newest &&
+    return app->places.is_wanted && app->places.is_urgent &&
+           chunk->allocation == app->places.newest &&
            engine->table->allocations[chunk->allocation].is_pending;
 }
 
@@ -163,7 +164,7 @@ void gm_engine_map_on_host(struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[id];
         const bool is_saved = engine->stopping.is_on && engine->stopping.host == id;
         if ((app->state != GM_APP_LOADING && app->state != GM_APP_RUNNING && !is_saved) ||
-            app->retry_at > engine->now || app->ping != 0)
+            app->moves.retry_at > engine->now || app->batches.ping != 0)
             continue;
         const struct gm_list *list = &engine->table->apps[id].to_map;
         for (uint32_t at = list->head, next; at != GM_NONE; at = next) {
@@ -203,7 +204,7 @@ static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t 
     return (struct gm_place_input){.app = id,
                                    .room = room,
                                    .most = free > GM_PLACE_AT_ONCE ? free : GM_PLACE_AT_ONCE,
-                                   .newest = engine->apps[id].newest,
+                                   .newest = engine->apps[id].places.newest,
                                    .is_quiet = true};
 }
 
@@ -234,12 +235,12 @@ static void choose_places(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     const struct gm_place_input input = input_for(engine, id);
-    app->wants_places = app->is_urgent = false;
-    app->newest = GM_NONE;
+    app->places.is_wanted = app->places.is_urgent = false;
+    app->places.newest = GM_NONE;
     const struct gm_placed placed = gm_place_app(engine->table, &input, true);
     swap_chunks(engine, id, false);
-    app->exchanged += placed.come;
-    app->placing_until = engine->now + GM_PLACE_PATIENCE_NS;
+    app->places.exchanged += placed.come;
+    app->places.until = engine->now + GM_PLACE_PATIENCE_NS;
     engine->plan_is_stale = true;
     if (placed.come + placed.leave > 0)
         gm_log(GM_LOG_DEBUG,
@@ -251,10 +252,10 @@ static void choose_places(struct gm_engine *engine, uint32_t id)
 void gm_engine_want_places(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->wants_places)
+    if (app->places.is_wanted)
         return;
-    app->wants_places = true;
-    app->wanted_at = engine->now;
+    app->places.is_wanted = true;
+    app->places.wanted_at = engine->now;
     engine->again = true;
 }
 
@@ -264,19 +265,20 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
     struct gm_app *app = &engine->apps[id];
     if (bytes_for_gpu(engine, id) <= gm_engine_movable(engine, id))
         return;
-    app->newest = allocation;
+    app->places.newest = allocation;
     struct gm_place_input input = input_for(engine, id);
     const bool makes_way = gm_place_app(engine->table, &input, false).leave > 0;
     /* All that does not fit now goes to the host, unless others can make way for it. */
     input.is_quiet = false;
     gm_place_app(engine->table, &input, true);
-    app->is_urgent = makes_way && engine->now >= app->hold_failed_until && !app->is_late;
-    if (app->is_urgent || app->state != GM_APP_RUNNING)
+    app->places.is_urgent =
+        makes_way && engine->now >= app->places.hold_failed_until && !app->gate.is_late;
+    if (app->places.is_urgent || app->state != GM_APP_RUNNING)
         gm_engine_want_places(engine, id);
-    if (app->is_urgent)
-        app->wanted_at = engine->now;
+    if (app->places.is_urgent)
+        app->places.wanted_at = engine->now;
     else
-        app->newest = GM_NONE;
+        app->places.newest = GM_NONE;
 }
 
 /* USES: hostile until proven otherwise; a place that is nobody's costs nothing. */
@@ -296,15 +298,15 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_e
     }
     if (!has_places(engine, id))
         return;
-    if (engine->now >= app->cooled_at + GM_PLACE_COOL_NS) {
+    if (engine->now >= app->places.cooled_at + GM_PLACE_COOL_NS) {
         gm_place_cool(engine->table, id);
-        app->cooled_at = engine->now;
+        app->places.cooled_at = engine->now;
     }
     gm_place_warm(engine->table, id, uses, n);
     const struct gm_place_input input = input_for(engine, id);
-    if (app->state == GM_APP_RUNNING && !engine->stopping.is_on && engine->now >= app->hold_at &&
-        engine->now >= app->hold_failed_until && !app->wants_places &&
-        gm_place_app(engine->table, &input, false).come > 0)
+    if (app->state == GM_APP_RUNNING && !engine->stopping.is_on &&
+        engine->now >= app->places.hold_at && engine->now >= app->places.hold_failed_until &&
+        !app->places.is_wanted && gm_place_app(engine->table, &input, false).come > 0)
         gm_engine_want_places(engine, id);
 }
 
@@ -314,32 +316,37 @@ static bool has_pinned(const struct gm_engine *engine, uint32_t id)
     const uint64_t used = bytes_for_gpu(engine, id), room = gm_engine_movable(engine, id);
     const uint64_t leaves = used > room ? used - room : 0;
     return gm_hostpool_size(&engine->pool) - gm_engine_pinned_used(engine) >= leaves ||
-           engine->now >= engine->apps[id].wanted_at + GM_HOLD_FOR_PINNED_NS;
+           engine->now >= engine->apps[id].places.wanted_at + GM_HOLD_FOR_PINNED_NS;
 }
 
 /* Close the gate of an app that runs on, so that its chunks can move. */
 static void hold(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    if (app->is_late || engine->now < app->hold_failed_until ||
-        (!app->is_urgent && engine->now < app->hold_at) || !has_pinned(engine, id))
+    if (app->gate.is_late || engine->now < app->places.hold_failed_until ||
+        (!app->places.is_urgent && engine->now < app->places.hold_at) || !has_pinned(engine, id))
         return;
     gm_engine_hold(engine, id);
+}
+
+/* Whether it is to report what its launches use. */
+static void tell_counting(const struct gm_engine *engine, uint32_t id)
+{
+    _Atomic uint32_t *is_counting = &engine->apps[id].ctl->is_counting;
+    const uint32_t bit = 1u << engine->config.index;
+    if (has_places(engine, id) && !(atomic_load(is_counting) & bit))
+        atomic_fetch_or(is_counting, bit);
+    else if (!has_places(engine, id) && (atomic_load(is_counting) & bit))
+        atomic_fetch_and(is_counting, ~bit);
 }
 
 void gm_engine_place(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        const uint32_t is_counting = has_places(engine, id);
-        if (app->ctl && app->session && app->is_counting != is_counting) {
-            app->is_counting = is_counting;
-            if (is_counting)
-                atomic_fetch_or(&app->ctl->is_counting, 1u << engine->config.index);
-            else
-                atomic_fetch_and(&app->ctl->is_counting, ~(1u << engine->config.index));
-        }
-        if (!app->wants_places || engine->stopping.is_on)
+        if (app->ctl && app->session)
+            tell_counting(engine, id);
+        if (!app->places.is_wanted || engine->stopping.is_on)
             continue;
         if (app->state == GM_APP_RUNNING)
             hold(engine, id);
@@ -350,21 +357,21 @@ void gm_engine_place(struct gm_engine *engine)
 
 bool gm_engine_is_placing(const struct gm_engine *engine, uint32_t id)
 {
-    return (engine->table->apps[id].leaving > 0 || engine->apps[id].wants_places) &&
-           !engine->stopping.is_on && engine->now < engine->apps[id].placing_until;
+    return (engine->table->apps[id].leaving > 0 || engine->apps[id].places.is_wanted) &&
+           !engine->stopping.is_on && engine->now < engine->apps[id].places.until;
 }
 
 uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     if (app->state == GM_APP_LOADING && engine->table->apps[id].leaving > 0)
-        return app->placing_until;
-    if (app->state != GM_APP_RUNNING || !app->wants_places)
+        return app->places.until;
+    if (app->state != GM_APP_RUNNING || !app->places.is_wanted)
         return GM_TIME_NEVER;
-    uint64_t at = app->wanted_at + GM_HOLD_FOR_PINNED_NS;
-    if (!app->is_urgent && at < app->hold_at)
-        at = app->hold_at;
-    return at > app->hold_failed_until ? at : app->hold_failed_until;
+    uint64_t at = app->places.wanted_at + GM_HOLD_FOR_PINNED_NS;
+    if (!app->places.is_urgent && at < app->places.hold_at)
+        at = app->places.hold_at;
+    return at > app->places.hold_failed_until ? at : app->places.hold_failed_until;
 }
 
 void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
@@ -378,14 +385,14 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
                 gm_table_put(table, at, false);
         }
     if (!is_over) {
-        app->hold_at = engine->now + GM_HOLD_PAUSE_LEAST_NS;
-        app->hold_wait = 0;
+        app->places.hold_at = engine->now + GM_HOLD_PAUSE_LEAST_NS;
+        app->places.hold_wait = 0;
         return;
     }
     if (engine->stopping.is_on)
         return;
-    app->wants_places = app->is_urgent = false;
-    app->newest = GM_NONE;
+    app->places.is_wanted = app->places.is_urgent = false;
+    app->places.newest = GM_NONE;
     for (uint32_t at = table->apps[id].to_map.head, next; at != GM_NONE; at = next) {
         next = table->chunks[at].next;
         gm_table_put(table, at, false);
@@ -398,11 +405,12 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
 void gm_engine_hold_failed(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const uint64_t wait =
-        app->hold_wait < GM_HOLD_PAUSE_LEAST_NS ? GM_HOLD_PAUSE_LEAST_NS : 2 * app->hold_wait;
-    app->hold_wait = wait < GM_HOLD_PAUSE_MOST_NS ? wait : GM_HOLD_PAUSE_MOST_NS;
-    app->hold_failed_until = engine->now + app->hold_wait;
-    app->is_urgent = false;
-    app->newest = GM_NONE;
+    const uint64_t wait = app->places.hold_wait < GM_HOLD_PAUSE_LEAST_NS
+                              ? GM_HOLD_PAUSE_LEAST_NS
+                              : 2 * app->places.hold_wait;
+    app->places.hold_wait = wait < GM_HOLD_PAUSE_MOST_NS ? wait : GM_HOLD_PAUSE_MOST_NS;
+    app->places.hold_failed_until = engine->now + app->places.hold_wait;
+    app->places.is_urgent = false;
+    app->places.newest = GM_NONE;
     engine->again = true;
 }

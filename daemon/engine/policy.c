@@ -119,8 +119,8 @@ static struct gm_sched_policy policy_of(const struct gm_app *app)
 {
     struct gm_settings all = {
         .class = nothing_said.class, .weight = nothing_said.weight, .share = nothing_said.share};
-    overlay(&all, &app->admin);
-    overlay(&all, &app->own);
+    overlay(&all, &app->policy.admin);
+    overlay(&all, &app->policy.own);
     return (struct gm_sched_policy){
         .class = all.class, .is_paused = all.is_paused, .weight = all.weight, .share = all.share};
 }
@@ -148,7 +148,8 @@ static uint32_t unsaid(const struct gm_settings *settings)
 /* The best class that the app's own user may take. */
 static unsigned best_of(const struct gm_engine *engine, const struct gm_app *app)
 {
-    return app->admin.has & GM_SET_CLASS ? app->admin.class : engine->config.best_class;
+    return app->policy.admin.has & GM_SET_CLASS ? app->policy.admin.class
+                                                : engine->config.best_class;
 }
 
 /* Whether the app's own user may say so; if not, with a line in `why`. */
@@ -156,9 +157,11 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
                     char *why, size_t size)
 {
     const struct gm_app *app = &engine->apps[id];
-    uint32_t weight = app->admin.has & GM_SET_WEIGHT ? app->admin.weight : nothing_said.weight;
-    uint32_t share = app->admin.has & GM_SET_SHARE ? app->admin.share : nothing_said.share;
-    bool is_paused = (app->admin.has & GM_SET_PAUSED) && app->admin.is_paused;
+    uint32_t weight =
+        app->policy.admin.has & GM_SET_WEIGHT ? app->policy.admin.weight : nothing_said.weight;
+    uint32_t share =
+        app->policy.admin.has & GM_SET_SHARE ? app->policy.admin.share : nothing_said.share;
+    bool is_paused = (app->policy.admin.has & GM_SET_PAUSED) && app->policy.admin.is_paused;
     unsigned best = best_of(engine, app);
     char name[128], number[24];
 
@@ -183,7 +186,7 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
 static struct gm_sched_policy apply(struct gm_engine *engine, uint32_t id)
 {
     struct gm_sched_policy policy = policy_of(&engine->apps[id]);
-    engine->apps[id].is_limited = policy.share < GM_SCHED_SHARE_ALL;
+    engine->apps[id].policy.is_limited = policy.share < GM_SCHED_SHARE_ALL;
     int fault = gm_sched_set(engine->sched, engine->now, id, &policy, &engine->decision);
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
@@ -213,7 +216,7 @@ static void take_wish(struct gm_engine *engine, uint32_t id, uint32_t wish)
         gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_CLASS=%s", why, gm_class_name(said.class));
         return;
     }
-    app->own = said;
+    app->policy.own = said;
 }
 
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, uint32_t wish)
@@ -223,18 +226,18 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, uint32_t wish
     char name[128], what[160], text[512];
 
     if (engine->config.rules &&
-        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &app->admin, text,
-                                   sizeof text))
+        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &app->policy.admin,
+                                   text, sizeof text))
         gm_log(GM_LOG_INFO, "%s: by the rule %s", gm_engine_name(engine, id, name, sizeof name),
                text);
     take_wish(engine, id, wish);
-    if (app->own.has)
+    if (app->policy.own.has)
         gm_log(GM_LOG_INFO, "%s: by GPUMUX_CLASS %s", gm_engine_name(engine, id, name, sizeof name),
-               gm_settings_format(&app->own, what, sizeof what));
-    if (app->admin.has | app->own.has)
+               gm_settings_format(&app->policy.own, what, sizeof what));
+    if (app->policy.admin.has | app->policy.own.has)
         apply(engine, id);
     if (gm_sched_account(engine->sched, engine->now, id, &account))
-        app->level = account.level;
+        app->policy.level = account.level;
 }
 
 /* `mux-ctl set` */
@@ -305,15 +308,15 @@ static bool is_same(const struct gm_settings *a, const struct gm_settings *b)
 static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_request *request)
 {
     struct gm_app *app = &engine->apps[id];
-    const struct gm_settings admin = app->admin, own = app->own;
+    const struct gm_settings admin = app->policy.admin, own = app->policy.own;
     if (is_admin(request->asker)) {
-        overlay(&app->admin, &request->settings);
-        app->admin.has &= ~unsaid(&request->settings);
-        app->own.has &= ~request->settings.has;
+        overlay(&app->policy.admin, &request->settings);
+        app->policy.admin.has &= ~unsaid(&request->settings);
+        app->policy.own.has &= ~request->settings.has;
     } else {
-        overlay(&app->own, &request->settings);
+        overlay(&app->policy.own, &request->settings);
     }
-    if (is_same(&admin, &app->admin) && is_same(&own, &app->own))
+    if (is_same(&admin, &app->policy.admin) && is_same(&own, &app->policy.own))
         return; /* said before */
     struct gm_sched_policy policy = apply(engine, id);
     gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);

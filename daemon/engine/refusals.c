@@ -1,5 +1,5 @@
 /*
- * Refusals of memory for the log and the status. Owns gm_app.refusal and gm_app.refused_*. Called
+ * Refusals of memory for the log and the status. Owns gm_app.refusal. Called
  * by the files that refuse memory, by deadlines.c and by views/log.c; calls log.c.
  *
  * The daemon keeps the reason for which it refused an allocation. Only the shim knows whether the
@@ -29,7 +29,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
     struct gm_app *app = &engine->apps[id];
     if (reason == GM_REFUSED_NONE)
         reason = find_reason(engine, id, bytes);
-    app->refusal = (struct gm_alloc_refusal){
+    app->refusal.newest = (struct gm_alloc_refusal){
         .reason = reason,
         .bytes = bytes,
         .held = engine->table->apps[id].committed,
@@ -38,14 +38,14 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         .is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window,
     };
     if (reason == GM_REFUSED_BUDGET) {
-        app->refusal.limit = gm_engine_offered(engine);
-        app->refusal.taken = engine->table->fixed - engine->table->apps[id].fixed;
+        app->refusal.newest.limit = gm_engine_offered(engine);
+        app->refusal.newest.taken = engine->table->fixed - engine->table->apps[id].fixed;
     } else if (reason == GM_REFUSED_PINNED) {
-        app->refusal.limit = gm_engine_host_room(engine);
-        app->refusal.taken = engine->table->beyond;
+        app->refusal.newest.limit = gm_engine_host_room(engine);
+        app->refusal.newest.taken = engine->table->beyond;
     }
-    if (app->refused_due == 0)
-        app->refused_due = engine->now + GM_REFUSAL_LOOK_NS;
+    if (app->refusal.due == 0)
+        app->refusal.due = engine->now + GM_REFUSAL_LOOK_NS;
 }
 
 /* Whether the engine of another of the program's GPUs refused, and will tell. */
@@ -54,7 +54,7 @@ static bool is_told_elsewhere(const struct gm_engine *engine, const struct gm_ap
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
         const struct gm_engine *other = app->client->engines[i];
         if (other && other != engine &&
-            other->apps[app->client->id].refusal.reason != GM_REFUSED_NONE)
+            other->apps[app->client->id].refusal.newest.reason != GM_REFUSED_NONE)
             return true;
     }
     return false;
@@ -66,15 +66,15 @@ static void note(struct gm_engine *engine, uint32_t id)
     uint64_t *told = &app->client->refused_told; /* the program counts for all its GPUs */
     const uint64_t refused = app->stat ? atomic_load(&app->stat->refused) : *told;
     const uint64_t n = refused - *told;
-    if (n == 0 || (app->refusal.reason == GM_REFUSED_NONE && is_told_elsewhere(engine, app)))
+    if (n == 0 || (app->refusal.newest.reason == GM_REFUSED_NONE && is_told_elsewhere(engine, app)))
         return;
-    if (app->refusal.reason == GM_REFUSED_NONE)
-        app->refusal = (struct gm_alloc_refusal){.reason = GM_REFUSED_DRIVER,
-                                                 .bytes = atomic_load(&app->stat->refused_bytes)};
-    gm_engine_note_refusal(engine, id, &app->refusal, n);
-    app->refusal.reason = GM_REFUSED_NONE;
+    if (app->refusal.newest.reason == GM_REFUSED_NONE)
+        app->refusal.newest = (struct gm_alloc_refusal){
+            .reason = GM_REFUSED_DRIVER, .bytes = atomic_load(&app->stat->refused_bytes)};
+    gm_engine_note_refusal(engine, id, &app->refusal.newest, n);
+    app->refusal.newest.reason = GM_REFUSED_NONE;
     *told = refused;
-    app->refused_at = engine->now;
+    app->refusal.told_at = engine->now;
 }
 
 void gm_engine_note_refusals(struct gm_engine *engine)
@@ -83,13 +83,14 @@ void gm_engine_note_refusals(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         if (!app->session || !app->stat)
             continue;
-        const uint64_t free_at = app->refused_at ? app->refused_at + GM_REFUSAL_TOLD_NS : 0;
+        const uint64_t free_at =
+            app->refusal.told_at ? app->refusal.told_at + GM_REFUSAL_TOLD_NS : 0;
         if (engine->now >= free_at)
             note(engine, id);
-        else if (app->refused_due)
-            app->refused_due = free_at;
-        if (engine->now >= app->refused_due)
-            app->refused_due = 0;
+        else if (app->refusal.due)
+            app->refusal.due = free_at;
+        if (engine->now >= app->refusal.due)
+            app->refusal.due = 0;
     }
 }
 
@@ -103,8 +104,8 @@ uint64_t gm_engine_refusals_due(const struct gm_engine *engine)
     uint64_t at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        if (app->session && app->refused_due && app->refused_due < at)
-            at = app->refused_due;
+        if (app->session && app->refusal.due && app->refusal.due < at)
+            at = app->refusal.due;
     }
     return at;
 }

@@ -58,8 +58,8 @@ static uint64_t last_progress(const struct gm_engine *engine)
 {
     uint64_t at = engine->stopping.until - GM_SAVING_NS;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].progress_at > at)
-            at = engine->apps[id].progress_at;
+        if (engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].moves.progress_at > at)
+            at = engine->apps[id].moves.progress_at;
     return at;
 }
 
@@ -79,7 +79,7 @@ static void give_up_hopeless(struct gm_engine *engine)
             give_up(engine, id, "the program does not answer");
         else if (app->state == GM_APP_LOADING && is_stuck)
             give_up(engine, id, "it cannot be brought back");
-        else if (engine->stopping.host == id && app->retry_at > engine->now)
+        else if (engine->stopping.host == id && app->moves.retry_at > engine->now)
             give_up(engine, id, "it cannot be put where the program keeps it");
     }
 }
@@ -139,7 +139,7 @@ static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint6
     gm_log(GM_LOG_DEBUG, "app %" PRIu32 ": %" PRIu64 " MiB are to be mapped on the host",
            saving->app, sum >> 20);
     engine->stopping.host = saving->app;
-    engine->apps[saving->app].progress_at = engine->now;
+    engine->apps[saving->app].moves.progress_at = engine->now;
     engine->again = true;
     return true;
 }
@@ -150,7 +150,7 @@ static bool is_anything_on_its_way(const struct gm_engine *engine)
         if (gm_mover_under_way(engine->mover, (enum gm_way)way) > 0)
             return true;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (is_candidate(&engine->apps[id]) && engine->apps[id].sent &&
+        if (is_candidate(&engine->apps[id]) && engine->apps[id].batches.sent &&
             !engine->table->apps[id].is_silent)
             return true;
     return engine->host_copies > 0 || engine->hashing.copies > 0;
@@ -235,7 +235,7 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     engine->stopping.host = GM_NONE;
     engine->decision.wake_at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        engine->apps[id].retry_at = 0;
+        engine->apps[id].moves.retry_at = 0;
         gm_engine_end_placing(engine, id, true);
     }
     gm_engine_drop_all_shadows(engine);

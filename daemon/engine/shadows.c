@@ -150,12 +150,12 @@ void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t index)
         chunk->is_freed || !turn(engine, index, GM_SHADOW_EV_KEEP))
         return;
     /* Of an app that runs already it is not known. */
-    chunk->opens = is_quiet ? app->opens : app->opens - 1;
+    chunk->opens = is_quiet ? app->gate.opens : app->gate.opens - 1;
 }
 
 void gm_engine_opened(struct gm_engine *engine, uint32_t id)
 {
-    engine->apps[id].opens++;
+    engine->apps[id].gate.opens++;
     if (!can_hash(engine)) /* nobody can tell what it changes */
         gm_engine_drop_shadows_of(engine, id);
 }
@@ -225,7 +225,7 @@ static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
 void gm_engine_vacate(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->shadow == GM_SHADOW_CLAIMED && chunk->opens == engine->apps[chunk->app].opens) {
+    if (chunk->shadow == GM_SHADOW_CLAIMED && chunk->opens == engine->apps[chunk->app].gate.opens) {
         leave_clean(engine, index);
         return;
     }

@@ -15,7 +15,7 @@
  * A word is believed only if it names an allocation of that program. One that lies loses memory of
  * its own.
  *
- * Owns gm_app.spares_seen and spares_look_at. Callers: waiting, engine, idle, memory, and views.
+ * Owns gm_app.spares. Callers: waiting, engine, idle, memory, and views.
  */
 #include "daemon/engine/state.h"
 
@@ -74,13 +74,13 @@ void gm_engine_take_all_spares(struct gm_engine *engine)
 void gm_engine_age_spares(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (engine->now < app->spares_look_at)
+    if (engine->now < app->spares.look_at)
         return;
-    app->spares_look_at = engine->now + GM_SPARES_KEEP_NS;
+    app->spares.look_at = engine->now + GM_SPARES_KEEP_NS;
     for (uint32_t i = 0; i < GM_SPARES_MAX && has_spares(engine, id); i++) {
         const uint64_t word = atomic_load(&app->stat->spares[i]);
-        if (word != app->spares_seen[i] || take(engine, id, i, word) == 0)
-            app->spares_seen[i] = word;
+        if (word != app->spares.seen[i] || take(engine, id, i, word) == 0)
+            app->spares.seen[i] = word;
     }
 }
 

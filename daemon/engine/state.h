@@ -158,92 +158,114 @@ struct gm_alloc_refusal {
 struct gm_app {
     enum gm_app_state state;
     struct gm_client *client;
-    uint64_t round;             /* groups.c: the last in which it yielded, or opened */
-    bool is_called;             /* ... its group wants its turn */
     struct gm_session *session; /* NULL when gone */
     pid_t pid;
     uid_t uid;
     char name[64];
     struct gm_ctl *ctl;
     struct gm_stat *stat;
-    uv_poll_t *exit_poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
-    int pidfd;
 
-    uint64_t epoch;
-    uint32_t opens;       /* how often its gate was opened */
-    uint64_t closed_at;   /* when its gate was closed */
-    uint64_t left_at;     /* when its connection ended */
-    bool is_late;         /* no answer to CLOSE long after the deadline */
-    bool is_idle;         /* told the scheduler so */
-    uint64_t calls;       /* at the last sample */
-    uint64_t active_at;   /* when it last did something */
-    bool is_asked;        /* whether its GPU work is over: a QUERY, which it has not answered */
-    uint64_t query;       /* number of the newest QUERY */
-    uint64_t asked_epoch; /* the app's epoch then */
-    bool is_limited;      /* its share of the GPU's time is */
-    bool is_quiet;        /* it answered, and did nothing since */
-    uint64_t quiet_at;    /* ... when */
-    uint64_t ask_at;      /* do not ask before: it could not tell */
-    uint64_t ask_wait;    /* ... how long that was after its answer */
-    uint64_t answered_at; /* when it last answered a batch */
-    uint64_t progress_at; /* while LOADING: when its memory last came nearer */
-    uint32_t unanswered_maps;
-    uint64_t ping;     /* batch that must be answered before memory is moved for it; 0: none */
-    uint64_t retry_at; /* do not load before: a mapping, or a copy from a lower tier, failed */
-    int raise_error;   /* -errno of the copy; 0: one from the disk ended well since, or a mapping
-                          failed */
-    uint32_t
-        busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained since */
+    /* Each struct is of the file that it names: no other writes it, but for what it says. */
 
-    /* places.c */
-    bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
-    bool is_counting;           /* as its ctl page says */
-    bool wants_places;          /* its chunks are to get new places as soon as it is quiet */
-    bool is_urgent;             /* ... as memory waits for that */
-    uint32_t newest;            /* ... the allocation that waits; GM_NONE */
-    uint64_t wanted_at;         /* ... since when */
-    uint64_t placing_until;     /* LOADING: when the gate opens though chunks have yet to leave */
-    uint64_t exchanged;         /* bytes brought to the GPU from the host's places */
-    uint64_t hold_at;           /* do not close its gate for exchanges before */
-    uint64_t hold_failed_until; /* ... nor for memory that waits */
-    uint64_t hold_wait;         /* ... how long that was after the last refusal */
-    uint64_t cooled_at;         /* when the heat of its chunks was last halved */
-
-    struct gm_moment chosen; /* when it was last chosen to run */
-    /* ... and what had happened since, when the next one was chosen beside it: switches.c */
-    uint64_t first_copy_at[GM_WAYS], last_drain_at;
-    uint32_t pending_allocs; /* committed and not answered yet */
-    uint32_t ahead_allocs;   /* ... of which nobody waits for */
-    uint32_t ahead_chunks;   /* ... and their chunks */
-    uint32_t waiting_allocs; /* for room in the tiers */
-    struct gm_batch *building[GM_BATCH_KINDS];
-    struct gm_batch *sent, **sent_tail;
-    struct gm_coming coming[GM_WAYS];
-    uint8_t *imports; /* a bit a frame index: it holds an import of that frame */
-
+    struct {             /* apps.c */
+        uv_poll_t *poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
+        int pidfd;
+        uint64_t left_at; /* when its connection ended */
+    } exit;
+    struct {                   /* apps.c, waiting.c, ahead.c: ALLOCs that are not answered yet */
+        uint32_t pending;      /* committed */
+        uint32_t ahead;        /* ... of which nobody waits for */
+        uint32_t ahead_chunks; /* ... and their chunks */
+        uint32_t waiting;      /* for room in the tiers */
+    } allocs;
+    struct {            /* groups.c */
+        uint64_t round; /* the last in which it yielded, or opened */
+        bool is_called; /* its group wants its turn */
+    } group;
+    struct { /* engine.c */
+        uint64_t epoch;
+        uint32_t opens; /* how often it was opened: shadows.c */
+        uint64_t closed_at;
+        bool is_late;         /* no answer to CLOSE long after the deadline */
+        bool is_parked;       /* PAUSED, LOADING: its work stands still on the GPU */
+        uint32_t busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained
+                                 since */
+    } gate;
+    struct {                  /* idle.c; engine.c: active_at */
+        bool is_idle;         /* told the scheduler so */
+        uint64_t calls;       /* at the last sample */
+        uint64_t active_at;   /* when it last did something */
+        bool is_asked;        /* whether its GPU work is over: a QUERY, which it has not answered */
+        uint64_t query;       /* number of the newest QUERY */
+        uint64_t asked_epoch; /* the gate's epoch then */
+        uint64_t quiet_at;    /* when it answered, and it did nothing since; 0: it did */
+        uint64_t ask_at;      /* do not ask before: it could not tell */
+        uint64_t ask_wait;    /* ... how long that was after its answer */
+        uint64_t want_at;     /* deadlines.c: it is parked and gave its turn back: it asks again
+                                 then; 0: no need */
+    } idle;
+    struct { /* batches.c */
+        struct gm_batch *building[GM_BATCH_KINDS];
+        struct gm_batch *sent, **sent_tail;
+        uint8_t *imports;     /* a bit a frame index: it holds an import of that frame */
+        uint64_t answered_at; /* when it last answered one, or CLOSE */
+        uint64_t ping;        /* must be answered before memory is moved for it; 0: none */
+        uint32_t unanswered_maps;
+    } batches;
+    struct { /* moves.c, chunks.c, batches.c, places.c */
+        struct gm_coming coming[GM_WAYS];
+        uint64_t progress_at; /* while LOADING: when its memory last came nearer */
+        uint64_t retry_at;    /* do not load before: a mapping, or a copy from a lower tier, failed
+                               */
+        int raise_error;      /* -errno of the copy; 0: one from the disk ended well since, or a
+                                 mapping failed */
+    } moves;
+    struct {                        /* places.c; engine.c: is_held */
+        bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
+        bool is_wanted;             /* its chunks are to get new places as soon as it is quiet */
+        bool is_urgent;             /* ... as memory waits for that */
+        uint32_t newest;            /* ... the allocation that waits; GM_NONE */
+        uint64_t wanted_at;         /* ... since when */
+        uint64_t until;             /* LOADING: when the gate opens though chunks have yet to leave
+                                     */
+        uint64_t exchanged;         /* bytes brought to the GPU from the host's places */
+        uint64_t hold_at;           /* do not close its gate for exchanges before */
+        uint64_t hold_failed_until; /* ... nor for memory that waits */
+        uint64_t hold_wait;         /* ... how long that was after the last refusal */
+        uint64_t cooled_at;         /* when the heat of its chunks was last halved */
+    } places;
+    struct {                    /* switches.c */
+        struct gm_moment begin; /* when it was last chosen to run */
+        /* ... and what had happened since, when the next one was chosen beside it */
+        uint64_t first_copy_at[GM_WAYS], last_drain_at;
+    } chosen;
+    struct {                          /* spares.c */
+        uint64_t seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
+        uint64_t look_at;             /* when the next one is due */
+    } spares;
+    struct {                            /* refusals.c */
+        struct gm_alloc_refusal newest; /* reason NONE: none since the log */
+        uint64_t told_at;               /* when it was last told; 0: never */
+        uint64_t due;                   /* look again then; 0: no need to */
+    } refusal;
+    struct {                 /* hints.c */
+        struct gm_hold hint; /* whose time has not come; end 0: none */
+        struct gm_hint_rate rate;
+        struct gm_hold_account account;
+        uint64_t n, n_ignored; /* of its own */
+        uint64_t holds;        /* times that it was held for others' */
+    } hints;
+    struct {                           /* policy.c; timeslices.c, log.c */
+        struct gm_settings admin, own; /* what was said of it, by whom */
+        bool is_limited;               /* its share of the GPU's time is */
+        uint64_t timeslice_us;         /* as it was told; 0: the driver's own */
+        uint32_t level;                /* as the log last told it */
+    } policy;
     bool is_given_up; /* it cannot be saved, and was told: saving.c */
 
-    bool is_parked;        /* PAUSED, LOADING: its work stands still on the GPU */
-    uint64_t want_at;      /* ... and it gave its turn back: it asks again then; 0: no need */
-    uint64_t switches;     /* times it was made to yield */
-    uint64_t parks;        /* ... of which in the middle of its work, or held so for exchanges */
-    uint64_t timeslice_us; /* as it was told; 0: the driver's own */
-    /* hints.c */
-    struct gm_hold hint; /* whose time has not come; end 0: none */
-    struct gm_hint_rate hint_rate;
-    struct gm_hold_account hold_account;
-    uint64_t hints, hints_ignored; /* of its own */
-    uint64_t holds;                /* times that it was held for others' */
-    uint64_t allocs, frees;
-    uint64_t spares_seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
-    uint64_t spares_look_at;             /* when the next one is due */
-
-    struct gm_alloc_refusal refusal; /* refusals.c: the newest; reason NONE: none since the log */
-    uint64_t refused_at;             /* when it was last told; 0: never */
-    uint64_t refused_due;            /* look again then; 0: no need to */
-
-    struct gm_settings admin, own; /* policy.c: what was said of it, by whom */
-    uint32_t level;                /* as the log last told it */
+    uint64_t switches; /* times it was made to yield */
+    uint64_t parks;    /* ... of which in the middle of its work, or held so for exchanges */
+    uint64_t n_allocs, n_frees;
 };
 
 /* An ALLOC that waits until the tiers can hold it. */

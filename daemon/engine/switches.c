@@ -28,10 +28,10 @@ static void keep_for_others(struct gm_engine *engine, uint32_t id)
         if (other == id || app->state != GM_APP_LOADING)
             continue;
         if (engine->last_drain_at)
-            app->last_drain_at = engine->last_drain_at;
+            app->chosen.last_drain_at = engine->last_drain_at;
         for (int way = 0; way < GM_WAYS; way++)
-            if (app->first_copy_at[way] == 0)
-                app->first_copy_at[way] = engine->first_copy_at[way];
+            if (app->chosen.first_copy_at[way] == 0)
+                app->chosen.first_copy_at[way] = engine->first_copy_at[way];
     }
 }
 
@@ -39,13 +39,13 @@ static void keep_for_others(struct gm_engine *engine, uint32_t id)
 void gm_engine_begin_switch(struct gm_engine *engine, uint32_t id)
 {
     keep_for_others(engine, id);
-    engine->apps[id].chosen = take_moment(engine);
-    engine->apps[id].progress_at = engine->now;
+    engine->apps[id].chosen.begin = take_moment(engine);
+    engine->apps[id].moves.progress_at = engine->now;
     gm_engine_ping(engine, id);
     engine->last_drain_at = 0;
-    engine->apps[id].last_drain_at = 0;
+    engine->apps[id].chosen.last_drain_at = 0;
     for (int way = 0; way < GM_WAYS; way++)
-        engine->first_copy_at[way] = engine->apps[id].first_copy_at[way] = 0;
+        engine->first_copy_at[way] = engine->apps[id].chosen.first_copy_at[way] = 0;
 }
 
 /* Its gate opens: write down where the time went. Nothing moved and nobody yielded: not a switch.
@@ -53,9 +53,10 @@ void gm_engine_begin_switch(struct gm_engine *engine, uint32_t id)
 void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    const struct gm_moment begin = app->chosen, end = take_moment(engine);
+    const struct gm_moment begin = app->chosen.begin, end = take_moment(engine);
     struct gm_switch entry = {.app = id, .pid = app->pid, .at = engine->now};
-    const uint64_t drained = engine->last_drain_at ? engine->last_drain_at : app->last_drain_at;
+    const uint64_t drained =
+        engine->last_drain_at ? engine->last_drain_at : app->chosen.last_drain_at;
     uint64_t first = UINT64_MAX, last = 0;
 
     entry.total_ns = since(end.at, begin.at);
@@ -69,7 +70,7 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
     entry.zero = end.zero - begin.zero;
     for (int way = 0; way < GM_WAYS; way++) {
         entry.bytes[way] = end.bytes[way] - begin.bytes[way];
-        uint64_t began = app->first_copy_at[way];
+        uint64_t began = app->chosen.first_copy_at[way];
         began = began ? began : engine->first_copy_at[way];
         if (began == 0)
             continue; /* what ended meanwhile was begun for others */

@@ -1,6 +1,7 @@
 /*
- * Timeslices by class (core/timeslice), and telling programs theirs. Owns gm_app.timeslice_us.
- * Called at the end of a round of the loop, when it is known who runs and who is idle.
+ * Timeslices by class (core/timeslice), and telling programs theirs. Owns
+ * gm_app.policy.timeslice_us. Called at the end of a round of the loop, when it is known who runs
+ * and who is idle.
  *
  * A program whose gate closes keeps its timeslice: it runs nothing, and is looked at again when it
  * does.
@@ -17,7 +18,7 @@ static uint64_t shortest(const struct gm_app *app)
     uint64_t us = 0;
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
         const struct gm_engine *engine = app->client->engines[i];
-        const uint64_t here = engine ? engine->apps[app->client->id].timeslice_us : 0;
+        const uint64_t here = engine ? engine->apps[app->client->id].policy.timeslice_us : 0;
         us = here != 0 && (us == 0 || here < us) ? here : us;
     }
     return us;
@@ -28,9 +29,9 @@ static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
     struct gm_app *app = &engine->apps[id];
     if (atomic_load(&app->stat->features_off) & GM_FEATURE_TIMESLICE)
         us = 0; /* it can have no other */
-    if (us == app->timeslice_us)
+    if (us == app->policy.timeslice_us)
         return;
-    app->timeslice_us = us;
+    app->policy.timeslice_us = us;
     us = shortest(app);
     const struct gm_msg_timeslice message = {.us = us};
     if (us == app->client->timeslice_us)
@@ -49,7 +50,7 @@ void gm_engine_tell_timeslices(struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state == GM_APP_RUNNING)
             running[n++] = (struct gm_timeslice_app){.class = gm_engine_class(engine, id),
-                                                     .is_idle = engine->apps[id].is_idle};
+                                                     .is_idle = engine->apps[id].idle.is_idle};
     gm_timeslice_assign(running, n);
     n = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)

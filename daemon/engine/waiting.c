@@ -35,7 +35,7 @@ bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64
 static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_alloc *asked)
 {
     struct gm_waiting_alloc *waiting;
-    if (engine->apps[asked->ask.app].waiting_allocs == GM_WAITING_MAX)
+    if (engine->apps[asked->ask.app].allocs.waiting == GM_WAITING_MAX)
         return false;
     waiting = malloc(sizeof *waiting);
     if (!waiting)
@@ -43,7 +43,7 @@ static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_allo
     *waiting = *asked;
     *engine->waiting_tail = &waiting->ask;
     engine->waiting_tail = &waiting->ask.next;
-    engine->apps[asked->ask.app].waiting_allocs++;
+    engine->apps[asked->ask.app].allocs.waiting++;
     return true;
 }
 
@@ -54,7 +54,7 @@ static void forget(struct gm_engine *engine, struct gm_admit_request **place)
     *place = ask->next;
     if (!*place)
         engine->waiting_tail = place;
-    engine->apps[ask->app].waiting_allocs--;
+    engine->apps[ask->app].allocs.waiting--;
     free(waiting_of(ask));
 }
 
@@ -95,10 +95,10 @@ static void describe_apps(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        engine->admit_apps[id] = (struct gm_admit_app){.held = engine->table->apps[id].committed,
-                                                       .waits = app->waiting_allocs,
-                                                       .is_at_work = engine->now - app->active_at <
-                                                                     engine->config.patience_ns};
+        engine->admit_apps[id] = (struct gm_admit_app){
+            .held = engine->table->apps[id].committed,
+            .waits = app->allocs.waiting,
+            .is_at_work = engine->now - app->idle.active_at < engine->config.patience_ns};
     }
 }
 

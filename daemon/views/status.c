@@ -56,19 +56,19 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
     text[0] = '\0';
     if (app->state == GM_APP_GONE) {
         snprintf(text, size,
-                 app->exit_poll ? "its process has not ended yet" : "its memory is being put away");
-    } else if (engine->table->apps[id].is_silent || app->is_late) {
+                 app->exit.poll ? "its process has not ended yet" : "its memory is being put away");
+    } else if (engine->table->apps[id].is_silent || app->gate.is_late) {
         snprintf(text, size, "it does not answer (stopped?): it keeps its GPU memory");
-    } else if (app->state == GM_APP_RUNNING && app->busy_reason) {
-        snprintf(text, size, "could not be paused: %s", drain_text(app->busy_reason));
-    } else if (app->waiting_allocs > 0) {
+    } else if (app->state == GM_APP_RUNNING && app->gate.busy_reason) {
+        snprintf(text, size, "could not be paused: %s", drain_text(app->gate.busy_reason));
+    } else if (app->allocs.waiting > 0) {
         snprintf(text, size, "an allocation waits: GPU and host memory are full");
     } else if (app->state == GM_APP_DRAINING) {
         snprintf(text, size, "finishing its GPU work");
-    } else if (app->retry_at > engine->now) {
+    } else if (app->moves.retry_at > engine->now) {
         snprintf(text, size, "%s",
-                 app->raise_error ? "a lower tier fails (see the log): trying again"
-                                  : "it could not map its memory: trying again soon");
+                 app->moves.raise_error ? "a lower tier fails (see the log): trying again"
+                                        : "it could not map its memory: trying again soon");
     } else if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 &&
                gm_group_is_several(engine, id)) {
         snprintf(text, size, "waits for the others of its group, or for its other GPUs");
@@ -112,7 +112,7 @@ static const char *state_text(const struct gm_engine *engine, uint32_t id,
         return "waiting";
     if (app->state == GM_APP_PAUSED)
         return account->reason == GM_WHY_IDLE ? "idle" : "waiting";
-    if (app->state == GM_APP_RUNNING && app->is_idle)
+    if (app->state == GM_APP_RUNNING && app->idle.is_idle)
         return "idle";
     return gm_engine_state_text(app->state);
 }
@@ -193,7 +193,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "pinned_bytes", entry->bytes[GM_TIER_PINNED]);
     add_bytes(object, "shadow_bytes", entry->shadow_bytes);
     add_bytes(object, "on_host_bytes", entry->on_host);
-    add_bytes(object, "exchanged_bytes", app->exchanged);
+    add_bytes(object, "exchanged_bytes", app->places.exchanged);
     add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
     add_bytes(object, "opened_bytes", gm_engine_opened_bytes(engine, id));
     add_unswappable(object, app->stat);
@@ -201,14 +201,14 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "waiting_threads",
                             app->stat ? atomic_load(&app->stat->waiting) : 0);
     cJSON_AddNumberToObject(object, "switches", (double)app->switches);
-    cJSON_AddBoolToObject(object, "parked", app->is_parked);
+    cJSON_AddBoolToObject(object, "parked", app->gate.is_parked);
     cJSON_AddNumberToObject(object, "parks", (double)app->parks);
-    cJSON_AddNumberToObject(object, "timeslice_us", (double)app->timeslice_us);
-    cJSON_AddNumberToObject(object, "hints", (double)app->hints);
-    cJSON_AddNumberToObject(object, "hints_ignored", (double)app->hints_ignored);
-    cJSON_AddNumberToObject(object, "holds", (double)app->holds);
-    cJSON_AddNumberToObject(object, "allocs", (double)app->allocs);
-    cJSON_AddNumberToObject(object, "frees", (double)app->frees);
+    cJSON_AddNumberToObject(object, "timeslice_us", (double)app->policy.timeslice_us);
+    cJSON_AddNumberToObject(object, "hints", (double)app->hints.n);
+    cJSON_AddNumberToObject(object, "hints_ignored", (double)app->hints.n_ignored);
+    cJSON_AddNumberToObject(object, "holds", (double)app->hints.holds);
+    cJSON_AddNumberToObject(object, "allocs", (double)app->n_allocs);
+    cJSON_AddNumberToObject(object, "frees", (double)app->n_frees);
     cJSON_AddNumberToObject(object, "refused_allocs",
                             app->stat ? (double)atomic_load(&app->stat->refused) : 0);
     add_features_off(object, app);

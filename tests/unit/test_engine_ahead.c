@@ -58,7 +58,7 @@ bool gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_allo
     const uint32_t index = gm_table_add_allocation(e->table, id, alloc->va, alloc->bytes);
     assert_int_not_equal(index, GM_NONE);
     e->table->allocations[index].is_pending = true;
-    e->apps[id].pending_allocs++;
+    e->apps[id].allocs.pending++;
     return true;
 }
 
@@ -69,8 +69,8 @@ void gm_engine_answer_alloc(struct gm_engine *e, uint32_t index, CUresult result
     assert_int_equal(result, CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(allocation->is_ahead && allocation->is_pending && !allocation->is_freed);
     allocation->is_pending = false;
-    app->pending_allocs--;
-    app->ahead_allocs--;
+    app->allocs.pending--;
+    app->allocs.ahead--;
     n_refused++;
 }
 
@@ -132,8 +132,8 @@ static bool ask(uint32_t id, uint64_t bytes)
     const bool is_had = gm_engine_admit_ahead(engine, id, &alloc);
     newest[id] = is_had ? next_va : newest[id];
     next_va += bytes;
-    assert_int_equal(engine->apps[id].ahead_allocs, before.ahead_allocs + is_had);
-    assert_int_equal(engine->apps[id].pending_allocs, before.pending_allocs + is_had);
+    assert_int_equal(engine->apps[id].allocs.ahead, before.allocs.ahead + is_had);
+    assert_int_equal(engine->apps[id].allocs.pending, before.allocs.pending + is_had);
     assert_int_equal(engine->table->committed, committed + (is_had ? bytes : 0));
     return is_had;
 }
@@ -151,10 +151,11 @@ static void arrive(uint32_t id)
         gm_table_place(table, c);
     }
     table->allocations[index].is_pending = false;
-    engine->apps[id].pending_allocs--;
+    engine->apps[id].allocs.pending--;
     if (table->allocations[index].is_ahead) {
-        engine->apps[id].ahead_allocs--;
-        engine->apps[id].ahead_chunks -= (uint32_t)gm_chunk_count(table->allocations[index].bytes);
+        engine->apps[id].allocs.ahead--;
+        engine->apps[id].allocs.ahead_chunks -=
+            (uint32_t)gm_chunk_count(table->allocations[index].bytes);
     }
 }
 
@@ -270,7 +271,7 @@ static void test_lacks_more(void **state)
     give(0, 8 * MIB);
     const uint32_t chunk = table->allocations[gm_table_find_allocation(table, 0, newest[0])].first;
     assert_true(ask(0, 6 * MIB)); /* 4 + 2 */
-    assert_int_equal(engine->apps[0].ahead_chunks, 2);
+    assert_int_equal(engine->apps[0].allocs.ahead_chunks, 2);
     assert_true(ask(1, 2 * MIB));
     table->chunks[chunk].flight = GM_FLIGHT_OUT;
     gm_table_place(table, chunk);
@@ -340,7 +341,7 @@ static void test_called_off(void **state)
     gm_engine_call_off_ahead(engine, 0);
     gm_engine_call_off_ahead(engine, 0);
     assert_int_equal(n_refused, 2);
-    assert_int_equal(engine->apps[0].pending_allocs, 1);
+    assert_int_equal(engine->apps[0].allocs.pending, 1);
 }
 
 int main(void)

@@ -107,8 +107,8 @@ static int set_up(void **state)
         .config = {.max_apps = 2, .outlet = {.send = send_message, .end = end_session}}};
     table = (struct gm_table){.chunks = chunks, .apps = table_apps, .max_chunks = CHUNKS};
     for (uint32_t id = 0; id < 2; id++)
-        apps[id] =
-            (struct gm_app){.session = (struct gm_session *)&apps[id], .sent_tail = &apps[id].sent};
+        apps[id] = (struct gm_app){.session = (struct gm_session *)&apps[id],
+                                   .batches.sent_tail = &apps[id].batches.sent};
     for (uint32_t i = 0; i < CHUNKS; i++)
         chunks[i] = (struct gm_chunk){.app = i / 4, .frame = GM_NONE};
     ended[0] = ended[1] = sent = settled = dropped = 0;
@@ -157,7 +157,7 @@ static void no_memory_to_ask(void **state)
     gm_engine_ping(&engine, 1);
     is_memory_out = false;
     assert_int_equal(ended[1], 1);
-    assert_int_not_equal(apps[1].ping, 0);
+    assert_int_not_equal(apps[1].batches.ping, 0);
     assert_int_equal(sent, 0);
 }
 

@@ -86,7 +86,7 @@ static int set_up(void **state)
     for (uint32_t id = 0; id < 2; id++) {
         engine->apps[id].state = id == 0 ? GM_APP_PAUSED : GM_APP_RUNNING;
         engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
-        engine->apps[id].active_at = engine->now;
+        engine->apps[id].idle.active_at = engine->now;
         engine->apps[id].stat = calloc(1, sizeof *engine->apps[id].stat);
         if (engine->apps[id].stat == NULL)
             return -1;
@@ -140,7 +140,7 @@ static void test_idle_when_quiet(void **state)
     pass(10 * GM_S); /* its work goes on: it is busy, and asked no more */
     assert_int_equal(queries[1], 1);
     assert_int_equal(idles[1], 0);
-    assert_false(app->is_idle);
+    assert_false(app->idle.is_idle);
     assert_true(n_aged[1] > 10 && n_taken[1] == 0);
 
     answer(asked[1], 1);
@@ -148,7 +148,7 @@ static void test_idle_when_quiet(void **state)
     assert_int_equal(n_taken[1], 1); /* who rests keeps nothing */
     assert_true(n_aged[0] > 10);     /* it can free while it is paused */
     assert_int_equal(ago[1], 0);     /* its work had gone on, nobody knows until when */
-    assert_true(app->is_idle);
+    assert_true(app->idle.is_idle);
     answer(asked[1], 1); /* once is enough */
     pass(10 * GM_S);
     assert_int_equal(idles[1], 1);
@@ -158,7 +158,7 @@ static void test_idle_when_quiet(void **state)
     call_in(0);
     pass(3 * IDLE); /* while nobody is busy nobody looks sooner */
     assert_int_equal(wants[1], 1);
-    assert_false(app->is_idle);
+    assert_false(app->idle.is_idle);
     pass(3 * IDLE);
     assert_int_equal(queries[1], 2);
     answer(asked[1], 1);
@@ -175,18 +175,18 @@ static void test_paused(void **state)
     pass(IDLE / 2);
     call_in(0); /* as when one returns because what it waited for was drained */
     pass(IDLE / 4);
-    assert_int_equal(app->active_at, engine->now);
+    assert_int_equal(app->idle.active_at, engine->now);
     pass(IDLE - 1);
     assert_int_equal(idles[1], 0);
     pass(IDLE / 4 + 1);
     assert_int_equal(idles[1], 1);
     assert_int_equal(ago[1], 0); /* it was charged for nothing */
-    assert_true(app->is_idle);
+    assert_true(app->idle.is_idle);
     pass(10 * IDLE);
     assert_int_equal(idles[1], 1);
     gm_engine_wants(engine, 1);
     assert_int_equal(wants[1], 1);
-    assert_false(app->is_idle);
+    assert_false(app->idle.is_idle);
     pass(3 * IDLE + IDLE / 4);
     assert_int_equal(idles[1], 2); /* it thought better of it */
     assert_int_equal(queries[1], 0);
@@ -196,7 +196,7 @@ static void test_paused(void **state)
 static void test_paused_and_waiting(void **state)
 {
     (void)state;
-    uint32_t *counts[] = {&app->pending_allocs, &app->waiting_allocs};
+    uint32_t *counts[] = {&app->allocs.pending, &app->allocs.waiting};
     app->state = GM_APP_PAUSED;
     atomic_store(&app->stat->waiting, 1);
     pass(10 * IDLE);
@@ -209,11 +209,11 @@ static void test_paused_and_waiting(void **state)
     atomic_store(&app->stat->slot[5].blocked, 1);
     pass(10 * IDLE);
     atomic_store(&app->stat->slot[5].blocked, 0);
-    app->is_held = true;
+    app->places.is_held = true;
     pass(10 * IDLE);
     assert_int_equal(idles[1], 0);
-    app->is_held = false;
-    app->active_at = engine->now;
+    app->places.is_held = false;
+    app->idle.active_at = engine->now;
     pass(4 * IDLE);
     assert_int_equal(idles[1], 1);
 }
@@ -223,7 +223,7 @@ static void test_looks_at_the_paused(void **state)
 {
     (void)state;
     app->state = GM_APP_PAUSED;
-    engine->apps[0].is_idle = true;
+    engine->apps[0].idle.is_idle = true;
     gm_engine_sample(engine);
     assert_int_equal(engine->sample_at, engine->now + IDLE / 4);
     atomic_store(&app->stat->waiting, 1);
@@ -307,13 +307,13 @@ static void test_close_voids_the_question(void **state)
     (void)state;
     pass(3 * IDLE);
     uint64_t first = asked[1];
-    app->epoch++; /* closed ... */
+    app->gate.epoch++; /* closed ... */
     app->state = GM_APP_PAUSED;
     atomic_store(&app->stat->waiting, 1);
     pass(5 * IDLE);
     atomic_store(&app->stat->waiting, 0);
     app->state = GM_APP_RUNNING; /* ... and open again */
-    app->active_at = engine->now;
+    app->idle.active_at = engine->now;
     answer(first, 1);
     assert_int_equal(idles[1], 0);
     pass(IDLE / 2);
@@ -354,14 +354,14 @@ static void test_asked_again(void **state)
 
     /* A long --idle is never cut short. */
     engine->config.idle_ns = 5 * GM_S;
-    app->is_idle = false;
+    app->idle.is_idle = false;
     engine->sample_at = 0;
     for (unsigned i = 0; i < 3; i++) {
-        app->active_at = app->ask_at = app->ask_wait = 0;
-        app->is_quiet = false;
+        app->idle.active_at = app->idle.ask_at = app->idle.ask_wait = 0;
+        app->idle.quiet_at = 0;
         gm_engine_sample(engine);
         answer(asked[1], 0);
-        assert_int_equal(app->ask_at, engine->now + 5 * GM_S);
+        assert_int_equal(app->idle.ask_at, engine->now + 5 * GM_S);
     }
 }
 
@@ -381,7 +381,7 @@ static void test_idle_since(void **state)
     (void)state;
     call_in(0);
     pass(IDLE / 4);
-    uint64_t active_at = app->active_at;
+    uint64_t active_at = app->idle.active_at;
     while (queries[1] == 0)
         pass(IDLE / 4);
     engine->now += GM_MS;
@@ -402,8 +402,8 @@ static void test_what_is_activity(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof slots / sizeof *slots; i++) {
         struct gm_slot *slot = &app->stat->slot[slots[i]];
-        app->active_at = engine->now;
-        app->is_asked = false;
+        app->idle.active_at = engine->now;
+        app->idle.is_asked = false;
         unsigned n = queries[1];
         for (int round = 0; round < 20; round++) {
             call_in(slots[i]);
@@ -431,17 +431,17 @@ static void test_what_is_activity(void **state)
     }
     pass(2 * IDLE);
     unsigned n = queries[1];
-    app->pending_allocs = 1;
+    app->allocs.pending = 1;
     pass(10 * IDLE);
-    app->pending_allocs = 0;
-    app->waiting_allocs = 1;
+    app->allocs.pending = 0;
+    app->allocs.waiting = 1;
     pass(10 * IDLE);
     assert_int_equal(queries[1], n);
     answer(asked[1], 1);
     assert_int_equal(idles[1], 0);
     /* Not one that nobody waits for. */
-    app->pending_allocs = app->ahead_allocs = 2;
-    app->waiting_allocs = 0;
+    app->allocs.pending = app->allocs.ahead = 2;
+    app->allocs.waiting = 0;
     pass(10 * IDLE);
     assert_int_equal(queries[1], n + 1);
 }

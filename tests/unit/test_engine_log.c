@@ -107,7 +107,7 @@ static void step(enum gm_sched_event_kind kind, uint32_t app, uint64_t bytes)
 static void join(uint32_t id, uint64_t bytes)
 {
     struct gm_app *app = &engine->apps[id];
-    *app = (struct gm_app){.state = GM_APP_PAUSED, .pid = (pid_t)(100 + id), .level = 1};
+    *app = (struct gm_app){.state = GM_APP_PAUSED, .pid = (pid_t)(100 + id), .policy.level = 1};
     snprintf(app->name, sizeof app->name, "p%u", id);
     step(GM_SCHED_JOIN, id, 0);
     step(GM_SCHED_SIZE, id, bytes);
@@ -155,11 +155,11 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     engine->apps[1].stat = stat;
     struct gm_client client = {.id = 1, .engines = {engine}};
     engine->apps[1].client = &client;
-    engine->apps[1].refusal.reason = GM_REFUSED_FULL;
+    engine->apps[1].refusal.newest.reason = GM_REFUSED_FULL;
     gm_engine_note_refusals(engine);
     assert_int_equal(engine->n_refusals, 0);
     for (int i = 0; i < 25; i++, engine->now += 100 * GM_MS) {
-        engine->apps[1].refusal.reason = GM_REFUSED_FULL;
+        engine->apps[1].refusal.newest.reason = GM_REFUSED_FULL;
         stat->refused += 10;
         gm_engine_note_refusals(engine);
     }
@@ -286,7 +286,7 @@ static void test_whose_place(void **state)
     /* app 0 is still known, for one that waited at that time */
     engine->now = 2 * GM_S;
     const struct gm_switch took = {.seq = 2};
-    engine->apps[3] = (struct gm_app){.state = GM_APP_PAUSED, .pid = 103, .chosen.at = GM_S};
+    engine->apps[3] = (struct gm_app){.state = GM_APP_PAUSED, .pid = 103, .chosen.begin.at = GM_S};
     gm_engine_note_switch(engine, 3, &took); /* of which the scheduler knows nothing */
     entry = newest();
     assert_int_equal(number(entry, "left_count"), 1);
@@ -303,7 +303,7 @@ static void test_many_leavers(void **state)
         gm_engine_note_leaver(engine, id, false);
     }
     join(22, 1);
-    engine->apps[22].chosen.at = 1;
+    engine->apps[22].chosen.begin.at = 1;
     const struct gm_switch took = {.seq = 1};
     step(GM_SCHED_LEAVE, 22, 0); /* so that only `chosen` tells since when */
     gm_engine_note_switch(engine, 22, &took);

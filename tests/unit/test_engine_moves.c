@@ -251,7 +251,7 @@ void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
 
 void gm_engine_ping(struct gm_engine *e, uint32_t app)
 {
-    e->apps[app].ping = 1;
+    e->apps[app].batches.ping = 1;
 }
 
 /* ---- the world ---- */
@@ -299,7 +299,7 @@ static void begin(uint64_t budget)
         assert_true(gm_table_add_app(world.table, id, 1000));
         engine->apps[id] = (struct gm_app){
             .state = id == RUNNING ? GM_APP_RUNNING : GM_APP_PAUSED,
-            .answered_at = engine->now,
+            .batches.answered_at = engine->now,
             .ctl = calloc(1, sizeof *engine->apps[id].ctl),
         };
         is_expected[id] = true;
@@ -437,7 +437,7 @@ static void an_idle_one_is_passed_over(void **state)
 {
     (void)state;
     fill_up();
-    engine->apps[FIRST].is_idle = true;
+    engine->apps[FIRST].idle.is_idle = true;
     gm_engine_plan(engine);
     assert_true(engine->plan_is_prefetch);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 0);
@@ -453,7 +453,7 @@ static void an_idle_one_has_what_is_free(void **state)
     have(RUNNING, 96 * MIB, GM_TIER_GPU);
     have(FIRST, 64 * MIB, GM_TIER_PINNED);
     have(SECOND, 96 * MIB, GM_TIER_PINNED);
-    engine->apps[FIRST].is_idle = true;
+    engine->apps[FIRST].idle.is_idle = true;
     gm_engine_plan(engine);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 64 * MIB);
     assert_int_equal(planned(GM_MOVE_FILL, SECOND), 0);
@@ -464,10 +464,10 @@ static void not_for_who_cannot_have_it(void **state)
     (void)state;
     fill_up();
     is_expected[SECOND] = is_expected[LAST] = false;
-    engine->apps[FIRST].retry_at = engine->now + 1;
+    engine->apps[FIRST].moves.retry_at = engine->now + 1;
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
-    engine->apps[FIRST].retry_at = 0;
+    engine->apps[FIRST].moves.retry_at = 0;
     world.table->apps[FIRST].is_silent = true;
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
@@ -490,7 +490,8 @@ static void not_while_somebody_waits(void **state)
     assert_int_equal(planned(GM_MOVE_FILL, SECOND), 96 * MIB);
     assert_int_equal(planned(GM_MOVE_EVICT, LAST), 64 * MIB); /* the farthest first */
 
-    engine->apps[SECOND].ping = 1; /* nothing is moved until it has answered, ahead neither */
+    engine->apps[SECOND].batches.ping =
+        1; /* nothing is moved until it has answered, ahead neither */
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
 }
@@ -1027,7 +1028,7 @@ static void what_ends_keeps_its_frame(void **state)
     begin_full_switch(64 * MIB);
     const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
     engine->apps[SECOND].state = GM_APP_GONE;
-    engine->apps[SECOND].exit_poll = &watch;
+    engine->apps[SECOND].exit.poll = &watch;
     gm_table_free_chunk(world.table, chunk);
     gm_engine_retire(engine, chunk);
     assert_int_equal(world.table->frames[frame].state, GM_FRAME_CONDEMNED);
@@ -1099,7 +1100,7 @@ static void an_eviction_that_fails_is_undone(void **state)
     assert_int_equal(n_unmaps, 2);
 
     engine->now += GM_S;
-    engine->apps[SECOND].answered_at = engine->now;
+    engine->apps[SECOND].batches.answered_at = engine->now;
     gm_engine_try_failed(engine);
     assert_int_equal(maps, 2);
     answer_map(chunk);
@@ -1306,7 +1307,7 @@ static void an_idle_one_is_given_nothing_that_another_was_offered(void **state)
     have(FIRST, 2 * MIB, GM_TIER_PINNED); /* no frame of that size anywhere */
     have(SECOND, 64 * MIB, GM_TIER_PINNED);
     have(LAST, 64 * MIB, GM_TIER_GPU);
-    engine->apps[SECOND].is_idle = true;
+    engine->apps[SECOND].idle.is_idle = true;
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
 }

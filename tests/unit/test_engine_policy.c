@@ -151,12 +151,12 @@ static void test_first(void **state)
     assert_int_equal(class_of(0), GM_CLASS_AUTO);
     assert_int_equal(policy(0).weight, GM_SCHED_WEIGHT);
     assert_int_equal(policy(0).share, GM_SCHED_SHARE_ALL);
-    assert_int_equal(engine->apps[0].level, 1);
+    assert_int_equal(engine->apps[0].policy.level, 1);
     join(1, ALICE, "train", 0);
     assert_int_equal(class_of(1), GM_CLASS_BATCH);
     assert_int_equal(policy(1).weight, 500);
     assert_int_equal(policy(1).share, 500);
-    assert_int_equal(engine->apps[1].level, 4);
+    assert_int_equal(engine->apps[1].policy.level, 4);
     join(2, ALICE, "idle", 0);
     assert_true(policy(2).is_paused);
     join(3, ALICE, "app", wish(GM_CLASS_INTERACTIVE));

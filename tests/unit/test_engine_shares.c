@@ -398,7 +398,7 @@ static void leave(uint32_t id, uv_poll_t *poll)
 {
     engine->apps[id].session = NULL;
     engine->apps[id].state = GM_APP_GONE;
-    engine->apps[id].exit_poll = poll;
+    engine->apps[id].exit.poll = poll;
 }
 
 /* Both ends die, in either order. Its memory waits for the process that may still be running on it.
@@ -433,7 +433,7 @@ static void test_deaths(void **state)
         assert_null(engine->opens);
         for (uint32_t id = 0; id < 2; id++) {
             engine->apps[id].state = GM_APP_RUNNING;
-            engine->apps[id].exit_poll = NULL;
+            engine->apps[id].exit.poll = NULL;
             engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
         }
     }

@@ -188,12 +188,12 @@ static void many_wait_and_die(void **state)
     for (unsigned i = 0; i < 5000; i++)
         ask(OTHER, 50);
     expect(OTHER, 0, 5000 - 4096);
-    assert_int_equal(engine->apps[OTHER].waiting_allocs, 4096);
+    assert_int_equal(engine->apps[OTHER].allocs.waiting, 4096);
     assert_true(gm_engine_is_waiting_at(engine, OTHER, 2));
     ask(LATE, 30);
     expect(LATE, 0, 0);
     gm_engine_forget_waiting(engine, OTHER);
-    assert_int_equal(engine->apps[OTHER].waiting_allocs, 0);
+    assert_int_equal(engine->apps[OTHER].allocs.waiting, 0);
     assert_false(gm_engine_is_waiting_at(engine, OTHER, 2));
     ask(NEW, 20); /* behind LATE, at the end of what is left of the list */
     expect(NEW, 0, 0);
@@ -232,13 +232,13 @@ static void holders_pass_for_as_long_as_is_patience(void **state)
     for (uint32_t i = 0; i < 20; i++) {
         const uint32_t taker = i % 2 ? OWNER : LATE, giver = i % 2 ? LATE : OWNER;
         const bool is_early = i < 9;
-        engine->apps[OWNER].active_at = engine->apps[LATE].active_at = engine->now;
+        engine->apps[OWNER].idle.active_at = engine->apps[LATE].idle.active_at = engine->now;
         pass(GM_S);
         ask(taker, 40);
         if (is_early)
             expect(OTHER, 0, 0);
         else
-            assert_int_equal(engine->apps[taker].waiting_allocs, 1);
+            assert_int_equal(engine->apps[taker].allocs.waiting, 1);
         give_back(giver, 40);
         if (!is_early)
             break;

@@ -104,7 +104,7 @@ static void check_shadow(const struct program *p, const struct gm_chunk *chunk)
     struct page *pages[HANDLE_PAGES];
     if (chunk->shadow != GM_SHADOW_KEPT || r == NO_REGION || !p->regions[r].content ||
         p->regions[r].state == REGION_FREED ||
-        chunk->opens != machine.engine->apps[chunk->app].opens)
+        chunk->opens != machine.engine->apps[chunk->app].gate.opens)
         return;
     const uint32_t n = pinned_pages(&machine.engine->pool, chunk->page, pages, HANDLE_PAGES);
     for (uint32_t i = 0; i < n; i++)
