@@ -117,15 +117,25 @@ static int take_paused(struct gm_settings *settings, const char *text, char *why
     return 0;
 }
 
+static int take_oversize(struct gm_settings *settings, const char *text, char *why, size_t size)
+{
+    char shown[SHOWN];
+    if (strcmp(text, "host") != 0 && strcmp(text, "refuse") != 0) {
+        snprintf(why, size, "oversize: \"%s\" is not host or refuse", show(text, shown));
+        return -EINVAL;
+    }
+    settings->is_oversize = strcmp(text, "host") == 0;
+    return 0;
+}
+
 static const struct {
     const char *name;
     uint32_t flag;
     int (*take)(struct gm_settings *settings, const char *text, char *why, size_t size);
 } kinds[] = {
-    {"class", GM_SET_CLASS, take_class},
-    {"weight", GM_SET_WEIGHT, take_weight},
-    {"share", GM_SET_SHARE, take_share},
-    {"paused", GM_SET_PAUSED, take_paused},
+    {"class", GM_SET_CLASS, take_class},          {"weight", GM_SET_WEIGHT, take_weight},
+    {"share", GM_SET_SHARE, take_share},          {"paused", GM_SET_PAUSED, take_paused},
+    {"oversize", GM_SET_OVERSIZE, take_oversize},
 };
 
 int gm_settings_take(struct gm_settings *settings, const char *word, char *why, size_t why_size)
@@ -192,8 +202,11 @@ char *gm_settings_format(const struct gm_settings *settings, char *text, size_t 
     const char *paused = "";
     if (settings->has & GM_SET_PAUSED)
         paused = settings->is_paused ? " paused" : " paused=no";
+    const char *oversize = "";
+    if (settings->has & GM_SET_OVERSIZE)
+        oversize = settings->is_oversize ? " oversize=host" : " oversize=refuse";
     char all[160];
-    snprintf(all, sizeof all, "%s%s%s%s", class, weight, share, paused);
+    snprintf(all, sizeof all, "%s%s%s%s%s", class, weight, share, paused, oversize);
     snprintf(text, size, "%s", all[0] ? all + 1 : "");
     return text;
 }

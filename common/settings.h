@@ -1,6 +1,6 @@
 /*
- * Settings of programs as users write them: `class=batch`, `weight=0.5`, `share=50%`, `paused`. For
- * rules, mux-ctl and the engine. Pure; calls common/text and common/classes.
+ * Settings of programs as users write them: `class=batch`, `weight=0.5`, `share=50%`, `paused`,
+ * `oversize=host`. For rules, mux-ctl and the engine. Pure; calls common/text and common/classes.
  */
 #ifndef GM_COMMON_SETTINGS_H
 #define GM_COMMON_SETTINGS_H
@@ -15,8 +15,9 @@ struct gm_settings {
     uint32_t has;  /* enum gm_set_setting (common/wire.h): which of these are set */
     uint8_t class; /* enum gm_sched_class */
     bool is_paused;
-    uint32_t weight; /* thousandths */
-    uint32_t share;  /* thousandths of the GPU's time */
+    bool is_oversize; /* it may have more memory than the budget: the rest is mapped on the host */
+    uint32_t weight;  /* thousandths */
+    uint32_t share;   /* thousandths of the GPU's time */
 };
 
 /*
@@ -28,7 +29,7 @@ int gm_settings_take(struct gm_settings *settings, const char *word, char *why, 
 /* Whether all values are in bounds: for settings from the wire. */
 bool gm_settings_are_legal(const struct gm_settings *settings);
 
-/* "class=batch weight=0.5 share=50% paused"; "" for none. Returns `text`. */
+/* "class=batch weight=0.5 share=50% paused oversize=host"; "" for none. Returns `text`. */
 char *gm_settings_format(const struct gm_settings *settings, char *text, size_t size);
 
 /* Thousandths: "0.5". Returns `text`. */

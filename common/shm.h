@@ -37,7 +37,7 @@ struct gm_ctl {
     _Atomic uint32_t gate;
     uint32_t app;                 /* the app's id, for messages */
     _Atomic uint64_t epoch;       /* of the newest CLOSE */
-    uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app may allocate in all */
+    uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could have in all */
     _Atomic uint32_t is_counting; /* a bit a GPU; not 0: report what launches use (USES) */
     /* Changes each second while the daemon's loop runs. So an app that waits notices if the daemon
      * hangs. */

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 6u
+#define GM_WIRE_VERSION 7u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -36,12 +36,22 @@ enum gm_role { GM_ROLE_APP = 1, GM_ROLE_CONTROL = 2 };
 
 #define GM_HELLO_CLASS_UNKNOWN 255u
 
+/* GPUMUX_OVERSIZE: whether the program may have more memory than the budget. */
+enum gm_hello_oversize {
+    GM_HELLO_OVERSIZE_UNSAID = 0,
+    GM_HELLO_OVERSIZE_REFUSE = 1,
+    GM_HELLO_OVERSIZE_HOST = 2,
+    GM_HELLO_OVERSIZE_UNKNOWN = 255,
+};
+
 /* First message of every connection. The daemon takes pid and uid from SO_PEERCRED. */
 struct gm_msg_hello {
     uint32_t role;  /* enum gm_role */
     uint32_t class; /* GPUMUX_CLASS: 0 not said, 1 + an index of GM_CLASS_WORDS, or CLASS_UNKNOWN */
     char name[64];  /* the program's short name, NUL-terminated */
     char group[64]; /* GPUMUX_GROUP: runs together with the others of this name; "": with none */
+    uint32_t oversize; /* enum gm_hello_oversize */
+    uint32_t reserved;
 };
 
 /* The program has a context on this GPU, or is about to use it otherwise: from now on its gate
@@ -266,18 +276,21 @@ enum gm_set_setting {
     GM_SET_WEIGHT = 2,
     GM_SET_SHARE = 4,
     GM_SET_PAUSED = 8,
-    GM_SET_SETTINGS = 15,
+    GM_SET_OVERSIZE = 16,
+    GM_SET_SETTINGS = 31,
 };
 struct gm_msg_set {
     uint32_t selects; /* enum gm_set_select */
     int32_t pid;
     uint32_t uid;
-    uint32_t settings;  /* enum gm_set_setting: which of these to set */
-    uint32_t class;     /* enum gm_sched_class */
-    uint32_t weight;    /* thousandths */
-    uint32_t share;     /* thousandths of the GPU's time */
-    uint32_t is_paused; /* 0 or 1 */
-    char command[64];   /* a program's name, or a pattern */
+    uint32_t settings;    /* enum gm_set_setting: which of these to set */
+    uint32_t class;       /* enum gm_sched_class */
+    uint32_t weight;      /* thousandths */
+    uint32_t share;       /* thousandths of the GPU's time */
+    uint32_t is_paused;   /* 0 or 1 */
+    uint32_t is_oversize; /* 0 or 1 */
+    uint32_t reserved;
+    char command[64]; /* a program's name, or a pattern */
 };
 struct gm_msg_set_is {
     uint32_t is_refused; /* 1: nothing was changed; `text` says why */
@@ -351,7 +364,7 @@ struct gm_no_entry {
 /* The sizes belong to the protocol's version: whoever changes one changes GM_WIRE_VERSION. */
 _Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
 _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
-_Static_assert(sizeof(struct gm_msg_hello) == 136, "gm_msg_hello");
+_Static_assert(sizeof(struct gm_msg_hello) == 144, "gm_msg_hello");
 _Static_assert(sizeof(struct gm_msg_enter) == 16, "gm_msg_enter");
 _Static_assert(sizeof(struct gm_msg_entered) == 16, "gm_msg_entered");
 _Static_assert(sizeof(struct gm_msg_alloc) == 32, "gm_msg_alloc");
@@ -383,7 +396,7 @@ _Static_assert(sizeof(struct gm_msg_opened) == 16, "gm_msg_opened");
 _Static_assert(sizeof(struct gm_msg_shut_is) == 16, "gm_msg_shut_is");
 _Static_assert(sizeof(struct gm_msg_status) == 8, "gm_msg_status");
 _Static_assert(sizeof(struct gm_msg_status_is) == 8, "gm_msg_status_is");
-_Static_assert(sizeof(struct gm_msg_set) == 96, "gm_msg_set");
+_Static_assert(sizeof(struct gm_msg_set) == 104, "gm_msg_set");
 _Static_assert(sizeof(struct gm_msg_set_is) == 192, "gm_msg_set_is");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");

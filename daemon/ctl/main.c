@@ -194,13 +194,15 @@ static const struct argp set_argp = {
     .options = set_options,
     .parser = parse_key,
     .args_doc = "PID SETTING...\n--command=NAME SETTING...\n--user=USER SETTING...",
-    .doc = "Changes settings of running programs.\v"
-           "Settings: class=latency (before all others), interactive (level 1), batch (the last "
-           "level) or auto (by what the program does); weight=N, the length of its turns in "
-           "proportion to others of its level (normally 1); share=P%, the most GPU time that it "
-           "gets; paused=yes or no.\n\n"
-           "Root and the daemon's own user may set anything for any program. Others may set their "
-           "own programs, within rules and options.",
+    .doc =
+        "Changes settings of running programs.\v"
+        "Settings: class=latency (before all others), interactive (level 1), batch (the last "
+        "level) or auto (by what the program does); weight=N, the length of its turns in "
+        "proportion to others of its level (normally 1); share=P%, the most GPU time that it "
+        "gets; paused=yes or no; oversize=host or refuse, whether it may have more memory than the "
+        "budget.\n\n"
+        "Root and the daemon's own user may set anything for any program. Others may set their "
+        "own programs, within rules and options.",
 };
 static const struct argp pause_argp = {
     .options = set_options,

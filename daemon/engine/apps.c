@@ -158,7 +158,7 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
     app->gate.epoch = client->epoch;
     client->engines[index] = engine;
     gm_client_hold(client);
-    app->ctl->budget[index] = gm_engine_offered(engine);
+    app->ctl->budget[index] = gm_engine_total(engine, client->is_oversize);
     engine->told_fixed = UINT64_MAX; /* and soon less what others share */
     gm_engine_tell_room(engine);
     return 0;
@@ -203,7 +203,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
         run_at_once(engine, id);
     else
         client->shut |= 1u << engine->config.index;
-    gm_engine_first_policy(engine, id, client->wish);
+    gm_engine_first_policy(engine, id, &client->wishes);
     gm_engine_run(engine);
 }
 
@@ -227,8 +227,8 @@ int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client)
     return 0;
 }
 
-int gm_engine_join_group(struct gm_engine *engine, const struct gm_newcomer *who,
-                         struct gm_group *group, uint32_t *out)
+int gm_engine_join(struct gm_engine *engine, const struct gm_newcomer *who, struct gm_group *group,
+                   uint32_t *out)
 {
     struct gm_client *client;
     struct gm_gpu_entry gpu = {0};
@@ -245,6 +245,7 @@ int gm_engine_join_group(struct gm_engine *engine, const struct gm_newcomer *who
     int error = gm_client_open(&client, id, who, group);
     if (error)
         return error;
+    client->is_oversize = gm_engine_judge_oversize(engine, client);
     error = add_app(engine, client);
     if (error)
         goto drop_client;
@@ -260,24 +261,10 @@ drop_client:
     return error;
 }
 
-int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
-                   const char *name, uint32_t wish, uint32_t *out)
-{
-    const struct gm_newcomer who = {
-        .session = session, .pid = pid, .uid = uid, .name = name, .wish = wish};
-    return gm_engine_join_group(engine, &who, NULL, out);
-}
-
 uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *app = &engine->table->apps[id];
     return app->committed - app->beyond - app->fixed;
-}
-
-bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
-{
-    (void)id;
-    return engine->config.is_oversize;
 }
 
 /* What one app may have on the GPU, beside what is fixed there. */
@@ -460,7 +447,7 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
     return true;
 }
 
-/* No program gets more than the budget, unless the option says otherwise. */
+/* No program gets more than the budget, unless it may be larger. */
 bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     return bytes <= room_beside(engine, id, 0);

@@ -50,7 +50,7 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->session = who->session;
     client->pid = who->pid;
     client->uid = who->uid;
-    client->wish = who->wish;
+    client->wishes = who->wishes;
     strncpy(client->name, who->name, sizeof client->name - 1);
     client->fds[0] = error =
         make_shared("gpumux-ctl", sizeof *client->ctl, F_SEAL_FUTURE_WRITE, &ctl);

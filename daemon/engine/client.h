@@ -33,7 +33,8 @@ struct gm_client {
     pid_t pid;
     uid_t uid;
     char name[64];
-    uint32_t wish;                          /* GPUMUX_CLASS, as HELLO told it */
+    struct gm_wishes wishes;
+    bool is_oversize;                       /* as rules and wishes have it: policy.c */
     uint32_t refs;                          /* its apps, and who made it */
     struct gm_engine *engines[GM_GPUS_MAX]; /* by index: where it is an app; NULL: not there */
     struct gm_group *group;

@@ -340,6 +340,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_tell_timeslices(engine);
     gm_engine_tell_room(engine);
     gm_engine_note_levels(engine);
+    gm_engine_note_places(engine);
     gm_engine_note_refusals(engine);
     gm_engine_note_features(engine);
     gm_engine_give_back(engine);

@@ -79,8 +79,8 @@ struct gm_engine_config {
     uint64_t paged;          /* bytes of paged host memory below it; 0: none */
     const char *disk_dir;    /* folder of the disk tier; NULL or "": none */
     uint64_t disk;           /* bytes of it */
-    bool is_oversize;        /* programs may exceed the budget, by what the GPU reads over the link
-                              */
+    bool is_oversize;        /* of programs of which nothing else is said: they may exceed the
+                              * budget, by what the GPU reads over the link */
     bool has_shadows;        /* keep the pinned copies of chunks that come to the GPU */
     bool is_prefetching;     /* stage the next app's memory while another runs */
     bool is_waiting_when_full; /* an allocation that the tiers cannot hold waits instead of failing
@@ -124,33 +124,35 @@ void gm_engine_halt(struct gm_engine *engine);
  * handles. */
 void gm_engine_close(struct gm_engine *engine);
 
+/* What a program asks for itself, as HELLO told it: not checked. */
+struct gm_wishes {
+    uint32_t class;    /* 0 not said, 1 + enum gm_sched_class */
+    uint32_t oversize; /* enum gm_hello_oversize */
+};
+
 /* A program that said HELLO. */
 struct gm_newcomer {
     struct gm_session *session;
     pid_t pid;
     uid_t uid;
     const char *name;
-    uint32_t wish; /* the class, taken as it came */
+    struct gm_wishes wishes;
 };
 
 /*
- * A program said HELLO. Makes its shared memory, sends WELCOME through `session` and returns 0 with
- * its id in *app; or -errno (-ENOSPC: too many apps, -ESHUTDOWN: the daemon is about to end) with
- * nothing sent. `name` is copied; `wish` is
- * the class of HELLO, taken as it came.
+ * A program said HELLO. It runs together with `group` (groups.h; NULL: with nobody). Makes its
+ * shared memory, sends WELCOME through its session and returns 0 with its id in *app; or -errno
+ * (-ENOSPC: too many apps, -ESHUTDOWN: the daemon is about to end) with nothing sent. `who` is
+ * copied.
  */
-int gm_engine_join(struct gm_engine *engine, struct gm_session *session, pid_t pid, uid_t uid,
-                   const char *name, uint32_t wish, uint32_t *app);
+struct gm_group;
+int gm_engine_join(struct gm_engine *engine, const struct gm_newcomer *who, struct gm_group *group,
+                   uint32_t *app);
 
 /* The same for a client that has its shared memory, and WELCOME, already (client.h). -EEXIST: its
  * id is in use here, by one that has not ended yet. */
 struct gm_client;
-struct gm_group;
 int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client);
-
-/* As gm_engine_join, for one that runs together with `group` (groups.h; NULL: with nobody). */
-int gm_engine_join_group(struct gm_engine *engine, const struct gm_newcomer *who,
-                         struct gm_group *group, uint32_t *app);
 
 /* What WELCOME says of the GPU. */
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);

@@ -176,10 +176,11 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
     int error = gm_client_open(&client, id, who, group);
     if (error)
         return error;
+    client->is_oversize = gm_engine_judge_oversize(machine->engines[0], client);
     for (uint32_t i = 0; i < machine->n; i++) {
         gm_engine_describe(machine->engines[i], &gpus[i]);
-        client->ctl->budget[i] = gpus[i].budget;
-        client->ctl->room[i] = gm_engine_newcomer_room(machine->engines[i]);
+        client->ctl->budget[i] = gm_engine_total(machine->engines[i], client->is_oversize);
+        client->ctl->room[i] = gm_engine_newcomer_room(machine->engines[i], client->is_oversize);
     }
     error = gm_client_welcome(client, &machine->outlet, gpus, machine->n);
     if (error) {
@@ -200,7 +201,7 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
         error = gm_groups_find(&machine->groups, name, who->uid, &group, why, why_size);
     if (error)
         return error;
-    error = machine->n == 1 ? gm_engine_join_group(machine->engines[0], who, group, id)
+    error = machine->n == 1 ? gm_engine_join(machine->engines[0], who, group, id)
                             : welcome(machine, who, group, id);
     if (error)
         snprintf(why, why_size, "cannot take one more app: %s", strerror(-error));
@@ -236,7 +237,8 @@ void gm_machine_beat(struct gm_machine *machine)
         for (uint32_t i = 0; i < machine->n; i++)
             if (!client->engines[i]) /* else the engine tells it */
                 __atomic_store_n(&client->ctl->room[i],
-                                 gm_engine_newcomer_room(machine->engines[i]), __ATOMIC_RELAXED);
+                                 gm_engine_newcomer_room(machine->engines[i], client->is_oversize),
+                                 __ATOMIC_RELAXED);
     }
 }
 

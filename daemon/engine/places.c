@@ -26,6 +26,7 @@
 #include <assert.h>
 
 #include "common/log.h"
+#include "common/size.h"
 
 /* ---- host frames ---- */
 
@@ -352,6 +353,38 @@ void gm_engine_place(struct gm_engine *engine)
             hold(engine, id);
         else if (app->state == GM_APP_LOADING)
             choose_places(engine, id);
+    }
+}
+
+/* Whether the app's part on the host is another one than was told: by an eighth of all it has, or
+ * it is the first or the last of it. */
+static bool is_news(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const uint64_t told = engine->apps[id].places.told, now = entry->on_host;
+    const uint64_t change = told > now ? told - now : now - told;
+    return change > 0 && (told == 0 || now == 0 || change > entry->committed / 8);
+}
+
+void gm_engine_note_places(struct gm_engine *engine)
+{
+    char name[128], part[32], all[32];
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        const struct gm_table_app *entry = &engine->table->apps[id];
+        if (app->state != GM_APP_RUNNING || engine->stopping.is_on || entry->missing > 0 ||
+            engine->now < app->places.tell_at || !is_news(engine, id))
+            continue;
+        app->places.told = entry->on_host;
+        app->places.tell_at = engine->now + GM_PLACES_TOLD_NS;
+        gm_engine_name(engine, id, name, sizeof name);
+        gm_format_size(entry->on_host, part, sizeof part);
+        gm_format_size(entry->committed, all, sizeof all);
+        if (entry->on_host > 0)
+            gm_log(GM_LOG_INFO, "%s: %s of its %s are in host memory, and read over the link", name,
+                   part, all);
+        else
+            gm_log(GM_LOG_INFO, "%s: all of its %s are on the GPU again", name, all);
     }
 }
 

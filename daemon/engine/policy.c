@@ -6,11 +6,11 @@
  * Settings have two layers:
  *
  *   admin   the rule that matches, then what root or the daemon's own user sets
- *   own     GPUMUX_CLASS, then what the program's user sets
+ *   own     GPUMUX_CLASS and GPUMUX_OVERSIZE, then what the program's user sets
  *
  * A setting of the own layer counts within the limits of the admin layer: no better class, no
- * greater weight or share, no resuming. If the admin layer sets nothing, the limits are
- * --best-class and weight 1. Root and the daemon's own user are always administrators. An
+ * greater weight or share, no resuming, not larger than the budget. If the admin layer sets
+ * nothing, the limits are --best-class and weight 1, and who says nothing is as --oversize says. Root and the daemon's own user are always administrators. An
  * administrator who sets the default takes the setting back, also that of a rule.
  */
 /* clang-format on */
@@ -111,6 +111,8 @@ static void overlay(struct gm_settings *under, const struct gm_settings *over)
         under->share = over->share;
     if (over->has & GM_SET_PAUSED)
         under->is_paused = over->is_paused;
+    if (over->has & GM_SET_OVERSIZE)
+        under->is_oversize = over->is_oversize;
     under->has |= over->has;
 }
 
@@ -128,6 +130,61 @@ static struct gm_sched_policy policy_of(const struct gm_app *app)
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t id)
 {
     return policy_of(&engine->apps[id]).class;
+}
+
+static bool has_host_frames(const struct gm_engine *engine)
+{
+    return !engine->pool.is_registered;
+}
+
+static bool is_oversize_by(const struct gm_engine *engine, const struct gm_settings *admin,
+                           const struct gm_settings *own)
+{
+    struct gm_settings all = {.is_oversize = engine->config.is_oversize};
+    overlay(&all, admin);
+    overlay(&all, own);
+    return all.is_oversize;
+}
+
+/* GPUMUX_OVERSIZE as a setting. False: not said, or no word of it. */
+static bool read_oversize(uint32_t wish, struct gm_settings *said)
+{
+    *said =
+        (struct gm_settings){.has = GM_SET_OVERSIZE, .is_oversize = wish == GM_HELLO_OVERSIZE_HOST};
+    return wish == GM_HELLO_OVERSIZE_HOST || wish == GM_HELLO_OVERSIZE_REFUSE;
+}
+
+/* Whether an administrator's rule or setting keeps the program's user from saying so. */
+static bool forbids_oversize(const struct gm_settings *admin, const struct gm_settings *said)
+{
+    return (said->has & GM_SET_OVERSIZE) && said->is_oversize && (admin->has & GM_SET_OVERSIZE) &&
+           !admin->is_oversize;
+}
+
+bool gm_engine_judge_oversize(const struct gm_engine *engine, const struct gm_client *client)
+{
+    struct gm_settings admin = {0}, own;
+    char text[512];
+    if (engine->config.rules)
+        engine->config.outlet.rule(engine->config.rules, client->uid, client->name, &admin, text,
+                                   sizeof text);
+    if (!read_oversize(client->wishes.oversize, &own) ||
+        (!is_admin(client->uid) && forbids_oversize(&admin, &own)))
+        own.has = 0;
+    return is_oversize_by(engine, &admin, &own);
+}
+
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->apps[id].client->is_oversize && has_host_frames(engine);
+}
+
+/* What was said of its size has changed, for memory that it asks for from now on. */
+static void resize(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    app->client->is_oversize = is_oversize_by(engine, &app->policy.admin, &app->policy.own);
+    engine->told_fixed = UINT64_MAX; /* so that it is told */
 }
 
 /* Which of `settings` say what holds without any. */
@@ -177,6 +234,8 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
                  gm_format_thousandths(share * 100, number, sizeof number));
     else if ((said->has & GM_SET_PAUSED) && !said->is_paused && is_paused)
         snprintf(why, size, "%s: it was paused by an administrator", name);
+    else if (forbids_oversize(&app->policy.admin, said))
+        snprintf(why, size, "%s: an administrator says that it gets no more than the budget", name);
     else
         return true;
     return false;
@@ -199,7 +258,7 @@ static struct gm_sched_policy apply(struct gm_engine *engine, uint32_t id)
 }
 
 /* GPUMUX_CLASS, as HELLO told it. What cannot be counts as not said. */
-static void take_wish(struct gm_engine *engine, uint32_t id, uint32_t wish)
+static void take_class(struct gm_engine *engine, uint32_t id, uint32_t wish)
 {
     struct gm_app *app = &engine->apps[id];
     struct gm_settings said = {.has = GM_SET_CLASS, .class = (uint8_t)(wish - 1)};
@@ -216,10 +275,28 @@ static void take_wish(struct gm_engine *engine, uint32_t id, uint32_t wish)
         gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_CLASS=%s", why, gm_class_name(said.class));
         return;
     }
-    app->policy.own = said;
+    overlay(&app->policy.own, &said);
 }
 
-void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, uint32_t wish)
+/* GPUMUX_OVERSIZE, likewise. */
+static void take_oversize(struct gm_engine *engine, uint32_t id, uint32_t wish)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_settings said;
+    char name[128], why[256];
+
+    if (wish == GM_HELLO_OVERSIZE_UNSAID)
+        return;
+    if (!read_oversize(wish, &said))
+        gm_log(GM_LOG_WARN, "%s: GPUMUX_OVERSIZE is not refuse or host: going on without it",
+               gm_engine_name(engine, id, name, sizeof name));
+    else if (!is_admin(app->uid) && !may_say(engine, id, &said, why, sizeof why))
+        gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_OVERSIZE=host", why);
+    else
+        overlay(&app->policy.own, &said);
+}
+
+void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct gm_wishes *wishes)
 {
     struct gm_app *app = &engine->apps[id];
     struct gm_sched_account account = {0};
@@ -230,10 +307,17 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, uint32_t wish
                                    text, sizeof text))
         gm_log(GM_LOG_INFO, "%s: by the rule %s", gm_engine_name(engine, id, name, sizeof name),
                text);
-    take_wish(engine, id, wish);
+    take_class(engine, id, wishes->class);
+    take_oversize(engine, id, wishes->oversize);
     if (app->policy.own.has)
-        gm_log(GM_LOG_INFO, "%s: by GPUMUX_CLASS %s", gm_engine_name(engine, id, name, sizeof name),
+        gm_log(GM_LOG_INFO, "%s: by its environment %s",
+               gm_engine_name(engine, id, name, sizeof name),
                gm_settings_format(&app->policy.own, what, sizeof what));
+    if (app->client->is_oversize && !has_host_frames(engine))
+        gm_log(GM_LOG_WARN,
+               "%s: oversize=host is not possible: GPU %d has no memory handles on the host; what "
+               "is beyond the budget is refused",
+               gm_engine_name(engine, id, name, sizeof name), engine->config.gpu);
     if (app->policy.admin.has | app->policy.own.has)
         apply(engine, id);
     if (gm_sched_account(engine->sched, engine->now, id, &account))
@@ -302,7 +386,7 @@ static int refuse_none(const struct gm_set_request *request, bool has_others, ch
 static bool is_same(const struct gm_settings *a, const struct gm_settings *b)
 {
     return a->has == b->has && a->class == b->class && a->weight == b->weight &&
-           a->share == b->share && a->is_paused == b->is_paused;
+           a->share == b->share && a->is_paused == b->is_paused && a->is_oversize == b->is_oversize;
 }
 
 static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_request *request)
@@ -318,6 +402,8 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
     }
     if (is_same(&admin, &app->policy.admin) && is_same(&own, &app->policy.own))
         return; /* said before */
+    if (request->settings.has & GM_SET_OVERSIZE)
+        resize(engine, id);
     struct gm_sched_policy policy = apply(engine, id);
     gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);
 }
@@ -350,6 +436,11 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
         }
         if (!is_free && !may_say(engine, id, &request->settings, why, why_size))
             return -EPERM;
+        if ((request->settings.has & GM_SET_OVERSIZE) && request->settings.is_oversize &&
+            !has_host_frames(engine))
+            return refuse(-ENOTSUP, why, why_size,
+                          "oversize=host is not possible: GPU %d has no memory handles on the host",
+                          engine->config.gpu);
         mine++;
         counted += counts_here(engine, id);
     }

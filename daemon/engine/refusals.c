@@ -36,6 +36,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         .limit = capacity,
         .taken = capacity - gm_engine_left(engine),
         .is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window,
+        .is_host_mappable = !engine->pool.is_registered,
     };
     if (reason == GM_REFUSED_BUDGET) {
         app->refusal.newest.limit = gm_engine_offered(engine);
@@ -126,7 +127,9 @@ const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal)
 {
     switch (refusal->reason) {
     case GM_REFUSED_BUDGET:
-        return "--gpu-budget, or take --oversize host";
+        return refusal->is_host_mappable
+                   ? "--gpu-budget, or take --oversize host or GPUMUX_OVERSIZE=host"
+                   : "--gpu-budget";
     case GM_REFUSED_PINNED:
         return "--pinned";
     case GM_REFUSED_FULL:

@@ -20,7 +20,12 @@ uint64_t gm_engine_left(const struct gm_engine *engine)
     return taken < capacity ? capacity - taken : 0;
 }
 
-uint64_t gm_engine_newcomer_room(const struct gm_engine *engine)
+uint64_t gm_engine_total(const struct gm_engine *engine, bool is_oversize)
+{
+    return gm_engine_offered(engine) + (is_oversize ? gm_engine_host_room(engine) : 0);
+}
+
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize)
 {
     const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
     uint64_t left = gm_engine_left(engine);
@@ -28,7 +33,7 @@ uint64_t gm_engine_newcomer_room(const struct gm_engine *engine)
         left += gm_engine_spare_bytes(engine, id);
     uint64_t room = budget > fixed ? budget - fixed : 0;
     const uint64_t on_host = gm_engine_host_room(engine), beyond = engine->table->beyond;
-    if (engine->config.is_oversize && on_host > beyond)
+    if (is_oversize && on_host > beyond)
         room += on_host - beyond;
     return can_have(engine, room, left);
 }

@@ -457,9 +457,10 @@ void gm_engine_tell_budgets(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         if (!app->ctl)
             continue;
-        uint64_t taken = fixed - engine->table->apps[id].fixed;
+        const uint64_t taken = fixed - engine->table->apps[id].fixed;
+        const uint64_t total = gm_engine_total(engine, gm_engine_is_oversize(engine, id));
         __atomic_store_n(&app->ctl->budget[engine->config.index],
-                         taken < budget ? budget - taken : GM_CHUNK_MIN, __ATOMIC_RELAXED);
+                         taken < total ? total - taken : GM_CHUNK_MIN, __ATOMIC_RELAXED);
     }
 }
 

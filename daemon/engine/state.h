@@ -149,10 +149,11 @@ enum gm_refusal_reason {
 /* An allocation that was refused, as things were then. */
 struct gm_alloc_refusal {
     enum gm_refusal_reason reason;
-    uint64_t bytes, held; /* what was asked for, and what the program had */
-    uint64_t limit;       /* budget, pinned memory or all tiers: the reason says which */
-    uint64_t taken;       /* of it */
-    bool is_unswappable;  /* pinned memory is too small to swap anything */
+    uint64_t bytes, held;  /* what was asked for, and what the program had */
+    uint64_t limit;        /* budget, pinned memory or all tiers: the reason says which */
+    uint64_t taken;        /* of it */
+    bool is_unswappable;   /* pinned memory is too small to swap anything */
+    bool is_host_mappable; /* the GPU can read host memory */
 };
 
 struct gm_app {
@@ -233,6 +234,8 @@ struct gm_app {
         uint64_t hold_failed_until; /* ... nor for memory that waits */
         uint64_t hold_wait;         /* ... how long that was after the last refusal */
         uint64_t cooled_at;         /* when the heat of its chunks was last halved */
+        uint64_t told;              /* bytes mapped on the host, as the log last told */
+        uint64_t tell_at;           /* ... do not tell again before */
     } places;
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
@@ -585,8 +588,6 @@ void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t app);
 /* ... of which on the GPU. */
 uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t app);
-/* Whether it may have more memory than the budget. */
-bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 
 /* spares.c */
 /* Bytes that `app` freed and keeps, as it says. */
@@ -634,7 +635,10 @@ void gm_engine_tell_room(struct gm_engine *engine);
 /* What all tiers can still hold. */
 uint64_t gm_engine_left(const struct gm_engine *engine);
 /* What a program that has nothing yet could allocate now. */
-uint64_t gm_engine_newcomer_room(const struct gm_engine *engine);
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize);
+/* What programs are told the GPU to have: the budget, and if they may be larger what of them can be
+ * mapped on the host. */
+uint64_t gm_engine_total(const struct gm_engine *engine, bool is_oversize);
 
 /* idle.c */
 /* Look which apps do something, and ask those running ones that seem not to. */
@@ -836,8 +840,12 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
 void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns);
 /* The class that holds for it. */
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
-/* A new app's policy, known to the scheduler: what rules say of it, and its own `wish` (HELLO). */
-void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, uint32_t wish);
+/* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
+void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct gm_wishes *wishes);
+/* Whether a new client may have more memory than the budget, as rules and its wishes have it. */
+bool gm_engine_judge_oversize(const struct gm_engine *engine, const struct gm_client *client);
+/* Whether the app may now. False where the GPU cannot map host memory. */
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 /* "app 3 (pid 812, python3)". Returns `text`. */
 char *gm_engine_name(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
 
@@ -873,6 +881,8 @@ void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
  * that are to be mapped on the host. */
 void gm_engine_place(struct gm_engine *engine);
 void gm_engine_map_on_host(struct gm_engine *engine);
+/* Tell what of programs that run is read over the link, when that has changed. */
+void gm_engine_note_places(struct gm_engine *engine);
 /* Whether the gate of a loaded app waits for chunks that leave. */
 bool gm_engine_is_placing(const struct gm_engine *engine, uint32_t app);
 /* The app's gate opens, or it is paused: what has not got to its new place stays. `is_over`: its

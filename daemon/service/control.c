@@ -233,7 +233,8 @@ void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg
                      .class = body->class < GM_CLASSES ? (uint8_t)body->class : GM_CLASSES,
                      .weight = body->weight,
                      .share = body->share,
-                     .is_paused = body->is_paused == 1},
+                     .is_paused = body->is_paused == 1,
+                     .is_oversize = body->is_oversize == 1},
     };
 
     memset(answer, 0, sizeof *answer);

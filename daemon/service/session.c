@@ -517,7 +517,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
                                     .pid = session->pid,
                                     .uid = session->uid,
                                     .name = session->name,
-                                    .wish = body->class};
+                                    .wishes = {.class = body->class, .oversize = body->oversize}};
     if (gm_machine_join(all->machine, &who, body->group, &app, text, sizeof text) != 0) {
         turn_away(session, text);
         return;

@@ -194,6 +194,8 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "shadow_bytes", entry->shadow_bytes);
     add_bytes(object, "on_host_bytes", entry->on_host);
     add_bytes(object, "exchanged_bytes", app->places.exchanged);
+    cJSON_AddStringToObject(object, "oversize",
+                            gm_engine_is_oversize(engine, id) ? "host" : "refuse");
     add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
     add_bytes(object, "opened_bytes", gm_engine_opened_bytes(engine, id));
     add_unswappable(object, app->stat);
@@ -301,7 +303,8 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     add_bytes(object, "cached_bytes", cached);
     add_bytes(object, "free_bytes", table->budget - table->allocated);
     add_bytes(object, "committed_bytes", table->committed - spares);
-    add_bytes(object, "available_bytes", gm_engine_newcomer_room(engine));
+    add_bytes(object, "available_bytes",
+              gm_engine_newcomer_room(engine, engine->config.is_oversize));
     add_bytes(object, "shared_bytes", table->fixed);
     add_bytes(object, "device_total_bytes", total);
     add_bytes(object, "device_free_bytes", free_bytes);

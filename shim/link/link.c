@@ -132,6 +132,17 @@ static uint32_t gm_link_class(void)
     return gm_class_index(word, &index) ? 1 + index : GM_HELLO_CLASS_UNKNOWN;
 }
 
+/* GPUMUX_OVERSIZE for HELLO. The daemon reports an unknown word. */
+static uint32_t gm_link_oversize(void)
+{
+    const char *word = secure_getenv("GPUMUX_OVERSIZE");
+    if (word == NULL || word[0] == '\0')
+        return GM_HELLO_OVERSIZE_UNSAID;
+    if (strcmp(word, "refuse") == 0)
+        return GM_HELLO_OVERSIZE_REFUSE;
+    return strcmp(word, "host") == 0 ? GM_HELLO_OVERSIZE_HOST : GM_HELLO_OVERSIZE_UNKNOWN;
+}
+
 /* GPUMUX_GROUP for HELLO. */
 static void gm_link_group(char group[64])
 {
@@ -146,7 +157,8 @@ static void gm_link_group(char group[64])
 
 static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *why, size_t why_size)
 {
-    struct gm_msg_hello hello = {.role = GM_ROLE_APP, .class = gm_link_class()};
+    struct gm_msg_hello hello = {
+        .role = GM_ROLE_APP, .class = gm_link_class(), .oversize = gm_link_oversize()};
     struct gm_wire_message message;
     int fds[GM_WIRE_FDS];
     int n_fds = 0;

@@ -146,7 +146,8 @@ int gm_link_shut_share(uint64_t va, uint64_t bytes);
 /* This program's id with the daemon. */
 uint32_t gm_link_app(void);
 
-/* This program's budget on `gpu`, in bytes. */
+/* What this program could have in all on `gpu`, in bytes: the budget, or more if it may be larger.
+ */
 uint64_t gm_link_budget(uint32_t gpu);
 
 /* Bytes that the daemon could give this program now, in addition to what it has. */

@@ -81,8 +81,12 @@ grep -q 'no memory handles on the host: pinned memory is registered.*--oversize 
     fail "the log does not name the fallback and its cost"
 grep -q '"pinned_is_registered":true' "$dir/status.json" || fail "the status does not say that it is registered"
 "$ctl" status | grep -q 'pinned memory is registered' || fail "mux-ctl status does not say that it is registered"
+export GPUMUX_OVERSIZE=host
 app large linked --mode oom --bytes 96M --iterations 2 --seed 5
+unset GPUMUX_OVERSIZE
 expect_pass large
+grep -q "(pid $(pid_of large), .*oversize=host is not possible: GPU 0 has no memory handles on the host" "$dir/daemon.out" ||
+    fail "the log does not say that the program cannot be larger"
 expect_empty
 stop_daemon
 

@@ -40,7 +40,7 @@ struct played {
     bool is_fatal;  /* end the session on its next message */
     bool is_chatty; /* end the app's neighbour when an app leaves */
     uint64_t last[APPS];
-    uint32_t wish;
+    struct gm_wishes wishes;
     uint64_t since;
     struct gm_set_request set;
     char command[64];
@@ -56,7 +56,7 @@ int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const c
     struct played *e = &engine;
     struct gm_msg_welcome body = {0};
     assert_ptr_equal(m, &machine);
-    e->wish = who->wish;
+    e->wishes = who->wishes;
     assert_int_equal(who->pid, getpid());
     assert_int_equal(who->uid, getuid());
     assert_string_equal(who->name, "tester");

@@ -124,6 +124,7 @@ static void test_set(void **state)
                              .weight = 500,
                              .share = 250,
                              .is_paused = 1,
+                             .is_oversize = 1,
                              .command = "py*"};
     int peer = connect_peer();
     say_hello(peer, GM_ROLE_CONTROL);
@@ -139,6 +140,7 @@ static void test_set(void **state)
     assert_int_equal(engine.set.settings.weight, 500);
     assert_int_equal(engine.set.settings.share, 250);
     assert_true(engine.set.settings.is_paused);
+    assert_true(engine.set.settings.is_oversize);
 
     ask.pid = 1;
     answer = set(peer, &ask);
@@ -154,7 +156,7 @@ static void test_set(void **state)
     wrong[0].selects = 0;
     wrong[1].selects = 8;
     wrong[2].settings = 0;
-    wrong[3].settings = 16;
+    wrong[3].settings = GM_SET_SETTINGS + 1;
     wrong[4].class = GM_CLASSES;
     wrong[5].class = 256 + GM_CLASS_BATCH;
     wrong[6].weight = 0;

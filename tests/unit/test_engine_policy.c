@@ -85,6 +85,8 @@ static void rule(const char *text)
         fail_msg("%s: %s", text, why);
 }
 
+static uint32_t oversize_wish; /* GPUMUX_OVERSIZE of those who come */
+
 /* A program comes; its pid is 100 + its id. */
 static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
 {
@@ -96,11 +98,13 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
                                  .uid = uid,
                                  .pid = app->pid,
                                  .engines = {engine},
-                                 .session = (struct gm_session *)client};
+                                 .session = (struct gm_session *)client,
+                                 .wishes = {.class = wish, .oversize = oversize_wish}};
     memcpy(client->name, app->name, sizeof client->name);
     assert_int_equal(gm_group_add(NULL, client), 0);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
-    gm_engine_first_policy(engine, id, wish);
+    client->is_oversize = gm_engine_judge_oversize(engine, client);
+    gm_engine_first_policy(engine, id, &client->wishes);
 }
 
 static struct gm_sched_policy policy(uint32_t id)
@@ -187,6 +191,61 @@ static void test_wishes(void **state)
     assert_int_equal(class_of(4), GM_CLASS_LATENCY);
     join(5, geteuid(), "app", wish(GM_CLASS_LATENCY));
     assert_int_equal(class_of(5), GM_CLASS_LATENCY);
+}
+
+/* Who may have more memory than the budget: the option, over it a rule, over it the program and its
+ * user, who may not if an administrator says so. */
+static void test_oversize(void **state)
+{
+    (void)state;
+    rule("command=large oversize=host");
+    rule("command=small oversize=refuse");
+    oversize_wish = GM_HELLO_OVERSIZE_UNSAID;
+    join(0, ALICE, "app", 0);
+    assert_false(gm_engine_is_oversize(engine, 0));
+    join(1, ALICE, "large", 0);
+    assert_true(gm_engine_is_oversize(engine, 1));
+    oversize_wish = GM_HELLO_OVERSIZE_HOST;
+    join(2, ALICE, "app", 0);
+    assert_true(gm_engine_is_oversize(engine, 2));
+    join(3, ALICE, "small", 0);
+    assert_false(gm_engine_is_oversize(engine, 3));
+    assert_int_equal(set_app(ALICE, 3, "oversize=host"), -EPERM);
+    assert_string_equal(why, "app 3 (pid 103, small): an administrator says that it gets no more "
+                             "than the budget");
+    join(4, 0, "small", 0); /* its own administrator */
+    assert_true(gm_engine_is_oversize(engine, 4));
+
+    assert_int_equal(set_app(ALICE, 0, "oversize=host"), 1);
+    assert_true(gm_engine_is_oversize(engine, 0));
+    assert_int_equal(engine->told_fixed, UINT64_MAX); /* it is told a new total */
+    assert_int_equal(set_app(0, 0, "oversize=refuse"), 1);
+    assert_false(gm_engine_is_oversize(engine, 0));
+    assert_int_equal(set_app(ALICE, 0, "oversize=host"), -EPERM);
+    assert_int_equal(set_app(ALICE, 2, "oversize=refuse"), 1);
+    assert_false(gm_engine_is_oversize(engine, 2));
+    assert_int_equal(set_app(0, 3, "oversize=host"), 1);
+    assert_true(gm_engine_is_oversize(engine, 3));
+
+    /* By option all of them, but for whoever says no. */
+    engine->config.is_oversize = true;
+    oversize_wish = GM_HELLO_OVERSIZE_UNKNOWN;
+    join(0, ALICE, "app", 0);
+    assert_true(gm_engine_is_oversize(engine, 0));
+    oversize_wish = GM_HELLO_OVERSIZE_REFUSE;
+    join(1, ALICE, "large", 0);
+    assert_false(gm_engine_is_oversize(engine, 1));
+    oversize_wish = GM_HELLO_OVERSIZE_UNSAID;
+    join(5, ALICE, "small", 0);
+    assert_false(gm_engine_is_oversize(engine, 5));
+
+    /* Nobody where the GPU cannot read host memory. */
+    engine->pool.is_registered = true;
+    assert_false(gm_engine_is_oversize(engine, 0));
+    assert_int_equal(set_app(0, 5, "oversize=host"), -ENOTSUP);
+    assert_string_equal(why, "oversize=host is not possible: GPU 0 has no memory handles on the "
+                             "host");
+    assert_int_equal(set_app(0, 5, "oversize=refuse"), 1);
 }
 
 static void test_own_programs(void **state)
@@ -325,8 +384,9 @@ static void test_all_or_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        POLICY(test_first),          POLICY(test_wishes),     POLICY(test_own_programs),
-        POLICY(test_administrators), POLICY(test_selections), POLICY(test_all_or_none),
+        POLICY(test_first),        POLICY(test_wishes),         POLICY(test_oversize),
+        POLICY(test_own_programs), POLICY(test_administrators), POLICY(test_selections),
+        POLICY(test_all_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

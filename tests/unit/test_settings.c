@@ -39,6 +39,8 @@ static void test_words(void **state)
     assert_int_equal(settings.share, 125);
     assert_int_equal(take("paused"), 0);
     assert_true(settings.is_paused);
+    assert_int_equal(take("oversize=host"), 0);
+    assert_true(settings.is_oversize);
     assert_int_equal(settings.has, GM_SET_SETTINGS);
     assert_true(gm_settings_are_legal(&settings));
 
@@ -47,6 +49,10 @@ static void test_words(void **state)
     assert_int_equal(alone("paused=no"), 0);
     assert_false(settings.is_paused);
     assert_int_equal(settings.has, GM_SET_PAUSED);
+
+    assert_int_equal(alone("oversize=refuse"), 0);
+    assert_false(settings.is_oversize);
+    assert_int_equal(settings.has, GM_SET_OVERSIZE);
 }
 
 /* Every class has a word, and no other word is one. */
@@ -145,7 +151,9 @@ static void test_format(void **state)
                                         "share=100%",
                                         "paused=no",
                                         "weight=0.123",
-                                        "weight=1.25 paused"};
+                                        "weight=1.25 paused",
+                                        "paused oversize=host",
+                                        "oversize=refuse"};
     char text[160], copy[160];
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         memset(&settings, 0, sizeof settings);
@@ -163,7 +171,7 @@ static void test_legal(void **state)
 {
     (void)state;
     static const struct gm_settings bad[] = {
-        {.has = 16},
+        {.has = GM_SET_SETTINGS + 1},
         {.has = GM_SET_CLASS, .class = GM_CLASSES},
         {.has = GM_SET_WEIGHT, .weight = 0},
         {.has = GM_SET_WEIGHT, .weight = GM_SCHED_WEIGHT_MIN - 1},

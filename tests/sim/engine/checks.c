@@ -32,6 +32,28 @@ static void check_memory(void)
     require(bytes == engine->table->allocated, "the frames' memory is not what the table says");
 }
 
+/* Who may not be larger than the budget is not; each is told what it could have. (What others share
+ * is told a step later.) */
+static void check_size(struct program *p)
+{
+    const struct gm_engine *engine = machine.engine;
+    const uint64_t on_host = gm_engine_host_room(engine);
+    const uint32_t id = p->app;
+    if (!p->session || !engine->apps[id].session || engine->stopping.is_on)
+        return;
+    const bool is_oversize = gm_engine_is_oversize(engine, id);
+    const uint64_t beyond = engine->table->apps[id].beyond;
+    p->was_oversize = p->was_oversize || is_oversize;
+    require(p->was_oversize || beyond == 0, "app %u has %lu MiB beyond the budget, and never might",
+            id, beyond >> 20);
+    require(engine->table->beyond <= on_host, "%lu MiB beyond the budget are promised, of %lu",
+            engine->table->beyond >> 20, on_host >> 20);
+    const uint64_t told = engine->apps[id].ctl->budget[engine->config.index];
+    const uint64_t total = gm_engine_offered(engine) + (is_oversize ? on_host : 0);
+    require(told == total || machine.has_sharing, "app %u is told %lu MiB, not %lu", id, told >> 20,
+            total >> 20);
+}
+
 /* Whatever an active program uses is mapped, whole, its own, and nobody else's business. */
 static void check_active(const struct program *p)
 {
@@ -136,9 +158,11 @@ void checks_run(void)
         return;
     check_table();
     check_memory();
-    for (uint32_t i = 1; i <= machine.n_programs; i++)
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        check_size(&machine.programs[i]);
         if (machine.programs[i].is_there && machine.programs[i].is_active)
             check_active(&machine.programs[i]);
+    }
     check_chunks();
 }
 

@@ -185,7 +185,8 @@ struct program {
     uint64_t think_until;
     uint64_t uses_at;
     uint32_t most_pages; /* that it wants */
-    uint8_t wish;        /* GPUMUX_CLASS */
+    struct gm_wishes wishes;
+    bool was_oversize; /* it could have more than the budget once */
     bool may_share, may_park, may_spare, is_lazy;
     uint64_t touches, turns; /* since the end began */
     bool was_open;
@@ -227,6 +228,9 @@ struct machine {
     unsigned mover_room; /* copies each way */
     uint32_t users;
     bool has_sharing;
+    bool has_sizes;         /* rules and programs say who may be larger than the GPU */
+    struct chance sizes;    /* ... of its own, so that other machines stay as they are */
+    uint8_t rule[PROGRAMS]; /* 0 none, 1 refuse, 2 host */
     uint64_t next_tag;
     pid_t next_pid;
     bool is_ending; /* nobody comes and nothing fails any more */

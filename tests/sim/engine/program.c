@@ -835,7 +835,9 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
     trace("program %lu (user %lu) joins", p->number, p->uid, 0);
     char name[16];
     snprintf(name, sizeof name, "program%u", p->number);
-    if (gm_engine_join(machine.engine, session, p->pid, p->uid, name, p->wish, &p->app) != 0) {
+    const struct gm_newcomer who = {
+        .session = session, .pid = p->pid, .uid = p->uid, .name = name, .wishes = p->wishes};
+    if (gm_engine_join(machine.engine, &who, NULL, &p->app) != 0) {
         free(session); /* too many, or the daemon is ending: the program ends, too */
         p->is_connected = false;
         program_die(p);
@@ -890,10 +892,13 @@ void program_start(struct program *p, bool has_executed)
         p->map[i].region = NO_REGION;
     const uint32_t budget = (uint32_t)(machine.config.budget >> GM_CHUNK_SHIFT);
     p->most_pages = 1 + (uint32_t)chance_below(chance_percent(60) ? budget : budget / 4 + 1);
-    if (machine.config.is_oversize && chance_percent(40))
+    if (machine.has_sizes)
+        p->wishes.oversize = (uint32_t)draw(&machine.sizes, 4); /* 3: no word of it */
+    if ((machine.config.is_oversize && chance_percent(40)) ||
+        (machine.has_sizes && draw_percent(&machine.sizes, 50)))
         p->most_pages += (uint32_t)chance_below(budget / 2 + 1);
     p->most_pages = p->most_pages < PROGRAM_PAGES / 2 ? p->most_pages : PROGRAM_PAGES / 2;
-    p->wish = (uint8_t)chance_below(GM_CLASSES + 2);
+    p->wishes.class = (uint32_t)chance_below(GM_CLASSES + 2);
     p->may_share = machine.has_sharing && chance_percent(70);
     p->may_park = chance_percent(60);
     p->may_spare = chance_percent(40);

@@ -33,13 +33,15 @@ static const char *user_name(uid_t uid, char name[64])
 static bool rule(const struct gm_rules *rules, uid_t uid, const char *name,
                  struct gm_settings *settings, char *text, size_t size)
 {
+    static const char behind[] = "program";
+    const uint8_t says = machine.rule[strtoul(name + sizeof behind - 1, NULL, 10)];
     (void)rules;
     (void)uid;
-    (void)name;
-    (void)settings;
-    (void)text;
-    (void)size;
-    return false;
+    if (says == 0)
+        return false;
+    *settings = (struct gm_settings){.has = GM_SET_OVERSIZE, .is_oversize = says == 2};
+    snprintf(text, size, "command=%s", name);
+    return true;
 }
 
 static void record_config(struct gm_record *record, const struct gm_sched_config *config)
@@ -100,6 +102,7 @@ static void draw_machine(void)
                    .record_config = record_config,
                    .record_event = record_event,
                    .record_policy = record_policy},
+        .rules = (const struct gm_rules *)&machine,
         .record = (struct gm_record *)&machine,
         .pinned = GM_CHUNK_MAX * (has_lower ? 7 + chance_below(6) : 1 + chance_below(14)),
         .paged = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
@@ -133,6 +136,9 @@ static void draw_machine(void)
     machine.is_faulty = !machine.is_calm && chance_percent(90);
     machine.users = 1 + (uint32_t)chance_below(3);
     machine.has_sharing = !machine.is_calm && chance_percent(30);
+    machine.has_sizes = draw_percent(&machine.sizes, 35);
+    for (uint32_t i = 0; i < PROGRAMS && machine.has_sizes; i++)
+        machine.rule[i] = (uint8_t)draw(&machine.sizes, 3);
     for (int i = 0; i < FAULT_KINDS; i++)
         machine.faults[i] =
             (uint16_t)(chance_percent(50) ? chance_below(chance_percent(30) ? 300 : 30) : 0);
@@ -173,6 +179,9 @@ static void change_settings(void)
                                    .is_paused = chance_percent(40),
                                    .weight = 100 + (uint32_t)chance_below(5000),
                                    .share = 50 + (uint32_t)chance_below(950)};
+    if (machine.has_sizes && draw_percent(&machine.sizes, 50))
+        settings = (struct gm_settings){.has = GM_SET_OVERSIZE,
+                                        .is_oversize = draw_percent(&machine.sizes, 50)};
     set_something(&settings, 1000 + (uint32_t)chance_below(3));
 }
 
@@ -338,6 +347,7 @@ void scenario_run(uint64_t seed, bool is_verbose)
 {
     machine = (struct machine){.seed = seed,
                                .chance = {.state = seed},
+                               .sizes = {.state = ~seed},
                                .now = GM_S,
                                .hash = 0xcbf29ce484222325ull,
                                .is_verbose = is_verbose,
