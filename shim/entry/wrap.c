@@ -123,12 +123,23 @@ static inline bool gm_any(const int *are, size_t n)
     return is_any != 0;
 }
 
+/* Count what the arguments name: addresses, and structs with addresses. */
+#define GM_USE(a)                                                                                  \
+    (_Generic((a), size_t                                                                          \
+              : gm_uses_of_none, const CUDA_MEMCPY2D *                                             \
+              : gm_uses_of_copy_2d, const CUDA_MEMCPY3D *                                          \
+              : gm_uses_of_copy_3d, const CUDA_MEMCPY3D_PEER *                                     \
+              : gm_uses_of_copy_peer, default                                                      \
+              : gm_uses_of_address)((const void *)(uintptr_t)(a)))
+#define GM_USES(...) GM_EACH(GM_USE, __VA_ARGS__)
+
 /* To the program, memory that was freed and is kept (spares.h) does not exist. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
-    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_spares_exist(),                         \
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol,                                            \
+                  gm_spares_exist() || gm_uses_are_counted(),                                      \
                   gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
                       gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),     \
-                  (void)0)
+                  if (gm_uses_are_counted())(void)(GM_USES args))
 
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
     GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \

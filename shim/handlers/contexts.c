@@ -10,6 +10,7 @@
 #include "shim/memory/marks.h"
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"
+#include "shim/tables/layouts.h"
 
 static CUresult gm_note_context(CUresult result, const CUcontext *context, CUdevice device)
 {
@@ -60,6 +61,7 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
     if (was_known)
         gm_contexts_note_gone(context);
     gm_marks_leave_context(context, -1);
+    gm_layouts_drop(); /* its modules end with it */
     CUresult result = destroy(context);
     gm_marks_left_context(context, -1, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS) {
@@ -110,6 +112,7 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
         return leave(device);
     gm_contexts_lock_primary(device);
     gm_marks_leave_context(NULL, device);
+    gm_layouts_drop();
     CUresult result = leave(device);
     if (result == CUDA_SUCCESS &&
         gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS)

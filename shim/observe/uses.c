@@ -10,10 +10,10 @@
 #include "common/chunk.h"
 #include "shim/gate/hot.h"
 #include "shim/tables/allocs.h"
+#include "shim/tables/layouts.h"
 #include "shim/tables/vmm.h"
 
 #define GM_PROBES 8u
-#define GM_PARAM_BYTES 32768u /* a kernel cannot have more of them */
 
 struct gm_use {
     _Atomic uint64_t page; /* va >> GM_CHUNK_SHIFT; 0: empty */
@@ -59,11 +59,11 @@ static void gm_uses_add(uint64_t va)
     }
 }
 
-/* `bytes` of arguments at `from`; the kernel finds them at `offset` from an 8-aligned address. */
-static void gm_uses_in(const void *from, size_t offset, size_t bytes)
+/* The words in `bytes` of arguments at `from`, the first of them at from + skip. */
+static void gm_uses_in(const void *from, size_t skip, size_t bytes)
 {
     const unsigned char *at = from;
-    for (size_t i = (8 - offset % 8) % 8; i + 8 <= bytes; i += 8) {
+    for (size_t i = skip; i + 8 <= bytes; i += 8) {
         uint64_t word;
         memcpy(&word, at + i, sizeof(word));
         if (gm_allocs_may_hold(word))
@@ -83,22 +83,45 @@ static CUresult gm_uses_kernel_info(void *f, size_t index, size_t *offset, size_
     return gm_real.cuKernelGetParamInfo((CUkernel)f, index, offset, bytes);
 }
 
-/* Only the driver knows how many parameters there are, and their sizes. */
-static void gm_uses_in_params(CUfunction f, void **params)
+/* Only the driver knows how many parameters there are, and their sizes. False: it does not say. */
+static bool gm_uses_ask(CUfunction f, struct gm_layout *layout)
 {
     gm_param_info *info = gm_uses_function_info;
-    if (gm_real.cuFuncGetParamInfo == NULL)
-        return;
-    for (size_t i = 0; i < GM_PARAM_BYTES; i++) {
+    layout->n = 0;
+    for (uint32_t i = 0; gm_real.cuFuncGetParamInfo != NULL && i < GM_LAYOUT_PARAMS; i++) {
         size_t offset = 0, bytes = 0;
         CUresult result = info(f, i, &offset, &bytes);
         if (i == 0 && result == CUDA_ERROR_INVALID_HANDLE && gm_real.cuKernelGetParamInfo != NULL) {
             info = gm_uses_kernel_info;
             result = info(f, i, &offset, &bytes);
         }
-        if (result != CUDA_SUCCESS || bytes > GM_PARAM_BYTES || params[i] == NULL)
-            return;
-        gm_uses_in(params[i], offset, bytes);
+        if (result != CUDA_SUCCESS)
+            return result == CUDA_ERROR_INVALID_VALUE; /* that was all of them */
+        /* Words are where the kernel finds them at a multiple of 8. */
+        const uint32_t skip = (uint32_t)(8 - offset % 8) % 8;
+        if (bytes < skip + 8)
+            continue;
+        if (bytes >= GM_LAYOUT_BYTES)
+            return false;
+        if (layout->n == GM_LAYOUT_PARTS)
+            return true;
+        layout->part[layout->n++] = gm_layout_part(i, (uint32_t)bytes, skip);
+    }
+    return false;
+}
+
+static void gm_uses_in_params(CUfunction f, void **params)
+{
+    struct gm_layout layout;
+    if (!gm_layouts_find(f, &layout)) {
+        const uint32_t generation = gm_layouts_generation();
+        if (gm_uses_ask(f, &layout))
+            gm_layouts_keep(f, generation, &layout);
+    }
+    for (uint32_t i = 0; i < layout.n; i++) {
+        const uint32_t part = layout.part[i], param = gm_layout_param(part);
+        if (params[param] != NULL)
+            gm_uses_in(params[param], gm_layout_skip(part), gm_layout_bytes(part));
     }
 }
 
@@ -115,7 +138,7 @@ static void gm_uses_in_extra(void **extra)
         else
             return; /* unknown */
     }
-    if (buffer != NULL && bytes <= GM_PARAM_BYTES)
+    if (buffer != NULL && bytes <= GM_LAYOUT_BYTES)
         gm_uses_in(buffer, 0, bytes);
 }
 
@@ -168,6 +191,41 @@ void gm_uses_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, u
     for (unsigned int i = 0; list != NULL && i < n; i++)
         gm_uses_of(list[i].function, list[i].kernelParams, NULL);
 }
+
+/* ---- copies and sets ---- */
+
+void gm_uses_of_none(const void *size)
+{
+    (void)size;
+}
+
+void gm_uses_of_address(const void *address)
+{
+    const uint64_t va = (uint64_t)(uintptr_t)address;
+    if (gm_allocs_may_hold(va))
+        gm_uses_add(va);
+}
+
+static void gm_uses_of_side(CUmemorytype type, CUdeviceptr device, const void *host)
+{
+    if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED)
+        gm_uses_of_address((const void *)(uintptr_t)device);
+    else if (type == CU_MEMORYTYPE_HOST)
+        gm_uses_of_address(host);
+}
+
+#define GM_USES_OF_COPY(name, type)                                                                \
+    void gm_uses_of_copy_##name(const void *copy)                                                  \
+    {                                                                                              \
+        const type *at = copy;                                                                     \
+        if (at == NULL)                                                                            \
+            return;                                                                                \
+        gm_uses_of_side(at->srcMemoryType, at->srcDevice, at->srcHost);                            \
+        gm_uses_of_side(at->dstMemoryType, at->dstDevice, at->dstHost);                            \
+    }
+GM_USES_OF_COPY(2d, CUDA_MEMCPY2D)
+GM_USES_OF_COPY(3d, CUDA_MEMCPY3D)
+GM_USES_OF_COPY(peer, CUDA_MEMCPY3D_PEER)
 
 /* ---- reporting ---- */
 

@@ -1,15 +1,16 @@
 /*
- * Uses: which memory the program's launches touch. The daemon asks for it when a program is larger
- * than its budget, to choose what stays on the GPU. Otherwise hot.h has the real functions and
- * launches do not come here.
+ * Uses: which memory the program's launches, copies and sets touch. The daemon asks for it when a
+ * program is larger than its budget, to choose what stays on the GPU. Otherwise hot.h has the real
+ * functions and launches do not come here.
  *
- * The model: a launch uses the memory that its arguments point to. Every 8-byte word of its
- * arguments that may be an address in chunks counts as one use of its 2 MiB page. A tensor's base
- * pointer stands for the tensor; the daemon guesses its extent (daemon/core/place.h). A report
- * leaves out words that only look like addresses, and freed memory.
+ * The model: a launch uses the memory that its arguments point to, a copy or set what it names.
+ * Every 8-byte word of its arguments that may be an address in chunks counts as one use of its 2
+ * MiB page. A tensor's base pointer stands for the tensor; the daemon guesses its extent
+ * (daemon/core/place.h). A report leaves out words that only look like addresses, and freed memory.
  *
  * Not seen: kernels inside graphs (a launch counts once, when a capture records it), pointers that
- * a kernel reads from memory, and launches of the old forms, whose parameters are set before.
+ * a kernel reads from memory, launches of the old forms, whose parameters are set before, and the
+ * lists of batches of copies.
  *
  * Owns a fixed table of counters without a lock; a page that finds no slot is not counted. Any
  * thread counts; the link thread and the drainer report. Looks allocations and views up.
@@ -42,6 +43,14 @@ void gm_uses_count(bool is_on);
 
 /* Take the counts, ascending by va: at most GM_USES_MAX entries. */
 uint32_t gm_uses_take(struct gm_use_entry *entries);
+
+/* Count what an argument of a copy or set names: nothing, an address, or a struct that is what the
+ * name says. */
+void gm_uses_of_none(const void *size);
+void gm_uses_of_address(const void *address);
+void gm_uses_of_copy_2d(const void *copy);
+void gm_uses_of_copy_3d(const void *copy);
+void gm_uses_of_copy_peer(const void *copy);
 
 /* gm_uses_of_<symbol>() for every LAUNCH row of hooks.def: count what the launch uses. */
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \

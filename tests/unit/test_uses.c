@@ -16,6 +16,7 @@
 #include "shim/observe/uses.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/allocs.h"
+#include "shim/tables/layouts.h"
 #include "shim/tables/vmm.h"
 
 #define MIB (1ull << 20)
@@ -39,7 +40,7 @@ struct kernel {
     } param[8];
 };
 
-static unsigned asked_kernel;
+static unsigned asked_kernel, asked;
 
 static CUresult info_of(const struct kernel *kernel, size_t index, size_t *offset, size_t *bytes)
 {
@@ -53,6 +54,7 @@ static CUresult info_of(const struct kernel *kernel, size_t index, size_t *offse
 static CUresult drv_func_info(CUfunction f, size_t index, size_t *offset, size_t *bytes)
 {
     const struct kernel *kernel = (const void *)f;
+    asked++;
     return kernel->is_library ? CUDA_ERROR_INVALID_HANDLE : info_of(kernel, index, offset, bytes);
 }
 
@@ -87,7 +89,8 @@ static int setup(void **state)
     (void)state;
     gm_real.cuFuncGetParamInfo = drv_func_info;
     gm_real.cuKernelGetParamInfo = drv_kernel_info;
-    asked_kernel = 0;
+    asked_kernel = asked = 0;
+    gm_layouts_drop();
     while (gm_allocs_take_of(NULL, 0, &alloc))
         ;
     while (take() > 0)
@@ -168,10 +171,138 @@ static void test_library_kernel(void **state)
     gm_uses_of_cuLaunchKernel((CUfunction)(void *)&library, 1, 1, 1, 1, 1, 1, 0, NULL, args.params,
                               NULL);
     expect_args(1);
+    assert_int_equal(asked_kernel, plain.n + 1);
+    gm_uses_of_cuLaunchKernel((CUfunction)(void *)&library, 1, 1, 1, 1, 1, 1, 0, NULL, args.params,
+                              NULL);
+    expect_args(1);
+    assert_int_equal(asked_kernel, plain.n + 1); /* once */
+    gm_layouts_drop();
     gm_real.cuKernelGetParamInfo = NULL;
     gm_uses_of_cuLaunchKernel((CUfunction)(void *)&library, 1, 1, 1, 1, 1, 1, 0, NULL, args.params,
                               NULL);
     assert_int_equal(take(), 0);
+}
+
+/* The driver is asked once for a function, and again when its handle may be another's. */
+static void test_layouts(void **state)
+{
+    struct kernel kernel = plain;
+    struct args args;
+    CUfunction f = (CUfunction)(void *)&kernel;
+    (void)state;
+    fill(&args);
+    for (int i = 0; i < 3; i++)
+        gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args.params, NULL);
+    expect_args(3);
+    assert_int_equal(asked, plain.n + 1);
+    kernel.n = 2; /* another one, with the same handle */
+    args.params[2] = args.params[3] = (void *)8;
+    gm_layouts_drop();
+    for (int i = 0; i < 2; i++)
+        gm_uses_of_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args.params, NULL);
+    assert_int_equal(asked, plain.n + 1 + 3);
+    assert_int_equal(take(), 1);
+    assert_int_equal(got[0].va, BASE);
+    assert_int_equal(got[0].count, 2);
+}
+
+/* Far more functions than the table has places: what is found is right. */
+static void test_many_layouts(void **state)
+{
+    static char handles[20000];
+    struct gm_layout layout = {.n = 1};
+    uint32_t found = 0;
+    (void)state;
+    for (uint32_t i = 0; i < sizeof handles; i++) {
+        layout.part[0] = gm_layout_part(i % GM_LAYOUT_PARAMS, 8 + i % 100, i % 8);
+        gm_layouts_keep(&handles[i], gm_layouts_generation(), &layout);
+    }
+    for (uint32_t i = 0; i < sizeof handles; i++) {
+        if (!gm_layouts_find(&handles[i], &layout))
+            continue;
+        found++;
+        assert_int_equal(layout.n, 1);
+        assert_int_equal(gm_layout_param(layout.part[0]), i % GM_LAYOUT_PARAMS);
+        assert_int_equal(gm_layout_bytes(layout.part[0]), 8 + i % 100);
+        assert_int_equal(gm_layout_skip(layout.part[0]), i % 8);
+    }
+    assert_in_range(found, 2000, 4096);
+    const uint32_t generation = gm_layouts_generation();
+    gm_layouts_drop();
+    gm_layouts_keep(&handles[0], generation, &layout); /* what was asked before */
+    for (uint32_t i = 0; i < sizeof handles; i++)
+        assert_false(gm_layouts_find(&handles[i], &layout));
+}
+
+/* A layout is one that somebody kept, also while others write: here n words of n. */
+static _Atomic bool is_over;
+static char shared_handles[8];
+
+static void *keep_layouts(void *unused)
+{
+    (void)unused;
+    for (uint32_t i = 0; !atomic_load(&is_over); i++) {
+        struct gm_layout layout = {.n = 1 + i % GM_LAYOUT_PARTS};
+        for (uint32_t p = 0; p < layout.n; p++)
+            layout.part[p] = layout.n;
+        gm_layouts_keep(&shared_handles[i % 8], gm_layouts_generation(), &layout);
+        if (i % 64 == 0)
+            gm_layouts_drop();
+    }
+    return NULL;
+}
+
+static void test_layouts_of_threads(void **state)
+{
+    pthread_t threads[2];
+    struct gm_layout layout;
+    uint32_t found = 0;
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_layouts, NULL), 0);
+    for (uint32_t i = 0; found < 10000; i++) {
+        if (!gm_layouts_find(&shared_handles[i % 8], &layout))
+            continue;
+        found++;
+        assert_in_range(layout.n, 1, GM_LAYOUT_PARTS);
+        for (uint32_t p = 0; p < layout.n; p++)
+            assert_int_equal(layout.part[p], layout.n);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Copies and sets, by address and by struct. */
+static void test_copies(void **state)
+{
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = BASE,
+                          .srcHost = (void *)(BASE + 4 * MIB),
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = BASE + 64 * MIB};
+    CUDA_MEMCPY3D deep = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = (void *)8,
+                          .srcDevice = BASE + 4 * MIB,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = BASE + 64 * MIB};
+    CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                               .srcDevice = BASE + 4 * MIB,
+                               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .dstDevice = BASE + 64 * MIB};
+    (void)state;
+    gm_uses_of_none((void *)BASE);
+    gm_uses_of_address((void *)BASE);
+    gm_uses_of_address((void *)8);
+    gm_uses_of_copy_2d(&flat);
+    gm_uses_of_copy_3d(&deep);
+    gm_uses_of_copy_peer(&peer);
+    gm_uses_of_copy_2d(NULL);
+    assert_int_equal(take(), 2);
+    assert_int_equal(got[0].va, BASE);
+    assert_int_equal(got[0].count, 2);
+    assert_int_equal(got[1].va, BASE + 64 * MIB);
+    assert_int_equal(got[1].count, 3);
 }
 
 /* The buffer as the GPU gets it: 8-aligned words count, what lies across two does not. */
@@ -379,6 +510,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_params, setup),
         cmocka_unit_test_setup(test_library_kernel, setup),
+        cmocka_unit_test_setup(test_layouts, setup),
+        cmocka_unit_test_setup(test_many_layouts, setup),
+        cmocka_unit_test_setup(test_layouts_of_threads, setup),
+        cmocka_unit_test_setup(test_copies, setup),
         cmocka_unit_test_setup(test_extra, setup),
         cmocka_unit_test_setup(test_unaligned_param, setup),
         cmocka_unit_test_setup(test_nothing, setup),
