@@ -157,8 +157,8 @@ static void carry_out(struct world *world)
         uint64_t bytes = gm_class_bytes(chunk->class);
         unsigned to = GM_TIER_GPU;
         if (move->kind == GM_MOVE_EVICT) {
+            gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_EVICT);
             chunk->frame = GM_NONE;
-            gm_table_leave_frame(table, frame);
             gm_table_free_frame(table, frame);
         }
         if (move->kind == GM_MOVE_EVICT || move->kind == GM_MOVE_PROMOTE)
@@ -167,13 +167,18 @@ static void carry_out(struct world *world)
             to = move->to_tier;
         else if (frame == GM_NONE)
             frame = gm_table_add_frame(table, table->apps[chunk->app].pool, chunk->class);
-        if (move->kind == GM_MOVE_FILL)
+        if (move->kind == GM_MOVE_FILL) {
+            gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_FILL);
             gm_table_take_frame(table, frame, move->chunk);
+        } else if (move->kind != GM_MOVE_EVICT) {
+            chunk->to_tier = (uint8_t)to;
+            chunk->to_page = 0;
+            gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_MOVE);
+        }
         world->input.tiers[chunk->tier].used -= bytes; /* GPU and none: not read */
         world->input.tiers[to].used += bytes;
-        chunk->tier = (uint8_t)to;
         chunk->page = to > GM_TIER_GPU ? 0 : GM_NONE;
-        gm_table_place(table, move->chunk);
+        gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_DONE);
     }
 }
 

@@ -85,18 +85,22 @@ void gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *us
 
 enum where { ON_GPU, ON_HOST, ELSEWHERE };
 
-static enum where where_is(const struct gm_table *table, const struct gm_chunk *chunk)
+static enum where where_is(const struct gm_chunk *chunk)
 {
-    if (chunk->flight == GM_FLIGHT_IN && chunk->frame != GM_NONE)
-        return table->frames[chunk->frame].is_host ? ON_HOST : ON_GPU;
-    if (chunk->flight != GM_FLIGHT_NONE)
-        return ELSEWHERE;
-    if (chunk->tier == GM_TIER_GPU)
+    switch ((enum gm_chunk_state)chunk->state) {
+    case GM_CHUNK_RESIDENT:
+    case GM_CHUNK_COMING:
+    case GM_CHUNK_RETURNING:
         return ON_GPU;
-    return gm_chunk_is_mapped_on_host(chunk) ? ON_HOST : ELSEWHERE;
+    case GM_CHUNK_ON_HOST:
+    case GM_CHUNK_MAPPING:
+        return ON_HOST;
+    default:
+        return ELSEWHERE;
+    }
 }
 
-static unsigned rank_of(const struct gm_table *table, const struct gm_chunk *chunk, uint32_t newest)
+static unsigned rank_of(const struct gm_chunk *chunk, uint32_t newest)
 {
     const uint64_t more = 1 + chunk->heat / (GM_PLACE_FLOOR / 2);
     unsigned rank = 63u - (unsigned)__builtin_clzll(more);
@@ -104,7 +108,7 @@ static unsigned rank_of(const struct gm_table *table, const struct gm_chunk *chu
         rank = chunk->heat > 0 ? rank + SMALL : SMALL_GUESS;
     if (chunk->allocation == newest)
         rank += LATE;
-    return rank + (where_is(table, chunk) == ON_GPU ? RESIDENT : 0);
+    return rank + (where_is(chunk) == ON_GPU ? RESIDENT : 0);
 }
 
 struct placing {
@@ -137,12 +141,12 @@ static void walk(struct placing *p, void (*visit)(struct placing *p, uint32_t ch
 static void count(struct placing *p, uint32_t index)
 {
     const struct gm_chunk *chunk = &p->table->chunks[index];
-    const unsigned rank = rank_of(p->table, chunk, p->input->newest);
+    const unsigned rank = rank_of(chunk, p->input->newest);
     const uint64_t bytes = gm_class_bytes(chunk->class);
-    const enum where where = where_is(p->table, chunk);
+    const enum where where = where_is(chunk);
     if (where == ON_GPU) {
         p->taken += bytes;
-        p->resident[rank] += chunk->flight == GM_FLIGHT_NONE ? bytes : 0;
+        p->resident[rank] += chunk->state == GM_CHUNK_RESIDENT ? bytes : 0;
     }
     if (where == ELSEWHERE || p->input->is_quiet)
         p->ranked[rank] += bytes;
@@ -157,7 +161,7 @@ static void put(struct placing *p, uint32_t index, bool is_on_host)
 /* Above the line, or at it with room left there. */
 static bool gets_room(struct placing *p, const struct gm_chunk *chunk)
 {
-    const int rank = (int)rank_of(p->table, chunk, p->input->newest);
+    const int rank = (int)rank_of(chunk, p->input->newest);
     const uint64_t bytes = gm_class_bytes(chunk->class);
     if (rank != p->line)
         return rank > p->line;
@@ -171,7 +175,7 @@ static bool gets_room(struct placing *p, const struct gm_chunk *chunk)
 static void place_missing(struct placing *p, uint32_t index)
 {
     const struct gm_chunk *chunk = &p->table->chunks[index];
-    if (where_is(p->table, chunk) != ELSEWHERE)
+    if (where_is(chunk) != ELSEWHERE)
         return;
     const bool is_to_come = gets_room(p, chunk);
     p->taken += is_to_come ? gm_class_bytes(chunk->class) : 0;
@@ -183,8 +187,8 @@ static void place_host(struct placing *p, uint32_t index)
 {
     const struct gm_chunk *chunk = &p->table->chunks[index];
     const uint64_t bytes = gm_class_bytes(chunk->class);
-    if (where_is(p->table, chunk) != ON_HOST || chunk->flight != GM_FLIGHT_NONE ||
-        p->placed.come + bytes > p->input->most || !gets_room(p, chunk))
+    if (chunk->state != GM_CHUNK_ON_HOST || p->placed.come + bytes > p->input->most ||
+        !gets_room(p, chunk))
         return;
     p->placed.come += bytes;
     p->taken += bytes;
@@ -195,7 +199,7 @@ static void place_host(struct placing *p, uint32_t index)
 static void place_resident(struct placing *p, uint32_t index)
 {
     const struct gm_chunk *chunk = &p->table->chunks[index];
-    if (where_is(p->table, chunk) != ON_GPU || chunk->flight != GM_FLIGHT_NONE)
+    if (chunk->state != GM_CHUNK_RESIDENT)
         return;
     const bool stays = gets_room(p, chunk);
     p->placed.leave += stays ? 0 : gm_class_bytes(chunk->class);

@@ -109,7 +109,7 @@ static inline uint32_t gm_plan_follow(const struct gm_planning *p, uint32_t chun
     uint32_t next = p->table->chunks[chunk].next;
     if (next != GM_NONE) { /* a chunk can lie in two cache lines */
         __builtin_prefetch(&p->table->chunks[next].frame);
-        __builtin_prefetch(&p->table->chunks[next].flight);
+        __builtin_prefetch(&p->table->chunks[next].state);
     }
     return next;
 }

@@ -148,8 +148,7 @@ static void list_remove(struct gm_table *table, struct gm_list *list, uint32_t i
 /* Its app can use it: it is on the GPU, or mapped on the host. */
 static bool is_settled(const struct gm_chunk *chunk)
 {
-    return chunk->flight == GM_FLIGHT_NONE &&
-           (chunk->tier == GM_TIER_GPU || gm_chunk_is_mapped_on_host(chunk));
+    return chunk->state == GM_CHUNK_RESIDENT || chunk->state == GM_CHUNK_ON_HOST;
 }
 
 /* Take a chunk out of its list and sums, which still count it by its old state. One that is mapped
@@ -191,23 +190,21 @@ static void unlist(struct gm_table *table, uint32_t index)
  * counts on it there. */
 static enum gm_tier away_tier(const struct gm_chunk *chunk)
 {
-    switch ((enum gm_flight)chunk->flight) {
-    case GM_FLIGHT_NONE:
+    switch ((enum gm_chunk_state)chunk->state) {
+    case GM_CHUNK_AWAY:
         return (enum gm_tier)chunk->tier;
-    case GM_FLIGHT_OUT:
+    case GM_CHUNK_LEAVING:
+    case GM_CHUNK_UNMAPPING:
         return GM_TIER_PINNED;
-    case GM_FLIGHT_HOST:
+    case GM_CHUNK_MOVING:
         return (enum gm_tier)chunk->to_tier;
-    case GM_FLIGHT_SWAP:
-        return GM_TIER_PINNED;
-    case GM_FLIGHT_IN:
-    case GM_FLIGHT_OFF:
-        break;
+    default:
+        return GM_TIERS;
     }
-    return GM_TIERS;
 }
 
-void gm_table_place(struct gm_table *table, uint32_t index)
+/* Put a chunk, which is in no list, into the list of its state, and update the sums. */
+static void list_chunk(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = &table->chunks[index];
     struct gm_table_app *app = &table->apps[chunk->app];
@@ -215,10 +212,9 @@ void gm_table_place(struct gm_table *table, uint32_t index)
 
     if (chunk->is_freed)
         return;
-    unlist(table, index);
     if (is_settled(chunk)) {
         chunk->list = GM_LIST_SETTLED;
-        if (chunk->tier == GM_TIER_GPU && !chunk->is_fixed) {
+        if (chunk->state == GM_CHUNK_RESIDENT && !chunk->is_fixed) {
             chunk->list = GM_LIST_RESIDENT;
             if (chunk->shadow == GM_SHADOW_KEPT)
                 list_add_first(table, &app->by_class[chunk->class], index);
@@ -247,15 +243,86 @@ void gm_table_place(struct gm_table *table, uint32_t index)
     }
 }
 
-/* Shadows. */
+/* ---- states ---- */
 
-static const char *const no_shadow = "a shadow is kept of a chunk that cannot be evicted";
+/* The state after `event`; GM_TURN_ILLEGAL: that is not legal. on_turn is told of both. */
+static uint8_t next_state(const struct gm_table *table, struct gm_turn turn, bool is_possible)
+{
+    turn.to = is_possible ? gm_model_next((enum gm_model)turn.model, turn.from, turn.event)
+                          : GM_TURN_ILLEGAL;
+    if (table->on_turn)
+        table->on_turn(table->on_turn_arg, &turn);
+    return turn.to;
+}
+
+static void set_frame(struct gm_table *table, uint32_t frame, enum gm_frame_state state);
+static bool turn_frame(struct gm_table *table, uint32_t frame, enum gm_frame_event event);
+
+/* Where the chunk's data and frame are, now that it has left state `from`. */
+static void end_move(struct gm_chunk *chunk, enum gm_chunk_state from, bool has_failed)
+{
+    switch (from) {
+    case GM_CHUNK_LEAVING:
+        chunk->tier = chunk->page == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
+        break;
+    case GM_CHUNK_COMING:
+        chunk->tier = has_failed ? chunk->tier : GM_TIER_GPU;
+        break;
+    case GM_CHUNK_RETURNING:
+        chunk->tier = has_failed ? GM_TIER_NONE : GM_TIER_GPU;
+        break;
+    case GM_CHUNK_CLEARING:
+        chunk->tier = GM_TIER_PINNED;
+        break;
+    case GM_CHUNK_MAPPING:
+        chunk->frame = has_failed ? GM_NONE : chunk->frame;
+        break;
+    case GM_CHUNK_UNMAPPING:
+        chunk->frame = GM_NONE;
+        break;
+    case GM_CHUNK_MOVING:
+        chunk->tier = chunk->to_tier;
+        chunk->page = chunk->to_page;
+        chunk->to_page = GM_NONE;
+        break;
+    case GM_CHUNK_ENDING:
+        chunk->tier = GM_TIER_NONE;
+        break;
+    default:
+        break;
+    }
+}
+
+bool gm_table_turn_chunk(struct gm_table *table, uint32_t index, enum gm_chunk_event event)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const struct gm_turn turn = {.model = GM_MODEL_CHUNK,
+                                 .from = chunk->state,
+                                 .event = (uint8_t)event,
+                                 .id = index,
+                                 .app = chunk->app};
+    const uint8_t to = next_state(table, turn, true);
+    if (to == GM_TURN_ILLEGAL)
+        return false;
+    unlist(table, index);
+    chunk->state = to;
+    if (event == GM_CHUNK_EV_DONE || event == GM_CHUNK_EV_FAIL)
+        end_move(chunk, (enum gm_chunk_state)turn.from, event == GM_CHUNK_EV_FAIL);
+    if (event == GM_CHUNK_EV_UNDO)
+        gm_table_take_frame(table, chunk->frame, index);
+    if (event == GM_CHUNK_EV_EVICT ||
+        (event == GM_CHUNK_EV_FREED && turn.from == GM_CHUNK_RESIDENT && !chunk->is_fixed))
+        turn_frame(table, chunk->frame, GM_FRAME_EV_LEAVE);
+    list_chunk(table, index);
+    return true;
+}
+
+/* Shadows. */
 
 /* Whether it can be evicted. */
 static bool can_leave(const struct gm_chunk *chunk)
 {
-    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_GPU && !chunk->is_fixed &&
-           !chunk->is_freed;
+    return chunk->state == GM_CHUNK_RESIDENT && !chunk->is_fixed && !chunk->is_freed;
 }
 
 /* ... and has pages beside its frame. */
@@ -297,38 +364,31 @@ static void unlist_shadow(struct gm_table *table, uint32_t index)
     table->shadows -= gm_class_bytes(chunk->class);
 }
 
-const char *gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm_shadow_event event)
+bool gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm_shadow_event event)
 {
-    enum { WRONG = GM_SHADOWS };
-    static const uint8_t turns[GM_SHADOWS][GM_SHADOW_EVENTS] = {
-        [GM_SHADOW_NONE] = {GM_SHADOW_KEPT, WRONG, WRONG, WRONG, WRONG},
-        [GM_SHADOW_KEPT] = {WRONG, GM_SHADOW_CLAIMED, GM_SHADOW_NONE, GM_SHADOW_LOST, WRONG},
-        [GM_SHADOW_CLAIMED] = {WRONG, WRONG, WRONG, WRONG, GM_SHADOW_NONE},
-        [GM_SHADOW_LOST] = {WRONG, WRONG, GM_SHADOW_NONE, WRONG, WRONG},
-    };
-    static const char *const errors[GM_SHADOW_EVENTS] = {
-        "a shadow is kept twice, or during an eviction",
-        "a shadow is claimed that is not kept",
-        "a shadow is dropped that is not kept",
-        "a shadow is lost that is not kept",
-        "an eviction ends with a shadow that it did not claim",
-    };
     struct gm_chunk *chunk = &table->chunks[index];
-    const uint8_t next = turns[chunk->shadow][event];
-    if (next == WRONG)
-        return errors[event];
-    if (next == GM_SHADOW_KEPT && !can_have_shadow(chunk))
-        return no_shadow;
-    if (chunk->shadow == GM_SHADOW_KEPT)
+    const struct gm_turn turn = {.model = GM_MODEL_SHADOW,
+                                 .from = chunk->shadow,
+                                 .event = (uint8_t)event,
+                                 .id = index,
+                                 .app = chunk->app};
+    const uint8_t to =
+        next_state(table, turn, event != GM_SHADOW_EV_KEEP || can_have_shadow(chunk));
+    if (to == GM_TURN_ILLEGAL)
+        return false;
+    if (turn.from == GM_SHADOW_KEPT)
         unlist_shadow(table, index);
-    if (chunk->shadow == GM_SHADOW_LOST)
+    if (turn.from == GM_SHADOW_LOST)
         table->lost -= gm_class_bytes(chunk->class);
-    chunk->shadow = next;
-    if (next == GM_SHADOW_LOST)
+    chunk->shadow = to;
+    if (to == GM_SHADOW_LOST)
         table->lost += gm_class_bytes(chunk->class);
-    if (next == GM_SHADOW_KEPT)
+    if (to == GM_SHADOW_KEPT) {
         list_shadow(table, index);
-    return NULL;
+        unlist(table, index); /* to the head of its list */
+        list_chunk(table, index);
+    }
+    return true;
 }
 
 void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
@@ -342,7 +402,7 @@ void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
     chunk->is_on_host = is_on_host;
     table->apps[chunk->app].on_host += is_on_host ? size : -size;
     table->on_host += is_on_host ? size : -size;
-    gm_table_place(table, index);
+    list_chunk(table, index);
 }
 
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
@@ -371,7 +431,7 @@ void gm_table_fix(struct gm_table *table, uint32_t index)
             table->apps[chunk->app].fixed += gm_class_bytes(chunk->class);
             table->fixed += gm_class_bytes(chunk->class);
         }
-        gm_table_place(table, c);
+        list_chunk(table, c);
     }
 }
 
@@ -420,7 +480,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         *link = c;
         link = &chunk->sibling;
         a->missing++;
-        gm_table_place(table, c);
+        gm_table_turn_chunk(table, c, GM_CHUNK_EV_ADD);
         at += gm_class_bytes(chunk->class);
         left -= gm_class_bytes(chunk->class);
     }
@@ -461,8 +521,9 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
 bool gm_table_end_chunk(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = &table->chunks[index];
-    assert(chunk->is_freed && chunk->flight == GM_FLIGHT_NONE && chunk->frame == GM_NONE &&
-           chunk->shadow == GM_SHADOW_NONE);
+    assert(chunk->is_freed && chunk->frame == GM_NONE && chunk->shadow == GM_SHADOW_NONE);
+    if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_END))
+        return false;
     bool is_last = --table->allocations[chunk->allocation].chunks == 0;
     chunk->next = table->free_chunk;
     chunk->app = GM_NONE;
@@ -501,9 +562,9 @@ static uint32_t new_frame(struct gm_table *table, uint32_t pool, unsigned class,
     frame->chunk = frame->next = frame->prev = GM_NONE;
     frame->pool = pool;
     frame->class = (uint8_t) class;
-    frame->state = GM_FRAME_USED;
     frame->is_host = is_host;
     table->pools[pool].frames++;
+    turn_frame(table, index, GM_FRAME_EV_MAKE);
     return index;
 }
 
@@ -541,7 +602,7 @@ static uint64_t *sum_of(struct gm_table *table, const struct gm_frame *frame)
     return frame->state == GM_FRAME_CONDEMNED ? &table->condemned : NULL;
 }
 
-/* The one setter of frame states: keeps the lists, their count and the sums. */
+/* Keeps the lists, their count and the sums. */
 static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_state state)
 {
     struct gm_frame *frame = &table->frames[index];
@@ -577,34 +638,43 @@ static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_stat
     }
 }
 
+/* The one setter of a frame's state. False: the event is not legal in it. */
+static bool turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_event event)
+{
+    const struct gm_frame *frame = &table->frames[index];
+    const struct gm_turn turn = {.model = GM_MODEL_FRAME,
+                                 .from = frame->state,
+                                 .event = (uint8_t)event,
+                                 .id = index,
+                                 .app = frame->chunk == GM_NONE ? GM_NONE
+                                                                : table->chunks[frame->chunk].app};
+    const bool is_gift = event == GM_FRAME_EV_GIVE;
+    const uint8_t to = next_state(table, turn, !is_gift || !frame->is_fixed);
+    if (to == GM_TURN_ILLEGAL)
+        return false;
+    set_frame(table, index, (enum gm_frame_state)to);
+    return true;
+}
+
 void gm_table_end_frame(struct gm_table *table, uint32_t index)
 {
     struct gm_frame *frame = &table->frames[index];
-    assert(frame->state == GM_FRAME_CONDEMNED || frame->state == GM_FRAME_USED);
+    if (!turn_frame(table, index, GM_FRAME_EV_END))
+        return;
     unfix(table, frame);
     if (!frame->is_host)
         table->allocated -= gm_class_bytes(frame->class);
-    if (sum_of(table, frame))
-        *sum_of(table, frame) -= gm_class_bytes(frame->class);
     table->pools[frame->pool].frames--;
-    frame->state = GM_FRAME_UNUSED;
     frame->next = table->free_frame;
     table->free_frame = index;
 }
 
-void gm_table_leave_frame(struct gm_table *table, uint32_t index)
+bool gm_table_free_frame(struct gm_table *table, uint32_t index)
 {
-    assert(table->frames[index].state == GM_FRAME_USED);
-    set_frame(table, index, GM_FRAME_LEAVING);
-}
-
-void gm_table_free_frame(struct gm_table *table, uint32_t index)
-{
-    assert(table->frames[index].state == GM_FRAME_USED ||
-           table->frames[index].state == GM_FRAME_LEAVING);
-    assert(!table->frames[index].is_fixed);
+    if (!turn_frame(table, index, GM_FRAME_EV_GIVE))
+        return false;
     table->frames[index].chunk = GM_NONE;
-    set_frame(table, index, GM_FRAME_FREE);
+    return true;
 }
 
 void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear)
@@ -630,19 +700,23 @@ void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
     table->frames[index].chunk = GM_NONE;
 }
 
-void gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
+bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
 {
-    set_frame(table, index, GM_FRAME_USED);
+    if (!turn_frame(table, index, GM_FRAME_EV_TAKE))
+        return false;
     table->frames[index].chunk = chunk;
     table->frames[index].is_dirty = true;
     table->chunks[chunk].frame = index;
+    return true;
 }
 
-void gm_table_condemn_frame(struct gm_table *table, uint32_t index)
+bool gm_table_condemn_frame(struct gm_table *table, uint32_t index)
 {
+    if (!turn_frame(table, index, GM_FRAME_EV_CONDEMN))
+        return false;
     unfix(table, &table->frames[index]);
     table->frames[index].chunk = GM_NONE;
-    set_frame(table, index, GM_FRAME_CONDEMNED);
+    return true;
 }
 
 const char *gm_table_check(const struct gm_table *table)
@@ -707,7 +781,7 @@ const char *gm_table_check(const struct gm_table *table)
                     (!is_settled(chunk) || !table->frames[chunk->frame].is_fixed))
                     return "a fixed chunk is not in a fixed frame";
                 if (is_settled(chunk)) {
-                    const bool is_resident = chunk->tier == GM_TIER_GPU;
+                    const bool is_resident = chunk->state == GM_CHUNK_RESIDENT;
                     if (is_resident && !chunk->is_fixed) {
                         resident += gm_class_bytes(chunk->class);
                         leaving += chunk->is_on_host ? gm_class_bytes(chunk->class) : 0;
@@ -720,12 +794,12 @@ const char *gm_table_check(const struct gm_table *table)
                     missing++;
                 }
                 if (chunk->shadow == GM_SHADOW_KEPT && !can_have_shadow(chunk))
-                    return no_shadow;
+                    return "a shadow is kept of a chunk that cannot be evicted";
                 if (chunk->shadow == GM_SHADOW_LOST && !can_leave(chunk))
                     return "a shadow is lost of a chunk that cannot be evicted";
                 lost += chunk->shadow == GM_SHADOW_LOST ? gm_class_bytes(chunk->class) : 0;
                 if (chunk->shadow == GM_SHADOW_CLAIMED &&
-                    (chunk->flight != GM_FLIGHT_OUT || chunk->page == GM_NONE))
+                    (chunk->state != GM_CHUNK_LEAVING || chunk->page == GM_NONE))
                     return "a shadow is claimed by no eviction";
                 if (chunk->tier > GM_TIER_GPU && chunk->page == GM_NONE)
                     return "a chunk below the GPU has no page";

@@ -5,10 +5,10 @@
  * them.
  *
  *   app     a client: its committed bytes, and its chunks by where they are
- *   chunk   the unit of placement. Exactly one tier holds its data. `flight` says that it moves.
- *           The tier changes only when the move has ended: copy, then commit, then free. A chunk is
- *           *resident* (in a GPU frame), *mapped on host* (its pages in pinned memory are a host
- *           frame, which its app maps), or *swapped*. Its place, is_on_host, says which of the
+ *   chunk   the unit of placement. Exactly one tier holds its data. `state` (model.h) says where it
+ *           is and that it moves. The tier changes only when the move has ended: copy, then commit,
+ *           then free. A chunk is *resident* (in a GPU frame), *mapped on host* (its pages in
+ *           pinned memory are a host frame, which its app maps), or *swapped*. Its place, is_on_host, says which of the
  *           first two it is to be when its app runs (core/place.h)
  *   frame   a piece of memory of one size class, made for one uid. At most one chunk holds it.
  *   pool    the free frames of one uid, by size class: memory never crosses users
@@ -22,7 +22,7 @@
  *   - A frame in use and its chunk point at each other.
  *   - A fixed chunk is settled in a fixed frame, and in no list of what can be evicted, until its
  *     allocation is freed.
- *   - A chunk in the GPU tier has a frame, or is in flight out of one.
+ *   - A chunk in the GPU tier has a frame, or is on its way out of one.
  *   - Each app's committed bytes and missing chunks are those of its chunks.
  *   - A shadow is kept only of a chunk that can be evicted; its chunk is in its app's list of
  *     shadows and has pages.
@@ -36,40 +36,15 @@
 #include <stdint.h>
 
 #include "common/chunk.h"
-
-enum gm_flight {
-    GM_FLIGHT_NONE = 0,
-    GM_FLIGHT_OUT,  /* from its frame to a lower tier */
-    GM_FLIGHT_IN,   /* from a lower tier, or from nothing, into its frame */
-    GM_FLIGHT_OFF,  /* freed: being unmapped */
-    GM_FLIGHT_HOST, /* between two places below the GPU, to `to_tier` */
-    GM_FLIGHT_SWAP, /* mapped on the host: being unmapped, its data stays in its pages */
-};
+#include "daemon/core/model.h"
 
 /* What a chunk is counted as, and in which list of its app it is. */
 enum gm_chunk_list {
-    GM_LIST_NONE,     /* in flight */
+    GM_LIST_NONE,     /* on its way in, or freed */
     GM_LIST_RESIDENT, /* by_class */
     GM_LIST_SETTLED,  /* in none: mapped on the host, or fixed */
     GM_LIST_AWAY,     /* away[listed_tier] */
     GM_LIST_TO_MAP,   /* to_map */
-};
-
-/* The old copy of a chunk that is on the GPU. */
-enum gm_shadow {
-    GM_SHADOW_NONE,
-    GM_SHADOW_KEPT,    /* its pages may be taken at any time */
-    GM_SHADOW_CLAIMED, /* the chunk is being evicted into these pages, which still have it */
-    GM_SHADOW_LOST,    /* others took its pages: with more memory it would be there */
-    GM_SHADOWS
-};
-enum gm_shadow_event {
-    GM_SHADOW_EV_KEEP,  /* the chunk has come to the GPU */
-    GM_SHADOW_EV_CLAIM, /* its eviction begins */
-    GM_SHADOW_EV_DROP,  /* it is of no use any more */
-    GM_SHADOW_EV_LOSE,  /* its pages are wanted */
-    GM_SHADOW_EV_END,   /* the pages are the chunk's copy again, old or new; or they are freed */
-    GM_SHADOW_EVENTS
 };
 
 struct gm_chunk {
@@ -77,30 +52,30 @@ struct gm_chunk {
     uint64_t hash[2]; /* of its copy below the GPU, or of its shadow, if has_hash */
     uint32_t app;
     uint32_t allocation;
-    uint32_t frame;      /* GM_NONE: none */
-    uint32_t page;       /* first page of its copy in `tier`'s store, GM_NONE: none */
-    uint32_t to_page;    /* in flight between tiers below the GPU: of the copy being made */
-    uint32_t sibling;    /* next chunk of the allocation, by address */
-    uint32_t next, prev; /* in its app's list for its place */
-    uint32_t heat;       /* how much it is used: place.h */
+    uint32_t frame;                    /* GM_NONE: none */
+    uint32_t page;                     /* first page of its copy in `tier`'s store, GM_NONE: none */
+    uint32_t to_page;                  /* MOVING: of the copy being made */
+    uint32_t sibling;                  /* next chunk of the allocation, by address */
+    uint32_t next, prev;               /* in its app's list for its place */
+    uint32_t heat;                     /* how much it is used: place.h */
     uint32_t next_shadow, prev_shadow; /* in its app's list */
     uint32_t opens; /* gm_app.gate.opens at which it is still as its shadow; see engine/shadows.c */
     uint8_t shadow; /* enum gm_shadow */
     bool has_hash;
     uint8_t place_age; /* for so many more reports a place in it is remembered */
     uint8_t class;
-    uint8_t tier;   /* enum gm_tier: where the authoritative copy is */
-    uint8_t flight; /* enum gm_flight */
+    uint8_t tier;  /* enum gm_tier: where the authoritative copy is */
+    uint8_t state; /* enum gm_chunk_state; its one setter: gm_table_turn_chunk */
     uint8_t listed_tier;
-    uint8_t to_tier;   /* enum gm_tier: where a flight below the GPU goes */
+    uint8_t to_tier;   /* enum gm_tier: where one that is MOVING goes */
     uint8_t list;      /* enum gm_chunk_list: which of its app's lists it is in */
     bool is_leaving;   /* counted in its app's `leaving` bytes */
     bool is_freed;     /* its allocation was freed: it ends when nothing touches it any more */
     bool is_on_host;   /* its place: its app maps it on the host, or is to */
     bool is_fixed;     /* unevictable */
-    bool map_failed;   /* the app could not map it: the flight in ends where it began */
-    bool copy_pending; /* the flight waits for a copy, or for the fence before it */
-    bool map_pending;  /* the flight waits for the app to map or unmap it */
+    bool map_failed;   /* the app could not map it: it ends where it began */
+    bool copy_pending; /* it waits for a copy, or for the fence before it */
+    bool map_pending;  /* it waits for the app to map or unmap it */
 };
 
 struct gm_allocation {
@@ -120,14 +95,6 @@ struct gm_allocation {
     bool is_taken;       /* ... and TAKEN is to be sent */
 };
 
-enum gm_frame_state {
-    GM_FRAME_UNUSED = 0, /* the table slot is free */
-    GM_FRAME_FREE,       /* exists, no chunk in it */
-    GM_FRAME_USED,       /* belongs to `chunk` */
-    GM_FRAME_LEAVING,    /* still holds `chunk`, which is being evicted */
-    GM_FRAME_CONDEMNED,  /* exists until every import is dropped */
-};
-
 struct gm_frame {
     uint64_t fence; /* copies out up to this sequence number must end before it is written */
     uint64_t clear; /* unless it is dirty, it is clear when copies in up to this one have ended */
@@ -135,7 +102,7 @@ struct gm_frame {
     uint32_t pool;
     uint32_t next, prev; /* free list */
     uint8_t class;
-    uint8_t state; /* enum gm_frame_state */
+    uint8_t state; /* enum gm_frame_state; its one setter: set_frame */
     bool is_host;  /* host memory: not in the budget; its chunk's data is in it as long as it is
                       used, mapped or not */
     bool is_dirty; /* a chunk had it since it was made or cleared */
@@ -177,6 +144,9 @@ struct gm_table_app {
 };
 
 struct gm_table {
+    /* Told of each change of a state, and of each event that is not legal; NULL: nobody is. */
+    void (*on_turn)(void *arg, const struct gm_turn *turn);
+    void *on_turn_arg;
     uint64_t budget;    /* bytes of frames that may exist */
     uint64_t allocated; /* bytes of frames that exist */
     uint64_t free;      /* ... of those that are free */
@@ -217,13 +187,12 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app);
  */
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes);
 
-/* Set the place of a live chunk that is not fixed and not in flight. Nothing moves by that. */
+/* Set the place of a live chunk that is not fixed and does not move. Nothing moves by that. */
 void gm_table_put(struct gm_table *table, uint32_t chunk, bool is_on_host);
-/* Whether its app maps it on the host now. */
-static inline bool gm_chunk_is_mapped_on_host(const struct gm_chunk *chunk)
+/* Whether nothing of it moves, nor is being mapped or unmapped. */
+static inline bool gm_chunk_is_still(const struct gm_chunk *chunk)
 {
-    return chunk->flight == GM_FLIGHT_NONE && chunk->tier == GM_TIER_PINNED &&
-           chunk->frame != GM_NONE;
+    return chunk->state <= GM_CHUNK_ON_HOST;
 }
 /* Set what of its memory an app may not have on the GPU. */
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes);
@@ -236,18 +205,21 @@ bool gm_table_can_fix(const struct gm_table *table, uint32_t allocation);
 /* The live allocation of `app` that starts at `va`, or GM_NONE. */
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);
 
-/* Put a chunk into the list of its tier and flight, and update the sums. Call it after every change
- * of the two. */
-void gm_table_place(struct gm_table *table, uint32_t chunk);
+/*
+ * The one setter of a chunk's state. False: the event is not legal in it; on_turn is told, and
+ * nothing has changed. It sets the tier and pages that follow, and keeps lists and sums. With the
+ * chunk its GPU frame begins to leave (EVICT, FREED) or is used again (UNDO). The caller takes or
+ * frees other frames, frees pages, and sets `to_tier` and `to_page` before MOVE.
+ */
+bool gm_table_turn_chunk(struct gm_table *table, uint32_t chunk, enum gm_chunk_event event);
 
 /*
- * The one setter of shadows. NULL, or what is wrong: nothing has changed then. The pages are the
- * caller's to free. KEEP comes when the chunk is settled and before gm_table_place: what has a
- * shadow is evicted before its app's other chunks, as that costs least. So of programs that take
- * turns the same part goes each time, and host memory holds one copy of that part.
+ * The one setter of shadows. False: the event is not legal; on_turn is told, and nothing has
+ * changed. The pages are the caller's to free. What has a shadow is evicted before its app's other
+ * chunks, as that costs least. So of programs that take turns the same part goes each time, and
+ * host memory holds one copy of that part.
  */
-const char *gm_table_turn_shadow(struct gm_table *table, uint32_t chunk,
-                                 enum gm_shadow_event event);
+bool gm_table_turn_shadow(struct gm_table *table, uint32_t chunk, enum gm_shadow_event event);
 
 /* The chunk's allocation was freed: the chunk leaves lists and sums. Its shadow was dropped before.
  * Its slot stays until gm_table_end_chunk. */
@@ -263,10 +235,9 @@ uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned clas
 uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t pool, unsigned class);
 /* Its memory is gone. */
 void gm_table_end_frame(struct gm_table *table, uint32_t frame);
-/* Its chunk begins to leave it. */
-void gm_table_leave_frame(struct gm_table *table, uint32_t frame);
-/* Into its pool's free list. The fence stays. */
-void gm_table_free_frame(struct gm_table *table, uint32_t frame);
+/* Into its pool's free list. The fence stays. False, of this and the next two: not legal; on_turn
+ * is told, and nothing has changed. */
+bool gm_table_free_frame(struct gm_table *table, uint32_t frame);
 /* A free frame is clear when copies in up to number `clear` have ended. */
 void gm_table_clean_frame(struct gm_table *table, uint32_t frame, uint64_t clear);
 /* A free frame is not clear after all. */
@@ -275,8 +246,8 @@ void gm_table_soil_frame(struct gm_table *table, uint32_t frame);
  */
 void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
 /* From the free list to `chunk`, which makes it dirty, or to the condemned. */
-void gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
-void gm_table_condemn_frame(struct gm_table *table, uint32_t frame);
+bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
+bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame);
 
 /* NULL if every invariant holds, else the name of the first that does not. For tests and debug. */
 const char *gm_table_check(const struct gm_table *table);

@@ -98,7 +98,7 @@ void gm_engine_back_off(struct gm_engine *engine)
     engine->plan_is_stale = true;
 }
 
-/* The chunk's flight in goes on when gm_engine_try_failed has tried again. */
+/* The chunk comes when gm_engine_try_failed has tried again. */
 static void try_later(struct gm_engine *engine, uint32_t index)
 {
     if (engine->copy_retry_at <= engine->now)
@@ -139,10 +139,9 @@ static void undo_eviction(struct gm_engine *engine, uint32_t index)
         gm_engine_settle(engine, index);
         return;
     }
+    if (!gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_UNDO))
+        return;
     free_page(engine, index);
-    chunk->flight = GM_FLIGHT_IN;
-    gm_table_take_frame(engine->table, chunk->frame, index);
-    gm_table_place(engine->table, index);
     gm_engine_map(engine, index);
     engine->again = true;
 }
@@ -150,7 +149,7 @@ static void undo_eviction(struct gm_engine *engine, uint32_t index)
 void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->flight == GM_FLIGHT_OUT && chunk->map_pending)
+    if (chunk->state == GM_CHUNK_LEAVING && chunk->map_pending)
         free_page(engine, index);
 }
 
@@ -177,7 +176,7 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
            "again in %llu ms",
            gm_engine_name(engine, chunk->app, name, sizeof name), way == GM_WAY_OUT ? "from" : "to",
            gm_cuda_text(&engine->cuda, result), (unsigned long long)(engine->copy_wait / GM_MS));
-    if (chunk->flight == GM_FLIGHT_OUT)
+    if (chunk->state == GM_CHUNK_LEAVING)
         undo_eviction(engine, index);
     else if (way == GM_WAY_OUT || chunk->is_freed)
         gm_engine_settle(engine, index);
@@ -185,96 +184,67 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
         try_later(engine, index);
 }
 
-/* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
+/* Evicted: copied out, as soon as its owner has unmapped it. False: it has not left yet. */
+static bool has_left(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->frame == GM_NONE)
+        return true;
+    gm_engine_copy_comes(engine, GM_WAY_OUT, index);
+    if (chunk->is_freed) /* nobody needs the data */
+        gm_engine_give_up_frame(engine, index);
+    else if (chunk->page != GM_NONE)
+        gm_engine_vacate(engine, index);
+    else
+        undo_eviction(engine, index); /* gm_engine_forgo_pages */
+    return chunk->is_freed;
+}
+
+/* It is in its frame now, and its pages are a shadow or free. */
+static void keep_or_free(struct gm_engine *engine, uint32_t index)
+{
+    struct gm_chunk *chunk = &engine->table->chunks[index];
+    /* A host frame's pages go with it. */
+    if (chunk->page != GM_NONE && engine->unit_frame[chunk->page] == GM_NONE)
+        gm_engine_keep_shadow(engine, index);
+    if (chunk->shadow == GM_SHADOW_NONE)
+        free_page(engine, index);
+}
+
 void gm_engine_settle(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
+    const enum gm_chunk_state from = (enum gm_chunk_state)chunk->state;
+    const bool is_freed = chunk->is_freed, has_failed = chunk->map_failed;
+    bool has_come_nearer = !has_failed;
+
     engine->again = true;
-    bool has_come_nearer = !chunk->map_failed, is_freed = chunk->is_freed;
-    switch ((enum gm_flight)chunk->flight) {
-    case GM_FLIGHT_NONE:
+    if (gm_chunk_is_still(chunk) || chunk->copy_pending || chunk->map_pending)
         return;
-    case GM_FLIGHT_OUT:
-        if (chunk->copy_pending || chunk->map_pending)
-            return;
-        if (chunk->frame != GM_NONE) { /* its owner has unmapped it */
-            gm_engine_copy_comes(engine, GM_WAY_OUT, index);
-            if (!is_freed) {
-                if (chunk->page != GM_NONE)
-                    gm_engine_vacate(engine, index);
-                else
-                    undo_eviction(engine, index); /* gm_engine_forgo_pages */
-                return;
-            }
-            gm_engine_give_up_frame(engine, index); /* nobody needs the data */
-        }
-        chunk->flight = GM_FLIGHT_NONE;
-        chunk->tier = chunk->page == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
-        break;
-    case GM_FLIGHT_IN:
-        if (chunk->copy_pending || chunk->map_pending)
-            return;
-        if (chunk->map_failed && chunk->tier == GM_TIER_GPU && !is_freed) {
-            /* An eviction that was undone: the data is in this frame alone. */
-            try_later(engine, index);
-            return;
-        }
-        chunk->flight = GM_FLIGHT_NONE;
-        if (chunk->frame == GM_NONE) {
-            chunk->tier = GM_TIER_PINNED; /* its pages are clear, and are mapped next */
-            break;
-        }
-        if (engine->table->frames[chunk->frame].is_host) {
-            if (chunk->map_failed)
-                chunk->frame = GM_NONE;
-            chunk->map_failed = false;
-            break;
-        }
-        if (chunk->page != GM_NONE)
-            engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
-        if (chunk->map_failed) {
-            chunk->map_failed = false;
-            gm_engine_give_up_frame(engine, index);
-        } else {
-            chunk->tier = GM_TIER_GPU;
-            /* A host frame's pages go with it. */
-            if (chunk->page != GM_NONE && engine->unit_frame[chunk->page] == GM_NONE)
-                gm_engine_keep_shadow(engine, index);
-            if (chunk->shadow == GM_SHADOW_NONE)
-                free_page(engine, index);
-        }
-        break;
-    case GM_FLIGHT_OFF:
-        if (chunk->map_pending)
-            return;
-        chunk->flight = GM_FLIGHT_NONE;
-        chunk->tier = GM_TIER_NONE;
-        gm_engine_give_up_frame(engine, index);
-        break;
-    case GM_FLIGHT_HOST:
-        if (chunk->copy_pending)
-            return;
+    if (from == GM_CHUNK_LEAVING && !has_left(engine, index))
+        return;
+    if (from == GM_CHUNK_RETURNING && has_failed && !is_freed) {
+        try_later(engine, index); /* the data is in this frame alone */
+        return;
+    }
+    if (from == GM_CHUNK_MOVING) {
         has_come_nearer = chunk->tier != chunk->to_tier; /* else the copy failed */
         engine->ending[chunk->tier] -= gm_chunk_bytes(chunk);
         free_page(engine, index);
-        chunk->flight = GM_FLIGHT_NONE;
-        chunk->tier = chunk->to_tier;
-        chunk->page = chunk->to_page;
-        chunk->to_page = GM_NONE;
-        break;
-    case GM_FLIGHT_SWAP:
-        if (chunk->map_pending)
-            return;
-        chunk->flight = GM_FLIGHT_NONE;
-        chunk->frame = GM_NONE;
-        break;
     }
+    if (from == GM_CHUNK_COMING && chunk->page != GM_NONE)
+        engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
+    chunk->map_failed = false;
+    gm_table_turn_chunk(engine->table, index, has_failed ? GM_CHUNK_EV_FAIL : GM_CHUNK_EV_DONE);
+    if (from == GM_CHUNK_ENDING ||
+        (has_failed && (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)))
+        gm_engine_give_up_frame(engine, index);
+    else if (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)
+        keep_or_free(engine, index);
     if (has_come_nearer)
         engine->apps[chunk->app].moves.progress_at = engine->now;
     if (is_freed)
         gm_engine_retire(engine, index);
-    else
-        gm_table_place(engine->table, index);
     /* A plan stays right while its moves are made (plan.h). */
     if (is_freed || !has_come_nearer || engine->plan_from == engine->plan.n)
         engine->plan_is_stale = true;
@@ -286,30 +256,21 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
     bool is_gone = engine->apps[chunk->app].state == GM_APP_GONE;
 
     assert(chunk->is_freed);
-    switch ((enum gm_flight)chunk->flight) {
-    case GM_FLIGHT_NONE:
-        if (chunk->frame != GM_NONE && !is_gone) {
-            chunk->flight = GM_FLIGHT_OFF;
-            if (!engine->table->frames[chunk->frame].is_host && !chunk->is_fixed)
-                gm_table_leave_frame(engine->table, chunk->frame);
-            gm_engine_unmap(engine, index);
-            return;
-        }
-        if (chunk->frame != GM_NONE)
-            gm_engine_give_up_frame(engine, index);
-        end_chunk(engine, index);
-        return;
-    case GM_FLIGHT_OUT:
-    case GM_FLIGHT_IN:
-    case GM_FLIGHT_OFF:
-    case GM_FLIGHT_HOST:
-    case GM_FLIGHT_SWAP:
+    if (!gm_chunk_is_still(chunk)) {
         if (is_gone) {
             chunk->map_pending = false;
             gm_engine_settle(engine, index);
         }
         return;
     }
+    if (chunk->frame != GM_NONE && !is_gone) {
+        if (gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_FREED))
+            gm_engine_unmap(engine, index);
+        return;
+    }
+    if (chunk->frame != GM_NONE)
+        gm_engine_give_up_frame(engine, index);
+    end_chunk(engine, index);
 }
 
 void gm_engine_host_copied(void *arg, uint32_t index, int error)
@@ -332,7 +293,7 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     int *last = is_raise ? &app->moves.raise_error : &engine->lower_error;
     uint64_t *retry_at = is_raise ? &app->moves.retry_at : &engine->lower_retry_at;
     if (error) {
-        /* The chunk keeps its old copy: the flight ends where it began. */
+        /* The chunk keeps its old copy: it ends where it began. */
         if (*last != error)
             gm_log(GM_LOG_ERROR,
                    "a copy from %s to %s failed (%s), of app %u (pid %d, %s): trying again in a "

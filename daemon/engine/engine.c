@@ -22,26 +22,6 @@
  */
 #define WINDOW_ALONE (2 * GM_CHUNK_MAX)
 
-/* App states: state x event -> state; UNUSED in a row that is not listed means "not legal". */
-static const struct {
-    enum gm_app_state from;
-    enum gm_app_event event;
-    enum gm_app_state to;
-} turns[] = {
-    {GM_APP_UNUSED, GM_APP_EV_JOIN, GM_APP_PAUSED},
-    {GM_APP_PAUSED, GM_APP_EV_CHOSEN, GM_APP_LOADING},
-    {GM_APP_LOADING, GM_APP_EV_DROPPED, GM_APP_PAUSED},
-    {GM_APP_LOADING, GM_APP_EV_LOADED, GM_APP_RUNNING},
-    {GM_APP_RUNNING, GM_APP_EV_DROPPED, GM_APP_DRAINING},
-    {GM_APP_DRAINING, GM_APP_EV_QUIET, GM_APP_PAUSED},
-    {GM_APP_DRAINING, GM_APP_EV_BUSY, GM_APP_RUNNING},
-    {GM_APP_PAUSED, GM_APP_EV_LEAVE, GM_APP_GONE},
-    {GM_APP_LOADING, GM_APP_EV_LEAVE, GM_APP_GONE},
-    {GM_APP_RUNNING, GM_APP_EV_LEAVE, GM_APP_GONE},
-    {GM_APP_DRAINING, GM_APP_EV_LEAVE, GM_APP_GONE},
-    {GM_APP_GONE, GM_APP_EV_END, GM_APP_UNUSED},
-};
-
 const char *gm_engine_tier_text(enum gm_tier tier)
 {
     static const char *const names[GM_TIERS] = {"nowhere", "GPU", "pinned memory", "paged memory",
@@ -49,33 +29,39 @@ const char *gm_engine_tier_text(enum gm_tier tier)
     return names[tier];
 }
 
-const char *gm_engine_state_text(enum gm_app_state state)
+static void on_turn(void *arg, const struct gm_turn *turn)
 {
-    static const char *const names[] = {
-#define GM_APP_STATE(NAME, name) [GM_APP_##NAME] = name,
-        GM_APP_STATES(GM_APP_STATE)
-#undef GM_APP_STATE
-    };
-    return names[state];
+    const struct gm_engine *engine = arg;
+    char name[128] = "";
+    if (turn->app != GM_NONE && (turn->to == GM_TURN_ILLEGAL || turn->model == GM_MODEL_APP))
+        gm_engine_name(engine, turn->app, name, sizeof name);
+    if (turn->to == GM_TURN_ILLEGAL)
+        gm_log(GM_LOG_ERROR, "%s %u of %s: %s is not allowed in state %s: ignored",
+               gm_model_text((enum gm_model)turn->model), turn->id, name[0] ? name : "nobody",
+               gm_model_event_text((enum gm_model)turn->model, turn->event),
+               gm_model_state_text((enum gm_model)turn->model, turn->from));
+    else if (turn->model == GM_MODEL_APP)
+        gm_log(GM_LOG_DEBUG, "%s: %s -> %s", name, gm_model_state_text(GM_MODEL_APP, turn->from),
+               gm_model_state_text(GM_MODEL_APP, turn->to));
 }
 
 bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
 {
     struct gm_app *app = &engine->apps[id];
-    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        if (turns[i].from != app->state || turns[i].event != event)
-            continue;
-        gm_log(GM_LOG_DEBUG, "app %u (pid %d): %s -> %s", id, (int)app->pid,
-               gm_engine_state_text(app->state), gm_engine_state_text(turns[i].to));
-        app->state = turns[i].to;
-        engine->again = true;
-        engine->plan_is_stale = true;
-        gm_group_changed(engine, id);
-        return true;
-    }
-    gm_log(GM_LOG_ERROR, "app %u (pid %d): event %d is not legal while %s", id, (int)app->pid,
-           (int)event, gm_engine_state_text(app->state));
-    return false;
+    const struct gm_turn turn = {.model = GM_MODEL_APP,
+                                 .from = (uint8_t)app->state,
+                                 .event = (uint8_t)event,
+                                 .to = gm_model_next(GM_MODEL_APP, app->state, event),
+                                 .id = id,
+                                 .app = id};
+    on_turn(engine, &turn);
+    if (turn.to == GM_TURN_ILLEGAL)
+        return false;
+    app->state = (enum gm_app_state)turn.to;
+    engine->again = true;
+    engine->plan_is_stale = true;
+    gm_group_changed(engine, id);
+    return true;
 }
 
 /* Gates. */
@@ -590,6 +576,8 @@ static int make_tables(struct gm_engine *engine)
     memset(engine->unit_frame, 0xff, (pages + 1) * sizeof *engine->unit_frame); /* GM_NONE */
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
+    engine->table->on_turn = on_turn;
+    engine->table->on_turn_arg = engine;
     int error = gm_engine_open_sched(engine);
     if (error)
         return error;

@@ -15,7 +15,8 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
     struct gm_frame_state_more *more = &engine->frame_more[frame];
     uint8_t bit = (uint8_t)(1u << (frame % 8));
 
-    gm_table_condemn_frame(engine->table, frame);
+    if (!gm_table_condemn_frame(engine->table, frame))
+        return;
     more->drops = more->silent = 0;
     more->exit_of = exit_of;
     engine->condemned[engine->n_condemned++] = frame;
@@ -134,7 +135,9 @@ static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch
     if (chunk->frame == GM_NONE || engine->table->frames[chunk->frame].is_host || chunk->is_fixed)
         return GM_NONE;
     const bool is_leaving = engine->table->frames[chunk->frame].state == GM_FRAME_LEAVING;
-    return is_leaving || chunk->flight == GM_FLIGHT_IN ? chunk->frame : GM_NONE;
+    return is_leaving || chunk->state == GM_CHUNK_COMING || chunk->state == GM_CHUNK_RETURNING
+               ? chunk->frame
+               : GM_NONE;
 }
 
 /* Bytes that a program which does not answer keeps from the others: what it has on the GPU, and the

@@ -320,6 +320,12 @@ static bool may_have(struct gm_engine *engine, uint32_t id)
     return !engine->plan_is_prefetch || is_there(engine, id, GM_ANSWERED_JUST_NOW_NS);
 }
 
+/* It is on its way to where its program can use it. */
+static bool is_coming(const struct gm_chunk *chunk)
+{
+    return chunk->state >= GM_CHUNK_RETURNING && chunk->state <= GM_CHUNK_MAPPING;
+}
+
 /* Begin an eviction: the owner unmaps the chunk, and keeps the frame until it has said so
  * (gm_engine_settle). The copy's pages and its place in the mover are set aside now, so that the
  * answer alone starts it. */
@@ -329,7 +335,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     const enum gm_app_state state = engine->apps[chunk->app].state;
     const bool is_leaving = chunk->is_leaving && state == GM_APP_LOADING;
-    if (chunk->is_freed || chunk->is_fixed || chunk->flight != GM_FLIGHT_NONE ||
+    if (chunk->is_freed || chunk->is_fixed || chunk->state != GM_CHUNK_RESIDENT ||
         chunk->frame != move->frame || (!is_leaving && !can_lose(engine, chunk->app)))
         return true;
     if ((!is_leaving && state != GM_APP_PAUSED) || !has_room(engine, GM_WAY_OUT) ||
@@ -346,11 +352,9 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         engine->is_short_of_pages = !engine->plan_is_prefetch;
         return false;
     }
-    chunk->flight = GM_FLIGHT_OUT;
+    gm_table_turn_chunk(engine->table, move->chunk, GM_CHUNK_EV_EVICT);
     gm_engine_expect_copy(engine, GM_WAY_OUT, move->chunk);
-    gm_table_leave_frame(engine->table, chunk->frame);
     gm_engine_unmap(engine, move->chunk);
-    gm_table_place(engine->table, move->chunk);
     return true;
 }
 
@@ -396,11 +400,10 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     enum gm_app_state state = engine->apps[chunk->app].state;
     uint32_t frame = move->frame;
 
-    if (chunk->is_freed || chunk->is_on_host || chunk->tier == GM_TIER_GPU ||
-        chunk->flight == GM_FLIGHT_IN ||
+    if (chunk->is_freed || chunk->is_on_host || chunk->tier == GM_TIER_GPU || is_coming(chunk) ||
         (state != GM_APP_LOADING && state != GM_APP_RUNNING && !engine->plan_is_prefetch))
         return true;
-    if (chunk->flight != GM_FLIGHT_NONE || chunk->tier > GM_TIER_PINNED)
+    if (chunk->state != GM_CHUNK_AWAY || chunk->tier > GM_TIER_PINNED)
         return false; /* it is being raised, or will be */
     if (frame != GM_NONE && engine->table->frames[frame].state != GM_FRAME_FREE)
         return false;
@@ -421,8 +424,8 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return false;
 
     const struct gm_frame was = engine->table->frames[frame];
+    gm_table_turn_chunk(engine->table, move->chunk, GM_CHUNK_EV_FILL);
     gm_table_take_frame(engine->table, frame, move->chunk);
-    chunk->flight = GM_FLIGHT_IN;
     if (chunk->tier == GM_TIER_PINNED) {
         engine->ending[GM_TIER_PINNED] += gm_chunk_bytes(chunk);
         submit(engine, GM_WAY_IN, move->chunk, was.fence);
@@ -430,7 +433,6 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
         await_clear(engine, move->chunk, &was);
     }
     gm_engine_map(engine, move->chunk);
-    gm_table_place(engine->table, move->chunk);
     return true;
 }
 
@@ -439,13 +441,15 @@ void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     const uint64_t bytes = gm_chunk_bytes(chunk);
-    *gm_engine_copied_below(engine, chunk->tier, to) += bytes;
     chunk->to_page = to_page;
     chunk->to_tier = (uint8_t)to;
-    chunk->flight = GM_FLIGHT_HOST;
+    if (!gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_MOVE)) {
+        gm_stores_free(engine->stores, to, to_page);
+        return;
+    }
+    *gm_engine_copied_below(engine, chunk->tier, to) += bytes;
     chunk->copy_pending = true;
     engine->ending[chunk->tier] += bytes;
-    gm_table_place(engine->table, index);
     engine->host_copies++;
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to, to_page,
                    bytes);
@@ -476,11 +480,10 @@ static bool lower_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
                         const struct gm_move *move)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
-    if (chunk->is_freed || chunk->flight == GM_FLIGHT_IN ||
-        (chunk->flight == GM_FLIGHT_NONE &&
-         (chunk->tier > GM_TIER_PINNED || chunk->tier == GM_TIER_NONE)))
+    if (chunk->is_freed || is_coming(chunk) ||
+        (gm_chunk_is_still(chunk) && (chunk->tier > GM_TIER_PINNED || chunk->tier == GM_TIER_NONE)))
         return true; /* or it was all zero, and has no copy */
-    if (chunk->flight != GM_FLIGHT_NONE || chunk->tier != GM_TIER_PINNED)
+    if (chunk->state != GM_CHUNK_AWAY || chunk->tier != GM_TIER_PINNED)
         return false; /* its eviction has not ended, or not begun */
     return copy_below(engine, hold, move);
 }
@@ -491,8 +494,7 @@ static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     if (chunk->is_freed || chunk->tier <= GM_TIER_PINNED)
         return true;
-    return chunk->flight == GM_FLIGHT_NONE && leaves_room(engine, chunk) &&
-           copy_below(engine, hold, move);
+    return gm_chunk_is_still(chunk) && leaves_room(engine, chunk) && copy_below(engine, hold, move);
 }
 
 static bool destroy(struct gm_engine *engine, const struct gm_move *move)

@@ -13,7 +13,7 @@
  *   elsewhere      in pages that are no unit, or in a lower tier: a worker copies it to one
  *   in a unit      it gets a host frame and is mapped
  *
- * From the host to the GPU it is unmapped (GM_FLIGHT_SWAP), and the plan fills it like others.
+ * From the host to the GPU it is unmapped (UNMAPPING), and the plan fills it like others.
  *
  * New places are chosen when a program's turn begins, and for a program that runs when memory that
  * it asks for does not fit beside what it has, or when its launches use chunks on the host so much
@@ -109,9 +109,9 @@ static void map_in_place(struct gm_engine *engine, uint32_t index)
     const uint32_t frame = host_frame(engine, chunk);
     if (frame == GM_NONE)
         return;
+    if (!gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_MAP))
+        return;
     gm_table_take_frame(engine->table, frame, index);
-    chunk->flight = GM_FLIGHT_IN;
-    gm_table_place(engine->table, index);
     gm_engine_map(engine, index);
 }
 
@@ -120,7 +120,7 @@ static bool step(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     const struct gm_app *app = &engine->apps[chunk->app];
-    if (chunk->flight != GM_FLIGHT_NONE)
+    if (!gm_chunk_is_still(chunk))
         return false;
     if (chunk->tier == GM_TIER_PINNED &&
         gm_hostpool_is_unit(&engine->pool, chunk->page, chunk->class)) {
@@ -142,8 +142,7 @@ static bool step(struct gm_engine *engine, uint32_t index)
         return true;
     }
     chunk->page = page;
-    chunk->flight = GM_FLIGHT_IN;
-    gm_table_place(engine->table, index);
+    gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_CLEAR);
     gm_engine_clear_pages(engine, index);
     return true;
 }
@@ -211,9 +210,8 @@ static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t 
 
 static void begin_swap(struct gm_engine *engine, uint32_t index)
 {
-    engine->table->chunks[index].flight = GM_FLIGHT_SWAP;
-    gm_table_place(engine->table, index);
-    gm_engine_unmap(engine, index);
+    if (gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_UNMAP))
+        gm_engine_unmap(engine, index);
 }
 
 /* Unmap what is mapped on the host: what is not to stay there, or all. */
@@ -224,7 +222,7 @@ static void swap_chunks(struct gm_engine *engine, uint32_t id, bool is_all)
          a = table->allocations[a].next)
         for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
             const struct gm_chunk *chunk = &table->chunks[c];
-            if (chunk->is_freed || chunk->is_fixed || !gm_chunk_is_mapped_on_host(chunk) ||
+            if (chunk->is_freed || chunk->is_fixed || chunk->state != GM_CHUNK_ON_HOST ||
                 (chunk->is_on_host && !is_all))
                 continue;
             gm_table_put(table, c, false);

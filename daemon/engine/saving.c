@@ -97,11 +97,10 @@ static uint64_t room(const struct gm_engine *engine)
     return bytes;
 }
 
-/* Without a frame, and nothing of it moves. */
 static bool can_be_on_host(const struct gm_chunk *chunk)
 {
-    return !chunk->is_on_host && !chunk->is_fixed && !chunk->is_freed && chunk->frame == GM_NONE &&
-           chunk->flight == GM_FLIGHT_NONE;
+    return !chunk->is_on_host && !chunk->is_fixed && !chunk->is_freed &&
+           chunk->state == GM_CHUNK_AWAY;
 }
 
 /* Go over an app's chunks that can be mapped on the host, until they are `bytes`; large ones first,

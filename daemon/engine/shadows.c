@@ -26,15 +26,9 @@
 
 #include "common/log.h"
 
-/* The one caller of the setter. False: an event that is not legal. It is told, and nothing changes.
- */
 static bool turn(struct gm_engine *engine, uint32_t index, enum gm_shadow_event event)
 {
-    const char *wrong = gm_table_turn_shadow(engine->table, index, event);
-    if (wrong)
-        gm_log(GM_LOG_ERROR, "app %u: %s (chunk %u)", engine->table->chunks[index].app, wrong,
-               index);
-    return !wrong;
+    return gm_table_turn_shadow(engine->table, index, event);
 }
 
 static bool can_hash(const struct gm_engine *engine)

@@ -61,35 +61,6 @@
 #include "daemon/memory/mover.h"
 #include "daemon/memory/stores.h"
 
-/*
- * An app's states. PAUSED: gate closed and drained, its mappings may change. LOADING: chosen, its
- * missing chunks are on their way. RUNNING: gate open. DRAINING: gate closed, not yet known to be
- * quiet: nothing of it may move. GONE: its connection ended; what it held is being put away.
- */
-#define GM_APP_STATES(X)                                                                           \
-    X(UNUSED, "unused")                                                                            \
-    X(PAUSED, "paused")                                                                            \
-    X(LOADING, "loading")                                                                          \
-    X(RUNNING, "running")                                                                          \
-    X(DRAINING, "draining")                                                                        \
-    X(GONE, "gone")
-enum gm_app_state {
-#define GM_APP_STATE(NAME, name) GM_APP_##NAME,
-    GM_APP_STATES(GM_APP_STATE)
-#undef GM_APP_STATE
-};
-
-enum gm_app_event {
-    GM_APP_EV_JOIN,    /* a program said HELLO */
-    GM_APP_EV_CHOSEN,  /* it came into the scheduler's set */
-    GM_APP_EV_DROPPED, /* it fell out of the set */
-    GM_APP_EV_LOADED,  /* every chunk is on the GPU and mapped */
-    GM_APP_EV_QUIET,   /* it drained */
-    GM_APP_EV_BUSY,    /* it did not drain in time */
-    GM_APP_EV_LEAVE,   /* its connection ended */
-    GM_APP_EV_END,     /* nothing of it is left */
-};
-
 /* OPEN and SHUT: MAP and UNMAP of what another program shares; never built up, sent at once. */
 enum gm_batch_kind {
     GM_BATCH_MAP,
@@ -461,7 +432,7 @@ struct gm_engine {
     struct gm_coming coming[GM_WAYS]; /* of all apps that answer */
     uint32_t *late;                   /* unmapped chunks that wait for room in the mover */
     uint32_t n_late;
-    uint32_t *failed; /* chunks in flight whose copy in, or mapping, must be tried again */
+    uint32_t *failed; /* chunks whose copy in, or mapping, must be tried again */
     uint32_t n_failed;
     uint64_t copy_retry_at; /* ... then, and nothing is evicted before; 0: now */
     uint64_t copy_wait; /* ... how long that was after the last failure; 0: it went well since */
@@ -540,7 +511,6 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event ev
 void gm_engine_call(struct gm_engine *engine);
 /* Close the gate of a running app, and ask for its answer. */
 void gm_engine_close_gate(struct gm_engine *engine, uint32_t app);
-const char *gm_engine_state_text(enum gm_app_state state);
 const char *gm_engine_tier_text(enum gm_tier tier);
 /* The answer to CLOSE; NULL: none came in time. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t app,
@@ -668,7 +638,7 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_clear_frames(struct gm_engine *engine);
 /* Once more: copy the chunk from pinned memory to the frame that it has, or clear that. */
 void gm_engine_copy_in(struct gm_engine *engine, uint32_t chunk);
-/* Clear the pages of the chunk, which was never written, as its flight in. */
+/* Clear the pages of the chunk, which is CLEARING. */
 void gm_engine_clear_pages(struct gm_engine *engine, uint32_t chunk);
 /* Begin to copy the chunk, settled below the GPU, to the pages at `to_page` of `to`. */
 void gm_engine_copy_below(struct gm_engine *engine, uint32_t chunk, enum gm_tier to,
@@ -700,7 +670,7 @@ void gm_engine_drop_all_shadows(struct gm_engine *engine);
 /* Pinned memory is not to grow by what is lost. */
 void gm_engine_forget_lost(struct gm_engine *engine);
 /* The chunk has settled on the GPU and its pages are of no other use: keep them, if they are of
- * this. Before gm_table_place. */
+ * this. */
 void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t chunk);
 /* The chunk's eviction begins: it goes where its shadow is. False: it has none. */
 bool gm_engine_claim_shadow(struct gm_engine *engine, uint32_t chunk);
@@ -715,10 +685,10 @@ void gm_engine_vacate(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_take_hashes(struct gm_engine *engine);
 
 /* chunks.c */
-/* Tell the chunk's app to map the frame it has, or to unmap it; part of its flight. */
+/* Tell the chunk's app to map the frame it has, or to unmap it. */
 void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk);
-/* A part of the chunk's flight ended (a copy, a map, an unmap): take the steps this allows. */
+/* A copy, a map or an unmap of the chunk has ended: take the steps this allows. */
 void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
 /* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
 void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);

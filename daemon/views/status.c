@@ -114,7 +114,11 @@ static const char *state_text(const struct gm_engine *engine, uint32_t id,
         return account->reason == GM_WHY_IDLE ? "idle" : "waiting";
     if (app->state == GM_APP_RUNNING && app->idle.is_idle)
         return "idle";
-    return gm_engine_state_text(app->state);
+    static const char *const states[GM_APP_STATES_N] = {
+        [GM_APP_PAUSED] = "paused",     [GM_APP_LOADING] = "loading", [GM_APP_RUNNING] = "running",
+        [GM_APP_DRAINING] = "draining", [GM_APP_GONE] = "gone",
+    };
+    return states[app->state];
 }
 
 static void add_account(cJSON *object, const struct gm_sched_account *account, uint64_t now)

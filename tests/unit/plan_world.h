@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "daemon/core/plan.h"
+#include "tests/unit/turns.h"
 
 #define MAX_APPS 8u
 #define MAX_CHUNKS 512u
@@ -101,9 +102,9 @@ static inline void world_check(struct world *world)
                 assert_int_equal(world->copies[c], whole);
                 if (chunk->tier > GM_TIER_GPU)
                     used[chunk->tier] += gm_class_bytes(chunk->class);
-                if (chunk->flight == GM_FLIGHT_OUT)
+                if (chunk->state == GM_CHUNK_LEAVING)
                     used[GM_TIER_PINNED] += gm_class_bytes(chunk->class);
-                if (chunk->flight == GM_FLIGHT_HOST)
+                if (chunk->state == GM_CHUNK_MOVING)
                     used[chunk->to_tier] += gm_class_bytes(chunk->class);
             }
     }
@@ -179,7 +180,7 @@ static inline bool is_ready(const struct world *world, const struct gm_move *mov
     if (move->kind == GM_MOVE_DESTROY)
         return has_frame;
     const struct gm_chunk *chunk = &world->table->chunks[move->chunk];
-    if (chunk->flight != GM_FLIGHT_NONE)
+    if (!gm_chunk_is_still(chunk))
         return false;
     switch ((enum gm_move_kind)move->kind) {
     case GM_MOVE_EVICT:
@@ -235,8 +236,7 @@ static inline void begin_move(struct world *world, const struct gm_move *move)
         world->bytes[move->kind] += bytes;
     switch ((enum gm_move_kind)move->kind) {
     case GM_MOVE_EVICT:
-        chunk->flight = GM_FLIGHT_OUT;
-        gm_table_leave_frame(world->table, chunk->frame);
+        turn_chunk(world->table, move->chunk, GM_CHUNK_EV_EVICT);
         world->used[GM_TIER_PINNED] += bytes;
         break;
     case GM_MOVE_FILL:
@@ -244,15 +244,16 @@ static inline void begin_move(struct world *world, const struct gm_move *move)
             frame =
                 gm_table_add_frame(world->table, world->table->apps[chunk->app].pool, chunk->class);
         assert_int_not_equal(frame, GM_NONE);
+        turn_chunk(world->table, move->chunk, GM_CHUNK_EV_FILL);
         gm_table_take_frame(world->table, frame, move->chunk);
-        chunk->flight = GM_FLIGHT_IN;
         if (chunk->tier == GM_TIER_PINNED)
             world->ending[GM_TIER_PINNED] += bytes;
         break;
     case GM_MOVE_DEMOTE:
     case GM_MOVE_PROMOTE:
-        chunk->flight = GM_FLIGHT_HOST;
         chunk->to_tier = move->kind == GM_MOVE_PROMOTE ? GM_TIER_PINNED : move->to_tier;
+        chunk->to_page = 0;
+        turn_chunk(world->table, move->chunk, GM_CHUNK_EV_MOVE);
         world->used[chunk->to_tier] += bytes;
         world->ending[chunk->tier] += bytes;
         world->bytes_to[chunk->to_tier] += bytes;
@@ -260,7 +261,6 @@ static inline void begin_move(struct world *world, const struct gm_move *move)
     case GM_MOVE_DESTROY:
         break;
     }
-    gm_table_place(world->table, move->chunk);
 }
 
 /* The copy that is under way for `index` ends: the new one is whole, then the old one is let go. */
@@ -273,12 +273,12 @@ static inline void end_flight(struct world *world, uint32_t index)
     for (uint32_t i = 0; i < world->n_flying; i++)
         if (world->flying[i] == index)
             world->flying[i--] = world->flying[--world->n_flying];
-    if (chunk->flight == GM_FLIGHT_OUT) {
+    if (chunk->state == GM_CHUNK_LEAVING) {
         uint32_t frame = chunk->frame;
         to = GM_TIER_PINNED;
         chunk->frame = GM_NONE;
         gm_table_free_frame(world->table, frame);
-    } else if (chunk->flight == GM_FLIGHT_HOST) {
+    } else if (chunk->state == GM_CHUNK_MOVING) {
         to = chunk->to_tier;
     }
     if (from > GM_TIER_GPU) {
@@ -286,10 +286,9 @@ static inline void end_flight(struct world *world, uint32_t index)
         world->ending[from] -= bytes;
     }
     world->copies[index] = (uint8_t)(1u << to);
-    chunk->flight = GM_FLIGHT_NONE;
-    chunk->tier = (uint8_t)to;
     chunk->page = to > GM_TIER_GPU ? 0 : GM_NONE;
-    gm_table_place(world->table, index);
+    turn_chunk(world->table, index, GM_CHUNK_EV_DONE);
+    assert_int_equal(chunk->tier, to);
 }
 
 static inline void end_destroy(struct world *world, uint32_t at)

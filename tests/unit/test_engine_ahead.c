@@ -11,6 +11,7 @@
 
 #include "common/chunk.h"
 #include "daemon/engine/state.h"
+#include "tests/unit/turns.h"
 
 #define APPS 3u
 #define CHUNKS 512u
@@ -146,9 +147,7 @@ static void arrive(uint32_t id)
     for (uint32_t c = table->allocations[index].first; c != GM_NONE; c = table->chunks[c].sibling) {
         const uint32_t frame = table->pools[table->apps[id].pool].head[table->chunks[c].class];
         assert_int_not_equal(frame, GM_NONE); /* made before it was granted */
-        gm_table_take_frame(table, frame, c);
-        table->chunks[c].tier = GM_TIER_GPU;
-        gm_table_place(table, c);
+        to_gpu(table, c, frame);
     }
     table->allocations[index].is_pending = false;
     engine->apps[id].allocs.pending--;
@@ -273,11 +272,10 @@ static void test_lacks_more(void **state)
     assert_true(ask(0, 6 * MIB)); /* 4 + 2 */
     assert_int_equal(engine->apps[0].allocs.ahead_chunks, 2);
     assert_true(ask(1, 2 * MIB));
-    table->chunks[chunk].flight = GM_FLIGHT_OUT;
-    gm_table_place(table, chunk);
+    turn_chunk(table, chunk, GM_CHUNK_EV_EVICT);
     assert_false(ask(1, 2 * MIB));
-    table->chunks[chunk].flight = GM_FLIGHT_NONE;
-    gm_table_place(table, chunk);
+    turn_chunk(table, chunk, GM_CHUNK_EV_UNDO);
+    turn_chunk(table, chunk, GM_CHUNK_EV_DONE);
     assert_true(ask(1, 2 * MIB));
 }
 

@@ -340,15 +340,11 @@ static void have(uint32_t app, uint64_t bytes, enum gm_tier tier)
          c = world.table->chunks[c].sibling) {
         struct gm_chunk *chunk = chunk_of(&world, c);
         if (tier == GM_TIER_GPU) {
-            const uint32_t frame = gm_engine_make_frame(engine, chunk);
-            assert_int_not_equal(frame, GM_NONE);
-            gm_table_take_frame(world.table, frame, c);
-        } else {
+            to_gpu(world.table, c, gm_engine_make_frame(engine, chunk));
+        } else if (tier != GM_TIER_NONE) {
             world.used[tier] += bytes_of(&world, c);
-            chunk->page = page_of(bytes_of(&world, c));
+            to_tier(world.table, c, tier, page_of(bytes_of(&world, c)));
         }
-        chunk->tier = (uint8_t)tier;
-        gm_table_place(world.table, c);
     }
     assert_null(gm_table_check(world.table));
 }
@@ -551,10 +547,8 @@ static void end_below(unsigned n)
         *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= bytes_of(&world, index);
         engine->ending[chunk->tier] -= bytes_of(&world, index);
         world.used[chunk->tier] -= bytes_of(&world, index);
-        chunk->tier = chunk->to_tier;
-        chunk->flight = GM_FLIGHT_NONE;
         chunk->copy_pending = false;
-        gm_table_place(world.table, index);
+        turn_chunk(world.table, index, GM_CHUNK_EV_DONE);
     }
 }
 
@@ -566,7 +560,7 @@ static void end_copy(enum gm_way way)
     if (index != GM_NONE)
         chunk_of(&world, index)->map_pending = false;
     gm_engine_take_copies(engine);
-    assert_true(index == GM_NONE || chunk_of(&world, index)->flight == GM_FLIGHT_NONE);
+    assert_true(index == GM_NONE || gm_chunk_is_still(chunk_of(&world, index)));
 }
 
 /* Nor is pinned memory full of what is to be copied down when its turn comes. */
@@ -797,7 +791,7 @@ static void end_unwritten(void)
 {
     for (uint32_t index = 0; index < MAX_CHUNKS; index++) {
         struct gm_chunk *chunk = chunk_of(&world, index);
-        if (chunk->flight != GM_FLIGHT_IN || chunk->tier != GM_TIER_NONE || chunk->copy_pending)
+        if (chunk->state != GM_CHUNK_COMING || chunk->tier != GM_TIER_NONE || chunk->copy_pending)
             continue;
         chunk->map_pending = false;
         gm_engine_settle(engine, index);
@@ -1104,8 +1098,7 @@ static void an_eviction_that_fails_is_undone(void **state)
     gm_engine_try_failed(engine);
     assert_int_equal(maps, 2);
     answer_map(chunk);
-    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
-    assert_int_equal(chunk_of(&world, chunk)->flight, GM_FLIGHT_NONE);
+    assert_int_equal(chunk_of(&world, chunk)->state, GM_CHUNK_RESIDENT);
     assert_null(gm_table_check(world.table));
     gm_engine_plan(engine);
     move_all();
@@ -1131,7 +1124,7 @@ static void a_copy_in_that_fails_is_made_again(void **state)
         assert_int_equal(copies[GM_WAY_IN], 1 + i);
         assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_PINNED);
         assert_int_equal(chunk_of(&world, chunk)->page, page);
-        assert_int_equal(chunk_of(&world, chunk)->flight, GM_FLIGHT_IN);
+        assert_int_equal(chunk_of(&world, chunk)->state, GM_CHUNK_COMING);
         engine->now += i == 0 ? GM_S : 0;
     }
     take_copy(GM_WAY_IN);
@@ -1151,7 +1144,7 @@ static void a_frame_that_is_not_cleared_stays_dirty(void **state)
     const uint32_t frame = chunk_of(&world, chunk)->frame;
     gm_table_free_chunk(world.table, chunk);
     engine->plan.n = engine->plan_from = 0;
-    chunk_of(&world, chunk)->flight = GM_FLIGHT_OFF;
+    turn_chunk(world.table, chunk, GM_CHUNK_EV_FREED);
     gm_engine_settle(engine, chunk);
     assert_int_equal(world.table->dirty, 1);
     refused[GM_WAY_IN] = 1;
@@ -1193,7 +1186,7 @@ static void what_another_had_is_cleared(void **state)
     assert_true(chunk_of(&world, chunk)->copy_pending);
     assert_int_equal(submitted[GM_WAY_IN], 0);
     end_copy(GM_WAY_OUT);
-    assert_int_equal(chunk_of(&world, chunk)->flight, GM_FLIGHT_IN);
+    assert_int_equal(chunk_of(&world, chunk)->state, GM_CHUNK_COMING);
     end_copy(GM_WAY_IN);
     assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
     assert_null(gm_table_check(world.table));

@@ -112,15 +112,13 @@ void gm_engine_settle(struct gm_engine *e, uint32_t index)
     struct gm_chunk *chunk = &e->table->chunks[index];
     assert_false(chunk->copy_pending);
     settled[index]++;
-    chunk->flight = GM_FLIGHT_NONE;
+    turn_chunk(e->table, index, GM_CHUNK_EV_DONE);
     if (chunk->is_freed) { /* it ends */
         gm_engine_end_shadow(e, index);
         gm_stores_free(NULL, GM_TIER_PINNED, chunk->page);
         chunk->page = GM_NONE;
         return;
     }
-    chunk->tier = chunk->page == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
-    gm_table_place(e->table, index);
 }
 
 void gm_engine_copy_out(struct gm_engine *e, uint32_t index)
@@ -194,16 +192,13 @@ static void come(uint32_t index)
         gm_table_add_frame(world.table, world.table->apps[chunk->app].pool, chunk->class);
     assert_int_not_equal(frame, GM_NONE);
     engine->frames.handles[frame].va = index;
-    gm_table_take_frame(world.table, frame, index);
-    chunk->flight = GM_FLIGHT_NONE;
-    chunk->tier = GM_TIER_GPU;
+    to_gpu(world.table, index, frame);
     if (chunk->page != GM_NONE)
         gm_engine_keep_shadow(engine, index);
     if (chunk->shadow == GM_SHADOW_NONE && chunk->page != GM_NONE) {
         gm_stores_free(NULL, GM_TIER_PINNED, chunk->page);
         chunk->page = GM_NONE;
     }
-    gm_table_place(world.table, index);
     check();
 }
 
@@ -223,9 +218,7 @@ static void evict(uint32_t index)
     if (!gm_engine_claim_shadow(engine, index))
         chunk->page = gm_engine_take_pinned(engine, 32 * MIB);
     assert_int_not_equal(chunk->page, GM_NONE);
-    chunk->flight = GM_FLIGHT_OUT;
-    gm_table_leave_frame(world.table, chunk->frame);
-    gm_table_place(world.table, index);
+    turn_chunk(world.table, index, GM_CHUNK_EV_EVICT);
     check();
     gm_engine_vacate(engine, index);
 }

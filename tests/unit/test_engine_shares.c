@@ -13,6 +13,7 @@
 
 #include "common/log.h"
 #include "daemon/engine/state.h"
+#include "tests/unit/turns.h"
 
 #define APPS 4u
 #define CHUNKS 512u
@@ -146,11 +147,7 @@ static uint64_t give(uint32_t app, uint64_t bytes)
     uint32_t index = gm_table_add_allocation(table, app, va, bytes);
     assert_int_not_equal(index, GM_NONE);
     for (uint32_t c = table->allocations[index].first; c != GM_NONE; c = table->chunks[c].sibling) {
-        uint32_t frame = gm_table_add_frame(table, table->apps[app].pool, table->chunks[c].class);
-        assert_int_not_equal(frame, GM_NONE);
-        gm_table_take_frame(table, frame, c);
-        table->chunks[c].tier = GM_TIER_GPU;
-        gm_table_place(table, c);
+        to_new_frame(table, c);
     }
     return va;
 }

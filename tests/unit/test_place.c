@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "tests/unit/turns.h"
 
 #define MIB (1ull << 20)
 #define BASE (1ull << 40)
@@ -48,17 +49,25 @@ static void settle(struct world *world, uint32_t c)
     const uint32_t pool = table->apps[chunk->app].pool;
     if (chunk->frame != GM_NONE && table->frames[chunk->frame].is_host == chunk->is_on_host)
         return;
-    if (chunk->frame != GM_NONE) {
-        gm_table_condemn_frame(table, chunk->frame);
-        gm_table_end_frame(table, chunk->frame);
+    if (chunk->frame != GM_NONE) { /* it leaves its old place */
+        const uint32_t old = chunk->frame;
+        turn_chunk(table, c, chunk->is_on_host ? GM_CHUNK_EV_EVICT : GM_CHUNK_EV_UNMAP);
+        gm_table_condemn_frame(table, old);
+        gm_table_end_frame(table, old);
+        chunk->frame = GM_NONE;
+        chunk->page = c * 16;
+        turn_chunk(table, c, GM_CHUNK_EV_DONE);
     }
-    const uint32_t frame = chunk->is_on_host ? gm_table_add_host_frame(table, pool, chunk->class)
-                                             : gm_table_add_frame(table, pool, chunk->class);
-    assert_int_not_equal(frame, GM_NONE);
-    gm_table_take_frame(table, frame, c);
-    chunk->tier = chunk->is_on_host ? GM_TIER_PINNED : GM_TIER_GPU;
-    chunk->page = chunk->is_on_host ? c * 16 : GM_NONE;
-    gm_table_place(table, c);
+    if (!chunk->is_on_host) {
+        chunk->page = GM_NONE;
+        to_new_frame(table, c);
+        return;
+    }
+    if (chunk->tier == GM_TIER_NONE)
+        to_tier(table, c, GM_TIER_PINNED, c * 16);
+    turn_chunk(table, c, GM_CHUNK_EV_MAP);
+    gm_table_take_frame(table, gm_table_add_host_frame(table, pool, chunk->class), c);
+    turn_chunk(table, c, GM_CHUNK_EV_DONE);
 }
 
 static void settle_all(struct world *world, uint32_t app)
@@ -255,11 +264,9 @@ static void test_bound_chunks(void **state)
         if (what == 2)
             gm_table_fix(world.table, host);
         if (what == 3)
-            hot->flight = GM_FLIGHT_IN;
+            hot->state = GM_CHUNK_MAPPING;
         if (what == 4)
-            cold->flight = GM_FLIGHT_IN;
-        gm_table_place(world.table, world.table->allocations[host].first);
-        gm_table_place(world.table, world.table->allocations[gpu].first);
+            cold->state = GM_CHUNK_COMING;
         if (what == 5)
             gm_table_free_chunk(world.table, world.table->allocations[host].first);
         assert_int_equal(world.table->fixed, what == 1 ? 32 * MIB : 0); /* of the budget */

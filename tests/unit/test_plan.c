@@ -93,9 +93,7 @@ static void test_counts_on_leaving_frames(void **state)
     assert_int_equal(plan.n, 2);
     struct gm_chunk *victim = &world.table->chunks[plan.moves[0].chunk];
     uint32_t frame = victim->frame;
-    victim->flight = GM_FLIGHT_OUT;
-    gm_table_leave_frame(world.table, frame);
-    gm_table_place(world.table, plan.moves[0].chunk);
+    turn_chunk(world.table, plan.moves[0].chunk, GM_CHUNK_EV_EVICT);
     plan = plan_for(&world, &b, 1, &a, 1);
     assert_int_equal(plan.n, 1);
     assert_int_equal(plan.moves[0].kind, GM_MOVE_FILL);

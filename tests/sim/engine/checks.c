@@ -81,7 +81,7 @@ static uint32_t find_copy(const struct gm_chunk *chunk, struct page **pages)
 {
     const struct gm_engine *engine = machine.engine;
     const uint32_t n = (uint32_t)(gm_chunk_bytes(chunk) >> GM_CHUNK_SHIFT);
-    const bool is_in_frame = chunk->tier == GM_TIER_GPU || gm_chunk_is_mapped_on_host(chunk);
+    const bool is_in_frame = chunk->tier == GM_TIER_GPU || chunk->state == GM_CHUNK_ON_HOST;
     if (chunk->tier == GM_TIER_NONE)
         return 0;
     if (is_in_frame && chunk->frame == GM_NONE)
@@ -109,9 +109,10 @@ static void check_chunk(const struct program *p, const struct gm_chunk *chunk)
     for (uint32_t i = 0; i < gm_chunk_bytes(chunk) >> GM_CHUNK_SHIFT; i++) {
         const uint64_t tag = region->content ? region->content->tag[at + i] : 0;
         require(n == 0 || pages[i]->tag == tag,
-                "page %u of program %u's chunk at %lx, in tier %u (flight %u), holds %lx, and the "
+                "page %u of program %u's chunk at %lx, in tier %u (%s), holds %lx, and the "
                 "program wrote %lx",
-                i, p->number, chunk->va, chunk->tier, chunk->flight, pages[i]->tag, tag);
+                i, p->number, chunk->va, chunk->tier,
+                gm_model_state_text(GM_MODEL_CHUNK, chunk->state), pages[i]->tag, tag);
         require(chunk->tier != GM_TIER_NONE || tag == 0,
                 "program %u wrote %lx to its chunk at %lx, which is nowhere", p->number, tag,
                 chunk->va);

@@ -290,7 +290,8 @@ static void await_turns(void)
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
         require(!lives(p) || p->touches >= 3, "program %u (app %u, %s) has had no turn for 60 s",
-                p->number, p->app, gm_engine_state_text(machine.engine->apps[p->app].state));
+                p->number, p->app,
+                gm_model_state_text(GM_MODEL_APP, machine.engine->apps[p->app].state));
     }
 }
 
