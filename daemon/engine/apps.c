@@ -121,6 +121,7 @@ uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid)
 
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
 {
+    gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
     gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last one left */
     gpu->budget = gm_engine_offered(engine);
