@@ -119,10 +119,21 @@ bool gm_client_shut(struct gm_client *client, uint32_t index)
     client->shut |= 1u << index;
     if (!was_open)
         return false;
-    client->is_quiet = client->is_parked = false;
+    client->is_answered = client->is_quiet = client->is_parked = false;
     atomic_store(&client->ctl->epoch, ++client->epoch);
     atomic_store(&client->ctl->gate, GM_GATE_CLOSED);
     return true;
+}
+
+void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer)
+{
+    if (client->shut == 0 || answer->epoch != client->epoch)
+        return; /* to a CLOSE that was given up */
+    client->is_answered = true;
+    if (answer->status == GM_DRAIN_BUSY)
+        return;
+    client->is_quiet = true;
+    client->is_parked = client->is_parked || answer->status == GM_DRAIN_PARKED; /* late, or now */
 }
 
 bool gm_client_let(struct gm_client *client, uint32_t index)
@@ -130,7 +141,7 @@ bool gm_client_let(struct gm_client *client, uint32_t index)
     client->shut &= ~(1u << index);
     if (client->shut != 0)
         return false;
-    client->is_quiet = false;
+    client->is_answered = client->is_quiet = false;
     atomic_store(&client->ctl->gate, GM_GATE_OPEN);
     syscall(SYS_futex, &client->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
     return true;

@@ -3,7 +3,8 @@
  * them, with the same id everywhere. It has one ctl page, one stat area and one gate for all.
  *
  * The gate is open when no engine wants it closed (`shut`). The first that closes it sends CLOSE;
- * one that comes later shares the answer. All work of the program on all GPUs has ended or is
+ * one that comes later shares the answer, be it here already or not: engines hear of it one after
+ * the other, and may close the gate in between. All work of the program on all GPUs has ended or is
  * parked when it answers, so each engine may move what the program has on its GPU until it opens
  * the gate for its part. So kernels that reach memory of another GPU are safe whatever the program
  * does, and a launch reads one word however many GPUs there are.
@@ -42,7 +43,8 @@ struct gm_client {
 
     uint32_t shut;         /* a bit an engine: it wants the gate closed */
     uint64_t epoch;        /* of the newest CLOSE */
-    bool is_quiet;         /* that one is answered, and the gate has not opened since */
+    bool is_answered;      /* ... which it answered, and the gate has not opened since: */
+    bool is_quiet;         /* it is quiet, as before it first ran; else it is busy */
     bool is_parked;        /* ... by parking */
     uint64_t query;        /* number of the newest QUERY */
     uint64_t timeslice_us; /* as it was told; 0: the driver's own */
@@ -64,6 +66,8 @@ int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *o
 /* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
  * new epoch. */
 bool gm_client_shut(struct gm_client *client, uint32_t index);
+/* The answer to a CLOSE, before any engine hears of it. */
+void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer);
 /* It does not want that any more. True: the gate is open now. */
 bool gm_client_let(struct gm_client *client, uint32_t index);
 

@@ -135,9 +135,11 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
     app->gate.closed_at = engine->now;
     if (is_asked)
         engine->config.outlet.send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
-    if (client->is_quiet) { /* it has answered another engine */
-        const struct gm_msg_drained drained = {
-            .epoch = client->epoch, .status = client->is_parked ? GM_DRAIN_PARKED : GM_DRAIN_QUIET};
+    if (client->is_quiet || client->is_answered) { /* it has answered another engine */
+        const struct gm_msg_drained drained = {.epoch = client->epoch,
+                                               .status = !client->is_quiet   ? GM_DRAIN_BUSY
+                                                         : client->is_parked ? GM_DRAIN_PARKED
+                                                                             : GM_DRAIN_QUIET};
         gm_engine_drained(engine, id, &drained);
     }
 }
@@ -189,11 +191,6 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         if (drained && drained->status == GM_DRAIN_PARKED)
             parked_late(engine, id);
         return; /* an answer to a CLOSE that was given up */
-    }
-    if (drained && drained->status != GM_DRAIN_BUSY) {
-        app->client->is_quiet = true;
-        app->client->is_parked =
-            app->client->is_parked || drained->status == GM_DRAIN_PARKED; /* late, or now */
     }
     bool is_for_places = app->places.is_held && is_in_set(engine, id);
     if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {

@@ -350,6 +350,8 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
 {
     struct gm_client *client = machine->clients[id];
     uint64_t index;
+    if (message->type == GM_MSG_DRAINED)
+        gm_client_answer(client ? client : machine->engines[0]->apps[id].client, message->body);
     if (!client) {
         if (message->type == GM_MSG_ENTER)
             on_enter(machine, machine->engines[0]->apps[id].client, message->body);
