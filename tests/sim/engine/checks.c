@@ -8,25 +8,28 @@
  */
 #include "tests/sim/engine/machine.h"
 
+/* For how long a part of a group may run without the rest where all drain at once. */
+#define SPLIT_MOST (300 * GM_MS)
+
 /* The tables agree with themselves, and the frames fit the budget. */
-static void check_table(void)
+static void check_table(const struct gm_engine *engine)
 {
-    const char *fault = gm_table_check(machine.engine->table);
+    const char *fault = gm_table_check(engine->table);
     if (fault)
-        fail("%s", fault);
+        fail("GPU %u: %s", engine->config.index, fault);
 }
 
 /* The GPU's memory that the table says there is, is there. */
-static void check_memory(void)
+static void check_memory(const struct gm_engine *engine)
 {
-    const struct gm_engine *engine = machine.engine;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < engine->table->max_frames; i++) {
         if (engine->table->frames[i].state == GM_FRAME_UNUSED || engine->table->frames[i].is_host)
             continue;
         const struct gm_frame_handle *frame = &engine->frames.handles[i];
         const struct handle *handle = handle_at((int)frame->handle);
-        require(handle->is_held && !handle->is_host, "frame %u has no memory of the GPU", i);
+        require(handle->is_held && !handle->is_host && handle->gpu == engine->config.index,
+                "frame %u has no memory of GPU %u", i, engine->config.index);
         bytes += (uint64_t)handle->pages << GM_CHUNK_SHIFT;
     }
     require(bytes == engine->table->allocated, "the frames' memory is not what the table says");
@@ -34,9 +37,8 @@ static void check_memory(void)
 
 /* Who may not be larger than the budget is not; each is told what it could have. (What others share
  * is told a step later.) */
-static void check_size(struct program *p)
+static void check_size(struct program *p, const struct gm_engine *engine)
 {
-    const struct gm_engine *engine = machine.engine;
     const uint64_t on_host = gm_engine_host_room(engine);
     const uint32_t id = p->app;
     if (!p->session || !engine->apps[id].session || engine->stopping.is_on)
@@ -77,9 +79,9 @@ static void check_active(const struct program *p)
 }
 
 /* The pages of a chunk's authoritative copy; 0: it has none, or it is on its way. */
-static uint32_t find_copy(const struct gm_chunk *chunk, struct page **pages)
+static uint32_t find_copy(const struct gm_engine *engine, const struct gm_chunk *chunk,
+                          struct page **pages)
 {
-    const struct gm_engine *engine = machine.engine;
     const uint32_t n = (uint32_t)(gm_chunk_bytes(chunk) >> GM_CHUNK_SHIFT);
     const bool is_in_frame = chunk->tier == GM_TIER_GPU || chunk->state == GM_CHUNK_ON_HOST;
     if (chunk->tier == GM_TIER_NONE)
@@ -97,7 +99,8 @@ static uint32_t find_copy(const struct gm_chunk *chunk, struct page **pages)
 }
 
 /* The authoritative copy of each chunk holds what its program wrote. */
-static void check_chunk(const struct program *p, const struct gm_chunk *chunk)
+static void check_chunk(const struct gm_engine *engine, const struct program *p,
+                        const struct gm_chunk *chunk)
 {
     const uint32_t first = (uint32_t)((chunk->va - PROGRAM_BASE) >> GM_CHUNK_SHIFT);
     const uint8_t r = p->map[first].region;
@@ -105,7 +108,7 @@ static void check_chunk(const struct program *p, const struct gm_chunk *chunk)
     struct page *pages[HANDLE_PAGES];
     if (!region || region->state == REGION_FREED)
         return;
-    const uint32_t n = find_copy(chunk, pages), at = first - region->first;
+    const uint32_t n = find_copy(engine, chunk, pages), at = first - region->first;
     for (uint32_t i = 0; i < gm_chunk_bytes(chunk) >> GM_CHUNK_SHIFT; i++) {
         const uint64_t tag = region->content ? region->content->tag[at + i] : 0;
         require(n == 0 || pages[i]->tag == tag,
@@ -120,56 +123,201 @@ static void check_chunk(const struct program *p, const struct gm_chunk *chunk)
 }
 
 /* A shadow of a chunk whose program has not run since is its copy. */
-static void check_shadow(const struct program *p, const struct gm_chunk *chunk)
+static void check_shadow(const struct gm_engine *engine, const struct program *p,
+                         const struct gm_chunk *chunk)
 {
     const uint32_t first = (uint32_t)((chunk->va - PROGRAM_BASE) >> GM_CHUNK_SHIFT);
     const uint8_t r = p->map[first].region;
     struct page *pages[HANDLE_PAGES];
     if (chunk->shadow != GM_SHADOW_KEPT || r == NO_REGION || !p->regions[r].content ||
-        p->regions[r].state == REGION_FREED ||
-        chunk->opens != machine.engine->apps[chunk->app].gate.opens)
+        p->regions[r].state == REGION_FREED || chunk->opens != engine->apps[chunk->app].gate.opens)
         return;
-    const uint32_t n = pinned_pages(&machine.engine->pool, chunk->page, pages, HANDLE_PAGES);
+    const uint32_t n = pinned_pages(&engine->pool, chunk->page, pages, HANDLE_PAGES);
     for (uint32_t i = 0; i < n; i++)
         require(pages[i]->tag == p->regions[r].content->tag[first - p->regions[r].first + i],
                 "the shadow of program %u's chunk at %lx is not as the chunk", p->number,
                 chunk->va);
 }
 
-static void check_chunks(void)
+/* Nothing of a program moves unless it is quiet: its gate is closed, on all GPUs, and it answered.
+ * What it has asked for and not got yet, it does not use. */
+static void check_quiet(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
-    const struct gm_table *table = machine.engine->table;
+    const struct gm_app *app = &engine->apps[chunk->app];
+    if (gm_chunk_is_still(chunk) || engine->table->allocations[chunk->allocation].is_pending)
+        return;
+    require(app->client->is_quiet && app->state != GM_APP_RUNNING && app->state != GM_APP_DRAINING,
+            "app %u is %s and its chunk at %lx on GPU %u is %s, and it is %squiet", chunk->app,
+            gm_model_state_text(GM_MODEL_APP, app->state), chunk->va, engine->config.index,
+            gm_model_state_text(GM_MODEL_CHUNK, chunk->state), app->client->is_quiet ? "" : "not ");
+}
+
+static void check_chunks(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
     for (uint32_t id = 0; id < table->max_apps; id++) {
-        const struct gm_session *session = machine.engine->apps[id].session;
+        const struct gm_session *session = engine->apps[id].session;
         if (!session || session->program->life != session->life || !session->program->is_connected)
             continue;
         for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
              a = table->allocations[a].next)
             for (uint32_t c = table->allocations[a].first;
                  c != GM_NONE && !table->allocations[a].is_freed; c = table->chunks[c].sibling) {
-                check_chunk(session->program, &table->chunks[c]);
-                check_shadow(session->program, &table->chunks[c]);
+                check_quiet(engine, &table->chunks[c]);
+                check_chunk(engine, session->program, &table->chunks[c]);
+                check_shadow(engine, session->program, &table->chunks[c]);
             }
     }
 }
 
-void checks_run(void)
+/* The memory of an app on this GPU is resident or mapped on the host. */
+static bool is_whole(const struct gm_engine *engine, uint32_t id)
 {
-    if (!machine.engine)
-        return;
-    check_table();
-    check_memory();
-    for (uint32_t i = 1; i <= machine.n_programs; i++) {
-        check_size(&machine.programs[i]);
-        if (machine.programs[i].is_there && machine.programs[i].is_active)
-            check_active(&machine.programs[i]);
-    }
-    check_chunks();
+    const struct gm_table *table = engine->table;
+    for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        if (table->allocations[a].missing > 0 && !table->allocations[a].is_pending &&
+            !table->allocations[a].is_freed)
+            return false;
+    return true;
 }
 
-void checks_nothing_left(void)
+/* A gate is open if, and only if, no engine wants it closed; an engine wants that unless the app
+ * runs there; and there it has all its memory. */
+static void check_gate(const struct program *p)
 {
-    const struct gm_engine *engine = machine.engine;
+    const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+    const struct gm_client *client = NULL;
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        const struct gm_app *app = app_of(p, i);
+        if (!app)
+            continue;
+        client = app->client;
+        require((client->shut >> i & 1) == (app->state != GM_APP_RUNNING),
+                "program %u (app %u) is %s on GPU %u, which has its gate %s", p->number, p->app,
+                gm_model_state_text(GM_MODEL_APP, app->state), i,
+                client->shut >> i & 1 ? "closed" : "open");
+        require(!is_open || is_whole(machine.daemon.engines[i], p->app),
+                "the gate of program %u (app %u) is open, and it lacks memory on GPU %u", p->number,
+                p->app, i);
+    }
+    require(is_open == (client && client->shut == 0), "the gate of program %u is %s", p->number,
+            is_open ? "open" : "closed");
+    require(!client || !client->is_quiet || !p->is_active,
+            "program %u is taken to be quiet, and is not", p->number);
+}
+
+/* Host memory is for all GPUs, and each has its part of it. */
+static void check_pinned(void)
+{
+    uint64_t caps = 0;
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        const struct gm_hostpool *pool = &machine.daemon.engines[i]->pool;
+        caps += gm_hostpool_cap(pool);
+        require(gm_hostpool_size(pool) <= gm_hostpool_cap(pool),
+                "GPU %u has %lu MiB pinned, and may have %lu", i, gm_hostpool_size(pool) >> 20,
+                gm_hostpool_cap(pool) >> 20);
+    }
+    require(caps <= machine.config.pinned, "the GPUs may pin %lu MiB together, and --pinned is %lu",
+            caps >> 20, machine.config.pinned >> 20);
+}
+
+/* ---- groups ---- */
+
+static bool is_member(const struct program *p, uint32_t group)
+{
+    return p->group == group && p->session && p->is_connected && p->is_joined;
+}
+
+/* All of it can run now, or does. */
+static bool is_ready(const struct program *p)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        const struct gm_engine *engine = machine.daemon.engines[i];
+        const struct gm_app *app = app_of(p, i);
+        if (!app || app->state == GM_APP_RUNNING ||
+            (app->state == GM_APP_DRAINING && app->gate.closed_at == machine.now))
+            continue;
+        if (app->state != GM_APP_LOADING || engine->table->apps[p->app].missing > 0)
+            return false;
+    }
+    return true;
+}
+
+/* Nobody of a group begins to run alone: a gate that opens after its program was quiet opens when
+ * all others are whole. (One that opens because its program does not drain goes on as before.) */
+static void check_opening(const struct program *p)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        const struct program *other = &machine.programs[i];
+        require(!is_member(other, p->group) || is_ready(other),
+                "program %u begins to run, and program %u of its group cannot", p->number,
+                other->number);
+    }
+}
+
+/* In a calm machine nobody of a group runs without the others for longer than it takes to stop, or
+ * to exchange some memory. One that came later counts from its first turn on. */
+static void check_together(uint32_t group)
+{
+    bool has_open = false, has_closed = false;
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        const struct program *p = &machine.programs[i];
+        if (!is_member(p, group) || p->turns == 0)
+            continue;
+        const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+        has_open = has_open || is_open;
+        has_closed = has_closed || !is_open;
+    }
+    uint64_t *since = &machine.groups[group].split_at;
+    if (!has_open || !has_closed || !machine.is_calm || machine.is_ending)
+        *since = 0;
+    else if (*since == 0)
+        *since = machine.now;
+    require(*since == 0 || machine.now - *since <= SPLIT_MOST,
+            "a part of group %u runs without the rest for %lu ms", group,
+            (uint64_t)((machine.now - *since) / GM_MS));
+}
+
+static void check_groups(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        struct program *p = &machine.programs[i];
+        const struct gm_app *app = app_of(p, 0) ? app_of(p, 0) : app_of(p, machine.n_gpus - 1);
+        const bool is_open = app && app->client->shut == 0;
+        if (p->group > 0 && is_open && p->was_quiet && !machine.is_saving)
+            check_opening(p);
+        p->was_quiet = app && app->client->is_quiet;
+    }
+    for (uint32_t group = 1; group <= GROUPS; group++)
+        check_together(group);
+}
+
+void checks_run(void)
+{
+    if (!machine.is_up)
+        return;
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        check_table(machine.daemon.engines[i]);
+        check_memory(machine.daemon.engines[i]);
+        check_chunks(machine.daemon.engines[i]);
+    }
+    check_pinned();
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        struct program *p = &machine.programs[i];
+        for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
+            if (app_of(p, gpu))
+                check_size(p, machine.daemon.engines[gpu]);
+        if (p->is_there && p->is_active)
+            check_active(p);
+        if (p->session && p->is_connected && p->is_joined)
+            check_gate(p);
+    }
+    check_groups();
+}
+
+static void check_nothing_left(const struct gm_engine *engine)
+{
     const struct gm_table *table = engine->table;
     require(engine->n_apps == 0, "%u programs are still known", engine->n_apps);
     require(table->committed == 0 && table->used_chunks == 0, "chunks are left of nobody");
@@ -191,4 +339,12 @@ void checks_nothing_left(void)
         require(engine->unit_frame[page] == GM_NONE, "page %u is a host frame of nobody", page);
     require(gm_hostpool_size(&engine->pool) == 0, "%lu MiB stay pinned for nobody",
             gm_hostpool_size(&engine->pool) >> 20);
+}
+
+void checks_nothing_left(void)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        check_nothing_left(machine.daemon.engines[i]);
+    for (uint32_t id = 0; id < machine.daemon.max_apps; id++)
+        require(!machine.daemon.clients[id], "client %u is left of nobody", id);
 }

@@ -32,6 +32,17 @@ static struct {
     struct handle *handle;
 } slabs[SLABS];
 
+/* One context a GPU, and the one that is current. */
+static char contexts[GPUS];
+static uint32_t current = GPUS;
+
+uint32_t gpu_of(CUcontext context)
+{
+    const char *at = (const char *)context;
+    require(at >= contexts && at < contexts + GPUS, "no context");
+    return (uint32_t)(at - contexts);
+}
+
 /* ---- pages ---- */
 
 void page_begin_read(struct page *page, const char *who)
@@ -116,17 +127,17 @@ void handle_unref(int handle)
     end_handle(at);
 }
 
-uint64_t device_used(void)
+uint64_t device_used(uint32_t gpu)
 {
     uint64_t pages = 0;
     for (uint32_t i = 1; i < n_handles; i++)
-        if (handles[i].is_used && !handles[i].is_host)
+        if (handles[i].is_used && !handles[i].is_host && handles[i].gpu == gpu)
             pages += handles[i].pages;
     return pages << GM_CHUNK_SHIFT;
 }
 
-/* What the daemon pins. A process that ends keeps what it has imported for a moment longer. */
-static uint64_t host_used(void)
+/* A process that ends keeps what it has imported for a moment longer. */
+uint64_t host_used(void)
 {
     uint64_t pages = 0;
     for (uint32_t i = 1; i < n_handles; i++)
@@ -135,7 +146,7 @@ static uint64_t host_used(void)
     return pages << GM_CHUNK_SHIFT;
 }
 
-static struct handle *new_handle(uint64_t bytes, bool is_host)
+static struct handle *new_handle(uint64_t bytes, bool is_host, uint32_t gpu)
 {
     for (uint32_t i = 1; i < HANDLES; i++) {
         if (handles[i].is_used)
@@ -143,6 +154,7 @@ static struct handle *new_handle(uint64_t bytes, bool is_host)
         handles[i] = (struct handle){.is_used = true,
                                      .is_held = true,
                                      .is_host = is_host,
+                                     .gpu = gpu,
                                      .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT)};
         n_handles = i + 1 > n_handles ? i + 1 : n_handles;
         return &handles[i];
@@ -156,12 +168,14 @@ static CUresult mem_create(CUmemGenericAllocationHandle *out, size_t bytes,
     const bool is_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
     (void)flags;
     require(bytes > 0 && bytes <= GM_CHUNK_MAX && bytes % GM_CHUNK_MIN == 0, "odd memory");
+    const uint32_t gpu = is_host ? current : (uint32_t)prop->location.id;
     require(machine.has_host_handles || !is_host, "the device has no handles of host memory");
-    if (machine_fails(is_host ? FAULT_PIN : FAULT_CREATE))
+    require(gpu < machine.n_gpus, "memory is made without a context, or on no GPU");
+    if (is_host ? machine_fails(FAULT_PIN) : gpu_fails(gpu, FAULT_CREATE))
         return chance_percent(80) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
-    if (!is_host && device_used() + machine.beside + bytes > machine.device_bytes)
+    if (!is_host && device_used(gpu) + machine.gpus[gpu].beside + bytes > machine.gpus[gpu].bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct handle *handle = new_handle(bytes, is_host);
+    struct handle *handle = new_handle(bytes, is_host, gpu);
     *out = (CUmemGenericAllocationHandle)(handle - handles);
     if (is_host)
         require(host_used() <= machine.config.pinned, "more is pinned than --pinned");
@@ -185,7 +199,7 @@ static CUresult export_handle(void *fd, CUmemGenericAllocationHandle at,
 {
     (void)type;
     (void)flags;
-    if (machine_fails(FAULT_CREATE))
+    if (gpu_fails(handle_at((int)at)->gpu, FAULT_CREATE))
         return CUDA_ERROR_OPERATING_SYSTEM;
     handle_at((int)at)->is_exported = true;
     *(int *)fd = FDS + (int)at;
@@ -202,16 +216,33 @@ static uint32_t place_of(CUdeviceptr va)
     return (uint32_t)place;
 }
 
-struct page *page_at(CUdeviceptr va)
+static struct page *find_page(CUdeviceptr va, const struct handle **owner)
 {
     if (va < BASE || va >= BASE + ((uint64_t)PLACES << GM_CHUNK_SHIFT)) {
-        for (unsigned i = 0; i < SLABS; i++)
-            if (slabs[i].handle && va >= slabs[i].at && va < slabs[i].at + GM_CHUNK_MAX)
+        for (unsigned i = 0; i < SLABS; i++) {
+            *owner = slabs[i].handle;
+            if (*owner && va >= slabs[i].at && va < slabs[i].at + GM_CHUNK_MAX)
                 return &slabs[i].handle->page[(va - slabs[i].at) >> GM_CHUNK_SHIFT];
+        }
         fail("a copy at an address where nothing is");
     }
     struct page *page = places[place_of(va)];
     require(page, "a copy at an address where nothing is mapped");
+    *owner = owners[place_of(va)];
+    return page;
+}
+
+struct page *page_at(CUdeviceptr va)
+{
+    const struct handle *owner;
+    return find_page(va, &owner);
+}
+
+struct page *page_of(CUdeviceptr va, uint32_t gpu)
+{
+    const struct handle *owner;
+    struct page *page = find_page(va, &owner);
+    require(owner->gpu == gpu, "GPU %u copies or hashes memory of GPU %u", gpu, owner->gpu);
     return page;
 }
 
@@ -221,7 +252,8 @@ static CUresult reserve(CUdeviceptr *va, size_t bytes, size_t alignment, CUdevic
     const uint32_t pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
     (void)at;
     (void)flags;
-    if (machine_fails(FAULT_CREATE) && alignment == 0) /* not of the whole pinned tier */
+    const bool is_for_frame = alignment == 0; /* else for the whole pinned tier */
+    if (is_for_frame ? gpu_fails(current, FAULT_CREATE) : machine_fails(FAULT_PIN))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (pages < 32 && n_free_ranges[pages] > 0) {
         *va = BASE + ((uint64_t)free_ranges[pages][--n_free_ranges[pages]] << GM_CHUNK_SHIFT);
@@ -243,6 +275,11 @@ static CUresult unreserve(CUdeviceptr va, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+static bool handle_fails(const struct handle *handle)
+{
+    return handle->is_host ? machine_fails(FAULT_PIN) : gpu_fails(handle->gpu, FAULT_CREATE);
+}
+
 static CUresult map(CUdeviceptr va, size_t bytes, size_t offset, CUmemGenericAllocationHandle at,
                     unsigned long long flags)
 {
@@ -250,7 +287,7 @@ static CUresult map(CUdeviceptr va, size_t bytes, size_t offset, CUmemGenericAll
     const uint32_t place = place_of(va), pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
     (void)flags;
     require(offset == 0 && pages == handle->pages, "a part of memory is mapped");
-    if (machine_fails(handle->is_host ? FAULT_PIN : FAULT_CREATE))
+    if (handle_fails(handle))
         return CUDA_ERROR_OUT_OF_MEMORY;
     handle->was_mapped = true;
     for (uint32_t i = 0; i < pages; i++) {
@@ -276,24 +313,26 @@ static CUresult unmap(CUdeviceptr va, size_t bytes)
 
 static CUresult set_access(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *access, size_t n)
 {
-    (void)access;
     (void)n;
     require(places[place_of(va)] && bytes > 0, "access to what is not mapped");
-    return machine_fails(owners[place_of(va)]->is_host ? FAULT_PIN : FAULT_CREATE)
-               ? CUDA_ERROR_UNKNOWN
-               : CUDA_SUCCESS;
+    const struct handle *owner = owners[place_of(va)];
+    require(access[0].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                (uint32_t)access[0].location.id == owner->gpu,
+            "memory of GPU %u is mapped for GPU %d", owner->gpu, access[0].location.id);
+    return handle_fails(owner) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 static CUresult host_register(void *at, size_t bytes, unsigned flags)
 {
     (void)flags;
+    require(current < machine.n_gpus, "memory is registered without a context");
     if (machine_fails(FAULT_PIN))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (unsigned i = 0; i < SLABS; i++) {
         if (slabs[i].handle)
             continue;
         slabs[i].at = (uintptr_t)at;
-        slabs[i].handle = new_handle(bytes, true);
+        slabs[i].handle = new_handle(bytes, true, current);
         require(host_used() <= machine.config.pinned, "more is pinned than --pinned");
         return CUDA_SUCCESS;
     }
@@ -339,7 +378,7 @@ static CUresult device_get(CUdevice *device, int number)
 
 static CUresult device_count(int *count)
 {
-    *count = 1;
+    *count = (int)machine.n_gpus;
     return CUDA_SUCCESS;
 }
 
@@ -358,8 +397,7 @@ static CUresult device_uuid(CUuuid *uuid, CUdevice device)
 
 static CUresult device_total(size_t *bytes, CUdevice device)
 {
-    (void)device;
-    *bytes = machine.device_bytes;
+    *bytes = machine.gpus[device].bytes;
     return CUDA_SUCCESS;
 }
 
@@ -383,8 +421,7 @@ static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdev
 
 static CUresult retain(CUcontext *context, CUdevice device)
 {
-    (void)device;
-    *context = (CUcontext)&handles;
+    *context = (CUcontext)&contexts[device];
     return CUDA_SUCCESS;
 }
 
@@ -396,15 +433,22 @@ static CUresult release(CUdevice device)
 
 static CUresult set_current(CUcontext context)
 {
-    (void)context;
+    current = gpu_of(context);
     return CUDA_SUCCESS;
+}
+
+void cuda_leave(void)
+{
+    current = GPUS;
 }
 
 static CUresult memory_info(size_t *free_bytes, size_t *total)
 {
-    const uint64_t used = device_used() + machine.beside;
-    *total = machine.device_bytes;
-    *free_bytes = used < machine.device_bytes ? machine.device_bytes - used : 0;
+    require(current < machine.n_gpus, "the engine asks for the memory of no GPU");
+    const struct gpu *gpu = &machine.gpus[current];
+    const uint64_t used = device_used(current) + gpu->beside;
+    *total = gpu->bytes;
+    *free_bytes = used < gpu->bytes ? gpu->bytes - used : 0;
     return CUDA_SUCCESS;
 }
 
@@ -476,6 +520,7 @@ void cuda_begin(void)
     memset(n_free_ranges, 0, sizeof n_free_ranges);
     memset(slabs, 0, sizeof slabs);
     n_handles = next_place = 0;
+    cuda_leave();
 }
 
 void cuda_end(void)

@@ -1,7 +1,7 @@
 /*
  * The fake hasher: as daemon/memory/hash.h says. A hash is of the tags of a chunk's pages; all are
  * 0: it is zero. The pages are read for as long as it runs. Hashes end in order, and the loop hears
- * of several at once.
+ * of several at once. Each GPU has a hasher of its own, which hashes its memory only.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -25,18 +25,29 @@ struct gm_hasher {
     void *arg;
     struct hash hashes[DEPTH];
     uint64_t submitted, ended, seen, bytes;
+    uint32_t gpu;
     bool is_waking, is_closed, is_busy;
 };
 
-static struct gm_hasher *hasher;
+static struct gm_hasher *hashers[GPUS]; /* those that are open */
 
-static void begin_next(void);
+static void begin_next(struct gm_hasher *hasher);
+
+/* Of an event: its hasher, unless that is closed; it may have been freed then. */
+static bool is_open(const struct gm_hasher *hasher)
+{
+    for (uint32_t i = 0; i < GPUS; i++)
+        if (hashers[i] == hasher)
+            return true;
+    return false;
+}
 
 static void on_wake(void *arg, uint64_t a, uint64_t b)
 {
+    struct gm_hasher *hasher = arg;
     (void)a;
     (void)b;
-    if (hasher != arg || hasher->is_closed)
+    if (!is_open(hasher) || hasher->is_closed)
         return;
     hasher->is_waking = false;
     hasher->seen = hasher->ended;
@@ -46,9 +57,10 @@ static void on_wake(void *arg, uint64_t a, uint64_t b)
 
 static void on_ended(void *arg, uint64_t a, uint64_t b)
 {
+    struct gm_hasher *hasher = arg;
     (void)a;
     (void)b;
-    if (hasher != arg)
+    if (!is_open(hasher))
         return;
     struct hash *hash = &hasher->hashes[++hasher->ended % DEPTH];
     hash->hashed.is_zero = true;
@@ -64,10 +76,10 @@ static void on_ended(void *arg, uint64_t a, uint64_t b)
     if (!hasher->is_waking)
         machine_at(machine.now + chance_time(50 * GM_US), on_wake, hasher, 0, 0);
     hasher->is_waking = true;
-    begin_next();
+    begin_next(hasher);
 }
 
-static void begin_next(void)
+static void begin_next(struct gm_hasher *hasher)
 {
     if (hasher->is_busy || hasher->ended == hasher->submitted)
         return;
@@ -81,13 +93,13 @@ uint64_t gm_hasher_submit(struct gm_hasher *self, CUdeviceptr device, uint64_t b
     struct hash *hash = &self->hashes[++self->submitted % DEPTH];
     *hash = (struct hash){.n = (uint32_t)(bytes >> GM_CHUNK_SHIFT)};
     for (uint32_t i = 0; i < hash->n; i++) {
-        hash->pages[i] = page_at(device + i * GM_CHUNK_MIN);
+        hash->pages[i] = page_of(device + i * GM_CHUNK_MIN, self->gpu);
         page_begin_read(hash->pages[i], "a hash");
     }
-    if (machine_fails(FAULT_HASH))
+    if (gpu_fails(self->gpu, FAULT_HASH))
         hash->result = CUDA_ERROR_UNKNOWN;
     trace("submit hash %lu, %lu pages", self->submitted, hash->n, 0);
-    begin_next();
+    begin_next(self);
     return self->submitted;
 }
 
@@ -97,13 +109,14 @@ int gm_hasher_open(struct gm_hasher **out, uv_loop_t *loop, const struct gm_cuda
 {
     (void)loop;
     (void)cuda;
-    (void)context;
-    if (machine_fails(FAULT_HASH)) {
+    if (gpu_fails(gpu_of(context), FAULT_HASH)) {
         snprintf(why, why_size, "this GPU does not hash");
         return -ENOTSUP;
     }
-    *out = hasher = calloc(1, sizeof *hasher);
+    struct gm_hasher *hasher = calloc(1, sizeof *hasher);
     require(hasher, "no memory");
+    hasher->gpu = gpu_of(context);
+    *out = hashers[hasher->gpu] = hasher;
     hasher->on_done = on_done;
     hasher->arg = arg;
     return 0;
@@ -116,7 +129,7 @@ void gm_hasher_close(struct gm_hasher *self)
     self->is_closed = true;
     while (self->ended < self->submitted)
         require(machine_step(UINT64_MAX), "a hash does not end");
-    hasher = NULL;
+    hashers[self->gpu] = NULL;
     free(self);
 }
 

@@ -1,7 +1,8 @@
 /* clang-format off */
 /*
- * The real engine in a simulated machine. daemon/engine and daemon/core are linked as they are, and
- * so are the pinned tier, the frames and the pages of daemon/memory. What acts is fake:
+ * The real engine in a simulated machine, of one GPU or two. daemon/engine and daemon/core are
+ * linked as they are, and so are the pinned tier, the frames and the pages of daemon/memory. What
+ * acts is fake:
  *
  *   machine.c    virtual time: a queue of events. One event is one step of the engine
  *   cuda.c       the driver: memory, handles, addresses
@@ -10,7 +11,8 @@
  *   stores.c     paged memory and disk, with the copies from and to them
  *   uv.c         libuv: the timer, the worker, the end of a process
  *   system.c     the clock, limits, the claim, system calls
- *   program.c    programs with their shims: they answer, work, allocate, share, stop and die
+ *   program.c    programs with their shims: they answer, work, allocate, share, stop and die; on
+ *                one GPU or both, by themselves or in a group whose members wait for one another
  *   scenario.c   one seed: the machine's size, who comes and goes, settings, the end
  *   checks.c     what must hold after every step
  *
@@ -36,18 +38,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/engine/machine.h"
 #include "daemon/engine/state.h"
 #include "tests/sim/chance.h"
 #include "tests/sim/watch.h"
 
-/* What can fail. */
+/* What can fail. The rates of the first ones are those of each GPU, so that one fails and the other
+ * does not. */
 #define FAULTS(X)                                                                                  \
     X(CREATE)     /* cuMemCreate and what follows it: no memory for a frame */                     \
-    X(PIN)        /* the same of host memory */                                                    \
-    X(RELEASE)    /* host memory is not released */                                                \
     X(COPY_IN)    /* the driver refuses a copy to the GPU, or clearing */                          \
     X(COPY_OUT)   /* ... from the GPU */                                                           \
     X(HASH)       /* the GPU does not hash, at all or any more */                                  \
+    X(PIN)        /* no host memory */                                                             \
+    X(RELEASE)    /* host memory is not released */                                                \
     X(DISK_WRITE) /* ENOSPC or EIO */                                                              \
     X(DISK_READ)  /* EIO */                                                                        \
     X(MAP)        /* a program cannot map */                                                       \
@@ -57,7 +61,8 @@ enum fault {
 #define FAULT(NAME) FAULT_##NAME,
     FAULTS(FAULT)
 #undef FAULT
-        FAULT_KINDS
+        FAULT_KINDS,
+    FAULT_GPU_KINDS = FAULT_PIN
 };
 
 /* ---- memory ---- */
@@ -79,6 +84,7 @@ struct handle {
     bool is_exported; /* an fd of it was made */
     bool was_mapped;  /* by the daemon */
     bool is_shared;   /* a program shares it on purpose */
+    uint32_t gpu;     /* whose memory it is; of host memory, who pinned it */
     uint32_t pages;   /* of 2 MiB */
     uint32_t refs;    /* imports and fds on their way */
     uint32_t program; /* that has it mapped; 0: none */
@@ -94,7 +100,12 @@ void handle_ref(int handle);
 void handle_unref(int handle);
 /* The page at an address of the daemon's, which must be mapped. */
 struct page *page_at(CUdeviceptr va);
-uint64_t device_used(void); /* bytes of handles on the GPU that live */
+/* The same, of memory that that GPU's engine has made, there or on the host. */
+struct page *page_of(CUdeviceptr va, uint32_t gpu);
+uint64_t device_used(uint32_t gpu); /* bytes of handles on it that live */
+uint64_t host_used(void);           /* bytes that the daemon pins */
+/* The GPU that a context is of. */
+uint32_t gpu_of(CUcontext context);
 
 void page_begin_read(struct page *page, const char *who);
 void page_begin_write(struct page *page, const char *who);
@@ -112,6 +123,7 @@ uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_
 /* ---- programs ---- */
 
 enum { PROGRAMS = 12, PROGRAM_PAGES = 512, REGIONS = 24, IMPORTS = 512, NO_REGION = 255 };
+enum { GPUS = 2, GROUPS = 2 };
 
 /* What a program wrote: the tags of an allocation, which programs that share it have together. */
 struct content {
@@ -131,6 +143,7 @@ enum region_state {
 };
 struct region {
     enum region_state state;
+    uint32_t gpu;
     uint32_t first, pages;
     uint64_t cookie;
     struct content *content;
@@ -184,12 +197,16 @@ struct program {
     uint64_t work; /* touches to go; 0: it thinks */
     uint64_t think_until;
     uint64_t uses_at;
-    uint32_t most_pages; /* that it wants */
+    uint32_t most_pages[GPUS]; /* that it wants */
     struct gm_wishes wishes;
     bool was_oversize; /* it could have more than the budget once */
     bool may_share, may_park, may_spare, is_lazy;
     uint64_t touches, turns; /* since the end began */
     bool was_open;
+    uint32_t gpus;  /* a bit each: that it uses */
+    uint32_t group; /* 1 and up; 0: it runs by itself */
+    bool was_quiet; /* after the step before */
+    bool is_stuck;  /* a kernel of it waits for another program of its group */
 };
 
 /* program.c */
@@ -209,6 +226,12 @@ static inline uint64_t program_va(uint32_t page)
 
 /* ---- the machine ---- */
 
+struct gpu {
+    uint64_t bytes, beside; /* of it; of them used by others */
+    uint16_t faults[FAULT_GPU_KINDS];
+    struct watch watch;
+};
+
 struct machine {
     uint64_t seed, now, steps;
     uint64_t hash; /* of everything that happened */
@@ -216,31 +239,38 @@ struct machine {
     bool is_verbose;
     bool is_faulty;
     bool is_calm; /* nothing fails, nobody stops, the budget stays: waits have bounds */
-    uint16_t faults[FAULT_KINDS]; /* of a thousand */
+    uint16_t faults[FAULT_KINDS]; /* of a thousand; of the first ones see `gpus` */
     unsigned clock_reads;         /* in this step */
 
-    struct gm_engine *engine;
+    struct gm_machine daemon;
+    bool is_up; /* the daemon is */
     struct gm_engine_config config;
     uv_loop_t loop;
-    struct watch watch;
-    uint64_t device_bytes, beside; /* bytes of the GPU; of them used by others */
+    uint32_t n_gpus;
+    struct gpu gpus[GPUS];
     bool has_host_handles;
     unsigned mover_room; /* copies each way */
     uint32_t users;
-    bool has_sharing;
+    struct {
+        uint32_t uid;
+        bool is_tied;      /* its programs work only while all of them do, as with NCCL */
+        uint64_t split_at; /* since when a part of it runs without the rest; 0: none does */
+    } groups[GROUPS + 1];
+    bool has_sharing, has_groups;
     bool has_sizes;         /* rules and programs say who may be larger than the GPU */
     struct chance sizes;    /* ... of its own, so that other machines stay as they are */
     uint8_t rule[PROGRAMS]; /* 0 none, 1 refuse, 2 host */
     uint64_t next_tag;
     pid_t next_pid;
     bool is_ending; /* nobody comes and nothing fails any more */
-    bool is_lost, is_saved;
+    bool is_lost, is_saving, is_saved;
 
     struct program programs[PROGRAMS];
     uint32_t n_programs;
 
     struct {
         uint64_t joins, deaths, turns, copies, clears, clean, lowered, faults, allocs, opens, parks;
+        uint64_t doubles; /* machines of two GPUs */
     } sums;
 };
 extern struct machine machine;
@@ -263,6 +293,13 @@ static inline bool chance_percent(unsigned percent)
 /* A time in which something ends: mostly about `usual`, at times much longer. */
 uint64_t chance_time(uint64_t usual);
 bool machine_fails(enum fault fault);
+bool gpu_fails(uint32_t gpu, enum fault fault);
+/* What engine number `gpu` knows of a program; NULL: it is no app there. */
+static inline const struct gm_app *app_of(const struct program *p, uint32_t gpu)
+{
+    const struct gm_app *app = &machine.daemon.engines[gpu]->apps[p->app];
+    return p->session && app->session == p->session ? app : NULL;
+}
 
 /* For the trace, which a failure prints: what happens, with three numbers. */
 void trace(const char *what, uint64_t a, uint64_t b, uint64_t c);
@@ -275,13 +312,14 @@ _Noreturn __attribute__((format(printf, 1, 2))) void fail(const char *format, ..
 
 /* ---- fakes that the scenario sets up and takes down ---- */
 void cuda_begin(void);
-void cuda_end(void); /* nothing is left */
+void cuda_end(void);   /* nothing is left */
+void cuda_leave(void); /* no context is current: an engine enters its own in each step */
 void uv_fake_begin(void);
 void uv_fake_end(void);
 /* The process has ended: who watches it is told. */
 void uv_fake_exit(pid_t pid);
 int uv_fake_pidfd(pid_t pid);
-void mover_lose_context(void);
+void mover_lose_context(uint32_t gpu);
 
 /* checks.c: after each step. */
 void checks_run(void);

@@ -51,10 +51,12 @@ static void run_seeds(uint64_t n, uint64_t from, bool has_found)
            " programs, %" PRIu64 " of them killed, %" PRIu64 " allocations, %" PRIu64
            " turns, %" PRIu64 " copies, %" PRIu64 " pages not copied, %" PRIu64 " clears, %" PRIu64
            " copies between lower tiers, "
-           "%" PRIu64 " parks, %" PRIu64 " shares opened, %" PRIu64 " faults\n",
+           "%" PRIu64 " parks, %" PRIu64 " shares opened, %" PRIu64 " faults; %" PRIu64
+           " machines had two GPUs\n",
            n, steps, seconds, machine.sums.joins, machine.sums.deaths, machine.sums.allocs,
            machine.sums.turns, machine.sums.copies, machine.sums.clean, machine.sums.clears,
-           machine.sums.lowered, machine.sums.parks, machine.sums.opens, machine.sums.faults);
+           machine.sums.lowered, machine.sums.parks, machine.sums.opens, machine.sums.faults,
+           machine.sums.doubles);
     printf("all invariants hold\n");
 }
 
@@ -86,6 +88,7 @@ int main(int argc, char **argv)
     }
     if (argc == 2 && parse_number(argv[1], &seed)) {
         gm_log_open(STDOUT_FILENO, GM_LOG_DEBUG, "gpumuxd");
+        setvbuf(stdout, NULL, _IOLBF, 0); /* in order with the log's lines */
         scenario_run(seed, true);
         printf("seed %" PRIu64 ": %" PRIu64 " steps, hash %016" PRIx64 "\n", seed, machine.steps,
                machine.hash);

@@ -2,7 +2,7 @@
  * The fake mover: as mover.h says. Each direction is a stream: its copies begin and end in order,
  * and a copy in begins after the copy out that is its fence has ended on the GPU. A copy uses the
  * memory at both ends for as long as it runs (machine.h). The loop hears of its end later, and of
- * several at once.
+ * several at once. Each GPU has a mover of its own, which copies its memory only.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -26,13 +26,23 @@ struct gm_mover {
     void (*on_done)(void *arg);
     void *arg;
     CUresult error;
+    uint32_t gpu;
     bool is_waking, is_closed;
     struct way ways[GM_WAYS];
 };
 
-static struct gm_mover *mover;
+static struct gm_mover *movers[GPUS]; /* those that are open */
 
-static void begin_next(enum gm_way way);
+static void begin_next(struct gm_mover *mover, enum gm_way way);
+
+/* Of an event: its mover, unless that is closed; it may have been freed then. */
+static bool is_open(const struct gm_mover *mover)
+{
+    for (uint32_t i = 0; i < GPUS; i++)
+        if (movers[i] == mover)
+            return true;
+    return false;
+}
 
 static const char *name_of(enum gm_way way)
 {
@@ -41,9 +51,10 @@ static const char *name_of(enum gm_way way)
 
 static void on_wake(void *arg, uint64_t a, uint64_t b)
 {
+    struct gm_mover *mover = arg;
     (void)a;
     (void)b;
-    if (mover != arg || mover->is_closed)
+    if (!is_open(mover) || mover->is_closed)
         return;
     mover->is_waking = false;
     for (int i = 0; i < GM_WAYS; i++) {
@@ -55,11 +66,12 @@ static void on_wake(void *arg, uint64_t a, uint64_t b)
             way->under_way -= bytes;
         }
     }
-    trace("copies seen: %lu out, %lu in", mover->ways[0].seen, mover->ways[1].seen, 0);
+    trace("copies seen: %lu out, %lu in, of GPU %lu", mover->ways[0].seen, mover->ways[1].seen,
+          mover->gpu);
     mover->on_done(mover->arg);
 }
 
-static void wake(void)
+static void wake(struct gm_mover *mover)
 {
     if (mover->is_waking)
         return;
@@ -69,9 +81,10 @@ static void wake(void)
 
 static void on_ended(void *arg, uint64_t w, uint64_t unused)
 {
-    if (mover != arg)
-        return;
+    struct gm_mover *mover = arg;
     (void)unused;
+    if (!is_open(mover))
+        return;
     struct way *way = &mover->ways[w];
     struct copy *copy = &way->copies[++way->ended % GM_WAY_DEPTH];
     const bool is_broken = copy->result != CUDA_SUCCESS;
@@ -83,15 +96,16 @@ static void on_ended(void *arg, uint64_t w, uint64_t unused)
         else
             page_end_copy(copy->to[i], copy->from[i]);
     }
-    trace(w == GM_WAY_OUT ? "copy out %lu ends (error %lu)" : "copy in %lu ends (error %lu)",
-          way->ended, copy->result, 0);
-    wake();
-    begin_next((enum gm_way)w);
+    trace(w == GM_WAY_OUT ? "copy out %lu of GPU %lu ends (error %lu)"
+                          : "copy in %lu of GPU %lu ends (error %lu)",
+          way->ended, mover->gpu, copy->result);
+    wake(mover);
+    begin_next(mover, (enum gm_way)w);
     if (w == GM_WAY_OUT)
-        begin_next(GM_WAY_IN);
+        begin_next(mover, GM_WAY_IN);
 }
 
-static void begin_next(enum gm_way w)
+static void begin_next(struct gm_mover *mover, enum gm_way w)
 {
     struct way *way = &mover->ways[w];
     if (way->begun > way->ended || way->begun == way->submitted)
@@ -100,7 +114,7 @@ static void begin_next(enum gm_way w)
     if (w == GM_WAY_IN && copy->fence > mover->ways[GM_WAY_OUT].ended)
         return;
     way->begun++;
-    if (w == GM_WAY_IN && machine_fails(FAULT_COPY_IN))
+    if (w == GM_WAY_IN && gpu_fails(mover->gpu, FAULT_COPY_IN))
         copy->result = CUDA_ERROR_UNKNOWN;
     for (uint32_t i = 0; i < copy->pages; i++) {
         if (!copy->is_clear)
@@ -110,13 +124,13 @@ static void begin_next(enum gm_way w)
     machine_at(machine.now + chance_time(copy->pages * 40 * GM_US), on_ended, mover, w, 0);
 }
 
-static uint64_t submit(enum gm_way w, const struct copy *copy)
+static uint64_t submit(struct gm_mover *mover, enum gm_way w, const struct copy *copy)
 {
     struct way *way = &mover->ways[w];
     require(way->submitted - way->seen < GM_WAY_DEPTH - 1, "too many copies at once");
     way->copies[++way->submitted % GM_WAY_DEPTH] = *copy;
     struct copy *own = &way->copies[way->submitted % GM_WAY_DEPTH];
-    if (w == GM_WAY_OUT && machine_fails(FAULT_COPY_OUT))
+    if (w == GM_WAY_OUT && gpu_fails(mover->gpu, FAULT_COPY_OUT))
         own->result = CUDA_ERROR_UNKNOWN;
     way->under_way += copy->is_clear ? 0 : (uint64_t)copy->pages << GM_CHUNK_SHIFT;
     machine.sums.copies += !copy->is_clear;
@@ -125,14 +139,15 @@ static uint64_t submit(enum gm_way w, const struct copy *copy)
           : copy->is_clear ? "submit clear %lu, %lu pages, behind copy out %lu"
                            : "submit copy in %lu, %lu pages, behind copy out %lu",
           way->submitted, copy->pages, copy->fence);
-    begin_next(w);
+    begin_next(mover, w);
     return way->submitted;
 }
 
-static void device_pages(CUdeviceptr at, uint64_t bytes, struct page **pages)
+static void device_pages(const struct gm_mover *mover, CUdeviceptr at, uint64_t bytes,
+                         struct page **pages)
 {
     for (uint64_t i = 0; i < bytes >> GM_CHUNK_SHIFT; i++)
-        pages[i] = page_at(at + (i << GM_CHUNK_SHIFT));
+        pages[i] = page_of(at + (i << GM_CHUNK_SHIFT), mover->gpu);
 }
 
 uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr device,
@@ -140,31 +155,28 @@ uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr dev
                          uint64_t fence)
 {
     struct copy copy = {.pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence};
-    (void)self;
-    device_pages(device, bytes, way == GM_WAY_OUT ? copy.from : copy.to);
+    device_pages(self, device, bytes, way == GM_WAY_OUT ? copy.from : copy.to);
     require(pinned_pages(pool, page, way == GM_WAY_OUT ? copy.to : copy.from, copy.pages) ==
                 copy.pages,
             "a chain of pages is too short");
-    return submit(way, &copy);
+    return submit(self, way, &copy);
 }
 
 uint64_t gm_mover_copy(struct gm_mover *self, enum gm_way way, CUdeviceptr to, CUdeviceptr from,
                        uint64_t bytes, uint64_t fence)
 {
     struct copy copy = {.pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence};
-    (void)self;
-    device_pages(to, bytes, copy.to);
-    device_pages(from, bytes, copy.from);
-    return submit(way, &copy);
+    device_pages(self, to, bytes, copy.to);
+    device_pages(self, from, bytes, copy.from);
+    return submit(self, way, &copy);
 }
 
 uint64_t gm_mover_clear(struct gm_mover *self, CUdeviceptr device, uint64_t bytes, uint64_t fence)
 {
     struct copy copy = {
         .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence, .is_clear = true};
-    (void)self;
-    device_pages(device, bytes, copy.to);
-    return submit(GM_WAY_IN, &copy);
+    device_pages(self, device, bytes, copy.to);
+    return submit(self, GM_WAY_IN, &copy);
 }
 
 int gm_mover_open(struct gm_mover **out, uv_loop_t *loop, const struct gm_cuda *cuda,
@@ -173,11 +185,12 @@ int gm_mover_open(struct gm_mover **out, uv_loop_t *loop, const struct gm_cuda *
 {
     (void)loop;
     (void)cuda;
-    (void)context;
     (void)why;
     (void)why_size;
-    *out = mover = calloc(1, sizeof *mover);
+    struct gm_mover *mover = calloc(1, sizeof *mover);
     require(mover, "no memory");
+    mover->gpu = gpu_of(context);
+    *out = movers[mover->gpu] = mover;
     mover->on_done = on_done;
     mover->arg = arg;
     return 0;
@@ -190,7 +203,7 @@ void gm_mover_close(struct gm_mover *self)
     for (int i = 0; i < GM_WAYS; i++)
         while (self->ways[i].ended < self->ways[i].submitted)
             require(machine_step(UINT64_MAX), "a copy does not end");
-    mover = NULL;
+    movers[self->gpu] = NULL;
     free(self);
 }
 
@@ -228,8 +241,8 @@ CUresult gm_mover_error(const struct gm_mover *self)
     return self->error;
 }
 
-void mover_lose_context(void)
+void mover_lose_context(uint32_t gpu)
 {
-    mover->error = CUDA_ERROR_LAUNCH_FAILED;
-    wake();
+    movers[gpu]->error = CUDA_ERROR_LAUNCH_FAILED;
+    wake(movers[gpu]);
 }

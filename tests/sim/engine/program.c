@@ -6,8 +6,12 @@
  *   - a MAP names memory that came with an fd or that the program holds; nothing is mapped over a
  *     mapping, and only what is mapped is unmapped
  *   - nothing that the program uses is mapped or unmapped unless it is quiet
- *   - memory is mapped by one program at a time, unless that shares it, and only ever by one user's
+ *   - memory is mapped by one program at a time, unless that shares it, and only ever by one
+ * user's, and only as memory of the GPU for which the program asked
  *   - each request is answered once
+ *
+ * A program uses one GPU or both. Programs of a group that is tied get on only while all of them
+ * are active. One whose kernel waits for another's drains in no time: it parks, or is busy.
  *
  * A program is active from the moment that its gate opens until it answers DRAINED: whatever it
  * submitted may use all its memory. It writes pages then, at times that are drawn.
@@ -118,7 +122,7 @@ static void on_up(void *arg, uint64_t number, uint64_t unused)
                                                 .entries = mail->count ? mail->entries : NULL,
                                                 .count = mail->count};
         trace(up_name(mail->type), p->number, *(uint64_t *)(void *)mail->body % 1000000, 0);
-        gm_engine_message(machine.engine, p->app, &message);
+        gm_machine_message(&machine.daemon, p->app, &message);
     }
     free(mail);
 }
@@ -237,7 +241,8 @@ static void end_content(struct content *content)
         free(content);
 }
 
-static struct region *new_region(struct program *p, uint32_t pages, enum region_state state)
+static struct region *new_region(struct program *p, uint32_t gpu, uint32_t pages,
+                                 enum region_state state)
 {
     uint32_t first = 0, i = 0;
     while (i < REGIONS && p->regions[i].state != REGION_NONE)
@@ -255,8 +260,8 @@ static struct region *new_region(struct program *p, uint32_t pages, enum region_
         p->map[first + k].region = (uint8_t)i;
     }
     struct region *region = &p->regions[i];
-    *region =
-        (struct region){.state = state, .first = first, .pages = pages, .cookie = ++p->cookie};
+    *region = (struct region){
+        .state = state, .gpu = gpu, .first = first, .pages = pages, .cookie = ++p->cookie};
     return region;
 }
 
@@ -320,6 +325,11 @@ static void on_map(struct program *p, const struct mail *mail)
             struct mapping *at = map_of(p, entry->va + (k * GM_CHUNK_MIN));
             require(at->region != NO_REGION, "program %u is to map where it asked for nothing",
                     p->number);
+            require(p->regions[at->region].gpu == entry->gpu &&
+                        handle_at((int)*handle)->gpu == entry->gpu,
+                    "program %u is to map memory of GPU %u, says the message of GPU %u, for GPU %u",
+                    p->number, handle_at((int)*handle)->gpu, entry->gpu,
+                    p->regions[at->region].gpu);
             require(!p->is_active || !is_in_use(p, at),
                     "program %u is to map memory that it uses while it is not quiet", p->number);
             map_page(p, at, (int)*handle, k);
@@ -374,7 +384,8 @@ static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint6
     if (p->epoch != epoch)
         return; /* a newer CLOSE came */
     const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
-    const bool is_failing = is_open || machine_fails(FAULT_DRAIN);
+    const bool is_failing =
+        is_open || (p->is_stuck && !machine.is_calm) || machine_fails(FAULT_DRAIN);
     /* Who is stopped when the grace ends parks later, be the gate open again; and stays parked. */
     is_parking = p->is_parked || (is_parking && (is_open || !is_failing));
     if (is_failing && !is_parking) {
@@ -471,7 +482,11 @@ static void on_mail(struct program *p, const struct mail *mail)
     trace(down_name(mail->type), p->number, mail->count, 0);
     switch (mail->type) {
     case GM_MSG_WELCOME:
+        require(mail->count == machine.n_gpus, "WELCOME tells of %u GPUs", mail->count);
         p->is_joined = true;
+        break;
+    case GM_MSG_ENTERED:
+        p->unanswered--;
         break;
     case GM_MSG_MAP:
         on_map(p, mail);
@@ -604,28 +619,52 @@ int program_send(struct gm_session *session, enum gm_msg_type type, const void *
 
 static void wake_me(struct program *p, uint64_t usual);
 
-static uint32_t pages_of(const struct program *p)
+static uint32_t pages_of(const struct program *p, uint32_t gpu)
 {
     uint32_t pages = 0;
     for (unsigned i = 0; i < REGIONS; i++)
-        pages += p->regions[i].state != REGION_NONE && p->regions[i].state < REGION_FREED
+        pages += p->regions[i].state != REGION_NONE && p->regions[i].state < REGION_FREED &&
+                         p->regions[i].gpu == gpu
                      ? p->regions[i].pages
                      : 0;
     return pages;
 }
 
-static void ask_for_memory(struct program *p)
+static uint32_t any_gpu(const struct program *p)
 {
-    const uint32_t has = pages_of(p), left = has < p->most_pages ? p->most_pages - has : 0;
+    return p->gpus == 3 ? (uint32_t)chance_below(2) : p->gpus - 1;
+}
+
+/* One that it uses and has no memory on; GPUS: none. */
+static uint32_t bare_gpu(const struct program *p)
+{
+    for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
+        if (p->gpus >> gpu & 1 && pages_of(p, gpu) == 0)
+            return gpu;
+    return GPUS;
+}
+
+static void enter(struct program *p)
+{
+    const struct gm_msg_enter ask = {.cookie = ++p->cookie, .gpu = any_gpu(p)};
+    p->unanswered++;
+    say(p, GM_MSG_ENTER, &ask);
+}
+
+static void ask_for_memory(struct program *p, uint32_t gpu)
+{
+    const uint32_t has = pages_of(p, gpu), most = p->most_pages[gpu];
+    const uint32_t left = has < most ? most - has : 0;
     uint32_t pages = 1 + (uint32_t)chance_below(chance_percent(50) ? 4 : left > 0 ? left : 1);
     if (pages > left && !chance_percent(3))
         return;
-    struct region *region = new_region(p, pages, REGION_WANTED);
+    struct region *region = new_region(p, gpu, pages, REGION_WANTED);
     if (!region)
         return;
     const struct gm_msg_alloc ask = {.cookie = region->cookie,
                                      .va = program_va(region->first),
                                      .bytes = pages * GM_CHUNK_MIN,
+                                     .gpu = gpu,
                                      .flags = chance_percent(10) ? GM_ALLOC_AHEAD : 0};
     p->unanswered++;
     say(p, GM_MSG_ALLOC, &ask);
@@ -682,13 +721,14 @@ static void open_shared(struct program *p)
     struct region *theirs = any_region(owner, REGION_HELD), *region;
     if (!theirs || theirs->share == 0)
         return;
-    region = new_region(p, theirs->pages, REGION_OPENING);
+    region = new_region(p, theirs->gpu, theirs->pages, REGION_OPENING);
     if (!region)
         return;
     struct gm_msg_open ask = {.cookie = region->cookie,
                               .va = program_va(region->first),
                               .bytes = theirs->pages * GM_CHUNK_MIN,
                               .share = theirs->share,
+                              .gpu = theirs->gpu,
                               .nonce = {theirs->nonce[0], theirs->nonce[1]}};
     region->content = theirs->content;
     region->content->refs++;
@@ -727,7 +767,7 @@ static void change_memory(struct program *p)
     case 0:
     case 1:
     case 2:
-        ask_for_memory(p);
+        chance_percent(5) ? enter(p) : ask_for_memory(p, any_gpu(p));
         break;
     case 3:
         take_spare(p);
@@ -762,6 +802,18 @@ static void want(struct program *p)
     say(p, GM_MSG_WANT, &message);
 }
 
+/* Its kernels wait for those of another program of its group, which is not active. */
+static bool waits_for_others(const struct program *p)
+{
+    for (uint32_t i = 1; i <= machine.n_programs && machine.groups[p->group].is_tied; i++) {
+        const struct program *other = &machine.programs[i];
+        if (other != p && other->group == p->group && other->is_joined && other->is_connected &&
+            !other->is_dying && !other->is_active)
+            return true;
+    }
+    return false;
+}
+
 /* One thing at a time: memory, work at the open gate, waiting at the closed one, or thinking. */
 static void live(struct program *p)
 {
@@ -774,8 +826,8 @@ static void live(struct program *p)
         p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : 6 * GM_S);
         trace("program %lu stops until %lu us", p->number, p->frozen_until / GM_US, 0);
     }
-    if (p->unanswered == 0 && (!machine.is_ending ? chance_percent(25) : pages_of(p) == 0))
-        machine.is_ending ? ask_for_memory(p) : change_memory(p);
+    if (p->unanswered == 0 && (!machine.is_ending ? chance_percent(25) : bare_gpu(p) < GPUS))
+        machine.is_ending ? ask_for_memory(p, bare_gpu(p)) : change_memory(p);
     if (p->unanswered > 0 && !chance_percent(10))
         return;
     if (p->work == 0 && machine.now >= p->think_until)
@@ -788,6 +840,11 @@ static void live(struct program *p)
     }
     atomic_store(&p->stat->waiting, 0);
     p->wanted_at = 0;
+    p->is_stuck = waits_for_others(p);
+    if (p->is_stuck) {
+        atomic_fetch_add(&p->stat->slot[0].calls, chance_percent(10));
+        return;
+    }
     touch(p);
     if (chance_percent(1)) {
         const struct gm_msg_expect expect = {.after_us = chance_below(100000),
@@ -823,6 +880,17 @@ static void wake_me(struct program *p, uint64_t usual)
 
 /* ---- from its start to its end ---- */
 
+/* Its group has programs of another user. */
+static bool is_of_another(const struct program *p)
+{
+    for (uint32_t i = 1; i <= machine.n_programs && p->group > 0; i++) {
+        const struct program *other = &machine.programs[i];
+        if (other->session && other->group == p->group && other->uid != p->uid)
+            return true;
+    }
+    return false;
+}
+
 static void on_hello(void *arg, uint64_t life, uint64_t unused)
 {
     struct program *p = arg;
@@ -835,9 +903,15 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
     trace("program %lu (user %lu) joins", p->number, p->uid, 0);
     char name[16];
     snprintf(name, sizeof name, "program%u", p->number);
+    char group[16] = "", why[256] = "";
+    if (p->group > 0)
+        snprintf(group, sizeof group, "group%u", p->group);
     const struct gm_newcomer who = {
         .session = session, .pid = p->pid, .uid = p->uid, .name = name, .wishes = p->wishes};
-    if (gm_engine_join(machine.engine, &who, NULL, &p->app) != 0) {
+    const int error = gm_machine_join(&machine.daemon, &who, group, &p->app, why, sizeof why);
+    require((error == -EPERM) == is_of_another(p), "program %u of user %u joins group %u: %d (%s)",
+            p->number, p->uid, p->group, error, why);
+    if (error != 0) {
         free(session); /* too many, or the daemon is ending: the program ends, too */
         p->is_connected = false;
         program_die(p);
@@ -874,6 +948,27 @@ static void forget_pages(struct program *p)
     p->stat = NULL;
 }
 
+/* Which GPUs it uses, for how much memory, and with whom it runs. */
+static void draw_places(struct program *p, bool has_executed)
+{
+    const uint32_t most = PROGRAM_PAGES / 2 / machine.n_gpus;
+    p->gpus = machine.n_gpus == 1 ? 1 : 1 + (uint32_t)chance_below(3);
+    for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++) {
+        const uint64_t bytes = machine.daemon.engines[gpu]->config.budget;
+        const uint32_t budget = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
+        uint32_t pages = 1 + (uint32_t)chance_below(chance_percent(60) ? budget : budget / 4 + 1);
+        if ((machine.config.is_oversize && chance_percent(40)) ||
+            (machine.has_sizes && draw_percent(&machine.sizes, 50)))
+            pages += (uint32_t)chance_below(budget / 2 + 1);
+        p->most_pages[gpu] = pages < most ? pages : most;
+    }
+    if (!machine.has_groups || !chance_percent(60))
+        return;
+    p->group = 1 + (uint32_t)chance_below(GROUPS);
+    if (!has_executed && chance_percent(90))
+        p->uid = machine.groups[p->group].uid;
+}
+
 void program_start(struct program *p, bool has_executed)
 {
     const pid_t pid = p->pid;
@@ -888,16 +983,11 @@ void program_start(struct program *p, bool has_executed)
     p->is_there = p->is_connected = true;
     p->pid = has_executed ? pid : ++machine.next_pid;
     p->uid = has_executed ? uid : 1000 + (uint32_t)chance_below(machine.users);
+    draw_places(p, has_executed);
     for (uint32_t i = 0; i < PROGRAM_PAGES; i++)
         p->map[i].region = NO_REGION;
-    const uint32_t budget = (uint32_t)(machine.config.budget >> GM_CHUNK_SHIFT);
-    p->most_pages = 1 + (uint32_t)chance_below(chance_percent(60) ? budget : budget / 4 + 1);
     if (machine.has_sizes)
         p->wishes.oversize = (uint32_t)draw(&machine.sizes, 4); /* 3: no word of it */
-    if ((machine.config.is_oversize && chance_percent(40)) ||
-        (machine.has_sizes && draw_percent(&machine.sizes, 50)))
-        p->most_pages += (uint32_t)chance_below(budget / 2 + 1);
-    p->most_pages = p->most_pages < PROGRAM_PAGES / 2 ? p->most_pages : PROGRAM_PAGES / 2;
     p->wishes.class = (uint32_t)chance_below(GM_CLASSES + 2);
     p->may_share = machine.has_sharing && chance_percent(70);
     p->may_park = chance_percent(60);
@@ -917,7 +1007,7 @@ static void on_eof(void *arg, uint64_t a, uint64_t b)
     trace("program %lu left", p->number, 0, 0);
     if (p->session == session)
         p->session = NULL;
-    gm_engine_leave(machine.engine, (uint32_t)a);
+    gm_machine_leave(&machine.daemon, (uint32_t)a);
     free(session);
 }
 

@@ -1,7 +1,7 @@
 /*
- * One seed: how large the machine is and how it fails, who comes and goes, and the end. Most of it
- * lasts some seconds of virtual time. Then nothing fails any more, nobody comes, and everybody who
- * lives has work:
+ * One seed: how large the machine is and how it fails, who comes and goes, and the end. A third of
+ * the machines have two GPUs. Most of it lasts some seconds of virtual time. Then nothing fails any
+ * more, nobody comes, and everybody who lives has work:
  *
  *   - each gets turns (nobody starves, nothing is stuck), all end, and all memory goes back; or
  *   - the daemon is told to end, and saves whom it can (daemon/engine/saving.c); or
@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/log.h"
 
@@ -18,6 +19,9 @@
  * or end their work soon), and what it takes to load a program. */
 #define DRAIN_MOST (200 * GM_MS)
 #define LOAD_MOST (1 * GM_S)
+
+/* A seed takes some hundredths of a second. One that takes so long hangs, or the machine does. */
+#define SEED_MOST_S 120
 
 #define PLACE "sim_engine: the scheduler, seed "
 
@@ -44,35 +48,40 @@ static bool rule(const struct gm_rules *rules, uid_t uid, const char *name,
     return true;
 }
 
+static struct watch *watch_of(struct gm_record *record)
+{
+    return &((struct gpu *)(void *)record)->watch;
+}
+
 static void record_config(struct gm_record *record, const struct gm_sched_config *config)
 {
-    (void)record;
-    machine.watch.config = *config;
+    watch_of(record)->config = *config;
 }
 
 static void record_event(struct gm_record *record, uint64_t now, const struct gm_sched_event *event)
 {
-    (void)record;
+    struct watch *watch = watch_of(record);
     trace("the scheduler hears event %lu of app %lu, %lu bytes", event->kind, event->app,
           event->bytes);
     if (event->kind == GM_SCHED_ROOM)
-        machine.watch.config.budget = event->bytes;
-    watch_event(&machine.watch, now, event);
-    watch_before(&machine.watch);
+        watch->config.budget = event->bytes;
+    watch_event(watch, now, event);
+    watch_before(watch);
 }
 
 static void record_policy(struct gm_record *record, uint64_t now, uint32_t app,
                           const struct gm_sched_policy *policy)
 {
-    (void)record;
-    watch_policy(&machine.watch, now, app, policy);
-    watch_before(&machine.watch);
+    watch_policy(watch_of(record), now, app, policy);
+    watch_before(watch_of(record));
 }
 
+/* As main does. */
 static void on_lost(void *arg)
 {
     (void)arg;
     machine.is_lost = true;
+    gm_machine_halt(&machine.daemon);
 }
 
 static void on_saved(void *arg)
@@ -88,11 +97,40 @@ static uint64_t chunks(uint64_t n)
     return n * GM_CHUNK_MIN;
 }
 
+static uint16_t draw_rate(void)
+{
+    return (uint16_t)(chance_percent(50) ? chance_below(chance_percent(30) ? 300 : 30) : 0);
+}
+
+/* How large the GPUs are, and how they fail. Returns the bytes of the smallest. */
+static uint64_t draw_gpus(void)
+{
+    uint64_t least = UINT64_MAX;
+    machine.n_gpus = chance_percent(33) ? 2 : 1;
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        struct gpu *gpu = &machine.gpus[i];
+        gpu->bytes = chunks((48 + chance_below(200)) / machine.n_gpus);
+        least = gpu->bytes < least ? gpu->bytes : least;
+        for (int kind = 0; kind < FAULT_GPU_KINDS; kind++)
+            gpu->faults[kind] = draw_rate();
+    }
+    return least;
+}
+
+static void draw_groups(void)
+{
+    machine.has_groups = false; /* two members on one GPU can send each other away for ever */
+    for (uint32_t i = 1; i <= GROUPS; i++) {
+        machine.groups[i].uid = 1000 + (uint32_t)chance_below(machine.users);
+        machine.groups[i].is_tied = chance_percent(60);
+    }
+}
+
 static void draw_machine(void)
 {
     struct gm_engine_config *config = &machine.config;
     const bool has_lower = chance_percent(50);
-    machine.device_bytes = chunks(48 + chance_below(200));
+    const uint64_t least = draw_gpus();
     machine.has_host_handles = chance_percent(85);
     *config = (struct gm_engine_config){
         .outlet = {.send = program_send,
@@ -103,8 +141,8 @@ static void draw_machine(void)
                    .record_event = record_event,
                    .record_policy = record_policy},
         .rules = (const struct gm_rules *)&machine,
-        .record = (struct gm_record *)&machine,
-        .pinned = GM_CHUNK_MAX * (has_lower ? 7 + chance_below(6) : 1 + chance_below(14)),
+        .pinned = machine.n_gpus * GM_CHUNK_MAX *
+                  (has_lower ? 7 + chance_below(6) : 1 + chance_below(14)),
         .paged = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
         .disk_dir = "/nowhere",
         .disk = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
@@ -129,7 +167,7 @@ static void draw_machine(void)
     if (config->disk == 0)
         config->disk_dir = NULL;
     if (chance_percent(70))
-        config->budget = chunks(16 + chance_below((machine.device_bytes >> GM_CHUNK_SHIFT) - 16));
+        config->budget = chunks(16 + chance_below((least >> GM_CHUNK_SHIFT) - 16));
     machine.mover_room = chance_percent(70) ? GM_WAY_DEPTH : 2 + (unsigned)chance_below(20);
     machine.n_programs = 2 + (uint32_t)chance_below(PROGRAMS - 2);
     machine.is_calm = config->budget != 0 && chance_percent(25);
@@ -139,26 +177,55 @@ static void draw_machine(void)
     machine.has_sizes = draw_percent(&machine.sizes, 35);
     for (uint32_t i = 0; i < PROGRAMS && machine.has_sizes; i++)
         machine.rule[i] = (uint8_t)draw(&machine.sizes, 3);
-    for (int i = 0; i < FAULT_KINDS; i++)
-        machine.faults[i] =
-            (uint16_t)(chance_percent(50) ? chance_below(chance_percent(30) ? 300 : 30) : 0);
+    draw_groups();
+    for (int kind = FAULT_GPU_KINDS; kind < FAULT_KINDS; kind++)
+        machine.faults[kind] = draw_rate();
 }
 
-static void open_engine(void)
+/* The scheduler of one GPU knows no bounds for a program that waits for others, or for another GPU.
+ */
+static void begin_watch(uint32_t index)
 {
+    struct watch *watch = &machine.gpus[index].watch;
+    const struct gm_engine *engine = machine.daemon.engines[index];
+    const struct gm_sched_config config = watch->config;
+    const bool is_bounded = machine.is_calm && machine.n_gpus == 1 && !machine.has_groups;
+    *watch = (struct watch){.place = PLACE,
+                            .number = machine.seed,
+                            .drain_max = is_bounded ? DRAIN_MOST : GM_TIME_NEVER,
+                            .load_max = is_bounded ? LOAD_MOST : GM_TIME_NEVER,
+                            .is_clean = machine.is_calm};
+    watch_begin(watch, engine->sched, &config, &engine->decision);
+    watch_before(watch);
+}
+
+/* It may be that the driver refuses what a start needs. Then nothing is left, and whoever started
+ * the daemon tries again. */
+static void open_daemon(void)
+{
+    const uint32_t numbers[GPUS] = {0, 1};
+    struct gm_record *records[GPUS];
+    const bool is_faulty = machine.is_faulty;
     char why[256] = "";
-    const int error =
-        gm_engine_open(&machine.engine, &machine.loop, &machine.config, why, sizeof why);
-    require(error == 0, "the engine does not open: %s", why);
-    machine.config.budget = machine.engine->config.budget;
-    const struct gm_sched_config config = machine.watch.config;
-    machine.watch = (struct watch){.place = PLACE,
-                                   .number = machine.seed,
-                                   .drain_max = machine.is_calm ? DRAIN_MOST : GM_TIME_NEVER,
-                                   .load_max = machine.is_calm ? LOAD_MOST : GM_TIME_NEVER,
-                                   .is_clean = machine.is_calm};
-    watch_begin(&machine.watch, machine.engine->sched, &config, &machine.engine->decision);
-    watch_before(&machine.watch);
+    for (uint32_t i = 0; i < GPUS; i++)
+        records[i] = (struct gm_record *)(void *)&machine.gpus[i];
+    for (int tries = 0;; tries++) {
+        const uint64_t faults = machine.sums.faults;
+        machine.is_faulty = is_faulty && tries < 3;
+        const int error = gm_machine_open(&machine.daemon, &machine.loop, &machine.config, numbers,
+                                          machine.n_gpus, records, why, sizeof why);
+        machine.is_faulty = is_faulty;
+        if (error == 0)
+            break;
+        require(machine.sums.faults > faults, "the daemon does not start: %s", why);
+        while (machine_step(UINT64_MAX))
+            continue;
+        cuda_end();
+        uv_fake_end();
+    }
+    machine.is_up = true;
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        begin_watch(i);
 }
 
 /* ---- what happens to it ---- */
@@ -169,7 +236,7 @@ static void set_something(const struct gm_settings *settings, uint32_t uid)
         .selects = GM_SET_UID, .uid = uid, .settings = *settings, .asker = 0};
     uint32_t changed;
     char why[256];
-    gm_engine_set(machine.engine, &request, &changed, why, sizeof why);
+    gm_machine_set(&machine.daemon, &request, &changed, why, sizeof why);
 }
 
 static void change_settings(void)
@@ -188,6 +255,7 @@ static void change_settings(void)
 static void on_happening(void *arg, uint64_t a, uint64_t b)
 {
     struct program *p = &machine.programs[1 + chance_below(machine.n_programs)];
+    struct gpu *gpu = &machine.gpus[chance_below(machine.n_gpus)];
     struct gm_trimmed trimmed;
     (void)arg;
     (void)a;
@@ -215,18 +283,19 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
     case 9:
         if (machine.is_calm)
             break;
-        machine.beside = chance_percent(50) ? 0 : chance_below(machine.device_bytes / 2);
-        trace("others use %lu MiB of the GPU", machine.beside >> 20, 0, 0);
+        gpu->beside = chance_percent(50) ? 0 : chance_below(gpu->bytes / 2);
+        trace("others use %lu MiB of GPU %lu", gpu->beside >> 20, (uint64_t)(gpu - machine.gpus),
+              0);
         break;
     case 10:
         if (chance_percent(20))
-            gm_engine_trim(machine.engine, &trimmed);
+            gm_machine_trim(&machine.daemon, &trimmed);
         else
-            gm_engine_refresh(machine.engine);
+            gm_machine_refresh(&machine.daemon);
         break;
     case 11:
         if (chance_below(1000) < 3)
-            mover_lose_context();
+            mover_lose_context((uint32_t)(gpu - machine.gpus));
         break;
     }
     machine_at(machine.now + chance_time(150 * GM_MS), on_happening, NULL, 0, 0);
@@ -237,9 +306,9 @@ static void on_beat(void *arg, uint64_t a, uint64_t b)
     (void)arg;
     (void)a;
     (void)b;
-    if (machine.is_lost || machine.is_saved || !machine.engine)
+    if (machine.is_lost || machine.is_saved || !machine.is_up)
         return;
-    gm_engine_beat(machine.engine);
+    gm_machine_beat(&machine.daemon);
     if (!machine.is_ending || a == 0)
         machine_at(machine.now + GM_S, on_beat, NULL, machine.is_ending, 0);
 }
@@ -254,7 +323,8 @@ static void stop_failing(void)
                                              .share = GM_SCHED_SHARE_ALL};
     machine.is_ending = true;
     machine.is_faulty = false;
-    machine.beside = 0;
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        machine.gpus[i].beside = 0;
     trace("nothing fails any more", 0, 0, 0);
     for (uint32_t uid = 1000; uid < 1003 && !machine.is_lost; uid++)
         set_something(&plain, uid);
@@ -281,6 +351,19 @@ static bool all_have_worked(void)
     return true;
 }
 
+static const char *states_of(const struct program *p)
+{
+    static char text[64];
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < machine.n_gpus && at < sizeof text; i++) {
+        const struct gm_app *app = app_of(p, i);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i > 0 ? " and " : "",
+                               app ? gm_model_state_text(GM_MODEL_APP, app->state) : "not there");
+    }
+    return text;
+}
+
 static void await_turns(void)
 {
     /* Memory that nobody gets, since all of them wait for it, is refused after a second each. */
@@ -289,9 +372,9 @@ static void await_turns(void)
         continue;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        require(!lives(p) || p->touches >= 3, "program %u (app %u, %s) has had no turn for 60 s",
-                p->number, p->app,
-                gm_model_state_text(GM_MODEL_APP, machine.engine->apps[p->app].state));
+        require(!lives(p) || p->touches >= 3,
+                "program %u (app %u of group %u, %s) has had no turn for 60 s", p->number, p->app,
+                p->group, states_of(p));
     }
 }
 
@@ -325,7 +408,8 @@ static void end_saving(void)
 {
     const uint64_t until = machine.now + 65 * GM_S;
     trace("the daemon is told to end", 0, 0, 0);
-    gm_engine_save(machine.engine, on_saved, NULL);
+    machine.is_saving = true;
+    gm_machine_save(&machine.daemon, on_saved, NULL);
     while (!machine.is_saved && !machine.is_lost && machine_step(until))
         continue;
     require(machine.is_saved || machine.is_lost, "the daemon does not end");
@@ -333,11 +417,10 @@ static void end_saving(void)
     end_all();
 }
 
-static void close_engine(void)
+static void close_daemon(void)
 {
-    struct gm_engine *engine = machine.engine;
-    gm_engine_close(engine);
-    machine.engine = NULL; /* its memory is freed by an event */
+    gm_machine_close(&machine.daemon);
+    machine.is_up = false; /* the engines' memory is freed by events */
     while (machine_step(UINT64_MAX))
         continue;
     cuda_end();
@@ -356,12 +439,13 @@ void scenario_run(uint64_t seed, bool is_verbose)
                                .sums = machine.sums};
     for (uint32_t i = 0; i < PROGRAMS; i++)
         machine.programs[i].number = i;
+    alarm(SEED_MOST_S);
     machine_clear();
     cuda_begin();
     uv_fake_begin();
     draw_machine();
     const bool is_saving = chance_percent(20);
-    open_engine();
+    open_daemon();
     machine_at(machine.now, on_happening, NULL, 0, 0);
     machine_at(machine.now, on_beat, NULL, 0, 0);
     const uint64_t until = machine.now + (1 + chance_below(12)) * GM_S;
@@ -375,7 +459,11 @@ void scenario_run(uint64_t seed, bool is_verbose)
     } else {
         end_well();
     }
-    watch_end(&machine.watch);
-    machine.sums.clean += (machine.engine->sums.clean + machine.engine->sums.zero) / GM_CHUNK_MIN;
-    close_engine();
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        const struct gm_moment *sums = &machine.daemon.engines[i]->sums;
+        watch_end(&machine.gpus[i].watch);
+        machine.sums.clean += (sums->clean + sums->zero) / GM_CHUNK_MIN;
+    }
+    machine.sums.doubles += machine.n_gpus > 1;
+    close_daemon();
 }

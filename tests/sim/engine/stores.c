@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 struct job {
+    struct gm_stores *stores;
     struct page *from[HANDLE_PAGES], *to[HANDLE_PAGES];
     uint32_t pages, chunk;
     enum gm_tier from_tier, to_tier;
@@ -91,8 +92,8 @@ uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_
 
 static void on_copied(void *arg, uint64_t a, uint64_t b)
 {
-    struct gm_stores *stores = machine.engine->stores;
     struct job *job = arg;
+    struct gm_stores *stores = job->stores;
     (void)a;
     (void)b;
     for (uint32_t i = 0; i < job->pages; i++) {
@@ -118,7 +119,8 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
     struct job *job = calloc(1, sizeof *job);
     const bool is_of_disk = from == GM_TIER_DISK || to == GM_TIER_DISK;
     require(job, "no memory");
-    *job = (struct job){.pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT),
+    *job = (struct job){.stores = stores,
+                        .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT),
                         .chunk = chunk,
                         .from_tier = from,
                         .to_tier = to};
