@@ -25,7 +25,7 @@
 #   --set SET     memory, sched, overhead or latency (memory)
 #   --workloads W,...  of latency (all)
 #   --budget S    all of it ends within so many seconds (380)
-#   --only NAME   this one of any set, or idle, hash, shadows, or gate, disk, plan or sched, which need no GPU; may be given several
+#   --only NAME   this one of any set, or idle, hash, shadows, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
 #   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)
@@ -130,6 +130,7 @@ weight() {
     overhead | latency) echo 92 ;;
     gate | disk | plan | sched | idle | hash) echo 10 ;;
     shadows) echo 30 ;;
+    models) echo 60 ;;
     *) echo 0 ;;
     esac
 }
@@ -197,8 +198,10 @@ bench() {
 # script NAME ARGUMENT...: a bench in Python, which ends in its share of the time.
 script() {
     script_name=$1
+    file_name=$script_name
+    [ "$script_name" != models ] || file_name=oversize
     shift
-    set -- "$script_name" python3 -B -u "$here/$script_name.py" --build "$build" --logs "$logs/$script_name" "$@"
+    set -- "$script_name" python3 -B -u "$here/$file_name.py" --build "$build" --logs "$logs/$script_name" "$@"
     if [ -z "$full" ]; then
         set -- "$@" --seconds $((budget * $(weight "$script_name") / weights))
     fi
@@ -223,7 +226,7 @@ if [ -n "$simcuda" ]; then
         script prefetch $small --gap 60ms --sizes 132M,132M,132M --budget 160M --piece 24M --pinned 256M \
             --quantum 100ms --alone 200ms
         script switch $small --gap 60ms --sizes 96M,128M --budget 160M --piece 40M --turns 50
-        script oversize $small --gap 60ms --size 160M --budget 96M
+        script oversize $small --gap 60ms --parts sweep --size 160M --budget 96M
     }
 elif [ -n "$full" ]; then
     bench copy "$build/bench/copy" --disk "$disk"
@@ -231,14 +234,14 @@ elif [ -n "$full" ]; then
     script tiers --disk "$disk" --fractions 1/3,1/5,1/10
     script prefetch
     script switch --peer checkpoint --peer restart
-    script oversize
+    script oversize --parts sweep
 else
     bench copy "$build/bench/copy" --rounds 3
     bench link "$build/bench/link" --rounds 5
     script tiers --disk "$disk" --rounds 50 --disk-rounds 50
     script prefetch
     script switch --turns 50
-    script oversize
+    script oversize --parts sweep
 fi
 if [ -n "$simcuda" ]; then
     # The scheduler's times are as much shorter as the requests come sooner.
@@ -263,6 +266,9 @@ script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app 
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 # shellcheck disable=SC2086
 script shadows ${simcuda:+--link-bytes 32M --link-rounds 1 --gap 60ms --sizes 48M,48M --budget 72M --piece 8M --hash-bytes 128M}
+# shellcheck disable=SC2086
+script models --parts decode,train,resident ${simcuda:+--layer 4M --decode 96M/64M --train 96M/64M --resident 96M \
+    --activation 2M --workspace 4M --host 16M --warm 2s --rounds 3 --repeats 1}
 bench hash "$build/bench/hash" ${simcuda:+--bytes 128M --rounds 2}
 bench sched "$build/bench/sched"
 bench plan "$build/bench/plan"

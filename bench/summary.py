@@ -91,10 +91,22 @@ def about_tiers(result):
 
 def about_oversize(result):
     for work, way in (("verify", "h2d"), ("rewrite", "both")):
+        if "sweeps" not in result:
+            break
         rate = result["sweeps"][work]["host_rate"]
         yield (f"{work}: over the link {rate['median']:.1f} GB/s ({rate['min']:.1f} to {rate['max']:.1f}) of "
                f"{result['ceiling'][way]:.1f} ({percent(rate['median'] / result['ceiling'][way])}); whole "
                f"{middle(result['sweeps'][work]['rate'])} GB/s")
+    for what in result.get("models", []):
+        took = what["app"]
+        text = (f"{what['kind']} of {show_size(what['total'])} on {show_size(what['usable'])}: "
+                f"{1000 / took['median']:.2f} a second ({1000 / took['max']:.2f} to {1000 / took['min']:.2f})")
+        if what["kind"] != "resident":
+            text += (f", {percent(what['of_bound'])} of the bound; zero-copy GB/s: read {middle(what['read'])}, write "
+                     f"{middle(what['write'])}, rewrite {middle(what['rewrite'])}")
+        if what["kind"] == "train":
+            text += f"; {percent(what['of_fixed'])} of the best fixed places"
+        yield text + f"; {percent(what['of_native'])} of native"
 
 
 def about_prefetch(result):

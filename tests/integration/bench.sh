@@ -95,6 +95,13 @@ def check_oversize():
     oversize = load("oversize")
     assert "OUT_OF_MEMORY" in oversize["refused"] and oversize["bytes_on_host"] > 0
     assert all(oversize["sweeps"][work]["rate"]["median"] > 0 for work in ("verify", "rewrite"))
+    assert [what["kind"] for what in oversize["models"]] == ["decode", "train", "resident"]
+    for what in oversize["models"]:
+        assert what["app"]["count"] == 2 and what["of_native"] > 0, what
+        assert all(what[rate]["min"] > 0 for rate in ("read", "write", "rewrite", "resident")), what
+        is_larger = what["kind"] != "resident"
+        assert (what["on_host"] > 0) == is_larger and (what["bound_ms"] > 0) == is_larger, what
+        assert what["fixed_ms"] >= what["bound_ms"] - 1e-9, what
 
 def check_tiers():
     tiers = load("tiers")
@@ -223,7 +230,8 @@ switch_at() {
 paced switch
 result hash "$BUILD/bench/hash" --bytes 128M --rounds 1
 script shadows --sizes "$(size 48M),$(size 48M)" --budget "$(size 72M)" --piece "$(size 8M)" --turns 2 --warm 2 --hash-bytes 128M
-script oversize --size "$(size 96M)" --budget "$(size 64M)" --pinned 128M --sweeps 2
+script oversize --size "$(size 96M)" --budget "$(size 64M)" --pinned 128M --sweeps 2 --layer 4M --decode 80M/64M \
+    --train 80M/64M --resident 64M --activation 2M --workspace 4M --host 16M --warm 500ms --rounds 2 --repeats 1
 # With tiers below it, pinned memory of 224 MiB is what the daemon wants as a window, so this is the least.
 script tiers --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 4/7 --rounds 1 --warm 1 --work 10ms \
     --disk "$dir" --disk-pinned 224M --disk-paged 0 --disk-rounds 1 --copies "$dir/copy.json" --disk-bytes 64M
@@ -267,6 +275,36 @@ elif [ "${GM_LINKED:-}" != 1 ]; then
     { [ "$code" = 77 ] && grep -q 'not available: no PyTorch' "$dir/models.out"; } ||
         fail "without PyTorch a bench that needs it ended with $code"
 fi
+
+# What bench/oversize takes for a bound: of all ways to keep intervals, the one that saves most.
+python3 -B - "$benches" << 'END' || fail "Belady's bound"
+import random
+import sys
+sys.path.insert(0, sys.argv[1])
+import oversize
+
+def most_saved(intervals, end, capacity):
+    best = 0
+    for chosen in range(1 << len(intervals)):
+        kept = [one for i, one in enumerate(intervals) if chosen >> i & 1]
+        if all(sum(start <= at < stop for start, stop, _ in kept) <= capacity for at in range(end)):
+            best = max(best, sum(saves for _, _, saves in kept))
+    return best
+
+random.seed(1)
+for _ in range(60):
+    end = random.randint(2, 8)
+    starts = [random.randrange(end) for _ in range(random.randint(1, 8))]
+    intervals = [(start, random.randint(start + 1, end), random.randint(1, 9)) for start in starts]
+    for capacity in (1, 2, 3):
+        found = oversize.most_saved(intervals, end, capacity)
+        assert abs(found - most_saved(intervals, end, capacity)) < 1e-6, (intervals, end, capacity, found)
+token = [(i, True, False) for i in range(10)]
+assert oversize.belady(token, 7, 1, 1) == 3 and oversize.fixed_places(token, 7, 1, 1) == 3
+step = oversize.uses_of_step(6)
+assert oversize.belady(step, 12, 1, 1) == 0 and oversize.belady(step, 0, 1, 1) == 36
+assert 0 < oversize.belady(step, 9, 1, 1) <= oversize.fixed_places(step, 9, 1, 1) == 6
+END
 
 # One that is stopped, as by a time limit, says so in its result, and nothing of it is left. It has to have begun, for
 # which a busy machine may need longer.
