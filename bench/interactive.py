@@ -89,7 +89,7 @@ class Setting:
                       "windows": []}
         rig.result["settings"].append(self.found)
         self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=args.budget, pinned=sum(args.sizes) + 2**28,
-                               **{"policy": None, "quantum": None, "idle": None, **options})
+                               shared_gpu=True, **{"policy": None, "quantum": None, "idle": None, **options})
         self.found["options"] = self.daemon.options
         self.answerer, self.decoder = (p.make(rig, f"{name}-{which}", one, self.daemon)
                                        for which, one in zip(("answers", "decodes"), plans))
