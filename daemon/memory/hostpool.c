@@ -280,22 +280,23 @@ static void make_room_for_cut(struct gm_hostpool *pool)
     pool->is_cut_wanted = false; /* who wants it asks again */
 }
 
-/* Let the worker release slabs until no more are pinned than wanted, and those that had an owner.
+/* Let the worker release slabs until no more are pinned than wanted, and those that had an owner;
+ * one of these that is stuck is in the way of others until the driver releases it.
  */
 static void start_release(struct gm_hostpool *pool)
 {
     if (pool->is_working || pool->is_closing || pool->stuck != CUDA_SUCCESS)
         return;
     pool->job.n = 0;
-    for (uint32_t i = 0;
-         i < pool->max_slabs && pool->job.n < GM_SLABS_A_BATCH &&
-         (pinned_slabs(pool) - pool->job.n > wanted_slabs(pool) || pool->used_up > 0);
+    for (uint32_t i = 0; i < pool->max_slabs && pool->job.n < GM_SLABS_A_BATCH &&
+                         (pinned_slabs(pool) - pool->job.n > wanted_slabs(pool) ||
+                          pool->used_up > 0 || pool->count[GM_SLAB_STUCK] > 0);
          i++) {
         struct gm_pinned_slab *slab = &pool->slabs[i];
         const bool is_over = pinned_slabs(pool) - pool->job.n > wanted_slabs(pool);
-        if (slab->state == GM_SLAB_LEAVING ? is_over || slab->is_used_up
-                                           : is_over && slab->state == GM_SLAB_STUCK) {
-            pool->used_up -= slab->is_used_up;
+        if ((slab->state == GM_SLAB_LEAVING || slab->state == GM_SLAB_STUCK) &&
+            (is_over || slab->is_used_up)) {
+            pool->used_up -= slab->state == GM_SLAB_LEAVING && slab->is_used_up;
             add_to_job(pool, i, GM_SLAB_RELEASING);
         }
     }
@@ -360,6 +361,8 @@ static void take_over(struct gm_hostpool *pool, uint32_t index, bool is_made)
     struct gm_pinned_slab *slab = &pool->slabs[index];
     const uint32_t owner = slab->owner;
     slab->owner = GM_NONE;
+    /* Smaller units that were not made whole serve nobody. */
+    slab->is_used_up = slab->is_used_up || (!is_made && slab->class != WHOLE);
     if (is_made)
         set_slab(pool, index, GM_SLAB_THERE);
     else
