@@ -8,9 +8,9 @@ request's latency counts from its arrival. A best-effort program works without a
     native      all programs together, without gpumux: what rates are compared with
     gate        under gpumux, with --latency-mode=off: no timeslices, nobody is parked
     timeslices  --latency-mode=timeslice: the GPU's own timeslices, by class
-    park        --latency-mode=park: best-effort programs are parked when a request arrives
-    hint        --latency-mode=hint: gpumux finds out by itself when a request will come
-    hint-0.2, hint-1   the same; the program calls gpumux_expect 0.2 ms or 1 ms ahead
+    park        --latency-mode=hint: best-effort programs are parked when a request arrives (gpumux_expect)
+    hint        the same mode: gpumux finds out by itself when a request will come
+    hint-0.2, hint-1   the same mode; the program calls gpumux_expect 0.2 ms or 1 ms ahead
 
 A row that this build or this machine does not offer says so. The columns:
 
@@ -61,12 +61,12 @@ WORKLOADS = {
 
 Row = collections.namedtuple("Row", "name world ahead_us is_beside")
 ROWS = (Row("alone", "native", 0, False), Row("native", "native", 0, True), Row("gate", "off", 0, True),
-        Row("timeslices", "timeslice", 0, True), Row("park", "park", 0, True), Row("hint", "hint", 0, True),
+        Row("timeslices", "timeslice", 0, True), Row("park", "hint", 1, True), Row("hint", "hint", 0, True),
         Row("hint-0.2", "hint", 200, True), Row("hint-1", "hint", 1000, True))
-WORLDS = ("native", "off", "timeslice", "park", "hint")
-UNCHANGED = ("timeslices", "park", "hint") # rows that gpumux can have of unmodified programs
+WORLDS = ("native", "off", "timeslice", "hint")
+UNCHANGED = ("timeslices", "hint") # rows that gpumux can have of unmodified programs
 # One of these of a program's features, whose names (common/features.def) begin so.
-NEEDS = {"timeslice": ("timeslice",), "park": ("park",), "hint": ("timeslice", "park")}
+NEEDS = {"timeslice": ("timeslice",), "hint": ("timeslice", "park")}
 
 # What the project wants: of a workload the row, the figure, and the most (of shares the least).
 GOALS = (("T", None, "mean_us", 100), ("T", None, "p99_us", 250), ("T", None, "best_effort", .95),

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 6u
+#define GM_SHM_VERSION 7u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* one per thread; all further threads share the last one */
 
@@ -35,15 +35,17 @@ struct gm_ctl {
     uint32_t magic;
     uint32_t version;
     _Atomic uint32_t gate;
-    uint32_t app;                 /* the app's id, for messages */
-    _Atomic uint64_t epoch;       /* of the newest CLOSE */
+    uint32_t app;                /* the app's id, for messages */
+    _Atomic uint64_t epoch;      /* of the newest CLOSE */
+    _Atomic uint32_t has_rhythm; /* not 0: announce requests that come at a steady rate (EXPECT) */
+    uint32_t reserved_too;
     uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could have in all */
     _Atomic uint32_t is_counting; /* a bit a GPU; not 0: report what launches use (USES) */
     /* Changes each second while the daemon's loop runs. So an app that waits notices if the daemon
      * hangs. */
     _Atomic uint32_t beat;
     uint64_t room[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could allocate now */
-    uint8_t reserved[4096 - 32 - 16 * GM_GPUS_MAX];
+    uint8_t reserved[4096 - 40 - 16 * GM_GPUS_MAX];
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 

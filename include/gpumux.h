@@ -37,6 +37,9 @@ static inline int gpumux_state(void)
  * daemon runs with --latency-mode=hint, the best-effort programs beside it stand still meanwhile,
  * for 50 ms at most.
  *
+ * Requests at a steady rate are announced without it. While a program calls this, it announces all
+ * of them itself.
+ *
  * Call it a millisecond ahead: stopping takes 0.7. Later helps less, and a newer call takes the
  * place of one whose time has not come. It returns nothing and never fails: a hint that is of no
  * use, or one of more than a thousand a second, is ignored and counted (`mux-ctl status --json`).

@@ -1,7 +1,7 @@
 /*
- * Timeslices by class (core/timeslice), and telling programs theirs. Owns
- * gm_app.policy.timeslice_us. Called at the end of a round of the loop, when it is known who runs
- * and who is idle.
+ * Timeslices by class (core/timeslice), and telling programs theirs, and whether their requests are
+ * to be announced (gm_ctl.has_rhythm). Owns gm_app.policy.timeslice_us. Called at the end of a
+ * round of the loop, when it is known who runs and who is idle.
  *
  * A program whose gate closes keeps its timeslice: it runs nothing, and is looked at again when it
  * does.
@@ -51,6 +51,11 @@ void gm_engine_tell_timeslices(struct gm_engine *engine)
         if (engine->apps[id].state == GM_APP_RUNNING)
             running[n++] = (struct gm_timeslice_app){.class = gm_engine_class(engine, id),
                                                      .is_idle = engine->apps[id].idle.is_idle};
+    for (uint32_t id = 0;
+         engine->config.latency_mode == GM_LATENCY_HINT && id < engine->config.max_apps; id++)
+        if (engine->apps[id].state == GM_APP_RUNNING)
+            atomic_store(&engine->apps[id].ctl->has_rhythm,
+                         gm_timeslice_is_critical(gm_engine_class(engine, id)));
     gm_timeslice_assign(running, n);
     n = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)

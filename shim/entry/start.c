@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "shim/driver/devices.h"
 #include "shim/driver/real.h"
+#include "shim/entry/hints.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
@@ -117,6 +118,7 @@ static unsigned gm_start_match(const struct gm_link_welcome *welcome, int n_devi
 
 static const struct gm_gate_calls gm_start_gate_calls = {
     .want = gm_link_want,
+    .expect = gm_hints_announce,
     .listen = gm_link_listen,
 };
 

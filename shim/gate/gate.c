@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "shim/gate/boot.h"
+#include "shim/gate/rhythm.h"
 
 #define GM_SLOT_SHARED (GM_SLOTS - 1u) /* of all threads without a slot of their own */
 #define GM_SLOT_WORDS (GM_SLOTS / 64u)
@@ -26,6 +27,12 @@ static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN, .blocked = 1};
 
 __thread struct gm_gate_thread gm_gate_self
     __attribute__((tls_model("initial-exec"))) = {.fast = &gm_slot_taken};
+
+/* A thread's requests. It rests: its next submission takes the slow path. */
+static __thread struct {
+    struct gm_rhythm rhythm;
+    bool is_resting;
+} gm_gate_requests __attribute__((tls_model("initial-exec")));
 
 static const struct gm_ctl gm_page_open = {.gate = GM_GATE_OPEN};
 static const struct gm_ctl gm_page_refused = {.gate = GM_GATE_CLOSED};
@@ -76,6 +83,7 @@ static void gm_gate_thread_exit(void *unused)
     (void)unused;
     self->fast = &gm_slot_taken;
     self->own = NULL;
+    gm_gate_requests.is_resting = false;
     if (slot == NULL)
         return;
     if (self->is_waiting != 0)
@@ -185,6 +193,36 @@ static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first
     gm_gate_calls->listen(ear);
 }
 
+/* The thread submits: a request may begin. */
+static void gm_gate_begin(struct gm_gate_thread *self)
+{
+    if (!gm_gate_requests.is_resting)
+        return;
+    gm_gate_requests.is_resting = false;
+    self->fast = self->own;
+    gm_rhythm_submit(&gm_gate_requests.rhythm, gm_now());
+}
+
+/* A synchronizing call of the thread returned: a request may be over. */
+static void gm_gate_rest(struct gm_gate_thread *self)
+{
+    uint64_t after_us, for_us;
+    const struct gm_ctl *page = atomic_load(&gm_hot.page);
+    if (!gm_gate_requests.is_resting && self->fast != self->own)
+        return; /* it has no fast path */
+    if (atomic_load(&page->has_rhythm) == 0)
+        return;
+    self->fast = &gm_slot_taken;
+    gm_gate_requests.is_resting = true;
+    if (!gm_rhythm_rest(&gm_gate_requests.rhythm, gm_now(), &after_us, &for_us))
+        return;
+    int saved = errno, cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* as in gm_gate_enter_slow */
+    gm_gate_calls->expect(after_us, for_us);
+    pthread_setcancelstate(cancel, NULL);
+    errno = saved;
+}
+
 struct gm_slot *gm_gate_enter_slow(void)
 {
     struct gm_gate_thread *self = &gm_gate_self;
@@ -201,6 +239,7 @@ struct gm_slot *gm_gate_enter_slow(void)
         return &gm_slot_nested; /* before cuInit, or from the start itself */
     }
     gm_gate_settle(self);
+    gm_gate_begin(self);
 
     struct gm_stat *stat = gm_gate_stat();
     struct gm_slot *slot = before == GM_SLOT_TRYING ? &gm_slot_interrupted : self->own;
@@ -289,6 +328,7 @@ void gm_sync_leave_slow(struct gm_slot *slot)
         atomic_fetch_sub(&slot->blocked, 1);
     } else {
         atomic_store_explicit(&slot->blocked, 0, memory_order_release);
+        gm_gate_rest(self);
     }
 }
 
@@ -493,6 +533,7 @@ void gm_gate_after_fork(void)
     self->inside = 0;
     self->blocked = 0;
     self->is_waiting = 0;
+    gm_gate_requests.is_resting = false;
     for (uint32_t word = 0; word < GM_SLOT_WORDS; word++)
         atomic_store(&gm_slots_taken[word], 0);
     atomic_store(&gm_slots_top, 0);

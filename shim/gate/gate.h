@@ -26,6 +26,10 @@
  * captures first, and a capture begins only inside the open gate. So an open capture means that the
  * program was not found quiet and nothing of it was taken away.
  *
+ * While the daemon wants to know a program's rhythm (rhythm.h), a thread whose synchronizing call
+ * returned takes the slow path once, so that the beginning of its next request is noticed. The fast
+ * path costs nothing for that.
+ *
  * Any thread and any signal handler may enter and leave. A thread that waits at the gate cannot be
  * cancelled. A thread that leaves a call by longjmp stays inside for ever: its program is never
  * paused again, and status says that a call did not return.
@@ -172,7 +176,10 @@ static inline struct gm_slot *gm_sync_enter(void)
 
 static inline void gm_sync_leave(struct gm_slot *slot)
 {
-    if (__builtin_expect(slot == NULL || slot != gm_gate_self.fast, 0)) {
+    const struct gm_ctl *page = atomic_load_explicit(&gm_hot.page, memory_order_acquire);
+    if (__builtin_expect(slot == NULL || slot != gm_gate_self.fast ||
+                             atomic_load_explicit(&page->has_rhythm, memory_order_relaxed) != 0,
+                         0)) {
         gm_sync_leave_slow(slot);
         return;
     }
@@ -189,8 +196,9 @@ struct gm_gate_ear {
 
 /* Called by a thread that waits at the gate, perhaps in a signal handler. */
 struct gm_gate_calls {
-    void (*want)(void);                      /* tell the daemon that a thread waits */
-    void (*listen)(struct gm_gate_ear *ear); /* once a second or more often */
+    void (*want)(void);                                 /* tell the daemon that a thread waits */
+    void (*expect)(uint64_t after_us, uint64_t for_us); /* that a request will come */
+    void (*listen)(struct gm_gate_ear *ear);            /* once a second or more often */
 };
 
 /*

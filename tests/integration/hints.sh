@@ -1,7 +1,8 @@
 #!/bin/sh
 # With --latency-mode=hint a program's hint stops the best-effort programs beside it inside their kernels for as long as
 # it says, and they go on afterwards: also when the daemon is stopped or killed meanwhile, and when they must yield their
-# turn meanwhile. They keep their share of the time whatever is hinted, and nonsense is counted and forgotten.
+# turn meanwhile. They keep their share of the time whatever is hinted, and nonsense is counted and forgotten. A program whose
+# requests come at a steady rate has its hints given by the shim.
 . "$(dirname "$0")/lib.sh"
 
 steps() {
@@ -65,6 +66,12 @@ done
 [ "$held" -lt $((free * 6 / 10)) ] || fail "a does not stand still while it is held"
 goes_on a
 [ "$(number_of h hints)" -gt 10 ] || fail "the hints are not counted"
+
+# Nor need it say anything, if its requests come at a steady rate.
+GPUMUX_CLASS=latency app steady linked --mode steady --pause 25 --until "$dir/enough.steady"
+within "$patience" has_more steady hints 3 || fail "the rhythm of its requests is not noticed"
+: > "$dir/enough.steady"
+expect_pass steady
 
 # Who is best-effort, or paused, has nothing to say.
 app batch linked --mode expect --hold 50 --pause 20 --iterations 20

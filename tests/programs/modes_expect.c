@@ -1,5 +1,5 @@
 /*
- * gm_worker's modes about hints (include/gpumux.h). Both have some work on the GPU first, so that
+ * gm_worker's modes about hints (include/gpumux.h). They have some work on the GPU first, so that
  * the program's gate is open. See worker.h.
  */
 #include "tests/programs/worker.h"
@@ -33,6 +33,19 @@ void gm_mode_expect(struct gm_worker *worker)
     expect_call *expect = find(worker);
     for (; gm_is_more(worker, worker->done); worker->done++)
         expect(worker->done % 2 * 10000, worker->hold_ns / GM_US);
+}
+
+/* Requests, without a word about them: the shim finds the rhythm. */
+void gm_mode_steady(struct gm_worker *worker)
+{
+    CUdeviceptr at = 0;
+    GM_CU(worker, cuMemAlloc, &at, BYTES);
+    for (; gm_is_more(worker, worker->done); worker->done++) {
+        GM_CU(worker, cuMemsetD32Async, at, (unsigned)worker->done, BYTES / 4, NULL);
+        GM_CU(worker, cuCtxSynchronize);
+        if (worker->done == 0)
+            gm_say_ready(worker);
+    }
 }
 
 /* Say what cannot be, and too much. Nothing happens, and it takes no time. */

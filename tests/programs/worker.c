@@ -54,6 +54,7 @@ static const struct {
     {"endless", gm_mode_count, false, false, "the same; it counts until --until is there"},
     {"queue", gm_mode_queue, false, false, "kernels of --hold each, 16 submitted at once"},
     {"expect", gm_mode_expect, false, false, "hints of --hold each, with --pause between"},
+    {"steady", gm_mode_steady, false, false, "requests at a steady rate, with --pause between"},
     {"nonsense", gm_mode_nonsense, false, false, "hints that are none, and too many"},
     {"hot", gm_mode_hot, false, false, "many launches on the first buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},

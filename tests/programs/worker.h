@@ -200,6 +200,7 @@ void gm_mode_ahead(struct gm_worker *worker);
 void gm_mode_count(struct gm_worker *worker);
 void gm_mode_queue(struct gm_worker *worker);
 void gm_mode_expect(struct gm_worker *worker);
+void gm_mode_steady(struct gm_worker *worker);
 void gm_mode_nonsense(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
 void gm_mode_devices(struct gm_worker *worker);

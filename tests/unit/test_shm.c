@@ -30,11 +30,12 @@ static void test_ctl(void **state)
     LAYOUT(gm_ctl, gate, 8, 4);
     LAYOUT(gm_ctl, app, 12, 4);
     LAYOUT(gm_ctl, epoch, 16, 8);
-    LAYOUT(gm_ctl, budget, 24, 8 * GM_GPUS_MAX);
-    LAYOUT(gm_ctl, is_counting, 152, 4);
-    LAYOUT(gm_ctl, beat, 156, 4);
-    LAYOUT(gm_ctl, room, 160, 8 * GM_GPUS_MAX);
-    LAYOUT(gm_ctl, reserved, 288, 4096 - 288);
+    LAYOUT(gm_ctl, has_rhythm, 24, 4);
+    LAYOUT(gm_ctl, budget, 32, 8 * GM_GPUS_MAX);
+    LAYOUT(gm_ctl, is_counting, 160, 4);
+    LAYOUT(gm_ctl, beat, 164, 4);
+    LAYOUT(gm_ctl, room, 168, 8 * GM_GPUS_MAX);
+    LAYOUT(gm_ctl, reserved, 296, 4096 - 296);
     assert_int_equal(sizeof(struct gm_ctl), 4096);
 }
 
