@@ -47,3 +47,11 @@ const char *gm_model_event_text(enum gm_model model, unsigned event)
 {
     return event < models[model].n_events ? models[model].events[event] : "?";
 }
+
+const char *gm_app_state_text(enum gm_app_state state)
+{
+    static const char *const words[] = {"unused",  "paused",   "loading",
+                                        "running", "draining", "gone"};
+    _Static_assert(sizeof words / sizeof *words == GM_APP_STATES_N, "a word for each state");
+    return words[state];
+}

@@ -198,5 +198,7 @@ uint8_t gm_model_next(enum gm_model model, unsigned state, unsigned event);
 const char *gm_model_text(enum gm_model model);
 const char *gm_model_state_text(enum gm_model model, unsigned state);
 const char *gm_model_event_text(enum gm_model model, unsigned event);
+/* An app's state as people read it: "paused". */
+const char *gm_app_state_text(enum gm_app_state state);
 
 #endif

@@ -198,8 +198,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     gm_group_joined(engine, id);
     gm_engine_turn(engine, id, GM_APP_EV_JOIN);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
-    gm_log(GM_LOG_INFO, "app %u: pid %d, uid %u, %s", id, (int)app->pid, (unsigned)app->uid,
-           app->name);
+    gm_engine_happened(engine, id, GM_EVENT_JOIN);
     if (is_running)
         run_at_once(engine, id);
     else
@@ -342,7 +341,6 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     uint32_t index, next;
 
     engine->now = gm_now();
-    gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) left", id, (int)app->pid, app->name);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
         gm_engine_note_leaver(engine, id, true);
     gm_engine_note_last_refusal(engine, id);
@@ -473,8 +471,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
         return;
     }
-    engine->allocs++;
-    app->n_allocs++;
+    gm_engine_happened(engine, id, GM_EVENT_ALLOC);
     if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
         gm_engine_admit(engine, id, alloc);
     else if (!gm_engine_admit_ahead(engine, id, alloc))
@@ -484,8 +481,7 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
 {
     struct gm_allocation *allocation = &engine->table->allocations[index];
-    engine->frees++;
-    engine->apps[allocation->app].n_frees++;
+    gm_engine_happened(engine, allocation->app, GM_EVENT_FREE);
     allocation->is_taken = true;
     free_allocation(engine, index);
 }
@@ -496,8 +492,7 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
     uint32_t index = gm_table_find_allocation(engine->table, id, free_msg->va);
     struct gm_msg_freed answer = {.cookie = free_msg->cookie, .result = CUDA_ERROR_INVALID_VALUE};
 
-    engine->frees++;
-    app->n_frees++;
+    gm_engine_happened(engine, id, GM_EVENT_FREE);
     if (index == GM_NONE || engine->table->allocations[index].is_pending) {
         engine->config.outlet.send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
         return;

@@ -29,22 +29,6 @@ const char *gm_engine_tier_text(enum gm_tier tier)
     return names[tier];
 }
 
-static void on_turn(void *arg, const struct gm_turn *turn)
-{
-    const struct gm_engine *engine = arg;
-    char name[128] = "";
-    if (turn->app != GM_NONE && (turn->to == GM_TURN_ILLEGAL || turn->model == GM_MODEL_APP))
-        gm_engine_name(engine, turn->app, name, sizeof name);
-    if (turn->to == GM_TURN_ILLEGAL)
-        gm_log(GM_LOG_ERROR, "%s %u of %s: %s is not allowed in state %s: ignored",
-               gm_model_text((enum gm_model)turn->model), turn->id, name[0] ? name : "nobody",
-               gm_model_event_text((enum gm_model)turn->model, turn->event),
-               gm_model_state_text((enum gm_model)turn->model, turn->from));
-    else if (turn->model == GM_MODEL_APP)
-        gm_log(GM_LOG_DEBUG, "%s: %s -> %s", name, gm_model_state_text(GM_MODEL_APP, turn->from),
-               gm_model_state_text(GM_MODEL_APP, turn->to));
-}
-
 bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
 {
     struct gm_app *app = &engine->apps[id];
@@ -54,7 +38,7 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event eve
                                  .to = gm_model_next(GM_MODEL_APP, app->state, event),
                                  .id = id,
                                  .app = id};
-    on_turn(engine, &turn);
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_TURN, .app = id, .turn.turn = turn});
     if (turn.to == GM_TURN_ILLEGAL)
         return false;
     app->state = (enum gm_app_state)turn.to;
@@ -167,8 +151,7 @@ static void release(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     gm_engine_end_placing(engine, id, true);
     app->places.is_held = false;
-    app->switches++;
-    engine->switches++;
+    gm_engine_happened(engine, id, GM_EVENT_YIELDED);
     gm_engine_note_leaver(engine, id, false);
     gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
     if (gm_group_is_several(engine, id)) { /* it stands in line with its group */
@@ -197,10 +180,12 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         app->gate.is_late = false;
         app->gate.busy_reason = 0;
         app->gate.is_parked = drained->status == GM_DRAIN_PARKED;
-        app->parks += app->gate.is_parked;
-        engine->parks += app->gate.is_parked;
-        gm_log(GM_LOG_DEBUG, "app %u %s in %.3f ms", id, app->gate.is_parked ? "parked" : "drained",
-               (double)drained->drain_ns / 1e6);
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_DRAINED,
+                                                  .app = id,
+                                                  .drained = {.ns = drained->drain_ns,
+                                                              .is_parked = app->gate.is_parked}});
+        if (app->gate.is_parked)
+            gm_engine_happened(engine, id, GM_EVENT_PARKED);
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
         app->idle.active_at = engine->now; /* it may only have waited for that */
         gm_engine_sample_soon(engine);
@@ -223,9 +208,9 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
     if (is_for_places)
         return; /* nobody else waited for it */
     app->gate.busy_reason = drained ? drained->reason : 0;
-    engine->drain_busy++;
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) keeps the GPU: it %s", id, (int)app->pid, app->name,
-           drained ? "did not finish its work in time" : "does not answer");
+    gm_engine_emit(
+        engine,
+        &(struct gm_event){.kind = GM_EVENT_BUSY, .app = id, .busy.has_answered = drained != NULL});
     gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
 }
 
@@ -540,9 +525,6 @@ static int make_tables(struct gm_engine *engine)
         return -ENOMEM;
     engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
     engine->apps = calloc(max_apps, sizeof *engine->apps);
-    engine->notes = engine->config.notes;
-    if (!engine->notes)
-        engine->notes = engine->own_notes = calloc(1, sizeof *engine->notes);
     engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
     engine->late = calloc(max_chunks, sizeof *engine->late);
     engine->failed = calloc(max_chunks, sizeof *engine->failed);
@@ -564,17 +546,16 @@ static int make_tables(struct gm_engine *engine)
     engine->plan.moves = calloc(engine->plan.capacity, sizeof *engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
-    if (!engine->table_memory || !engine->apps || !engine->notes || !engine->frame_more ||
-        !engine->late || !engine->failed || !engine->unsent || !engine->unit_frame ||
-        !engine->condemned || !engine->targets || !engine->victims || !engine->donors ||
-        !engine->in_set || !engine->running || !engine->admit_apps || !engine->stopping.apps ||
+    if (!engine->table_memory || !engine->apps || !engine->frame_more || !engine->late ||
+        !engine->failed || !engine->unsent || !engine->unit_frame || !engine->condemned ||
+        !engine->targets || !engine->victims || !engine->donors || !engine->in_set ||
+        !engine->running || !engine->admit_apps || !engine->stopping.apps ||
         !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     memset(engine->unit_frame, 0xff, (pages + 1) * sizeof *engine->unit_frame); /* GM_NONE */
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
-    engine->table->on_turn = on_turn;
-    engine->table->on_turn_arg = engine;
+    gm_engine_watch_table(engine);
     int error = gm_engine_open_sched(engine);
     if (error)
         return error;
@@ -587,7 +568,6 @@ static void free_tables(struct gm_engine *engine)
     free(engine->table_memory);
     free(engine->sched_memory);
     free(engine->apps);
-    free(engine->own_notes);
     free(engine->frame_more);
     free(engine->late);
     free(engine->failed);

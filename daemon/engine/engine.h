@@ -23,11 +23,10 @@
 struct gm_engine;
 
 /* The engine only hands these on. */
-struct gm_record;
+struct gm_event;
+struct gm_journal;
 struct gm_rules;
 struct gm_session;
-struct gm_sched_config;
-struct gm_sched_event;
 struct gm_sched_policy;
 
 /*
@@ -50,12 +49,9 @@ struct gm_engine_outlet {
                  struct gm_settings *settings, char *text, size_t size);
     /* The name of a user, or its number. Returns `name`. */
     const char *(*user)(uid_t uid, char name[64]);
-    /* What the scheduler is told, as soon as it accepted it; unused without a recording. */
-    void (*record_config)(struct gm_record *record, const struct gm_sched_config *config);
-    void (*record_event)(struct gm_record *record, uint64_t now,
-                         const struct gm_sched_event *event);
-    void (*record_policy)(struct gm_record *record, uint64_t now, uint32_t app,
-                          const struct gm_sched_policy *policy);
+    /* What happens in the engine (common/events.def). NULL: nobody reads it. */
+    void (*event)(struct gm_journal *journal, const struct gm_engine *engine,
+                  const struct gm_event *event);
 };
 
 /* What is done for latency-critical programs beside others: the words of --latency-mode. */
@@ -65,13 +61,10 @@ enum gm_latency_mode {
     GM_LATENCY_HINT,      /* ... and others are held for what programs announce */
 };
 
-struct gm_notes;
-
 struct gm_engine_config {
     struct gm_engine_outlet outlet;
     int gpu;                 /* CUDA ordinal of the GPU to share */
     uint32_t index;          /* of the engine among the daemon's, by which programs know the GPU */
-    struct gm_notes *notes;  /* of decisions, for all engines; NULL: its own */
     bool is_gpu_shared;      /* start although another daemon has it */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
     unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
@@ -89,7 +82,7 @@ struct gm_engine_config {
     uint64_t allotment_ns, slice_ns, patience_ns;
     const struct gm_rules *rules;   /* for outlet.rule; NULL: none */
     enum gm_sched_class best_class; /* that users may take for their own programs */
-    struct gm_record *record;       /* for outlet.record_*; NULL: none */
+    struct gm_journal *journal;     /* for outlet.event */
     uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
     uint64_t grace_ns;              /* how long a drain may take before the app is parked */
     uint64_t drain_deadline_ns;     /* ... and before the gate reopens, if it cannot be */

@@ -56,8 +56,7 @@ static int divide(struct gm_engine_config *config, uint32_t n, char *why, size_t
 }
 
 int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm_engine_config *all,
-                    const uint32_t *gpus, uint32_t n, struct gm_record *const *records, char *why,
-                    size_t why_size)
+                    const uint32_t *gpus, uint32_t n, char *why, size_t why_size)
 {
     struct gm_engine_config config = *all;
     uint32_t opened = 0;
@@ -67,19 +66,16 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
     error = divide(&config, n, why, why_size);
     if (error)
         return error;
-    machine->notes = calloc(1, sizeof *machine->notes);
+    machine->journal = all->journal;
     machine->clients = calloc(all->max_apps, sizeof(struct gm_client *));
-    if (!machine->notes || !machine->clients) {
+    if (!machine->clients) {
         snprintf(why, why_size, "out of memory");
         error = -ENOMEM;
         goto close_engines;
     }
-    machine->notes->is_several = n > 1;
-    config.notes = machine->notes;
     for (; opened < n; opened++) {
         config.gpu = (int)gpus[opened];
         config.index = opened;
-        config.record = records[opened];
         error = gm_engine_open(&machine->engines[opened], loop, &config, why, why_size);
         if (error)
             goto close_engines;
@@ -89,7 +85,6 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
 close_engines:
     while (opened > 0)
         gm_engine_close(machine->engines[--opened]);
-    free(machine->notes);
     free(machine->clients);
     return error;
 }
@@ -124,7 +119,6 @@ void gm_machine_close(struct gm_machine *machine)
 {
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_close(machine->engines[i]);
-    free(machine->notes);
     free(machine->clients);
 }
 

@@ -19,7 +19,7 @@ struct gm_machine {
     uint32_t max_apps;
     uint32_t n; /* engines */
     struct gm_engine *engines[GM_GPUS_MAX];
-    struct gm_notes *notes;
+    struct gm_journal *journal;
     struct gm_client **clients; /* by id, those that are connected; where there are several GPUs */
     struct gm_groups groups;
     bool is_stopping;
@@ -33,12 +33,12 @@ int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, siz
 
 /*
  * Open `n` GPUs, by their CUDA numbers. `config` is that of each, but for what differs: GPU, index,
- * notes, recording (`records[i]`; NULL: none), and the host memory, which is for all. Returns 0, or
+ * and the host memory, which is for all. Returns 0, or
  * -errno with one line for a person in `why`; then nothing is left.
  */
 int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop,
                     const struct gm_engine_config *config, const uint32_t *gpus, uint32_t n,
-                    struct gm_record *const *records, char *why, size_t why_size);
+                    char *why, size_t why_size);
 
 /* As the functions of the same names of engine.h, for all engines. */
 void gm_machine_save(struct gm_machine *machine, void (*on_saved)(void *arg), void *arg);

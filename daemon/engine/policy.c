@@ -42,8 +42,8 @@ int gm_engine_open_sched(struct gm_engine *engine)
     engine->sched = gm_sched_init(engine->sched_memory, &sched);
     if (!engine->sched)
         return -EINVAL;
-    if (config->record)
-        config->outlet.record_config(config->record, &sched);
+    gm_engine_emit(
+        engine, &(struct gm_event){.kind = GM_EVENT_SCHED, .app = GM_NONE, .sched.config = &sched});
     engine->decision.wake_at = GM_TIME_NEVER;
     engine->room = engine->first_budget;
     return 0;
@@ -59,8 +59,9 @@ static void feed(struct gm_engine *engine, const struct gm_sched_event *event)
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)event->kind,
                event->app, fault);
-    else if (engine->config.record)
-        engine->config.outlet.record_event(engine->config.record, engine->now, event);
+    else
+        gm_engine_emit(engine, &(struct gm_event){
+                                   .kind = GM_EVENT_INPUT, .app = GM_NONE, .input.event = event});
     engine->has_decided = true;
 }
 
@@ -249,8 +250,9 @@ static struct gm_sched_policy apply(struct gm_engine *engine, uint32_t id)
     int fault = gm_sched_set(engine->sched, engine->now, id, &policy, &engine->decision);
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
-    else if (engine->config.record)
-        engine->config.outlet.record_policy(engine->config.record, engine->now, id, &policy);
+    else
+        gm_engine_emit(engine, &(struct gm_event){
+                                   .kind = GM_EVENT_POLICY, .app = id, .policy.policy = &policy});
     engine->again = true;
     engine->has_decided = true;
     engine->plan_is_stale = true;

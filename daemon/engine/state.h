@@ -27,6 +27,7 @@
  *   policy.c         the scheduler's input: events, settings of programs
  *   switches.c       how long switches took
  *   log.c            notes of decisions
+ *   events.c         what happens: counted, and handed to the views
  *
  * daemon/views reads this state, too, and changes nothing.
  *
@@ -42,6 +43,7 @@
 #include "daemon/memory/claim.h"
 #include "daemon/core/admit.h"
 #include "daemon/core/budget.h"
+#include "daemon/core/events.h"
 #include "daemon/core/hint.h"
 #include "daemon/core/need.h"
 #include "daemon/core/place.h"
@@ -237,9 +239,7 @@ struct gm_app {
     } policy;
     bool is_given_up; /* it cannot be saved, and was told: saving.c */
 
-    uint64_t switches; /* times it was made to yield */
-    uint64_t parks;    /* ... of which in the middle of its work, or held so for exchanges */
-    uint64_t n_allocs, n_frees;
+    uint64_t counts[GM_EVENTS]; /* of those that are about it: events.c */
 };
 
 /* An ALLOC that waits until the tiers can hold it. */
@@ -276,13 +276,12 @@ struct gm_party {
     uint32_t level;
     const char *why; /* one word */
 };
-enum gm_note_kind { GM_NOTE_SWITCH, GM_NOTE_LEVEL, GM_NOTE_SET, GM_NOTE_REFUSED };
 struct gm_note {
     int gpu;
-    uint64_t seq;  /* 1 and up */
-    uint64_t at;   /* gm_now() */
-    uint64_t wall; /* the same, nanoseconds since 1970 */
-    enum gm_note_kind kind;
+    uint64_t seq;            /* 1 and up */
+    uint64_t at;             /* gm_now() */
+    uint64_t wall;           /* the same, nanoseconds since 1970 */
+    enum gm_event_kind kind; /* SWITCH, LEVEL, SET or REFUSED */
     struct gm_party app;
     /* SWITCH: whose place it took, and after what wait. */
     struct gm_switch took;
@@ -368,13 +367,6 @@ struct gm_open {
     int32_t result;
     enum gm_open_stage stage;
     uint8_t is_mapped[]; /* a bit a place */
-};
-
-/* The last decisions, of all engines. */
-struct gm_notes {
-    bool is_several; /* engines: entries name their GPU */
-    uint64_t n;      /* since the start */
-    struct gm_note entry[GM_NOTES];
 };
 
 struct gm_engine {
@@ -485,15 +477,11 @@ struct gm_engine {
     struct gm_moment sums;
     uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
     struct gm_switch history[GM_HISTORY];
-    uint64_t n_history; /* switches recorded since the start */
-    struct gm_notes *notes, *own_notes;
-    struct gm_note refusals[GM_REFUSALS_KEPT];
-    uint64_t n_refusals;     /* such notes since the start */
-    uint64_t refused_allocs; /* allocations */
-    uint32_t features_told;  /* enum gm_feature: which the log has */
+    uint64_t n_history;     /* switches recorded since the start */
+    uint32_t features_told; /* enum gm_feature: which the log has */
     struct gm_leaver leavers[GM_LEAVERS];
-    bool has_decided; /* the scheduler was asked: levels may have changed */
-    uint64_t switches, parks, allocs, frees, drain_busy;
+    bool has_decided;           /* the scheduler was asked: levels may have changed */
+    uint64_t counts[GM_EVENTS]; /* events since the start: events.c */
 };
 
 static inline uint64_t gm_chunk_bytes(const struct gm_chunk *chunk)
@@ -818,6 +806,14 @@ bool gm_engine_judge_oversize(const struct gm_engine *engine, const struct gm_cl
 bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 /* "app 3 (pid 812, python3)". Returns `text`. */
 char *gm_engine_name(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+
+/* events.c */
+/* Something happened: count it and hand it to the views. */
+void gm_engine_emit(struct gm_engine *engine, const struct gm_event *event);
+/* ... of an event without fields. */
+void gm_engine_happened(struct gm_engine *engine, uint32_t app, enum gm_event_kind kind);
+/* What changes in the table is emitted. */
+void gm_engine_watch_table(struct gm_engine *engine);
 
 /* log.c */
 /* `app` does not run any more: it yielded, or ended (`has_left`). */

@@ -169,7 +169,7 @@ out:
 char *gm_control_log(struct gm_control *control, uint64_t since)
 {
     char *text = NULL;
-    cJSON *log = gm_view_log(control->machine->notes, since);
+    cJSON *log = gm_view_log(control->machine->journal, since);
     if (log && cJSON_AddNumberToObject(log, "schema", GM_LOG_SCHEMA) &&
         cJSON_AddNumberToObject(log, "pid", getpid()) &&
         cJSON_AddNumberToObject(log, "started_s", (double)control->started / (double)GM_S) &&

@@ -27,6 +27,7 @@
 #include "daemon/memory/files.h"
 #include "daemon/service/notify.h"
 #include "daemon/service/options_load.h"
+#include "daemon/views/journal.h"
 #include "daemon/views/record.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
@@ -202,7 +203,7 @@ static void log_ready(const struct gm_options *options, const struct gm_machine 
 }
 
 /* One for each GPU: FILE, or FILE.gpu0, FILE.gpu1 and so on. */
-static int open_records(struct gm_record **records, uv_loop_t *loop,
+static int open_records(struct gm_journal *journal, uv_loop_t *loop,
                         const struct gm_options *options, const struct gm_gpus *gpus, char *why,
                         size_t size)
 {
@@ -212,7 +213,8 @@ static int open_records(struct gm_record **records, uv_loop_t *loop,
         snprintf(path, sizeof path, "%s", options->record);
         if (gpus->n > 1)
             snprintf(path, sizeof path, "%s.gpu%u", options->record, gpus->gpu[i]);
-        error = gm_record_open(&records[i], loop, path, options->record_size, why, size);
+        error =
+            gm_record_open(&journal->gpu[i].record, loop, path, options->record_size, why, size);
     }
     return error;
 }
@@ -232,7 +234,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .is_user = options->user,
         .is_default_dir = !options->is_own_socket,
     };
-    struct gm_record *records[GM_GPUS_MAX] = {NULL};
+    static struct gm_journal journal;
     const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
     const struct gm_engine_config config = {
         .outlet =
@@ -241,9 +243,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
                 .end = gm_session_end,
                 .rule = gm_rules_find,
                 .user = gm_users_name,
-                .record_config = gm_record_config,
-                .record_event = gm_record_event,
-                .record_policy = gm_record_policy,
+                .event = gm_journal_event,
             },
         .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,
@@ -261,6 +261,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .slice_ns = is_round_robin ? options->quantum : options->slice,
         .patience_ns = options->patience,
         .rules = &options->rules,
+        .journal = &journal,
         .best_class = options->best_class,
         .idle_ns = options->idle,
         .grace_ns = options->grace,
@@ -286,12 +287,13 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         error = gm_machine_find_gpus(gpus.gpu, &gpus.n, why, size);
     if (error)
         goto no_record;
+    journal.is_several = gpus.n > 1;
     if (options->record[0]) {
-        error = open_records(records, &loop, options, &gpus, why, size);
+        error = open_records(&journal, &loop, options, &gpus, why, size);
         if (error)
             goto no_record;
     }
-    error = gm_machine_open(&machine, &loop, &config, gpus.gpu, gpus.n, records, why, size);
+    error = gm_machine_open(&machine, &loop, &config, gpus.gpu, gpus.n, why, size);
     if (error)
         goto no_machine;
     gm_control_init(&control, options, &machine);
@@ -324,7 +326,7 @@ no_sessions:
 no_machine:
 no_record:
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
-        gm_record_close(records[i]);
+        gm_record_close(journal.gpu[i].record);
     gm_server_stop(server);
 no_claim:
     stop_signals(&signals);

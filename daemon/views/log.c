@@ -1,7 +1,7 @@
 /* The log as a document: see log.h. */
 #include "daemon/views/log.h"
 
-#include "daemon/engine/state.h"
+#include "daemon/views/journal.h"
 
 static void add_party(cJSON *object, const struct gm_party *party)
 {
@@ -48,12 +48,15 @@ void gm_view_policy(cJSON *object, const struct gm_sched_policy *policy)
 
 static cJSON *describe(const struct gm_note *note)
 {
-    static const char *const kinds[] = {"switch", "level", "set", "refused"};
+    static const char *const kinds[GM_EVENTS] = {[GM_EVENT_SWITCH] = "switch",
+                                                 [GM_EVENT_LEVEL] = "level",
+                                                 [GM_EVENT_SET] = "set",
+                                                 [GM_EVENT_REFUSED] = "refused"};
     const char *kind = kinds[note->kind];
     cJSON *object = cJSON_CreateObject();
     char what[256];
 
-    if (note->kind == GM_NOTE_SET && note->said.has == GM_SET_PAUSED)
+    if (note->kind == GM_EVENT_SET && note->said.has == GM_SET_PAUSED)
         kind = note->said.is_paused ? "paused" : "resumed";
 
     cJSON_AddNumberToObject(object, "seq", (double)note->seq);
@@ -61,13 +64,13 @@ static cJSON *describe(const struct gm_note *note)
     cJSON_AddNumberToObject(object, "at_s", (double)note->at / (double)GM_S);
     cJSON_AddNumberToObject(object, "time_s", (double)(note->wall / GM_MS) / 1000.0);
     add_party(object, &note->app);
-    if (note->kind == GM_NOTE_LEVEL) {
+    if (note->kind == GM_EVENT_LEVEL) {
         cJSON_AddNumberToObject(object, "from_level", note->from);
-    } else if (note->kind == GM_NOTE_SET) {
+    } else if (note->kind == GM_EVENT_SET) {
         cJSON_AddNumberToObject(object, "by_uid", note->by);
         cJSON_AddStringToObject(object, "set", gm_settings_format(&note->said, what, sizeof what));
         gm_view_policy(object, &note->policy);
-    } else if (note->kind == GM_NOTE_REFUSED) {
+    } else if (note->kind == GM_EVENT_REFUSED) {
         cJSON_AddNumberToObject(object, "bytes", (double)note->refusal.bytes);
         cJSON_AddNumberToObject(object, "count", (double)note->n_refused);
         cJSON_AddStringToObject(object, "text",
@@ -90,19 +93,21 @@ static cJSON *describe(const struct gm_note *note)
 
 void gm_view_refusals(const struct gm_engine *engine, cJSON *object)
 {
-    const uint64_t n = engine->n_refusals;
+    const struct gm_journal *journal = engine->config.journal;
+    const uint32_t index = engine->config.index;
+    const uint64_t n = journal->gpu[index].n_refusals;
     cJSON *refusals = cJSON_AddArrayToObject(object, "refusals");
     for (uint64_t i = n > GM_REFUSALS_KEPT ? n - GM_REFUSALS_KEPT : 0; i < n; i++) {
-        const struct gm_note *note = &engine->refusals[i % GM_REFUSALS_KEPT];
+        const struct gm_note *note = &journal->gpu[index].refusals[i % GM_REFUSALS_KEPT];
         cJSON *entry = describe(note);
         cJSON_AddNumberToObject(entry, "ago_s", (double)(engine->now - note->at) / (double)GM_S);
         cJSON_AddItemToArray(refusals, entry);
     }
 }
 
-cJSON *gm_view_log(const struct gm_notes *notes, uint64_t since)
+cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since)
 {
-    uint64_t newest = notes->n;
+    uint64_t newest = journal->n;
     uint64_t oldest = newest > GM_NOTES ? newest - GM_NOTES + 1 : 1;
     cJSON *log = cJSON_CreateObject();
     cJSON *entries = cJSON_AddArrayToObject(log, "entries");
@@ -110,11 +115,11 @@ cJSON *gm_view_log(const struct gm_notes *notes, uint64_t since)
     cJSON_AddNumberToObject(log, "newest", (double)newest);
     cJSON_AddNumberToObject(log, "kept", GM_NOTES);
     for (uint64_t seq = since < oldest ? oldest : since; seq <= newest; seq++) {
-        const struct gm_note *note = &notes->entry[seq % GM_NOTES];
+        const struct gm_note *note = &journal->entry[seq % GM_NOTES];
         if (seq <= since)
             continue;
         cJSON *entry = describe(note);
-        if (notes->is_several)
+        if (journal->is_several)
             cJSON_AddNumberToObject(entry, "gpu", note->gpu);
         cJSON_AddItemToArray(entries, entry);
     }

@@ -1,5 +1,5 @@
 /*
- * The log as a document, from the notes that engine/log.c keeps. Changes nothing. Called by
+ * The log as a document, from the notes that journal.c keeps. Changes nothing. Called by
  * service/control.c and views/status.c, on the loop thread.
  */
 #ifndef GM_DAEMON_VIEWS_LOG_H
@@ -9,13 +9,13 @@
 #include <cjson/cJSON.h>
 
 struct gm_engine;
-struct gm_notes;
+struct gm_journal;
 struct gm_sched_policy;
 struct gm_switch;
 
 /* The notes after number `since`: {"newest":..., "kept":..., "entries":[...]}. See
  * daemon/README.md, "The log". The caller owns it; NULL: out of memory. */
-cJSON *gm_view_log(const struct gm_notes *notes, uint64_t since);
+cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since);
 
 /* Parts that the status shows as well: the newest refusals, one switch, one policy. */
 void gm_view_refusals(const struct gm_engine *engine, cJSON *object);

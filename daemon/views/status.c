@@ -114,11 +114,7 @@ static const char *state_text(const struct gm_engine *engine, uint32_t id,
         return account->reason == GM_WHY_IDLE ? "idle" : "waiting";
     if (app->state == GM_APP_RUNNING && app->idle.is_idle)
         return "idle";
-    static const char *const states[GM_APP_STATES_N] = {
-        [GM_APP_PAUSED] = "paused",     [GM_APP_LOADING] = "loading", [GM_APP_RUNNING] = "running",
-        [GM_APP_DRAINING] = "draining", [GM_APP_GONE] = "gone",
-    };
-    return states[app->state];
+    return gm_app_state_text(app->state);
 }
 
 static void add_account(cJSON *object, const struct gm_sched_account *account, uint64_t now)
@@ -206,15 +202,15 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_account(object, &account, engine->now);
     cJSON_AddNumberToObject(object, "waiting_threads",
                             app->stat ? atomic_load(&app->stat->waiting) : 0);
-    cJSON_AddNumberToObject(object, "switches", (double)app->switches);
+    cJSON_AddNumberToObject(object, "switches", (double)app->counts[GM_EVENT_YIELDED]);
     cJSON_AddBoolToObject(object, "parked", app->gate.is_parked);
-    cJSON_AddNumberToObject(object, "parks", (double)app->parks);
+    cJSON_AddNumberToObject(object, "parks", (double)app->counts[GM_EVENT_PARKED]);
     cJSON_AddNumberToObject(object, "timeslice_us", (double)app->policy.timeslice_us);
     cJSON_AddNumberToObject(object, "hints", (double)app->hints.n);
     cJSON_AddNumberToObject(object, "hints_ignored", (double)app->hints.n_ignored);
     cJSON_AddNumberToObject(object, "holds", (double)app->hints.holds);
-    cJSON_AddNumberToObject(object, "allocs", (double)app->n_allocs);
-    cJSON_AddNumberToObject(object, "frees", (double)app->n_frees);
+    cJSON_AddNumberToObject(object, "allocs", (double)app->counts[GM_EVENT_ALLOC]);
+    cJSON_AddNumberToObject(object, "frees", (double)app->counts[GM_EVENT_FREE]);
     cJSON_AddNumberToObject(object, "refused_allocs",
                             app->stat ? (double)atomic_load(&app->stat->refused) : 0);
     add_features_off(object, app);
@@ -318,7 +314,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state == GM_APP_RUNNING)
             cJSON_AddItemToArray(running, cJSON_CreateNumber(id));
-    cJSON_AddNumberToObject(object, "switches", (double)engine->switches);
+    cJSON_AddNumberToObject(object, "switches", (double)engine->counts[GM_EVENT_YIELDED]);
     add_bytes(object, "bytes_in", gm_mover_bytes(engine->mover, GM_WAY_IN));
     add_bytes(object, "bytes_out", gm_mover_bytes(engine->mover, GM_WAY_OUT));
     add_bytes(object, "bytes_clean", engine->sums.clean);
@@ -335,26 +331,22 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
 
 static void add_totals(cJSON *totals, const struct gm_machine *machine)
 {
-    uint64_t switches = 0, parks = 0, in = 0, out = 0, allocs = 0, frees = 0, refused = 0, busy = 0;
+    uint64_t in = 0, out = 0, counts[GM_EVENTS] = {0};
     for (uint32_t i = 0; i < machine->n; i++) {
         const struct gm_engine *engine = machine->engines[i];
-        switches += engine->switches;
-        parks += engine->parks;
         in += gm_mover_bytes(engine->mover, GM_WAY_IN);
         out += gm_mover_bytes(engine->mover, GM_WAY_OUT);
-        allocs += engine->allocs;
-        frees += engine->frees;
-        refused += engine->refused_allocs;
-        busy += engine->drain_busy;
+        for (unsigned kind = 0; kind < GM_EVENTS; kind++)
+            counts[kind] += engine->counts[kind];
     }
-    cJSON_AddNumberToObject(totals, "switches", (double)switches);
-    cJSON_AddNumberToObject(totals, "parks", (double)parks);
+    cJSON_AddNumberToObject(totals, "switches", (double)counts[GM_EVENT_YIELDED]);
+    cJSON_AddNumberToObject(totals, "parks", (double)counts[GM_EVENT_PARKED]);
     add_bytes(totals, "bytes_in", in);
     add_bytes(totals, "bytes_out", out);
-    cJSON_AddNumberToObject(totals, "allocs", (double)allocs);
-    cJSON_AddNumberToObject(totals, "frees", (double)frees);
-    cJSON_AddNumberToObject(totals, "refused_allocs", (double)refused);
-    cJSON_AddNumberToObject(totals, "drain_busy", (double)busy);
+    cJSON_AddNumberToObject(totals, "allocs", (double)counts[GM_EVENT_ALLOC]);
+    cJSON_AddNumberToObject(totals, "frees", (double)counts[GM_EVENT_FREE]);
+    cJSON_AddNumberToObject(totals, "refused_allocs", (double)counts[GM_EVENT_REFUSED]);
+    cJSON_AddNumberToObject(totals, "drain_busy", (double)counts[GM_EVENT_BUSY]);
 }
 
 cJSON *gm_view_status(const struct gm_machine *machine)

@@ -153,9 +153,9 @@ cJSON *gm_view_status(const struct gm_machine *m)
     return cJSON_Parse(text);
 }
 
-cJSON *gm_view_log(const struct gm_notes *notes, uint64_t since)
+cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since)
 {
-    assert_ptr_equal(notes, machine.notes);
+    assert_ptr_equal(journal, machine.journal);
     engine.since = since;
     return cJSON_Parse(
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");

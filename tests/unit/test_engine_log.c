@@ -1,5 +1,5 @@
 /*
- * daemon/engine/log: what is kept of decisions, and whose place a switch is said to take. The
+ * daemon/engine/log and views/journal: what is kept of decisions, and whose place a switch is said to take. The
  * engine around it is this test: apps without programs, and a real scheduler.
  */
 #include <setjmp.h>
@@ -12,11 +12,13 @@
 #include <cmocka.h>
 
 #include "daemon/engine/state.h"
+#include "daemon/views/journal.h"
 #include "daemon/views/log.h"
 
 #define APPS 24u
 
 static struct gm_engine *engine;
+static struct gm_journal *journal;
 static struct gm_sched_config config = {.max_apps = APPS,
                                         .budget = 100,
                                         .levels = 3,
@@ -77,9 +79,10 @@ static int set_up(void **state)
         return -1;
     engine->config.max_apps = APPS;
     engine->apps = calloc(APPS, sizeof *engine->apps);
-    engine->notes = calloc(1, sizeof *engine->notes);
+    engine->config.journal = journal = calloc(1, sizeof *journal);
+    engine->config.outlet.event = gm_journal_event;
     engine->sched_memory = calloc(1, gm_sched_size(&config));
-    if (!engine->apps || !engine->notes || !engine->sched_memory)
+    if (!engine->apps || !journal || !engine->sched_memory)
         return -1;
     engine->sched = gm_sched_init(engine->sched_memory, &config);
     engine->now = GM_S;
@@ -90,7 +93,7 @@ static int tear_down(void **state)
 {
     (void)state;
     free(engine->sched_memory);
-    free(engine->notes);
+    free(journal);
     free(engine->apps);
     free(engine);
     return 0;
@@ -122,9 +125,9 @@ static void what_was_refused_is_told(void **state)
         .reason = GM_REFUSED_FULL, .bytes = 192 << 20, .limit = 1 << 30, .taken = 900 << 20};
     for (uint64_t i = 1; i <= 12; i++)
         gm_engine_note_refusal(engine, 1, &full, i);
-    assert_int_equal(engine->refused_allocs, 78);
+    assert_int_equal(engine->counts[GM_EVENT_REFUSED], 78);
 
-    cJSON *log = gm_view_log(engine->notes, 11), *status = cJSON_CreateObject();
+    cJSON *log = gm_view_log(journal, 11), *status = cJSON_CreateObject();
     const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(log, "entries"), 0);
     assert_string_equal(cJSON_GetObjectItem(entry, "kind")->valuestring, "refused");
     assert_string_equal(cJSON_GetObjectItem(entry, "why")->valuestring, "full");
@@ -157,25 +160,25 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     engine->apps[1].client = &client;
     engine->apps[1].refusal.newest.reason = GM_REFUSED_FULL;
     gm_engine_note_refusals(engine);
-    assert_int_equal(engine->n_refusals, 0);
+    assert_int_equal(journal->gpu[0].n_refusals, 0);
     for (int i = 0; i < 25; i++, engine->now += 100 * GM_MS) {
         engine->apps[1].refusal.newest.reason = GM_REFUSED_FULL;
         stat->refused += 10;
         gm_engine_note_refusals(engine);
     }
-    assert_int_equal(engine->n_refusals, 3);
-    assert_int_equal(engine->refusals[0].n_refused, 10);
-    assert_int_equal(engine->refusals[1].n_refused, 100);
-    assert_int_equal(engine->refusals[1].refusal.reason, GM_REFUSED_FULL);
+    assert_int_equal(journal->gpu[0].n_refusals, 3);
+    assert_int_equal(journal->gpu[0].refusals[0].n_refused, 10);
+    assert_int_equal(journal->gpu[0].refusals[1].n_refused, 100);
+    assert_int_equal(journal->gpu[0].refusals[1].refusal.reason, GM_REFUSED_FULL);
     gm_engine_note_last_refusal(engine, 1);
-    assert_int_equal(engine->n_refusals, 4);
-    assert_int_equal(engine->refused_allocs, 250);
+    assert_int_equal(journal->gpu[0].n_refusals, 4);
+    assert_int_equal(engine->counts[GM_EVENT_REFUSED], 250);
     stat->refused_bytes = 12345; /* the daemon was not asked */
     stat->refused++;
     engine->now += 2 * GM_S;
     gm_engine_note_refusals(engine);
-    assert_int_equal(engine->refusals[4].refusal.reason, GM_REFUSED_DRIVER);
-    assert_int_equal(engine->refusals[4].refusal.bytes, 12345);
+    assert_int_equal(journal->gpu[0].refusals[4].refusal.reason, GM_REFUSED_DRIVER);
+    assert_int_equal(journal->gpu[0].refusals[4].refusal.bytes, 12345);
     free(stat);
 }
 
@@ -212,7 +215,7 @@ static const char *word(const cJSON *object, const char *key)
 /* The newest entry; the caller's. */
 static cJSON *newest(void)
 {
-    cJSON *log = gm_view_log(engine->notes, engine->notes->n - 1);
+    cJSON *log = gm_view_log(journal, journal->n - 1);
     cJSON *entry = cJSON_DetachItemFromArray(cJSON_GetObjectItem(log, "entries"), 0);
     assert_non_null(entry);
     cJSON_Delete(log);
@@ -224,7 +227,7 @@ static void test_turns(void **state)
     (void)state;
     join(0, 60);
     open_gate(0, false); /* the first to come takes nobody's place: no entry */
-    assert_int_equal(engine->notes->n, 0);
+    assert_int_equal(journal->n, 0);
     engine->now += GM_S;
     join(1, 60);
     engine->now += 4 * GM_S; /* its slice is over */
@@ -319,7 +322,7 @@ static void test_levels_and_settings(void **state)
     join(0, 60);
     open_gate(0, false);
     gm_engine_note_levels(engine);
-    assert_int_equal(engine->notes->n, 0);
+    assert_int_equal(journal->n, 0);
     engine->now += 9 * GM_S;
     step(GM_SCHED_TIMER, 0, 0);
     gm_engine_note_levels(engine);
@@ -330,7 +333,7 @@ static void test_levels_and_settings(void **state)
     assert_int_equal(number(entry, "level"), 2);
     cJSON_Delete(entry);
     gm_engine_note_levels(engine); /* once */
-    assert_int_equal(engine->notes->n, 1);
+    assert_int_equal(journal->n, 1);
 
     /* a level that follows from a setting is told with it */
     struct gm_settings said = {.has = GM_SET_CLASS, .class = GM_CLASS_BATCH};
@@ -340,7 +343,7 @@ static void test_levels_and_settings(void **state)
     engine->has_decided = true;
     gm_engine_note_set(engine, 0, 1000, &said, &policy);
     gm_engine_note_levels(engine);
-    assert_int_equal(engine->notes->n, 2);
+    assert_int_equal(journal->n, 2);
     entry = newest();
     assert_string_equal(word(entry, "kind"), "set");
     assert_string_equal(word(entry, "set"), "class=batch");
@@ -362,10 +365,10 @@ static void test_levels_and_settings(void **state)
 /* The first and last number of what the log holds after `since`, and how many there are. */
 static void expect_range(uint64_t since, uint64_t first, uint64_t last)
 {
-    cJSON *log = gm_view_log(engine->notes, since);
+    cJSON *log = gm_view_log(journal, since);
     const cJSON *entries = cJSON_GetObjectItem(log, "entries");
     const int n = cJSON_GetArraySize(entries);
-    assert_int_equal(number(log, "newest"), engine->notes->n);
+    assert_int_equal(number(log, "newest"), journal->n);
     assert_int_equal(number(log, "kept"), GM_NOTES);
     assert_int_equal(n, first ? last - first + 1 : 0);
     for (int i = 0; i < n; i++)

@@ -301,6 +301,7 @@ void checks_run(void)
         check_table(machine.daemon.engines[i]);
         check_memory(machine.daemon.engines[i]);
         check_chunks(machine.daemon.engines[i]);
+        events_run(machine.daemon.engines[i]);
     }
     check_pinned();
     for (uint32_t i = 1; i <= machine.n_programs; i++) {

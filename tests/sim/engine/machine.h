@@ -14,6 +14,7 @@
  *   program.c    programs with their shims: they answer, work, allocate, share, stop and die; on
  *                one GPU or both, by themselves or in a group whose members wait for one another
  *   scenario.c   one seed: the machine's size, who comes and goes, settings, the end
+ *   events.c     what the engines tell: every change of a state has a row; wrong events are planted
  *   checks.c     what must hold after every step
  *
  * Everything is drawn from one seed, so a failure can be replayed. Virtual time passes only between
@@ -271,6 +272,7 @@ struct machine {
     struct {
         uint64_t joins, deaths, turns, copies, clears, clean, lowered, faults, allocs, opens, parks;
         uint64_t doubles; /* machines of two GPUs */
+        uint64_t planted; /* events that were not legal */
     } sums;
 };
 extern struct machine machine;
@@ -320,6 +322,11 @@ void uv_fake_end(void);
 void uv_fake_exit(pid_t pid);
 int uv_fake_pidfd(pid_t pid);
 void mover_lose_context(uint32_t gpu);
+
+/* events.c: takes what happens in an engine; and what it does after each step. */
+void events_take(struct gm_journal *journal, const struct gm_engine *engine,
+                 const struct gm_event *event);
+void events_run(struct gm_engine *engine);
 
 /* checks.c: after each step. */
 void checks_run(void);

@@ -48,34 +48,6 @@ static bool rule(const struct gm_rules *rules, uid_t uid, const char *name,
     return true;
 }
 
-static struct watch *watch_of(struct gm_record *record)
-{
-    return &((struct gpu *)(void *)record)->watch;
-}
-
-static void record_config(struct gm_record *record, const struct gm_sched_config *config)
-{
-    watch_of(record)->config = *config;
-}
-
-static void record_event(struct gm_record *record, uint64_t now, const struct gm_sched_event *event)
-{
-    struct watch *watch = watch_of(record);
-    trace("the scheduler hears event %lu of app %lu, %lu bytes", event->kind, event->app,
-          event->bytes);
-    if (event->kind == GM_SCHED_ROOM)
-        watch->config.budget = event->bytes;
-    watch_event(watch, now, event);
-    watch_before(watch);
-}
-
-static void record_policy(struct gm_record *record, uint64_t now, uint32_t app,
-                          const struct gm_sched_policy *policy)
-{
-    watch_policy(watch_of(record), now, app, policy);
-    watch_before(watch_of(record));
-}
-
 /* As main does. */
 static void on_lost(void *arg)
 {
@@ -137,9 +109,7 @@ static void draw_machine(void)
                    .end = program_end,
                    .rule = rule,
                    .user = user_name,
-                   .record_config = record_config,
-                   .record_event = record_event,
-                   .record_policy = record_policy},
+                   .event = events_take},
         .rules = (const struct gm_rules *)&machine,
         .pinned = machine.n_gpus * GM_CHUNK_MAX *
                   (has_lower ? 7 + chance_below(6) : 1 + chance_below(14)),
@@ -204,16 +174,13 @@ static void begin_watch(uint32_t index)
 static void open_daemon(void)
 {
     const uint32_t numbers[GPUS] = {0, 1};
-    struct gm_record *records[GPUS];
     const bool is_faulty = machine.is_faulty;
     char why[256] = "";
-    for (uint32_t i = 0; i < GPUS; i++)
-        records[i] = (struct gm_record *)(void *)&machine.gpus[i];
     for (int tries = 0;; tries++) {
         const uint64_t faults = machine.sums.faults;
         machine.is_faulty = is_faulty && tries < 3;
         const int error = gm_machine_open(&machine.daemon, &machine.loop, &machine.config, numbers,
-                                          machine.n_gpus, records, why, sizeof why);
+                                          machine.n_gpus, why, sizeof why);
         machine.is_faulty = is_faulty;
         if (error == 0)
             break;

@@ -1,0 +1,32 @@
+/*
+ * Events (common/events.def): counts them, and hands them to the one who reads (gm_engine_outlet).
+ * Owns the counters of the engine and of apps. Called by the files in which something happens.
+ */
+#include "daemon/engine/state.h"
+
+void gm_engine_emit(struct gm_engine *engine, const struct gm_event *event)
+{
+    const uint64_t times = event->times > 0 ? event->times : 1;
+    engine->counts[event->kind] += times;
+    if (event->app != GM_NONE)
+        engine->apps[event->app].counts[event->kind] += times;
+    if (engine->config.outlet.event)
+        engine->config.outlet.event(engine->config.journal, engine, event);
+}
+
+void gm_engine_happened(struct gm_engine *engine, uint32_t id, enum gm_event_kind kind)
+{
+    gm_engine_emit(engine, &(struct gm_event){.kind = kind, .app = id});
+}
+
+static void on_turn(void *engine, const struct gm_turn *turn)
+{
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_TURN, .app = turn->app, .turn.turn = *turn});
+}
+
+void gm_engine_watch_table(struct gm_engine *engine)
+{
+    engine->table->on_turn = on_turn;
+    engine->table->on_turn_arg = engine;
+}

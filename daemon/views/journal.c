@@ -1,0 +1,161 @@
+/* The reader of events: see journal.h. */
+#include "daemon/views/journal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/views/record.h"
+
+static const char *name_of(const struct gm_engine *engine, uint32_t id, char text[128])
+{
+    return id == GM_NONE ? "nobody" : gm_engine_name(engine, id, text, 128);
+}
+
+static void tell_turn(const struct gm_engine *engine, const struct gm_turn *turn)
+{
+    const enum gm_model model = (enum gm_model)turn->model;
+    char who[128];
+    if (turn->to == GM_TURN_ILLEGAL)
+        gm_log(GM_LOG_ERROR, "%s %" PRIu32 " of %s: %s is not allowed in state %s: ignored",
+               gm_model_text(model), turn->id, name_of(engine, turn->app, who),
+               gm_model_event_text(model, turn->event), gm_model_state_text(model, turn->from));
+    else if (model == GM_MODEL_APP)
+        gm_log(GM_LOG_DEBUG, "app %" PRIu32 " (pid %d): %s -> %s", turn->id,
+               (int)engine->apps[turn->id].pid, gm_app_state_text((enum gm_app_state)turn->from),
+               gm_app_state_text((enum gm_app_state)turn->to));
+}
+
+/* ---- notes ---- */
+
+/* "app 3 (pid 812, python3, level 2)" */
+static void name_party(const struct gm_party *party, char *text, size_t size)
+{
+    snprintf(text, size, "app %" PRIu32 " (pid %d, %s, level %" PRIu32 ")", party->app,
+             (int)party->pid, party->name, party->level);
+}
+
+static void tell_switch(const struct gm_note *note)
+{
+    const struct gm_switch *took = &note->took;
+    const uint64_t moved = took->bytes[GM_WAY_OUT] + took->bytes[GM_WAY_IN];
+    char who[128], left[512] = "", stayed[96] = "";
+    size_t length = 0;
+
+    for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
+        name_party(&note->leavers[i], who, sizeof who);
+        int n = snprintf(left + length, sizeof left - length, "%s%s: %s",
+                         i ? ", " : ", in the place of ", who, note->leavers[i].why);
+        length += n > 0 && (size_t)n < sizeof left - length ? (size_t)n : 0;
+    }
+    name_party(&note->app, who, sizeof who);
+    if (took->clean + took->zero > 0)
+        snprintf(stayed, sizeof stayed, ", not copied out %llu unchanged and %llu zero",
+                 (unsigned long long)(took->clean >> 20), (unsigned long long)(took->zero >> 20));
+    gm_log(GM_LOG_INFO,
+           "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
+           "%llu in, at %.1f GB/s%s), map %.1f, lower tiers %.1f (%llu MiB down, %llu up), pinned "
+           "room "
+           "%.1f",
+           (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
+           (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
+           (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
+           (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
+           took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, stayed,
+           (double)took->map_ns / 1e6, (double)took->lower_ns / 1e6,
+           (unsigned long long)(took->lowered >> 20), (unsigned long long)(took->raised >> 20),
+           (double)took->pinned_ns / 1e6);
+}
+
+static void tell_set(const struct gm_note *note, const char *who)
+{
+    char what[160];
+    gm_log(GM_LOG_INFO, "%s: set to %s by uid %u", who,
+           gm_settings_format(&note->said, what, sizeof what), (unsigned)note->by);
+}
+
+static void tell_refusal(const struct gm_note *note, const char *who)
+{
+    const char *raise = gm_engine_refusal_raise(&note->refusal);
+    char why[256], bytes[32], times[48] = "";
+    if (note->n_refused > 1)
+        snprintf(times, sizeof times, ", the last of %llu refusals",
+                 (unsigned long long)note->n_refused);
+    gm_log(GM_LOG_WARN, "%s: refused %s%s: %s%s%s", who,
+           gm_format_size(note->refusal.bytes, bytes, sizeof bytes), times,
+           gm_engine_refusal_text(&note->refusal, why, sizeof why), raise[0] ? ": raise " : "",
+           raise);
+}
+
+/* Into the log as the next entry, which replaces the oldest. */
+static void keep(struct gm_journal *journal, const struct gm_engine *engine,
+                 const struct gm_event *event, const struct gm_note *note)
+{
+    struct gm_note *entry = &journal->entry[++journal->n % GM_NOTES];
+    *entry = *note;
+    entry->seq = journal->n;
+    entry->kind = event->kind;
+    entry->gpu = engine->config.gpu;
+    entry->at = engine->now;
+    entry->wall = gm_wall_time();
+}
+
+void gm_journal_event(struct gm_journal *journal, const struct gm_engine *engine,
+                      const struct gm_event *event)
+{
+    const uint32_t index = engine->config.index, id = event->app;
+    struct gm_record *record = journal->gpu[index].record;
+    char who[128];
+    switch (event->kind) {
+    case GM_EVENT_TURN:
+        tell_turn(engine, &event->turn.turn);
+        break;
+    case GM_EVENT_JOIN:
+        gm_log(GM_LOG_INFO, "app %" PRIu32 ": pid %d, uid %u, %s", id, (int)engine->apps[id].pid,
+               (unsigned)engine->apps[id].uid, engine->apps[id].name);
+        break;
+    case GM_EVENT_DRAINED:
+        gm_log(GM_LOG_DEBUG, "app %" PRIu32 " %s in %.3f ms", id,
+               event->drained.is_parked ? "parked" : "drained", (double)event->drained.ns / 1e6);
+        break;
+    case GM_EVENT_BUSY:
+        gm_log(GM_LOG_INFO, "%s keeps the GPU: it %s", name_of(engine, id, who),
+               event->busy.has_answered ? "did not finish its work in time" : "does not answer");
+        break;
+    case GM_EVENT_SCHED:
+        gm_record_config(record, event->sched.config);
+        break;
+    case GM_EVENT_INPUT:
+        gm_record_event(record, engine->now, event->input.event);
+        break;
+    case GM_EVENT_POLICY:
+        gm_record_policy(record, engine->now, id, event->policy.policy);
+        break;
+    case GM_EVENT_SWITCH:
+        keep(journal, engine, event, event->switch_.note);
+        tell_switch(event->switch_.note);
+        break;
+    case GM_EVENT_LEVEL:
+        keep(journal, engine, event, event->level.note);
+        gm_log(GM_LOG_DEBUG, "%s: level %u -> %u", name_of(engine, id, who),
+               event->level.note->from, event->level.note->app.level);
+        break;
+    case GM_EVENT_SET:
+        keep(journal, engine, event, event->set.note);
+        tell_set(event->set.note, name_of(engine, id, who));
+        break;
+    case GM_EVENT_REFUSED:
+        keep(journal, engine, event, event->refused.note);
+        journal->gpu[index].refusals[journal->gpu[index].n_refusals++ % GM_REFUSALS_KEPT] =
+            journal->entry[journal->n % GM_NOTES];
+        tell_refusal(event->refused.note, name_of(engine, id, who));
+        break;
+    case GM_EVENT_ALLOC: /* these are counted only */
+    case GM_EVENT_FREE:
+    case GM_EVENT_PARKED:
+    case GM_EVENT_YIELDED:
+    case GM_EVENTS:
+        break;
+    }
+}

@@ -1,0 +1,29 @@
+/*
+ * The one reader of the engines' events (common/events.def): writes lines of the daemon's log,
+ * keeps the last decisions for `mux-ctl log` and the last refusals for the status, and records the
+ * scheduler's input. main makes it and gives it to the engines, which call gm_journal_event through
+ * their outlet. Loop thread only.
+ */
+#ifndef GM_DAEMON_VIEWS_JOURNAL_H
+#define GM_DAEMON_VIEWS_JOURNAL_H
+
+#include "common/wire.h"
+#include "daemon/engine/state.h"
+
+struct gm_record;
+
+struct gm_journal {
+    bool is_several; /* GPUs: entries name theirs */
+    uint64_t n;      /* notes since the start; entry[n % GM_NOTES] is the newest */
+    struct gm_note entry[GM_NOTES];
+    struct {
+        struct gm_record *record; /* NULL: nothing is recorded */
+        struct gm_note refusals[GM_REFUSALS_KEPT];
+        uint64_t n_refusals; /* such notes since the start */
+    } gpu[GM_GPUS_MAX];      /* by the engine's index */
+};
+
+void gm_journal_event(struct gm_journal *journal, const struct gm_engine *engine,
+                      const struct gm_event *event);
+
+#endif

@@ -1,0 +1,142 @@
+/*
+ * What happens in the engines, as their outlet tells it. The scheduler's input goes to the watch.
+ * Every change of a state must have a row of core/model.h and begin where the last one ended, so
+ * that nothing but the setters writes states.
+ *
+ * Now and then an event is planted that has no row, for some chunk, shadow, frame or app. It must
+ * be told once, change nothing and stop nobody. No other such event may ever come.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The states as they were told, of each GPU. */
+static struct gpu_states {
+    uint32_t n[GM_MODELS_N];
+    uint8_t *told[GM_MODELS_N];
+} states[GPUS];
+static struct chance plants; /* of its own, so that the machine is the same without */
+static bool is_planted;      /* an event without a row is to come */
+
+static uint8_t state_of(const struct gm_engine *engine, enum gm_model model, uint32_t id)
+{
+    switch (model) {
+    case GM_MODEL_CHUNK:
+        return engine->table->chunks[id].state;
+    case GM_MODEL_SHADOW:
+        return engine->table->chunks[id].shadow;
+    case GM_MODEL_FRAME:
+        return engine->table->frames[id].state;
+    default:
+        return (uint8_t)engine->apps[id].state;
+    }
+}
+
+static void begin(const struct gm_engine *engine)
+{
+    struct gpu_states *of = &states[engine->config.index];
+    const struct gm_table *table = engine->table;
+    of->n[GM_MODEL_CHUNK] = of->n[GM_MODEL_SHADOW] = table->max_chunks;
+    of->n[GM_MODEL_FRAME] = table->max_frames;
+    of->n[GM_MODEL_APP] = table->max_apps;
+    for (unsigned m = 0; m < GM_MODELS_N; m++) {
+        free(of->told[m]);
+        of->told[m] = calloc(of->n[m], 1);
+    }
+    plants = (struct chance){.state = machine.seed ^ 0x9e3779b97f4a7c15ull};
+}
+
+static void take_turn(const struct gm_engine *engine, const struct gm_turn *turn)
+{
+    const enum gm_model model = (enum gm_model)turn->model;
+    uint8_t *told = &states[engine->config.index].told[model][turn->id];
+    require(turn->from == *told, "%s %u goes from %s, and was %s", gm_model_text(model), turn->id,
+            gm_model_state_text(model, turn->from), gm_model_state_text(model, *told));
+    require(turn->to != GM_TURN_ILLEGAL || is_planted, "%s %u: %s is not allowed in state %s",
+            gm_model_text(model), turn->id, gm_model_event_text(model, turn->event),
+            gm_model_state_text(model, turn->from));
+    if (turn->to == GM_TURN_ILLEGAL) {
+        is_planted = false;
+        return;
+    }
+    require(turn->to == gm_model_next(model, turn->from, turn->event), "%s %u goes from %s to %s",
+            gm_model_text(model), turn->id, gm_model_state_text(model, turn->from),
+            gm_model_state_text(model, turn->to));
+    *told = turn->to;
+}
+
+static void take_input(struct watch *watch, uint64_t now, const struct gm_sched_event *event)
+{
+    trace("the scheduler hears event %lu of app %lu, %lu bytes", event->kind, event->app,
+          event->bytes);
+    if (event->kind == GM_SCHED_ROOM)
+        watch->config.budget = event->bytes;
+    watch_event(watch, now, event);
+    watch_before(watch);
+}
+
+void events_take(struct gm_journal *journal, const struct gm_engine *engine,
+                 const struct gm_event *event)
+{
+    struct watch *watch = &machine.gpus[engine->config.index].watch;
+    (void)journal;
+    if (event->kind == GM_EVENT_TURN) {
+        take_turn(engine, &event->turn.turn);
+    } else if (event->kind == GM_EVENT_SCHED) {
+        begin(engine);
+        watch->config = *event->sched.config;
+    } else if (event->kind == GM_EVENT_INPUT) {
+        take_input(watch, engine->now, event->input.event);
+    } else if (event->kind == GM_EVENT_POLICY) {
+        watch_policy(watch, engine->now, event->app, event->policy.policy);
+        watch_before(watch);
+    }
+}
+
+/* Tell one thing of that kind what is not legal now, if such an event is drawn. */
+static void plant(struct gm_engine *engine, enum gm_model model)
+{
+    static const unsigned events[GM_MODELS_N] = {GM_CHUNK_EVENTS_N, GM_FRAME_EVENTS_N,
+                                                 GM_SHADOW_EVENTS_N, GM_APP_EVENTS_N};
+    const uint32_t id = (uint32_t)draw(&plants, states[engine->config.index].n[model]);
+    const unsigned event = (unsigned)draw(&plants, events[model]);
+    const uint8_t before = state_of(engine, model, id);
+    if (gm_model_next(model, before, event) != GM_TURN_ILLEGAL ||
+        (model == GM_MODEL_FRAME && (event == GM_FRAME_EV_MAKE || event == GM_FRAME_EV_LEAVE)))
+        return; /* these two come with other things only */
+    bool is_done = false;
+    is_planted = true;
+    if (model == GM_MODEL_CHUNK)
+        is_done = gm_table_turn_chunk(engine->table, id, (enum gm_chunk_event)event);
+    else if (model == GM_MODEL_SHADOW)
+        is_done = gm_table_turn_shadow(engine->table, id, (enum gm_shadow_event)event);
+    else if (model == GM_MODEL_APP)
+        is_done = gm_engine_turn(engine, id, (enum gm_app_event)event);
+    else if (event == GM_FRAME_EV_TAKE)
+        is_done = gm_table_take_frame(engine->table, id, 0);
+    else if (event == GM_FRAME_EV_GIVE)
+        is_done = gm_table_free_frame(engine->table, id);
+    else if (event == GM_FRAME_EV_CONDEMN)
+        is_done = gm_table_condemn_frame(engine->table, id);
+    else
+        gm_table_end_frame(engine->table, id);
+    require(!is_done && !is_planted, "%s %u took %s in state %s", gm_model_text(model), id,
+            gm_model_event_text(model, event), gm_model_state_text(model, before));
+    require(state_of(engine, model, id) == before, "%s %u has changed", gm_model_text(model), id);
+    machine.sums.planted++;
+}
+
+void events_run(struct gm_engine *engine)
+{
+    const struct gpu_states *of = &states[engine->config.index];
+    if (draw(&plants, 50) == 0)
+        plant(engine, (enum gm_model)draw(&plants, GM_MODELS_N));
+    if (machine.steps % 32 != 0)
+        return;
+    for (unsigned m = 0; m < GM_MODELS_N; m++)
+        for (uint32_t id = 0; id < of->n[m]; id++)
+            require(state_of(engine, (enum gm_model)m, id) == of->told[m][id],
+                    "%s %u is in state %s, and nobody said so", gm_model_text((enum gm_model)m), id,
+                    gm_model_state_text((enum gm_model)m, state_of(engine, (enum gm_model)m, id)));
+}
