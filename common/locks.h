@@ -27,6 +27,7 @@
     X(AHEAD)           /* shim/memory: which sizes came lately */                                  \
     X(SPARES)          /* shim/memory: chunks kept for the next allocation */                      \
     X(HEAP)            /* shim/memory: pools, their blocks and marks */                            \
+    X(REPLAYS)         /* shim/observe: executable graphs */                                       \
     X(CONTROLS)        /* shim/observe: one thread at a time parks; held across its ioctl calls */ \
     X(CHANNELS)        /* shim/observe: the table of channels */                                   \
     X(ALLOCS)          /* shim/tables: allocations by address */                                   \

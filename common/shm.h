@@ -40,7 +40,7 @@ struct gm_ctl {
     _Atomic uint32_t has_rhythm; /* not 0: announce requests that come at a steady rate (EXPECT) */
     uint32_t reserved_too;
     uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could have in all */
-    _Atomic uint32_t is_counting; /* a bit a GPU; not 0: report what launches use (USES) */
+    _Atomic uint32_t is_counting; /* a bit a GPU: report what launches use (USES); and below */
     /* Changes each second while the daemon's loop runs. So an app that waits notices if the daemon
      * hangs. */
     _Atomic uint32_t beat;
@@ -67,6 +67,11 @@ _Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache"
 #define GM_SPARES_MAX 64u
 /* In a word of gm_stat.spares: neither side may take this one (any more). */
 #define GM_SPARE_BUSY 1u
+
+/* In gm_ctl.is_counting: it may have memory on the host some day, so what graphs use is to be
+ * noted.
+ */
+#define GM_MAY_COUNT (1u << 31)
 
 struct gm_stat {
     uint32_t magic;

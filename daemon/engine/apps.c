@@ -245,7 +245,7 @@ int gm_engine_join(struct gm_engine *engine, const struct gm_newcomer *who, stru
     int error = gm_client_open(&client, id, who, group);
     if (error)
         return error;
-    client->is_oversize = gm_engine_judge_oversize(engine, client);
+    gm_engine_judge_oversize(engine, client);
     error = add_app(engine, client);
     if (error)
         goto drop_client;

@@ -170,7 +170,7 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
     int error = gm_client_open(&client, id, who, group);
     if (error)
         return error;
-    client->is_oversize = gm_engine_judge_oversize(machine->engines[0], client);
+    gm_engine_judge_oversize(machine->engines[0], client);
     for (uint32_t i = 0; i < machine->n; i++) {
         gm_engine_describe(machine->engines[i], &gpus[i]);
         client->ctl->budget[i] = gm_engine_total(machine->engines[i], client->is_oversize);

@@ -162,7 +162,15 @@ static bool forbids_oversize(const struct gm_settings *admin, const struct gm_se
            !admin->is_oversize;
 }
 
-bool gm_engine_judge_oversize(const struct gm_engine *engine, const struct gm_client *client)
+/* For good: what its graphs use must be known when there is memory on the host. */
+static void set_oversize(struct gm_client *client, bool is_oversize)
+{
+    client->is_oversize = is_oversize;
+    if (is_oversize && client->ctl)
+        atomic_fetch_or(&client->ctl->is_counting, GM_MAY_COUNT);
+}
+
+void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client)
 {
     struct gm_settings admin = {0}, own;
     char text[512];
@@ -172,7 +180,7 @@ bool gm_engine_judge_oversize(const struct gm_engine *engine, const struct gm_cl
     if (!read_oversize(client->wishes.oversize, &own) ||
         (!is_admin(client->uid) && forbids_oversize(&admin, &own)))
         own.has = 0;
-    return is_oversize_by(engine, &admin, &own);
+    set_oversize(client, is_oversize_by(engine, &admin, &own));
 }
 
 bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
@@ -184,7 +192,7 @@ bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
 static void resize(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    app->client->is_oversize = is_oversize_by(engine, &app->policy.admin, &app->policy.own);
+    set_oversize(app->client, is_oversize_by(engine, &app->policy.admin, &app->policy.own));
     engine->told_fixed = UINT64_MAX; /* so that it is told */
 }
 

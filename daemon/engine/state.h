@@ -800,8 +800,8 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct gm_wishes *wishes);
-/* Whether a new client may have more memory than the budget, as rules and its wishes have it. */
-bool gm_engine_judge_oversize(const struct gm_engine *engine, const struct gm_client *client);
+/* Set whether a new client may have more memory than the budget, as rules and its wishes have it. */
+void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client);
 /* Whether the app may now. False where the GPU cannot map host memory. */
 bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 /* "app 3 (pid 812, python3)". Returns `text`. */

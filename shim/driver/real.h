@@ -25,10 +25,11 @@
 #define GM_PFN_PTDS(type) type##_ptds
 #define GM_PFN_PTSZ(type) type##_ptsz
 
-/* What follows in a row of the kind LAUNCH, or HANDLE, and nothing in rows of other kinds:
+/* What follows in a row of the kind LAUNCH, REPLAY or HANDLE, and nothing in rows of other kinds:
  * GM_ONLY_LAUNCH(kind)(text). */
 #define GM_ONLY_LAUNCH(kind) GM_LAUNCH_OF_##kind
 #define GM_LAUNCH_OF_LAUNCH(...) __VA_ARGS__
+#define GM_LAUNCH_OF_REPLAY(...)
 #define GM_LAUNCH_OF_SUBMIT(...)
 #define GM_LAUNCH_OF_COPY(...)
 #define GM_LAUNCH_OF_SYNC(...)
@@ -40,6 +41,15 @@
 #define GM_HANDLE_OF_COPY(...)
 #define GM_HANDLE_OF_SYNC(...)
 #define GM_HANDLE_OF_LAUNCH(...)
+#define GM_HANDLE_OF_REPLAY(...)
+
+#define GM_ONLY_REPLAY(kind) GM_REPLAY_OF_##kind
+#define GM_REPLAY_OF_REPLAY(...) __VA_ARGS__
+#define GM_REPLAY_OF_LAUNCH(...)
+#define GM_REPLAY_OF_SUBMIT(...)
+#define GM_REPLAY_OF_COPY(...)
+#define GM_REPLAY_OF_SYNC(...)
+#define GM_REPLAY_OF_HANDLE(...)
 
 struct gm_real {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \

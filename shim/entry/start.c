@@ -25,6 +25,7 @@
 #include "shim/memory/sharing.h"
 #include "shim/observe/channels.h"
 #include "shim/observe/probe.h"
+#include "shim/observe/replays.h"
 #include "shim/observe/uses.h"
 
 #define GM_START_PROBE_NS (200 * GM_MS) /* from one attempt to the next ... */
@@ -221,6 +222,7 @@ static const struct gm_link_calls gm_start_link_calls = {
     .taken = gm_spares_taken,
     .lost = gm_spares_lose,
     .count_uses = gm_uses_count,
+    .note_graphs = gm_replays_note,
     .take_uses = gm_uses_take,
 };
 

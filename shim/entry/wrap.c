@@ -14,6 +14,7 @@
 #include "shim/handlers/handlers.h"
 #include "shim/memory/pools.h"
 #include "shim/memory/spares.h"
+#include "shim/observe/replays.h"
 #include "shim/observe/uses.h"
 
 #include <cudaProfilerTypedefs.h>
@@ -144,6 +145,10 @@ static inline bool gm_any(const int *are, size_t n)
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
     GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \
                   if (gm_uses_are_counted()) gm_uses_of_##symbol args)
+
+#define GM_WRAP_REPLAY(symbol, handler, params, args)                                              \
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_replays_are_noted(), false,             \
+                  if (gm_replays_are_noted()) gm_replays_on_##symbol args)
 
 /* 1 while this thread is in a handler, or in gm_pools_give_back_excess: a signal handler then must
  * not take locks. tests/gpu/crosscheck reads it by name. */

@@ -707,7 +707,9 @@ static void gm_link_lose(void)
 static uint64_t gm_link_look_at_uses(uint64_t now)
 {
     static uint64_t due;
-    bool is_on = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed) != 0;
+    const uint32_t word = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed);
+    const bool is_on = (word & ~GM_MAY_COUNT) != 0;
+    gm_link_calls->note_graphs(word != 0);
     if (is_on && !atomic_load(&gm_link_is_counting))
         due = now + GM_LINK_USES_NS;
     gm_link_count_uses(is_on);

@@ -79,6 +79,7 @@ struct gm_link_calls {
     /* Start or stop counting uses (uses.h), also in a forked child. Take what was counted, at most
      * GM_ENTRIES_USES entries; the drainer calls this, too. */
     void (*count_uses)(bool is_on);
+    void (*note_graphs)(bool is_on); /* what they use, as it may have to be counted */
     uint32_t (*take_uses)(struct gm_use_entry *entries);
 };
 

@@ -41,8 +41,8 @@ enum gm_probe_answer {
 static bool gm_probe_has_calls(void)
 {
     return gm_real.cuStreamCreate != NULL && gm_real.cuStreamDestroy_v2 != NULL &&
-           gm_real.cuMemHostAlloc != NULL &&
-           gm_real.cuStreamWaitValue32_v2 != NULL && gm_real.cuStreamWriteValue32_v2 != NULL;
+           gm_real.cuMemHostAlloc != NULL && gm_real.cuStreamWaitValue32_v2 != NULL &&
+           gm_real.cuStreamWriteValue32_v2 != NULL;
 }
 
 static bool gm_probe_submit(const struct gm_probe_trial *trial)

@@ -59,15 +59,24 @@ static void gm_uses_add(uint64_t va)
     }
 }
 
+/* For a launch, `found` is known to the compiler: no call. */
+#define GM_LOOK static inline __attribute__((always_inline)) void
+
+static void gm_uses_found(void *unused, uint64_t va)
+{
+    (void)unused;
+    gm_uses_add(va);
+}
+
 /* The words in `bytes` of arguments at `from`, the first of them at from + skip. */
-static void gm_uses_in(const void *from, size_t skip, size_t bytes)
+GM_LOOK gm_look_in(const void *from, size_t skip, size_t bytes, gm_use_found *found, void *arg)
 {
     const unsigned char *at = from;
     for (size_t i = skip; i + 8 <= bytes; i += 8) {
         uint64_t word;
         memcpy(&word, at + i, sizeof(word));
         if (gm_allocs_may_hold(word))
-            gm_uses_add(word);
+            found(arg, word);
     }
 }
 
@@ -110,7 +119,7 @@ static bool gm_uses_ask(CUfunction f, struct gm_layout *layout)
     return false;
 }
 
-static void gm_uses_in_params(CUfunction f, void **params)
+GM_LOOK gm_look_in_params(CUfunction f, void **params, gm_use_found *found, void *arg)
 {
     struct gm_layout layout;
     if (!gm_layouts_find(f, &layout)) {
@@ -121,12 +130,12 @@ static void gm_uses_in_params(CUfunction f, void **params)
     for (uint32_t i = 0; i < layout.n; i++) {
         const uint32_t part = layout.part[i], param = gm_layout_param(part);
         if (params[param] != NULL)
-            gm_uses_in(params[param], gm_layout_skip(part), gm_layout_bytes(part));
+            gm_look_in(params[param], gm_layout_skip(part), gm_layout_bytes(part), found, arg);
     }
 }
 
 /* All parameters in one buffer, laid out as for the kernel. */
-static void gm_uses_in_extra(void **extra)
+GM_LOOK gm_look_in_extra(void **extra, gm_use_found *found, void *arg)
 {
     const void *buffer = NULL;
     size_t bytes = 0;
@@ -139,15 +148,30 @@ static void gm_uses_in_extra(void **extra)
             return; /* unknown */
     }
     if (buffer != NULL && bytes <= GM_LAYOUT_BYTES)
-        gm_uses_in(buffer, 0, bytes);
+        gm_look_in(buffer, 0, bytes, found, arg);
+}
+
+GM_LOOK gm_look(CUfunction f, void **params, void **extra, gm_use_found *found, void *arg)
+{
+    if (params != NULL)
+        gm_look_in_params(f, params, found, arg);
+    else if (extra != NULL)
+        gm_look_in_extra(extra, found, arg);
+}
+
+void gm_uses_look(CUfunction f, void **params, void **extra, gm_use_found *found, void *arg)
+{
+    gm_look(f, params, extra, found, arg);
+}
+
+void gm_uses_count_at(uint64_t va)
+{
+    gm_uses_add(va);
 }
 
 static void gm_uses_of(CUfunction f, void **params, void **extra)
 {
-    if (params != NULL)
-        gm_uses_in_params(f, params);
-    else if (extra != NULL)
-        gm_uses_in_extra(extra);
+    gm_look(f, params, extra, gm_uses_found, NULL);
 }
 
 /* ---- the launches ---- */

@@ -8,9 +8,9 @@
  * MiB page. A tensor's base pointer stands for the tensor; the daemon guesses its extent
  * (daemon/core/place.h). A report leaves out words that only look like addresses, and freed memory.
  *
- * Not seen: kernels inside graphs (a launch counts once, when a capture records it), pointers that
- * a kernel reads from memory, launches of the old forms, whose parameters are set before, and the
- * lists of batches of copies.
+ * A launch that a capture records counts once; those of its replays: replays.h. Not seen: pointers
+ * that a kernel reads from memory, launches of the old forms, whose parameters are set before, and
+ * the lists of batches of copies.
  *
  * Owns a fixed table of counters without a lock; a page that finds no slot is not counted. Any
  * thread counts; the link thread and the drainer report. Looks allocations and views up.
@@ -51,6 +51,12 @@ void gm_uses_of_address(const void *address);
 void gm_uses_of_copy_2d(const void *copy);
 void gm_uses_of_copy_3d(const void *copy);
 void gm_uses_of_copy_peer(const void *copy);
+
+/* Call found(arg, va) for every word of a kernel's arguments that may be an address in chunks. */
+typedef void gm_use_found(void *arg, uint64_t va);
+void gm_uses_look(CUfunction f, void **params, void **extra, gm_use_found *found, void *arg);
+/* Count one use of such an address. */
+void gm_uses_count_at(uint64_t va);
 
 /* gm_uses_of_<symbol>() for every LAUNCH row of hooks.def: count what the launch uses. */
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \

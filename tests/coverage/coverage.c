@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { GROUP, SUBMIT, COPY, LAUNCH, SYNC, HANDLE, PASS };
+enum kind { GROUP, SUBMIT, COPY, LAUNCH, REPLAY, SYNC, HANDLE, PASS };
 enum mode { ANY, LEGACY, PTDS, PTSZ };
 
 static const char *const hows[] = {
-    [SUBMIT] = "gate", [COPY] = "gate, checked", [LAUNCH] = "gate, counted",
-    [SYNC] = "marked", [HANDLE] = "handled",     [PASS] = "passed through",
+    [SUBMIT] = "gate",          [COPY] = "gate, checked", [LAUNCH] = "gate, counted",
+    [REPLAY] = "gate, counted", [SYNC] = "marked",        [HANDLE] = "handled",
+    [PASS] = "passed through",
 };
 
 /* In the order of the tables. A GROUP is the title of the rows behind it. */
@@ -181,12 +182,13 @@ static void print_counts(void)
     static const char *const texts[] = {
         [HANDLE] = "a handler does it: instead of the driver, or around it",
         [LAUNCH] = "crosses the gate, and which memory it uses is counted while the daemon asks",
+        [REPLAY] = "the same, of executable graphs",
         [SUBMIT] = "crosses the gate: waits while the program is paused",
         [COPY] = "crosses the gate; addresses in memory that was freed and is kept are refused",
         [SYNC] = "not gated; while it lasts the program counts as busy",
         [PASS] = "goes to the driver as if gpumux were not there",
     };
-    static const enum kind order[] = {HANDLE, LAUNCH, SUBMIT, COPY, SYNC, PASS};
+    static const enum kind order[] = {HANDLE, LAUNCH, REPLAY, SUBMIT, COPY, SYNC, PASS};
     unsigned symbols = 0;
     puts("| how | APIs | symbols | meaning |\n| --- | --- | --- | --- |");
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {

@@ -30,7 +30,7 @@ ROOMS = {
     "shim/map": "driver link tables",                # imports, mapper, views, peers
     "shim/observe": "driver gate tables",            # launches: what they use; channels
     "shim/memory": "driver gate link tables map",    # obtain, keep, share, release
-    "shim/handlers": "driver gate link tables map memory",
+    "shim/handlers": "driver gate link tables map observe memory",
     "shim/entry": "driver gate link tables map observe memory handlers include",
 
     "daemon/core": "",                               # pure: test_deps.sh and test_core_pure.sh say what else that means

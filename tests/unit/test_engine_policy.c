@@ -103,7 +103,7 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
     memcpy(client->name, app->name, sizeof client->name);
     assert_int_equal(gm_group_add(NULL, client), 0);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
-    client->is_oversize = gm_engine_judge_oversize(engine, client);
+    gm_engine_judge_oversize(engine, client);
     gm_engine_first_policy(engine, id, &client->wishes);
 }
 

@@ -1,0 +1,307 @@
+/*
+ * shim/observe/replays: what the launches of an executable graph are counted as, after it was made,
+ * updated, set anew and destroyed. The test plays the driver that knows graphs and kernels.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/chunk.h"
+#include "shim/gate/hot.h"
+#include "shim/observe/replays.h"
+#include "shim/observe/uses.h"
+#include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
+#include "shim/tables/layouts.h"
+
+#define MIB (1ull << 20)
+#define BASE (0x7f00ull << 32)
+
+struct gm_real gm_real;
+struct gm_hot gm_hot;
+
+void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
+{
+    (void)gpu, (void)bytes, (void)is_on;
+    fail(); /* no handles of the real driver here */
+}
+
+/* ---- the driver: graphs of nodes; every kernel has two pointers ---- */
+
+struct graph;
+
+struct node {
+    CUgraphNodeType type;
+    bool is_library, is_packed; /* kernel */
+    uint64_t args[2];
+    void *params[2];
+    void *extra[5];
+    size_t bytes;
+    struct graph *child;
+};
+
+struct graph {
+    size_t n;
+    struct node node[4];
+};
+
+static struct graph *graph_of(CUgraph graph)
+{
+    return (void *)graph;
+}
+
+static struct node *node_of(CUgraphNode node)
+{
+    return (void *)node;
+}
+
+static CUresult drv_nodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
+{
+    const struct graph *g = graph_of(graph);
+    for (size_t i = 0; nodes != NULL && i < *n; i++)
+        nodes[i] = (CUgraphNode)(void *)&g->node[i];
+    *n = g->n;
+    return CUDA_SUCCESS;
+}
+
+static CUresult drv_type(CUgraphNode node, CUgraphNodeType *type)
+{
+    *type = node_of(node)->type;
+    return CUDA_SUCCESS;
+}
+
+static const char function, kernel;
+
+static CUresult drv_kernel_node(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS *params)
+{
+    struct node *node = node_of(handle);
+    memset(params, 0, sizeof *params);
+    if (node->is_library)
+        params->kern = (CUkernel)(void *)(uintptr_t)&kernel;
+    else
+        params->func = (CUfunction)(void *)(uintptr_t)&function;
+    for (int i = 0; i < 2; i++)
+        node->params[i] = &node->args[i];
+    node->bytes = sizeof node->args;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, node->args, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &node->bytes, CU_LAUNCH_PARAM_END};
+    memcpy(node->extra, extra, sizeof extra);
+    if (node->is_packed)
+        params->extra = node->extra;
+    else
+        params->kernelParams = node->params;
+    return CUDA_SUCCESS;
+}
+
+static CUresult drv_copy_node(CUgraphNode node, CUDA_MEMCPY3D *copy)
+{
+    memset(copy, 0, sizeof *copy);
+    copy->srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy->srcHost = (void *)8;
+    copy->srcDevice = BASE; /* is none of it */
+    copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy->dstDevice = node_of(node)->args[0];
+    return CUDA_SUCCESS;
+}
+
+static CUresult drv_set_node(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *set)
+{
+    memset(set, 0, sizeof *set);
+    set->dst = node_of(node)->args[0];
+    return CUDA_SUCCESS;
+}
+
+static CUresult drv_child(CUgraphNode node, CUgraph *graph)
+{
+    *graph = (CUgraph)(void *)node_of(node)->child;
+    return CUDA_SUCCESS;
+}
+
+static CUresult two_pointers(size_t index, size_t *offset, size_t *bytes)
+{
+    *offset = 8 * index;
+    *bytes = 8;
+    return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult drv_func_info(CUfunction f, size_t index, size_t *offset, size_t *bytes)
+{
+    if ((const char *)(void *)f != &function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return two_pointers(index, offset, bytes);
+}
+
+static CUresult drv_kernel_info(CUkernel k, size_t index, size_t *offset, size_t *bytes)
+{
+    assert_ptr_equal((const char *)(void *)k, &kernel);
+    return two_pointers(index, offset, bytes);
+}
+
+/* ---- */
+
+/* Page i of the memory, in pages of 2 MiB. */
+static uint64_t page(uint64_t i)
+{
+    return BASE + i * GM_CHUNK_MIN;
+}
+
+static CUgraph handle_of(struct graph *graph)
+{
+    return (CUgraph)(void *)graph;
+}
+
+static CUgraphExec exec_of(uintptr_t number)
+{
+    return (CUgraphExec)number;
+}
+
+static int setup(void **state)
+{
+    static bool is_made;
+    struct gm_alloc alloc = {
+        .va = BASE, .bytes = 256 * MIB, .span = 256 * MIB, .kind = GM_ALLOC_CHUNKS};
+    struct gm_use_entry entries[GM_USES_MAX];
+    (void)state;
+    gm_real.cuGraphGetNodes = drv_nodes;
+    gm_real.cuGraphNodeGetType = drv_type;
+    gm_real.cuGraphKernelNodeGetParams_v2 = drv_kernel_node;
+    gm_real.cuGraphMemcpyNodeGetParams = drv_copy_node;
+    gm_real.cuGraphMemsetNodeGetParams = drv_set_node;
+    gm_real.cuGraphChildGraphNodeGetGraph = drv_child;
+    gm_real.cuFuncGetParamInfo = drv_func_info;
+    gm_real.cuKernelGetParamInfo = drv_kernel_info;
+    if (!is_made)
+        assert_int_equal(gm_allocs_insert(&alloc), 0);
+    is_made = true;
+    gm_replays_note(true);
+    gm_uses_count(true);
+    while (gm_uses_take(entries) > 0)
+        continue;
+    return 0;
+}
+
+/* What was counted since: of pages 0 to 7, and of no other. */
+static void expect(const uint32_t counts[8])
+{
+    struct gm_use_entry entries[GM_USES_MAX];
+    uint32_t found[8] = {0};
+    const uint32_t n = gm_uses_take(entries);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_in_range(entries[i].va, BASE, page(7));
+        found[(entries[i].va - BASE) / GM_CHUNK_MIN] = entries[i].count;
+    }
+    assert_memory_equal(found, counts, sizeof found);
+    while (gm_uses_take(entries) > 0)
+        continue;
+}
+
+/* Kernels however their arguments are given, a copy, a set, and all of these in a graph within. */
+static void test_made(void **state)
+{
+    struct graph child = {.n = 2,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(4)}},
+                                   {.type = CU_GRAPH_NODE_TYPE_MEMSET, .args = {page(5)}}}};
+    struct graph graph = {
+        .n = 4,
+        .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), page(1)}},
+                 {.type = CU_GRAPH_NODE_TYPE_KERNEL,
+                  .is_library = true,
+                  .is_packed = true,
+                  .args = {page(1), 77}},
+                 {.type = CU_GRAPH_NODE_TYPE_KERNEL, .is_library = true, .args = {page(2), 0}},
+                 {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = &child}}};
+    (void)state;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    expect((uint32_t[8]){0}); /* it was not launched */
+    for (int i = 0; i < 3; i++)
+        gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
+    gm_replays_on_cuGraphLaunch_ptsz(exec_of(1), NULL);
+    gm_replays_on_cuGraphLaunch(exec_of(2), NULL); /* is not known */
+    expect((uint32_t[8]){4, 8, 4, 0, 4, 4});
+    gm_uses_count(false);
+    gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
+    expect((uint32_t[8]){0});
+    gm_replays_forget(exec_of(1));
+    gm_uses_count(true);
+    gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
+    expect((uint32_t[8]){0});
+}
+
+static void test_updated(void **state)
+{
+    struct graph first = {
+        .n = 1, .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), page(1)}}}};
+    struct graph second = {
+        .n = 2,
+        .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(2), page(3)}},
+                 {.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(4), page(5)}}}};
+    CUgraphNode node = (CUgraphNode)(void *)&second.node[0];
+    uint64_t args[2] = {page(6), page(7)};
+    void *params[] = {&args[0], &args[1]};
+    (void)state;
+    gm_replays_made(exec_of(3), handle_of(&first));
+    gm_replays_made(exec_of(4), handle_of(&first));
+    gm_replays_on_cuGraphExecUpdate_v2(exec_of(3), handle_of(&second), NULL);
+    gm_replays_launched(exec_of(3));
+    expect((uint32_t[8]){0, 0, 1, 1, 1, 1});
+    gm_replays_launched(exec_of(4));
+    expect((uint32_t[8]){1, 1});
+
+    CUDA_KERNEL_NODE_PARAMS set = {.kern = (CUkernel)(void *)(uintptr_t)&kernel,
+                                   .kernelParams = params};
+    gm_replays_on_cuGraphExecKernelNodeSetParams_v2(exec_of(3), node, &set);
+    gm_replays_launched(exec_of(3));
+    expect((uint32_t[8]){0, 0, 0, 0, 1, 1, 1, 1});
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    args[0] = args[1] = page(0);
+    any.kernel.func = (CUfunction)(void *)(uintptr_t)&function;
+    any.kernel.kernelParams = params;
+    gm_replays_on_cuGraphExecNodeSetParams(exec_of(3), node, &any);
+    any.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    gm_replays_on_cuGraphExecNodeSetParams(exec_of(3), node, &any);
+    gm_replays_on_cuGraphExecNodeSetParams(exec_of(5), node, &any); /* is not known */
+    gm_replays_on_cuGraphExecKernelNodeSetParams_v2(exec_of(3), node, NULL);
+    gm_replays_launched(exec_of(3));
+    expect((uint32_t[8]){2, 0, 0, 0, 1, 1});
+    for (uintptr_t i = 3; i < 6; i++)
+        gm_replays_forget(exec_of(i));
+}
+
+/* An older driver, and many graphs at once. */
+static void test_odd(void **state)
+{
+    struct graph graph = {
+        .n = 1, .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), page(1)}}}};
+    (void)state;
+    for (uintptr_t i = 1; i <= 1000; i++)
+        gm_replays_made(exec_of(8 * i), handle_of(&graph));
+    for (uintptr_t i = 1; i <= 1000; i += 2)
+        gm_replays_forget(exec_of(8 * i));
+    for (uintptr_t i = 1; i <= 1000; i++)
+        gm_replays_launched(exec_of(8 * i));
+    expect((uint32_t[8]){500, 500});
+    for (uintptr_t i = 1; i <= 1000; i++)
+        gm_replays_forget(exec_of(8 * i));
+    gm_real.cuGraphKernelNodeGetParams_v2 = NULL;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_real.cuGraphGetNodes = NULL;
+    gm_replays_made(exec_of(2), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    gm_replays_launched(exec_of(2));
+    expect((uint32_t[8]){0});
+    gm_replays_forget(exec_of(1));
+    gm_replays_forget(exec_of(2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_made, setup),
+        cmocka_unit_test_setup(test_updated, setup),
+        cmocka_unit_test_setup(test_odd, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
