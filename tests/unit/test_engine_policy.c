@@ -94,6 +94,7 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
     *app = (struct gm_app){.state = GM_APP_PAUSED, .uid = uid, .pid = (pid_t)(100 + id)};
     snprintf(app->name, sizeof app->name, "%s", name);
     struct gm_client *client = app->client = &clients[id];
+    gm_group_remove(client); /* of one that was there before */
     *client = (struct gm_client){.id = id,
                                  .uid = uid,
                                  .pid = app->pid,
