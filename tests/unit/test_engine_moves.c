@@ -21,7 +21,6 @@ static struct gm_engine *engine;
 static bool is_expected[APPS];
 static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
 static uint64_t copies[GM_WAYS], copies_ended[GM_WAYS];
-static uint64_t refused[GM_WAYS];             /* number of the copy that the driver refuses */
 static uint64_t sizes[GM_WAYS][GM_WAY_DEPTH]; /* of the copies, by number */
 static unsigned clears;                       /* of the copies in */
 static uint64_t last_fence;                   /* of the newest copy in */
@@ -94,8 +93,8 @@ uint64_t gm_mover_clear(struct gm_mover *mover, CUdeviceptr device, uint64_t byt
 
 CUresult gm_mover_result(const struct gm_mover *mover, enum gm_way way, uint64_t number)
 {
-    (void)mover;
-    return number == refused[way] ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    (void)mover, (void)way, (void)number;
+    return CUDA_SUCCESS;
 }
 
 const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
@@ -283,7 +282,6 @@ static int set_up(void **state)
     memset(ended, 0, sizeof ended);
     memset(copies, 0, sizeof copies);
     memset(copies_ended, 0, sizeof copies_ended);
-    memset(refused, 0, sizeof refused);
     maps = wants = n_host = host_ended = n_unmaps = unmaps_answered = clears = 0;
     up = down = 0;
     return 0;
@@ -858,40 +856,6 @@ static void begin_full_switch(uint64_t bytes)
     gm_engine_move(engine);
 }
 
-/* Whoever has not unmapped a frame yet keeps it: nobody else is given it, and no copy reads or
- * writes it. */
-static void a_mapped_frame_is_not_free(void **state)
-{
-    (void)state;
-    begin_full_switch(64 * MIB);
-    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
-    assert_int_equal(n_unmaps, 2);
-    for (unsigned i = 0; i < 3; i++) { /* whatever else happens, and however it is planned anew */
-        assert_int_equal(copies[GM_WAY_OUT] + copies[GM_WAY_IN] + maps, 0);
-        assert_int_equal(world.table->frames[frame].state, GM_FRAME_LEAVING);
-        assert_int_equal(world.table->frames[frame].chunk, chunk);
-        gm_engine_plan(engine);
-        gm_engine_move(engine);
-    }
-    assert_int_equal(n_unmaps, 2);
-
-    /* Unmapped, it is free at once, for who waits on the GPU for its copy. */
-    answer_unmaps(1);
-    assert_int_equal(copies[GM_WAY_OUT], 1);
-    assert_int_equal(world.table->frames[frame].state, GM_FRAME_FREE);
-    gm_engine_move(engine);
-    assert_int_equal(copies[GM_WAY_IN], 1);
-    assert_int_equal(last_fence, 1);
-    assert_int_equal(maps, 1);
-    answer_unmaps(1);
-    gm_engine_move(engine);
-    assert_int_equal(last_fence, 2);
-    while (end_any())
-        ;
-    assert_int_equal(world.table->apps[FIRST].missing, 0);
-    assert_null(gm_table_check(world.table));
-}
-
 static void give_pieces(uint32_t app, unsigned n, enum gm_tier tier)
 {
     for (unsigned i = 0; i < n; i++)
@@ -1013,23 +977,6 @@ static void what_is_freed_is_not_copied(void **state)
     assert_int_equal(last_fence, 0);
 }
 
-/* A program that ends while it unmaps may still run kernels: its frame is nobody's until it has
- * exited. */
-static void what_ends_keeps_its_frame(void **state)
-{
-    uv_poll_t watch;
-    (void)state;
-    begin_full_switch(64 * MIB);
-    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
-    engine->apps[SECOND].state = GM_APP_GONE;
-    engine->apps[SECOND].exit.poll = &watch;
-    gm_table_free_chunk(world.table, chunk);
-    gm_engine_retire(engine, chunk);
-    assert_int_equal(world.table->frames[frame].state, GM_FRAME_CONDEMNED);
-    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 1); /* the other chunk's */
-    assert_int_equal(copies[GM_WAY_OUT], 0);
-}
-
 /* Chosen again while its memory leaves, a program gets back what it has given up. */
 static void who_is_chosen_again_gets_it_back(void **state)
 {
@@ -1048,148 +995,12 @@ static void who_is_chosen_again_gets_it_back(void **state)
     assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
 }
 
-/* ---- what the driver refuses ---- */
-
-/* The next copy of a way ends, and the engine takes it over. */
-static void take_copy(enum gm_way way)
-{
-    copies_ended[way]++;
-    ended[way] += sizes[way][copies_ended[way] % GM_WAY_DEPTH];
-    gm_engine_take_copies(engine);
-}
-
-static void answer_map(uint32_t chunk)
-{
-    chunk_of(&world, chunk)->map_pending = false;
-    gm_engine_settle(engine, chunk);
-}
-
-/* The chunk stays in its frame, which nobody else is given, and is mapped again; what it was to be
- * copied to is free again. Nothing is evicted for a while, then it is tried anew. */
-static void an_eviction_that_fails_is_undone(void **state)
-{
-    (void)state;
-    begin_full_switch(64 * MIB);
-    const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
-    const uint64_t used = world.used[GM_TIER_PINNED];
-    refused[GM_WAY_OUT] = 1;
-    answer_unmaps(1);
-    gm_engine_move(engine);
-    assert_int_equal(copies[GM_WAY_OUT], 1);
-    assert_int_equal(world.table->frames[frame].state, GM_FRAME_LEAVING); /* a part may be read */
-    assert_int_equal(copies[GM_WAY_IN] + maps, 0);
-    take_copy(GM_WAY_OUT);
-    assert_int_equal(world.table->frames[frame].state, GM_FRAME_USED);
-    assert_int_equal(world.table->frames[frame].chunk, chunk);
-    assert_int_equal(world.used[GM_TIER_PINNED], used - 32 * MIB);
-    assert_int_equal(maps, 1);
-    chunk_of(&world, chunk)->map_failed = true; /* that fails, too: the data is nowhere else */
-    answer_map(chunk);
-    assert_int_equal(chunk_of(&world, chunk)->frame, frame);
-    assert_int_equal(maps, 1);
-    gm_engine_plan(engine);
-    gm_engine_move(engine);
-    gm_engine_try_failed(engine);
-    assert_int_equal(maps, 1);
-    assert_int_equal(n_unmaps, 2);
-
-    engine->now += GM_S;
-    engine->apps[SECOND].batches.answered_at = engine->now;
-    gm_engine_try_failed(engine);
-    assert_int_equal(maps, 2);
-    answer_map(chunk);
-    assert_int_equal(chunk_of(&world, chunk)->state, GM_CHUNK_RESIDENT);
-    assert_null(gm_table_check(world.table));
-    gm_engine_plan(engine);
-    move_all();
-    assert_int_equal(n_unmaps, 3);
-    finish(FIRST, 1);
-}
-
-/* A copy in is made again, a while later; until then its data is in pinned memory as before. */
-static void a_copy_in_that_fails_is_made_again(void **state)
-{
-    (void)state;
-    begin_full_switch(64 * MIB);
-    refused[GM_WAY_IN] = 1;
-    answer_unmaps(1);
-    gm_engine_move(engine);
-    const uint32_t chunk = engine->ring[GM_WAY_IN][1];
-    const uint32_t page = chunk_of(&world, chunk)->page;
-    answer_map(chunk);
-    take_copy(GM_WAY_OUT);
-    take_copy(GM_WAY_IN);
-    for (unsigned i = 0; i < 2; i++) {
-        gm_engine_try_failed(engine);
-        assert_int_equal(copies[GM_WAY_IN], 1 + i);
-        assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_PINNED);
-        assert_int_equal(chunk_of(&world, chunk)->page, page);
-        assert_int_equal(chunk_of(&world, chunk)->state, GM_CHUNK_COMING);
-        engine->now += i == 0 ? GM_S : 0;
-    }
-    take_copy(GM_WAY_IN);
-    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
-    assert_int_equal(chunk_of(&world, chunk)->page, GM_NONE);
-    assert_int_equal(engine->copy_wait, 0);
-    assert_null(gm_table_check(world.table));
-}
-
-/* A free frame that was not cleared is not taken for a clear one. */
-static void a_frame_that_is_not_cleared_stays_dirty(void **state)
-{
-    (void)state;
-    begin(64 * MIB);
-    have(LAST, 32 * MIB, GM_TIER_GPU);
-    const uint32_t chunk = world.table->allocations[world.table->apps[LAST].allocations.head].first;
-    const uint32_t frame = chunk_of(&world, chunk)->frame;
-    gm_table_free_chunk(world.table, chunk);
-    engine->plan.n = engine->plan_from = 0;
-    turn_chunk(world.table, chunk, GM_CHUNK_EV_FREED);
-    gm_engine_settle(engine, chunk);
-    assert_int_equal(world.table->dirty, 1);
-    refused[GM_WAY_IN] = 1;
-    gm_engine_clear_frames(engine);
-    assert_int_equal(clears, 1);
-    take_copy(GM_WAY_IN);
-    assert_true(world.table->frames[frame].is_dirty);
-    assert_int_equal(world.table->dirty, 1);
-    gm_engine_clear_frames(engine);
-    assert_int_equal(clears, 1);
-    engine->now += GM_S;
-    gm_engine_clear_frames(engine);
-    take_copy(GM_WAY_IN);
-    assert_int_equal(clears, 2);
-    assert_int_equal(world.table->dirty, 0);
-    assert_null(gm_table_check(world.table));
-}
-
 /* ---- what was never written ---- */
 
 /* The chunk of an allocation of one. */
 static uint32_t allocate_chunk(uint32_t app, uint64_t bytes)
 {
     return world.table->allocations[allocate(&world, app, bytes)].first;
-}
-
-/* RUNNING grows, and SECOND gives up its frame for it: it is cleared on the way in, behind the copy
- * of SECOND's data. */
-static void what_another_had_is_cleared(void **state)
-{
-    (void)state;
-    begin(32 * MIB);
-    have(SECOND, 32 * MIB, GM_TIER_GPU);
-    const uint32_t chunk = allocate_chunk(RUNNING, 32 * MIB);
-    gm_engine_plan(engine);
-    move_all();
-    assert_int_equal(clears, 1);
-    assert_int_equal(last_fence, 1);
-    assert_true(chunk_of(&world, chunk)->copy_pending);
-    assert_int_equal(submitted[GM_WAY_IN], 0);
-    end_copy(GM_WAY_OUT);
-    assert_int_equal(chunk_of(&world, chunk)->state, GM_CHUNK_COMING);
-    end_copy(GM_WAY_IN);
-    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
-    assert_null(gm_table_check(world.table));
 }
 
 /* What is overwritten whole, and what is new, needs no clearing. */
@@ -1251,23 +1062,6 @@ static void free_frames_are_cleared(void **state)
     assert_false(chunk_of(&world, chunk)->copy_pending);
     assert_int_equal(world.table->allocated, 64 * MIB); /* not a new one */
     assert_null(gm_table_check(world.table));
-}
-
-/* One that is being cleared is waited for. */
-static void what_is_being_cleared_is_waited_for(void **state)
-{
-    (void)state;
-    begin(32 * MIB);
-    have(LAST, 32 * MIB, GM_TIER_GPU);
-    free_all_of_last();
-    gm_engine_clear_frames(engine);
-    const uint32_t chunk = allocate_chunk(RUNNING, 32 * MIB);
-    gm_engine_plan(engine);
-    move_all();
-    assert_int_equal(clears, 1);
-    assert_true(chunk_of(&world, chunk)->copy_pending);
-    end_copy(GM_WAY_IN);
-    assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
 }
 
 /* Not while they are still read, nor while they may be what a plan fills. */
@@ -1374,20 +1168,13 @@ int main(void)
         case_of(raising_leaves_room_for_evictions),
         case_of(a_slow_switch_ends),
         case_of(a_full_switch_ends),
-        case_of(a_mapped_frame_is_not_free),
         case_of(unmapping_runs_ahead),
         case_of(who_does_not_unmap_holds_up_nobody),
         case_of(who_does_not_unmap_keeps_no_pages),
         case_of(what_is_freed_is_not_copied),
-        case_of(what_ends_keeps_its_frame),
         case_of(who_is_chosen_again_gets_it_back),
-        case_of(an_eviction_that_fails_is_undone),
-        case_of(a_copy_in_that_fails_is_made_again),
-        case_of(a_frame_that_is_not_cleared_stays_dirty),
-        case_of(what_another_had_is_cleared),
         case_of(nothing_is_cleared_in_vain),
         case_of(free_frames_are_cleared),
-        case_of(what_is_being_cleared_is_waited_for),
         case_of(not_everything_is_cleared_now),
         case_of(an_idle_one_is_given_nothing_that_another_was_offered),
         case_of(nobody_gives_to_himself),

@@ -448,23 +448,6 @@ static void test_deaths(void **state)
     }
 }
 
-/* An opener that dies in the middle of opening, while the owner frees. */
-static void test_dies_while_opening(void **state)
-{
-    (void)state;
-    uint64_t va = give(0, 64 * MIB);
-    share(0, va);
-    struct gm_msg_open ask = ask_for(0, 64 * MIB);
-    gm_engine_open_share(engine, 1, &ask);
-    assert_int_equal(n_sent, 1);
-    free_it(0, va);
-    leave(1, NULL);
-    n_sent = 0; /* its batches are void */
-    gm_engine_forget_opens(engine, 1);
-    assert_int_equal(n_condemned, 2);
-    assert_null(engine->shares);
-}
-
 /* Many chunks go out a few batches at a time; what fails in the middle is taken back. */
 static void test_many_batches(void **state)
 {
@@ -534,7 +517,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_room_for_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_freed_while_open, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deaths, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_dies_while_opening, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_batches, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
