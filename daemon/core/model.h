@@ -82,13 +82,19 @@
     X(TAKE)                                                                                        \
     X(LEAVE)                                                                                       \
     X(GIVE)                                                                                        \
+    X(CLEAN)  /* it reads as zero now, or soon */                                                  \
+    X(SOIL)   /* ... and does not after all */                                                     \
+    X(ORPHAN) /* its chunk has ended; others still map it */                                       \
     X(CONDEMN)                                                                                     \
     X(END)
 #define GM_FRAME_TURNS(X)                                                                          \
     X(UNUSED, MAKE, USED)                                                                          \
     X(FREE, TAKE, USED)                                                                            \
+    X(FREE, CLEAN, FREE)                                                                           \
+    X(FREE, SOIL, FREE)                                                                            \
     X(FREE, CONDEMN, CONDEMNED)                                                                    \
     X(USED, TAKE, USED) /* a new one, or one on the host */                                        \
+    X(USED, ORPHAN, USED)                                                                          \
     X(USED, LEAVE, LEAVING)                                                                        \
     X(USED, GIVE, FREE)                                                                            \
     X(USED, CONDEMN, CONDEMNED)                                                                    \

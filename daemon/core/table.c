@@ -648,11 +648,13 @@ static bool turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_eve
                                  .id = index,
                                  .app = frame->chunk == GM_NONE ? GM_NONE
                                                                 : table->chunks[frame->chunk].app};
-    const bool is_gift = event == GM_FRAME_EV_GIVE;
-    const uint8_t to = next_state(table, turn, !is_gift || !frame->is_fixed);
+    const bool is_possible = (event != GM_FRAME_EV_GIVE || !frame->is_fixed) &&
+                             (event != GM_FRAME_EV_ORPHAN || frame->is_fixed);
+    const uint8_t to = next_state(table, turn, is_possible);
     if (to == GM_TURN_ILLEGAL)
         return false;
-    set_frame(table, index, (enum gm_frame_state)to);
+    if (to != turn.from)
+        set_frame(table, index, (enum gm_frame_state)to);
     return true;
 }
 
@@ -680,7 +682,8 @@ bool gm_table_free_frame(struct gm_table *table, uint32_t index)
 void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear)
 {
     struct gm_frame *frame = &table->frames[index];
-    assert(frame->state == GM_FRAME_FREE);
+    if (!turn_frame(table, index, GM_FRAME_EV_CLEAN))
+        return;
     table->dirty -= frame->is_dirty;
     frame->is_dirty = false;
     frame->clear = clear;
@@ -689,15 +692,16 @@ void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear
 void gm_table_soil_frame(struct gm_table *table, uint32_t index)
 {
     struct gm_frame *frame = &table->frames[index];
-    assert(frame->state == GM_FRAME_FREE);
+    if (!turn_frame(table, index, GM_FRAME_EV_SOIL))
+        return;
     table->dirty += !frame->is_dirty;
     frame->is_dirty = true;
 }
 
 void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
 {
-    assert(table->frames[index].state == GM_FRAME_USED && table->frames[index].is_fixed);
-    table->frames[index].chunk = GM_NONE;
+    if (turn_frame(table, index, GM_FRAME_EV_ORPHAN))
+        table->frames[index].chunk = GM_NONE;
 }
 
 bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)

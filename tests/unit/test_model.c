@@ -197,10 +197,18 @@ static void test_frames(void **state)
     assert_int_equal(told.app, GM_NONE);
     gm_table_end_frame(world.table, frame); /* not before it is condemned */
     assert_int_equal(n_wrong, 2);
+    assert_true(world.table->frames[frame].is_dirty);
+    gm_table_clean_frame(world.table, frame, 0);
+    assert_int_equal(n_wrong, 2);
+    assert_int_equal(world.table->dirty, 0);
     assert_true(gm_table_condemn_frame(world.table, frame));
     assert_false(gm_table_take_frame(world.table, frame, index));
     assert_int_equal(chunk_of(&world, index)->frame, GM_NONE);
     assert_int_equal(n_wrong, 3);
+    gm_table_soil_frame(world.table, frame); /* it is not free */
+    gm_table_orphan_frame(world.table, frame);
+    assert_int_equal(n_wrong, 5);
+    assert_int_equal(world.table->dirty, 0);
     gm_table_end_frame(world.table, frame);
     assert_null(gm_table_check(world.table));
     assert_int_equal(world.table->allocated, 0);
