@@ -22,7 +22,7 @@ expect_refused() {
         fail "the log does not say of $1: $3"
 }
 
-start_daemon --pinned 256M --rule 'command=gm_worker_proc oversize=host'
+start_daemon --pinned 256M --rule 'command=gm_worker_proc* oversize=host'
 expect_told small 160
 expect_refused small 170 'raise --gpu-budget, or take --oversize host or GPUMUX_OVERSIZE=host'
 expect_told ruled 352 proc
