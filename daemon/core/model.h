@@ -1,10 +1,10 @@
 /*
- * State machines as tables: chunk, frame, shadow and app. A row says from which state an event
- * leads to which. What has no row is not legal: the setter changes nothing and tells
+ * State machines as tables: chunk, frame, shadow, client and app. A row says from which state an
+ * event leads to which. What has no row is not legal: the setter changes nothing and tells
  * (GM_TURN_ILLEGAL), in every build.
  *
- * Each machine has one setter: gm_table_turn_chunk, gm_table_turn_shadow and set_frame in table.c,
- * gm_engine_turn for apps. Pure data.
+ * Each machine has one setter: gm_table_turn_chunk, gm_table_turn_shadow and turn_frame in table.c,
+ * turn in engine/client.c, and gm_engine_turn for apps. Pure data.
  */
 #ifndef GM_CORE_MODEL_H
 #define GM_CORE_MODEL_H
@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 #define GM_MODELS(X)                                                                               \
-    X(CHUNK, "chunk") X(FRAME, "frame") X(SHADOW, "the shadow of chunk") X(APP, "app")
+    X(CHUNK, "chunk")                                                                              \
+    X(FRAME, "frame") X(SHADOW, "the shadow of chunk") X(CLIENT, "client") X(APP, "app")
 
 /* ---- chunks ---- */
 
@@ -125,6 +126,26 @@
     X(CLAIMED, END, NONE)                                                                          \
     X(LOST, DROP, NONE)
 
+/* ---- clients: the one gate that a program has, whatever GPUs it uses ---- */
+
+#define GM_CLIENT_STATES(X)                                                                        \
+    X(QUIET)   /* its gate is closed, and it is quiet, as before it first ran */                   \
+    X(OPEN)    /* its gate is open */                                                              \
+    X(CLOSING) /* its gate is closed, and it has not answered CLOSE */                             \
+    X(BUSY)    /* ... it has, and its work has not ended */
+#define GM_CLIENT_EVENTS(X)                                                                        \
+    X(SHUT)    /* an engine wants the gate closed */                                               \
+    X(DRAINED) /* it answers that it is quiet */                                                   \
+    X(KEEPS)   /* it answers that it is not */                                                     \
+    X(LET)     /* no engine wants the gate closed any more */
+#define GM_CLIENT_TURNS(X)                                                                         \
+    X(QUIET, LET, OPEN)                                                                            \
+    X(OPEN, SHUT, CLOSING)                                                                         \
+    X(CLOSING, DRAINED, QUIET)                                                                     \
+    X(CLOSING, KEEPS, BUSY)                                                                        \
+    X(CLOSING, LET, OPEN) /* no answer came in time */                                             \
+    X(BUSY, LET, OPEN)
+
 /* ---- apps ---- */
 
 #define GM_APP_STATES(X)                                                                           \
@@ -178,6 +199,12 @@ enum gm_shadow { GM_SHADOW_STATES(GM_STATE) GM_SHADOW_STATES_N };
 #undef GM_STATE
 #define GM_STATE(NAME) GM_SHADOW_EV_##NAME,
 enum gm_shadow_event { GM_SHADOW_EVENTS(GM_STATE) GM_SHADOW_EVENTS_N };
+#undef GM_STATE
+#define GM_STATE(NAME) GM_CLIENT_##NAME,
+enum gm_client_state { GM_CLIENT_STATES(GM_STATE) GM_CLIENT_STATES_N };
+#undef GM_STATE
+#define GM_STATE(NAME) GM_CLIENT_EV_##NAME,
+enum gm_client_event { GM_CLIENT_EVENTS(GM_STATE) GM_CLIENT_EVENTS_N };
 #undef GM_STATE
 #define GM_STATE(NAME) GM_APP_##NAME,
 enum gm_app_state { GM_APP_STATES(GM_STATE) GM_APP_STATES_N };

@@ -186,7 +186,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
 {
     const uint32_t id = client->id;
     struct gm_app *app = &engine->apps[id];
-    const bool is_running = !client->is_quiet;
+    const bool is_running = client->state != GM_CLIENT_QUIET;
     /* A process that comes again has executed another program: the old one's contexts are gone. */
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == client->pid)

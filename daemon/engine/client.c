@@ -1,4 +1,4 @@
-#include "daemon/engine/client.h"
+#include "daemon/engine/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +8,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "daemon/engine/groups.h"
 
 /* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
 static int make_shared(const char *name, size_t bytes, int seals, void **memory)
@@ -65,7 +63,6 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->ctl->version = client->stat->version = GM_SHM_VERSION;
     client->ctl->app = id;
     atomic_store(&client->ctl->gate, GM_GATE_CLOSED); /* until the first engine opens it */
-    client->is_quiet = true;
     error = gm_group_add(group, client);
     if (error)
         goto fail;
@@ -113,13 +110,35 @@ int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *o
     return error;
 }
 
+/* The one setter of its state. False: the event is not legal in it. */
+static bool turn(struct gm_client *client, enum gm_client_event event)
+{
+    const struct gm_turn turn = {.model = GM_MODEL_CLIENT,
+                                 .from = (uint8_t)client->state,
+                                 .event = (uint8_t)event,
+                                 .to = gm_model_next(GM_MODEL_CLIENT, client->state, event),
+                                 .id = client->id,
+                                 .app = client->id};
+    uint32_t i = 0;
+    while (i < GM_GPUS_MAX - 1 && !client->engines[i])
+        i++;
+    if (client->engines[i])
+        gm_engine_emit(
+            client->engines[i],
+            &(struct gm_event){.kind = GM_EVENT_TURN, .app = client->id, .turn.turn = turn});
+    if (turn.to == GM_TURN_ILLEGAL)
+        return false;
+    client->state = (enum gm_client_state)turn.to;
+    return true;
+}
+
 bool gm_client_shut(struct gm_client *client, uint32_t index)
 {
     const bool was_open = client->shut == 0;
     client->shut |= 1u << index;
-    if (!was_open)
+    if (!was_open || !turn(client, GM_CLIENT_EV_SHUT))
         return false;
-    client->is_answered = client->is_quiet = client->is_parked = false;
+    client->is_parked = false;
     atomic_store(&client->ctl->epoch, ++client->epoch);
     atomic_store(&client->ctl->gate, GM_GATE_CLOSED);
     return true;
@@ -127,21 +146,19 @@ bool gm_client_shut(struct gm_client *client, uint32_t index)
 
 void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer)
 {
+    const bool is_busy = answer->status == GM_DRAIN_BUSY;
     if (client->shut == 0 || answer->epoch != client->epoch)
         return; /* to a CLOSE that was given up */
-    client->is_answered = true;
-    if (answer->status == GM_DRAIN_BUSY)
-        return;
-    client->is_quiet = true;
-    client->is_parked = client->is_parked || answer->status == GM_DRAIN_PARKED; /* late, or now */
+    if (turn(client, is_busy ? GM_CLIENT_EV_KEEPS : GM_CLIENT_EV_DRAINED) && !is_busy)
+        client->is_parked =
+            client->is_parked || answer->status == GM_DRAIN_PARKED; /* late, or now */
 }
 
 bool gm_client_let(struct gm_client *client, uint32_t index)
 {
     client->shut &= ~(1u << index);
-    if (client->shut != 0)
+    if (client->shut != 0 || !turn(client, GM_CLIENT_EV_LET))
         return false;
-    client->is_answered = client->is_quiet = false;
     atomic_store(&client->ctl->gate, GM_GATE_OPEN);
     syscall(SYS_futex, &client->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
     return true;

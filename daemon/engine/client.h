@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include "common/shm.h"
+#include "daemon/core/model.h"
 #include "daemon/engine/engine.h"
 
 struct gm_group;
@@ -41,11 +42,10 @@ struct gm_client {
     struct gm_group *group;
     struct gm_client *next; /* of its group, in the order of ids */
 
-    uint32_t shut;         /* a bit an engine: it wants the gate closed */
-    uint64_t epoch;        /* of the newest CLOSE */
-    bool is_answered;      /* ... which it answered, and the gate has not opened since: */
-    bool is_quiet;         /* it is quiet, as before it first ran; else it is busy */
-    bool is_parked;        /* ... by parking */
+    uint32_t shut;  /* a bit an engine: it wants the gate closed */
+    uint64_t epoch; /* of the newest CLOSE */
+    enum gm_client_state state;
+    bool is_parked;        /* its work stands still on the GPU */
     uint64_t query;        /* number of the newest QUERY */
     uint64_t timeslice_us; /* as it was told; 0: the driver's own */
     uint64_t refused_told; /* of gm_stat.refused, what the log has */

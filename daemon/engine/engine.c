@@ -119,9 +119,10 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
     app->gate.closed_at = engine->now;
     if (is_asked)
         engine->config.outlet.send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
-    if (client->is_quiet || client->is_answered) { /* it has answered another engine */
+    if (client->state != GM_CLIENT_CLOSING) { /* it has answered another engine */
         const struct gm_msg_drained drained = {.epoch = client->epoch,
-                                               .status = !client->is_quiet   ? GM_DRAIN_BUSY
+                                               .status = client->state == GM_CLIENT_BUSY
+                                                             ? GM_DRAIN_BUSY
                                                          : client->is_parked ? GM_DRAIN_PARKED
                                                                              : GM_DRAIN_QUIET};
         gm_engine_drained(engine, id, &drained);

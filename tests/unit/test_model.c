@@ -31,9 +31,9 @@ static void on_turn(void *arg, const struct gm_turn *turn)
 static void test_rows(void **state)
 {
     const unsigned states[] = {GM_CHUNK_STATES_N, GM_FRAME_STATES_N, GM_SHADOW_STATES_N,
-                               GM_APP_STATES_N};
+                               GM_CLIENT_STATES_N, GM_APP_STATES_N};
     const unsigned events[] = {GM_CHUNK_EVENTS_N, GM_FRAME_EVENTS_N, GM_SHADOW_EVENTS_N,
-                               GM_APP_EVENTS_N};
+                               GM_CLIENT_EVENTS_N, GM_APP_EVENTS_N};
     (void)state;
     for (unsigned m = 0; m < GM_MODELS_N; m++) {
         uint32_t reached = 1, before = 0;

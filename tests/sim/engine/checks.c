@@ -146,10 +146,12 @@ static void check_quiet(const struct gm_engine *engine, const struct gm_chunk *c
     const struct gm_app *app = &engine->apps[chunk->app];
     if (gm_chunk_is_still(chunk) || engine->table->allocations[chunk->allocation].is_pending)
         return;
-    require(app->client->is_quiet && app->state != GM_APP_RUNNING && app->state != GM_APP_DRAINING,
+    require(app->client->state == GM_CLIENT_QUIET && app->state != GM_APP_RUNNING &&
+                app->state != GM_APP_DRAINING,
             "app %u is %s and its chunk at %lx on GPU %u is %s, and it is %squiet", chunk->app,
             gm_model_state_text(GM_MODEL_APP, app->state), chunk->va, engine->config.index,
-            gm_model_state_text(GM_MODEL_CHUNK, chunk->state), app->client->is_quiet ? "" : "not ");
+            gm_model_state_text(GM_MODEL_CHUNK, chunk->state),
+            app->client->state == GM_CLIENT_QUIET ? "" : "not ");
 }
 
 static void check_chunks(const struct gm_engine *engine)
@@ -203,7 +205,7 @@ static void check_gate(const struct program *p)
     }
     require(is_open == (client && client->shut == 0), "the gate of program %u is %s", p->number,
             is_open ? "open" : "closed");
-    require(!client || !client->is_quiet || !p->is_active,
+    require(!client || client->state != GM_CLIENT_QUIET || !p->is_active,
             "program %u is taken to be quiet, and is not", p->number);
 }
 
@@ -287,7 +289,7 @@ static void check_groups(void)
         const bool is_open = app && app->client->shut == 0;
         if (p->group > 0 && is_open && p->was_quiet && !machine.is_saving)
             check_opening(p);
-        p->was_quiet = app && app->client->is_quiet;
+        p->was_quiet = app && app->client->state == GM_CLIENT_QUIET;
     }
     for (uint32_t group = 1; group <= GROUPS; group++)
         check_together(group);
