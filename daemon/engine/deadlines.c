@@ -4,8 +4,6 @@
  */
 #include "daemon/engine/state.h"
 
-#include "common/log.h"
-
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)
 
@@ -31,9 +29,7 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < app->moves.progress_at + GM_STALL_NS)
         return;
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) gives its turn back: %s", id, (int)app->pid, app->name,
-           engine->table->apps[id].is_silent ? "it does not answer"
-                                             : "its memory cannot be brought in now");
+    gm_engine_happened(engine, id, GM_EVENT_GAVE_BACK);
     app->moves.progress_at = engine->now;
     app->idle.want_at = engine->now + GM_WANT_AGAIN_NS;
     gm_engine_sample_soon(engine);
@@ -50,8 +46,7 @@ static void check_silence(struct gm_engine *engine, uint32_t id)
     if (is_silent == engine->table->apps[id].is_silent)
         return;
     gm_engine_note_silence(engine, id, is_silent);
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) %s", id, (int)app->pid, app->name,
-           is_silent ? "does not answer: its memory stays where it is" : "answers again");
+    gm_engine_happened(engine, id, is_silent ? GM_EVENT_SILENT : GM_EVENT_ANSWERS);
 }
 
 /* A retry time that has come: true, and it is cleared. */

@@ -32,9 +32,9 @@ struct gm_machine {
 int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, size_t why_size);
 
 /*
- * Open `n` GPUs, by their CUDA numbers. `config` is that of each, but for what differs: GPU, index,
- * and the host memory, which is for all. Returns 0, or
- * -errno with one line for a person in `why`; then nothing is left.
+ * Open `n` GPUs, by their CUDA numbers. `config` is that of each, but for its GPU and index, and
+ * the host memory, which is for all. Returns 0, or -errno with one line for a person in `why`; then
+ * nothing is left.
  */
 int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop,
                     const struct gm_engine_config *config, const uint32_t *gpus, uint32_t n,

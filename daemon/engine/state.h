@@ -277,11 +277,13 @@ struct gm_party {
     const char *why; /* one word */
 };
 struct gm_note {
+    /* These are the journal's (views/journal.c). */
     int gpu;
     uint64_t seq;            /* 1 and up */
     uint64_t at;             /* gm_now() */
     uint64_t wall;           /* the same, nanoseconds since 1970 */
     enum gm_event_kind kind; /* SWITCH, LEVEL, SET or REFUSED */
+
     struct gm_party app;
     /* SWITCH: whose place it took, and after what wait. */
     struct gm_switch took;
@@ -800,7 +802,8 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct gm_wishes *wishes);
-/* Set whether a new client may have more memory than the budget, as rules and its wishes have it. */
+/* Set whether a new client may have more memory than the budget, as rules and its wishes have it.
+ */
 void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client);
 /* Whether the app may now. False where the GPU cannot map host memory. */
 bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);

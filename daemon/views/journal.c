@@ -123,6 +123,18 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_engine *engine
         gm_log(GM_LOG_INFO, "%s keeps the GPU: it %s", name_of(engine, id, who),
                event->busy.has_answered ? "did not finish its work in time" : "does not answer");
         break;
+    case GM_EVENT_GAVE_BACK:
+        gm_log(GM_LOG_INFO, "%s gives its turn back: %s", name_of(engine, id, who),
+               engine->table->apps[id].is_silent ? "it does not answer"
+                                                 : "its memory cannot be brought in now");
+        break;
+    case GM_EVENT_SILENT:
+        gm_log(GM_LOG_INFO, "%s does not answer: its memory stays where it is",
+               name_of(engine, id, who));
+        break;
+    case GM_EVENT_ANSWERS:
+        gm_log(GM_LOG_INFO, "%s answers again", name_of(engine, id, who));
+        break;
     case GM_EVENT_SCHED:
         gm_record_config(record, event->sched.config);
         break;

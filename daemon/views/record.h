@@ -1,7 +1,7 @@
 /*
  * Records the scheduler's input (--record) as lines of trace.h in a file, which tests/sim can
- * replay. Owns struct gm_record and its file. main opens and closes it, the engine calls it through
- * its outlet; it calls trace.c. Loop thread only.
+ * replay. Owns struct gm_record and its file. main opens and closes it, journal.c calls it; it calls
+ * trace.c. Loop thread only.
  *
  * Lines stay in memory for up to a second. If the file cannot be written or is full, only the
  * recording ends.
