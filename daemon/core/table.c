@@ -658,6 +658,18 @@ static bool turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_eve
     return true;
 }
 
+/* The frame is `chunk`'s from now on; GM_NONE: no chunk's. */
+static void give_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
+{
+    struct gm_frame *frame = &table->frames[index];
+    const uint64_t bytes = gm_class_bytes(frame->class);
+    if (!frame->is_host && frame->chunk != GM_NONE)
+        table->apps[table->chunks[frame->chunk].app].device -= bytes;
+    if (!frame->is_host && chunk != GM_NONE)
+        table->apps[table->chunks[chunk].app].device += bytes;
+    frame->chunk = chunk;
+}
+
 void gm_table_end_frame(struct gm_table *table, uint32_t index)
 {
     struct gm_frame *frame = &table->frames[index];
@@ -675,7 +687,7 @@ bool gm_table_free_frame(struct gm_table *table, uint32_t index)
 {
     if (!turn_frame(table, index, GM_FRAME_EV_GIVE))
         return false;
-    table->frames[index].chunk = GM_NONE;
+    give_frame(table, index, GM_NONE);
     return true;
 }
 
@@ -701,14 +713,14 @@ void gm_table_soil_frame(struct gm_table *table, uint32_t index)
 void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
 {
     if (turn_frame(table, index, GM_FRAME_EV_ORPHAN))
-        table->frames[index].chunk = GM_NONE;
+        give_frame(table, index, GM_NONE);
 }
 
 bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
 {
     if (!turn_frame(table, index, GM_FRAME_EV_TAKE))
         return false;
-    table->frames[index].chunk = chunk;
+    give_frame(table, index, chunk);
     table->frames[index].is_dirty = true;
     table->chunks[chunk].frame = index;
     return true;
@@ -719,14 +731,14 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index)
     if (!turn_frame(table, index, GM_FRAME_EV_CONDEMN))
         return false;
     unfix(table, &table->frames[index]);
-    table->frames[index].chunk = GM_NONE;
+    give_frame(table, index, GM_NONE);
     return true;
 }
 
 const char *gm_table_check(const struct gm_table *table)
 {
     uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0, shadows = 0,
-             lost = 0;
+             lost = 0, device = 0;
     uint32_t dirty = 0;
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
@@ -746,6 +758,7 @@ const char *gm_table_check(const struct gm_table *table)
         if ((frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING) &&
             frame->chunk != GM_NONE) {
             const struct gm_chunk *chunk = &table->chunks[frame->chunk];
+            device += frame->is_host ? 0 : gm_class_bytes(frame->class);
             if (chunk->frame != i && !frame->is_host)
                 return "a used frame's chunk does not hold it";
             if (chunk->class != frame->class)
@@ -834,7 +847,10 @@ const char *gm_table_check(const struct gm_table *table)
         if (missing != app->missing)
             return "an app's missing chunks are not counted right";
         committed += bytes;
+        device -= app->device;
     }
+    if (device != 0)
+        return "the apps' bytes of frames are not those of the frames";
     if (lost != table->lost)
         return "the bytes of lost shadows are not those of the chunks";
     if (shadows != table->shadows)
