@@ -220,9 +220,11 @@ static void swap_chunks(struct gm_engine *engine, uint32_t id, bool is_all)
     struct gm_table *table = engine->table;
     for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
          a = table->allocations[a].next)
-        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
+        /* Chunks of a freed one end one by one, and their places in the table are others' then. */
+        for (uint32_t c = table->allocations[a].is_freed ? GM_NONE : table->allocations[a].first;
+             c != GM_NONE; c = table->chunks[c].sibling) {
             const struct gm_chunk *chunk = &table->chunks[c];
-            if (chunk->is_freed || chunk->is_fixed || chunk->state != GM_CHUNK_ON_HOST ||
+            if (chunk->is_fixed || chunk->state != GM_CHUNK_ON_HOST ||
                 (chunk->is_on_host && !is_all))
                 continue;
             gm_table_put(table, c, false);

@@ -112,8 +112,9 @@ static uint64_t put_on_host(struct gm_engine *engine, uint32_t id, uint64_t byte
     for (unsigned class = GM_CHUNK_CLASSES; class -- > 0;)
         for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
              a = table->allocations[a].next)
-            for (uint32_t c = table->allocations[a].first; c != GM_NONE && sum < bytes;
-                 c = table->chunks[c].sibling) {
+            for (uint32_t c = table->allocations[a].is_freed ? GM_NONE
+                                                             : table->allocations[a].first;
+                 c != GM_NONE && sum < bytes; c = table->chunks[c].sibling) {
                 if (table->chunks[c].class != class || !can_be_on_host(&table->chunks[c]))
                     continue;
                 sum += gm_chunk_bytes(&table->chunks[c]);
