@@ -17,7 +17,8 @@
  * Watching for the end of the process: only then is nothing of it left on the GPU. Frames that it
  * had mapped are destroyed, never used again as they are, so ending them early costs no safety: the
  * driver keeps the memory for as long as anything maps it. It costs exactness, since the budget
- * then counts bytes as free that are not yet.
+ * then counts bytes as free that are not yet. A host frame's memory is used again, by another
+ * program of the same user: it waits for the process, however long that takes.
  */
 
 static void free_poll(uv_handle_t *handle)
@@ -36,11 +37,9 @@ static void stop_watching(struct gm_app *app)
     app->exit.pidfd = -1;
 }
 
-/* Nothing of the app's process is on the GPU any more, as far as can be known: its frames may end.
- */
-void gm_engine_exited(struct gm_engine *engine, uint32_t id)
+/* Its frames wait for its process no longer. */
+static void release_frames(struct gm_engine *engine, uint32_t id)
 {
-    stop_watching(&engine->apps[id]);
     for (uint32_t i = 0; i < engine->n_condemned; i++) {
         uint32_t frame = engine->condemned[i];
         if (engine->frame_more[frame].exit_of != id)
@@ -49,6 +48,28 @@ void gm_engine_exited(struct gm_engine *engine, uint32_t id)
         gm_engine_count_ending(engine, frame);
     }
     engine->plan_is_stale = true;
+}
+
+/* Nothing of the app's process is on the GPU any more, as far as can be known: its frames may end.
+ */
+void gm_engine_exited(struct gm_engine *engine, uint32_t id)
+{
+    stop_watching(&engine->apps[id]);
+    release_frames(engine, id);
+}
+
+void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table *table = engine->table;
+    struct gm_app *app = &engine->apps[id];
+    bool has_host_frames = false;
+    for (uint32_t i = 0; i < table->max_frames && !has_host_frames; i++)
+        has_host_frames = table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].is_host &&
+                          gm_engine_may_reach(app, i);
+    release_frames(engine, id);
+    app->exit.is_late = true;
+    if (!has_host_frames)
+        stop_watching(app);
 }
 
 static void on_exit_of(uv_poll_t *poll, int status, int events)

@@ -26,7 +26,8 @@ void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
 static uint32_t exit_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     const struct gm_app *app = &engine->apps[chunk->app];
-    return app->state == GM_APP_GONE && app->exit.poll ? chunk->app : GM_NONE;
+    const bool is_awaited = app->exit.poll && !app->exit.is_late;
+    return app->state == GM_APP_GONE && is_awaited ? chunk->app : GM_NONE;
 }
 
 /* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the

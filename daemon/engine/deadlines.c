@@ -59,6 +59,11 @@ static bool is_due(struct gm_engine *engine, uint64_t *at)
     return true;
 }
 
+static bool awaits_exit(const struct gm_app *app)
+{
+    return app->state == GM_APP_GONE && app->exit.poll && !app->exit.is_late;
+}
+
 void gm_engine_check_deadlines(struct gm_engine *engine)
 {
     uint64_t limit = engine->config.drain_deadline_ns + GM_LATE_NS;
@@ -69,11 +74,9 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
             continue;
         if (app->state == GM_APP_DRAINING && engine->now >= app->gate.closed_at + limit)
             gm_engine_drained(engine, id, NULL);
-        if (app->state == GM_APP_GONE && app->exit.poll &&
-            engine->now >= app->exit.left_at + GM_EXIT_NS)
-            gm_engine_exited(engine, id);
-        is_held_up = is_held_up || app->state == GM_APP_DRAINING ||
-                     (app->state == GM_APP_GONE && app->exit.poll);
+        if (awaits_exit(app) && engine->now >= app->exit.left_at + GM_EXIT_NS)
+            gm_engine_exit_late(engine, id);
+        is_held_up = is_held_up || app->state == GM_APP_DRAINING || awaits_exit(app);
         check_silence(engine, id);
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
@@ -117,7 +120,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_DRAINING)
             at = earlier(at, app->gate.closed_at + limit);
-        if (app->state == GM_APP_GONE && app->exit.poll)
+        if (awaits_exit(app))
             at = earlier(at, app->exit.left_at + GM_EXIT_NS);
         if (app->batches.sent && !engine->table->apps[id].is_silent)
             at = earlier(at, GM_LATE_NS + (app->batches.sent->sent_at > app->batches.answered_at

@@ -89,6 +89,16 @@ void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept)
             }
 }
 
+/* The memory of a host frame is used again. So it ends only when no process can reach it, also not
+ * one that left long ago and has yet to end. */
+static bool is_reachable(const struct gm_engine *engine, uint32_t frame)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_may_reach(&engine->apps[id], frame))
+            return true;
+    return false;
+}
+
 void gm_engine_reap(struct gm_engine *engine)
 {
     uint64_t read = gm_mover_done(engine->mover, GM_WAY_OUT);
@@ -100,7 +110,7 @@ void gm_engine_reap(struct gm_engine *engine)
         const struct gm_frame *entry = &engine->table->frames[frame];
         const struct gm_frame_state_more *more = &engine->frame_more[frame];
         if (entry->fence > read || entry->clear > cleared || more->drops > 0 ||
-            more->exit_of != GM_NONE) {
+            more->exit_of != GM_NONE || (entry->is_host && is_reachable(engine, frame))) {
             i++;
             continue;
         }

@@ -145,6 +145,7 @@ struct gm_app {
         uv_poll_t *poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
         int pidfd;
         uint64_t left_at; /* when its connection ended */
+        bool is_late;     /* it was waited for long enough: only host frames wait for it now */
     } exit;
     struct {                   /* apps.c, waiting.c, ahead.c: ALLOCs that are not answered yet */
         uint32_t pending;      /* committed */
@@ -533,6 +534,14 @@ void gm_engine_take_back(struct gm_engine *engine, uint32_t allocation);
 void gm_engine_bury(struct gm_engine *engine);
 /* The process of a GONE app has ended, or is taken to have. */
 void gm_engine_exited(struct gm_engine *engine, uint32_t app);
+/* It has not, and was waited for long enough. */
+void gm_engine_exit_late(struct gm_engine *engine, uint32_t app);
+/* Whether a process that has yet to end may have the frame mapped. */
+static inline bool gm_engine_may_reach(const struct gm_app *app, uint32_t frame)
+{
+    return app->state == GM_APP_GONE && app->exit.poll &&
+           (app->batches.imports[frame / 8] >> (frame % 8) & 1);
+}
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */
 void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
 
