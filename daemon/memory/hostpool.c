@@ -604,6 +604,11 @@ uint64_t gm_hostpool_used(const struct gm_hostpool *pool)
     return (uint64_t)(pool->pages.pages - pool->pages.free_pages) * GM_CHUNK_MIN - pool->idle;
 }
 
+uint64_t gm_hostpool_held_back(const struct gm_hostpool *pool)
+{
+    return pool->idle - pool->idle_slabs * SLAB_BYTES;
+}
+
 uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool)
 {
     return (pool->count[GM_SLAB_LEAVING] + pool->count[GM_SLAB_RELEASING]) * SLAB_BYTES;

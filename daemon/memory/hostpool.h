@@ -135,6 +135,8 @@ CUmemGenericAllocationHandle gm_hostpool_unit_handle(struct gm_hostpool *pool, u
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool);  /* bytes */
 uint64_t gm_hostpool_size(const struct gm_hostpool *pool); /* bytes pinned now */
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool); /* bytes taken now, without idle units */
+/* Bytes of idle units beside others that are used: nobody but their owner can have them now. */
+uint64_t gm_hostpool_held_back(const struct gm_hostpool *pool);
 /* Bytes of slabs that are pinned and on their way back to the system. */
 uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool);
 
