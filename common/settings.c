@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/chunk.h"
+#include "common/size.h"
 #include "common/text.h"
 #include "common/wire.h"
 
@@ -128,6 +130,23 @@ static int take_oversize(struct gm_settings *settings, const char *text, char *w
     return 0;
 }
 
+static int take_cap(struct gm_settings *settings, const char *text, char *why, size_t size)
+{
+    char shown[SHOWN];
+    uint64_t bytes = 0;
+    int error = strcmp(text, "none") == 0 ? 0 : gm_parse_size(text, &bytes);
+    if (error == 0 && strcmp(text, "none") != 0 && bytes < GM_CHUNK_MIN)
+        error = -ERANGE;
+    if (error == -EINVAL)
+        snprintf(why, size, "cap: \"%s\" is not a size (for example 6G), nor none",
+                 show(text, shown));
+    else if (error)
+        snprintf(why, size, "cap: \"%s\" is out of range: 2M or more, or none", show(text, shown));
+    else
+        settings->cap = bytes & ~(GM_CHUNK_MIN - 1);
+    return error;
+}
+
 static const struct {
     const char *name;
     uint32_t flag;
@@ -135,7 +154,7 @@ static const struct {
 } kinds[] = {
     {"class", GM_SET_CLASS, take_class},          {"weight", GM_SET_WEIGHT, take_weight},
     {"share", GM_SET_SHARE, take_share},          {"paused", GM_SET_PAUSED, take_paused},
-    {"oversize", GM_SET_OVERSIZE, take_oversize},
+    {"oversize", GM_SET_OVERSIZE, take_oversize}, {"cap", GM_SET_CAP, take_cap},
 };
 
 int gm_settings_take(struct gm_settings *settings, const char *word, char *why, size_t why_size)
@@ -167,6 +186,9 @@ bool gm_settings_are_legal(const struct gm_settings *settings)
         return false;
     if ((settings->has & GM_SET_CLASS) && settings->class >= GM_CLASSES)
         return false;
+    if ((settings->has & GM_SET_CAP) &&
+        (settings->cap % GM_CHUNK_MIN != 0 || settings->cap > INT64_MAX))
+        return false;
     if ((settings->has & GM_SET_WEIGHT) &&
         (settings->weight < GM_SCHED_WEIGHT_MIN || settings->weight > GM_SCHED_WEIGHT_MAX))
         return false;
@@ -190,7 +212,7 @@ char *gm_format_thousandths(uint32_t value, char *text, size_t size)
 
 char *gm_settings_format(const struct gm_settings *settings, char *text, size_t size)
 {
-    char class[32] = "", weight[32] = "", share[32] = "", number[24];
+    char class[32] = "", weight[32] = "", share[32] = "", cap[32] = "", number[24];
     if (settings->has & GM_SET_CLASS)
         snprintf(class, sizeof class, " class=%s", gm_class_name(settings->class));
     if (settings->has & GM_SET_WEIGHT)
@@ -205,10 +227,56 @@ char *gm_settings_format(const struct gm_settings *settings, char *text, size_t 
     const char *oversize = "";
     if (settings->has & GM_SET_OVERSIZE)
         oversize = settings->is_oversize ? " oversize=host" : " oversize=refuse";
-    char all[160];
-    snprintf(all, sizeof all, "%s%s%s%s%s", class, weight, share, paused, oversize);
+    if (settings->has & GM_SET_CAP)
+        snprintf(cap, sizeof cap, " cap=%s",
+                 gm_settings_format_cap(settings->cap, number, sizeof number));
+    char all[192];
+    snprintf(all, sizeof all, "%s%s%s%s%s%s", class, weight, share, paused, oversize, cap);
     snprintf(text, size, "%s", all[0] ? all + 1 : "");
     return text;
+}
+
+char *gm_settings_format_cap(uint64_t bytes, char *text, size_t size)
+{
+    static const char units[] = "MGT";
+    uint64_t n = bytes >> 20;
+    unsigned unit = 0;
+    for (; n > 0 && n % 1024 == 0 && units[unit + 1] != '\0'; unit++)
+        n /= 1024;
+    if (bytes == 0)
+        snprintf(text, size, "none");
+    else
+        snprintf(text, size, "%llu%c", (unsigned long long)n, units[unit]);
+    return text;
+}
+
+int gm_settings_parse_foreign(const char *text, uint64_t *bytes)
+{
+    static const char *const behind[] = {"", "b", "B", "ib", "iB"};
+    static const char units[] = "kmgt";
+    const char *const unit = text + strspn(text, "0123456789");
+    char digits[24];
+    const size_t length = (size_t)(unit - text);
+    if (length == 0 || length >= sizeof digits)
+        return length == 0 ? -EINVAL : -ERANGE;
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+    uint64_t n;
+    int error = gm_parse_number(digits, &n);
+    if (error)
+        return error;
+    const char *letter = *unit != '\0' ? strchr(units, *unit | 0x20) : NULL;
+    const char *rest = letter ? unit + 1 : unit;
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++)
+        is_known = is_known || strcmp(rest, behind[i]) == 0;
+    if (!is_known)
+        return -EINVAL;
+    const unsigned shift = letter ? 10 * (unsigned)(letter - units + 1) : 0;
+    if (n > (uint64_t)INT64_MAX >> shift)
+        return -ERANGE;
+    *bytes = n << shift;
+    return 0;
 }
 
 bool gm_command_matches(const char *pattern, const char *name)

@@ -1,6 +1,7 @@
 /*
  * Settings of programs as users write them: `class=batch`, `weight=0.5`, `share=50%`, `paused`,
- * `oversize=host`. For rules, mux-ctl and the engine. Pure; calls common/text and common/classes.
+ * `oversize=host`, `cap=6G`. For rules, mux-ctl and the engine. Pure; calls common/text,
+ * common/size and common/classes.
  */
 #ifndef GM_COMMON_SETTINGS_H
 #define GM_COMMON_SETTINGS_H
@@ -18,6 +19,7 @@ struct gm_settings {
     bool is_oversize; /* it may have more memory than the budget: the rest is mapped on the host */
     uint32_t weight;  /* thousandths */
     uint32_t share;   /* thousandths of the GPU's time */
+    uint64_t cap;     /* the most device memory that it may occupy, in bytes; 0: no such limit */
 };
 
 /*
@@ -29,8 +31,16 @@ int gm_settings_take(struct gm_settings *settings, const char *word, char *why, 
 /* Whether all values are in bounds: for settings from the wire. */
 bool gm_settings_are_legal(const struct gm_settings *settings);
 
-/* "class=batch weight=0.5 share=50% paused oversize=host"; "" for none. Returns `text`. */
+/* "class=batch weight=0.5 share=50% paused oversize=host cap=6G"; "" for none. Returns `text`. */
 char *gm_settings_format(const struct gm_settings *settings, char *text, size_t size);
+
+/* What other systems write into variables that limit a program's device memory: a whole number of
+ * bytes, or of k, m, g or t (powers of 1024; small or large, with "b" or "iB" behind it or not).
+ * Returns 0 and *bytes, or -EINVAL or -ERANGE. */
+int gm_settings_parse_foreign(const char *text, uint64_t *bytes);
+
+/* A size as cap= takes it: "6G". Returns `text`. */
+char *gm_settings_format_cap(uint64_t bytes, char *text, size_t size);
 
 /* Thousandths: "0.5". Returns `text`. */
 char *gm_format_thousandths(uint32_t value, char *text, size_t size);

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 7u
+#define GM_WIRE_VERSION 8u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -44,6 +44,14 @@ enum gm_hello_oversize {
     GM_HELLO_OVERSIZE_UNKNOWN = 255,
 };
 
+/* Which variable says the most device memory that the program may occupy. */
+enum gm_hello_cap {
+    GM_HELLO_CAP_UNSAID = 0,
+    GM_HELLO_CAP_OURS = 1,    /* GPUMUX_CAP */
+    GM_HELLO_CAP_FOREIGN = 2, /* another system's: the program is to see it as all there is */
+    GM_HELLO_CAP_UNKNOWN = 255,
+};
+
 /* First message of every connection. The daemon takes pid and uid from SO_PEERCRED. */
 struct gm_msg_hello {
     uint32_t role;  /* enum gm_role */
@@ -51,7 +59,8 @@ struct gm_msg_hello {
     char name[64];  /* the program's short name, NUL-terminated */
     char group[64]; /* GPUMUX_GROUP: runs together with the others of this name; "": with none */
     uint32_t oversize; /* enum gm_hello_oversize */
-    uint32_t reserved;
+    uint32_t cap_is;   /* enum gm_hello_cap */
+    uint64_t cap;      /* bytes */
 };
 
 /* The program has a context on this GPU, or is about to use it otherwise: from now on its gate
@@ -277,7 +286,8 @@ enum gm_set_setting {
     GM_SET_SHARE = 4,
     GM_SET_PAUSED = 8,
     GM_SET_OVERSIZE = 16,
-    GM_SET_SETTINGS = 31,
+    GM_SET_CAP = 32,
+    GM_SET_SETTINGS = 63,
 };
 struct gm_msg_set {
     uint32_t selects; /* enum gm_set_select */
@@ -290,6 +300,7 @@ struct gm_msg_set {
     uint32_t is_paused;   /* 0 or 1 */
     uint32_t is_oversize; /* 0 or 1 */
     uint32_t reserved;
+    uint64_t cap;     /* bytes of device memory; 0: none */
     char command[64]; /* a program's name, or a pattern */
 };
 struct gm_msg_set_is {
@@ -364,7 +375,7 @@ struct gm_no_entry {
 /* The sizes belong to the protocol's version: whoever changes one changes GM_WIRE_VERSION. */
 _Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
 _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
-_Static_assert(sizeof(struct gm_msg_hello) == 144, "gm_msg_hello");
+_Static_assert(sizeof(struct gm_msg_hello) == 152, "gm_msg_hello");
 _Static_assert(sizeof(struct gm_msg_enter) == 16, "gm_msg_enter");
 _Static_assert(sizeof(struct gm_msg_entered) == 16, "gm_msg_entered");
 _Static_assert(sizeof(struct gm_msg_alloc) == 32, "gm_msg_alloc");
@@ -396,7 +407,7 @@ _Static_assert(sizeof(struct gm_msg_opened) == 16, "gm_msg_opened");
 _Static_assert(sizeof(struct gm_msg_shut_is) == 16, "gm_msg_shut_is");
 _Static_assert(sizeof(struct gm_msg_status) == 8, "gm_msg_status");
 _Static_assert(sizeof(struct gm_msg_status_is) == 8, "gm_msg_status_is");
-_Static_assert(sizeof(struct gm_msg_set) == 104, "gm_msg_set");
+_Static_assert(sizeof(struct gm_msg_set) == 112, "gm_msg_set");
 _Static_assert(sizeof(struct gm_msg_set_is) == 192, "gm_msg_set_is");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");

@@ -178,6 +178,13 @@ struct gm_plan {
 void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *input,
                   struct gm_plan *plan);
 
+/*
+ * Evict `bytes` of `app`, which is one of the victims and does not run; large chunks first. Carried
+ * out as a plan of prefetch: nobody waits for it. What the tiers have no room for stays.
+ */
+void gm_plan_shrink(const struct gm_table *table, const struct gm_plan_input *input, uint32_t app,
+                    uint64_t bytes, struct gm_plan *plan);
+
 /* How many of its moves are of that kind. */
 uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind);
 

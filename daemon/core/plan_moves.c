@@ -668,6 +668,23 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
         ;
 }
 
+void gm_plan_shrink(const struct gm_table *table, const struct gm_plan_input *input, uint32_t app,
+                    uint64_t bytes, struct gm_plan *plan)
+{
+    struct gm_planning p;
+    uint64_t left = bytes;
+    begin(&p, table, input, plan);
+    for (unsigned c = GM_CHUNK_CLASSES; c-- > 0;)
+        for (uint32_t at = table->apps[app].by_class[c].head; at != GM_NONE && left > 0;
+             at = table->chunks[at].next) {
+            if (!evict(&p, at)) {
+                plan->is_complete = false;
+                return;
+            }
+            left -= left < gm_class_bytes(c) ? left : gm_class_bytes(c);
+        }
+}
+
 uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind)
 {
     uint32_t n = 0;

@@ -200,7 +200,8 @@ static const struct argp set_argp = {
         "level) or auto (by what the program does); weight=N, the length of its turns in "
         "proportion to others of its level (normally 1); share=P%, the most GPU time that it "
         "gets; paused=yes or no; oversize=host or refuse, whether it may have more memory than the "
-        "budget.\n\n"
+        "budget; cap=SIZE or none, the most GPU memory that it may occupy: what is above is read "
+        "over the link.\n\n"
         "Root and the daemon's own user may set anything for any program. Others may set their "
         "own programs, within rules and options.",
 };

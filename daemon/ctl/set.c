@@ -14,7 +14,8 @@
 static bool take_pid(const char *name, const char *word, bool has_settings, struct gm_msg_set *set)
 {
     const char *other =
-        has_settings ? "neither a pid nor a setting (class=, weight=, share=, paused=, oversize=)"
+        has_settings ? "neither a pid nor a setting (class=, weight=, share=, paused=, oversize=, "
+                       "cap=)"
                      : "no pid";
     uint64_t pid = 0;
     if (gm_parse_number(word, &pid) || pid == 0 || pid > INT32_MAX) {
@@ -84,7 +85,7 @@ int mux_set(const struct mux_options *options)
         return MUX_FAILED;
     }
     if (said.has == 0) {
-        mux_complain("%s: what? say class=, weight=, share=, paused= or oversize=", name);
+        mux_complain("%s: what? say class=, weight=, share=, paused=, oversize= or cap=", name);
         return MUX_FAILED;
     }
     set.settings = said.has;
@@ -93,6 +94,7 @@ int mux_set(const struct mux_options *options)
     set.share = said.share;
     set.is_paused = said.is_paused;
     set.is_oversize = said.is_oversize;
+    set.cap = said.cap;
 
     struct mux_question ask = {.question = GM_MSG_SET,
                                .body = &set,

@@ -94,8 +94,8 @@ static void why(const cJSON *app, char text[CELL])
 {
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
-    char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", grouped[80] = "",
-         links[64] = "", bytes[CELL];
+    char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", caps[48] = "",
+         grouped[80] = "", links[64] = "", bytes[CELL];
     const char *reason = mux_word(app, "why");
 
     if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
@@ -105,6 +105,8 @@ static void why(const cJSON *app, char text[CELL])
     if (mux_number(app, "on_host_bytes") > 0)
         snprintf(links, sizeof links, "%.20s in host memory, read over the link",
                  mux_size(app, "on_host_bytes", bytes));
+    if (mux_number(app, "cap_bytes") > 0)
+        snprintf(caps, sizeof caps, "cap %.30s", mux_size(app, "cap_bytes", bytes));
     if (mux_number(app, "shared_bytes") > 0)
         snprintf(holds, sizeof holds, "shares %.30s", mux_size(app, "shared_bytes", bytes));
     if (mux_number(app, "unswappable_bytes") >= WORTH_TELLING)
@@ -112,8 +114,9 @@ static void why(const cJSON *app, char text[CELL])
                  mux_size(app, "unswappable_bytes", bytes));
     if (strcmp(mux_word(app, "group"), "-") != 0 && *mux_word(app, "group"))
         snprintf(grouped, sizeof grouped, "group %.63s", mux_word(app, "group"));
-    const char *const parts[] = {reason, links, weighs, shares, holds, stays, grouped};
-    bool has_more = links[0] || weighs[0] || shares[0] || holds[0] || stays[0] || grouped[0];
+    const char *const parts[] = {reason, links, caps, weighs, shares, holds, stays, grouped};
+    bool has_more =
+        links[0] || caps[0] || weighs[0] || shares[0] || holds[0] || stays[0] || grouped[0];
     int at = 0;
     text[0] = '\0';
     for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)

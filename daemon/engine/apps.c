@@ -180,7 +180,7 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
     app->gate.epoch = client->epoch;
     client->engines[index] = engine;
     gm_client_hold(client);
-    app->ctl->budget[index] = gm_engine_total(engine, client->is_oversize);
+    app->ctl->budget[index] = gm_client_told(client, gm_engine_total(engine, client->is_oversize));
     engine->told_fixed = UINT64_MAX; /* and soon less what others share */
     gm_engine_tell_room(engine);
     return 0;
@@ -288,8 +288,7 @@ uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
     return app->committed - app->beyond - app->fixed;
 }
 
-/* What one app may have on the GPU, beside what is fixed there. */
-static uint64_t gpu_limit(const struct gm_engine *engine)
+uint64_t gm_engine_gpu_limit(const struct gm_engine *engine)
 {
     const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
     return budget > fixed ? budget - fixed : 0;
@@ -297,8 +296,30 @@ static uint64_t gpu_limit(const struct gm_engine *engine)
 
 uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t most = gpu_limit(engine), taken = gm_group_movable(engine, id);
+    const uint64_t limit = gm_engine_gpu_limit(engine), cap = gm_engine_cap_limit(engine, id);
+    const uint64_t most = limit < cap ? limit : cap, taken = gm_group_movable(engine, id);
     return taken < most ? most - taken : 0;
+}
+
+uint64_t gm_engine_budget_room_for(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t most = gm_engine_gpu_limit(engine);
+    uint64_t taken = gm_group_movable(engine, id);
+    taken += gm_group_beyond(engine, id);
+    return taken < most ? most - taken : 0;
+}
+
+/* What another system's variable leaves it. */
+static uint64_t told_room_for(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t told = gm_client_told(engine->apps[id].client, UINT64_MAX);
+    const uint64_t taken = engine->table->apps[id].committed;
+    return taken < told ? told - taken : 0;
+}
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* What the app could have in all, with `taken` bytes mapped on the host by others. */
@@ -306,24 +327,17 @@ static uint64_t room_beside(const struct gm_engine *engine, uint32_t id, uint64_
 {
     const uint64_t all = gm_engine_host_room(engine), own = engine->table->apps[id].beyond;
     const uint64_t on_host = all > taken + own ? all - taken - own : 0;
-    return gm_engine_gpu_room_for(engine, id) + (gm_engine_is_oversize(engine, id) ? on_host : 0);
+    uint64_t room = gm_engine_gpu_room_for(engine, id);
+    if (gm_engine_is_oversize(engine, id))
+        room += on_host;
+    else if (gm_engine_is_capped(engine, id) && !engine->pool.is_registered)
+        room = least_of(room + on_host, gm_engine_budget_room_for(engine, id));
+    return least_of(least_of(room, told_room_for(engine, id)), gm_engine_user_room(engine, id));
 }
 
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
 {
     return room_beside(engine, id, engine->table->beyond - engine->table->apps[id].beyond);
-}
-
-/* What the app may not have on the GPU is less now, as it gave memory back. */
-static void fit_beyond(struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_table_app *app = &engine->table->apps[id];
-    const uint64_t all = app->committed - app->fixed, limit = gpu_limit(engine);
-    const uint64_t others = gm_group_movable(engine, id) - gm_engine_movable(engine, id);
-    const uint64_t most = limit > others ? limit - others : 0;
-    const uint64_t beyond = all > most ? all - most : 0;
-    if (app->beyond > beyond)
-        gm_table_set_beyond(engine->table, id, beyond);
 }
 
 static void free_allocation(struct gm_engine *engine, uint32_t index)
@@ -337,7 +351,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         gm_table_free_chunk(engine->table, chunk);
     if (engine->apps[app].places.newest == index)
         engine->apps[app].places.newest = GM_NONE;
-    fit_beyond(engine, app);
+    gm_engine_fit(engine, app);  /* it has less beyond the GPU now */
     gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
     for (chunk = allocation->first; chunk != GM_NONE; chunk = next) {
         next = engine->table->chunks[chunk].sibling;

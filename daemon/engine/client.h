@@ -20,7 +20,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/chunk.h"
 #include "common/shm.h"
+#include "common/wire.h"
 #include "daemon/core/model.h"
 #include "daemon/engine/engine.h"
 
@@ -62,6 +64,15 @@ void gm_client_drop(struct gm_client *client);
 /* Send WELCOME, with what there is of each GPU. Returns 0 or -errno (gm_engine_outlet.send). */
 int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
                       const struct gm_gpu_entry *gpus, uint32_t n);
+
+/* What the program is told of `bytes` that it could have: no more than another system's variable
+ * says. */
+static inline uint64_t gm_client_told(const struct gm_client *client, uint64_t bytes)
+{
+    const bool is_bounded =
+        client->wishes.cap_is == GM_HELLO_CAP_FOREIGN && client->wishes.cap < bytes;
+    return is_bounded ? client->wishes.cap & ~(GM_CHUNK_MIN - 1) : bytes;
+}
 
 /* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
  * new epoch. */

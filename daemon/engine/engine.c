@@ -284,6 +284,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_follow_hints(engine);
     gm_engine_check_deadlines(engine);
     gm_engine_update_room(engine);
+    gm_engine_follow_caps(engine);
     gm_engine_reap(engine);
     engine->created = 0;
     engine->plan_is_stale = engine->plan_is_stale || engine->create_more;

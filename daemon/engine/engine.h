@@ -74,6 +74,7 @@ struct gm_engine_config {
     uint64_t disk;           /* bytes of it */
     bool is_oversize;        /* of programs of which nothing else is said: they may exceed the
                               * budget, by what the GPU reads over the link */
+    bool has_bending_caps;   /* an app may exceed its cap while nobody else wants the room */
     bool has_shadows;        /* keep the pinned copies of chunks that come to the GPU */
     bool is_prefetching;     /* stage the next app's memory while another runs */
     bool is_waiting_when_full; /* an allocation that the tiers cannot hold waits instead of failing
@@ -121,6 +122,8 @@ void gm_engine_close(struct gm_engine *engine);
 struct gm_wishes {
     uint32_t class;    /* 0 not said, 1 + enum gm_sched_class */
     uint32_t oversize; /* enum gm_hello_oversize */
+    uint32_t cap_is;   /* enum gm_hello_cap */
+    uint64_t cap;      /* bytes */
 };
 
 /* A program that said HELLO. */
@@ -197,10 +200,14 @@ struct gm_set_request {
 
 /*
  * Change what is said of programs, of all that are selected or of none. Returns 0 and how many they
- * are; or -ENOENT (there are none) or -EPERM (the asker may not) with one line in `why`, and then
- * nothing is changed.
+ * are; or -ENOENT (there are none), -EPERM (the asker may not) or what gm_engine_check_set says,
+ * with one line in `why`, and then nothing is changed.
  */
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
                   char *why, size_t why_size);
+/* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
+ * `why`. Part of gm_engine_set; before a change on several GPUs all of them are asked. */
+int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_request *request,
+                        char *why, size_t why_size);
 
 #endif

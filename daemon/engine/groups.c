@@ -176,6 +176,18 @@ uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t id)
     return bytes;
 }
 
+uint64_t gm_group_beyond(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    uint64_t bytes = 0;
+    if (!group)
+        return engine->table->apps[id].beyond;
+    for (const struct gm_client *client = group->clients; client; client = client->next)
+        if (client->engines[engine->config.index] && client->session)
+            bytes += engine->table->apps[client->id].beyond;
+    return bytes;
+}
+
 /* It has its turn, or keeps it. */
 static bool has_turn(const struct gm_app *app)
 {

@@ -62,6 +62,9 @@ bool gm_group_is_several(const struct gm_engine *engine, uint32_t app);
 /* Bytes that the members of its group need on this GPU, `app` included (gm_engine_movable). */
 uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t app);
 
+/* ... and that may not be there. */
+uint64_t gm_group_beyond(const struct gm_engine *engine, uint32_t app);
+
 /* The scheduler made `app` yield, so all of its group are to. */
 void gm_group_yield(struct gm_engine *engine, uint32_t app);
 /* `app` runs with its group from now on. */

@@ -173,8 +173,10 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
     gm_engine_judge_oversize(machine->engines[0], client);
     for (uint32_t i = 0; i < machine->n; i++) {
         gm_engine_describe(machine->engines[i], &gpus[i]);
-        client->ctl->budget[i] = gm_engine_total(machine->engines[i], client->is_oversize);
-        client->ctl->room[i] = gm_engine_newcomer_room(machine->engines[i], client->is_oversize);
+        client->ctl->budget[i] =
+            gm_client_told(client, gm_engine_total(machine->engines[i], client->is_oversize));
+        client->ctl->room[i] = gm_client_told(
+            client, gm_engine_newcomer_room(machine->engines[i], client->is_oversize));
     }
     error = gm_client_welcome(client, &machine->outlet, gpus, machine->n);
     if (error) {
@@ -230,9 +232,11 @@ void gm_machine_beat(struct gm_machine *machine)
         atomic_fetch_add(&client->ctl->beat, 1);
         for (uint32_t i = 0; i < machine->n; i++)
             if (!client->engines[i]) /* else the engine tells it */
-                __atomic_store_n(&client->ctl->room[i],
-                                 gm_engine_newcomer_room(machine->engines[i], client->is_oversize),
-                                 __ATOMIC_RELAXED);
+                __atomic_store_n(
+                    &client->ctl->room[i],
+                    gm_client_told(
+                        client, gm_engine_newcomer_room(machine->engines[i], client->is_oversize)),
+                    __ATOMIC_RELAXED);
     }
 }
 
@@ -426,6 +430,11 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
 {
     int outcome = -ENOENT;
     *changed = 0;
+    for (uint32_t i = 0; i < machine->n && machine->n > 1; i++) {
+        const int error = gm_engine_check_set(machine->engines[i], request, why, why_size);
+        if (error)
+            return error;
+    }
     for (uint32_t i = 0; i < machine->n; i++) {
         char one[256];
         uint32_t n = 0;

@@ -112,6 +112,22 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     }
 }
 
+/* Nobody waits for memory: who is paused and above its cap goes below it. */
+static void plan_shrinking(struct gm_engine *engine, struct gm_plan_input *input)
+{
+    input->n_victims = list_victims(engine);
+    for (uint32_t i = 0; i < input->n_victims && engine->plan.n == 0; i++) {
+        const uint32_t id = engine->victims[i];
+        const uint64_t bytes =
+            engine->apps[id].state == GM_APP_PAUSED ? gm_engine_above_cap(engine, id) : 0;
+        if (bytes == 0)
+            continue;
+        engine->targets[0] = id;
+        engine->plan_is_prefetch = true;
+        gm_plan_shrink(engine->table, input, id, bytes, &engine->plan);
+    }
+}
+
 void gm_engine_plan(struct gm_engine *engine)
 {
     const struct gm_sched_decision *decision = &engine->decision;
@@ -146,8 +162,10 @@ void gm_engine_plan(struct gm_engine *engine)
         input.n_victims = list_victims(engine);
         engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
         engine->short_to = input.n_targets;
-    } else if (!is_waiting && engine->config.is_prefetching && !engine->stopping.is_on) {
-        plan_ahead(engine, &input);
+    } else if (!is_waiting && !engine->stopping.is_on) {
+        plan_shrinking(engine, &input);
+        if (engine->plan.n == 0 && engine->config.is_prefetching)
+            plan_ahead(engine, &input);
     }
     engine->plan_evicts = gm_plan_count(&engine->plan, GM_MOVE_EVICT);
     engine->sums.plan_ns += gm_thread_time() - begin;
@@ -416,7 +434,8 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
          (frame != GM_NONE && engine->table->frames[frame].is_dirty)) &&
         !has_room(engine, GM_WAY_IN))
         return false;
-    if (!may_have(engine, chunk->app))
+    if (!may_have(engine, chunk->app) ||
+        !gm_engine_may_occupy(engine, chunk->app, gm_chunk_bytes(chunk)))
         return false;
     if (frame == GM_NONE && may_take(engine, hold, move))
         frame = gm_engine_make_frame(engine, chunk);

@@ -19,7 +19,8 @@
  * it asks for does not fit beside what it has, or when its launches use chunks on the host so much
  * that an exchange pays. Then the gate closes; the scheduler is not told, so the program keeps its
  * turn (is_held). If it does not drain, the memory that waits is mapped on the host, and the next
- * try waits for longer.
+ * try waits for longer. The same is done when the app has more than its room: its cap was lowered
+ * (caps.c).
  */
 #include "daemon/engine/state.h"
 
@@ -188,17 +189,22 @@ static bool has_places(const struct gm_engine *engine, uint32_t id)
     return app->is_used && (app->beyond > 0 || app->on_host > 0);
 }
 
-/* What the app has on the GPU, or is to have there. */
-static uint64_t bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
+uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *app = &engine->table->apps[id];
     const uint64_t bytes = app->committed - app->fixed;
     return bytes > app->on_host ? bytes - app->on_host : 0;
 }
 
+uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_movable(engine, id) + engine->apps[id].cap.bend;
+}
+
 static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t room = gm_engine_movable(engine, id), used = bytes_for_gpu(engine, id);
+    const uint64_t room = gm_engine_places_room(engine, id);
+    const uint64_t used = gm_engine_bytes_for_gpu(engine, id);
     const uint64_t free = room > used ? room - used : 0;
     /* What takes nobody's place does not have to leave again either. */
     return (struct gm_place_input){.app = id,
@@ -264,7 +270,7 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
 {
     const uint32_t id = engine->table->allocations[allocation].app;
     struct gm_app *app = &engine->apps[id];
-    if (bytes_for_gpu(engine, id) <= gm_engine_movable(engine, id))
+    if (gm_engine_bytes_for_gpu(engine, id) <= gm_engine_places_room(engine, id))
         return;
     app->places.newest = allocation;
     struct gm_place_input input = input_for(engine, id);
@@ -314,7 +320,8 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_e
 /* Pinned memory for what leaves the GPU is made, or was waited for long enough. */
 static bool has_pinned(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t used = bytes_for_gpu(engine, id), room = gm_engine_movable(engine, id);
+    const uint64_t used = gm_engine_bytes_for_gpu(engine, id);
+    const uint64_t room = gm_engine_places_room(engine, id);
     const uint64_t leaves = used > room ? used - room : 0;
     return gm_hostpool_size(&engine->pool) - gm_engine_pinned_used(engine) >= leaves ||
            engine->now >= engine->apps[id].places.wanted_at + GM_HOLD_FOR_PINNED_NS;
@@ -388,17 +395,27 @@ void gm_engine_note_places(struct gm_engine *engine)
     }
 }
 
+/* When the gate opens though chunks have yet to leave. That of an app above its cap stays closed as
+ * long as they do. */
+static uint64_t placing_end(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const uint64_t moved = app->moves.progress_at + GM_PLACE_PATIENCE_NS;
+    const bool is_above = gm_engine_above_cap(engine, id) > 0;
+    return is_above && moved > app->places.until ? moved : app->places.until;
+}
+
 bool gm_engine_is_placing(const struct gm_engine *engine, uint32_t id)
 {
     return (engine->table->apps[id].leaving > 0 || engine->apps[id].places.is_wanted) &&
-           !engine->stopping.is_on && engine->now < engine->apps[id].places.until;
+           !engine->stopping.is_on && engine->now < placing_end(engine, id);
 }
 
 uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     if (app->state == GM_APP_LOADING && engine->table->apps[id].leaving > 0)
-        return app->places.until;
+        return placing_end(engine, id);
     if (app->state != GM_APP_RUNNING || !app->places.is_wanted)
         return GM_TIME_NEVER;
     uint64_t at = app->places.wanted_at + GM_HOLD_FOR_PINNED_NS;

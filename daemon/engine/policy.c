@@ -6,7 +6,7 @@
  * Settings have two layers:
  *
  *   admin   the rule that matches, then what root or the daemon's own user sets
- *   own     GPUMUX_CLASS and GPUMUX_OVERSIZE, then what the program's user sets
+ *   own     GPUMUX_CLASS, GPUMUX_OVERSIZE and GPUMUX_CAP, then what the program's user sets
  *
  * A setting of the own layer counts within the limits of the admin layer: no better class, no
  * greater weight or share, no resuming, not larger than the budget. If the admin layer sets
@@ -114,6 +114,8 @@ static void overlay(struct gm_settings *under, const struct gm_settings *over)
         under->is_paused = over->is_paused;
     if (over->has & GM_SET_OVERSIZE)
         under->is_oversize = over->is_oversize;
+    if (over->has & GM_SET_CAP)
+        under->cap = over->cap;
     under->has |= over->has;
 }
 
@@ -196,6 +198,22 @@ static void resize(struct gm_engine *engine, uint32_t id)
     engine->told_fixed = UINT64_MAX; /* so that it is told */
 }
 
+/* The cap that holds. */
+static void recap(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_settings all = {0};
+    overlay(&all, &engine->apps[id].policy.admin);
+    overlay(&all, &engine->apps[id].policy.own);
+    gm_engine_set_cap(engine, id, all.cap);
+}
+
+/* Whether the cap is larger than what an administrator gave. */
+static bool exceeds_cap(const struct gm_settings *admin, const struct gm_settings *said)
+{
+    const uint64_t most = admin->has & GM_SET_CAP ? admin->cap : 0;
+    return (said->has & GM_SET_CAP) && most != 0 && (said->cap == 0 || said->cap > most);
+}
+
 /* Which of `settings` say what holds without any. */
 static uint32_t unsaid(const struct gm_settings *settings)
 {
@@ -208,6 +226,8 @@ static uint32_t unsaid(const struct gm_settings *settings)
         which |= GM_SET_SHARE;
     if (!settings->is_paused)
         which |= GM_SET_PAUSED;
+    if (settings->cap == 0)
+        which |= GM_SET_CAP;
     return which & settings->has;
 }
 
@@ -245,6 +265,9 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
         snprintf(why, size, "%s: it was paused by an administrator", name);
     else if (forbids_oversize(&app->policy.admin, said))
         snprintf(why, size, "%s: an administrator says that it gets no more than the budget", name);
+    else if (exceeds_cap(&app->policy.admin, said))
+        snprintf(why, size, "%s: the greatest cap that its user may give is %s", name,
+                 gm_settings_format_cap(app->policy.admin.cap, number, sizeof number));
     else
         return true;
     return false;
@@ -306,11 +329,51 @@ static void take_oversize(struct gm_engine *engine, uint32_t id, uint32_t wish)
         overlay(&app->policy.own, &said);
 }
 
+/* GPUMUX_CAP, or what other systems say. */
+static void take_cap(struct gm_engine *engine, uint32_t id, const struct gm_wishes *wishes)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_settings said = {.has = GM_SET_CAP, .cap = wishes->cap & ~(GM_CHUNK_MIN - 1)};
+    const bool is_known =
+        wishes->cap_is == GM_HELLO_CAP_OURS || wishes->cap_is == GM_HELLO_CAP_FOREIGN;
+    char name[128], why[256];
+
+    if (wishes->cap_is == GM_HELLO_CAP_UNSAID)
+        return;
+    gm_engine_name(engine, id, name, sizeof name);
+    if (!is_known || !gm_settings_are_legal(&said))
+        gm_log(GM_LOG_WARN,
+               "%s: GPUMUX_CAP, CUDA_DEVICE_MEMORY_LIMIT or GPU_MEMORY_LIMIT is no size of 2M or "
+               "more: going on without it",
+               name);
+    else if (wishes->cap_is == GM_HELLO_CAP_FOREIGN && said.cap > gm_engine_offered(engine))
+        ; /* it is told the budget, which is less */
+    else if (!is_admin(app->uid) && !may_say(engine, id, &said, why, sizeof why))
+        gm_log(GM_LOG_WARN, "%s: going on with that", why);
+    else if (gm_engine_check_cap(engine, id, said.cap, why, sizeof why) != 0)
+        gm_log(GM_LOG_WARN, "%s: %s: going on without it", name, why);
+    else
+        overlay(&app->policy.own, &said);
+}
+
+/* The cap of a rule must be possible, too. */
+static void check_rule(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_settings *admin = &engine->apps[id].policy.admin;
+    char name[128], why[256];
+    if (!(admin->has & GM_SET_CAP) ||
+        gm_engine_check_cap(engine, id, admin->cap, why, sizeof why) == 0)
+        return;
+    gm_log(GM_LOG_WARN, "%s: %s: going on without it",
+           gm_engine_name(engine, id, name, sizeof name), why);
+    admin->has &= ~(uint32_t)GM_SET_CAP;
+}
+
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct gm_wishes *wishes)
 {
     struct gm_app *app = &engine->apps[id];
     struct gm_sched_account account = {0};
-    char name[128], what[160], text[512];
+    char name[128], what[192], text[512];
 
     if (engine->config.rules &&
         engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &app->policy.admin,
@@ -319,6 +382,9 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
                text);
     take_class(engine, id, wishes->class);
     take_oversize(engine, id, wishes->oversize);
+    check_rule(engine, id);
+    take_cap(engine, id, wishes);
+    recap(engine, id);
     if (app->policy.own.has)
         gm_log(GM_LOG_INFO, "%s: by its environment %s",
                gm_engine_name(engine, id, name, sizeof name),
@@ -396,7 +462,8 @@ static int refuse_none(const struct gm_set_request *request, bool has_others, ch
 static bool is_same(const struct gm_settings *a, const struct gm_settings *b)
 {
     return a->has == b->has && a->class == b->class && a->weight == b->weight &&
-           a->share == b->share && a->is_paused == b->is_paused && a->is_oversize == b->is_oversize;
+           a->share == b->share && a->is_paused == b->is_paused &&
+           a->is_oversize == b->is_oversize && a->cap == b->cap;
 }
 
 static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_request *request)
@@ -414,6 +481,8 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
         return; /* said before */
     if (request->settings.has & GM_SET_OVERSIZE)
         resize(engine, id);
+    if (request->settings.has & GM_SET_CAP)
+        recap(engine, id);
     struct gm_sched_policy policy = apply(engine, id);
     gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);
 }
@@ -426,6 +495,29 @@ static bool is_too_often(struct gm_engine *engine)
         engine->n_settings = 0;
     }
     return ++engine->n_settings > GM_SETTINGS_A_SECOND;
+}
+
+int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_request *request,
+                        char *why, size_t why_size)
+{
+    const bool is_free = is_admin(request->asker);
+    bool *selected;
+    int error = 0;
+    if (!(request->settings.has & GM_SET_CAP))
+        return 0;
+    selected = calloc(engine->config.max_apps, sizeof *selected);
+    if (!selected)
+        return refuse(-ENOMEM, why, why_size, "out of memory");
+    for (uint32_t id = 0; id < engine->config.max_apps && error == 0; id++) {
+        selected[id] =
+            is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker);
+        if (selected[id])
+            error = gm_engine_check_cap(engine, id, request->settings.cap, why, why_size);
+    }
+    if (error == 0)
+        error = gm_engine_check_room(engine, selected, request->settings.cap, why, why_size);
+    free(selected);
+    return error;
 }
 
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
@@ -456,6 +548,9 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     }
     if (mine == 0)
         return refuse_none(request, has_others, why, why_size);
+    int error = gm_engine_check_set(engine, request, why, why_size);
+    if (error)
+        return error;
     engine->now = gm_now();
     if (!is_free && is_too_often(engine))
         return refuse(-EBUSY, why, why_size, "too many settings at once: try again in a second");

@@ -19,7 +19,15 @@ static enum gm_refusal_reason find_reason(const struct gm_engine *engine, uint32
 {
     if (bytes <= gm_engine_room_for(engine, id))
         return GM_REFUSED_FULL;
-    return gm_engine_is_oversize(engine, id) ? GM_REFUSED_PINNED : GM_REFUSED_BUDGET;
+    const struct gm_client *client = engine->apps[id].client;
+    if (bytes > gm_engine_user_room(engine, id))
+        return GM_REFUSED_USER;
+    if (engine->table->apps[id].committed + bytes > gm_client_told(client, UINT64_MAX))
+        return GM_REFUSED_LIMIT;
+    const bool is_beyond =
+        gm_engine_is_oversize(engine, id) ||
+        (gm_engine_is_capped(engine, id) && bytes <= gm_engine_budget_room_for(engine, id));
+    return is_beyond ? GM_REFUSED_PINNED : GM_REFUSED_BUDGET;
 }
 
 void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
@@ -41,6 +49,11 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
     if (reason == GM_REFUSED_BUDGET) {
         app->refusal.newest.limit = gm_engine_offered(engine);
         app->refusal.newest.taken = engine->table->fixed - engine->table->apps[id].fixed;
+    } else if (reason == GM_REFUSED_USER) {
+        app->refusal.newest.limit = app->cap.user_pinned;
+        app->refusal.newest.taken = app->cap.user_pinned - gm_engine_user_room(engine, id);
+    } else if (reason == GM_REFUSED_LIMIT) {
+        app->refusal.newest.limit = gm_client_told(app->client, UINT64_MAX);
     } else if (reason == GM_REFUSED_PINNED) {
         app->refusal.newest.limit = gm_engine_host_room(engine);
         app->refusal.newest.taken = engine->table->beyond;
@@ -132,6 +145,10 @@ const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal)
                    : "--gpu-budget";
     case GM_REFUSED_PINNED:
         return "--pinned";
+    case GM_REFUSED_USER:
+        return "user-pinned= in the rule for its user";
+    case GM_REFUSED_LIMIT:
+        return "CUDA_DEVICE_MEMORY_LIMIT or GPU_MEMORY_LIMIT in its environment";
     case GM_REFUSED_FULL:
     case GM_REFUSED_DEADLOCK:
         return refusal->is_unswappable ? "--pinned" : "--pinned, --paged or --disk";
@@ -154,9 +171,18 @@ const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char 
         break;
     case GM_REFUSED_PINNED:
         snprintf(text, size,
-                 "what is beyond the budget is in pinned memory, which has room for %s of it, and "
-                 "%s are taken",
+                 "what is beyond the budget or a cap is in pinned memory, which has room for %s of "
+                 "it, and %s are taken",
                  limit, taken);
+        break;
+    case GM_REFUSED_USER:
+        snprintf(
+            text, size,
+            "the programs of its user may have %s of memory that can be moved out, and have %s",
+            limit, taken);
+        break;
+    case GM_REFUSED_LIMIT:
+        snprintf(text, size, "by its environment it may have %s, and it has %s", limit, held);
         break;
     case GM_REFUSED_FULL:
         snprintf(text, size, "all tiers together hold %s, and %s are taken%s", limit, taken,

@@ -136,6 +136,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     }
     gm_engine_drop_shadows(engine, index);
     gm_table_fix(engine->table, index);
+    gm_engine_fit(engine, engine->table->allocations[index].app);
     engine->plan_is_stale = true;
     gm_log(GM_LOG_INFO, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
            (int)engine->apps[id].pid, engine->apps[id].name,
@@ -458,7 +459,8 @@ void gm_engine_tell_budgets(struct gm_engine *engine)
         if (!app->ctl)
             continue;
         const uint64_t taken = fixed - engine->table->apps[id].fixed;
-        const uint64_t total = gm_engine_total(engine, gm_engine_is_oversize(engine, id));
+        const uint64_t total =
+            gm_client_told(app->client, gm_engine_total(engine, gm_engine_is_oversize(engine, id)));
         __atomic_store_n(&app->ctl->budget[engine->config.index],
                          taken < total ? total - taken : GM_CHUNK_MIN, __ATOMIC_RELAXED);
     }

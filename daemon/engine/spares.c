@@ -99,8 +99,18 @@ static uint64_t lacking(const struct gm_engine *engine, uint32_t asker, uint64_t
     return short_of_gpu > short_of_tiers ? short_of_gpu : short_of_tiers;
 }
 
+/* What of it would be above the asker's cap. */
+static uint64_t above_cap(const struct gm_engine *engine, uint32_t asker, uint64_t bytes)
+{
+    const uint64_t room = gm_engine_gpu_room_for(engine, asker);
+    return gm_engine_is_capped(engine, asker) && bytes > room ? bytes - room : 0;
+}
+
 void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t bytes)
 {
+    const uint64_t above = above_cap(engine, asker, bytes);
+    if (above > 0)
+        gm_engine_take_spares(engine, asker, above);
     uint64_t lacks = lacking(engine, asker, bytes);
     for (uint32_t id = 0; id < engine->config.max_apps && lacks > 0; id++)
         gm_engine_call_off_ahead(engine, id);

@@ -19,6 +19,7 @@
  *   memory.c         how much memory is made, kept and given back; the budget
  *   batches.c        MAP, UNMAP and DROP messages and their answers
  *   places.c         what of programs is resident and what is mapped on the host
+ *   caps.c           the most device memory that an app may occupy
  *   saving.c         the end of the daemon: giving programs their memory back
  *   shares.c         memory that several programs map: SHARE, OPEN, SHUT
  *   timeslices.c     how long each program's kernels keep the GPU
@@ -109,6 +110,8 @@ struct gm_moment {
     X(NONE, "none")                                                                                \
     X(BUDGET, "budget")     /* no program gets more */                                             \
     X(PINNED, "pinned")     /* what is beyond the budget has no room in pinned memory */           \
+    X(USER, "user")         /* the programs of its user have all that a rule gives them */         \
+    X(LIMIT, "limit")       /* a variable of its environment says how much it may have in all */   \
     X(FULL, "full")         /* all tiers are */                                                    \
     X(DEADLOCK, "deadlock") /* it waited for others that waited for it */                          \
     X(HOST, "host")         /* the system gives no host memory */                                  \
@@ -211,6 +214,12 @@ struct gm_app {
         uint64_t told;              /* bytes mapped on the host, as the log last told */
         uint64_t tell_at;           /* ... do not tell again before */
     } places;
+    struct {                  /* caps.c */
+        uint64_t bytes;       /* the most device memory; 0: no such limit */
+        uint64_t user_gpu;    /* that all apps of its user may occupy there; 0: no such limit */
+        uint64_t user_pinned; /* ... and may need of pinned memory */
+        uint64_t bend;        /* bytes that it may occupy for now beyond what it needs to run */
+    } cap;
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
         /* ... and what had happened since, when the next one was chosen beside it */
@@ -552,10 +561,14 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
 /* Those of `app` that are not there yet are refused. */
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
 
+/* What one app may have on the GPU, beside what is fixed there. */
+uint64_t gm_engine_gpu_limit(const struct gm_engine *engine);
 /* What `app` can still be given. What it has is taken, and what others keep on the GPU for good
  * because it is shared. */
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t app);
-/* ... of which on the GPU. */
+/* What it could still be given of the budget, on the GPU or not. */
+uint64_t gm_engine_budget_room_for(const struct gm_engine *engine, uint32_t app);
+/* What of gm_engine_room_for is on the GPU. */
 uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t app);
 
 /* spares.c */
@@ -872,6 +885,41 @@ uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t app);
 void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
 /* Pinned pages for a chunk that leaves the GPU; GM_NONE: none now. */
 uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk);
+
+/* Bytes that the app has on the GPU or is to have there, and that it may have, beside what is
+ * fixed.
+ */
+uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t app);
+uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t app);
+
+/* caps.c */
+/* The cap that counts for the app; 0: none. */
+uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t app);
+/* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */
+bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t app);
+/* Bytes that the members of the app may have on the GPU by that, beside what stays there anyway;
+ * UINT64_MAX: it is not capped. */
+uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t app);
+/* What the total of pinned memory for its user leaves; UINT64_MAX: there is none. */
+uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t app);
+/* Whether a chunk of it may come to the GPU now. */
+bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
+/* Bytes of it that must leave the GPU. */
+uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t app);
+/* What of the app is beyond the GPU follows from its memory and its cap: after a change of either.
+ */
+void gm_engine_fit(struct gm_engine *engine, uint32_t app);
+/* Each round: what changes without an event. */
+void gm_engine_follow_caps(struct gm_engine *engine);
+/* Its cap is `bytes` from now on; 0: it has none. */
+void gm_engine_set_cap(struct gm_engine *engine, uint32_t app, uint64_t bytes);
+/* Whether it can have that cap: 0, or -errno with one line in `why`. */
+int gm_engine_check_cap(const struct gm_engine *engine, uint32_t app, uint64_t bytes, char *why,
+                        size_t why_size);
+/* Whether pinned memory has room for what is beyond that cap of all `selected` apps (by id), in
+ * whole groups. Likewise. */
+int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t bytes,
+                         char *why, size_t why_size);
 
 /* saving.c */
 /* While the daemon is about to end: decide whose gates are to be open. */

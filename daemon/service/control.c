@@ -234,7 +234,8 @@ void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg
                      .weight = body->weight,
                      .share = body->share,
                      .is_paused = body->is_paused == 1,
-                     .is_oversize = body->is_oversize == 1},
+                     .is_oversize = body->is_oversize == 1,
+                     .cap = body->cap},
     };
 
     memset(answer, 0, sizeof *answer);

@@ -83,7 +83,7 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
         return error;
     snprintf(why, size,
              "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
-             "share=, paused, oversize=)",
+             "share=, paused, oversize=, cap=)",
              word);
     return -EINVAL;
 }
@@ -143,7 +143,8 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
         return -EINVAL;
     }
     if (rule.settings.has == 0) {
-        snprintf(why, why_size, "sets nothing: say class=, weight=, share=, paused or oversize=");
+        snprintf(why, why_size,
+                 "sets nothing: say class=, weight=, share=, paused, oversize= or cap=");
         return -EINVAL;
     }
     for (uint32_t i = 0; i < rules->n; i++) {

@@ -517,7 +517,10 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
                                     .pid = session->pid,
                                     .uid = session->uid,
                                     .name = session->name,
-                                    .wishes = {.class = body->class, .oversize = body->oversize}};
+                                    .wishes = {.class = body->class,
+                                               .oversize = body->oversize,
+                                               .cap_is = body->cap_is,
+                                               .cap = body->cap}};
     if (gm_machine_join(all->machine, &who, body->group, &app, text, sizeof text) != 0) {
         turn_away(session, text);
         return;

@@ -194,6 +194,8 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "shadow_bytes", entry->shadow_bytes);
     add_bytes(object, "on_host_bytes", entry->on_host);
     add_bytes(object, "exchanged_bytes", app->places.exchanged);
+    add_bytes(object, "cap_bytes", gm_engine_cap(engine, id));
+    add_bytes(object, "device_bytes", entry->device);
     cJSON_AddStringToObject(object, "oversize",
                             gm_engine_is_oversize(engine, id) ? "host" : "refuse");
     add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));

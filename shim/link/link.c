@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include "common/appname.h"
+#include "common/chunk.h"
 #include "common/classes.h"
 #include "common/clock.h"
 #include "common/locks.h"
 #include "common/log.h"
+#include "common/settings.h"
 #include "common/sock.h"
 #include "common/threads.h"
 #include "shim/driver/real.h"
@@ -143,6 +145,38 @@ static uint32_t gm_link_oversize(void)
     return strcmp(word, "host") == 0 ? GM_HELLO_OVERSIZE_HOST : GM_HELLO_OVERSIZE_UNKNOWN;
 }
 
+#define GM_LINK_CAP_CUDA "CUDA_DEVICE_MEMORY_LIMIT"
+
+/* The most device memory, for HELLO: GPUMUX_CAP, else what other systems say. That of a single
+ * device is the smallest of all devices' then, and 0 is no limit. */
+static void gm_link_cap(struct gm_msg_hello *hello)
+{
+    const char *ours = secure_getenv("GPUMUX_CAP"), *general = secure_getenv(GM_LINK_CAP_CUDA);
+    struct gm_settings said = {0};
+    char why[256], word[64], name[64];
+    if (ours != NULL && ours[0] != '\0') {
+        const int length = snprintf(word, sizeof(word), "cap=%s", ours);
+        const bool is_legal =
+            length < (int)sizeof(word) && gm_settings_take(&said, word, why, sizeof(why)) == 0;
+        hello->cap_is = is_legal ? GM_HELLO_CAP_OURS : GM_HELLO_CAP_UNKNOWN;
+        hello->cap = said.cap;
+        return;
+    }
+    const char *text =
+        general != NULL && general[0] != '\0' ? general : secure_getenv("GPU_MEMORY_LIMIT");
+    for (unsigned i = 0; i <= GM_GPUS_MAX; i++) {
+        uint64_t bytes = 0;
+        if (text != NULL && text[0] != '\0' && gm_settings_parse_foreign(text, &bytes) != 0)
+            hello->cap_is = GM_HELLO_CAP_UNKNOWN;
+        if (bytes > 0 && (hello->cap == 0 || bytes < hello->cap))
+            hello->cap = bytes;
+        snprintf(name, sizeof(name), GM_LINK_CAP_CUDA "_%u", i);
+        text = secure_getenv(name);
+    }
+    if (hello->cap_is == GM_HELLO_CAP_UNSAID && hello->cap > 0)
+        hello->cap_is = hello->cap < GM_CHUNK_MIN ? GM_HELLO_CAP_UNKNOWN : GM_HELLO_CAP_FOREIGN;
+}
+
 /* GPUMUX_GROUP for HELLO. */
 static void gm_link_group(char group[64])
 {
@@ -165,6 +199,7 @@ static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *wh
 
     gm_appname_own((char *)gm_link_buffer, sizeof(gm_link_buffer), hello.name);
     gm_link_group(hello.group);
+    gm_link_cap(&hello);
     int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
     if (error != 0) {
         snprintf(why, why_size, "cannot send to the daemon: %s", strerror(-error));

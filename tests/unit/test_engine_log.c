@@ -55,6 +55,24 @@ bool gm_engine_is_oversize(const struct gm_engine *e, uint32_t id)
     (void)id;
     return e->config.is_oversize;
 }
+uint64_t gm_engine_user_room(const struct gm_engine *e, uint32_t id)
+{
+    (void)e;
+    (void)id;
+    return UINT64_MAX;
+}
+bool gm_engine_is_capped(const struct gm_engine *e, uint32_t id)
+{
+    (void)e;
+    (void)id;
+    return false;
+}
+uint64_t gm_engine_budget_room_for(const struct gm_engine *e, uint32_t id)
+{
+    (void)e;
+    (void)id;
+    return 0;
+}
 uint64_t gm_engine_room_for(const struct gm_engine *e, uint32_t id)
 {
     (void)e;

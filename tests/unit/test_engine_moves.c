@@ -103,6 +103,15 @@ const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
     return "refused";
 }
 
+bool gm_engine_may_occupy(const struct gm_engine *e, uint32_t id, uint64_t bytes)
+{
+    return e->apps[id].cap.bytes == 0 || e->table->apps[id].device + bytes <= e->apps[id].cap.bytes;
+}
+uint64_t gm_engine_above_cap(const struct gm_engine *e, uint32_t id)
+{
+    const uint64_t cap = e->apps[id].cap.bytes, there = e->table->apps[id].resident;
+    return cap > 0 && there > cap ? there - cap : 0;
+}
 uint32_t gm_engine_take_pages(struct gm_engine *e, const struct gm_chunk *chunk)
 {
     return gm_engine_take_pinned(e, gm_chunk_bytes(chunk));

@@ -43,6 +43,34 @@ void gm_engine_note_set(struct gm_engine *e, uint32_t app, uid_t by, const struc
     assert_memory_equal(&account.policy, policy, sizeof *policy);
 }
 
+static uint64_t most_cap = UINT64_MAX; /* what this GPU can have */
+
+int gm_engine_check_cap(const struct gm_engine *e, uint32_t app, uint64_t bytes, char *text,
+                        size_t size)
+{
+    assert_true(app < e->config.max_apps);
+    if (bytes <= most_cap)
+        return 0;
+    snprintf(text, size, "too large");
+    return -ERANGE;
+}
+
+int gm_engine_check_room(const struct gm_engine *e, const bool *selected, uint64_t bytes,
+                         char *text, size_t size)
+{
+    (void)e;
+    (void)selected;
+    (void)bytes;
+    (void)text;
+    (void)size;
+    return 0;
+}
+
+void gm_engine_set_cap(struct gm_engine *e, uint32_t app, uint64_t bytes)
+{
+    e->apps[app].cap.bytes = bytes;
+}
+
 static struct gm_client clients[APPS];
 
 static int set_up(void **state)
@@ -85,7 +113,8 @@ static void rule(const char *text)
         fail_msg("%s: %s", text, why);
 }
 
-static uint32_t oversize_wish; /* GPUMUX_OVERSIZE of those who come */
+static uint32_t oversize_wish;    /* GPUMUX_OVERSIZE of those who come */
+static struct gm_wishes cap_wish; /* ... and GPUMUX_CAP */
 
 /* A program comes; its pid is 100 + its id. */
 static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
@@ -100,7 +129,10 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
                                  .pid = app->pid,
                                  .engines = {engine},
                                  .session = (struct gm_session *)client,
-                                 .wishes = {.class = wish, .oversize = oversize_wish}};
+                                 .wishes = {.class = wish,
+                                            .oversize = oversize_wish,
+                                            .cap_is = cap_wish.cap_is,
+                                            .cap = cap_wish.cap}};
     memcpy(client->name, app->name, sizeof client->name);
     assert_int_equal(gm_group_add(NULL, client), 0);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
@@ -249,6 +281,67 @@ static void test_oversize(void **state)
     assert_int_equal(set_app(0, 5, "oversize=refuse"), 1);
 }
 
+static uint64_t cap_of(uint32_t id)
+{
+    return engine->apps[id].cap.bytes;
+}
+
+/* A program and its user may say no more than an administrator or a rule, and nobody what cannot
+ * be. */
+static void test_caps(void **state)
+{
+    (void)state;
+    const uint64_t g = 1ull << 30;
+    engine->config.budget = 24 * g;
+    rule("command=capped cap=6G");
+    rule("command=wide cap=60G");
+    most_cap = 24 * g;
+    join(0, ALICE, "app", 0);
+    assert_int_equal(cap_of(0), 0);
+    join(1, ALICE, "capped", 0);
+    assert_int_equal(cap_of(1), 6 * g);
+    join(2, ALICE, "wide", 0); /* going on without it */
+    assert_int_equal(cap_of(2), 0);
+    cap_wish = (struct gm_wishes){.cap_is = GM_HELLO_CAP_OURS, .cap = 8 * g};
+    join(3, ALICE, "app", 0);
+    assert_int_equal(cap_of(3), 8 * g);
+    join(4, ALICE, "capped", 0);
+    assert_int_equal(cap_of(4), 6 * g);
+    cap_wish = (struct gm_wishes){.cap_is = GM_HELLO_CAP_FOREIGN, .cap = 2 * g};
+    join(5, ALICE, "capped", 0);
+    assert_int_equal(cap_of(5), 2 * g);
+    cap_wish = (struct gm_wishes){.cap_is = GM_HELLO_CAP_FOREIGN, .cap = 80 * g};
+    join(3, ALICE, "app", 0); /* more than there is */
+    assert_int_equal(cap_of(3), 0);
+    cap_wish = (struct gm_wishes){.cap_is = GM_HELLO_CAP_UNKNOWN};
+    join(3, ALICE, "app", 0);
+    assert_int_equal(cap_of(3), 0);
+    cap_wish = (struct gm_wishes){.cap_is = GM_HELLO_CAP_OURS, .cap = 1};
+    join(3, ALICE, "app", 0);
+    assert_int_equal(cap_of(3), 0);
+    cap_wish = (struct gm_wishes){0};
+
+    assert_int_equal(set_app(ALICE, 0, "cap=4G"), 1);
+    assert_int_equal(cap_of(0), 4 * g);
+    assert_int_equal(set_app(ALICE, 0, "cap=none"), 1);
+    assert_int_equal(cap_of(0), 0);
+    assert_int_equal(set_app(ALICE, 1, "cap=7G"), -EPERM);
+    assert_string_equal(why, "app 1 (pid 101, capped): the greatest cap that its user may give is "
+                             "6G");
+    assert_int_equal(set_app(ALICE, 1, "cap=none"), -EPERM);
+    assert_int_equal(set_app(ALICE, 1, "cap=5G"), 1);
+    assert_int_equal(cap_of(1), 5 * g);
+    assert_int_equal(set_app(0, 1, "cap=30G"), -ERANGE);
+    assert_string_equal(why, "too large");
+    assert_int_equal(cap_of(1), 5 * g);
+    assert_int_equal(set_app(0, 1, "cap=10G"), 1);
+    assert_int_equal(cap_of(1), 10 * g);
+    assert_int_equal(set_app(0, 1, "cap=none"), 1); /* that of the rule, too */
+    assert_int_equal(cap_of(1), 0);
+    assert_int_equal(set_app(ALICE, 1, "cap=20G"), 1);
+    most_cap = UINT64_MAX;
+}
+
 static void test_own_programs(void **state)
 {
     (void)state;
@@ -387,7 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         POLICY(test_first),        POLICY(test_wishes),         POLICY(test_oversize),
         POLICY(test_own_programs), POLICY(test_administrators), POLICY(test_selections),
-        POLICY(test_all_or_none),
+        POLICY(test_all_or_none),  POLICY(test_caps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,8 @@ void gm_engine_update_room(struct gm_engine *e)
     gm_engine_tell_budgets(e);
 }
 
+static struct gm_client clients[APPS];
+
 bool gm_engine_is_oversize(const struct gm_engine *e, uint32_t id)
 {
     (void)e, (void)id;
@@ -53,6 +55,11 @@ uint64_t gm_engine_total(const struct gm_engine *e, bool is_oversize)
 {
     assert_false(is_oversize);
     return gm_engine_offered(e);
+}
+
+void gm_engine_fit(struct gm_engine *e, uint32_t id)
+{
+    assert_int_equal(e->table->apps[id].beyond, 0);
 }
 
 void gm_engine_drop_shadows(struct gm_engine *e, uint32_t allocation)
@@ -233,6 +240,7 @@ static int set_up(void **state)
         app->session = (struct gm_session *)(uintptr_t)(id + 1);
         app->uid = id == 3 ? 1001 : 1000;
         app->pid = (pid_t)(100 + id);
+        app->client = &clients[id];
         app->ctl = calloc(1, sizeof *app->ctl);
         if (!app->ctl || !gm_table_add_app(engine->table, id, (uint32_t)app->uid))
             return -1;

@@ -36,6 +36,20 @@ uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
     return e->table->apps[id].committed;
 }
 
+static uint64_t cap_room = UINT64_MAX; /* of an app that asks */
+
+bool gm_engine_is_capped(const struct gm_engine *e, uint32_t id)
+{
+    assert_true(id < e->config.max_apps);
+    return cap_room != UINT64_MAX;
+}
+
+uint64_t gm_engine_gpu_room_for(const struct gm_engine *e, uint32_t id)
+{
+    assert_true(id < e->config.max_apps);
+    return cap_room;
+}
+
 void gm_engine_call_off_ahead(struct gm_engine *e, uint32_t id)
 {
     assert_true(id < e->config.max_apps);

@@ -41,6 +41,8 @@ static void test_words(void **state)
     assert_true(settings.is_paused);
     assert_int_equal(take("oversize=host"), 0);
     assert_true(settings.is_oversize);
+    assert_int_equal(take("cap=1.5G"), 0);
+    assert_int_equal(settings.cap, 1536ull << 20);
     assert_int_equal(settings.has, GM_SET_SETTINGS);
     assert_true(gm_settings_are_legal(&settings));
 
@@ -53,6 +55,63 @@ static void test_words(void **state)
     assert_int_equal(alone("oversize=refuse"), 0);
     assert_false(settings.is_oversize);
     assert_int_equal(settings.has, GM_SET_OVERSIZE);
+}
+
+static void test_caps(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        uint64_t cap;
+    } good[] = {{"cap=none", 0},
+                {"cap=2M", 2ull << 20},
+                {"cap=6GiB", 6ull << 30},
+                {"cap=5M", 4ull << 20}, /* whole chunks */
+                {"cap=2097152", 2ull << 20}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        if (alone(good[i].word))
+            fail_msg("%s: %s", good[i].word, why);
+        assert_int_equal(settings.cap, good[i].cap);
+        assert_int_equal(settings.has, GM_SET_CAP);
+    }
+}
+
+/* What other systems write: as many ways as they know. */
+static void test_foreign(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int error;
+        uint64_t bytes;
+    } cases[] = {
+        {"1073741824", 0, 1ull << 30},
+        {"1048576k", 0, 1ull << 30},
+        {"1024m", 0, 1ull << 30},
+        {"1g", 0, 1ull << 30},
+        {"6G", 0, 6ull << 30},
+        {"512MiB", 0, 512ull << 20},
+        {"512mb", 0, 512ull << 20},
+        {"0", 0, 0},
+        {"8t", 0, 8ull << 40},
+        {"", -EINVAL, 7},
+        {"m", -EINVAL, 7},
+        {"1.5g", -EINVAL, 7},
+        {"-1", -EINVAL, 7},
+        {"6 G", -EINVAL, 7},
+        {"6Gi", -EINVAL, 7},
+        {"50%", -EINVAL, 7},
+        {"9999999999t", -ERANGE, 7},
+        {"99999999999999999999", -ERANGE, 7},
+        {"999999999999999999999999999999", -ERANGE, 7},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t bytes = 7;
+        int error = gm_settings_parse_foreign(cases[i].text, &bytes);
+        if (error != cases[i].error)
+            fail_msg("%s: %d", cases[i].text, error);
+        assert_int_equal(bytes, cases[i].bytes);
+    }
 }
 
 /* Every class has a word, and no other word is one. */
@@ -129,6 +188,13 @@ static void test_mistakes(void **state)
         {"share=-5%", -ERANGE, "out of range"},
         {"paused=maybe", -EINVAL, "paused: \"maybe\" is not yes or no"},
         {"class=a\nb", -EINVAL, "\"a?b\""},
+        {"cap=0", -ERANGE, "cap: \"0\" is out of range: 2M or more, or none"},
+        {"cap=1M", -ERANGE, "out of range"},
+        {"cap=99999999999999T", -ERANGE, "out of range"},
+        {"cap=", -EINVAL, "cap: \"\" is not a size (for example 6G), nor none"},
+        {"cap=6g", -EINVAL, "is not a size"},
+        {"cap=-1G", -EINVAL, "is not a size"},
+        {"cap", -ENOENT, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int error = alone(cases[i].word);
@@ -153,7 +219,10 @@ static void test_format(void **state)
                                         "weight=0.123",
                                         "weight=1.25 paused",
                                         "paused oversize=host",
-                                        "oversize=refuse"};
+                                        "oversize=refuse",
+                                        "oversize=host cap=6G",
+                                        "cap=1026M",
+                                        "cap=none"};
     char text[160], copy[160];
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         memset(&settings, 0, sizeof settings);
@@ -178,6 +247,8 @@ static void test_legal(void **state)
         {.has = GM_SET_WEIGHT, .weight = GM_SCHED_WEIGHT_MAX + 1},
         {.has = GM_SET_SHARE, .share = 0},
         {.has = GM_SET_SHARE, .share = 1001},
+        {.has = GM_SET_CAP, .cap = 1},
+        {.has = GM_SET_CAP, .cap = UINT64_MAX << 21},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(gm_settings_are_legal(&bad[i]));
@@ -192,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_words),  cmocka_unit_test(test_classes),
         cmocka_unit_test(test_bounds), cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_format), cmocka_unit_test(test_legal),
+        cmocka_unit_test(test_caps),   cmocka_unit_test(test_foreign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,15 +45,50 @@ static void check_size(struct program *p, const struct gm_engine *engine)
         return;
     const bool is_oversize = gm_engine_is_oversize(engine, id);
     const uint64_t beyond = engine->table->apps[id].beyond;
-    p->was_oversize = p->was_oversize || is_oversize;
+    p->was_oversize = p->was_oversize || is_oversize || gm_engine_is_capped(engine, id);
     require(p->was_oversize || beyond == 0, "app %u has %lu MiB beyond the budget, and never might",
             id, beyond >> 20);
     require(engine->table->beyond <= on_host, "%lu MiB beyond the budget are promised, of %lu",
             engine->table->beyond >> 20, on_host >> 20);
     const uint64_t told = engine->apps[id].ctl->budget[engine->config.index];
-    const uint64_t total = gm_engine_offered(engine) + (is_oversize ? on_host : 0);
+    uint64_t total = gm_engine_offered(engine) + (is_oversize ? on_host : 0);
+    if (p->wishes.cap_is == GM_HELLO_CAP_FOREIGN && p->wishes.cap < total)
+        total = p->wishes.cap;
     require(told == total || machine.has_sharing, "app %u is told %lu MiB, not %lu", id, told >> 20,
             total >> 20);
+}
+
+/* What the app has of the GPU, by the frames themselves. */
+static uint64_t device_of(const struct gm_table *table, uint32_t app)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < table->max_frames; i++) {
+        const struct gm_frame *frame = &table->frames[i];
+        if ((frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING) &&
+            !frame->is_host && frame->chunk != GM_NONE && table->chunks[frame->chunk].app == app)
+            bytes += gm_class_bytes(frame->class);
+    }
+    return bytes;
+}
+
+/* Who has a cap is below it, or above and does not grow; a group by all of its programs. */
+static void check_cap(struct program *p, const struct gm_engine *engine)
+{
+    const uint32_t gpu = engine->config.index;
+    uint64_t device = 0, fixed = 0, bend = 0;
+    for (uint32_t i = 1; i <= machine.n_programs && !engine->stopping.is_on; i++) {
+        const struct program *other = &machine.programs[i];
+        if (!app_of(other, gpu) || (other != p && (p->group == 0 || other->group != p->group)))
+            continue;
+        device += device_of(engine->table, other->app);
+        fixed += engine->table->apps[other->app].fixed;
+        bend += engine->apps[other->app].cap.bend;
+    }
+    const uint64_t cap = gm_engine_cap(engine, p->app), most = (cap > fixed ? cap : fixed) + bend;
+    require(cap == 0 || device <= most || device <= p->device[gpu],
+            "app %u has %lu MiB of the GPU, had %lu, and its cap is %lu", p->app, device >> 20,
+            p->device[gpu] >> 20, most >> 20);
+    p->device[gpu] = device;
 }
 
 /* Whatever an active program uses is mapped, whole, its own, and nobody else's business. */
@@ -309,8 +344,11 @@ void checks_run(void)
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         struct program *p = &machine.programs[i];
         for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
-            if (app_of(p, gpu))
+            if (app_of(p, gpu)) {
                 check_size(p, machine.daemon.engines[gpu]);
+                if (machine.has_caps)
+                    check_cap(p, machine.daemon.engines[gpu]);
+            }
         if (p->is_there && p->is_active)
             check_active(p);
         if (p->session && p->is_connected && p->is_joined)

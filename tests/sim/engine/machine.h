@@ -203,6 +203,7 @@ struct program {
     bool was_oversize; /* it could have more than the budget once */
     bool may_share, may_park, may_spare, is_lazy;
     uint64_t touches, turns; /* since the end began */
+    uint64_t device[GPUS];   /* bytes of frames that it and its group had after the step before */
     bool was_open;
     uint32_t gpus;  /* a bit each: that it uses */
     uint32_t group; /* 1 and up; 0: it runs by itself */
@@ -260,6 +261,9 @@ struct machine {
     bool has_sharing, has_groups;
     bool has_sizes;         /* rules and programs say who may be larger than the GPU */
     struct chance sizes;    /* ... of its own, so that other machines stay as they are */
+    bool has_caps;          /* programs have caps, which change */
+    struct chance caps;     /* likewise */
+    bool may_be_cut_up;     /* pinned memory is too small to be cut into units of all sizes */
     uint8_t rule[PROGRAMS]; /* 0 none, 1 refuse, 2 host */
     uint64_t next_tag;
     pid_t next_pid;

@@ -988,6 +988,13 @@ void program_start(struct program *p, bool has_executed)
         p->map[i].region = NO_REGION;
     if (machine.has_sizes)
         p->wishes.oversize = (uint32_t)draw(&machine.sizes, 4); /* 3: no word of it */
+    if (machine.has_caps && draw_percent(&machine.caps, 40)) {
+        static const enum gm_hello_cap says[] = {GM_HELLO_CAP_OURS, GM_HELLO_CAP_FOREIGN,
+                                                 GM_HELLO_CAP_UNKNOWN};
+        const uint64_t budget = machine.daemon.engines[0]->config.budget >> GM_CHUNK_SHIFT;
+        p->wishes.cap_is = says[draw(&machine.caps, 3)];
+        p->wishes.cap = GM_CHUNK_MIN * (1 + draw(&machine.caps, budget + budget / 4));
+    }
     p->wishes.class = (uint32_t)chance_below(GM_CLASSES + 2);
     p->may_share = machine.has_sharing && chance_percent(70);
     p->may_park = chance_percent(60);

@@ -145,6 +145,11 @@ static void draw_machine(void)
     machine.users = 1 + (uint32_t)chance_below(3);
     machine.has_sharing = !machine.is_calm && chance_percent(30);
     machine.has_sizes = draw_percent(&machine.sizes, 35);
+    machine.has_caps = machine.has_host_handles && draw_percent(&machine.caps, 35);
+    machine.may_be_cut_up = machine.has_caps && draw_percent(&machine.caps, 50);
+    if (machine.has_caps && !machine.may_be_cut_up)
+        config->pinned += machine.n_gpus * 12 * GM_CHUNK_MAX;
+    config->has_bending_caps = machine.has_caps && draw_percent(&machine.caps, 30);
     for (uint32_t i = 0; i < PROGRAMS && machine.has_sizes; i++)
         machine.rule[i] = (uint8_t)draw(&machine.sizes, 3);
     draw_groups();
@@ -219,6 +224,23 @@ static void change_settings(void)
     set_something(&settings, 1000 + (uint32_t)chance_below(3));
 }
 
+/* Users and root set caps, and take them away. */
+static void change_caps(void *arg, uint64_t a, uint64_t b)
+{
+    struct gm_settings settings = {.has = GM_SET_CAP};
+    (void)arg;
+    (void)a;
+    (void)b;
+    if (machine.is_ending || machine.is_lost || machine.is_saved)
+        return;
+    const uint64_t budget = machine.daemon.engines[0]->config.budget >> GM_CHUNK_SHIFT;
+    const uint64_t most = draw_percent(&machine.caps, 50) ? budget + 2 : budget / 4 + 1;
+    if (draw_percent(&machine.caps, 75))
+        settings.cap = chunks(1 + draw(&machine.caps, most));
+    set_something(&settings, 1000 + (uint32_t)draw(&machine.caps, 3));
+    machine_at(machine.now + draw_around(&machine.caps, 300 * GM_MS), change_caps, NULL, 0, 0);
+}
+
 static void on_happening(void *arg, uint64_t a, uint64_t b)
 {
     struct program *p = &machine.programs[1 + chance_below(machine.n_programs)];
@@ -284,7 +306,7 @@ static void on_beat(void *arg, uint64_t a, uint64_t b)
 
 static void stop_failing(void)
 {
-    static const struct gm_settings plain = {.has = GM_SET_SETTINGS,
+    static const struct gm_settings plain = {.has = GM_SET_SETTINGS & ~GM_SET_CAP, /* they stay */
                                              .class = GM_CLASS_AUTO,
                                              .weight = GM_SCHED_WEIGHT,
                                              .share = GM_SCHED_SHARE_ALL};
@@ -331,6 +353,49 @@ static const char *states_of(const struct program *p)
     return text;
 }
 
+/* Units of 32 MiB and less are used in part, and there is no room for more: what is to be mapped on
+ * the host may find none. */
+static bool is_pinned_cut_up(void)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        const struct gm_hostpool *pool = &machine.daemon.engines[i]->pool;
+        if (machine.may_be_cut_up && gm_hostpool_held_back(pool) > 0 &&
+            gm_hostpool_size(pool) == gm_hostpool_cap(pool))
+            return true;
+    }
+    return false;
+}
+
+static bool is_below_cap(const struct program *p)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        const struct gm_engine *engine = machine.daemon.engines[i];
+        if (!app_of(p, i))
+            continue;
+        const struct gm_table_app *app = &engine->table->apps[p->app];
+        const uint64_t cap = gm_engine_cap(engine, p->app);
+        if (cap != 0 && app->device > cap && app->device > app->fixed)
+            return false;
+    }
+    return true;
+}
+
+static bool all_are_below(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs && !machine.config.has_bending_caps; i++)
+        if (lives(&machine.programs[i]) && !is_below_cap(&machine.programs[i]))
+            return false;
+    return true;
+}
+
+static void await_caps(void)
+{
+    const uint64_t until = machine.now + 30 * GM_S;
+    while (!all_are_below() && machine_step(until))
+        continue;
+    require(all_are_below() || is_pinned_cut_up(), "a program is above its cap for 30 s");
+}
+
 static void await_turns(void)
 {
     /* Memory that nobody gets, since all of them wait for it, is refused after a second each. */
@@ -339,7 +404,7 @@ static void await_turns(void)
         continue;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        require(!lives(p) || p->touches >= 3,
+        require(!lives(p) || p->touches >= 3 || is_pinned_cut_up(),
                 "program %u (app %u of group %u, %s) has had no turn for 60 s", p->number, p->app,
                 p->group, states_of(p));
     }
@@ -366,6 +431,7 @@ static void end_all(void)
 static void end_well(void)
 {
     await_turns();
+    await_caps();
     end_all();
     checks_nothing_left();
 }
@@ -399,6 +465,7 @@ void scenario_run(uint64_t seed, bool is_verbose)
     machine = (struct machine){.seed = seed,
                                .chance = {.state = seed},
                                .sizes = {.state = ~seed},
+                               .caps = {.state = seed ^ 0x63617073ull << 32},
                                .now = GM_S,
                                .hash = 0xcbf29ce484222325ull,
                                .is_verbose = is_verbose,
@@ -415,6 +482,8 @@ void scenario_run(uint64_t seed, bool is_verbose)
     open_daemon();
     machine_at(machine.now, on_happening, NULL, 0, 0);
     machine_at(machine.now, on_beat, NULL, 0, 0);
+    if (machine.has_caps)
+        machine_at(machine.now, change_caps, NULL, 0, 0);
     const uint64_t until = machine.now + (1 + chance_below(12)) * GM_S;
     while (!machine.is_lost && machine_step(until))
         continue;

@@ -1,0 +1,365 @@
+/*
+ * Caps: the most device memory that an app may occupy, and what all apps of a user may. Owns
+ * struct gm_app.cap, and what is beyond the GPU of apps that have a cap. Called by policy.c,
+ * apps.c, places.c, moves.c and engine.c; calls the table, groups.c and places.c.
+ *
+ * A cap is of an app on each of its GPUs. The programs of a group are one app, so it bounds their
+ * sum; if they have several caps the smallest counts. What the driver alone can move counts as the
+ * program tells it (gm_stat), without managed memory, which the driver moves by itself; so does
+ * what is fixed. The rest of the cap is for frames. What of a program does not fit there is
+ * `beyond`: it is mapped on the host when the program runs (places.c). So a cap is what --oversize
+ * is for the budget, whatever that option says.
+ *
+ * It is kept by three things:
+ *
+ *   beyond   the sum of what the members of an app need on the GPU is never above the cap
+ *   fill     a chunk gets no frame while the app's frames and this one are above it. So an app
+ *            whose cap was lowered never grows, and one that exchanges is not above it in between
+ *   leaving  who is above it gets new places as soon as it is quiet; a paused app is evicted
+ *
+ * Pinned memory must have room for what is beyond: a cap for which it has none is refused. If what
+ * the driver keeps grows, as much as has room leaves.
+ *
+ * By option a cap bends: an app may have what nobody else wants now. Others are those that run or
+ * wait for their turn. Its promise to them stays: it needs no more than its cap in order to run,
+ * and goes back to that when room is wanted.
+ */
+#include "daemon/engine/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/settings.h"
+#include "common/size.h"
+
+/* ---- what counts ---- */
+
+/* What the driver keeps for the app and nobody can move. Hostile input: it says no more than the
+ * device has. */
+static uint64_t driver_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_stat *stat = engine->apps[id].stat;
+    const uint64_t most = engine->device_bytes;
+    uint64_t sum = 0;
+    if (!stat)
+        return 0;
+    const uint64_t kinds[] = {atomic_load(&stat->small_bytes), atomic_load(&stat->real_bytes),
+                              atomic_load(&stat->array_bytes), atomic_load(&stat->graph_bytes)};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        sum += kinds[i] < most ? kinds[i] : most;
+    return sum;
+}
+
+static uint64_t unevictable(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->table->apps[id].fixed + driver_bytes(engine, id);
+}
+
+/* The connected members of the app's group on this GPU, by `client`. */
+static const struct gm_client *next_member(const struct gm_engine *engine,
+                                           const struct gm_client *client)
+{
+    while (client && !(client->session && client->engines[engine->config.index]))
+        client = client->next;
+    return client;
+}
+
+#define EACH_MEMBER(engine, app, client)                                                           \
+    const struct gm_client *client =                                                               \
+        next_member(engine, gm_group_clients((engine)->apps[app].client->group));                  \
+    client != NULL;                                                                                \
+    client = next_member(engine, client->next)
+
+/* The sums over an app's members. */
+struct sums {
+    uint64_t movable;     /* what they need on the GPU */
+    uint64_t beyond;      /* what they may not have there */
+    uint64_t unevictable; /* fixed, and the driver's */
+    uint64_t fixed;
+    uint64_t device; /* their frames, with those that leave and those of freed memory */
+    uint64_t bend;
+};
+
+static struct sums sum_up(const struct gm_engine *engine, uint32_t id)
+{
+    struct sums sums = {0};
+    for (EACH_MEMBER(engine, id, client)) {
+        const struct gm_table_app *entry = &engine->table->apps[client->id];
+        sums.movable += gm_engine_movable(engine, client->id);
+        sums.beyond += entry->beyond;
+        sums.unevictable += unevictable(engine, client->id);
+        sums.fixed += entry->fixed;
+        sums.device += entry->device;
+        sums.bend += engine->apps[client->id].cap.bend;
+    }
+    return sums;
+}
+
+static bool is_one_app(const struct gm_engine *engine, uint32_t a, uint32_t b)
+{
+    return a == b || (engine->apps[a].client && engine->apps[b].client &&
+                      engine->apps[a].client->group == engine->apps[b].client->group);
+}
+
+/* What the other apps of its user need on the GPU, and keep there. */
+static uint64_t user_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = 0;
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid &&
+            !is_one_app(engine, id, other))
+            bytes += gm_engine_movable(engine, other) + unevictable(engine, other);
+    return bytes;
+}
+
+/* ---- what may be had ---- */
+
+uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t cap = engine->apps[id].cap.bytes;
+    for (EACH_MEMBER(engine, id, client)) {
+        const uint64_t one = engine->apps[client->id].cap.bytes;
+        cap = cap == 0 || (one != 0 && one < cap) ? one : cap;
+    }
+    return cap;
+}
+
+bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_cap(engine, id) != 0 || engine->apps[id].cap.user_gpu != 0;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What of a total for its user is left for the app; UINT64_MAX: there is none. */
+static uint64_t user_limit(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t total = engine->apps[id].cap.user_gpu;
+    return total == 0 ? UINT64_MAX : less(total, user_bytes(engine, id));
+}
+
+/* What the members of the app together may have in frames that are not fixed, with this cap. */
+static uint64_t limit_by(const struct gm_engine *engine, uint32_t id, uint64_t cap)
+{
+    uint64_t limit = user_limit(engine, id);
+    limit = cap != 0 && cap < limit ? cap : limit;
+    return limit == UINT64_MAX ? limit : less(limit, sum_up(engine, id).unevictable);
+}
+
+uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t id)
+{
+    return limit_by(engine, id, gm_engine_cap(engine, id));
+}
+
+uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t total = engine->apps[id].cap.user_pinned;
+    uint64_t bytes = 0;
+    if (total == 0)
+        return UINT64_MAX;
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid)
+            bytes += engine->table->apps[other].committed - engine->table->apps[other].fixed;
+    return less(total, bytes);
+}
+
+bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    if (engine->stopping.is_on || !gm_engine_is_capped(engine, id))
+        return true;
+    const struct sums sums = sum_up(engine, id);
+    const uint64_t limit = gm_engine_cap_limit(engine, id);
+    /* What it needs in order to run it may have, if pinned memory lacks room for more of it. */
+    const uint64_t most = limit > sums.movable ? limit : sums.movable;
+    return sums.device + bytes <= most + sums.fixed + sums.bend;
+}
+
+/* ---- what is beyond ---- */
+
+/* Of the app's memory the GPU is to hold so much more, or less. */
+static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
+{
+    struct gm_app *app = &engine->apps[id];
+    const bool is_more = beyond > engine->table->apps[id].beyond;
+    if (beyond == engine->table->apps[id].beyond)
+        return;
+    gm_table_set_beyond(engine->table, id, beyond);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
+    if (is_more)
+        app->places.hold_at = 0; /* at once; what fails is tried again later */
+    else
+        gm_engine_need_budget(engine, gm_group_movable(engine, id) + engine->table->fixed);
+    if (app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING)
+        gm_engine_want_places(engine, id);
+    engine->plan_is_stale = true;
+    gm_engine_want_memory(engine);
+}
+
+/* The members need less of the GPU, each in proportion. */
+static void give_up(struct gm_engine *engine, uint32_t id, const struct sums *sums, uint64_t bytes)
+{
+    const uint64_t on_host = gm_engine_host_room(engine), all = sums->movable >> GM_CHUNK_SHIFT;
+    const uint64_t room = less(on_host, engine->table->beyond);
+    uint64_t left = (bytes + GM_CHUNK_MIN - 1) & ~(GM_CHUNK_MIN - 1);
+    left = left < room ? left : room & ~(GM_CHUNK_MIN - 1);
+    const uint64_t share = left >> GM_CHUNK_SHIFT;
+    for (EACH_MEMBER(engine, id, client)) {
+        const uint64_t movable = gm_engine_movable(engine, client->id);
+        uint64_t part = ((movable >> GM_CHUNK_SHIFT) * share + all - 1) / all << GM_CHUNK_SHIFT;
+        part = part < left ? part : left;
+        part = part < movable ? part : movable;
+        left -= part;
+        set_beyond(engine, client->id, engine->table->apps[client->id].beyond + part);
+    }
+}
+
+/* The members may have more of the GPU. */
+static void take_up(struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    for (EACH_MEMBER(engine, id, client)) {
+        const uint64_t beyond = engine->table->apps[client->id].beyond;
+        const uint64_t part = beyond < bytes ? beyond : bytes & ~(GM_CHUNK_MIN - 1);
+        bytes -= part;
+        set_beyond(engine, client->id, beyond - part);
+    }
+}
+
+void gm_engine_fit(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const uint64_t all = entry->committed - entry->fixed;
+    if (entry->beyond > all)
+        gm_table_set_beyond(engine->table, id, all);
+    if (!engine->apps[id].session || engine->stopping.is_on)
+        return;
+    const struct sums sums = sum_up(engine, id);
+    const uint64_t limit = gm_engine_cap_limit(engine, id), budget = gm_engine_gpu_limit(engine);
+    const uint64_t most = limit < budget ? limit : budget;
+    if (sums.movable > limit)
+        give_up(engine, id, &sums, sums.movable - limit);
+    else if (most > sums.movable && sums.beyond > 0)
+        take_up(engine, id, most - sums.movable);
+}
+
+/* ---- each round ---- */
+
+/* What of the budget nobody else wants now. */
+static uint64_t unwanted(const struct gm_engine *engine)
+{
+    uint64_t wanted = engine->table->fixed;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && (engine->in_set[id] || !engine->apps[id].idle.is_idle ||
+                                         gm_engine_is_capped(engine, id)))
+            wanted += gm_engine_movable(engine, id);
+    return less(engine->table->budget, wanted);
+}
+
+static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint64_t beyond = engine->table->apps[id].beyond;
+    const uint64_t by_user = limit_by(engine, id, 0), movable = gm_group_movable(engine, id);
+    uint64_t most = beyond < *left ? beyond : *left;
+    most = less(by_user, movable) < most ? less(by_user, movable) : most;
+    if (most < app->cap.bend)
+        app->places.hold_at = 0;
+    app->cap.bend = most & ~(GM_CHUNK_MIN - 1);
+    *left -= app->cap.bend;
+}
+
+void gm_engine_follow_caps(struct gm_engine *engine)
+{
+    uint64_t left = 0;
+    if (engine->stopping.is_on)
+        return;
+    if (engine->config.has_bending_caps)
+        left = unwanted(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (!app->session || !gm_engine_is_capped(engine, id)) {
+            app->cap.bend = 0;
+            continue;
+        }
+        gm_engine_fit(engine, id);
+        bend(engine, id, &left);
+        const bool is_there = app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING;
+        if (is_there && gm_engine_bytes_for_gpu(engine, id) > gm_engine_places_room(engine, id))
+            gm_engine_want_places(engine, id);
+    }
+}
+
+uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t id)
+{
+    if (!engine->apps[id].session || engine->stopping.is_on || !gm_engine_is_capped(engine, id))
+        return 0;
+    return less(engine->table->apps[id].resident, gm_engine_places_room(engine, id));
+}
+
+/* ---- what is said ---- */
+
+void gm_engine_set_cap(struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->cap.bytes == bytes)
+        return;
+    app->cap.bytes = bytes;
+    gm_engine_take_spares(engine, id, UINT64_MAX); /* they are in the way, or will be */
+    gm_engine_fit(engine, id);
+}
+
+static int say(int error, char *why, size_t size, const char *what, uint64_t cap, uint64_t bytes)
+{
+    char caps[32], number[32];
+    snprintf(why, size, what, gm_settings_format_cap(cap, caps, sizeof caps),
+             gm_format_size(bytes, number, sizeof number));
+    return error;
+}
+
+int gm_engine_check_cap(const struct gm_engine *engine, uint32_t id, uint64_t cap, char *why,
+                        size_t size)
+{
+    const uint64_t budget = gm_engine_offered(engine);
+    const struct sums sums = sum_up(engine, id);
+    if (cap == 0)
+        return 0;
+    if (engine->pool.is_registered)
+        return say(-ENOTSUP, why, size,
+                   "cap=%s is not possible: the GPU has no memory handles on the host", cap, 0);
+    if (cap > budget)
+        return say(-ERANGE, why, size, "cap=%s is above the budget of %s", cap, budget);
+    if (cap < sums.unevictable)
+        return say(-ERANGE, why, size,
+                   "cap=%s is too small: %s of the program cannot leave the GPU", cap,
+                   sums.unevictable);
+    return 0;
+}
+
+int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t cap,
+                         char *why, size_t size)
+{
+    uint64_t beyond = engine->table->beyond, more = 0;
+    for (uint32_t id = 0; cap != 0 && id < engine->config.max_apps; id++) {
+        if (!selected[id] ||
+            next_member(engine, gm_group_clients(engine->apps[id].client->group)) !=
+                engine->apps[id].client)
+            continue; /* a group is looked at once */
+        const struct sums sums = sum_up(engine, id);
+        more += less(sums.movable + sums.beyond, limit_by(engine, id, cap));
+        beyond -= sums.beyond;
+    }
+    const uint64_t on_host = gm_engine_host_room(engine);
+    if (more == 0 || beyond + more <= on_host)
+        return 0;
+    char room[32];
+    gm_format_size(less(on_host, beyond), room, sizeof room);
+    char caps[32], number[32];
+    snprintf(why, size,
+             "cap=%s needs %s of pinned memory for what is above it, and there is room for %s: "
+             "raise --pinned",
+             gm_settings_format_cap(cap, caps, sizeof caps),
+             gm_format_size(more, number, sizeof number), room);
+    return -ENOSPC;
+}
