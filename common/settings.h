@@ -22,6 +22,12 @@ struct gm_settings {
     uint64_t cap;     /* the most device memory that it may occupy, in bytes; 0: no such limit */
 };
 
+/* What all programs of a user may have together, on each GPU; 0: no such limit. */
+struct gm_user_totals {
+    uint64_t gpu;    /* bytes of device memory that they may occupy */
+    uint64_t pinned; /* bytes of pinned memory that they may need */
+};
+
 /*
  * Add one word to *settings. Returns 0; -ENOENT if it is no setting; -EINVAL, -ERANGE, or -EEXIST
  * (set already) with one line in `why`. On error *settings is unchanged.

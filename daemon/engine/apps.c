@@ -327,11 +327,13 @@ static uint64_t room_beside(const struct gm_engine *engine, uint32_t id, uint64_
 {
     const uint64_t all = gm_engine_host_room(engine), own = engine->table->apps[id].beyond;
     const uint64_t on_host = all > taken + own ? all - taken - own : 0;
+    const uint64_t for_caps = gm_engine_cap_room(engine);
+    const uint64_t capped_on_host = for_caps > taken + own ? for_caps - taken - own : 0;
     uint64_t room = gm_engine_gpu_room_for(engine, id);
     if (gm_engine_is_oversize(engine, id))
         room += on_host;
     else if (gm_engine_is_capped(engine, id) && !engine->pool.is_registered)
-        room = least_of(room + on_host, gm_engine_budget_room_for(engine, id));
+        room = least_of(room + capped_on_host, gm_engine_budget_room_for(engine, id));
     return least_of(least_of(room, told_room_for(engine, id)), gm_engine_user_room(engine, id));
 }
 

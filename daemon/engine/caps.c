@@ -4,7 +4,8 @@
  * apps.c, places.c, moves.c and engine.c; calls the table, groups.c and places.c.
  *
  * A cap is of an app on each of its GPUs. The programs of a group are one app, so it bounds their
- * sum; if they have several caps the smallest counts. What the driver alone can move counts as the
+ * sum; if they have several caps the smallest counts. A total for a user bounds what its apps need
+ * on the GPU together: who comes first has it. What the driver alone can move counts as the
  * program tells it (gm_stat), without managed memory, which the driver moves by itself; so does
  * what is fixed. The rest of the cap is for frames. What of a program does not fit there is
  * `beyond`: it is mapped on the host when the program runs (places.c). So a cap is what --oversize
@@ -19,6 +20,9 @@
  *
  * Pinned memory must have room for what is beyond: a cap for which it has none is refused. If what
  * the driver keeps grows, as much as has room leaves.
+ *
+ * A total of pinned memory bounds all memory of a user that can be evicted, as any of it may have
+ * to be there.
  *
  * By option a cap bends: an app may have what nobody else wants now. Others are those that run or
  * wait for their turn. Its promise to them stays: it needs no more than its cap in order to run,
@@ -124,6 +128,12 @@ uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
     return cap;
 }
 
+uint64_t gm_engine_cap_room(const struct gm_engine *engine)
+{
+    const uint64_t room = gm_engine_host_room(engine), part = room / GM_CAP_ROOM_SHARE;
+    return room - (part < GM_CAP_ROOM_LEFT ? part : GM_CAP_ROOM_LEFT);
+}
+
 bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
 {
     return gm_engine_cap(engine, id) != 0 || engine->apps[id].cap.user_gpu != 0;
@@ -166,6 +176,20 @@ uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t id)
     return less(total, bytes);
 }
 
+/* Frames of memory that another program of its user has just freed count until they are free. */
+static bool user_has_room(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    uint64_t device = bytes, needed = 0;
+    for (uint32_t other = 0; other < engine->config.max_apps; other++) {
+        if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
+            continue;
+        device += engine->table->apps[other].device;
+        needed += gm_engine_movable(engine, other) + engine->table->apps[other].fixed;
+    }
+    const uint64_t total = engine->apps[id].cap.user_gpu;
+    return total == 0 || device <= (total > needed ? total : needed);
+}
+
 bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     if (engine->stopping.is_on || !gm_engine_is_capped(engine, id))
@@ -174,7 +198,7 @@ bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t 
     const uint64_t limit = gm_engine_cap_limit(engine, id);
     /* What it needs in order to run it may have, if pinned memory lacks room for more of it. */
     const uint64_t most = limit > sums.movable ? limit : sums.movable;
-    return sums.device + bytes <= most + sums.fixed + sums.bend;
+    return sums.device + bytes <= most + sums.fixed + sums.bend && user_has_room(engine, id, bytes);
 }
 
 /* ---- what is beyond ---- */
@@ -201,8 +225,8 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
 /* The members need less of the GPU, each in proportion. */
 static void give_up(struct gm_engine *engine, uint32_t id, const struct sums *sums, uint64_t bytes)
 {
-    const uint64_t on_host = gm_engine_host_room(engine), all = sums->movable >> GM_CHUNK_SHIFT;
-    const uint64_t room = less(on_host, engine->table->beyond);
+    const uint64_t all = sums->movable >> GM_CHUNK_SHIFT;
+    const uint64_t room = less(gm_engine_cap_room(engine), engine->table->beyond);
     uint64_t left = (bytes + GM_CHUNK_MIN - 1) & ~(GM_CHUNK_MIN - 1);
     left = left < room ? left : room & ~(GM_CHUNK_MIN - 1);
     const uint64_t share = left >> GM_CHUNK_SHIFT;
@@ -350,7 +374,7 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
         more += less(sums.movable + sums.beyond, limit_by(engine, id, cap));
         beyond -= sums.beyond;
     }
-    const uint64_t on_host = gm_engine_host_room(engine);
+    const uint64_t on_host = gm_engine_cap_room(engine);
     if (more == 0 || beyond + more <= on_host)
         return 0;
     char room[32];

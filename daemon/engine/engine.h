@@ -47,6 +47,8 @@ struct gm_engine_outlet {
     /* The settings of the rule for a program, and the rule as it was written. False: none. */
     bool (*rule)(const struct gm_rules *rules, uid_t uid, const char *name,
                  struct gm_settings *settings, char *text, size_t size);
+    /* What all programs of a user may have together. */
+    void (*totals)(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
     /* The name of a user, or its number. Returns `name`. */
     const char *(*user)(uid_t uid, char name[64]);
     /* What happens in the engine (common/events.def). NULL: nobody reads it. */
@@ -64,6 +66,7 @@ enum gm_latency_mode {
 struct gm_engine_config {
     struct gm_engine_outlet outlet;
     int gpu;                 /* CUDA ordinal of the GPU to share */
+    uint32_t engines;        /* of the daemon, which share what is for all of them; 0: this one */
     uint32_t index;          /* of the engine among the daemon's, by which programs know the GPU */
     bool is_gpu_shared;      /* start although another daemon has it */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
@@ -81,7 +84,7 @@ struct gm_engine_config {
                                 */
     uint32_t levels;           /* of the scheduler (core/sched.h), with the three that follow */
     uint64_t allotment_ns, slice_ns, patience_ns;
-    const struct gm_rules *rules;   /* for outlet.rule; NULL: none */
+    const struct gm_rules *rules;   /* for outlet.rule and outlet.totals; NULL: none */
     enum gm_sched_class best_class; /* that users may take for their own programs */
     struct gm_journal *journal;     /* for outlet.event */
     uint64_t idle_ns;               /* an app that returned from no call for this long is idle */

@@ -76,6 +76,7 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
     for (; opened < n; opened++) {
         config.gpu = (int)gpus[opened];
         config.index = opened;
+        config.engines = n;
         error = gm_engine_open(&machine->engines[opened], loop, &config, why, why_size);
         if (error)
             goto close_engines;

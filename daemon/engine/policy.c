@@ -356,6 +356,19 @@ static void take_cap(struct gm_engine *engine, uint32_t id, const struct gm_wish
         overlay(&app->policy.own, &said);
 }
 
+/* What all programs of its user may have; of pinned memory, as of all of it, each GPU has its part.
+ */
+static void take_totals(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_user_totals totals = {0};
+    if (engine->config.rules && engine->config.outlet.totals)
+        engine->config.outlet.totals(engine->config.rules, app->uid, &totals);
+    app->cap.user_gpu = totals.gpu;
+    app->cap.user_pinned = totals.pinned / (engine->config.engines ? engine->config.engines : 1);
+    app->cap.user_pinned &= ~(GM_CHUNK_MIN - 1);
+}
+
 /* The cap of a rule must be possible, too. */
 static void check_rule(struct gm_engine *engine, uint32_t id)
 {
@@ -384,6 +397,7 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
     take_oversize(engine, id, wishes->oversize);
     check_rule(engine, id);
     take_cap(engine, id, wishes);
+    take_totals(engine, id);
     recap(engine, id);
     if (app->policy.own.has)
         gm_log(GM_LOG_INFO, "%s: by its environment %s",

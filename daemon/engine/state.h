@@ -895,6 +895,8 @@ uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t app);
 /* caps.c */
 /* The cap that counts for the app; 0: none. */
 uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t app);
+/* Bytes that programs with caps can have mapped on the host: a part of gm_engine_host_room. */
+uint64_t gm_engine_cap_room(const struct gm_engine *engine);
 /* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */
 bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t app);
 /* Bytes that the members of the app may have on the GPU by that, beside what stays there anyway;

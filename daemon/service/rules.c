@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/chunk.h"
 #include "common/size.h"
 #include "common/text.h"
 
@@ -67,6 +68,23 @@ static int take_command(struct gm_rule *rule, const char *text, char *why, size_
     return 0;
 }
 
+static int take_total(uint64_t *total, const char *name, const char *text, char *why, size_t size)
+{
+    uint64_t bytes = 0;
+    int error = *total != 0 ? -EEXIST : gm_parse_size(text, &bytes);
+    if (error == 0 && bytes < GM_CHUNK_MIN)
+        error = -ERANGE;
+    if (error == -EEXIST)
+        snprintf(why, size, "%s is said twice", name);
+    else if (error == -EINVAL)
+        snprintf(why, size, "%s: \"%.40s\" is not a size (for example 20G)", name, text);
+    else if (error)
+        snprintf(why, size, "%s: \"%.40s\" is out of range: 2M or more", name, text);
+    else
+        *total = bytes & ~(GM_CHUNK_MIN - 1);
+    return error;
+}
+
 static int take_word(struct gm_rule *rule, const char *word, char *why, size_t size)
 {
     bool is_user = strncmp(word, "user=", 5) == 0;
@@ -78,12 +96,16 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
         return is_user ? take_user(rule, word + 5, why, size)
                        : take_command(rule, word + 8, why, size);
     }
+    if (strncmp(word, "user-gpu=", 9) == 0)
+        return take_total(&rule->totals.gpu, "user-gpu", word + 9, why, size);
+    if (strncmp(word, "user-pinned=", 12) == 0)
+        return take_total(&rule->totals.pinned, "user-pinned", word + 12, why, size);
     int error = gm_settings_take(&rule->settings, word, why, size);
     if (error != -ENOENT)
         return error;
     snprintf(why, size,
              "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
-             "share=, paused, oversize=, cap=)",
+             "share=, paused, oversize=, cap=) nor a total (user-gpu=, user-pinned=)",
              word);
     return -EINVAL;
 }
@@ -105,6 +127,19 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
     bool is_plain = strpbrk(b->command, "*?[\\") == NULL;
     return strcmp(a->command, b->command) == 0 ||
            (is_plain && gm_command_matches(a->command, b->command));
+}
+
+static bool has_totals(const struct gm_rule *rule)
+{
+    return rule->totals.gpu != 0 || rule->totals.pinned != 0;
+}
+
+/* Whether `rule` sets what `before`, which covers it, sets already. */
+static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
+{
+    return (before->settings.has && rule->settings.has) ||
+           (before->totals.gpu && rule->totals.gpu) ||
+           (before->totals.pinned && rule->totals.pinned);
 }
 
 /* Cut off the next word. NULL: there is none. */
@@ -142,14 +177,21 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
         snprintf(why, why_size, "for which programs? say user= or command= (command=* is all)");
         return -EINVAL;
     }
-    if (rule.settings.has == 0) {
+    if (has_totals(&rule) && rule.has_command && !is_everything(rule.command)) {
         snprintf(why, why_size,
-                 "sets nothing: say class=, weight=, share=, paused, oversize= or cap=");
+                 "user-gpu= and user-pinned= are of all programs of a user: say no command=");
+        return -EINVAL;
+    }
+    if (rule.settings.has == 0 && !has_totals(&rule)) {
+        snprintf(why, why_size,
+                 "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, user-gpu= or "
+                 "user-pinned=");
         return -EINVAL;
     }
     for (uint32_t i = 0; i < rules->n; i++) {
         /* The command line may override the file. */
-        if ((rules->rule[i].line == 0) != (line == 0) || !covers(&rules->rule[i], &rule))
+        if ((rules->rule[i].line == 0) != (line == 0) || !covers(&rules->rule[i], &rule) ||
+            !is_void(&rules->rule[i], &rule))
             continue;
         if (line)
             snprintf(why, why_size,
@@ -172,19 +214,38 @@ const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, co
 {
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if ((!rule->has_user || rule->uid == uid) &&
+        if (rule->settings.has && (!rule->has_user || rule->uid == uid) &&
             (!rule->has_command || gm_command_matches(rule->command, name)))
             return rule;
     }
     return NULL;
 }
 
+void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals)
+{
+    *totals = (struct gm_user_totals){0};
+    for (uint32_t i = 0; i < rules->n; i++) {
+        const struct gm_rule *rule = &rules->rule[i];
+        if (rule->has_user && rule->uid != uid)
+            continue;
+        totals->gpu = totals->gpu ? totals->gpu : rule->totals.gpu;
+        totals->pinned = totals->pinned ? totals->pinned : rule->totals.pinned;
+    }
+}
+
 char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
 {
-    char settings[160];
-    snprintf(text, size, "%s%s%s%s%s %s", rule->has_user ? "user=" : "", rule->user,
+    char settings[192], gpu[48] = "", pinned[48] = "", number[24];
+    if (rule->totals.gpu)
+        snprintf(gpu, sizeof gpu, " user-gpu=%s",
+                 gm_settings_format_cap(rule->totals.gpu, number, sizeof number));
+    if (rule->totals.pinned)
+        snprintf(pinned, sizeof pinned, " user-pinned=%s",
+                 gm_settings_format_cap(rule->totals.pinned, number, sizeof number));
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
              rule->has_user && rule->has_command ? " " : "", rule->has_command ? "command=" : "",
-             rule->command, gm_settings_format(&rule->settings, settings, sizeof settings));
+             rule->command, rule->settings.has ? " " : "",
+             gm_settings_format(&rule->settings, settings, sizeof settings), gpu, pinned);
     return text;
 }
 

@@ -6,8 +6,11 @@
  *
  * A rule has conditions and settings (common/settings.h). All conditions must hold: `user=` is a
  * name or a number, `command=` a program's name, with *, ? and [...] as in a shell. Only the first
- * rule that matches a program counts. Rules of the command line come before those of the file. A
+ * rule that matches a program counts, of those that set something. Rules of the command line come before those of the file. A
  * program chooses its own name, so a rule that must bind a user needs `user=`.
+ *
+ * A rule for all programs of users can also say what they may have together: `user-gpu=20G` on each
+ * GPU, `user-pinned=40G` of pinned memory. Of each the first counts that matches the user.
  *
  * options.c adds rules; the engine looks them up through its outlet; control.c shows them. Calls
  * common/ and the system's user database.
@@ -29,6 +32,7 @@ struct gm_rule {
     char user[GM_COMMAND_MAX + 1];    /* as it was written */
     char command[GM_COMMAND_MAX + 1]; /* a pattern */
     struct gm_settings settings;
+    struct gm_user_totals totals;
 };
 
 struct gm_rules {
@@ -49,6 +53,9 @@ const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, co
 /* The settings of that rule, and its text. False: there is none. */
 bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
                    struct gm_settings *settings, char *text, size_t size);
+
+/* What all programs of `uid` may have together. */
+void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
 
 /* As it can be written. Returns `text`. */
 char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size);

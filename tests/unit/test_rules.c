@@ -63,6 +63,48 @@ static void test_conditions(void **state)
     assert_int_equal(gm_rules_match(&rules, 1235, "train-x")->settings.weight, 500);
 }
 
+/* What all programs of a user may have together is said of users alone, beside what is said of
+ * single programs. */
+static void test_totals(void **state)
+{
+    (void)state;
+    const uint64_t g = 1ull << 30;
+    struct gm_user_totals totals;
+    char text[256];
+    must_add("user=1234 user-gpu=20G", 1);
+    must_add("user=1234 command=train* class=batch", 2);
+    must_add("user=1234 user-pinned=40G weight=2", 3);
+    must_add("command=* user-gpu=10G user-pinned=15G", 4);
+    assert_int_equal(match(1234, "train"), 2); /* the first sets nothing of a program */
+    assert_int_equal(match(1234, "other"), 3);
+    assert_int_equal(match(7, "other"), 0);
+    gm_rules_totals(&rules, 1234, &totals);
+    assert_int_equal(totals.gpu, 20 * g);
+    assert_int_equal(totals.pinned, 40 * g);
+    gm_rules_totals(&rules, 7, &totals);
+    assert_int_equal(totals.gpu, 10 * g);
+    assert_int_equal(totals.pinned, 15 * g);
+    assert_string_equal(gm_rule_format(&rules.rule[0], text, sizeof text),
+                        "user=1234 user-gpu=20G");
+    assert_string_equal(gm_rule_format(&rules.rule[2], text, sizeof text),
+                        "user=1234 weight=2 user-pinned=40G");
+
+    static const struct {
+        const char *text, *expected;
+    } wrong[] = {
+        {"user=1234 user-gpu=5G", "can match nothing: the rule on line 1 matches all of these"},
+        {"user=9 user-gpu=5G", "can match nothing: the rule on line 4"},
+        {"command=train* user-gpu=5G", "are of all programs of a user: say no command="},
+        {"user=9 user-gpu=0", "user-gpu: \"0\" is out of range: 2M or more"},
+        {"user=9 user-pinned=all", "user-pinned: \"all\" is not a size (for example 20G)"},
+        {"user=9 user-pinned=2G user-pinned=3G", "user-pinned is said twice"},
+        {"user-gpu=5G", "for which programs?"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (add(wrong[i].text, 9) == 0 || !strstr(why, wrong[i].expected))
+            fail_msg("%s: %s", wrong[i].text, why);
+}
+
 static void test_user_names(void **state)
 {
     (void)state;
@@ -159,7 +201,8 @@ static void test_hidden(void **state)
         if (add(cases[i].second, 8) != cases[i].error)
             fail_msg("%s | %s: \"%s\"", cases[i].first, cases[i].second, why);
         if (cases[i].error)
-            assert_string_equal(why, "can match nothing: the rule on line 3 matches all of these programs");
+            assert_string_equal(
+                why, "can match nothing: the rule on line 3 matches all of these programs");
         assert_int_equal(rules.n, cases[i].error ? 1 : 2);
     }
     /* the command line stands before the file and may hide what is there */
@@ -200,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_conditions, set_up),
+        cmocka_unit_test_setup(test_totals, set_up),
         cmocka_unit_test_setup(test_user_names, set_up),
         cmocka_unit_test_setup(test_mistakes, set_up),
         cmocka_unit_test_setup(test_hidden, set_up),

@@ -91,6 +91,27 @@ static void check_cap(struct program *p, const struct gm_engine *engine)
     p->device[gpu] = device;
 }
 
+/* All programs of a user together have no more than a rule gives them. */
+static void check_user(const struct gm_engine *engine, uint32_t user)
+{
+    const struct gm_user_totals *totals = &machine.totals[user];
+    const struct gm_table *table = engine->table;
+    uint64_t device = 0, pinned = 0;
+    for (uint32_t i = 1; i <= machine.n_programs && !engine->stopping.is_on; i++) {
+        const struct program *p = &machine.programs[i];
+        if (!app_of(p, engine->config.index) || p->uid != 1000 + user)
+            continue;
+        device += table->apps[p->app].device;
+        pinned += table->apps[p->app].committed - table->apps[p->app].fixed;
+    }
+    require(totals->gpu == 0 || device <= totals->gpu,
+            "user %u has %lu MiB of GPU %u, and may have %lu", 1000 + user, device >> 20,
+            engine->config.index, totals->gpu >> 20);
+    require(totals->pinned == 0 || pinned <= totals->pinned / machine.n_gpus,
+            "user %u has %lu MiB that may have to be pinned, and may have %lu", 1000 + user,
+            pinned >> 20, totals->pinned / machine.n_gpus >> 20);
+}
+
 /* Whatever an active program uses is mapped, whole, its own, and nobody else's business. */
 static void check_active(const struct program *p)
 {
@@ -338,6 +359,8 @@ void checks_run(void)
         check_table(machine.daemon.engines[i]);
         check_memory(machine.daemon.engines[i]);
         check_chunks(machine.daemon.engines[i]);
+        for (uint32_t user = 0; user < USERS && machine.has_caps; user++)
+            check_user(machine.daemon.engines[i], user);
         events_run(machine.daemon.engines[i]);
     }
     check_pinned();

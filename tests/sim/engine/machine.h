@@ -234,6 +234,8 @@ struct gpu {
     struct watch watch;
 };
 
+enum { USERS = 3 };
+
 struct machine {
     uint64_t seed, now, steps;
     uint64_t hash; /* of everything that happened */
@@ -259,12 +261,12 @@ struct machine {
         uint64_t split_at; /* since when a part of it runs without the rest; 0: none does */
     } groups[GROUPS + 1];
     bool has_sharing, has_groups;
-    bool has_sizes;         /* rules and programs say who may be larger than the GPU */
-    struct chance sizes;    /* ... of its own, so that other machines stay as they are */
-    bool has_caps;          /* programs have caps, which change */
-    struct chance caps;     /* likewise */
-    bool may_be_cut_up;     /* pinned memory is too small to be cut into units of all sizes */
-    uint8_t rule[PROGRAMS]; /* 0 none, 1 refuse, 2 host */
+    bool has_sizes;      /* rules and programs say who may be larger than the GPU */
+    struct chance sizes; /* ... of its own, so that other machines stay as they are */
+    bool has_caps;       /* programs have caps, which change */
+    struct chance caps;  /* likewise */
+    struct gm_user_totals totals[USERS]; /* of user 1000 and up */
+    uint8_t rule[PROGRAMS];              /* 0 none, 1 refuse, 2 host */
     uint64_t next_tag;
     pid_t next_pid;
     bool is_ending; /* nobody comes and nothing fails any more */

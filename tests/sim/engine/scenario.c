@@ -49,6 +49,12 @@ static bool rule(const struct gm_rules *rules, uid_t uid, const char *name,
 }
 
 /* As main does. */
+static void totals(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals)
+{
+    (void)rules;
+    *totals = machine.totals[uid - 1000];
+}
+
 static void on_lost(void *arg)
 {
     (void)arg;
@@ -108,6 +114,7 @@ static void draw_machine(void)
         .outlet = {.send = program_send,
                    .end = program_end,
                    .rule = rule,
+                   .totals = totals,
                    .user = user_name,
                    .event = events_take},
         .rules = (const struct gm_rules *)&machine,
@@ -146,9 +153,15 @@ static void draw_machine(void)
     machine.has_sharing = !machine.is_calm && chance_percent(30);
     machine.has_sizes = draw_percent(&machine.sizes, 35);
     machine.has_caps = machine.has_host_handles && draw_percent(&machine.caps, 35);
-    machine.may_be_cut_up = machine.has_caps && draw_percent(&machine.caps, 50);
-    if (machine.has_caps && !machine.may_be_cut_up)
+    if (machine.has_caps && draw_percent(&machine.caps, 50))
         config->pinned += machine.n_gpus * 12 * GM_CHUNK_MAX;
+    for (uint32_t i = 0; i < USERS && machine.has_caps; i++) {
+        const uint64_t most = least >> GM_CHUNK_SHIFT;
+        if (draw_percent(&machine.caps, 30))
+            machine.totals[i].gpu = chunks(1 + draw(&machine.caps, most));
+        if (draw_percent(&machine.caps, 30))
+            machine.totals[i].pinned = chunks(machine.n_gpus * (1 + draw(&machine.caps, 2 * most)));
+    }
     config->has_bending_caps = machine.has_caps && draw_percent(&machine.caps, 30);
     for (uint32_t i = 0; i < PROGRAMS && machine.has_sizes; i++)
         machine.rule[i] = (uint8_t)draw(&machine.sizes, 3);
@@ -359,7 +372,7 @@ static bool is_pinned_cut_up(void)
 {
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
         const struct gm_hostpool *pool = &machine.daemon.engines[i]->pool;
-        if (machine.may_be_cut_up && gm_hostpool_held_back(pool) > 0 &&
+        if (machine.has_caps && gm_hostpool_held_back(pool) > 0 &&
             gm_hostpool_size(pool) == gm_hostpool_cap(pool))
             return true;
     }
