@@ -42,7 +42,7 @@ static CUdevice gm_drained_device = -1;
 /* A walk that may stop early (stamp), or that visits instead of waiting. */
 struct gm_contexts_asker {
     const _Atomic uint64_t *stamp;
-    uint64_t seen, late_ns;
+    uint64_t seen, late_ns, until;
     void (*visit)(CUcontext context, uint64_t argument);
     uint64_t argument;
 };
@@ -253,7 +253,7 @@ static CUresult gm_contexts_synchronize_current(void)
 /* Whether the drainer may go on waiting in its context. */
 static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
 {
-    if (atomic_load(asker->stamp) != asker->seen)
+    if (atomic_load(asker->stamp) != asker->seen || gm_now() >= asker->until)
         return false;
     gm_lock(&gm_contexts_lock);
     bool is_wanted = gm_drained_context == NULL
@@ -398,9 +398,11 @@ CUresult gm_contexts_synchronize(void)
     return gm_contexts_walk(NULL);
 }
 
-CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns)
+CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
+                            uint64_t until)
 {
-    const struct gm_contexts_asker asker = {.stamp = stamp, .seen = seen, .late_ns = late_ns};
+    const struct gm_contexts_asker asker = {
+        .stamp = stamp, .seen = seen, .late_ns = late_ns, .until = until};
     return gm_contexts_walk(&asker);
 }
 

@@ -81,12 +81,14 @@ CUresult gm_contexts_synchronize(void);
 /*
  * Drainer only: wait until the work ends that all contexts have now, and notice that within
  * `late_ns`. CUDA_SUCCESS: it has ended. CUDA_ERROR_NOT_READY: stopped early, because `*stamp` is
- * not `seen` any more or a context is about to be destroyed. Other errors as above.
+ * not `seen` any more, it is the time `until`, or a context is about to be destroyed. Other errors
+ * as above.
  *
  * Before CUDA 12.5 there is no cuCtxRecordEvent. Then this synchronizes one context after the
  * other: to stop takes until the work of one context ends, and a core may be busy.
  */
-CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns);
+CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
+                            uint64_t until);
 
 /* Drainer only: call `visit` with each context current. A thread that destroys one waits for it. */
 void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument);

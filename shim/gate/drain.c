@@ -160,7 +160,7 @@ static CUresult gm_drain_finish(const struct gm_drain_question *question)
         const uint64_t stamp = atomic_load(&gm_drain_stamp);
         if (!gm_drain_is_asked(question->epoch))
             return CUDA_ERROR_NOT_READY;
-        result = gm_contexts_finish(&gm_drain_stamp, stamp, GM_DRAIN_LATE_NS);
+        result = gm_contexts_finish(&gm_drain_stamp, stamp, GM_DRAIN_LATE_NS, UINT64_MAX);
     }
     return gm_contexts_synchronize();
 }
@@ -182,20 +182,28 @@ static void gm_drain_once(const struct gm_drain_question *question)
                     reason, gm_now());
 }
 
-/* Answer a query, unless the stamp changes meanwhile. */
+static uint64_t gm_drain_watch_at = UINT64_MAX; /* this thread's alone */
+
+/* Answer a query, unless the stamp changes meanwhile. When it is time to call `watch`, do that, and
+ * leave the query open: the work that it waits for may never end. */
 static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
     if (gm_gate_captures() > 0)
         gm_captures_settle();
     atomic_store(&gm_drain_obstacle, GM_DRAIN_WORK); /* for a CLOSE that comes meanwhile */
-    CUresult result = gm_contexts_finish(&gm_drain_stamp, stamp, GM_QUIET_LATE_NS);
+    CUresult result =
+        gm_contexts_finish(&gm_drain_stamp, stamp, GM_QUIET_LATE_NS, gm_drain_watch_at);
 
     gm_lock(&gm_drain_lock);
     bool is_mine = gm_drain_has_query && gm_drain_query_open == query;
-    if (is_mine)
+    const bool is_to_watch = is_mine && result == CUDA_ERROR_NOT_READY &&
+                             atomic_load(&gm_drain_stamp) == stamp && gm_now() >= gm_drain_watch_at;
+    if (is_mine && !is_to_watch)
         gm_drain_has_query = false;
     gm_unlock(&gm_drain_lock);
-    if (!is_mine)
+    if (is_to_watch)
+        gm_drain_watch_at = gm_drain_calls->watch(gm_now());
+    if (!is_mine || is_to_watch)
         return;
     struct gm_msg_quiet quiet = {.query = query, .is_quiet = result == CUDA_SUCCESS};
     gm_drain_calls->quiet(&quiet);
@@ -204,18 +212,17 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
 /* With the lock: wait for a question; call `watch` when it is time. */
 static void gm_drain_idle(void)
 {
-    static uint64_t watch_at = UINT64_MAX; /* this thread's alone */
-    if (!gm_drain_is_to_watch && watch_at == UINT64_MAX) {
+    if (!gm_drain_is_to_watch && gm_drain_watch_at == UINT64_MAX) {
         gm_lock_wait(&gm_drain_asked, &gm_drain_lock);
         return;
     }
-    const struct timespec time = gm_timespec(watch_at);
-    if (!gm_drain_is_to_watch && watch_at > gm_now() &&
+    const struct timespec time = gm_timespec(gm_drain_watch_at);
+    if (!gm_drain_is_to_watch && gm_drain_watch_at > gm_now() &&
         gm_lock_wait_until(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
         return;
     gm_drain_is_to_watch = false;
     gm_unlock(&gm_drain_lock);
-    watch_at = gm_drain_calls->watch(gm_now());
+    gm_drain_watch_at = gm_drain_calls->watch(gm_now());
     gm_lock(&gm_drain_lock);
 }
 

@@ -66,5 +66,5 @@ stop_daemon
 
 start_daemon --pinned 64M --oversize host
 refused 500
-tells 'refused 500 MiB' 'beyond the budget is in pinned memory, which has room for 0' 'raise --pinned'
+tells 'refused 500 MiB' 'beyond the budget or a cap is in pinned memory, which has room for 0' 'raise --pinned'
 stop_daemon
