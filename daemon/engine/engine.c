@@ -217,6 +217,15 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
 
 /* The run loop. */
 
+/* A member of a group that is not open runs, as it came to this GPU in the middle of its work, and
+ * is known not to drain now. */
+static bool is_busy_guest(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return !engine->units[app->unit].is_open &&
+           (app->gate.is_late || app->client->state == GM_CLIENT_BUSY);
+}
+
 /* Move every app towards the decision. */
 static void reconcile(struct gm_engine *engine)
 {
@@ -245,7 +254,8 @@ static void reconcile(struct gm_engine *engine)
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
             gm_engine_end_placing(engine, id, true);
-        } else if (app->state == GM_APP_RUNNING && !engine->in_set[id]) {
+        } else if (app->state == GM_APP_RUNNING && !engine->in_set[id] &&
+                   !is_busy_guest(engine, id)) {
             gm_group_yield(engine, id);
             gm_engine_close_gate(engine, id);
         }
@@ -569,6 +579,8 @@ static void free_tables(struct gm_engine *engine)
     gm_frames_close(&engine->frames);
     free(engine->table_memory);
     free(engine->sched_memory);
+    free(engine->units);
+    free(engine->set);
     free(engine->apps);
     free(engine->frame_more);
     free(engine->late);

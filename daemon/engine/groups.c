@@ -152,6 +152,12 @@ bool gm_group_is_several(const struct gm_engine *engine, uint32_t id)
     return group_of(engine, id) != NULL;
 }
 
+/* The client is connected, and an app of this engine. */
+static bool is_here(const struct gm_engine *engine, const struct gm_client *client)
+{
+    return client->engines[engine->config.index] == engine && engine->apps[client->id].session;
+}
+
 void gm_group_joined(struct gm_engine *engine, uint32_t id)
 {
     struct gm_group *group = engine->apps[id].client->group;
@@ -162,6 +168,48 @@ void gm_group_joined(struct gm_engine *engine, uint32_t id)
         n++;
     group->is_several = group->is_several || n > 1;
     engine->apps[id].group.round = group->round;
+}
+
+uint32_t gm_group_other_here(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_client *own = engine->apps[id].client;
+    const struct gm_client *client = own && own->group ? own->group->clients : NULL;
+    for (; client; client = client->next)
+        if (client != own && is_here(engine, client))
+            return client->id;
+    return GM_NONE;
+}
+
+uint32_t gm_group_name_all(const struct gm_engine *engine, uint32_t id, uint32_t *all)
+{
+    const struct gm_group *group = group_of(engine, id);
+    uint32_t n = 0;
+    for (const struct gm_client *client = group ? group->clients : NULL; client;
+         client = client->next)
+        if (is_here(engine, client))
+            all[n++] = client->id;
+    if (!group)
+        all[n++] = id;
+    return n;
+}
+
+void gm_group_sum(const struct gm_engine *engine, uint32_t id, uint64_t *bytes, bool *is_wanting,
+                  bool *is_open, bool *has_open)
+{
+    const struct gm_client *client = engine->apps[id].client->group->clients;
+    *bytes = 0;
+    *is_wanting = *has_open = false;
+    *is_open = true;
+    for (; client; client = client->next) {
+        const struct gm_app *app = &engine->apps[client->id];
+        if (!is_here(engine, client))
+            continue;
+        const bool is_running = app->state == GM_APP_RUNNING || app->places.is_held;
+        *bytes += gm_engine_movable(engine, client->id);
+        *is_wanting = *is_wanting || app->is_wanting;
+        *is_open = *is_open && is_running;
+        *has_open = *has_open || is_running || app->state == GM_APP_DRAINING;
+    }
 }
 
 uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t id)
@@ -203,13 +251,14 @@ static bool is_at_rest(const struct gm_engine *engine, const struct gm_app *app)
 /* It gave its turn back and tries again later. */
 static bool is_put_off(const struct gm_engine *engine, const struct gm_app *app)
 {
-    return app->state == GM_APP_PAUSED && app->idle.want_at > engine->now;
+    return (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING) &&
+           app->idle.want_at > engine->now;
 }
 
 /* What a member sees of its group. */
 struct view {
-    bool is_first;    /* in the order */
-    bool is_next;     /* all before it have their turns */
+    bool is_first;    /* nobody is on a GPU before its own */
+    bool is_next;     /* all on GPUs before its own have their turns */
     bool others_work; /* another one runs and does not rest */
     bool has_waiting; /* a thread of one waits at its gate */
     bool is_put_off;  /* one of them cannot be loaded now */
@@ -222,9 +271,8 @@ static struct view look(const struct gm_engine *engine, uint32_t id)
     struct view view = {.is_first = true, .is_next = true};
     struct gm_engine *at;
     const struct gm_app *app;
-    bool is_before = true;
     while ((app = step(&walk, &at)) != NULL) {
-        is_before = is_before && app != self;
+        const bool is_before = at->config.index < engine->config.index;
         view.is_first = view.is_first && !is_before;
         view.is_next = view.is_next && (!is_before || has_turn(app));
         view.others_work = view.others_work || (app != self && app->state == GM_APP_RUNNING &&
@@ -294,7 +342,7 @@ bool gm_group_wants(struct gm_engine *engine, uint32_t id)
         return false;
     struct walk walk = walk_over(group);
     struct gm_app *first = step(&walk, &at);
-    if (!first || first == &engine->apps[id])
+    if (!first || at == engine)
         return false;
     first->group.is_called = true;
     gm_engine_call(at);

@@ -3,22 +3,24 @@
  * said its name (GPUMUX_GROUP), on one GPU or several. Its members are the apps that they are of
  * engines. A group of one member needs none of this.
  *
- * Each engine has a scheduler of its own, which knows each member by itself. They come together by
- * order: members stand in the order of engines, and then of ids, and one asks for its turn only
- * when all before it have theirs (they load, or run). When all are whole, all gates open. When one
- * of them has to yield, or is to, all gates close, and all stand in line again from the first.
+ * Each engine has a scheduler of its own. To it all members on one GPU are one app (feed.c), so
+ * they have their turn together. Over several GPUs they come together by order: members ask for
+ * their turn on a GPU only when all on the GPUs before it have theirs (they load, or run). When all
+ * are whole, all gates open. When one of them has to yield, or is to, all gates close, and all
+ * stand in line again on the first GPU. If one does not drain, its turn goes on, and so the others
+ * on its GPU run with it: it may wait for them.
  *
- * That ends: who waits for a turn holds only turns that come before it in the order, so there is no
- * circle; who holds all turns runs, and yields within a slice if others wait; and a scheduler makes
- * nobody wait for ever for a turn. It costs what a GPU could have done while a member of a group
- * there waits for another GPU.
+ * That ends: who waits for a turn holds only turns on GPUs that come before in the order, so there
+ * is no circle; who holds all turns runs, and yields within a slice if others wait; and a scheduler
+ * makes nobody wait for ever for a turn. It costs what a GPU could have done while a member of a
+ * group there waits for another GPU.
  *
  * Idleness is the group's: a member that rests keeps its turn as long as another one works.
  *
  * Engines change only what is theirs: each reads the others' apps, and follows at the start of a
  * round (gm_engine_follow_groups). A change of state calls the other engines (gm_engine_call).
  *
- * Called by engine.c, apps.c, idle.c, deadlines.c, and by clients, for coming and going.
+ * Called by engine.c, apps.c, idle.c, deadlines.c, feed.c, and by clients, for coming and going.
  */
 #ifndef GM_DAEMON_ENGINE_GROUPS_H
 #define GM_DAEMON_ENGINE_GROUPS_H
@@ -58,6 +60,15 @@ const char *gm_group_name(const struct gm_group *group);
 void gm_group_joined(struct gm_engine *engine, uint32_t app);
 /* Whether its group has, or had, more than one member. */
 bool gm_group_is_several(const struct gm_engine *engine, uint32_t app);
+
+/* Another connected member on this GPU; GM_NONE: there is none. */
+uint32_t gm_group_other_here(const struct gm_engine *engine, uint32_t app);
+/* All members on this GPU that are connected, `app` among them. Returns how many. */
+uint32_t gm_group_name_all(const struct gm_engine *engine, uint32_t app, uint32_t *all);
+/* What they come to: bytes that they need together, whether any of them wants its turn, all of them
+ * run, any of them runs or drains. One that is held for exchanges counts as running. */
+void gm_group_sum(const struct gm_engine *engine, uint32_t app, uint64_t *bytes, bool *is_wanting,
+                  bool *is_open, bool *has_open);
 
 /* Bytes that the members of its group need on this GPU, `app` included (gm_engine_movable). */
 uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t app);

@@ -22,7 +22,7 @@ static struct gm_party party(const struct gm_engine *engine, uint32_t id, const 
 static struct gm_sched_account account_of(const struct gm_engine *engine, uint32_t id)
 {
     struct gm_sched_account account = {.reason = GM_WHY_NONE, .ahead = UINT32_MAX};
-    gm_sched_account(engine->sched, engine->now, id, &account);
+    gm_engine_account(engine, id, &account);
     return account;
 }
 

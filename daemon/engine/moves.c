@@ -21,7 +21,7 @@ static bool can_lose(const struct gm_engine *engine, uint32_t id)
 /* Into `list` of `n`, latest first. */
 static void insert_later(const struct gm_engine *engine, uint32_t *list, uint32_t n, uint32_t id)
 {
-    for (; n > 0 && gm_sched_is_later(engine->sched, engine->now, id, list[n - 1]); n--)
+    for (; n > 0 && gm_engine_is_later(engine, id, list[n - 1]); n--)
         list[n] = list[n - 1];
     list[n] = id;
 }
@@ -103,7 +103,7 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     uint32_t tries = 0;
     for (uint32_t n = list_victims(engine);
          n > 0 && engine->plan.n == 0 && tries < GM_PLANS_AHEAD &&
-         gm_sched_expect(engine->sched, engine->now, engine->victims[n - 1]) != GM_TIME_NEVER;
+         gm_engine_expected(engine, engine->victims[n - 1]) != GM_TIME_NEVER;
          n--) {
         if (!can_stage(engine, engine->victims[n - 1]))
             continue;

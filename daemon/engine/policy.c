@@ -1,7 +1,7 @@
 /* clang-format off */
 /*
- * The scheduler's input, and so what --record records: events, and the settings of programs. Owns
- * the settings. Called by the files that see events, and by control.c for SET; calls core/sched.
+ * The settings of programs, which it owns. Called by apps.c for new ones, by control.c for SET, and
+ * by feed.c, which it tells what holds.
  *
  * Settings have two layers:
  *
@@ -24,57 +24,6 @@
 #include <unistd.h>
 
 #include "common/log.h"
-
-int gm_engine_open_sched(struct gm_engine *engine)
-{
-    const struct gm_engine_config *config = &engine->config;
-    const struct gm_sched_config sched = {.max_apps = config->max_apps,
-                                          .budget = engine->first_budget,
-                                          .levels = config->levels,
-                                          .allotment_ns = config->allotment_ns,
-                                          .slice_ns = config->slice_ns,
-                                          .patience_ns = config->patience_ns,
-                                          .retry_ns = config->slice_ns};
-    size_t size = gm_sched_size(&sched);
-    engine->sched_memory = size ? calloc(1, size) : NULL;
-    if (!engine->sched_memory)
-        return size ? -ENOMEM : -EINVAL;
-    engine->sched = gm_sched_init(engine->sched_memory, &sched);
-    if (!engine->sched)
-        return -EINVAL;
-    gm_engine_emit(
-        engine, &(struct gm_event){.kind = GM_EVENT_SCHED, .app = GM_NONE, .sched.config = &sched});
-    engine->decision.wake_at = GM_TIME_NEVER;
-    engine->room = engine->first_budget;
-    return 0;
-}
-
-static void feed(struct gm_engine *engine, const struct gm_sched_event *event)
-{
-    engine->again = true;
-    engine->plan_is_stale = true;
-    if (engine->stopping.is_on)
-        return; /* gm_engine_choose_saved decides */
-    int fault = gm_sched_step(engine->sched, engine->now, event, &engine->decision);
-    if (fault)
-        gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)event->kind,
-               event->app, fault);
-    else
-        gm_engine_emit(engine, &(struct gm_event){
-                                   .kind = GM_EVENT_INPUT, .app = GM_NONE, .input.event = event});
-    engine->has_decided = true;
-}
-
-void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
-                    uint64_t bytes)
-{
-    feed(engine, &(struct gm_sched_event){.kind = kind, .app = app, .bytes = bytes});
-}
-
-void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns)
-{
-    feed(engine, &(struct gm_sched_event){.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns});
-}
 
 static const struct gm_sched_policy nothing_said = {
     .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
@@ -273,20 +222,30 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
     return false;
 }
 
-/* Tell the scheduler what holds now. */
-static struct gm_sched_policy apply(struct gm_engine *engine, uint32_t id)
+/* What holds for all members of a group on this GPU: the best class and weight of any, the least
+ * share; and it is paused if any is. */
+static struct gm_sched_policy common_policy(const struct gm_engine *engine, uint32_t id)
 {
-    struct gm_sched_policy policy = policy_of(&engine->apps[id]);
+    struct gm_sched_policy all = policy_of(&engine->apps[id]);
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next) {
+        if (client->engines[engine->config.index] != engine || !client->session)
+            continue;
+        const struct gm_sched_policy one = policy_of(&engine->apps[client->id]);
+        all.class = rank_of(one.class) < rank_of(all.class) ? one.class : all.class;
+        all.weight = one.weight > all.weight ? one.weight : all.weight;
+        all.share = one.share < all.share ? one.share : all.share;
+        all.is_paused = all.is_paused || one.is_paused;
+    }
+    return all;
+}
+
+/* Tell the scheduler what holds now. */
+struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_sched_policy policy = common_policy(engine, id);
     engine->apps[id].policy.is_limited = policy.share < GM_SCHED_SHARE_ALL;
-    int fault = gm_sched_set(engine->sched, engine->now, id, &policy, &engine->decision);
-    if (fault)
-        gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
-    else
-        gm_engine_emit(engine, &(struct gm_event){
-                                   .kind = GM_EVENT_POLICY, .app = id, .policy.policy = &policy});
-    engine->again = true;
-    engine->has_decided = true;
-    engine->plan_is_stale = true;
+    gm_engine_feed_policy(engine, id, &policy);
     return policy;
 }
 
@@ -408,9 +367,9 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
                "%s: oversize=host is not possible: GPU %d has no memory handles on the host; what "
                "is beyond the budget is refused",
                gm_engine_name(engine, id, name, sizeof name), engine->config.gpu);
-    if (app->policy.admin.has | app->policy.own.has)
-        apply(engine, id);
-    if (gm_sched_account(engine->sched, engine->now, id, &account))
+    if (app->policy.admin.has | app->policy.own.has || gm_group_other_here(engine, id) != GM_NONE)
+        gm_engine_apply_policy(engine, id);
+    if (gm_engine_account(engine, id, &account))
         app->policy.level = account.level;
 }
 
@@ -497,7 +456,7 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
         resize(engine, id);
     if (request->settings.has & GM_SET_CAP)
         recap(engine, id);
-    struct gm_sched_policy policy = apply(engine, id);
+    struct gm_sched_policy policy = gm_engine_apply_policy(engine, id);
     gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);
 }
 

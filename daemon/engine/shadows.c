@@ -92,7 +92,7 @@ static bool is_used_later(const struct gm_engine *engine, uint32_t id, uint32_t 
     const bool is_paused = engine->apps[id].state == GM_APP_PAUSED;
     if (is_paused != (engine->apps[other].state == GM_APP_PAUSED))
         return !is_paused;
-    return gm_sched_is_later(engine->sched, engine->now, other, id);
+    return gm_engine_is_later(engine, other, id);
 }
 
 /* Drop the shadow that is used last. False: there is none. */

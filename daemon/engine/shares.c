@@ -143,7 +143,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
            (unsigned long long)(share->bytes >> 20), share->id);
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->table->apps[other].is_used)
-            gm_engine_need_budget(engine, gm_engine_movable(engine, other) + engine->table->fixed);
+            gm_engine_need_budget(engine, gm_group_movable(engine, other) + engine->table->fixed);
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
     gm_engine_update_room(engine);
     answer_share(engine, id, ask->cookie, CUDA_SUCCESS, share);

@@ -25,7 +25,8 @@
  *   timeslices.c     how long each program's kernels keep the GPU
  *   hints.c          holding others for a request that is announced
  *   deadlines.c      the timer: answers that do not come, retries
- *   policy.c         the scheduler's input: events, settings of programs
+ *   feed.c           what the scheduler is told, and what it decided
+ *   policy.c         settings of programs
  *   switches.c       how long switches took
  *   log.c            notes of decisions
  *   events.c         what happens: counted, and handed to the views
@@ -160,7 +161,9 @@ struct gm_app {
         uint64_t round; /* the last in which it yielded, or opened */
         bool is_called; /* its group wants its turn */
     } group;
-    struct { /* engine.c */
+    uint32_t unit;   /* feed.c: its number in the scheduler */
+    bool is_wanting; /* ... it wants its turn */
+    struct {             /* engine.c */
         uint64_t epoch;
         uint32_t opens; /* how often it was opened: shadows.c */
         uint64_t closed_at;
@@ -381,6 +384,13 @@ struct gm_open {
     uint8_t is_mapped[]; /* a bit a place */
 };
 
+/* What the scheduler knows as one app (feed.c), as it was told. */
+struct gm_unit {
+    bool is_used, is_wanting, is_open;
+    uint32_t member; /* one of its apps */
+    uint64_t bytes;
+};
+
 struct gm_engine {
     uv_loop_t *loop;
     struct gm_engine_config config;
@@ -395,7 +405,10 @@ struct gm_engine {
     void *table_memory, *sched_memory;
     struct gm_table *table;
     struct gm_sched *sched;
-    struct gm_sched_decision decision;
+    struct gm_sched_decision decided;  /* as the scheduler made it, */
+    struct gm_sched_decision decision; /* ... and with each member of groups: feed.c */
+    uint32_t *set;                     /* ... its memory */
+    struct gm_unit *units;             /* by number in the scheduler */
     struct gm_frames frames;
     struct gm_hostpool pool;
     struct gm_stores *stores;
@@ -812,7 +825,7 @@ void gm_engine_check_deadlines(struct gm_engine *engine);
 /* Set the timer to the next thing that time alone brings about. */
 void gm_engine_arm_timer(struct gm_engine *engine);
 
-/* policy.c */
+/* feed.c */
 /* Make the scheduler. 0, -ENOMEM or -EINVAL; its memory is freed with the tables. */
 int gm_engine_open_sched(struct gm_engine *engine);
 /* Tell the scheduler what happened. */
@@ -820,6 +833,18 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
                     uint64_t bytes);
 /* The app is idle, and was for `ago_ns` already. */
 void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns);
+/* What holds for it now. */
+void gm_engine_feed_policy(struct gm_engine *engine, uint32_t app,
+                           const struct gm_sched_policy *policy);
+/* As the functions of core/sched.h: of the unit of the app; `ahead` names an app. */
+bool gm_engine_account(const struct gm_engine *engine, uint32_t app,
+                       struct gm_sched_account *account);
+uint64_t gm_engine_expected(const struct gm_engine *engine, uint32_t app);
+bool gm_engine_is_later(const struct gm_engine *engine, uint32_t a, uint32_t b);
+
+/* policy.c */
+/* Have the scheduler know what holds for the app. Returns that. */
+struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t app);
 /* The class that holds for it. */
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */

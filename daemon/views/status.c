@@ -178,7 +178,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON *object = cJSON_CreateObject();
     char why[256];
 
-    gm_sched_account(engine->sched, engine->now, id, &account);
+    gm_engine_account(engine, id, &account);
     say_why(engine, id, &account, why, sizeof why);
     cJSON_AddNumberToObject(object, "id", id);
     cJSON_AddNumberToObject(object, "pid", app->pid);

@@ -124,6 +124,12 @@ static void step(enum gm_sched_event_kind kind, uint32_t app, uint64_t bytes)
     engine->has_decided = true;
 }
 
+/* Each is known to the scheduler by its own number. */
+bool gm_engine_account(const struct gm_engine *e, uint32_t id, struct gm_sched_account *account)
+{
+    return gm_sched_account(e->sched, e->now, id, account);
+}
+
 /* A program comes with `bytes` and wants the GPU; its pid is 100 + its id. */
 static void join(uint32_t id, uint64_t bytes)
 {

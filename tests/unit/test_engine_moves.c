@@ -41,15 +41,14 @@ static uint32_t page_of(uint64_t bytes)
     return (uint32_t)(bytes >> GM_CHUNK_SHIFT);
 }
 
-uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app)
+uint64_t gm_engine_expected(const struct gm_engine *e, uint32_t app)
 {
-    (void)sched;
-    return is_expected[app] ? now + app : GM_TIME_NEVER;
+    return is_expected[app] ? e->now + app : GM_TIME_NEVER;
 }
 
-bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b)
+bool gm_engine_is_later(const struct gm_engine *e, uint32_t a, uint32_t b)
 {
-    const uint64_t at_a = gm_sched_expect(sched, now, a), at_b = gm_sched_expect(sched, now, b);
+    const uint64_t at_a = gm_engine_expected(e, a), at_b = gm_engine_expected(e, b);
     return at_a != at_b ? at_a > at_b : a > b;
 }
 

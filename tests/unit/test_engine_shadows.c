@@ -90,9 +90,9 @@ CUresult gm_hasher_result(const struct gm_hasher *hasher, uint64_t number, struc
     return hash_result;
 }
 
-bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b)
+bool gm_engine_is_later(const struct gm_engine *e, uint32_t a, uint32_t b)
 {
-    (void)sched, (void)now;
+    (void)e;
     return a > b;
 }
 

@@ -72,6 +72,11 @@ void gm_engine_need_budget(struct gm_engine *e, uint64_t bytes)
     assert_true(bytes <= e->config.budget);
 }
 
+uint64_t gm_group_movable(const struct gm_engine *e, uint32_t id)
+{
+    return gm_engine_movable(e, id);
+}
+
 uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
 {
     const struct gm_table_app *app = &e->table->apps[id];

@@ -75,20 +75,28 @@ static uint64_t device_of(const struct gm_table *table, uint32_t app)
 static void check_cap(struct program *p, const struct gm_engine *engine)
 {
     const uint32_t gpu = engine->config.index;
-    uint64_t device = 0, fixed = 0, bend = 0;
+    uint64_t device = 0, fixed = 0, bend = 0, members = 0;
     for (uint32_t i = 1; i <= machine.n_programs && !engine->stopping.is_on; i++) {
         const struct program *other = &machine.programs[i];
         if (!app_of(other, gpu) || (other != p && (p->group == 0 || other->group != p->group)))
             continue;
+        members |= 1ull << i % 64;
         device += device_of(engine->table, other->app);
         fixed += engine->table->apps[other->app].fixed;
         bend += engine->apps[other->app].cap.bend;
     }
     const uint64_t cap = gm_engine_cap(engine, p->app), most = (cap > fixed ? cap : fixed) + bend;
-    require(cap == 0 || device <= most || device <= p->device[gpu],
+    /* A program that joins a group with a cap is not asked whether pinned memory has room for it.
+     */
+    const bool has_room = gm_engine_cap_room(engine) >= engine->table->beyond + GM_CHUNK_MIN;
+    const uint64_t needed = gm_group_movable(engine, p->app) + fixed;
+    const bool is_same = members == p->members[gpu]; /* nobody came or went */
+    require(cap == 0 || device <= most || device <= p->device[gpu] ||
+                (!has_room && device <= needed) || !is_same,
             "app %u has %lu MiB of the GPU, had %lu, and its cap is %lu", p->app, device >> 20,
             p->device[gpu] >> 20, most >> 20);
     p->device[gpu] = device;
+    p->members[gpu] = members;
 }
 
 /* All programs of a user together have no more than a rule gives them. */

@@ -204,6 +204,7 @@ struct program {
     bool may_share, may_park, may_spare, is_lazy;
     uint64_t touches, turns; /* since the end began */
     uint64_t device[GPUS];   /* bytes of frames that it and its group had after the step before */
+    uint64_t members[GPUS];  /* ... who these were, a bit each */
     bool was_open;
     uint32_t gpus;  /* a bit each: that it uses */
     uint32_t group; /* 1 and up; 0: it runs by itself */

@@ -1,7 +1,8 @@
 /*
  * One seed: how large the machine is and how it fails, who comes and goes, and the end. A third of
- * the machines have two GPUs. Most of it lasts some seconds of virtual time. Then nothing fails any
- * more, nobody comes, and everybody who lives has work:
+ * the machines have two GPUs, and half of those have groups, as some of the others do. Most of it
+ * lasts some seconds of virtual time. Then nothing fails any more, nobody comes, and everybody who
+ * lives has work:
  *
  *   - each gets turns (nobody starves, nothing is stuck), all end, and all memory goes back; or
  *   - the daemon is told to end, and saves whom it can (daemon/engine/saving.c); or
@@ -97,7 +98,7 @@ static uint64_t draw_gpus(void)
 
 static void draw_groups(void)
 {
-    machine.has_groups = false; /* two members on one GPU can send each other away for ever */
+    machine.has_groups = chance_percent(machine.n_gpus > 1 ? 50 : 20);
     for (uint32_t i = 1; i <= GROUPS; i++) {
         machine.groups[i].uid = 1000 + (uint32_t)chance_below(machine.users);
         machine.groups[i].is_tied = chance_percent(60);
@@ -183,7 +184,7 @@ static void begin_watch(uint32_t index)
                             .drain_max = is_bounded ? DRAIN_MOST : GM_TIME_NEVER,
                             .load_max = is_bounded ? LOAD_MOST : GM_TIME_NEVER,
                             .is_clean = machine.is_calm};
-    watch_begin(watch, engine->sched, &config, &engine->decision);
+    watch_begin(watch, engine->sched, &config, &engine->decided);
     watch_before(watch);
 }
 
@@ -372,8 +373,7 @@ static bool is_pinned_cut_up(void)
 {
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
         const struct gm_hostpool *pool = &machine.daemon.engines[i]->pool;
-        if (machine.has_caps && gm_hostpool_held_back(pool) > 0 &&
-            gm_hostpool_size(pool) == gm_hostpool_cap(pool))
+        if (gm_hostpool_held_back(pool) > 0 && gm_hostpool_size(pool) == gm_hostpool_cap(pool))
             return true;
     }
     return false;
