@@ -72,7 +72,7 @@ class Place:
 class Program:
     """A program with its output in a log. under_gpumux: with the shim preloaded."""
 
-    def __init__(self, place, name, command, under_gpumux=False, extra=None):
+    def __init__(self, place, name, command, under_gpumux=False, extra=None, stdin=subprocess.DEVNULL):
         environment = dict(os.environ)
         environment.pop("LD_PRELOAD", None)
         environment["GPUMUX_SOCKET"] = place.socket
@@ -87,7 +87,7 @@ class Program:
         self.log = place.log(name)
         with open(self.out, "wb") as out, open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=out, stderr=log,
+                [str(part) for part in command], stdin=stdin, stdout=out, stderr=log,
                 env=environment, start_new_session=True)
         place.started.append(self)
 
@@ -107,6 +107,17 @@ class Program:
             if head.partition("(")[2] == name[:15]:
                 ticks += sum(int(word) for word in tail.split()[11:13])
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def ask(self, line, seconds=120):
+        """Send a line to its standard input, which is a pipe. The line that it answers."""
+        before = self.text().count("\n")
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        wait_until(f"{self.name} answers \"{line}\"", seconds,
+                   lambda: self.text().count("\n") > before or not self.is_running())
+        if self.text().count("\n") == before:
+            raise Failure(f"{self.name} ended: {self.complaint()}")
+        return self.last_line()
 
     def stop(self, number=signal.SIGKILL):
         if self.is_running():

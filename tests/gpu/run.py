@@ -466,6 +466,56 @@ class Suite:
         return (f"6 GiB in 4: {on_host / 2**30:.1f} on the host, {exchanged / 2**30:.1f} exchanged by use, "
                 f"{Moved.text(result)}, 0 mismatches")
 
+    def test_cap(self):
+        """A program that runs gets a cap: below it in 5 s, right, as fast as the link lets it. Without it, as before."""
+        cap, small = self.size(6), "2M" if self.is_simulated else "64M"
+        daemon = self.small("daemon-cap", self.size(24), self.size(32), "500ms")
+        layers = Program(self.place, "cap-layers",
+                         [self.place.at("bench/bench_layers"), "--layers", 64, "--layer",
+                          f"{int(self.size(16)[:-1]) // 64}M", "--activation", small, "--workspace", small, "--host",
+                          self.size(1)],
+                         under_gpumux=True, stdin=subprocess.PIPE)
+        wait_until("the layers are there", 120, lambda: "ready" in layers.text() or not layers.is_running())
+
+        def tokens(n):
+            answer = fields(layers.ask(f"tokens {n}"))
+            if answer.get("mismatches") != "0":
+                raise Failure(f"wrong: {answer}")
+            return float(answer["ms"])
+
+        def set_cap(value):
+            done = subprocess.run([self.place.ctl, "set", str(layers.process.pid), f"cap={value}"], capture_output=True,
+                                  timeout=30, check=False, env=dict(os.environ, GPUMUX_SOCKET=self.place.socket))
+            if done.returncode != 0:
+                raise Failure(f"cap={value}: {done.stderr.decode(errors='replace').strip()}")
+
+        read = float(fields(layers.ask("rates"))["read"])
+        before = tokens(20)
+        most = 2**20 * int(cap[:-1])
+        set_cap(cap)
+        begun = time.monotonic()
+        wait_until("it is below its cap", 5, lambda: daemon.app(layers)["device_bytes"] <= most)
+        took = time.monotonic() - begun
+        tokens(3)
+        capped = tokens(5)
+        app = daemon.app(layers)
+        if app["device_bytes"] > most:
+            raise Failure(f"it has {app['device_bytes']} bytes of the GPU and a cap of {most}")
+        bound = app["on_host_bytes"] / read / 1e6
+        set_cap("none")
+        wait_until("all of it is back", 30, lambda: daemon.app(layers)["on_host_bytes"] == 0 or tokens(1) < 0)
+        after = tokens(20)
+        layers.process.stdin.close()
+        if layers.wait(60) != 0:
+            raise Failure(f"it ended badly: {layers.complaint()}")
+        daemon.expect_empty()
+        daemon.stop()
+        text = (f"below {cap} after {took:.1f} s; a token {before:.1f} ms, with the cap {capped:.1f}, its bound by the link "
+                f"{bound:.1f} ({100 * bound / capped:.0f} %), again without {after:.1f}; 0 mismatches")
+        if not self.is_simulated and (capped > bound / .8 or after > 1.1 * before):
+            raise Failure(text)
+        return text
+
     def test_programs(self):
         """Benchmarks that prove their own results, static cudart: without gpumux, and beside a memory hog."""
         names = sorted(name[:-3] for name in os.listdir(os.path.join(self.place.here, "programs"))
@@ -899,10 +949,10 @@ class Suite:
     # --- running them ---
 
     NAMES = ("native_llm", "native_resnet", "no_daemon", "gate", "workers", "bad_calls", "killed", "share",
-             "share_torch", "tiers", "hash", "shadows", "fresh", "oversize", "programs", "idle_inflight", "parked",
+             "share_torch", "tiers", "hash", "shadows", "fresh", "oversize", "cap", "programs", "idle_inflight", "parked",
              "queues", "park_many", "kill_many", "gpus", "gpus_group", "demo", "pingpong", "pingpong_third", "llm",
              "resnet", "graphs", "fits")
-    SIMULATED = ("hash", "shadows")  # that --simcuda can try
+    SIMULATED = ("hash", "shadows", "cap")  # that --simcuda can try
     NEEDS = {"llm": ("native_llm",), "resnet": ("native_llm", "native_resnet")}
 
     def wants(self, name):
