@@ -34,8 +34,8 @@ for order in before behind; do
     esac
     for way in linked dlsym; do
         rm -f "$dir/go"
-        app_with "$order-$way" "$preload" "$way" --bytes 96M --iterations 10 --seconds 1 --seed 1 --go "$dir/go"
-        app_with "$order-$way-2" "$preload" "$way" --bytes 96M --iterations 10 --seconds 1 --seed 2
+        app_with "$order-$way" "$preload" "$way" --bytes 96M --iterations 5 --seconds 1 --seed 1 --go "$dir/go"
+        app_with "$order-$way-2" "$preload" "$way" --bytes 96M --iterations 5 --seconds 1 --seed 2
         await_ready "$order-$way"
         within "$patience" is_managed "$order-$way" || fail "$order-$way: the daemon does not know of its memory"
         touch "$dir/go"
