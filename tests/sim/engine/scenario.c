@@ -379,6 +379,15 @@ static bool is_pinned_cut_up(void)
     return false;
 }
 
+/* A part of its memory is to be mapped on the host. */
+static bool needs_host(const struct program *p)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        if (app_of(p, i) && machine.daemon.engines[i]->table->apps[p->app].beyond > 0)
+            return true;
+    return false;
+}
+
 static bool is_below_cap(const struct program *p)
 {
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
@@ -417,7 +426,7 @@ static void await_turns(void)
         continue;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        require(!lives(p) || p->touches >= 3 || is_pinned_cut_up(),
+        require(!lives(p) || p->touches >= 3 || (needs_host(p) && is_pinned_cut_up()),
                 "program %u (app %u of group %u, %s) has had no turn for 60 s", p->number, p->app,
                 p->group, states_of(p));
     }
