@@ -27,8 +27,8 @@
  * program was not found quiet and nothing of it was taken away.
  *
  * While the daemon wants to know a program's rhythm (rhythm.h), a thread whose synchronizing call
- * returned takes the slow path once, so that the beginning of its next request is noticed. The fast
- * path costs nothing for that.
+ * returned takes the slow path once, so that the beginning of its next request is noticed. A
+ * submission pays nothing for that.
  *
  * Any thread and any signal handler may enter and leave. A thread that waits at the gate cannot be
  * cancelled. A thread that leaves a call by longjmp stays inside for ever: its program is never
