@@ -27,6 +27,7 @@ static pthread_cond_t gm_contexts_left = PTHREAD_COND_INITIALIZER; /* the draine
 static struct gm_context *gm_context_list;
 static size_t gm_context_count;
 static size_t gm_context_reserved; /* free places that gm_contexts_reserve promised */
+static size_t gm_context_leaving;  /* between remove and removed */
 static size_t gm_context_room;
 static uint64_t gm_context_round;
 static bool gm_primary_is_active[GM_DEVICES_MOST];
@@ -114,6 +115,14 @@ void gm_contexts_release(void)
     gm_unlock(&gm_contexts_lock);
 }
 
+void gm_contexts_removed(void)
+{
+    gm_lock(&gm_contexts_lock);
+    gm_context_leaving--;
+    pthread_cond_broadcast(&gm_contexts_left);
+    gm_unlock(&gm_contexts_lock);
+}
+
 void gm_contexts_add(CUcontext context)
 {
     gm_lock(&gm_contexts_lock);
@@ -150,6 +159,7 @@ bool gm_contexts_remove(CUcontext context)
     if (has) {
         gm_context_list[i] = gm_context_list[--gm_context_count];
         gm_context_reserved++;
+        gm_context_leaving++;
         gm_contexts_counted(-1);
     }
     int error = 0;
@@ -371,6 +381,15 @@ leave:
     return gm_contexts_is_over(result) ? CUDA_SUCCESS : result;
 }
 
+/* Those that are being destroyed are on no list; their work ends before the driver returns. */
+static void gm_contexts_await_leaving(void)
+{
+    gm_lock(&gm_contexts_lock);
+    while (gm_context_leaving > 0)
+        gm_lock_wait(&gm_contexts_left, &gm_contexts_lock);
+    gm_unlock(&gm_contexts_lock);
+}
+
 /* Over all contexts. Returns the first error. With an asker it stops there. */
 static CUresult gm_contexts_walk(const struct gm_contexts_asker *asker)
 {
@@ -390,6 +409,7 @@ static CUresult gm_contexts_walk(const struct gm_contexts_asker *asker)
         CUresult one = gm_contexts_wait_for_primary(gm_device_at(i), asker);
         result = result == CUDA_SUCCESS ? one : result;
     }
+    gm_contexts_await_leaving(); /* last: one of the above may have left meanwhile */
     return result;
 }
 

@@ -36,9 +36,13 @@ bool gm_contexts_reserve(void);
 void gm_contexts_add(CUcontext context);
 void gm_contexts_release(void);
 
-/* Before the real destroy: take it off the list and wait for the drainer. True: it was listed, and
- * its place is reserved in case the destroy fails. */
+/*
+ * remove, before the real destroy: take it off the list and wait for the drainer. True: it was
+ * listed, and its place is reserved in case the destroy fails. Then call removed after the real
+ * destroy: a walk of the drainer does not end before, for the context may still have work.
+ */
 bool gm_contexts_remove(CUcontext context);
+void gm_contexts_removed(void);
 
 /* Whether it is listed. If not, it is a primary context or derived from one. */
 bool gm_contexts_has(CUcontext context);

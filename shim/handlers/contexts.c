@@ -64,11 +64,12 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
     gm_layouts_drop(); /* its modules end with it */
     CUresult result = destroy(context);
     gm_marks_left_context(context, -1, result == CUDA_SUCCESS);
-    if (result != CUDA_SUCCESS) {
-        if (was_known)
-            gm_contexts_add(context);
+    if (result != CUDA_SUCCESS && was_known)
+        gm_contexts_add(context);
+    if (was_known)
+        gm_contexts_removed();
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     if (gm_captures_forget(context, -1))
         gm_free_deferred();
     if (was_known) {

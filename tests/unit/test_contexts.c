@@ -2,12 +2,15 @@
  * shim/contexts and its handlers: every context of a program is on the list that a drain walks
  * over, or does not come to be. The test is the driver, and the host memory.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -290,6 +293,43 @@ static void places_are_not_given_twice(void **state)
     assert_int_equal(drained(), 0);
 }
 
+static pthread_t drainer;
+static _Atomic bool is_drained;
+
+static void *drain(void *unused)
+{
+    gm_contexts_synchronize();
+    atomic_store(&is_drained, true);
+    return unused;
+}
+
+static void drain_meanwhile(void)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    assert_int_equal(pthread_create(&drainer, NULL, drain, NULL), 0);
+    nanosleep(&pause, NULL);
+    assert_false(atomic_load(&is_drained));
+}
+
+/* The driver ends the work of a context that is destroyed, and that takes as long as the work.
+ * Until then the work needs its memory, so no drain ends. */
+static void a_drain_waits_for_what_is_being_destroyed(void **state)
+{
+    CUcontext context;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&is_drained, false);
+        assert_int_equal(gm_on_cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+        answer = i == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        meanwhile = drain_meanwhile;
+        assert_int_equal(gm_on_cuCtxDestroy_v2(context), answer);
+        pthread_join(drainer, NULL);
+        assert_true(atomic_load(&is_drained));
+        answer = CUDA_SUCCESS;
+    }
+    assert_int_equal(gm_on_cuCtxDestroy_v2(context), CUDA_SUCCESS);
+}
+
 #define case_of(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -298,6 +338,7 @@ int main(void)
         case_of(without_host_memory_none_is_made),
         case_of(nothing_stays_reserved),
         case_of(places_are_not_given_twice),
+        case_of(a_drain_waits_for_what_is_being_destroyed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
