@@ -6,7 +6,8 @@
  * A CLOSE may come meanwhile. The program counts as parked for it under the rules of park.h only,
  * and is enabled when both are over.
  *
- * The link thread ends the hold, so it must not wait for the GPU while one is on.
+ * The link thread ends the hold, so it must not wait for the GPU while one is on: it ends the hold
+ * first. Calls that map memory may wait, for a lock whose owner waits for the GPU.
  *
  * Owns the hold that is on and the one to come. Link thread only. Calls park.
  */

@@ -587,6 +587,15 @@ static void gm_link_done(uint64_t batch, CUresult result)
     gm_link_send(GM_MSG_DONE, &done);
 }
 
+/*
+ * Before calls of the driver. They may wait for a lock of libcuda whose owner waits for the GPU, as
+ * a thread that loads a module does. Only this thread would end the hold.
+ */
+static void gm_link_end_hold(void)
+{
+    gm_hold_end(gm_link_calls->resume);
+}
+
 /* Whether a MAP maps memory of other programs: nothing is copied into that. */
 static bool gm_link_is_of_others(const struct gm_wire_message *message)
 {
@@ -615,6 +624,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result, NULL);
     }
     case GM_MSG_TAKEN:
+        gm_link_end_hold();
         return gm_link_calls->taken(((const struct gm_msg_taken *)body)->va);
     case GM_MSG_SHARED: {
         const struct gm_msg_shared *shared = body;
@@ -652,14 +662,17 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
     case GM_MSG_MAP:
         if (atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN && !gm_link_is_of_others(message))
             gm_link_has_mapped = true;
+        gm_link_end_hold();
         gm_link_done(((const struct gm_msg_map *)body)->batch,
                      gm_link_calls->map(message->entries, message->count, fds, message->n_fds));
         return true;
     case GM_MSG_UNMAP:
+        gm_link_end_hold();
         gm_link_done(((const struct gm_msg_unmap *)body)->batch,
                      gm_link_calls->unmap(message->entries, message->count));
         return true;
     case GM_MSG_DROP:
+        gm_link_end_hold();
         gm_link_done(((const struct gm_msg_drop *)body)->batch,
                      gm_link_calls->drop(message->entries, message->count));
         return true;
@@ -806,8 +819,7 @@ static void *gm_link_main(void *unused)
         if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed the wake socket */
             break;
         if (wait[1].revents != 0) {
-            /* The work may wait for the GPU, and nobody else would end the hold. */
-            gm_hold_end(gm_link_calls->resume);
+            gm_link_end_hold();
             gm_work_some();
         }
         if (wait[0].revents == 0)
