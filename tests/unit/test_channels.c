@@ -30,6 +30,7 @@ struct thing {
     uint32_t client, parent, handle, class_;
     int fd;
     bool is_there, is_disabled, is_stopped;
+    bool is_compute; /* a group, by its engine or by what is made in its channels */
     uint64_t us;
     uint32_t real; /* of a second handle: 1 + the first one's place */
 };
@@ -64,11 +65,18 @@ static struct thing *driver_find(uint32_t client, uint32_t handle)
 }
 
 static uint32_t driver_add(int fd, uint32_t client, uint32_t parent, uint32_t *handle,
-                           uint32_t class_)
+                           uint32_t class_, uint64_t params)
 {
+    const struct gm_rm_group_params *of_group = (const void *)(uintptr_t)params;
     assert_true(driver.n < MOST);
     if (*handle == 0)
         *handle = ++driver.next_handle;
+    if (GM_RM_IS_COMPUTE(class_)) {
+        const struct thing *channel = driver_find(client, parent);
+        struct thing *group = channel == NULL ? NULL : driver_find(client, channel->parent);
+        if (group != NULL)
+            group->is_compute = true;
+    }
     driver.things[driver.n++] = (struct thing){
         .client = class_ == GM_RM_CLASS_CLIENT ? *handle : client,
         .parent = parent,
@@ -76,6 +84,8 @@ static uint32_t driver_add(int fd, uint32_t client, uint32_t parent, uint32_t *h
         .class_ = class_,
         .fd = fd,
         .is_there = true,
+        .is_compute = class_ == GM_RM_CLASS_GROUP && of_group != NULL &&
+                      of_group->engine == GM_RM_ENGINE_GRAPHICS,
         .us = 1000,
     };
     return GM_RM_OK;
@@ -92,6 +102,26 @@ static void driver_remove(uint32_t client, uint32_t handle)
         if (handle != client && thing->handle != handle)
             driver_remove(client, thing->handle);
     }
+}
+
+static bool driver_computes(const struct thing *channel)
+{
+    const struct thing *group = driver_find(channel->client, channel->parent);
+    return group != NULL && group->is_compute;
+}
+
+/* What computes is stopped first, and by calls of its own. */
+static void driver_check_order(const struct gm_rm_disable *params)
+{
+    unsigned n_compute = 0;
+    for (uint32_t i = 0; i < params->n; i++)
+        n_compute += driver_computes(driver_find(params->client[i], params->channel[i]));
+    if (n_compute == 0)
+        return;
+    assert_int_equal(n_compute, params->n);
+    for (uint32_t i = 0; i < driver.n; i++)
+        if (driver.things[i].is_there && driver.things[i].is_disabled)
+            assert_true(driver_computes(&driver.things[i]));
 }
 
 static uint32_t driver_disable(const struct gm_rm_control *control, struct gm_rm_disable *params)
@@ -113,6 +143,8 @@ static uint32_t driver_disable(const struct gm_rm_control *control, struct gm_rm
             return GM_RM_INVALID_CHANNEL;
         assert_int_equal(channel->fd, via->fd); /* of the same GPU, in these tests */
     }
+    if (params->is_disable)
+        driver_check_order(params);
     for (uint32_t i = 0; i < params->n; i++)
         driver_find(params->client[i], params->channel[i])->is_disabled = params->is_disable;
     for (uint32_t i = 0; i < driver.n; i++) {
@@ -205,10 +237,10 @@ static int driver_ioctl(int fd, unsigned long request, ...)
     driver.arg = given;
     if (number == GM_RM_ALLOC && size == sizeof(struct gm_rm_alloc)) {
         struct gm_rm_alloc *in = (void *)arg;
-        in->status = driver_add(fd, in->client, in->parent, &in->object, in->class_);
+        in->status = driver_add(fd, in->client, in->parent, &in->object, in->class_, in->params);
     } else if (number == GM_RM_ALLOC && size == sizeof(struct gm_rm_alloc_long)) {
         struct gm_rm_alloc_long *in = (void *)arg;
-        in->status = driver_add(fd, in->client, in->parent, &in->object, in->class_);
+        in->status = driver_add(fd, in->client, in->parent, &in->object, in->class_, in->params);
     } else if (number == GM_RM_FREE && size == sizeof(struct gm_rm_free)) {
         struct gm_rm_free *in = (void *)arg;
         driver_remove(in->client, in->object);
@@ -216,7 +248,7 @@ static int driver_ioctl(int fd, unsigned long request, ...)
     } else if (number == GM_RM_DUP) {
         struct gm_rm_dup *in = (void *)arg;
         struct thing *from = driver_find(in->from_client, in->from_object);
-        in->status = driver_add(fd, in->client, in->parent, &in->object, from->class_);
+        in->status = driver_add(fd, in->client, in->parent, &in->object, from->class_, 0);
         driver.things[driver.n - 1].real = 1 + (uint32_t)(from - driver.things);
     } else if (number == GM_RM_CONTROL && size == sizeof(struct gm_rm_control)) {
         struct gm_rm_control *in = (void *)arg;
@@ -393,7 +425,7 @@ static void test_forms(void **state)
         assert_int_equal(gm_channels_compute_groups(), 0);
         assert_int_equal(gm_channels_park(), GM_PARK_NONE);
     }
-    assert_int_equal(driver.disables, 6); /* one control for each park and resume */
+    assert_int_equal(driver.disables, 12); /* two controls for each park and resume */
 }
 
 /* Parked once for two, and resumed once. */
@@ -403,10 +435,10 @@ static void test_twice(void **state)
     make_context(FILE_A, 0, 0);
     assert_int_equal(gm_channels_park(), GM_PARK_DONE);
     assert_int_equal(gm_channels_park(), GM_PARK_DONE);
-    assert_int_equal(driver.disables, 1);
-    gm_channels_resume();
-    gm_channels_resume();
     assert_int_equal(driver.disables, 2);
+    gm_channels_resume();
+    gm_channels_resume();
+    assert_int_equal(driver.disables, 4);
     check_all(false);
 }
 
@@ -450,7 +482,7 @@ static void test_devices(void **state)
     struct context two = make_context(FILE_B, 0, 1);
     struct context three = make_context(FILE_A, one.client, 0);
     check_parks();
-    assert_int_equal(driver.disables, 2 * 3);
+    assert_int_equal(driver.disables, 2 * 2 * 3);
     drop(FILE_B, two.client, two.client);
     drop(FILE_A, three.client, three.device);
     check_parks();
@@ -547,7 +579,7 @@ static void test_dups(void **state)
     uint32_t group = make_group(FILE_A, client, device, GM_RM_ENGINE_GRAPHICS);
     uint32_t channel = make_channel(FILE_A, client, group);
     check_parks();
-    assert_int_equal(driver.disables, 2); /* through the one subdevice of this GPU */
+    assert_int_equal(driver.disables, 2 * 2); /* through the one subdevice of this GPU */
 
     uint32_t twin = copy(FILE_A, one.client, one.group, client, channel);
     check_parks();
