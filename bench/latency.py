@@ -173,7 +173,7 @@ def read_numbers(path):
 class Program:
     """A process that can be any of the models of its kind."""
 
-    PATIENCE = 180 # s, for PyTorch to come and a model to be made
+    PATIENCE = 180 # s at most, for PyTorch to come and a model to be made
 
     def __init__(self, rig, world, number, is_latency):
         kind = rig.result["programs"]
@@ -195,8 +195,8 @@ class Program:
         self.model = "none"
         self.has_hint = None
 
-    def answer(self, seconds=PATIENCE):
-        line = self.process.line(seconds)
+    def answer(self):
+        line = self.process.line(max(5, min(self.PATIENCE, self.rig.left())))
         if line.startswith("absent "):
             raise r.Absent(line.partition(" ")[2])
         return self.process.understand(line)
