@@ -26,7 +26,8 @@
  *
  * By option a cap bends: an app may have what nobody else wants now. Others are those that run or
  * wait for their turn. Its promise to them stays: it needs no more than its cap in order to run,
- * and goes back to that when room is wanted.
+ * and goes back to that when room is wanted. What bends is never more than a total for the user
+ * leaves: else two apps that bend would wait for each other's place for ever.
  */
 #include "daemon/engine/state.h"
 
@@ -281,13 +282,30 @@ static uint64_t unwanted(const struct gm_engine *engine)
     return less(engine->table->budget, wanted);
 }
 
+/* What a total for its user leaves of the GPU beside what all its apps need, and what others have
+ * for now; UINT64_MAX: there is none. */
+static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t total = engine->apps[id].cap.user_gpu;
+    uint64_t bytes = 0;
+    for (uint32_t other = 0; total != 0 && other < engine->config.max_apps; other++) {
+        if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
+            continue;
+        const uint64_t needed = gm_engine_movable(engine, other) + unevictable(engine, other);
+        const uint64_t bent = needed + engine->apps[other].cap.bend;
+        const uint64_t has = engine->table->apps[other].device + driver_bytes(engine, other);
+        bytes += other == id ? needed : bent > has ? bent : has;
+    }
+    return total == 0 ? UINT64_MAX : less(total, bytes);
+}
+
 static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
 {
     struct gm_app *app = &engine->apps[id];
     const uint64_t beyond = engine->table->apps[id].beyond;
-    const uint64_t by_user = limit_by(engine, id, 0), movable = gm_group_movable(engine, id);
+    const uint64_t by_user = unwanted_by_user(engine, id);
     uint64_t most = beyond < *left ? beyond : *left;
-    most = less(by_user, movable) < most ? less(by_user, movable) : most;
+    most = by_user < most ? by_user : most;
     if (most < app->cap.bend)
         app->places.hold_at = 0;
     app->cap.bend = most & ~(GM_CHUNK_MIN - 1);
