@@ -313,23 +313,21 @@ class Bench:
             self.absent[name] = str(failure)
 
     def prepare(self, workload):
-        """All programs have their models. Those natively first: they find out sizes."""
+        """All programs have their models. Those natively first: they find out sizes. One world after the other: two
+        daemons know nothing of each other, and best-effort programs of both would share the GPU in slices of 1 us."""
         for world in self.worlds.values():
             world.have(workload)
         for world in self.worlds.values():
             for one in world.everybody():
                 one.take_opened()
-        native = self.worlds["native"]
-        for group in ([native], [world for world in self.worlds.values() if world is not native]):
-            asked = []
-            for is_none in (True, False): # first those that give memory back
-                for world in group:
-                    for one, model in world.parts(workload):
-                        if (model == "none") == is_none and one.model != model:
-                            one.begin_make(model)
-                            asked.append(one)
-            for one in asked:
-                one.take_made()
+        for is_none in (True, False): # first those that give memory back
+            for world in self.worlds.values():
+                asked = [(one, model) for one, model in world.parts(workload)
+                         if (model == "none") == is_none and one.model != model]
+                for one, model in asked:
+                    one.begin_make(model)
+                for one, _ in asked:
+                    one.take_made()
         for name, world in self.worlds.items():
             world.check_apps()
             why = world.lacks()
