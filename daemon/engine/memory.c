@@ -100,13 +100,13 @@ void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes)
         set_budget(engine, bytes, "an app needs as much");
 }
 
-/* What the largest app needs to run. */
+/* What the largest app needs to run: a group is one. */
 static uint64_t largest_app(const struct gm_engine *engine)
 {
     uint64_t bytes = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->table->apps[id].is_used) {
-            const uint64_t needed = gm_engine_movable(engine, id) + engine->table->fixed;
+        if (engine->apps[id].session) {
+            const uint64_t needed = gm_group_movable(engine, id) + engine->table->fixed;
             bytes = needed > bytes ? needed : bytes;
         }
     return bytes;
