@@ -353,7 +353,8 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         gm_table_free_chunk(engine->table, chunk);
     if (engine->apps[app].places.newest == index)
         engine->apps[app].places.newest = GM_NONE;
-    gm_engine_fit(engine, app);  /* it has less beyond the GPU now */
+    gm_engine_fit(engine, app); /* it has less beyond the GPU now */
+    gm_engine_fit_places(engine, app);
     gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
     for (chunk = allocation->first; chunk != GM_NONE; chunk = next) {
         next = engine->table->chunks[chunk].sibling;

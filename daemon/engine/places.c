@@ -266,6 +266,16 @@ void gm_engine_want_places(struct gm_engine *engine, uint32_t id)
     engine->again = true;
 }
 
+void gm_engine_fit_places(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if ((app->state != GM_APP_RUNNING && app->state != GM_APP_LOADING) ||
+        gm_engine_bytes_for_gpu(engine, id) <= gm_engine_places_room(engine, id))
+        return;
+    app->places.hold_at = 0;
+    gm_engine_want_places(engine, id);
+}
+
 void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
 {
     const uint32_t id = engine->table->allocations[allocation].app;

@@ -163,7 +163,7 @@ struct gm_app {
     } group;
     uint32_t unit;   /* feed.c: its number in the scheduler */
     bool is_wanting; /* ... it wants its turn */
-    struct {             /* engine.c */
+    struct {         /* engine.c */
         uint64_t epoch;
         uint32_t opens; /* how often it was opened: shadows.c */
         uint64_t closed_at;
@@ -893,6 +893,9 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_
 void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation);
 /* The app is quiet or will soon be: its chunks are to get new places then. */
 void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
+/* The app may have less on the GPU than it has: it has freed memory on the host, and another member
+ * of its group has the room. It gets new places at once. */
+void gm_engine_fit_places(struct gm_engine *engine, uint32_t app);
 /* Each round: new places for who is quiet, gates that close for that, and the next step of chunks
  * that are to be mapped on the host. */
 void gm_engine_place(struct gm_engine *engine);
