@@ -15,7 +15,8 @@
  *
  *   beyond   the sum of what the members of an app need on the GPU is never above the cap
  *   fill     a chunk gets no frame while the app's frames and this one are above it. So an app
- *            whose cap was lowered never grows, and one that exchanges is not above it in between
+ *            whose cap was lowered never grows, and one that exchanges is not above it in between.
+ *            Of a group one that has less than its part gets that while another one is above
  *   leaving  who is above it gets new places as soon as it is quiet; a paused app is evicted
  *
  * Pinned memory must have room for what is beyond: a cap for which it has none is refused. If what
@@ -191,6 +192,24 @@ static bool user_has_room(const struct gm_engine *engine, uint32_t id, uint64_t 
     return total == 0 || device <= (total > needed ? total : needed);
 }
 
+/* What of the group's sum is the app's own. */
+static uint64_t part_of(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_movable(engine, id) + engine->table->apps[id].fixed +
+           engine->apps[id].cap.bend;
+}
+
+/* Another member that runs has more than its part. It goes below that when it drains, for which its
+ * work may have to wait for this one. */
+static bool is_other_above(const struct gm_engine *engine, uint32_t id)
+{
+    for (EACH_MEMBER(engine, id, client))
+        if (client->id != id && engine->apps[client->id].state == GM_APP_RUNNING &&
+            engine->table->apps[client->id].device > part_of(engine, client->id))
+            return true;
+    return false;
+}
+
 bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     if (engine->stopping.is_on || !gm_engine_is_capped(engine, id))
@@ -199,7 +218,10 @@ bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t 
     const uint64_t limit = gm_engine_cap_limit(engine, id);
     /* What it needs in order to run it may have, if pinned memory lacks room for more of it. */
     const uint64_t most = limit > sums.movable ? limit : sums.movable;
-    return sums.device + bytes <= most + sums.fixed + sums.bend && user_has_room(engine, id, bytes);
+    const bool has_part =
+        engine->table->apps[id].device + bytes <= part_of(engine, id) && is_other_above(engine, id);
+    return (sums.device + bytes <= most + sums.fixed + sums.bend || has_part) &&
+           user_has_room(engine, id, bytes);
 }
 
 /* ---- what is beyond ---- */
