@@ -71,32 +71,48 @@ static uint64_t device_of(const struct gm_table *table, uint32_t app)
     return bytes;
 }
 
-/* Who has a cap is below it, or above and does not grow; a group by all of its programs. */
+/* Who has a cap is below it, or above and does not grow; a group by all of its programs. One of a
+ * group may grow to its part while another one, which runs, has more than its own. */
 static void check_cap(struct program *p, const struct gm_engine *engine)
 {
     const uint32_t gpu = engine->config.index;
     uint64_t device = 0, fixed = 0, bend = 0, members = 0;
+    bool is_above = false, is_fair = true; /* one that runs is above its part; who grows is not */
     for (uint32_t i = 1; i <= machine.n_programs && !engine->stopping.is_on; i++) {
         const struct program *other = &machine.programs[i];
         if (!app_of(other, gpu) || (other != p && (p->group == 0 || other->group != p->group)))
             continue;
         members |= 1ull << i % 64;
-        device += device_of(engine->table, other->app);
-        fixed += engine->table->apps[other->app].fixed;
-        bend += engine->apps[other->app].cap.bend;
+        const struct gm_app *app = &engine->apps[other->app];
+        const uint64_t own = device_of(engine->table, other->app);
+        const uint64_t own_fixed = engine->table->apps[other->app].fixed;
+        const uint64_t part = gm_engine_movable(engine, other->app) + own_fixed + app->cap.bend;
+        is_above = is_above || (app->state == GM_APP_RUNNING && own > part);
+        is_fair = is_fair && (own <= other->own[gpu] || own <= part);
+        device += own;
+        fixed += own_fixed;
+        bend += app->cap.bend;
     }
     const uint64_t cap = gm_engine_cap(engine, p->app), most = (cap > fixed ? cap : fixed) + bend;
-    /* A program that joins a group with a cap is not asked whether pinned memory has room for it.
-     */
-    const bool has_room = gm_engine_cap_room(engine) >= engine->table->beyond + GM_CHUNK_MIN;
     const uint64_t needed = gm_group_movable(engine, p->app) + fixed;
     const bool is_same = members == p->members[gpu]; /* nobody came or went */
     require(cap == 0 || device <= most || device <= p->device[gpu] ||
-                (!has_room && device <= needed) || !is_same,
+                (!has_cap_room(engine) && device <= needed + bend) || !is_same ||
+                (is_above && is_fair),
             "app %u has %lu MiB of the GPU, had %lu, and its cap is %lu", p->app, device >> 20,
             p->device[gpu] >> 20, most >> 20);
     p->device[gpu] = device;
     p->members[gpu] = members;
+}
+
+static void note_own(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs && machine.has_caps; i++)
+        for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++) {
+            struct program *p = &machine.programs[i];
+            p->own[gpu] =
+                app_of(p, gpu) ? device_of(machine.daemon.engines[gpu]->table, p->app) : 0;
+        }
 }
 
 /* All programs of a user together have no more than a rule gives them. */
@@ -385,6 +401,7 @@ void checks_run(void)
         if (p->session && p->is_connected && p->is_joined)
             check_gate(p);
     }
+    note_own();
     check_groups();
 }
 

@@ -203,7 +203,8 @@ struct program {
     bool was_oversize; /* it could have more than the budget once */
     bool may_share, may_park, may_spare, is_lazy;
     uint64_t touches, turns; /* since the end began */
-    uint64_t device[GPUS];   /* bytes of frames that it and its group had after the step before */
+    uint64_t own[GPUS];      /* bytes of frames that it had after the step before */
+    uint64_t device[GPUS];   /* ... that it and its group had */
     uint64_t members[GPUS];  /* ... who these were, a bit each */
     bool was_open;
     uint32_t gpus;  /* a bit each: that it uses */
@@ -308,6 +309,13 @@ static inline const struct gm_app *app_of(const struct program *p, uint32_t gpu)
 {
     const struct gm_app *app = &machine.daemon.engines[gpu]->apps[p->app];
     return p->session && app->session == p->session ? app : NULL;
+}
+
+/* Pinned memory has room for more that is beyond caps. A program that joins a group with a cap is
+ * not asked for it: without room the group may have what it needs in order to run. */
+static inline bool has_cap_room(const struct gm_engine *engine)
+{
+    return gm_engine_cap_room(engine) >= engine->table->beyond + GM_CHUNK_MIN;
 }
 
 /* For the trace, which a failure prints: what happens, with three numbers. */

@@ -384,8 +384,9 @@ static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint6
     if (p->epoch != epoch)
         return; /* a newer CLOSE came */
     const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
-    const bool is_failing =
-        is_open || (p->is_stuck && !machine.is_calm) || machine_fails(FAULT_DRAIN);
+    /* What waits for others does not end in time, but it parks. */
+    const bool is_waiting = p->is_stuck && !is_parking && !machine.is_calm;
+    const bool is_failing = is_open || is_waiting || machine_fails(FAULT_DRAIN);
     /* Who is stopped when the grace ends parks later, be the gate open again; and stays parked. */
     is_parking = p->is_parked || (is_parking && (is_open || !is_failing));
     if (is_failing && !is_parking) {
@@ -430,8 +431,8 @@ static void on_close(struct program *p, const struct gm_msg_close *close)
     *drain = (struct drain){.life = p->life,
                             .epoch = close->epoch,
                             .since = machine.now,
-                            .is_parking =
-                                p->may_park && close->grace_ns != UINT64_MAX && chance_percent(40)};
+                            .is_parking = p->may_park && close->grace_ns != UINT64_MAX &&
+                                          (chance_percent(40) || p->is_stuck)};
     uint64_t usual = drain->is_parking ? close->grace_ns + GM_MS : GM_MS;
     if (!p->is_active)
         usual = 100 * GM_US;
