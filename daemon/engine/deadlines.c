@@ -145,6 +145,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = earlier(at, gm_engine_saving_due(engine));
     at = earlier(at, gm_engine_refusals_due(engine));
     at = earlier(at, gm_engine_hints_due(engine));
+    at = earlier(at, gm_engine_turn_due(engine));
     if (engine->waiting)
         at = earlier(at, engine->waiting_wake_at);
     if (engine->create_retry_at)

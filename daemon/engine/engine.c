@@ -318,6 +318,7 @@ void gm_engine_run(struct gm_engine *engine)
     } while (engine->again);
     gm_engine_clear_frames(engine);
     gm_engine_tell_timeslices(engine);
+    gm_engine_take_turns(engine);
     gm_engine_tell_room(engine);
     gm_engine_note_levels(engine);
     gm_engine_note_places(engine);

@@ -18,11 +18,23 @@ static bool may_hint(const struct gm_engine *engine, uint32_t id)
            gm_timeslice_is_critical(gm_engine_class(engine, id));
 }
 
+bool gm_engine_can_hold(const struct gm_engine *engine, uint32_t id)
+{
+    return (atomic_load(&engine->apps[id].stat->features_off) & GM_FEATURE_PARK) == 0;
+}
+
+void gm_engine_send_hold(struct gm_engine *engine, uint32_t id, uint64_t in_ns, uint64_t for_ns)
+{
+    const struct gm_msg_hold message = {.in_ns = in_ns, .for_ns = for_ns};
+    engine->config.outlet.send(engine->apps[id].session, GM_MSG_HOLD, &message, NULL, 0, NULL, 0);
+}
+
+/* Stopping one takes the driver half a millisecond even if it does nothing, and the next one waits
+ * for that. So who is idle is not held. */
 static bool can_be_held(const struct gm_engine *engine, uint32_t id)
 {
-    const struct gm_app *app = &engine->apps[id];
-    return app->state == GM_APP_RUNNING && !gm_timeslice_is_critical(gm_engine_class(engine, id)) &&
-           (atomic_load(&app->stat->features_off) & GM_FEATURE_PARK) == 0;
+    return engine->apps[id].state == GM_APP_RUNNING && !engine->apps[id].idle.is_idle &&
+           !gm_timeslice_is_critical(gm_engine_class(engine, id)) && gm_engine_can_hold(engine, id);
 }
 
 /* Hold whoever runs beside it. False: there is somebody, and nobody could be held. */
@@ -39,10 +51,8 @@ static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
             continue;
         is_held = true;
         app->hints.holds++;
-        const struct gm_msg_hold message = {
-            .in_ns = hold.begin > engine->now ? hold.begin - engine->now : 0,
-            .for_ns = hold.end - hold.begin};
-        engine->config.outlet.send(app->session, GM_MSG_HOLD, &message, NULL, 0, NULL, 0);
+        gm_engine_send_hold(engine, id, hold.begin > engine->now ? hold.begin - engine->now : 0,
+                            hold.end - hold.begin);
     }
     return is_held || !is_anybody;
 }

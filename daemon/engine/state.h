@@ -23,6 +23,7 @@
  *   saving.c         the end of the daemon: giving programs their memory back
  *   shares.c         memory that several programs map: SHARE, OPEN, SHUT
  *   timeslices.c     how long each program's kernels keep the GPU
+ *   turns.c          best-effort programs take turns beside a latency-critical one
  *   hints.c          holding others for a request that is announced
  *   deadlines.c      the timer: answers that do not come, retries
  *   feed.c           what the scheduler is told, and what it decided
@@ -244,6 +245,7 @@ struct gm_app {
         uint64_t n, n_ignored; /* of its own */
         uint64_t holds;        /* times that it was held for others' */
     } hints;
+    uint64_t short_turns;              /* turns.c: that it had */
     struct {                           /* policy.c; timeslices.c, log.c */
         struct gm_settings admin, own; /* what was said of it, by whom */
         bool is_limited;               /* its share of the GPU's time is */
@@ -464,6 +466,12 @@ struct gm_engine {
     uint32_t *targets, *victims, *donors;
     bool *in_set;
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
+    uint32_t n_running;
+    struct { /* turns.c; timeslices.c: are_on */
+        bool are_on;
+        uint32_t whose; /* the app that had the last one */
+        uint64_t until; /* 0: nobody has one */
+    } turns;
     uint32_t *condemned;
     uint32_t n_condemned;
     bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
@@ -961,7 +969,16 @@ uint64_t gm_engine_saving_due(const struct gm_engine *engine);
 /* Tell programs their timeslices, as far as these are others now. */
 void gm_engine_tell_timeslices(struct gm_engine *engine);
 
+/* turns.c */
+/* Give the next best-effort program its turn, if it is time. */
+void gm_engine_take_turns(struct gm_engine *engine);
+uint64_t gm_engine_turn_due(const struct gm_engine *engine);
+
 /* hints.c */
+/* Whether the work of a running program can be made to stand still; and do so, in `in_ns` for
+ * `for_ns`. */
+bool gm_engine_can_hold(const struct gm_engine *engine, uint32_t app);
+void gm_engine_send_hold(struct gm_engine *engine, uint32_t app, uint64_t in_ns, uint64_t for_ns);
 /* EXPECT. True: the engine must look again at gm_engine_hints_due. */
 bool gm_engine_expect(struct gm_engine *engine, uint32_t app, const struct gm_msg_expect *expect);
 /* Hold programs for the hints whose time has come. */

@@ -1,7 +1,7 @@
 /*
  * Timeslices by class (core/timeslice), and telling programs theirs, and whether their requests are
- * to be announced (gm_ctl.has_rhythm). Owns gm_app.policy.timeslice_us. Called at the end of a
- * round of the loop, when it is known who runs and who is idle.
+ * to be announced (gm_ctl.has_rhythm). Owns gm_app.policy.timeslice_us, and the list of who runs.
+ * Called at the end of a round of the loop, when it is known who runs and who is idle.
  *
  * A program whose gate closes keeps its timeslice: it runs nothing, and is looked at again when it
  * does.
@@ -11,6 +11,7 @@
 #include "common/features.h"
 #include "common/log.h"
 #include "daemon/core/timeslice.h"
+#include "daemon/engine/groups.h"
 
 /* Of those that it has on its GPUs; 0: none. A program has one on all. */
 static uint64_t shortest(const struct gm_app *app)
@@ -41,6 +42,12 @@ static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
     engine->config.outlet.send(app->session, GM_MSG_TIMESLICE, &message, NULL, 0, NULL, 0);
 }
 
+/* Members of a group run together, and so does a program on several GPUs. */
+static bool can_wait_for_turn(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_can_hold(engine, id) && !gm_group_is_several(engine, id);
+}
+
 void gm_engine_tell_timeslices(struct gm_engine *engine)
 {
     struct gm_timeslice_app *running = engine->running;
@@ -49,16 +56,16 @@ void gm_engine_tell_timeslices(struct gm_engine *engine)
         return;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state == GM_APP_RUNNING)
-            running[n++] = (struct gm_timeslice_app){.class = gm_engine_class(engine, id),
-                                                     .is_idle = engine->apps[id].idle.is_idle};
-    for (uint32_t id = 0;
-         engine->config.latency_mode == GM_LATENCY_HINT && id < engine->config.max_apps; id++)
-        if (engine->apps[id].state == GM_APP_RUNNING)
-            atomic_store(&engine->apps[id].ctl->has_rhythm,
-                         gm_timeslice_is_critical(gm_engine_class(engine, id)));
-    gm_timeslice_assign(running, n);
-    n = 0;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].state == GM_APP_RUNNING)
-            tell(engine, id, running[n++].us);
+            running[n++] = (struct gm_timeslice_app){.id = id,
+                                                     .class = gm_engine_class(engine, id),
+                                                     .is_idle = engine->apps[id].idle.is_idle,
+                                                     .can_be_held = can_wait_for_turn(engine, id)};
+    engine->n_running = n;
+    engine->turns.are_on = gm_timeslice_assign(running, n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (engine->config.latency_mode == GM_LATENCY_HINT)
+            atomic_store(&engine->apps[running[i].id].ctl->has_rhythm,
+                         gm_timeslice_is_critical(running[i].class));
+        tell(engine, running[i].id, running[i].us);
+    }
 }

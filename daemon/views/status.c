@@ -211,6 +211,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "hints", (double)app->hints.n);
     cJSON_AddNumberToObject(object, "hints_ignored", (double)app->hints.n_ignored);
     cJSON_AddNumberToObject(object, "holds", (double)app->hints.holds);
+    cJSON_AddNumberToObject(object, "short_turns", (double)app->short_turns);
     cJSON_AddNumberToObject(object, "allocs", (double)app->counts[GM_EVENT_ALLOC]);
     cJSON_AddNumberToObject(object, "frees", (double)app->counts[GM_EVENT_FREE]);
     cJSON_AddNumberToObject(object, "refused_allocs",

@@ -67,6 +67,15 @@ done
 goes_on a
 [ "$(number_of h hints)" -gt 10 ] || fail "the hints are not counted"
 
+# Who is idle has nothing that could stand still.
+app idle linked --mode cycle --bytes 8M --hold 600000
+within "$patience" has_state idle idle || fail "idle does not become idle"
+held_idle=$(number_of idle holds)
+within "$patience" has_more a holds $(($(number_of a holds) + 10)) || fail "a is not held any more"
+[ "$(number_of idle holds)" = "$held_idle" ] || fail "an idle program is held"
+kill "$(pid_of idle)"
+await idle
+
 # Nor need it say anything, if its requests come at a steady rate.
 GPUMUX_CLASS=latency app steady linked --mode steady --pause 25 --until "$dir/enough.steady"
 within "$patience" has_more steady hints 3 || fail "the rhythm of its requests is not noticed"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# While a latency-critical program runs beside others, they have short timeslices of the GPU and it has the longest, as
-# far as the driver lets them; otherwise each has the driver's own.
+# While a latency-critical program runs beside others, they have the shortest timeslices of the GPU and it has the longest,
+# as far as the driver lets them; otherwise each has the driver's own. Several others with work take turns, and one that
+# cannot be held gives all of them somewhat longer timeslices instead.
 . "$(dirname "$0")/lib.sh"
 
 endless() {
@@ -38,20 +39,49 @@ expect_slices critical=1000000 a=1
 # b is there, without work: a is still the only one that keeps the GPU from others.
 app b linked --mode cycle --bytes 8M --hold 600000
 within "$patience" has_state b idle || fail "b does not become idle"
-expect_slices critical=1000000 a=1 b=200
+expect_slices critical=1000000 a=1 b=1
+turns_of() {
+    app_number "$(pid_of "$1")" short_turns
+}
+take_status # b had turns while it began
+turns_before=$(turns_of a),$(turns_of b)
+sleep .2
+take_status
+[ "$(turns_of a),$(turns_of b)" = "$turns_before" ] || fail "a takes turns with nobody"
+turns_before=$(turns_of b)
 endless c --seed 3
-expect_slices critical=1000000 a=200 b=200 c=200
+expect_slices critical=1000000 a=1 b=1 c=1
+# have_turns NAME...: each had ten of them
+have_turns() {
+    is_up || return 1
+    for have_turns_of; do
+        [ "$(turns_of "$have_turns_of")" -ge 10 ] || return 1
+    done
+}
+within "$patience" have_turns a c || fail "a and c do not take turns"
+[ "$(turns_of b)" = "$turns_before" ] || fail "b, which does nothing, has turns"
+steps() {
+    cat "$dir/$1.steps" 2> /dev/null || echo 0
+}
+# Nobody stands still for good.
+for works in a c; do
+    steps_before=$(steps $works)
+    goes_on() {
+        [ "$(steps $works)" -gt "$steps_before" ]
+    }
+    within "$patience" goes_on || fail "$works stands still"
+done
 end c
-expect_slices critical=1000000 a=1 b=200
+expect_slices critical=1000000 a=1 b=1
 
 "$ctl" set "$(pid_of critical)" class=auto > /dev/null || fail "mux-ctl set"
 expect_slices critical=0 a=0 b=0
 "$ctl" set "$(pid_of critical)" class=interactive > /dev/null || fail "mux-ctl set"
-expect_slices critical=1000000 a=1 b=200
+expect_slices critical=1000000 a=1 b=1
 "$ctl" pause "$(pid_of critical)" > /dev/null || fail "mux-ctl pause"
 expect_slices a=0 b=0
 "$ctl" resume "$(pid_of critical)" > /dev/null || fail "mux-ctl resume"
-expect_slices critical=1000000 a=1 b=200
+expect_slices critical=1000000 a=1 b=1
 end critical
 expect_slices a=0 b=0
 end a
