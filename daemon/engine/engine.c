@@ -636,13 +636,14 @@ static int set_window(struct gm_engine *engine, char *why, size_t why_size)
     }
     engine->window = input.window;
     if (cap <= engine->window)
-        gm_log(GM_LOG_WARN,
-               "--pinned of %llu MiB is too little to swap anything: all programs together get the "
-               "budget of %llu MiB and no more; give it %llu MiB, and as much more as they need "
-               "beyond the budget",
-               (unsigned long long)(engine->config.pinned >> 20),
-               (unsigned long long)(engine->first_budget >> 20),
-               (unsigned long long)(engine->window >> 20));
+        gm_log(
+            GM_LOG_WARN,
+            "--pinned of %llu MiB is too little to move memory out: all programs together get no "
+            "more than the budget of %llu MiB. Copies go through %llu MiB: give it that, plus what "
+            "programs need beyond the budget",
+            (unsigned long long)(engine->config.pinned >> 20),
+            (unsigned long long)(engine->first_budget >> 20),
+            (unsigned long long)(engine->window >> 20));
     engine->reserve = gm_plan_reserve(&input);
     return 0;
 }

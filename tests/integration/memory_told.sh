@@ -21,7 +21,7 @@ expect_told() {
 }
 
 is_warned() {
-    grep -q -- '--pinned of .* is too little to swap anything: .*give it 64 MiB' "$dir/daemon.out"
+    grep -q -- '--pinned of .* is too little to move memory out: .* go through 64 MiB: give it that' "$dir/daemon.out"
 }
 
 # 160 MiB of budget, and a window of 64 MiB of pinned memory.
