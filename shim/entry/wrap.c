@@ -134,13 +134,23 @@ static inline bool gm_any(const int *are, size_t n)
               : gm_uses_of_address)((const void *)(uintptr_t)(a)))
 #define GM_USES(...) GM_EACH(GM_USE, __VA_ARGS__)
 
+/* Whether an argument is an address that is not of this program's device memory. */
+#define GM_AWAY(a) gm_uses_is_away((uint64_t)(uintptr_t)(a))
+#define GM_AWAY_AT(a)                                                                              \
+    _Generic((a), CUdeviceptr                                                                      \
+             : GM_AWAY(a), void *                                                                  \
+             : GM_AWAY(a), const void *                                                            \
+             : GM_AWAY(a), default                                                                 \
+             : 0)
+#define GM_IS_AWAY(...) (GM_ANY(GM_EACH(GM_AWAY_AT, __VA_ARGS__)))
+
 /* To the program, memory that was freed and is kept (spares.h) does not exist. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
     GM_WRAP_GATED(symbol, params, args, gm_real.symbol,                                            \
                   gm_spares_exist() || gm_uses_are_counted(),                                      \
                   gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
                       gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),     \
-                  if (gm_uses_are_counted())(void)(GM_USES args))
+                  if (gm_uses_are_counted() && !GM_IS_AWAY args)(void)(GM_USES args))
 
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
     GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \

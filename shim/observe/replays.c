@@ -69,23 +69,12 @@ static void gm_replay_read_kernel(struct gm_reading *reading)
                  params.kernelParams, params.extra, gm_replay_found, reading);
 }
 
-static void gm_replay_read_side(struct gm_reading *reading, CUmemorytype type, CUdeviceptr device,
-                                const void *host)
-{
-    if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED)
-        gm_replay_found(reading, device);
-    else if (type == CU_MEMORYTYPE_HOST)
-        gm_replay_found(reading, (uint64_t)(uintptr_t)host);
-}
-
 static void gm_replay_read_copy(struct gm_reading *reading)
 {
     CUDA_MEMCPY3D copy;
-    if (gm_real.cuGraphMemcpyNodeGetParams == NULL ||
-        gm_real.cuGraphMemcpyNodeGetParams(reading->node, &copy) != CUDA_SUCCESS)
-        return;
-    gm_replay_read_side(reading, copy.srcMemoryType, copy.srcDevice, copy.srcHost);
-    gm_replay_read_side(reading, copy.dstMemoryType, copy.dstDevice, copy.dstHost);
+    if (gm_real.cuGraphMemcpyNodeGetParams != NULL &&
+        gm_real.cuGraphMemcpyNodeGetParams(reading->node, &copy) == CUDA_SUCCESS)
+        gm_uses_look_in_copy(&copy, gm_replay_found, reading);
 }
 
 static void gm_replay_read_set(struct gm_reading *reading)

@@ -218,6 +218,11 @@ void gm_uses_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, u
 
 /* ---- copies and sets ---- */
 
+bool gm_uses_is_away(uint64_t va)
+{
+    return !gm_allocs_may_hold(va);
+}
+
 void gm_uses_of_none(const void *size)
 {
     (void)size;
@@ -230,22 +235,42 @@ void gm_uses_of_address(const void *address)
         gm_uses_add(va);
 }
 
-static void gm_uses_of_side(CUmemorytype type, CUdeviceptr device, const void *host)
+/* One side of a copy: false, it is host memory or another's. An array is neither: 0. */
+static bool gm_uses_side(CUmemorytype type, CUdeviceptr device, const void *host, uint64_t *va)
 {
+    *va = 0;
     if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED)
-        gm_uses_of_address((const void *)(uintptr_t)device);
+        *va = device;
     else if (type == CU_MEMORYTYPE_HOST)
-        gm_uses_of_address(host);
+        *va = (uint64_t)(uintptr_t)host;
+    else
+        return true;
+    return !gm_uses_is_away(*va);
+}
+
+#define GM_LOOK_IN_COPY(copy, found, arg)                                                          \
+    do {                                                                                           \
+        uint64_t src, dst;                                                                         \
+        if ((copy) == NULL ||                                                                      \
+            !gm_uses_side((copy)->srcMemoryType, (copy)->srcDevice, (copy)->srcHost, &src) ||      \
+            !gm_uses_side((copy)->dstMemoryType, (copy)->dstDevice, (copy)->dstHost, &dst))        \
+            break;                                                                                 \
+        if (src != 0)                                                                              \
+            found(arg, src);                                                                       \
+        if (dst != 0)                                                                              \
+            found(arg, dst);                                                                       \
+    } while (0)
+
+void gm_uses_look_in_copy(const CUDA_MEMCPY3D *copy, gm_use_found *found, void *arg)
+{
+    GM_LOOK_IN_COPY(copy, found, arg);
 }
 
 #define GM_USES_OF_COPY(name, type)                                                                \
     void gm_uses_of_copy_##name(const void *copy)                                                  \
     {                                                                                              \
         const type *at = copy;                                                                     \
-        if (at == NULL)                                                                            \
-            return;                                                                                \
-        gm_uses_of_side(at->srcMemoryType, at->srcDevice, at->srcHost);                            \
-        gm_uses_of_side(at->dstMemoryType, at->dstDevice, at->dstHost);                            \
+        GM_LOOK_IN_COPY(at, gm_uses_found, NULL);                                                  \
     }
 GM_USES_OF_COPY(2d, CUDA_MEMCPY2D)
 GM_USES_OF_COPY(3d, CUDA_MEMCPY3D)

@@ -3,7 +3,8 @@
  * program is larger than its budget, to choose what stays on the GPU. Otherwise hot.h has the real
  * functions and launches do not come here.
  *
- * The model: a launch uses the memory that its arguments point to, a copy or set what it names.
+ * The model: a launch uses the memory that its arguments point to, a copy or set what it names. A
+ * copy to or from the host uses nothing: its bytes cross the link wherever the memory is.
  * Every 8-byte word of its arguments that may be an address in chunks counts as one use of its 2
  * MiB page. A tensor's base pointer stands for the tensor; the daemon guesses its extent
  * (daemon/core/place.h). A report leaves out words that only look like addresses, and freed memory.
@@ -44,6 +45,9 @@ void gm_uses_count(bool is_on);
 /* Take the counts, ascending by va: at most GM_USES_MAX entries. */
 uint32_t gm_uses_take(struct gm_use_entry *entries);
 
+/* Whether an address that a copy names is host memory, or another's: nothing of that copy counts.
+ */
+bool gm_uses_is_away(uint64_t va);
 /* Count what an argument of a copy or set names: nothing, an address, or a struct that is what the
  * name says. */
 void gm_uses_of_none(const void *size);
@@ -55,6 +59,8 @@ void gm_uses_of_copy_peer(const void *copy);
 /* Call found(arg, va) for every word of a kernel's arguments that may be an address in chunks. */
 typedef void gm_use_found(void *arg, uint64_t va);
 void gm_uses_look(CUfunction f, void **params, void **extra, gm_use_found *found, void *arg);
+/* The same for what a copy counts. */
+void gm_uses_look_in_copy(const CUDA_MEMCPY3D *copy, gm_use_found *found, void *arg);
 /* Count one use of such an address. */
 void gm_uses_count_at(uint64_t va);
 

@@ -100,7 +100,7 @@ static CUresult drv_copy_node(CUgraphNode node, CUDA_MEMCPY3D *copy)
 {
     memset(copy, 0, sizeof *copy);
     copy->srcMemoryType = CU_MEMORYTYPE_HOST;
-    copy->srcHost = (void *)8;
+    copy->srcHost = (void *)(uintptr_t)node_of(node)->args[1];
     copy->srcDevice = BASE; /* is none of it */
     copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy->dstDevice = node_of(node)->args[0];
@@ -198,11 +198,13 @@ static void expect(const uint32_t counts[8])
         continue;
 }
 
-/* Kernels however their arguments are given, a copy, a set, and all of these in a graph within. */
+/* Kernels however their arguments are given, a copy (none from the host), a set, and all of these
+ * in a graph within. */
 static void test_made(void **state)
 {
-    struct graph child = {.n = 2,
-                          .node = {{.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(4)}},
+    struct graph child = {.n = 3,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(4), page(6)}},
+                                   {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(7), 8}},
                                    {.type = CU_GRAPH_NODE_TYPE_MEMSET, .args = {page(5)}}}};
     struct graph graph = {
         .n = 4,
@@ -220,7 +222,7 @@ static void test_made(void **state)
         gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
     gm_replays_on_cuGraphLaunch_ptsz(exec_of(1), NULL);
     gm_replays_on_cuGraphLaunch(exec_of(2), NULL); /* is not known */
-    expect((uint32_t[8]){4, 8, 4, 0, 4, 4});
+    expect((uint32_t[8]){4, 8, 4, 0, 4, 4, 4});
     gm_uses_count(false);
     gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
     expect((uint32_t[8]){0});

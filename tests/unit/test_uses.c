@@ -273,7 +273,7 @@ static void test_layouts_of_threads(void **state)
         pthread_join(threads[i], NULL);
 }
 
-/* Copies and sets, by address and by struct. */
+/* Copies and sets, by address and by struct; not those to or from the host. */
 static void test_copies(void **state)
 {
     CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -290,7 +290,12 @@ static void test_copies(void **state)
                                .srcDevice = BASE + 4 * MIB,
                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
                                .dstDevice = BASE + 64 * MIB};
+    CUDA_MEMCPY2D back = flat;
+    back.dstDevice = 8; /* of the host: what is unified is either */
     (void)state;
+    assert_false(gm_uses_is_away(BASE));
+    assert_true(gm_uses_is_away(8));
+    gm_uses_of_copy_2d(&back);
     gm_uses_of_none((void *)BASE);
     gm_uses_of_address((void *)BASE);
     gm_uses_of_address((void *)8);
@@ -302,7 +307,7 @@ static void test_copies(void **state)
     assert_int_equal(got[0].va, BASE);
     assert_int_equal(got[0].count, 2);
     assert_int_equal(got[1].va, BASE + 64 * MIB);
-    assert_int_equal(got[1].count, 3);
+    assert_int_equal(got[1].count, 2);
 }
 
 /* The buffer as the GPU gets it: 8-aligned words count, what lies across two does not. */
