@@ -10,18 +10,30 @@ static uint32_t add_heat(uint32_t heat, uint64_t more)
     return sum < UINT32_MAX && sum >= more ? (uint32_t)sum : UINT32_MAX;
 }
 
-void gm_place_cool(struct gm_table *table, uint32_t app)
+static void cool(struct gm_table *table, uint32_t app)
 {
     for (uint32_t a = table->apps[app].allocations.head; a != GM_NONE;
          a = table->allocations[a].next) {
         if (table->allocations[a].is_freed)
             continue;
-        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling)
             table->chunks[c].heat /= 2;
-            if (table->chunks[c].place_age > 0)
-                table->chunks[c].place_age--;
-        }
     }
+}
+
+/* Of the chunks that were used, in units of the smallest. */
+struct known {
+    uint64_t heat; /* of each at most twice what is asked of the mean */
+    uint64_t size;
+};
+
+static void add_known(struct known *known, const struct gm_chunk *chunk)
+{
+    const uint64_t most = 2 * GM_PLACE_KNOWN;
+    if (chunk->heat == 0)
+        return;
+    known->heat += (chunk->heat < most ? chunk->heat : most) << chunk->class;
+    known->size += 1ull << chunk->class;
 }
 
 /* The first use at or above `va`. */
@@ -41,7 +53,7 @@ static uint32_t find_use(const struct gm_use *uses, uint32_t n, uint64_t va)
 }
 
 static void warm_allocation(struct gm_table *table, const struct gm_allocation *allocation,
-                            const struct gm_use *uses, uint32_t n)
+                            const struct gm_use *uses, uint32_t n, struct known *known)
 {
     uint32_t at = find_use(uses, n, allocation->va);
     uint64_t reach = 0; /* uses of the last place */
@@ -61,27 +73,30 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
         heat += reach * ((end - from) >> GM_CHUNK_SHIFT);
         if (is_place)
             chunk->place_age = GM_PLACE_MEMORY;
+        else if (chunk->place_age > 0)
+            chunk->place_age--;
         chunk->heat = add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class);
+        add_known(known, chunk);
     }
 }
 
 void gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses, uint32_t n)
 {
+    struct known known = {0};
     for (uint32_t a = table->apps[app].allocations.head; a != GM_NONE;
          a = table->allocations[a].next)
         if (!table->allocations[a].is_freed)
-            warm_allocation(table, &table->allocations[a], uses, n);
+            warm_allocation(table, &table->allocations[a], uses, n, &known);
+    if (known.size > 0 && known.heat >= GM_PLACE_KNOWN * known.size)
+        cool(table, app);
 }
 
 /* ---- places ---- */
 
-/* Ranks of chunks below 32 MiB begin here. */
-#define SMALL 40u
-#define RANKS (SMALL + 40u)
-/* That of a small chunk of which no use is known: some 8 uses. */
-#define SMALL_GUESS (SMALL + 2u)
-#define LATE 2u
-#define RESIDENT 1u
+/* A rank is the first four bits below the highest one of the heat, and where that one is: chunks
+ * of one rank differ by a sixteenth. Ranks of chunks below 32 MiB begin at SMALL. */
+#define SMALL 480u
+#define RANKS (2 * SMALL)
 
 enum where { ON_GPU, ON_HOST, ELSEWHERE };
 
@@ -100,15 +115,25 @@ static enum where where_is(const struct gm_chunk *chunk)
     }
 }
 
+static unsigned rank_of_heat(uint64_t heat)
+{
+    if (heat < 16)
+        return (unsigned)heat;
+    const unsigned top = 63u - (unsigned)__builtin_clzll(heat);
+    return (top - 3) * 16 + (unsigned)(heat >> (top - 4) & 15);
+}
+
 static unsigned rank_of(const struct gm_chunk *chunk, uint32_t newest)
 {
-    const uint64_t more = 1 + chunk->heat / (GM_PLACE_FLOOR / 2);
-    unsigned rank = 63u - (unsigned)__builtin_clzll(more);
-    if (chunk->class < GM_CHUNK_CLASSES - 1)
-        rank = chunk->heat > 0 ? rank + SMALL : SMALL_GUESS;
+    const bool is_small = chunk->class < GM_CHUNK_CLASSES - 1;
+    uint64_t heat = chunk->heat;
+    if (is_small && heat == 0)
+        heat += 2 * GM_PLACE_FLOOR;
     if (chunk->allocation == newest)
-        rank += LATE;
-    return rank + (where_is(chunk) == ON_GPU ? RESIDENT : 0);
+        heat += 2 * GM_PLACE_FLOOR;
+    if (where_is(chunk) == ON_GPU)
+        heat += heat / 4 + GM_PLACE_FLOOR;
+    return rank_of_heat(heat) + (is_small ? SMALL : 0);
 }
 
 struct placing {

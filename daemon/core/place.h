@@ -4,23 +4,28 @@
  * heat, which follows from reported uses, and chooses their places. Called by the engine; changes
  * the table through gm_table_put only.
  *
- * What a place costs in a turn. On the host, each use of a chunk takes its bytes over the link (51
- * GB/s zero-copy, measured). A resident one has cost a promotion, and a demotion of another, once.
- * So a chunk that is used once a turn is best left on the host, and one that is used much more
- * often than another should have its place.
+ * What a place costs. On the host, each use of a chunk takes its bytes over the link (51 GB/s
+ * zero-copy, measured). Taking another chunk's place costs two such uses, once. So what is used
+ * more often has its place on the GPU, as soon as it is known that it is.
  *
  * Heat says how often a chunk's bytes were used lately, whatever its size: GM_PLACE_USE for every
- * use of all of it, half of that for a use of half of it. It is halved as time passes, so recent
- * uses count most. A use names a place, the start of something such as a tensor. It stands for
- * everything from there to the next place in the same allocation. Places are remembered for a
- * while: a use ends at the next place also if that was not used in the report.
+ * use of all of it, half of that for a use of half of it. What is long ago counts less: all heat is
+ * halved when the chunks that were used have GM_PLACE_KNOWN on average (one that is used all the
+ * time counts as twice that). So it is uses that age the heat, not time: programs with steps of
+ * milliseconds and of many seconds are known equally well. A use names a place, the start of
+ * something such as a tensor. It stands for everything from there to the next place in the same
+ * allocation. Places are remembered for a while: a use ends at the next place also if that was not
+ * used in the report.
  *
- * Chunks are compared by *rank*: the logarithm of their heat. A resident chunk gets one rank more,
- * so exchanges are made only for what is twice as hot or more, and by GM_PLACE_FLOOR. What is not
- * known is guessed. A small chunk (below 32 MiB) belongs to activations, workspaces or the scratch
- * memory of libraries, the hottest memory of all: it ranks above all chunks of 32 MiB. A chunk of
- * 32 MiB counts as used once a turn. What was allocated last gets two ranks more: it is not on the
- * host just because it came last.
+ * A chunk takes the place of another if it is hotter by a quarter and GM_PLACE_FLOOR. A weight that
+ * is used three times a step so takes the place of a gradient that is used twice. Chunks that are
+ * used equally often stay where they are: a report in the middle of a step shows some of them at
+ * one step more, which is less than a quarter as soon as steps are many, and GM_PLACE_FLOOR before.
+ *
+ * What is not known is guessed. A small chunk (below 32 MiB) belongs to activations, workspaces or
+ * the scratch memory of libraries, the hottest memory of all: it ranks above all chunks of 32 MiB,
+ * and above small ones that were hardly used. What was allocated last is taken for as hot as to
+ * have the place of what was hardly used: it is not on the host just because it came last.
  *
  * Launches do not tell how often a kernel re-reads what it was given, so the estimate can be too
  * low. It is not corrected by the time that turns take.
@@ -36,11 +41,8 @@ struct gm_use {
     uint32_t count;
 };
 
-/* Halve the heat of all chunks of `app`. */
-void gm_place_cool(struct gm_table *table, uint32_t app);
-
-/* Add `n` uses, ascending by va, to the heat of the chunks of `app`. Ignores places outside of
- * them. */
+/* Add `n` uses, ascending by va, to the heat of the chunks of `app`, which may be halved then.
+ * Ignores places outside of them. */
 void gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses, uint32_t n);
 
 struct gm_place_input {

@@ -315,10 +315,6 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_e
     }
     if (!has_places(engine, id))
         return;
-    if (engine->now >= app->places.cooled_at + GM_PLACE_COOL_NS) {
-        gm_place_cool(engine->table, id);
-        app->places.cooled_at = engine->now;
-    }
     gm_place_warm(engine->table, id, uses, n);
     const struct gm_place_input input = input_for(engine, id);
     if (app->state == GM_APP_RUNNING && !engine->stopping.is_on &&

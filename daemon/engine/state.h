@@ -214,7 +214,6 @@ struct gm_app {
         uint64_t hold_at;           /* do not close its gate for exchanges before */
         uint64_t hold_failed_until; /* ... nor for memory that waits */
         uint64_t hold_wait;         /* ... how long that was after the last refusal */
-        uint64_t cooled_at;         /* when the heat of its chunks was last halved */
         uint64_t told;              /* bytes mapped on the host, as the log last told */
         uint64_t tell_at;           /* ... do not tell again before */
     } places;

@@ -138,8 +138,6 @@ static void test_reach(void **state)
     assert_int_equal(nth(&world, one, 4)->heat, 5 * GM_PLACE_USE);
     assert_int_equal(nth(&world, two, 0)->heat, 7 * GM_PLACE_USE / 2);
     assert_int_equal(nth(&world, foreign, 0)->heat, 0);
-    gm_place_cool(world.table, 0);
-    assert_int_equal(nth(&world, one, 0)->heat, 3 * GM_PLACE_USE / 2);
     free(world.memory);
 }
 
@@ -157,11 +155,38 @@ static void test_memory(void **state)
     assert_int_equal(nth(&world, a, 0)->heat, 2 * GM_PLACE_USE);
     assert_int_equal(nth(&world, a, 1)->heat, GM_PLACE_USE);
     assert_int_equal(nth(&world, a, 2)->heat, GM_PLACE_USE);
-    for (uint32_t i = 0; i < GM_PLACE_MEMORY; i++)
-        gm_place_cool(world.table, 0);
+    for (uint32_t i = 1; i < GM_PLACE_MEMORY; i++)
+        gm_place_warm(world.table, 0, NULL, 0);
     gm_place_warm(world.table, 0, &first, 1);
-    assert_int_equal(nth(&world, a, 1)->heat, GM_PLACE_USE);
+    assert_int_equal(nth(&world, a, 1)->heat, 2 * GM_PLACE_USE);
     free(world.memory);
+}
+
+/* Heat is halved when what is used was used often, be that in one report or in many; what is used
+ * all the time, or never, does not change when. */
+static void test_halving(void **state)
+{
+    (void)state;
+    for (uint32_t count = 1; count <= 1024; count *= 4) {
+        struct world world;
+        make_world(&world, 1024 * MIB, 1);
+        const struct gm_use uses[] = {{BASE, 100 * count}, {BASE + 32 * MIB, count}};
+        uint32_t often = allocate(&world, 0, 32 * MIB, false);
+        uint32_t used = allocate(&world, 0, 256 * MIB, false);
+        allocate(&world, 0, 512 * MIB, false);
+        uint32_t heat = 0, halved = 0;
+        for (int i = 0; i < 1000; i++) {
+            gm_place_warm(world.table, 0, uses, 2);
+            halved += nth(&world, used, 0)->heat < heat + count * GM_PLACE_USE;
+            heat = nth(&world, used, 0)->heat;
+            assert_true(heat <= 2 * GM_PLACE_KNOWN || heat <= count * GM_PLACE_USE);
+            assert_int_equal(nth(&world, used, 7)->heat, heat);
+        }
+        assert_true(nth(&world, often, 0)->heat > 50 * heat);
+        assert_true(count > 1 || (halved >= 20 && halved <= 40)); /* each 32 to 64 uses */
+        assert_true(count < 64 || halved == 1000);
+        free(world.memory);
+    }
 }
 
 /* Whatever is reported, heat stays in its bounds. */
@@ -172,12 +197,14 @@ static void test_saturation(void **state)
     (void)state;
     make_world(&world, 1024 * MIB, 1);
     uint32_t a = allocate(&world, 0, 34 * MIB, false);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         gm_place_warm(world.table, 0, uses, 3);
-    assert_int_equal(nth(&world, a, 0)->heat, UINT32_MAX);
-    assert_int_equal(nth(&world, a, 1)->heat, UINT32_MAX);
-    gm_place_warm(world.table, 0, NULL, 0);
-    assert_int_equal(nth(&world, a, 0)->heat, UINT32_MAX);
+        assert_int_equal(nth(&world, a, 0)->heat, UINT32_MAX / 2); /* halved */
+        assert_int_equal(nth(&world, a, 1)->heat, UINT32_MAX / 2);
+    }
+    for (int i = 0; i < 40; i++)
+        gm_place_warm(world.table, 0, NULL, 0);
+    assert_true(nth(&world, a, 0)->heat < GM_PLACE_KNOWN);
     free(world.memory);
 }
 
@@ -205,7 +232,7 @@ static uint64_t resident(const struct world *world)
     return world->table->apps[0].committed - world->table->apps[0].on_host;
 }
 
-/* One chunk takes another's place if it is twice as hot, and by what the exchange costs. */
+/* One chunk takes another's place if it is hotter by a quarter, and by what the exchange costs. */
 static void test_pays(void **state)
 {
     const struct {
@@ -216,10 +243,13 @@ static void test_pays(void **state)
         {GM_PLACE_FLOOR - 1, 0, false},
         {2 * GM_PLACE_FLOOR, 0, true},
         {1000, 1000, false},
-        {1500, 1000, false},
-        {4000 + GM_PLACE_FLOOR, 1000, true},
+        {1250, 1000, false},
+        {1250 + GM_PLACE_FLOOR, 1000, false},
+        {1400 + GM_PLACE_FLOOR, 1000, true},
+        {1000, 4000, false},
         {UINT32_MAX, UINT32_MAX, false},
-        {UINT32_MAX, 1u << 31, false},
+        {UINT32_MAX, 15u << 28, false},
+        {UINT32_MAX, 1u << 31, true},
         {UINT32_MAX, 1u << 29, true},
         {0, UINT32_MAX, false},
     };
@@ -306,6 +336,30 @@ static void test_the_late(void **state)
     }
 }
 
+/* Small memory that comes last takes the place of some that came first, of which no use is known
+ * either, or few. */
+static void test_the_late_and_small(void **state)
+{
+    (void)state;
+    for (uint32_t uses = 0; uses < 8; uses++) {
+        struct world world;
+        make_world(&world, 256 * MIB, 1);
+        uint32_t early[8];
+        for (int i = 0; i < 8; i++) {
+            early[i] = allocate(&world, 0, 8 * MIB, false);
+            nth(&world, early[i], 0)->heat = uses * GM_PLACE_USE;
+        }
+        uint32_t late = add(&world, 0, 8 * MIB);
+        struct gm_place_input input = {.room = 64 * MIB, .newest = late, .is_quiet = true};
+        assert_int_equal(choose(&world, &input).leave, 8 * MIB);
+        assert_false(nth(&world, late, 0)->is_on_host);
+        assert_true(nth(&world, early[0], 0)->is_on_host);
+        settle_all(&world, 0);
+        assert_int_equal(exchange(&world, 64 * MIB, 512 * MIB).come, 0);
+        free(world.memory);
+    }
+}
+
 /* Small chunks are on the GPU though they are hardly used, and large ones are used a lot. */
 static void test_the_small(void **state)
 {
@@ -347,6 +401,132 @@ static void test_limit(void **state)
     settle_all(&world, 0);
     assert_int_equal(world.table->apps[0].on_host, 0);
     free(world.memory);
+}
+
+/* ---- programs: uses as they are reported, once a second, while chunks change places ---- */
+
+/* Blocks of 128 MiB as in bench/layers. A step is a list of them. Reports come after so many uses,
+ * in the middle of a step. What is exchanged in `reports` reports. */
+static uint64_t run_steps(struct world *world, const uint32_t *step, uint32_t n, uint32_t *at,
+                          uint32_t uses_a_report, uint32_t reports, uint64_t room)
+{
+    uint64_t come = 0;
+    for (uint32_t i = 0; i < reports; i++) {
+        uint32_t counts[256] = {0}, n_uses = 0;
+        struct gm_use uses[256];
+        for (uint32_t k = 0; k < uses_a_report; k++)
+            counts[step[(*at)++ % n]]++;
+        for (uint32_t b = 0; b < 256; b++)
+            if (counts[b] > 0)
+                uses[n_uses++] = (struct gm_use){BASE + b * 128 * MIB, counts[b]};
+        gm_place_warm(world->table, 0, uses, n_uses);
+        come += exchange(world, room, GM_PLACE_AT_ONCE).come;
+        settle_all(world, 0);
+    }
+    return come;
+}
+
+/* Blocks are allocated one by one, and the last come in the place of the first. */
+static void allocate_blocks(struct world *world, uint32_t n, uint64_t room)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct gm_place_input input = {.room = room, .newest = add(world, 0, 128 * MIB)};
+        choose(world, &input);
+        input.is_quiet = true;
+        choose(world, &input);
+        settle_all(world, 0);
+        const struct gm_use filled = {BASE + i * 128 * MIB, 1};
+        gm_place_warm(world->table, 0, &filled, 1);
+    }
+}
+
+static uint64_t block_on_host(struct world *world, uint32_t block)
+{
+    uint64_t bytes = 0;
+    for (uint32_t n = 0; n < 4; n++)
+        bytes += nth(world, block, n)->is_on_host ? 32 * MIB : 0;
+    return bytes;
+}
+
+/* Training of 16 GiB on 12: weights that are used three times a step, and gradients twice. The
+ * weights on the host, as they came first, take the places of gradients, within 20 steps, and then
+ * nothing moves. However many steps a second there are. */
+static void test_training(void **state)
+{
+    enum { LAYERS = 64, USES = 5 * LAYERS };
+    static const uint32_t uses_a_report[] = {USES / 20, USES / 3, USES, 3 * USES - 7, 40 * USES};
+    uint32_t step[USES], n = 0;
+    (void)state;
+    for (uint32_t i = 0; i < LAYERS; i++)
+        step[n++] = i;
+    for (uint32_t i = LAYERS; i-- > 0;) {
+        step[n++] = i;
+        step[n++] = LAYERS + i;
+    }
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        step[n++] = LAYERS + i;
+        step[n++] = i;
+    }
+    for (size_t i = 0; i < sizeof uses_a_report / sizeof *uses_a_report; i++) {
+        struct world world;
+        const uint64_t room = 12096 * MIB;
+        const uint32_t each = uses_a_report[i];
+        uint32_t at = 0;
+        make_world(&world, 20480 * MIB, 1);
+        allocate_blocks(&world, 2 * LAYERS, room);
+        assert_true(block_on_host(&world, 0) > 0 && block_on_host(&world, 2 * LAYERS - 1) == 0);
+        const uint64_t host = world.table->apps[0].on_host;
+        const uint64_t come = run_steps(&world, step, n, &at, each, 20 * USES / each + 3, room);
+        assert_int_equal(come, host); /* all of the weights, nothing twice */
+        for (uint32_t b = 0; b < LAYERS; b++)
+            assert_int_equal(block_on_host(&world, b), 0);
+        assert_int_equal(run_steps(&world, step, n, &at, each, 500 * USES / each + 20, room), 0);
+        free(world.memory);
+    }
+}
+
+/* Decoding: all weights are used equally often. Nothing ever moves. */
+static void test_decoding(void **state)
+{
+    enum { LAYERS = 128 };
+    static const uint32_t uses_a_report[] = {3, LAYERS / 2 + 1, LAYERS, 9 * LAYERS + 50};
+    uint32_t step[4 * LAYERS];
+    (void)state;
+    for (uint32_t times = 1; times <= 4; times++) /* in a row */
+        for (size_t i = 0; i < sizeof uses_a_report / sizeof *uses_a_report; i++) {
+            struct world world;
+            uint32_t at = 0, n = 0;
+            make_world(&world, 20480 * MIB, 1);
+            allocate_blocks(&world, LAYERS, 12096 * MIB);
+            for (uint32_t b = 0; b < LAYERS; b++)
+                for (uint32_t k = 0; k < times; k++)
+                    step[n++] = b;
+            assert_int_equal(run_steps(&world, step, n, &at, uses_a_report[i], 2000, 12096 * MIB),
+                             0);
+            free(world.memory);
+        }
+}
+
+/* Experts, drawn at random: by chance some are used more often than others for a while. What is
+ * exchanged for nothing stays below a twentieth of what is read over the link. */
+static void test_experts(void **state)
+{
+    enum { EXPERTS = 128, DRAWN = 1u << 16, REPORTS = 500 };
+    static uint32_t drawn[DRAWN];
+    (void)state;
+    for (uint32_t each = 16; each <= DRAWN; each *= 4) {
+        struct world world;
+        uint32_t at = 0;
+        make_world(&world, 20480 * MIB, each);
+        allocate_blocks(&world, EXPERTS, 12096 * MIB);
+        for (uint32_t i = 0; i < DRAWN; i++)
+            drawn[i] = (uint32_t)draw(&world, EXPERTS);
+        const uint64_t read =
+            world.table->apps[0].on_host / EXPERTS * each * REPORTS; /* its share of the uses */
+        const uint64_t come = run_steps(&world, drawn, DRAWN, &at, each, REPORTS, 12096 * MIB);
+        assert_true(2 * come < read / 20); /* each of the two chunks crosses the link once */
+        free(world.memory);
+    }
 }
 
 static uint64_t heat_on_gpu(const struct world *world)
@@ -405,10 +585,19 @@ static void test_properties(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reach),        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_saturation),   cmocka_unit_test(test_pays),
-        cmocka_unit_test(test_bound_chunks), cmocka_unit_test(test_the_late),
-        cmocka_unit_test(test_the_small),    cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_halving),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_decoding),
+        cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_pays),
+        cmocka_unit_test(test_bound_chunks),
+        cmocka_unit_test(test_the_late),
+        cmocka_unit_test(test_the_late_and_small),
+        cmocka_unit_test(test_the_small),
+        cmocka_unit_test(test_limit),
         cmocka_unit_test(test_properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
