@@ -3,19 +3,21 @@
  * is that of a model. It knows nothing of gpumux and works when it is told to, line by line:
  *
  *   layers --layers N --layer SIZE [--gradients] [--activation SIZE] [--workspace SIZE]
- *          [--host SIZE] [--seed N]
+ *          [--used SIZE] [--host SIZE] [--seed N]
  *
  * First it allocates and fills N weights of --layer bytes, with --gradients as many gradients, and
- * after these two activations and a workspace, as programs do; then it prints "ready". --host: so
- * much pinned host memory beside it, whose rates it measures. After that a line on standard input
- * is a request, answered by one line on standard output, name=value each:
+ * after these two activations and a workspace, as programs do; then it prints "ready". Of the
+ * workspace each layer uses the first --used bytes (all). A decoder has one token: some 10 KiB of
+ * activation, and a workspace that is made for much more than it needs. In training both are large.
+ * --host: so much pinned host memory beside it, whose rates it measures. After that a line on
+ * standard input is a request, answered by one line on standard output, name=value each:
  *
  *   tokens N   For each token: every layer reads its weight once, then reads and writes an
- *              activation and the workspace.
+ *              activation and what it uses of the workspace.
  *   steps N    For each step, forward: every layer reads its weight. Backward, from the last to the
  *              first: it reads its weight and writes its gradient. Update: it reads its gradient,
  *              and reads and writes its weight. Each of these then reads and writes an activation
- *              and the workspace.
+ *              and the workspace likewise.
  *              Both answer: ms (median of one), min_ms, max_ms, mismatches.
  *   rates      GB/s over the link: read, write, and rewrite (both ways summed, each byte read and
  *              written); and resident: of reading all weights.
@@ -49,7 +51,7 @@ struct block {
 };
 
 struct app {
-    uint64_t layers, layer_bytes, activation_bytes, workspace_bytes, host_bytes, seed;
+    uint64_t layers, layer_bytes, activation_bytes, workspace_bytes, used_bytes, host_bytes, seed;
     bool has_gradients;
     struct gm_driver cu;
     CUdevice device;
@@ -173,6 +175,8 @@ static void make_memory(struct app *app)
     for (int i = 0; i < 2; i++)
         make_block(app, &app->activations[i], app->activation_bytes);
     make_block(app, &app->workspace, app->workspace_bytes);
+    if (app->used_bytes > 0)
+        app->workspace.words = app->used_bytes / 8;
     if (app->host_bytes > 0) {
         GM_CU(app, cuMemHostAlloc, &app->host_memory, app->host_bytes,
               CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
@@ -308,6 +312,8 @@ static uint64_t *number_of(struct app *app, const char *option, bool *is_size)
         return &app->activation_bytes;
     if (strcmp(option, "--workspace") == 0)
         return &app->workspace_bytes;
+    if (strcmp(option, "--used") == 0)
+        return &app->used_bytes;
     if (strcmp(option, "--host") == 0)
         return &app->host_bytes;
     *is_size = false;
@@ -331,7 +337,7 @@ static bool parse(struct app *app, int argc, char **argv)
             return false;
     }
     return app->layers > 0 && app->layer_bytes >= 8 && app->activation_bytes >= 8 &&
-           app->workspace_bytes >= 8;
+           app->workspace_bytes >= 8 && app->used_bytes <= app->workspace_bytes;
 }
 
 int main(int argc, char **argv)
@@ -339,7 +345,7 @@ int main(int argc, char **argv)
     static struct app app = {.activation_bytes = 8ull << 20, .workspace_bytes = 32ull << 20};
     if (!parse(&app, argc, argv)) {
         fprintf(stderr, "usage: layers --layers N --layer SIZE [--gradients] [--activation SIZE] "
-                        "[--workspace SIZE] [--host SIZE] [--seed N]\n");
+                        "[--workspace SIZE] [--used SIZE] [--host SIZE] [--seed N]\n");
         return 2;
     }
     open_cuda(&app);

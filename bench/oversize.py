@@ -6,12 +6,12 @@ sweep     One allocation that is larger than the budget, with --oversize host. T
           by turns reading (verify), and reading and writing (rewrite). Beside that: the same program natively, which the
           GPU must have the memory for; and with --oversize refuse, where the allocation has to fail with out-of-memory.
           The ceiling is bench/link of the same run.
-decode    A decoder (bench/layers.c): each weight is read once a token; activations and a workspace, which each layer reads
-          and writes, were allocated last. It may be larger by GPUMUX_OVERSIZE=host. The bound is what must be read over
-          the link, (all it has - usable budget) / zero-copy rate.
-train     The same with gradients: forward, backward, update. The bound is Belady's, with costs: what must cross the link in a
-          step if the future is known, at the zero-copy rates of reading and writing. Beside it: the same if each weight
-          and gradient has one place for good.
+decode    A decoder (bench/layers.c): each weight is read once a token. Activations and a workspace, of which each layer reads
+          and writes 1M each, were allocated last, and must not be on the host for that. It may be larger by
+          GPUMUX_OVERSIZE=host. The bound is what must be read over the link, (all it has - usable budget) / zero-copy rate.
+train     The same with gradients: forward, backward, update, with activations of 8M and all of the workspace. The bound is
+          Belady's, with costs: what must cross the link in a step if the future is known, at the zero-copy rates of reading
+          and writing. Beside it: the same if each weight and gradient has one place for good.
 resident  The decoder with a budget that holds all of it, beside native.
 
 In the last three a native program takes turns with it, which also measures the ceilings: a kernel that reads, writes, or
@@ -60,8 +60,9 @@ def add_options(parser):
                         help="weights and gradients, and GPU memory (16G/12G)")
     models.add_argument("--resident", type=r.size, default=16 * 2**30, metavar="SIZE", help="weights (16G)")
     models.add_argument("--layer", type=r.size, default=2**27, metavar="SIZE", help="a weight (128M)")
-    models.add_argument("--activation", type=r.size, default=2**23, metavar="SIZE", help="each of two (8M)")
+    models.add_argument("--activation", type=r.size, metavar="SIZE", help="each of two (1M, train: 8M)")
     models.add_argument("--workspace", type=r.size, default=2**25, metavar="SIZE", help="(32M)")
+    models.add_argument("--used", type=r.size, metavar="SIZE", help="of it by each layer (1M, train: all)")
     models.add_argument("--host", type=r.size, default=2**30, metavar="SIZE", help="pinned memory of the ceilings (1G)")
     models.add_argument("--warm", type=r.milliseconds, default=20000, metavar="TIME",
                         help="before the rounds: the daemon finds out what is used most (20s)")
@@ -174,7 +175,7 @@ class Layers(r.Process):
         Layers.count += 1
         linked = "_linked" if daemon and rig.is_linked else ""
         command = [rig.at("bench/bench_layers" + linked), "--layers", what["layers"], "--layer", args.layer, "--seed",
-                   Layers.count, "--activation", args.activation, "--workspace", args.workspace]
+                   Layers.count, "--activation", what["activation"], "--workspace", args.workspace, "--used", what["used"]]
         if what["has_gradients"]:
             command.append("--gradients")
         if not daemon:
@@ -277,16 +278,24 @@ def uses_of_step(layers):
     return forward + backward + update
 
 
+def small_of(args, kind):
+    """What is allocated last: its parts, and what they take on the GPU."""
+    activation = args.activation or (2**23 if kind == "train" else 2**20)
+    used = args.used or (args.workspace if kind == "train" else min(args.workspace, 2**20))
+    whole = sum(-(-one // 2**21) * 2**21 for one in (activation, activation, args.workspace))
+    return {"activation": activation, "used": used, "small": whole}
+
+
 def run_model(rig, kind, count, budget, share):
     """One model, natively and under gpumux by turns; `share` of the time that is left. What was measured."""
     args = rig.args
     until = time.monotonic() + rig.left() * share
     has_gradients = kind == "train"
     layers = max(1, count // args.layer // (2 if has_gradients else 1))
-    what = {"kind": kind, "layers": layers, "has_gradients": has_gradients, "bytes": count, "budget": budget}
+    what = {"kind": kind, "layers": layers, "has_gradients": has_gradients, "bytes": count, "budget": budget,
+            **small_of(args, kind)}
     verb = "steps" if has_gradients else "tokens"
-    small = 2 * args.activation + args.workspace
-    pinned_bytes = max(0, count + small - budget) + 2**26 + min(2 * 2**30, budget // 2) # 64 MiB to move through
+    pinned_bytes = max(0, count + what["small"] - budget) + 2**26 + min(2 * 2**30, budget // 2) # 64 MiB to move through
     begun = time.monotonic()
     native = Layers(rig, f"native-{kind}-{len(rig.result['models'])}", what)
     daemon = r.Daemon(rig, f"daemon-{kind}-{len(rig.result['models'])}", gpu_budget=budget, pinned=pinned_bytes)
@@ -319,7 +328,7 @@ def judge(args, what):
     took, read, write = (what[key]["median"] for key in ("app", "read", "write"))
     what["of_native"] = what["native"]["median"] / took
     if what["has_gradients"]:
-        room = max(0, what["usable"] - 2 * args.activation - args.workspace) // args.layer
+        room = max(0, what["usable"] - what["small"]) // args.layer
         costs = room, args.layer / read / 1e6, args.layer / write / 1e6
         what["bound_ms"] = belady(uses_of_step(what["layers"]), *costs)
         what["fixed_ms"] = fixed_places(uses_of_step(what["layers"]), *costs)
@@ -357,7 +366,7 @@ def run(rig):
     wanted = [(kind, *one) for kind, sizes in (("decode", args.decode), ("train", args.train)) for one in sizes
               if kind in args.parts]
     if "resident" in args.parts:
-        small = 2 * args.activation + args.workspace
+        small = small_of(args, "resident")["small"]
         wanted.append(("resident", args.resident, args.resident + small + max(2**26, args.resident // 16)))
     rig.result["models"] = []
     for i, (kind, count, budget) in enumerate(wanted):
