@@ -101,19 +101,13 @@ static struct sums sum_up(const struct gm_engine *engine, uint32_t id)
     return sums;
 }
 
-static bool is_one_app(const struct gm_engine *engine, uint32_t a, uint32_t b)
-{
-    return a == b || (engine->apps[a].client && engine->apps[b].client &&
-                      engine->apps[a].client->group == engine->apps[b].client->group);
-}
-
 /* What the other apps of its user need on the GPU, and keep there. */
 static uint64_t user_bytes(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t bytes = 0;
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid &&
-            !is_one_app(engine, id, other))
+            !gm_group_is_one(engine, id, other))
             bytes += gm_engine_movable(engine, other) + unevictable(engine, other);
     return bytes;
 }

@@ -152,6 +152,12 @@ bool gm_group_is_several(const struct gm_engine *engine, uint32_t id)
     return group_of(engine, id) != NULL;
 }
 
+bool gm_group_is_one(const struct gm_engine *engine, uint32_t a, uint32_t b)
+{
+    return a == b || (engine->apps[a].client && engine->apps[b].client &&
+                      engine->apps[a].client->group == engine->apps[b].client->group);
+}
+
 /* The client is connected, and an app of this engine. */
 static bool is_here(const struct gm_engine *engine, const struct gm_client *client)
 {

@@ -60,6 +60,8 @@ const char *gm_group_name(const struct gm_group *group);
 void gm_group_joined(struct gm_engine *engine, uint32_t app);
 /* Whether its group has, or had, more than one member. */
 bool gm_group_is_several(const struct gm_engine *engine, uint32_t app);
+/* Whether the two run together. */
+bool gm_group_is_one(const struct gm_engine *engine, uint32_t app, uint32_t other);
 
 /* Another connected member on this GPU; GM_NONE: there is none. */
 uint32_t gm_group_other_here(const struct gm_engine *engine, uint32_t app);

@@ -43,10 +43,9 @@ static struct gm_share *find_owned(const struct gm_engine *engine, uint32_t owne
 static bool leaves_room(const struct gm_engine *engine, uint32_t owner, uint64_t bytes)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        if (!engine->table->apps[id].is_used || id == owner)
-            continue; /* to the owner it makes no difference */
-        if (gm_engine_movable(engine, id) + engine->table->fixed + bytes >
-            gm_engine_offered(engine))
+        if (!engine->table->apps[id].is_used || gm_group_is_one(engine, id, owner))
+            continue; /* to the owner's group it makes no difference */
+        if (gm_group_movable(engine, id) + engine->table->fixed + bytes > gm_engine_offered(engine))
             return false;
     }
     return true;

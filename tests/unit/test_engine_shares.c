@@ -72,9 +72,20 @@ void gm_engine_need_budget(struct gm_engine *e, uint64_t bytes)
     assert_true(bytes <= e->config.budget);
 }
 
+static uint32_t groups[APPS]; /* by app */
+
+bool gm_group_is_one(const struct gm_engine *e, uint32_t id, uint32_t other)
+{
+    (void)e;
+    return groups[id] == groups[other];
+}
+
 uint64_t gm_group_movable(const struct gm_engine *e, uint32_t id)
 {
-    return gm_engine_movable(e, id);
+    uint64_t bytes = 0;
+    for (uint32_t other = 0; other < APPS; other++)
+        bytes += gm_group_is_one(e, id, other) ? gm_engine_movable(e, other) : 0;
+    return bytes;
 }
 
 uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
@@ -241,6 +252,7 @@ static int set_up(void **state)
     engine->table = gm_table_init(engine->table_memory, APPS, CHUNKS, CHUNKS, 512 * MIB);
     for (uint32_t id = 0; id < APPS; id++) {
         struct gm_app *app = &engine->apps[id];
+        groups[id] = id;
         app->state = GM_APP_RUNNING;
         app->session = (struct gm_session *)(uintptr_t)(id + 1);
         app->uid = id == 3 ? 1001 : 1000;
@@ -392,6 +404,20 @@ static void test_room_for_others(void **state)
     assert_int_equal(gm_engine_orphaned(engine), 0);
 }
 
+/* ... or a group, whose members run together; its own members may. */
+static void test_room_for_a_group(void **state)
+{
+    (void)state;
+    groups[2] = groups[1];
+    gm_table_add_allocation(engine->table, 1, VA / 2, 160 * MIB); /* swapped out */
+    gm_table_add_allocation(engine->table, 2, VA / 2, 160 * MIB);
+    const uint64_t large = give(0, 256 * MIB), own = give(1, 128 * MIB);
+    share(0, large); /* 160 + 160 + 128 + 256 > 512 */
+    assert_int_equal(shared[0].result, CUDA_ERROR_OUT_OF_MEMORY);
+    share(1, own);
+    assert_int_equal(shared[1].result, 0);
+}
+
 /* Freed while open: nobody opens it any more, who has it keeps it, and with the last it ends. */
 static void test_freed_while_open(void **state)
 {
@@ -528,6 +554,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_in_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_room_for_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_room_for_a_group, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_freed_while_open, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deaths, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_batches, set_up, tear_down),
