@@ -542,7 +542,7 @@ static int make_tables(struct gm_engine *engine)
     engine->late = calloc(max_chunks, sizeof *engine->late);
     engine->failed = calloc(max_chunks, sizeof *engine->failed);
     engine->unsent = calloc(max_chunks, sizeof *engine->unsent);
-    const uint32_t pages = engine->pool.max_slabs * GM_SLAB_PAGES;
+    const uint32_t pages = gm_hostpool_pages(&engine->pool);
     engine->unit_frame = malloc((pages + 1) * sizeof *engine->unit_frame);
     engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);

@@ -24,7 +24,7 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
         .beyond = table->beyond,
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
-        .pinned_used = gm_engine_pinned_used(engine) + gm_hostpool_held_back(&engine->pool),
+        .pinned_used = gm_engine_pinned_used(engine),
         .lower_used = lower_used(engine),
         .window = engine->window,
         .is_stuck = engine->is_stuck_for_pages || engine->is_short_of_units,

@@ -56,7 +56,8 @@ static uint32_t take_unit(struct gm_engine *engine, const struct gm_chunk *chunk
     do
         if (has_room)
             page = gm_hostpool_take_unit(&engine->pool, chunk->class, owner_of(engine, chunk));
-    while (has_room && page == GM_NONE && gm_hostpool_size(&engine->pool) == cap &&
+    while (has_room && page == GM_NONE &&
+           gm_hostpool_size(&engine->pool) + gm_chunk_bytes(chunk) > cap &&
            gm_hostpool_leaving(&engine->pool) == 0 && gm_engine_yield_shadow(engine));
     engine->is_short_of_units = engine->is_short_of_units || page == GM_NONE;
     return page;
@@ -161,6 +162,7 @@ void gm_engine_map_on_host(struct gm_engine *engine)
 {
     const bool was_short = engine->is_short_of_units;
     engine->is_short_of_units = false;
+    gm_hostpool_forget_wants(&engine->pool);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         const bool is_saved = engine->stopping.is_on && engine->stopping.host == id;
@@ -179,6 +181,7 @@ void gm_engine_map_on_host(struct gm_engine *engine)
     }
     if (engine->is_short_of_units && !was_short)
         gm_engine_want_memory(engine);
+    gm_hostpool_make_units(&engine->pool);
 }
 
 /* ---- new places ---- */

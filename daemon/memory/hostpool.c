@@ -8,7 +8,54 @@
 #include "common/chunk.h"
 
 #define SLAB_BYTES GM_SLAB_BYTES
-#define WHOLE (GM_CHUNK_CLASSES - 1u) /* the class of a slab that is one unit */
+#define WHOLE (GM_CHUNK_CLASSES - 1u) /* the class of slabs */
+
+/* ---- pieces and their pages ---- */
+
+static uint32_t slab_pages(const struct gm_hostpool *pool)
+{
+    return pool->max_slabs * GM_SLAB_PAGES;
+}
+
+/* Of units that are smaller than a slab there are as many places as the cap has room for. */
+static uint32_t places(const struct gm_hostpool *pool, unsigned class)
+{
+    return slab_pages(pool) >> class;
+}
+
+static uint32_t first_page(const struct gm_hostpool *pool, unsigned class, uint32_t index)
+{
+    const uint32_t from = class == WHOLE ? 0 : (1 + class) * slab_pages(pool);
+    return from + (index << class);
+}
+
+static unsigned class_of(const struct gm_hostpool *pool, uint32_t page)
+{
+    return page < slab_pages(pool) ? WHOLE : page / slab_pages(pool) - 1;
+}
+
+static uint32_t index_of(const struct gm_hostpool *pool, uint32_t page)
+{
+    return page % slab_pages(pool) >> class_of(pool, page);
+}
+
+static struct gm_piece *piece_of(const struct gm_hostpool *pool, uint32_t page)
+{
+    return &pool->pieces[class_of(pool, page)][index_of(pool, page)];
+}
+
+static CUdeviceptr address_of(const struct gm_hostpool *pool, uint32_t page)
+{
+    const unsigned class = class_of(pool, page);
+    const CUdeviceptr at = class == WHOLE ? pool->base : piece_of(pool, page)->at;
+    const uint32_t from = class == WHOLE ? 0 : first_page(pool, class, index_of(pool, page));
+    return at + (uint64_t)(page - from) * GM_CHUNK_MIN;
+}
+
+uint32_t gm_hostpool_pages(const struct gm_hostpool *pool)
+{
+    return GM_CHUNK_CLASSES * slab_pages(pool);
+}
 
 /* ---- the worker ---- */
 
@@ -23,77 +70,71 @@ static CUdeviceptr reserve_plain(uint64_t bytes)
     return ((CUdeviceptr)(uintptr_t)base + SLAB_BYTES - 1) & ~(SLAB_BYTES - 1);
 }
 
-/* Slabs of a pool with is_registered: `held` says that there is memory, `mapped` that it is
+/* Slabs of a pool with is_registered: `is_held` says that there is memory, `is_mapped` that it is
  * registered. */
-static CUresult release_registered(struct gm_hostpool *pool, struct gm_pinned_slab *slab, void *at)
+static CUresult release_registered(struct gm_hostpool *pool, struct gm_piece *slab, void *at)
 {
     CUresult result = CUDA_SUCCESS;
-    if (slab->mapped)
+    if (slab->is_mapped)
         result = pool->cuda->cuMemHostUnregister(at);
     if (result != CUDA_SUCCESS)
         return result;
-    slab->mapped = 0;
-    if (slab->held &&
+    slab->is_mapped = false;
+    if (slab->is_held &&
         mmap(at, SLAB_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
              0) == MAP_FAILED)
         return CUDA_ERROR_OPERATING_SYSTEM;
-    slab->held = 0;
+    slab->is_held = false;
     return CUDA_SUCCESS;
 }
 
-static CUresult make_registered(struct gm_hostpool *pool, struct gm_pinned_slab *slab, void *at)
+static CUresult make_registered(struct gm_hostpool *pool, struct gm_piece *slab, void *at)
 {
     CUresult result = CUDA_SUCCESS;
-    if (!slab->held && mmap(at, SLAB_BYTES, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+    if (!slab->is_held && mmap(at, SLAB_BYTES, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    slab->held = 1;
-    if (!slab->mapped)
+    slab->is_held = true;
+    if (!slab->is_mapped)
         result = pool->cuda->cuMemHostRegister_v2(at, SLAB_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
-    slab->mapped = result == CUDA_SUCCESS;
+    slab->is_mapped = result == CUDA_SUCCESS;
     if (result != CUDA_SUCCESS)
         release_registered(pool, slab, at);
     return result;
 }
 
-static uint64_t unit_bytes(const struct gm_pinned_slab *slab)
+/* Release a piece as far as the driver lets it; it keeps note of what is left. */
+static CUresult release_piece(struct gm_hostpool *pool, uint32_t page)
 {
-    return gm_class_bytes(slab->class);
-}
-
-static CUmemGenericAllocationHandle *handles_of(struct gm_pinned_slab *slab)
-{
-    return slab->handles ? slab->handles : &slab->handle;
-}
-
-/* Release a slab as far as the driver lets it. `mapped` and `held` say what is left. */
-static CUresult release_slab(struct gm_hostpool *pool, uint32_t index)
-{
-    struct gm_pinned_slab *slab = &pool->slabs[index];
-    const CUdeviceptr at = pool->base + index * SLAB_BYTES;
+    struct gm_piece *piece = piece_of(pool, page);
+    const uint64_t bytes = gm_class_bytes(class_of(pool, page));
+    const CUdeviceptr at = address_of(pool, page);
     CUresult result = CUDA_SUCCESS;
     if (pool->is_registered)
-        return release_registered(pool, slab, (void *)at);
-    if (slab->mapped > 0)
-        result = pool->cuda->cuMemUnmap(at, slab->mapped * unit_bytes(slab));
+        return release_registered(pool, piece, (void *)at);
+    if (piece->is_mapped)
+        result = pool->cuda->cuMemUnmap(at, bytes);
     if (result != CUDA_SUCCESS)
         return result;
-    slab->mapped = 0;
-    while (result == CUDA_SUCCESS && slab->held > 0) {
-        result = pool->cuda->cuMemRelease(handles_of(slab)[slab->held - 1]);
-        if (result == CUDA_SUCCESS)
-            slab->held--;
-    }
-    return result;
+    piece->is_mapped = false;
+    if (piece->is_held)
+        result = pool->cuda->cuMemRelease(piece->handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    piece->is_held = false;
+    if (piece->at != 0)
+        pool->cuda->cuMemAddressFree(piece->at, bytes);
+    piece->at = 0;
+    return CUDA_SUCCESS;
 }
 
-/* Pin and map a slab. One that is stuck gets only what it lacks. */
-static CUresult make_slab(struct gm_hostpool *pool, uint32_t index)
+/* Pin and map a piece. One that is stuck gets only what it lacks. */
+static CUresult make_piece(struct gm_hostpool *pool, uint32_t page)
 {
     const struct gm_cuda *cuda = pool->cuda;
-    struct gm_pinned_slab *slab = &pool->slabs[index];
-    const CUdeviceptr at = pool->base + index * SLAB_BYTES;
-    const uint64_t bytes = unit_bytes(slab), units = SLAB_BYTES / bytes;
+    struct gm_piece *piece = piece_of(pool, page);
+    const unsigned class = class_of(pool, page);
+    const uint64_t bytes = gm_class_bytes(class);
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -107,32 +148,35 @@ static CUresult make_slab(struct gm_hostpool *pool, uint32_t index)
     CUresult result = CUDA_SUCCESS;
 
     if (pool->is_registered)
-        return make_registered(pool, slab, (void *)at);
-    while (result == CUDA_SUCCESS && slab->held < units) {
-        result = cuda->cuMemCreate(&handles_of(slab)[slab->held], bytes, &prop, 0);
-        if (result == CUDA_SUCCESS)
-            slab->held++;
+        return make_registered(pool, piece, (void *)address_of(pool, page));
+    if (class != WHOLE && piece->at == 0)
+        result = cuda->cuMemAddressReserve(&piece->at, bytes, bytes, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        piece->at = 0;
+        return result;
     }
-    while (result == CUDA_SUCCESS && slab->mapped < units) {
-        result =
-            cuda->cuMemMap(at + slab->mapped * bytes, bytes, 0, handles_of(slab)[slab->mapped], 0);
-        if (result == CUDA_SUCCESS)
-            slab->mapped++;
+    const CUdeviceptr at = address_of(pool, page);
+    if (!piece->is_held)
+        result = cuda->cuMemCreate(&piece->handle, bytes, &prop, 0);
+    piece->is_held = result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && !piece->is_mapped) {
+        result = cuda->cuMemMap(at, bytes, 0, piece->handle, 0);
+        piece->is_mapped = result == CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS)
-        result = cuda->cuMemSetAccess(at, SLAB_BYTES, access, 2);
+        result = cuda->cuMemSetAccess(at, bytes, access, 2);
     if (result != CUDA_SUCCESS)
-        release_slab(pool, index);
+        release_piece(pool, page);
     return result;
 }
 
-static void work_slabs(uv_work_t *work)
+static void work_pieces(uv_work_t *work)
 {
     struct gm_hostpool *pool = work->data;
     CUresult result = pool->cuda->cuCtxSetCurrent(pool->context);
     while (result == CUDA_SUCCESS && pool->job.done < pool->job.n) {
-        uint32_t index = pool->job.slabs[pool->job.done];
-        result = pool->job.is_release ? release_slab(pool, index) : make_slab(pool, index);
+        const uint32_t page = pool->job.pieces[pool->job.done];
+        result = pool->job.is_release ? release_piece(pool, page) : make_piece(pool, page);
         if (result == CUDA_SUCCESS)
             pool->job.done++;
     }
@@ -141,76 +185,130 @@ static void work_slabs(uv_work_t *work)
 
 /* ---- the loop's side ---- */
 
-static unsigned units_of(const struct gm_pinned_slab *slab)
+static void set_idle(struct gm_hostpool *pool, uint32_t page, bool is_idle)
 {
-    return GM_SLAB_PAGES >> slab->class;
+    struct gm_piece *piece = piece_of(pool, page);
+    uint32_t *count = &pool->idle[class_of(pool, page)];
+    *count = *count + is_idle - piece->is_idle;
+    piece->is_idle = is_idle;
+    pool->fresh -= piece->is_fresh;
+    piece->is_fresh = false;
 }
 
-/* All of its units are idle. */
-static bool is_idle(const struct gm_pinned_slab *slab)
+/* A small unit is one chain. */
+static void link_pages(struct gm_hostpool *pool, uint32_t page)
 {
-    return slab->state == GM_SLAB_THERE && slab->owner != GM_NONE &&
-           slab->free_units == (1u << units_of(slab)) - 1;
+    const uint32_t n = 1u << class_of(pool, page);
+    for (uint32_t i = 0; i < n; i++)
+        pool->pages.next[page + i] = i + 1 < n ? page + i + 1 : GM_NONE;
 }
 
-/* The slab is nobody's any more: its pages are free, and it must be destroyed. */
-static void disown(struct gm_hostpool *pool, uint32_t index)
+static void end_being_there(struct gm_hostpool *pool, uint32_t page)
 {
-    struct gm_pinned_slab *slab = &pool->slabs[index];
-    for (uint32_t unit = 0; unit < units_of(slab); unit++)
-        gm_pages_free(&pool->pages, index * GM_SLAB_PAGES + (unit << slab->class));
-    pool->idle -= SLAB_BYTES;
-    pool->idle_slabs--;
-    slab->owner = GM_NONE;
-    slab->free_units = 0;
-}
-
-/* The slab, all of whose pages are free, consists of units of `owner`. All are idle. */
-static void own(struct gm_hostpool *pool, uint32_t index, uint32_t owner)
-{
-    struct gm_pinned_slab *slab = &pool->slabs[index];
-    for (uint32_t unit = 0; unit < units_of(slab); unit++)
-        gm_pages_take_run(&pool->pages, index, unit << slab->class, 1u << slab->class);
-    pool->idle += SLAB_BYTES;
-    pool->idle_slabs++;
-    slab->owner = owner;
-    slab->free_units = (uint16_t)((1u << units_of(slab)) - 1);
-}
-
-/* The one setter of slab states. Only slabs that are THERE have pages. */
-static void set_slab(struct gm_hostpool *pool, uint32_t index, enum gm_slab_state state)
-{
-    struct gm_pinned_slab *slab = &pool->slabs[index];
-    if (slab->state == GM_SLAB_THERE) {
-        if (slab->owner != GM_NONE)
-            disown(pool, index);
-        gm_pages_remove_slab(&pool->pages, index);
+    struct gm_piece *piece = piece_of(pool, page);
+    set_idle(pool, page, false);
+    if (class_of(pool, page) == WHOLE) {
+        if (piece->has_owner)
+            gm_pages_free(&pool->pages, page);
+        gm_pages_remove_slab(&pool->pages, index_of(pool, page));
     }
-    pool->count[slab->state]--;
-    slab->state = (uint8_t)state;
-    pool->count[state]++;
-    if (state == GM_SLAB_ABSENT) {
-        slab->class = WHOLE;
-        slab->is_used_up = false;
-        free(slab->handles);
-        slab->handles = NULL;
-    }
-    if (state == GM_SLAB_THERE)
-        gm_pages_add_slab(&pool->pages, index);
+    piece->has_owner = false;
 }
 
-/* Slabs that count against the cap: they are pinned or may be at any moment. */
-static uint32_t pinned_slabs(const struct gm_hostpool *pool)
+static void begin_being_there(struct gm_hostpool *pool, uint32_t page)
 {
-    return pool->max_slabs - pool->count[GM_SLAB_ABSENT];
+    if (class_of(pool, page) == WHOLE) {
+        gm_pages_add_slab(&pool->pages, index_of(pool, page));
+        return;
+    }
+    link_pages(pool, page);
+    piece_of(pool, page)->has_owner = true;
+    set_idle(pool, page, true);
+    piece_of(pool, page)->is_fresh = true;
+    pool->fresh++;
+}
+
+/* The one setter of states. Only slabs that are THERE have pages that can be taken. */
+static void set_piece(struct gm_hostpool *pool, uint32_t page, enum gm_piece_state state)
+{
+    struct gm_piece *piece = piece_of(pool, page);
+    const unsigned class = class_of(pool, page);
+    const uint32_t index = index_of(pool, page);
+    uint32_t *top = &pool->top[class];
+    if (piece->state == GM_PIECE_THERE)
+        end_being_there(pool, page);
+    pool->count[class][piece->state]--;
+    piece->state = (uint8_t)state;
+    pool->count[class][state]++;
+    if (state == GM_PIECE_ABSENT)
+        piece->is_used_up = false;
+    else if (index >= *top)
+        *top = index + 1;
+    while (*top > 0 && pool->pieces[class][*top - 1].state == GM_PIECE_ABSENT)
+        (*top)--;
+    if (state == GM_PIECE_THERE)
+        begin_being_there(pool, page);
+}
+
+/* Bytes of the pieces in states `from` to `to`. */
+static uint64_t bytes_in(const struct gm_hostpool *pool, enum gm_piece_state from,
+                         enum gm_piece_state to)
+{
+    uint64_t bytes = 0;
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (unsigned state = from; state <= to; state++)
+            bytes += pool->count[class][state] * gm_class_bytes(class);
+    return bytes;
+}
+
+/* What the cap leaves beside what is pinned or may be at any moment. */
+static uint64_t room(const struct gm_hostpool *pool)
+{
+    return gm_hostpool_cap(pool) - bytes_in(pool, GM_PIECE_MAKING, GM_PIECE_STUCK);
+}
+
+static uint64_t bytes_there(const struct gm_hostpool *pool)
+{
+    return bytes_in(pool, GM_PIECE_THERE, GM_PIECE_THERE);
+}
+
+static uint64_t wanted_bytes(const struct gm_hostpool *pool)
+{
+    return (pool->asked + SLAB_BYTES - 1) / SLAB_BYTES * SLAB_BYTES;
+}
+
+/* How many slabs should be THERE, beside the small units. */
+static uint32_t wanted_slabs(const struct gm_hostpool *pool)
+{
+    const uint64_t units = bytes_there(pool) - pool->count[WHOLE][GM_PIECE_THERE] * SLAB_BYTES;
+    const uint64_t wanted = wanted_bytes(pool);
+    return wanted > units ? (uint32_t)((wanted - units) / SLAB_BYTES) : 0;
+}
+
+static bool is_too_much_there(const struct gm_hostpool *pool)
+{
+    return bytes_there(pool) > wanted_bytes(pool);
+}
+
+static bool has_idle(const struct gm_hostpool *pool)
+{
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        if (pool->idle[class] > 0)
+            return true;
+    return false;
+}
+
+static bool has_free(const struct gm_hostpool *pool)
+{
+    return pool->pages.free_slabs > 0 || has_idle(pool);
 }
 
 static void work_done(uv_work_t *work, int status);
 
-static void add_to_job(struct gm_hostpool *pool, uint32_t index, enum gm_slab_state state)
+static void add_to_job(struct gm_hostpool *pool, uint32_t page, enum gm_piece_state state)
 {
-    set_slab(pool, index, state);
-    pool->job.slabs[pool->job.n++] = index;
+    set_piece(pool, page, state);
+    pool->job.pieces[pool->job.n++] = page;
 }
 
 static void start_job(struct gm_hostpool *pool, bool is_release)
@@ -221,127 +319,139 @@ static void start_job(struct gm_hostpool *pool, bool is_release)
     pool->job.done = 0;
     pool->work.data = pool;
     pool->is_working = true; /* queueing fails only without a function */
-    uv_queue_work(pool->loop, &pool->work, work_slabs, work_done);
-}
-
-/* How many slabs should be THERE. */
-static uint32_t wanted_slabs(const struct gm_hostpool *pool)
-{
-    return pool->asked < pool->max_slabs ? pool->asked : pool->max_slabs;
+    uv_queue_work(pool->loop, &pool->work, work_pieces, work_done);
 }
 
 /* Nobody uses anything of it. */
-static bool is_free(const struct gm_hostpool *pool, uint32_t index)
+static bool is_free(const struct gm_hostpool *pool, uint32_t page)
 {
-    const struct gm_pinned_slab *slab = &pool->slabs[index];
-    if (index == pool->fresh)
-        return false;
-    return is_idle(slab) || (slab->state == GM_SLAB_THERE && slab->owner == GM_NONE &&
-                             gm_slab_is_free(&pool->pages, index));
+    const struct gm_piece *piece = piece_of(pool, page);
+    return piece->state == GM_PIECE_THERE && !piece->is_fresh &&
+           (piece->is_idle || (class_of(pool, page) == WHOLE && !piece->has_owner &&
+                               gm_slab_is_free(&pool->pages, index_of(pool, page))));
 }
 
-/* The slab begins to leave. One that is used up, as it had an owner, is destroyed in any case. */
-static void leave(struct gm_hostpool *pool, uint32_t index, bool is_used_up)
+/* The piece begins to leave. One that had an owner is destroyed in any case. */
+static void leave(struct gm_hostpool *pool, uint32_t page, bool is_used_up)
 {
-    is_used_up = is_used_up || pool->slabs[index].owner != GM_NONE;
-    set_slab(pool, index, GM_SLAB_LEAVING);
-    pool->slabs[index].is_used_up = is_used_up;
+    struct gm_piece *piece = piece_of(pool, page);
+    is_used_up = is_used_up || piece->has_owner;
+    set_piece(pool, page, GM_PIECE_LEAVING);
+    piece->is_used_up = is_used_up;
     pool->used_up += is_used_up;
 }
 
-/* Free slabs beyond what is wanted begin to leave, the last one first. If slabs are wanted again,
- * those that the worker has not released stay. */
+/* Slabs that are wanted again, and that the worker has not released, stay. */
+static void keep_wanted(struct gm_hostpool *pool)
+{
+    for (uint32_t i = 0; i < pool->top[WHOLE] && pool->count[WHOLE][GM_PIECE_LEAVING] > 0 &&
+                         pool->count[WHOLE][GM_PIECE_THERE] < wanted_slabs(pool);
+         i++) {
+        const struct gm_piece *slab = &pool->pieces[WHOLE][i];
+        if (slab->state == GM_PIECE_LEAVING && !slab->is_used_up)
+            set_piece(pool, first_page(pool, WHOLE, i), GM_PIECE_THERE);
+    }
+}
+
+/* What is free beyond what is wanted begins to leave: units first, then slabs, the last one first.
+ */
 static void fit(struct gm_hostpool *pool)
 {
-    const uint32_t wanted = wanted_slabs(pool);
-    for (uint32_t i = 0; i < pool->max_slabs && pool->count[GM_SLAB_LEAVING] > pool->used_up &&
-                         pool->count[GM_SLAB_THERE] < wanted;
-         i++)
-        if (pool->slabs[i].state == GM_SLAB_LEAVING && !pool->slabs[i].is_used_up)
-            set_slab(pool, i, GM_SLAB_THERE);
-    for (uint32_t i = pool->max_slabs; pool->pages.free_slabs + pool->idle_slabs > 0 &&
-                                       pool->count[GM_SLAB_THERE] > wanted && i > 0;
-         i--)
-        if (is_free(pool, i - 1))
-            leave(pool, i - 1, false);
+    keep_wanted(pool);
+    for (unsigned class = 0; class < WHOLE; class ++)
+        for (uint32_t i = pool->top[class];
+             i > 0 && pool->idle[class] > 0 && is_too_much_there(pool); i--)
+            if (is_free(pool, first_page(pool, class, i - 1)))
+                leave(pool, first_page(pool, class, i - 1), true);
+    for (uint32_t i = pool->top[WHOLE];
+         i > 0 && has_free(pool) && pool->count[WHOLE][GM_PIECE_THERE] > wanted_slabs(pool); i--)
+        if (is_free(pool, first_page(pool, WHOLE, i - 1)))
+            leave(pool, first_page(pool, WHOLE, i - 1), false);
 }
 
-/* A slab of smaller units is wanted, and the cap leaves no room for it: a free one must go. */
-static void make_room_for_cut(struct gm_hostpool *pool)
+/* Units are wanted, and the cap leaves no room for them: idle ones must go, or free slabs. */
+static void make_room_for_units(struct gm_hostpool *pool)
 {
-    if (!pool->is_cut_wanted || pinned_slabs(pool) < pool->max_slabs ||
-        pool->count[GM_SLAB_LEAVING] + pool->count[GM_SLAB_RELEASING] > 0)
+    uint64_t bytes = 0, left = room(pool);
+    for (uint32_t i = 0; i < pool->n_wants; i++)
+        bytes += gm_class_bytes(pool->wants[i].class);
+    if (left >= bytes || bytes_in(pool, GM_PIECE_LEAVING, GM_PIECE_RELEASING) > 0)
         return;
-    for (uint32_t i = pool->max_slabs; i > 0; i--)
-        if (is_free(pool, i - 1)) {
-            leave(pool, i - 1, true);
-            return;
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (uint32_t i = pool->top[class]; i > 0 && left < bytes && has_free(pool); i--) {
+            if (!is_free(pool, first_page(pool, class, i - 1)))
+                continue;
+            leave(pool, first_page(pool, class, i - 1), true);
+            left += gm_class_bytes(class);
         }
-    pool->is_cut_wanted = false; /* who wants it asks again */
+    if (left < gm_class_bytes(pool->wants[0].class))
+        pool->n_wants = 0; /* who wants them asks again */
 }
 
-/* Let the worker release slabs until no more are pinned than wanted, and those that had an owner;
- * one of these that is stuck is in the way of others until the driver releases it.
- */
+/* Let the worker release pieces until no more are pinned than wanted, and those that are used up;
+ * one of these that is stuck is in the way of others until the driver releases it. */
 static void start_release(struct gm_hostpool *pool)
 {
-    if (pool->is_working || pool->is_closing || pool->stuck != CUDA_SUCCESS)
+    const uint64_t leaving = bytes_in(pool, GM_PIECE_LEAVING, GM_PIECE_LEAVING);
+    const uint64_t stuck = bytes_in(pool, GM_PIECE_STUCK, GM_PIECE_STUCK);
+    if (pool->is_working || pool->is_closing || pool->stuck != CUDA_SUCCESS || leaving + stuck == 0)
         return;
     pool->job.n = 0;
-    for (uint32_t i = 0; i < pool->max_slabs && pool->job.n < GM_SLABS_A_BATCH &&
-                         (pinned_slabs(pool) - pool->job.n > wanted_slabs(pool) ||
-                          pool->used_up > 0 || pool->count[GM_SLAB_STUCK] > 0);
-         i++) {
-        struct gm_pinned_slab *slab = &pool->slabs[i];
-        const bool is_over = pinned_slabs(pool) - pool->job.n > wanted_slabs(pool);
-        if ((slab->state == GM_SLAB_LEAVING || slab->state == GM_SLAB_STUCK) &&
-            (is_over || slab->is_used_up)) {
-            pool->used_up -= slab->state == GM_SLAB_LEAVING && slab->is_used_up;
-            add_to_job(pool, i, GM_SLAB_RELEASING);
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (uint32_t i = 0; i < pool->top[class] && pool->job.n < GM_PIECES_A_BATCH; i++) {
+            const struct gm_piece *piece = &pool->pieces[class][i];
+            const uint64_t pinned = bytes_in(pool, GM_PIECE_MAKING, GM_PIECE_STUCK) -
+                                    bytes_in(pool, GM_PIECE_RELEASING, GM_PIECE_RELEASING);
+            const bool is_leaving = piece->state == GM_PIECE_LEAVING;
+            if ((!is_leaving && piece->state != GM_PIECE_STUCK) ||
+                (pinned <= wanted_bytes(pool) && !piece->is_used_up))
+                continue;
+            pool->used_up -= is_leaving && piece->is_used_up;
+            add_to_job(pool, first_page(pool, class, i), GM_PIECE_RELEASING);
         }
-    }
     start_job(pool, true);
 }
 
-/* Let the worker make the slab of smaller units that is wanted. False: not now. */
-static bool start_cut(struct gm_hostpool *pool)
+static uint32_t find_absent(const struct gm_hostpool *pool, unsigned class)
 {
-    if (!pool->is_cut_wanted || pinned_slabs(pool) >= pool->max_slabs)
-        return false;
-    for (uint32_t i = 0; i < pool->max_slabs; i++) {
-        struct gm_pinned_slab *slab = &pool->slabs[i];
-        if (slab->state != GM_SLAB_ABSENT)
-            continue;
-        pool->is_cut_wanted = false;
-        slab->handles = calloc(GM_SLAB_PAGES >> pool->cut_class, sizeof *slab->handles);
-        if (!slab->handles)
-            return false;
-        slab->class = pool->cut_class;
-        slab->owner = pool->cut_owner;
-        add_to_job(pool, i, GM_SLAB_MAKING);
-        start_job(pool, false);
-        return true;
-    }
-    return false;
+    uint32_t i = 0;
+    while (i < places(pool, class) && pool->pieces[class][i].state != GM_PIECE_ABSENT)
+        i++;
+    return i < places(pool, class) ? first_page(pool, class, i) : GM_NONE;
 }
 
-/* Let the worker make slabs that are wanted and fit under the cap. A STUCK slab counts already. */
+/* Let the worker make the small units that are wanted and have room. */
+static void start_units(struct gm_hostpool *pool)
+{
+    uint32_t taken = 0;
+    for (; taken < pool->n_wants; taken++) {
+        const unsigned class = pool->wants[taken].class;
+        const uint32_t page = find_absent(pool, class);
+        if (page == GM_NONE || room(pool) < gm_class_bytes(class))
+            break;
+        piece_of(pool, page)->owner = pool->wants[taken].owner;
+        add_to_job(pool, page, GM_PIECE_MAKING);
+    }
+    pool->n_wants -= taken;
+    for (uint32_t i = 0; i < pool->n_wants; i++)
+        pool->wants[i] = pool->wants[taken + i];
+}
+
+/* Let the worker make what is wanted and fits under the cap. A STUCK slab counts already. */
 static void start_growth(struct gm_hostpool *pool)
 {
-    const uint32_t limit = wanted_slabs(pool);
     if (pool->is_working || pool->is_closing || pool->is_refused)
         return;
     pool->job.n = 0;
-    if (start_cut(pool))
-        return;
-    for (uint32_t i = 0; i < pool->max_slabs && pool->job.n < GM_SLABS_A_BATCH &&
-                         pool->count[GM_SLAB_THERE] + pool->count[GM_SLAB_MAKING] < limit;
+    start_units(pool);
+    const uint32_t wanted = pool->job.n > 0 ? 0 : wanted_slabs(pool);
+    for (uint32_t i = 0; i < pool->max_slabs && pool->job.n < GM_PIECES_A_BATCH &&
+                         pool->count[WHOLE][GM_PIECE_THERE] + pool->job.n < wanted;
          i++) {
-        enum gm_slab_state state = (enum gm_slab_state)pool->slabs[i].state;
-        if ((state == GM_SLAB_STUCK && pool->slabs[i].class == WHOLE &&
-             !pool->slabs[i].is_used_up) ||
-            (state == GM_SLAB_ABSENT && pinned_slabs(pool) < limit))
-            add_to_job(pool, i, GM_SLAB_MAKING);
+        const struct gm_piece *slab = &pool->pieces[WHOLE][i];
+        if ((slab->state == GM_PIECE_STUCK && !slab->is_used_up) ||
+            (slab->state == GM_PIECE_ABSENT && room(pool) >= SLAB_BYTES))
+            add_to_job(pool, first_page(pool, WHOLE, i), GM_PIECE_MAKING);
     }
     start_job(pool, false);
 }
@@ -350,27 +460,22 @@ static void start_growth(struct gm_hostpool *pool)
 static void settle(struct gm_hostpool *pool)
 {
     fit(pool);
-    make_room_for_cut(pool);
+    make_room_for_units(pool);
     start_release(pool);
     start_growth(pool);
 }
 
-/* A slab comes back from the worker. */
-static void take_over(struct gm_hostpool *pool, uint32_t index, bool is_made)
+/* A piece comes back from the worker. */
+static void take_over(struct gm_hostpool *pool, uint32_t page, bool is_made)
 {
-    struct gm_pinned_slab *slab = &pool->slabs[index];
-    const uint32_t owner = slab->owner;
-    slab->owner = GM_NONE;
-    /* Smaller units that were not made whole serve nobody. */
-    slab->is_used_up = slab->is_used_up || (!is_made && slab->class != WHOLE);
+    struct gm_piece *piece = piece_of(pool, page);
+    const bool is_small = class_of(pool, page) != WHOLE;
+    /* A small unit that is made in part serves nobody. */
+    piece->is_used_up = piece->is_used_up || (!is_made && is_small);
     if (is_made)
-        set_slab(pool, index, GM_SLAB_THERE);
+        set_piece(pool, page, GM_PIECE_THERE);
     else
-        set_slab(pool, index, slab->held > 0 ? GM_SLAB_STUCK : GM_SLAB_ABSENT);
-    if (!is_made || owner == GM_NONE)
-        return;
-    own(pool, index, owner);
-    pool->fresh = index;
+        set_piece(pool, page, piece->is_held ? GM_PIECE_STUCK : GM_PIECE_ABSENT);
 }
 
 static void work_done(uv_work_t *work, int status)
@@ -378,8 +483,10 @@ static void work_done(uv_work_t *work, int status)
     struct gm_hostpool *pool = work->data;
     (void)status; /* nobody cancels it */
     pool->is_working = false;
+    if (!pool->job.is_release && class_of(pool, pool->job.pieces[0]) != WHOLE)
+        pool->n_wants = 0;                   /* whoever has not got one yet asks again */
     for (uint32_t i = pool->job.n; i-- > 0;) /* backwards: the first is the first to be taken */
-        take_over(pool, pool->job.slabs[i], !pool->job.is_release && i < pool->job.done);
+        take_over(pool, pool->job.pieces[i], !pool->job.is_release && i < pool->job.done);
     if (pool->job.is_release) {
         pool->stuck = pool->job.outcome;
     } else {
@@ -391,22 +498,40 @@ static void work_done(uv_work_t *work, int status)
         pool->on_grown(pool->arg);
 }
 
+static void free_tables(struct gm_hostpool *pool)
+{
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        free(pool->pieces[class]);
+    gm_pages_close(&pool->pages);
+}
+
+static int make_tables(struct gm_hostpool *pool)
+{
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++) {
+        pool->count[class][GM_PIECE_ABSENT] = places(pool, class);
+        pool->pieces[class] = calloc(places(pool, class), sizeof *pool->pieces[class]);
+        if (!pool->pieces[class])
+            return -ENOMEM;
+    }
+    return gm_pages_open(&pool->pages, (uint64_t)gm_hostpool_pages(pool) * GM_CHUNK_MIN);
+}
+
 int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_cuda *cuda,
                      CUcontext context, CUdevice device, uint64_t cap, void (*on_grown)(void *arg),
                      void *arg, char *why, size_t why_size)
 {
+    const uint32_t most = UINT32_MAX / GM_SLAB_PAGES / (GM_CHUNK_CLASSES + 1);
     int node = -1;
     uint64_t slabs = cap / SLAB_BYTES;
 
-    if (slabs > UINT32_MAX / GM_SLAB_PAGES)
-        slabs = UINT32_MAX / GM_SLAB_PAGES;
+    if (slabs > most)
+        slabs = most;
     *pool = (struct gm_hostpool){.cuda = cuda,
                                  .context = context,
                                  .device = device,
                                  .loop = loop,
                                  .on_grown = on_grown,
                                  .arg = arg,
-                                 .fresh = GM_NONE,
                                  .max_slabs = (uint32_t)slabs};
     if (cuda->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) !=
             CUDA_SUCCESS ||
@@ -418,16 +543,12 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
             &has_handles, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
             device) == CUDA_SUCCESS)
         pool->is_registered = has_handles == 0;
-    pool->count[GM_SLAB_ABSENT] = pool->max_slabs;
     if (pool->max_slabs == 0)
         return 0;
-    pool->slabs = calloc(pool->max_slabs, sizeof *pool->slabs);
-    if (!pool->slabs || gm_pages_open(&pool->pages, pool->max_slabs * SLAB_BYTES) != 0) {
+    if (make_tables(pool) != 0) {
         snprintf(why, why_size, "out of memory for the pinned tier's tables");
         goto fail;
     }
-    for (uint32_t i = 0; i < pool->max_slabs; i++)
-        pool->slabs[i] = (struct gm_pinned_slab){.class = WHOLE, .owner = GM_NONE};
     CUresult result = CUDA_SUCCESS;
     if (pool->is_registered) {
         pool->base = reserve_plain(pool->max_slabs * SLAB_BYTES);
@@ -444,8 +565,7 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
     return 0;
 
 fail:
-    free(pool->slabs);
-    gm_pages_close(&pool->pages);
+    free_tables(pool);
     *pool = (struct gm_hostpool){0};
     return -ENOMEM;
 }
@@ -455,27 +575,21 @@ void gm_hostpool_close(struct gm_hostpool *pool)
     pool->is_closing = true;
     while (pool->is_working)
         uv_run(pool->loop, UV_RUN_ONCE);
-    for (uint32_t i = 0; i < pool->max_slabs; i++)
-        release_slab(pool, i);
-    for (uint32_t i = 0; pool->slabs && i < pool->max_slabs; i++)
-        free(pool->slabs[i].handles);
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (uint32_t i = 0; i < pool->top[class]; i++)
+            release_piece(pool, first_page(pool, class, i));
     if (pool->base && pool->is_registered)
         munmap((void *)pool->base, pool->max_slabs * SLAB_BYTES);
     else if (pool->base)
         pool->cuda->cuMemAddressFree(pool->base, pool->max_slabs * SLAB_BYTES);
-    free(pool->slabs);
-    gm_pages_close(&pool->pages);
+    free_tables(pool);
     *pool = (struct gm_hostpool){.is_closing = true};
 }
 
 void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes)
 {
-    uint64_t slabs = (bytes + SLAB_BYTES - 1) / SLAB_BYTES;
-    if (slabs > pool->max_slabs)
-        slabs = pool->max_slabs;
-    pool->asked = (uint32_t)slabs;
+    pool->asked = bytes < gm_hostpool_cap(pool) ? bytes : gm_hostpool_cap(pool);
     pool->is_refused = false;
-    pool->fresh = GM_NONE;
     pool->stuck = CUDA_SUCCESS;
     settle(pool);
 }
@@ -483,33 +597,30 @@ void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes)
 /* What is idle goes, so that others can have the room. */
 static void drop_idle(struct gm_hostpool *pool)
 {
-    for (uint32_t i = 0; i < pool->max_slabs && pool->idle_slabs > 0; i++)
-        if (is_idle(&pool->slabs[i]) && i != pool->fresh)
-            leave(pool, i, false);
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (uint32_t i = 0; i < pool->top[class] && pool->idle[class] > 0; i++) {
+            const struct gm_piece *piece = &pool->pieces[class][i];
+            if (piece->is_idle && !piece->is_fresh)
+                leave(pool, first_page(pool, class, i), true);
+        }
     settle(pool);
 }
 
 uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes)
 {
     const uint32_t page = gm_pages_take(&pool->pages, bytes);
-    if (page == GM_NONE && pool->idle_slabs > 0)
+    if (page == GM_NONE && has_idle(pool))
         drop_idle(pool);
     return page;
 }
 
 void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page)
 {
-    struct gm_pinned_slab *slab = page != GM_NONE ? &pool->slabs[page / GM_SLAB_PAGES] : NULL;
-    if (slab && slab->owner != GM_NONE) {
-        slab->free_units =
-            (uint16_t)(slab->free_units | 1u << (page % GM_SLAB_PAGES >> slab->class));
-        pool->idle += unit_bytes(slab);
-        pool->idle_slabs += is_idle(slab);
-    } else {
+    if (page != GM_NONE && piece_of(pool, page)->has_owner)
+        set_idle(pool, page, true);
+    else
         gm_pages_free(&pool->pages, page);
-    }
-    if (pool->count[GM_SLAB_THERE] > wanted_slabs(pool) &&
-        pool->pages.free_slabs + pool->idle_slabs > 0)
+    if (is_too_much_there(pool) && has_free(pool))
         settle(pool);
 }
 
@@ -517,17 +628,13 @@ void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page)
 
 static uint32_t take_idle(struct gm_hostpool *pool, unsigned class, uint32_t owner)
 {
-    for (uint32_t i = 0; pool->idle > 0 && i < pool->max_slabs; i++) {
-        struct gm_pinned_slab *slab = &pool->slabs[i];
-        if (slab->state != GM_SLAB_THERE || slab->owner != owner || slab->class != class ||
-            slab->free_units == 0)
+    for (uint32_t i = 0; pool->idle[class] > 0 && i < pool->top[class]; i++) {
+        const struct gm_piece *piece = &pool->pieces[class][i];
+        const uint32_t page = first_page(pool, class, i);
+        if (!piece->is_idle || piece->owner != owner)
             continue;
-        const unsigned unit = (unsigned)__builtin_ctz(slab->free_units);
-        pool->idle_slabs -= is_idle(slab);
-        pool->idle -= unit_bytes(slab);
-        pool->fresh = GM_NONE;
-        slab->free_units = (uint16_t)(slab->free_units & ~(1u << unit));
-        return i * GM_SLAB_PAGES + (unit << class);
+        set_idle(pool, page, false);
+        return page;
     }
     return GM_NONE;
 }
@@ -539,54 +646,69 @@ uint32_t gm_hostpool_take_idle(struct gm_hostpool *pool, uint32_t owner)
 
 uint32_t gm_hostpool_take_unit(struct gm_hostpool *pool, unsigned class, uint32_t owner)
 {
-    uint32_t page = GM_NONE;
     if (pool->is_registered)
         return GM_NONE;
-    page = take_idle(pool, class, owner);
+    uint32_t page = take_idle(pool, class, owner);
+    if (page == GM_NONE && class == WHOLE && pool->pages.free_slabs > 0)
+        page = gm_pages_take(&pool->pages, SLAB_BYTES);
     if (page != GM_NONE)
         return page;
-    if (class == WHOLE) {
-        if (pool->pages.free_slabs > 0)
-            return gm_pages_take(&pool->pages, SLAB_BYTES);
-        if (pool->idle_slabs > 0)
-            drop_idle(pool);
-        return GM_NONE;
+    if (class == WHOLE && has_idle(pool)) {
+        drop_idle(pool);
+    } else if (class != WHOLE && pool->n_wants < GM_PIECES_A_BATCH) {
+        pool->wants[pool->n_wants].class = (uint8_t) class;
+        pool->wants[pool->n_wants++].owner = owner;
     }
-    if (!pool->is_cut_wanted) {
-        pool->is_cut_wanted = true;
-        pool->cut_class = (uint8_t) class;
-        pool->cut_owner = owner;
-    }
-    settle(pool);
     return GM_NONE;
+}
+
+void gm_hostpool_forget_wants(struct gm_hostpool *pool)
+{
+    pool->n_wants = 0;
+}
+
+/* Whoever had units made has asked for them by now. */
+static void end_freshness(struct gm_hostpool *pool)
+{
+    for (unsigned class = 0; class < WHOLE && pool->fresh > 0; class ++)
+        for (uint32_t i = 0; i < pool->top[class]; i++)
+            pool->pieces[class][i].is_fresh = false;
+    pool->fresh = 0;
+}
+
+void gm_hostpool_make_units(struct gm_hostpool *pool)
+{
+    end_freshness(pool);
+    if (pool->n_wants > 0)
+        settle(pool);
 }
 
 bool gm_hostpool_is_unit(const struct gm_hostpool *pool, uint32_t page, unsigned class)
 {
     uint32_t end = page;
-    return page != GM_NONE && !pool->is_registered &&
-           pool->slabs[page / GM_SLAB_PAGES].class == class &&
+    return page != GM_NONE && !pool->is_registered && class_of(pool, page) == class &&
            gm_pages_run(&pool->pages, &end, 1u << class) == 1u << class && end == GM_NONE;
 }
 
 CUmemGenericAllocationHandle gm_hostpool_unit_handle(struct gm_hostpool *pool, uint32_t page,
                                                      uint32_t owner)
 {
-    struct gm_pinned_slab *slab = &pool->slabs[page / GM_SLAB_PAGES];
-    slab->owner = owner;
-    return handles_of(slab)[page % GM_SLAB_PAGES >> slab->class];
+    struct gm_piece *piece = piece_of(pool, page);
+    piece->has_owner = true;
+    piece->owner = owner;
+    return piece->handle;
 }
 
 void gm_hostpool_piece(const struct gm_hostpool *pool, uint32_t *page, CUdeviceptr *address,
                        uint64_t *bytes)
 {
-    *address = pool->base + (uint64_t)*page * GM_CHUNK_MIN;
+    *address = address_of(pool, *page);
     *bytes = (uint64_t)gm_pages_run(&pool->pages, page, GM_SLAB_PAGES) * GM_CHUNK_MIN;
 }
 
 void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page)
 {
-    return (void *)(uintptr_t)(pool->base + (uint64_t)page * GM_CHUNK_MIN);
+    return (void *)(uintptr_t)address_of(pool, page);
 }
 
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool)
@@ -596,20 +718,20 @@ uint64_t gm_hostpool_cap(const struct gm_hostpool *pool)
 
 uint64_t gm_hostpool_size(const struct gm_hostpool *pool)
 {
-    return (pinned_slabs(pool) - pool->count[GM_SLAB_MAKING]) * SLAB_BYTES;
+    return bytes_in(pool, GM_PIECE_THERE, GM_PIECE_STUCK);
 }
 
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool)
 {
-    return (uint64_t)(pool->pages.pages - pool->pages.free_pages) * GM_CHUNK_MIN - pool->idle;
-}
-
-uint64_t gm_hostpool_held_back(const struct gm_hostpool *pool)
-{
-    return pool->idle - pool->idle_slabs * SLAB_BYTES;
+    uint64_t bytes = (uint64_t)(pool->pages.pages - pool->pages.free_pages) * GM_CHUNK_MIN;
+    for (unsigned class = 0; class < WHOLE; class ++)
+        bytes += pool->count[class][GM_PIECE_THERE] * gm_class_bytes(class);
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        bytes -= pool->idle[class] * gm_class_bytes(class);
+    return bytes;
 }
 
 uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool)
 {
-    return (pool->count[GM_SLAB_LEAVING] + pool->count[GM_SLAB_RELEASING]) * SLAB_BYTES;
+    return bytes_in(pool, GM_PIECE_LEAVING, GM_PIECE_RELEASING);
 }

@@ -111,7 +111,7 @@ static void test_wanted_again(void **state)
     gm_hostpool_want(&f.pool, 12 * SLAB);
     run(&f);
     assert_int_equal(gm_hostpool_size(&f.pool), 12 * SLAB);
-    assert_int_equal(driver.calls[CREATE], made + GM_SLABS_A_BATCH);
+    assert_int_equal(driver.calls[CREATE], made + GM_PIECES_A_BATCH);
     take(&f, 12 * SLAB);
     close_pool(&f);
 }

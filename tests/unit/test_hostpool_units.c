@@ -1,7 +1,8 @@
 /*
  * daemon/hostpool, units: memory that programs may map. A slab that nobody could map passes between
- * users; one that somebody could map serves its owner again and is destroyed before anybody else
- * has any of it, also when the driver fails. The cap holds at every call into the driver.
+ * users; a unit that somebody could map serves its owner again and is destroyed before anybody else
+ * has it, also when the driver fails. Each goes by itself. The cap holds at every call into the
+ * driver.
  */
 #include "tests/unit/hostpool_world.h"
 
@@ -14,19 +15,33 @@ static uint32_t slab_of(uint32_t page)
     return page / GM_SLAB_PAGES;
 }
 
-/* A unit that a program of `owner` maps. */
+/* Where the driver has it. */
+static unsigned place_of_page(const struct fixture *f, uint32_t page)
+{
+    return place_of((CUdeviceptr)(uintptr_t)gm_hostpool_memory(&f->pool, page));
+}
+
+/* A unit, which the worker makes if there is none. */
+static uint32_t take_unit(struct fixture *f, unsigned class, uint32_t owner)
+{
+    const uint32_t page = gm_hostpool_take_unit(&f->pool, class, owner);
+    if (page != GM_NONE)
+        return page;
+    gm_hostpool_make_units(&f->pool);
+    run(f);
+    return gm_hostpool_take_unit(&f->pool, class, owner);
+}
+
+/* One that a program of `owner` maps. */
 static uint32_t take_mapped(struct fixture *f, unsigned class, uint32_t owner)
 {
-    uint32_t page = gm_hostpool_take_unit(&f->pool, class, owner);
-    if (page == GM_NONE) {
-        run(f); /* the worker makes one */
-        page = gm_hostpool_take_unit(&f->pool, class, owner);
-    }
+    const uint32_t page = take_unit(f, class, owner);
     assert_int_not_equal(page, GM_NONE);
     assert_true(gm_hostpool_is_unit(&f->pool, page, class));
     assert_int_equal(chain_bytes(f, page), gm_class_bytes(class));
     const unsigned handle = (unsigned)gm_hostpool_unit_handle(&f->pool, page, owner) - 1;
-    assert_int_equal(driver.handles[handle].mapped_at, BASE + (uint64_t)page * GM_CHUNK_MIN);
+    assert_int_equal(driver.handles[handle].mapped_at,
+                     (uintptr_t)gm_hostpool_memory(&f->pool, page));
     assert_int_equal(driver.handles[handle].bytes, gm_class_bytes(class));
     return page;
 }
@@ -111,33 +126,77 @@ static void test_small_units(void **state)
     (void)state;
     for (unsigned class = 0; class < WHOLE; class ++) {
         struct fixture f;
-        const unsigned n = GM_SLAB_PAGES >> class;
-        uint32_t pages[GM_SLAB_PAGES];
+        const uint64_t bytes = gm_class_bytes(class);
+        const unsigned n = (unsigned)(2 * SLAB / bytes);
+        uint32_t pages[2 * GM_SLAB_PAGES];
         open_pool(&f, 2 * SLAB);
         for (unsigned i = 0; i < n; i++) {
             pages[i] = take_mapped(&f, class, ALICE);
-            assert_int_equal(slab_of(pages[i]), slab_of(pages[0]));
-            assert_int_equal(gm_hostpool_used(&f.pool), (i + 1) * gm_class_bytes(class));
+            assert_int_equal(gm_hostpool_used(&f.pool), (i + 1) * bytes);
+            assert_int_equal(gm_hostpool_size(&f.pool), (i + 1) * bytes);
         }
-        assert_int_equal(gm_hostpool_size(&f.pool), SLAB);
-        const uint32_t other = take_mapped(&f, class, BOB);
-        assert_int_not_equal(slab_of(other), slab_of(pages[0]));
-        assert_int_equal(gm_hostpool_take_unit(&f.pool, class, ALICE), GM_NONE);
-        run(&f); /* the cap is reached, and nothing is free: nothing happens */
-        assert_int_equal(gm_hostpool_take_unit(&f.pool, class, ALICE), GM_NONE);
+        /* The cap is reached, and nothing is free: nothing happens. */
+        assert_int_equal(take_unit(&f, class, ALICE), GM_NONE);
         gm_hostpool_free(&f.pool, pages[n - 1]);
         assert_int_equal(take_mapped(&f, class, ALICE), pages[n - 1]);
+        gm_hostpool_free(&f.pool, pages[0]);
+        const unsigned made = driver.made[place_of_page(&f, pages[0])];
+        assert_int_equal(take_mapped(&f, class, BOB), pages[0]); /* destroyed, and made anew */
+        assert_int_equal(driver.made[place_of_page(&f, pages[0])], made + 1);
         for (unsigned i = 0; i < n; i++)
             gm_hostpool_free(&f.pool, pages[i]);
         grow(&f, 2 * SLAB);
-        const uint32_t mine =
-            take_mapped(&f, WHOLE, ALICE); /* what was cut goes, and is made anew */
-        assert_int_equal(slab_of(mine), slab_of(pages[0]));
-        gm_hostpool_free(&f.pool, other);
+        take_mapped(&f, WHOLE, ALICE); /* what is idle goes, and slabs are made */
         grow(&f, 0);
         assert_int_equal(gm_hostpool_size(&f.pool), SLAB);
         close_pool(&f);
     }
+}
+
+/* Units that are used keep nobody from the rest of the cap, wherever they lie. */
+static void test_each_goes_alone(void **state)
+{
+    struct fixture f;
+    uint32_t pages[4 * GM_SLAB_PAGES];
+    (void)state;
+    open_pool(&f, 4 * SLAB);
+    grow(&f, 4 * SLAB);
+    for (unsigned i = 0; i < 4 * GM_SLAB_PAGES; i++)
+        pages[i] = take_mapped(&f, 0, ALICE);
+    for (unsigned i = 0; i < 4 * GM_SLAB_PAGES; i++)
+        if (i % GM_SLAB_PAGES != 3)
+            gm_hostpool_free(&f.pool, pages[i]);
+    assert_int_equal(gm_hostpool_take(&f.pool, SLAB), GM_NONE);
+    run(&f);
+    take(&f, 3 * SLAB);
+    take_mapped(&f, 3, BOB);
+    take_mapped(&f, 2, BOB);
+    assert_int_equal(gm_hostpool_size(&f.pool), 4 * SLAB);
+    close_pool(&f);
+}
+
+/* Several are made at once; what is not asked for again goes. */
+static void test_made_together(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_pool(&f, 4 * SLAB);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(gm_hostpool_take_unit(&f.pool, i, ALICE), GM_NONE);
+    gm_hostpool_make_units(&f.pool);
+    run(&f);
+    assert_int_equal(f.grown, 1);
+    assert_int_equal(gm_hostpool_size(&f.pool), 14 * MIB);
+    gm_hostpool_forget_wants(&f.pool);
+    const uint32_t page = gm_hostpool_take_unit(&f.pool, 1, ALICE);
+    assert_int_not_equal(page, GM_NONE);
+    gm_hostpool_make_units(&f.pool);
+    grow(&f, 0);
+    assert_int_equal(gm_hostpool_size(&f.pool), 4 * MIB);
+    gm_hostpool_free(&f.pool, page);
+    run(&f);
+    assert_int_equal(gm_hostpool_size(&f.pool), 0);
+    close_pool(&f);
 }
 
 /* The cap is reached by free slabs: one of them goes for small units. */
@@ -149,10 +208,10 @@ static void test_small_at_the_cap(void **state)
     grow(&f, 3 * SLAB);
     take(&f, 40 * MIB);
     take_mapped(&f, 0, ALICE);
-    assert_int_equal(gm_hostpool_size(&f.pool), 3 * SLAB);
-    assert_int_equal(gm_hostpool_take_unit(&f.pool, 1, ALICE), GM_NONE);
-    run(&f);
-    assert_int_equal(gm_hostpool_take_unit(&f.pool, 1, ALICE), GM_NONE); /* all have used pages */
+    assert_int_equal(gm_hostpool_size(&f.pool), 2 * SLAB + 2 * MIB);
+    take_mapped(&f, 3, BOB);
+    take_mapped(&f, 2, ALICE);
+    assert_int_equal(take_unit(&f, 2, ALICE), GM_NONE); /* all slabs have used pages */
     take(&f, 24 * MIB);
     close_pool(&f);
 }
@@ -237,26 +296,24 @@ static void test_half_made(void **state)
     }
 }
 
-/* The same of a slab of small units: nothing is left of it, or it goes later; and who asks again
- * has one. */
-static void test_half_cut(void **state)
+/* The same of a small unit: nothing is left of it, or it goes later; and who asks again has one. */
+static void test_half_made_unit(void **state)
 {
+    static const enum call making[] = {RESERVE, CREATE, MAP, ACCESS};
+    static const enum call ending[] = {CALLS, RELEASE, UNMAP};
     (void)state;
-    for (unsigned round = 0; round < 6; round++) {
+    for (unsigned round = 0; round < 12; round++) {
         struct fixture f;
         open_pool(&f, 2 * SLAB);
-        fail_at(round % 3 == 0 ? CREATE : round % 3 == 1 ? MAP : ACCESS, round % 3 == 2 ? 1 : 5);
-        if (round >= 3)
-            fail_at(RELEASE, 2);
-        assert_int_equal(gm_hostpool_take_unit(&f.pool, 0, ALICE), GM_NONE);
-        run(&f);
-        assert_int_equal(gm_hostpool_take_unit(&f.pool, 0, ALICE), GM_NONE);
+        fail_at(making[round % 4], 1);
+        if (ending[round / 4] != CALLS)
+            fail_at(ending[round / 4], 1);
+        assert_int_equal(take_unit(&f, 0, ALICE), GM_NONE);
         assert_true(f.pool.refusal != CUDA_SUCCESS);
         memset(driver.fail_at, 0, sizeof driver.fail_at);
         gm_hostpool_want(&f.pool, 0);
         take_mapped(&f, 0, ALICE);
-        run(&f);
-        assert_int_equal(gm_hostpool_size(&f.pool), SLAB);
+        assert_int_equal(gm_hostpool_size(&f.pool), 2 * MIB);
         close_pool(&f);
     }
 }
@@ -276,20 +333,21 @@ static unsigned pick(struct random *random, unsigned below)
 #define CHAINS 40u
 #define CAP 12u
 
-/* Whose program could reach a slab, of those memories that were ever there. */
+/* Whose program could reach a slab or unit, of those memories that were ever there. */
 struct history {
     unsigned made;
     uint32_t owner;
 };
 
 /* `owner`, GM_NONE: everybody, has memory there now. */
-static void check_owner(struct history *history, uint32_t page, uint32_t owner)
+static void check_owner(const struct fixture *f, struct history *history, uint32_t page,
+                        uint32_t owner)
 {
-    struct history *slab = &history[slab_of(page)];
-    const unsigned made = driver.made[slab_of(page)];
-    if (slab->made != made)
-        *slab = (struct history){made, GM_NONE};
-    assert_true(slab->owner == GM_NONE || slab->owner == owner);
+    struct history *at = &history[place_of_page(f, page)];
+    const unsigned made = driver.made[place_of_page(f, page)];
+    if (at->made != made)
+        *at = (struct history){made, GM_NONE};
+    assert_true(at->owner == GM_NONE || at->owner == owner);
 }
 
 /* Anything in any order, with faults: whatever the pool says, the cap holds, what is taken stays
@@ -298,7 +356,7 @@ static void walk(unsigned seed, bool has_faults)
 {
     struct fixture f;
     struct random random = {seed};
-    struct history history[SLABS] = {{0}};
+    struct history history[PLACES] = {{0}};
     uint32_t chain[CHAINS];
     uint64_t bytes[CHAINS] = {0}, used = 0;
 
@@ -317,20 +375,24 @@ static void walk(unsigned seed, bool has_faults)
             bytes[c] = (1 + pick(&random, pick(&random, 2) ? 4 : 24)) * 2 * MIB;
             chain[c] = gm_hostpool_take(&f.pool, bytes[c]);
             for (uint32_t page = chain[c]; page != GM_NONE;) {
-                check_owner(history, page, GM_NONE);
+                check_owner(&f, history, page, GM_NONE);
                 gm_pages_run(&f.pool.pages, &page, GM_SLAB_PAGES);
             }
         } else if (what < 6) {
             const unsigned class = pick(&random, 3) ? WHOLE : pick(&random, WHOLE);
             bytes[c] = gm_class_bytes(class);
             chain[c] = gm_hostpool_take_unit(&f.pool, class, owner);
+            if (pick(&random, 2))
+                gm_hostpool_make_units(&f.pool);
+            if (pick(&random, 8) == 0)
+                gm_hostpool_forget_wants(&f.pool);
             if (chain[c] != GM_NONE) {
                 assert_true(gm_hostpool_is_unit(&f.pool, chain[c], class));
-                check_owner(history, chain[c], owner);
+                check_owner(&f, history, chain[c], owner);
             }
             if (chain[c] != GM_NONE && pick(&random, 2)) {
                 gm_hostpool_unit_handle(&f.pool, chain[c], owner);
-                history[slab_of(chain[c])].owner = owner;
+                history[place_of_page(&f, chain[c])].owner = owner;
             }
         } else if (what == 6) {
             if (pick(&random, 2))
@@ -358,8 +420,11 @@ static void walk(unsigned seed, bool has_faults)
             assert_int_equal(chain_bytes(&f, chain[c]), bytes[c]);
             gm_hostpool_free(&f.pool, chain[c]);
         }
+    gm_hostpool_forget_wants(&f.pool);
+    run(&f);
+    gm_hostpool_make_units(&f.pool); /* who had some made does not want them any more */
     for (int i = 0; i < 3; i++)
-        grow(&f, 0); /* what was wanted of small units is made first, or refused once more */
+        grow(&f, 0); /* what is stuck is tried again */
     assert_int_equal(gm_hostpool_size(&f.pool), 0);
     grow(&f, CAP * SLAB);
     assert_int_equal(gm_hostpool_size(&f.pool), CAP * SLAB);
@@ -381,12 +446,14 @@ int main(void)
         cmocka_unit_test(test_owner),
         cmocka_unit_test(test_not_mapped),
         cmocka_unit_test(test_small_units),
+        cmocka_unit_test(test_each_goes_alone),
+        cmocka_unit_test(test_made_together),
         cmocka_unit_test(test_small_at_the_cap),
         cmocka_unit_test(test_idle_leaves),
         cmocka_unit_test(test_unmap_fails),
         cmocka_unit_test(test_release_fails),
         cmocka_unit_test(test_half_made),
-        cmocka_unit_test(test_half_cut),
+        cmocka_unit_test(test_half_made_unit),
         cmocka_unit_test(test_walks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

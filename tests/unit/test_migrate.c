@@ -603,7 +603,7 @@ static void note_pieces(unsigned way, CUdeviceptr to, CUdeviceptr from, size_t b
 static void test_pieces(void **state)
 {
     static const uint32_t chain[] = {3, 4, 9, 5, 16};
-    struct gm_hostpool pool = {.base = 1ull << 44};
+    struct gm_hostpool pool = {.base = 1ull << 44, .max_slabs = 2};
     struct fixture f;
     (void)state;
     assert_int_equal(gm_pages_open(&pool.pages, 64 * MIB), 0);

@@ -39,7 +39,8 @@ static void check_memory(const struct gm_engine *engine)
  * is told a step later.) */
 static void check_size(struct program *p, const struct gm_engine *engine)
 {
-    const uint64_t on_host = gm_engine_host_room(engine);
+    const uint64_t pinned = engine->pool.is_registered ? 0 : gm_hostpool_cap(&engine->pool);
+    const uint64_t on_host = pinned > engine->window ? pinned - engine->window : 0;
     const uint32_t id = p->app;
     if (!p->session || !engine->apps[id].session || engine->stopping.is_on)
         return;
@@ -424,7 +425,7 @@ static void check_nothing_left(const struct gm_engine *engine)
                 "copies are to come of nobody");
     require(table->allocated == 0, "%lu MiB of the GPU are kept for nobody",
             table->allocated >> 20);
-    for (uint32_t page = 0; page < engine->pool.max_slabs * GM_SLAB_PAGES; page++)
+    for (uint32_t page = 0; page < gm_hostpool_pages(&engine->pool); page++)
         require(engine->unit_frame[page] == GM_NONE, "page %u is a host frame of nobody", page);
     require(gm_hostpool_size(&engine->pool) == 0, "%lu MiB stay pinned for nobody",
             gm_hostpool_size(&engine->pool) >> 20);

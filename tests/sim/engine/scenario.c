@@ -367,27 +367,6 @@ static const char *states_of(const struct program *p)
     return text;
 }
 
-/* Units of 32 MiB and less are used in part, and there is no room for more: what is to be mapped on
- * the host may find none. */
-static bool is_pinned_cut_up(void)
-{
-    for (uint32_t i = 0; i < machine.n_gpus; i++) {
-        const struct gm_hostpool *pool = &machine.daemon.engines[i]->pool;
-        if (gm_hostpool_held_back(pool) > 0 && gm_hostpool_size(pool) == gm_hostpool_cap(pool))
-            return true;
-    }
-    return false;
-}
-
-/* A part of its memory is to be mapped on the host. */
-static bool needs_host(const struct program *p)
-{
-    for (uint32_t i = 0; i < machine.n_gpus; i++)
-        if (app_of(p, i) && machine.daemon.engines[i]->table->apps[p->app].beyond > 0)
-            return true;
-    return false;
-}
-
 static bool is_below_cap(const struct program *p)
 {
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
@@ -417,7 +396,7 @@ static void await_caps(void)
     const uint64_t until = machine.now + 30 * GM_S;
     while (!all_are_below() && machine_step(until))
         continue;
-    require(all_are_below() || is_pinned_cut_up(), "a program is above its cap for 30 s");
+    require(all_are_below(), "a program is above its cap for 30 s");
 }
 
 static void await_turns(void)
@@ -428,7 +407,7 @@ static void await_turns(void)
         continue;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        require(!lives(p) || p->touches >= 3 || (needs_host(p) && is_pinned_cut_up()),
+        require(!lives(p) || p->touches >= 3,
                 "program %u (app %u of group %u, %s) has had no turn for 60 s", p->number, p->app,
                 p->group, states_of(p));
     }
