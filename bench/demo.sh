@@ -18,6 +18,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=
 budget=
 simcuda=
+simulated=
 seconds=8
 while [ $# -gt 0 ]; do
     case $1 in
@@ -77,6 +78,8 @@ else
     export LD_LIBRARY_PATH="$build/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     export SIMCUDA_DIR="$dir/sim" SIMCUDA_MEMORY=1G
     mkdir "$SIMCUDA_DIR"
+    # Its kernel driver is found only if the library comes before libc, and the second program opens it late.
+    simulated="LD_PRELOAD=$build/tests/simcuda/libcuda.so.1"
     budget=${budget:-320M}
     pinned=512M
     quantum=250ms
@@ -113,7 +116,7 @@ echo "    mux-ctl run -- gm_worker_proc --bytes $each"
 LD_PRELOAD="$build/shim/libgpumux.so" "$build/tests/programs/gm_worker" --bytes "$each" --allocs 4 --seconds "$seconds" \
     --seed 1 --ready "$dir/one.ready" > "$dir/one.out" 2>&1 &
 one=$!
-"$ctl" run -- "$build/tests/programs/gm_worker_proc" --bytes "$each" --allocs 4 --seconds "$seconds" \
+env ${simulated:+"$simulated"} "$ctl" run -- "$build/tests/programs/gm_worker_proc" --bytes "$each" --allocs 4 --seconds "$seconds" \
     --seed 2 --ready "$dir/two.ready" > "$dir/two.out" 2>&1 &
 two=$!
 tries=0
