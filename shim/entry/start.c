@@ -124,7 +124,8 @@ static const struct gm_gate_calls gm_start_gate_calls = {
 };
 
 /* Whether parking and timeslices work here (probe.h): asked when the first memory is mapped, for
- * then there is a context. */
+ * then there is a context, or when the program is to stop. Some map none: they have managed memory
+ * only, or little. */
 static enum { GM_PROBE_NOT_ASKED, GM_PROBE_IS_DUE, GM_PROBE_IS_OVER } _Atomic gm_start_probe;
 
 static void gm_start_probe_in(CUcontext context, uint64_t unused)
@@ -154,14 +155,20 @@ static uint64_t gm_start_watch(uint64_t now)
     return next;
 }
 
+static void gm_start_ask(void)
+{
+    if (atomic_load(&gm_start_probe) != GM_PROBE_NOT_ASKED)
+        return;
+    atomic_store(&gm_start_probe, GM_PROBE_IS_DUE);
+    gm_drain_watch();
+}
+
 static CUresult gm_start_map(const struct gm_map_entry *entry, uint32_t count, const int *fds,
                              int n_fds)
 {
     const CUresult result = gm_mapper_map(entry, count, fds, n_fds);
-    if (result == CUDA_SUCCESS && atomic_load(&gm_start_probe) == GM_PROBE_NOT_ASKED) {
-        atomic_store(&gm_start_probe, GM_PROBE_IS_DUE);
-        gm_drain_watch();
-    }
+    if (result == CUDA_SUCCESS)
+        gm_start_ask();
     return result;
 }
 
@@ -169,6 +176,7 @@ static enum gm_park_outcome gm_start_stop(void)
 {
     if ((atomic_load(&gm_gate_stat()->features_off) & GM_FEATURE_PARK) != 0)
         return GM_PARK_NEVER;
+    gm_start_ask();
     if (atomic_load(&gm_start_probe) != GM_PROBE_IS_OVER)
         return GM_PARK_LATER;
     switch (gm_channels_park()) {
