@@ -63,6 +63,23 @@ within "$patience" have_turns a c || fail "a and c do not take turns"
 steps() {
     cat "$dir/$1.steps" 2> /dev/null || echo 0
 }
+# One works, and the other one stands still: in one moment a, in another c, and both only where a turn ends in it.
+alternate() {
+    n_one=0
+    n_both=0
+    for moment in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        a_before=$(steps a)
+        c_before=$(steps c)
+        sleep .01
+        case $(($(steps a) > a_before))$(($(steps c) > c_before)) in
+        11) n_both=$((n_both + 1)) ;;
+        01 | 10) n_one=$((n_one + 1)) ;;
+        esac
+    done
+    say "in $n_one moments one of a and c works, in $n_both both"
+    [ $((n_one * 3)) -gt "$n_both" ]
+}
+within 1 alternate || fail "a and c work at the same time"
 # Nobody stands still for good.
 for works in a c; do
     steps_before=$(steps $works)
@@ -71,6 +88,18 @@ for works in a c; do
     }
     within "$patience" goes_on || fail "$works stands still"
 done
+# Somebody cannot be held: no turns. Nor are those of a group, which run together.
+SIMCUDA_DISABLE_CHANNELS=0x1b endless d --seed 4
+expect_slices critical=1000000 a=200 b=200 c=200 d=200
+end d
+expect_slices critical=1000000 a=1 b=1 c=1
+for member in e f; do
+    GPUMUX_GROUP=pair endless $member --seed 5
+done
+expect_slices critical=1000000 a=200 b=200 c=200 e=200 f=200
+end e
+end f
+expect_slices critical=1000000 a=1 b=1 c=1
 end c
 expect_slices critical=1000000 a=1 b=1
 
