@@ -46,6 +46,14 @@ uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *c
     return page != GM_NONE ? page : gm_engine_take_pinned(engine, gm_chunk_bytes(chunk));
 }
 
+/* Pinned memory cannot grow by such a chunk, nor will it soon. */
+static bool is_at_cap(const struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    return gm_hostpool_size(&engine->pool) + gm_chunk_bytes(chunk) >
+               gm_hostpool_cap(&engine->pool) &&
+           gm_hostpool_leaving(&engine->pool) == 0;
+}
+
 /* A unit for the chunk that leaves what evictions need; GM_NONE: not now. */
 static uint32_t take_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
 {
@@ -56,10 +64,11 @@ static uint32_t take_unit(struct gm_engine *engine, const struct gm_chunk *chunk
     do
         if (has_room)
             page = gm_hostpool_take_unit(&engine->pool, chunk->class, owner_of(engine, chunk));
-    while (has_room && page == GM_NONE &&
-           gm_hostpool_size(&engine->pool) + gm_chunk_bytes(chunk) > cap &&
-           gm_hostpool_leaving(&engine->pool) == 0 && gm_engine_yield_shadow(engine));
+    while (has_room && page == GM_NONE && is_at_cap(engine, chunk) &&
+           gm_engine_yield_shadow(engine));
     engine->is_short_of_units = engine->is_short_of_units || page == GM_NONE;
+    engine->is_out_of_units =
+        engine->is_out_of_units || (page == GM_NONE && (!has_room || is_at_cap(engine, chunk)));
     return page;
 }
 
@@ -158,10 +167,24 @@ static bool waits_for_quiet(const struct gm_engine *engine, const struct gm_chun
            engine->table->allocations[chunk->allocation].is_pending;
 }
 
+/* A program waits for host memory, and there is no more. Who runs and has more of it than its part,
+ * as its chunks went there for a while, takes them back at once. */
+static void call_back(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state != GM_APP_RUNNING ||
+            engine->table->apps[id].on_host <= engine->table->apps[id].beyond)
+            continue;
+        app->places.hold_at = 0;
+        gm_engine_want_places(engine, id);
+    }
+}
+
 void gm_engine_map_on_host(struct gm_engine *engine)
 {
-    const bool was_short = engine->is_short_of_units;
-    engine->is_short_of_units = false;
+    const bool was_short = engine->is_short_of_units, was_out = engine->is_out_of_units;
+    engine->is_short_of_units = engine->is_out_of_units = false;
     gm_hostpool_forget_wants(&engine->pool);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
@@ -181,6 +204,8 @@ void gm_engine_map_on_host(struct gm_engine *engine)
     }
     if (engine->is_short_of_units && !was_short)
         gm_engine_want_memory(engine);
+    if (engine->is_out_of_units && !was_out)
+        call_back(engine);
     gm_hostpool_make_units(&engine->pool);
 }
 

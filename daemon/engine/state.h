@@ -501,6 +501,7 @@ struct gm_engine {
 
     uint32_t *unit_frame;   /* by the first page of a unit: its host frame; GM_NONE: none */
     bool is_short_of_units; /* a chunk that is to be mapped on the host found none */
+    bool is_out_of_units;   /* ... and pinned memory is as large as it may be */
     struct gm_stopping stopping;
     struct gm_share *shares;
     struct gm_open *opens;
