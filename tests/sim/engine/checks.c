@@ -11,6 +11,9 @@
 /* For how long a part of a group may run without the rest where all drain at once. */
 #define SPLIT_MOST (300 * GM_MS)
 
+/* ... and for how long a program may be above a cap that was lowered. */
+#define ABOVE_MOST (5 * GM_S)
+
 /* The tables agree with themselves, and the frames fit the budget. */
 static void check_table(const struct gm_engine *engine)
 {
@@ -102,6 +105,15 @@ static void check_cap(struct program *p, const struct gm_engine *engine)
                 (is_above && is_fair),
             "app %u has %lu MiB of the GPU, had %lu, and its cap is %lu", p->app, device >> 20,
             p->device[gpu] >> 20, most >> 20);
+    const bool is_over =
+        cap != 0 && device > most && (has_cap_room(engine) || device > needed + bend);
+    if (!is_over || !machine.is_calm)
+        p->above_at[gpu] = 0;
+    else if (p->above_at[gpu] == 0)
+        p->above_at[gpu] = machine.now;
+    require(p->above_at[gpu] == 0 || machine.now - p->above_at[gpu] <= ABOVE_MOST,
+            "app %u has %lu MiB of the GPU, and for %lu ms its cap has been %lu", p->app,
+            device >> 20, (uint64_t)((machine.now - p->above_at[gpu]) / GM_MS), most >> 20);
     p->device[gpu] = device;
     p->members[gpu] = members;
 }

@@ -206,6 +206,7 @@ struct program {
     uint64_t own[GPUS];      /* bytes of frames that it had after the step before */
     uint64_t device[GPUS];   /* ... that it and its group had */
     uint64_t members[GPUS];  /* ... who these were, a bit each */
+    uint64_t above_at[GPUS]; /* since when it has been above its cap; 0: it is not */
     bool was_open;
     uint32_t gpus;  /* a bit each: that it uses */
     uint32_t group; /* 1 and up; 0: it runs by itself */
