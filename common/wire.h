@@ -228,7 +228,7 @@ struct gm_msg_timeslice {
 };
 
 /* In `in_ns` stop all work of the program, with the gate open and all memory mapped, and let it go
- * on `for_ns` later. */
+ * on `for_ns` later. With 0 there, let it go on now. */
 struct gm_msg_hold {
     uint64_t in_ns;
     uint64_t for_ns;

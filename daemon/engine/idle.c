@@ -8,6 +8,8 @@
  * counts as busy and is charged. So does a program that never answers: its turn ends with its
  * slice.
  *
+ * Who has a short turn (turns.c) is asked sooner: others stand still for it.
+ *
  * An app has one QUERY at a time. A CLOSE cancels it, and so does anything that the app does. An
  * idle app is not asked again before it did something.
  *
@@ -169,10 +171,24 @@ static void sample_in(struct gm_engine *engine, uint64_t ns)
     engine->sample_at = engine->now + (ns > GM_MS ? ns : GM_MS);
 }
 
+/* From one look to the next while somebody works. */
+static uint64_t look_ns(const struct gm_engine *engine)
+{
+    const uint64_t ns = engine->config.idle_ns / GM_IDLE_LOOKS;
+    return engine->turns.until != 0 && ns > GM_TURN_LOOK_NS ? GM_TURN_LOOK_NS : ns;
+}
+
 void gm_engine_sample_soon(struct gm_engine *engine)
 {
-    if (engine->sample_at > engine->now + engine->config.idle_ns / GM_IDLE_LOOKS)
-        sample_in(engine, engine->config.idle_ns / GM_IDLE_LOOKS);
+    if (engine->sample_at > engine->now + look_ns(engine))
+        sample_in(engine, look_ns(engine));
+}
+
+/* How long it does nothing before it is asked. */
+static uint64_t ask_after(const struct gm_engine *engine, uint32_t id)
+{
+    const bool has_turn = engine->turns.until != 0 && engine->turns.whose == id;
+    return has_turn ? look_ns(engine) : engine->config.idle_ns / 2;
 }
 
 void gm_engine_sample(struct gm_engine *engine)
@@ -190,10 +206,11 @@ void gm_engine_sample(struct gm_engine *engine)
         if (is_active(app))
             note_active(engine, id);
         else if (!app->idle.is_idle && app->idle.quiet_at == 0 && !is_awaited(app) &&
-                 engine->now >= app->idle.ask_at && engine->now - app->idle.active_at >= idle / 2)
+                 engine->now >= app->idle.ask_at &&
+                 engine->now - app->idle.active_at >= ask_after(engine, id))
             ask(engine, id);
         rest_if_idle(engine, id);
         is_busy = is_busy || !app->idle.is_idle || app->policy.is_limited;
     }
-    sample_in(engine, is_busy ? idle / GM_IDLE_LOOKS : GM_IDLE_REST * idle);
+    sample_in(engine, is_busy ? look_ns(engine) : GM_IDLE_REST * idle);
 }

@@ -58,7 +58,8 @@ void gm_engine_tell_timeslices(struct gm_engine *engine)
         if (engine->apps[id].state == GM_APP_RUNNING)
             running[n++] = (struct gm_timeslice_app){.id = id,
                                                      .class = gm_engine_class(engine, id),
-                                                     .is_idle = engine->apps[id].idle.is_idle,
+                                                     .is_idle = engine->apps[id].idle.is_idle ||
+                                                                engine->apps[id].idle.quiet_at != 0,
                                                      .can_be_held = can_wait_for_turn(engine, id)};
     engine->n_running = n;
     engine->turns.are_on = gm_timeslice_assign(running, n);

@@ -650,7 +650,10 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         return true;
     case GM_MSG_HOLD: {
         const struct gm_msg_hold *hold = body;
-        gm_hold(gm_now(), hold->in_ns, hold->for_ns);
+        if (hold->for_ns == 0)
+            gm_link_end_hold();
+        else
+            gm_hold(gm_now(), hold->in_ns, hold->for_ns);
         return true;
     }
     case GM_MSG_TIMESLICE:

@@ -102,6 +102,25 @@ end f
 expect_slices critical=1000000 a=1 b=1 c=1
 end c
 expect_slices critical=1000000 a=1 b=1
+# One that hardly works gives its turns back: a works nearly all the time.
+app light linked --mode steady --pause 30 --until "$dir/light.enough"
+await_ready light
+take_status
+light_before=$(turns_of light)
+works_on() {
+    n_works=0
+    for moment in $(seq 40); do
+        a_before=$(steps a)
+        sleep .01
+        n_works=$((n_works + ($(steps a) > a_before)))
+    done
+    say "a works in $n_works of 40 moments"
+    [ "$n_works" -ge 36 ]
+}
+within 1 works_on || fail "light keeps its turns without work"
+take_status
+[ "$(turns_of light)" -gt "$light_before" ] || fail "light has no turns"
+end light
 
 "$ctl" set "$(pid_of critical)" class=auto > /dev/null || fail "mux-ctl set"
 expect_slices critical=0 a=0 b=0
