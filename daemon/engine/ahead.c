@@ -5,7 +5,7 @@
  * refused, and the program is as it was. What came is a spare (spares.c) until the program
  * allocates it.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 /* Whether all programs have all their memory, but for what is on its way to them ahead. */
 static bool is_whole(const struct gm_engine *engine)

@@ -3,7 +3,7 @@
  * those that it passes on), and allocations that are granted or refused. Called by session.c, and
  * by most files of the engine for what an app needs and has room for; calls all of them.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * the questions. Owns the queues of batches of each app. chunks.c, frames.c, moves.c and shares.c
  * fill batches; an answer calls back into those files.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <stdlib.h>
 

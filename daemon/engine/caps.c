@@ -30,7 +30,7 @@
  * and goes back to that when room is wanted. What bends is never more than a total for the user
  * leaves: else two apps that bend would wait for each other's place for ever.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <stdio.h>

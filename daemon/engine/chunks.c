@@ -3,7 +3,7 @@
  * step that is possible; gm_engine_retire ends freed chunks. Called by moves.c, batches.c and
  * places.c; calls the table, the stores and the mover.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <fcntl.h>

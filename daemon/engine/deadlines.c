@@ -2,7 +2,7 @@
  * Deadlines: answers that do not come, programs that make no progress, things to retry. Owns the
  * engine's timer. Called by engine.c; calls the files whose time has come.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)

@@ -3,7 +3,7 @@
  * (gm_engine_run, with which every event ends). Owns the states of apps (gm_engine_turn is their
  * only setter) and the gates. Called by main and all files of the engine; calls these.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <stdio.h>

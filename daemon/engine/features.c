@@ -7,7 +7,7 @@
  */
 #include "common/features.h"
 #include "common/log.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 void gm_engine_note_features(struct gm_engine *engine)
 {

@@ -10,7 +10,7 @@
  * A unit lives from its first member's JOIN to its last one's LEAVE. It has the number of its first
  * member, or another one while that is taken by a unit whose first member has left.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * when nobody can reach them any more. Owns the list of condemned frames. Called by most files of
  * the engine; calls memory/frames.c and the table. moves.c clears frames.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include "common/log.h"
 #include "daemon/memory/files.h"

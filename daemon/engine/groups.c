@@ -1,5 +1,5 @@
 /* See groups.h. */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <stdio.h>

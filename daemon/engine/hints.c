@@ -5,7 +5,7 @@
  * A hold lasts for milliseconds and ends by itself, in the program that is held. So the daemon
  * keeps no state of it, and a hold needs no end where the daemon is stopped or killed.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include "common/features.h"
 #include "common/log.h"

@@ -17,7 +17,7 @@
  * waits at the gate. It needs no turn before it sends WANT, so no memory is moved for a program
  * that was paused at the very end of its work.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include "common/log.h"
 

@@ -6,7 +6,7 @@
  * level by itself, each change of settings, and each refusal of memory. A switch takes the place of
  * those who left while the newcomer waited.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <string.h>
 

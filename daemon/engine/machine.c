@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "daemon/memory/limits.h"
 
 /* ---- opening and closing ---- */

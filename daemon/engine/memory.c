@@ -5,7 +5,7 @@
  * stores.c paged memory. Owns the budget. Called by engine.c, by files that need the budget to
  * change, and by control.c and session.c for a trim.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include "common/log.h"
 #include "daemon/memory/files.h"

@@ -2,7 +2,7 @@
  * Plans moves (core/plan.h) and carries plans out: copies between the tiers, and clearing frames.
  * Called by engine.c, chunks.c, batches.c and places.c; calls the mover and the stores.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <assert.h>
 #include <stdlib.h>

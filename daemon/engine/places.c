@@ -22,7 +22,7 @@
  * try waits for longer. The same is done when the app has more than its room: its cap was lowered
  * (caps.c).
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <assert.h>
 

@@ -14,7 +14,7 @@
  * administrator who sets the default takes the setting back, also that of a rule.
  */
 /* clang-format on */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <inttypes.h>

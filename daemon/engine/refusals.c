@@ -11,7 +11,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 /* Which kind of room is missing. */
 static enum gm_refusal_reason find_reason(const struct gm_engine *engine, uint32_t id,

@@ -3,7 +3,7 @@
  * take it (shim/memory/budget.c). Owns gm_ctl.room and changes nothing else. Called by engine.c,
  * apps.c, refusals.c, waiting.c and views/status.c.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 /* What of `room` in the budget can be had. `left`: what all tiers can still hold. By option a
  * program waits for memory, so only the budget bounds it. */

@@ -18,7 +18,7 @@
  * A program that does not answer is given up. If nothing moves for GM_STALL_NS, or at the time
  * limit, so are all that do not run yet.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
  * Owns the shadows of chunks, their hashes, and the hashes under way. Called by moves.c, chunks.c,
  * and by those who take pinned memory; calls the table, the stores and the hasher.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <string.h>
 

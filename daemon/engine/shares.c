@@ -18,7 +18,7 @@
  * more than what is left. So no program starves.
  */
 /* clang-format on */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@
  *
  * Owns gm_app.spares. Callers: waiting, engine, idle, memory, and views.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 /* The allocation that a word says is a spare. GM_NONE: it says none. */
 static uint32_t spare_of(const struct gm_engine *engine, uint32_t id, uint64_t word)

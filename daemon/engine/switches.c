@@ -1,6 +1,6 @@
 /* Measures switches: how long they took, and where the time went. Called by engine.c; calls log.c.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 /* The sums at this moment, open waits included. */
 static struct gm_moment take_moment(const struct gm_engine *engine)

@@ -6,7 +6,7 @@
  * A program whose gate closes keeps its timeslice: it runs nothing, and is looked at again when it
  * does.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include "common/features.h"
 #include "common/log.h"

@@ -11,7 +11,7 @@
  * A program whose turn it is may have no work. It is asked soon (idle.c), and its turn ends with
  * its answer. Who comes next is then told to go on, whatever it is held for.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"

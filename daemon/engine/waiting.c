@@ -15,7 +15,7 @@
  *   4  If programs that have memory wait for each other, the last of them is refused after 1 s.
  *   5  A program without memory never passes anybody.
  */
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #include <stdlib.h>
 

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/engine/inside.h"
 #include "daemon/views/record.h"
 
 static const char *name_of(const struct gm_engine *engine, uint32_t id, char text[128])

@@ -1,6 +1,7 @@
 /* The log as a document: see log.h. */
 #include "daemon/views/log.h"
 
+#include "daemon/engine/inside.h"
 #include "daemon/views/journal.h"
 
 static void add_party(cJSON *object, const struct gm_party *party)

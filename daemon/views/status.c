@@ -7,7 +7,7 @@
 
 #include "common/features.h"
 #include "daemon/engine/machine.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "daemon/views/log.h"
 
 static void add_bytes(cJSON *object, const char *name, uint64_t bytes)

@@ -5,7 +5,7 @@
 #ifndef GM_TESTS_GROUPS_WORLD_H
 #define GM_TESTS_GROUPS_WORLD_H
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 void gm_engine_call(struct gm_engine *e)
 {

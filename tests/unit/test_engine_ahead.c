@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/chunk.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "tests/unit/turns.h"
 
 #define APPS 3u

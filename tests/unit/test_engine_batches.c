@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #define CHUNKS 8u
 

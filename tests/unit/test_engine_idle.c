@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "tests/unit/groups_world.h"
 
 #define APPS 3u

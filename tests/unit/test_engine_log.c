@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/log.h"
 

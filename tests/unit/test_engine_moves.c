@@ -7,7 +7,7 @@
  */
 #include "tests/unit/plan_world.h"
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #define MAX_PAGES 64u /* page_of */
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "tests/unit/groups_world.h"
 #include "daemon/service/rules.h"
 

@@ -5,7 +5,7 @@
  */
 #include "tests/unit/plan_world.h"
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 enum { RUNNING, NEXT, LATER, APPS };
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "tests/unit/turns.h"
 
 #define APPS 4u

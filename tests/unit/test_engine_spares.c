@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #define APPS 4u
 #define CHUNKS 256u

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 
 #define APPS 5u
 #define ROOM 100u

@@ -40,7 +40,7 @@
 #include <stdint.h>
 
 #include "daemon/engine/machine.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/inside.h"
 #include "tests/sim/chance.h"
 #include "tests/sim/watch.h"
 
