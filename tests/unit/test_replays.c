@@ -2,32 +2,8 @@
  * shim/observe/replays: what the launches of an executable graph are counted as, after it was made,
  * updated, set anew and destroyed. The test plays the driver that knows graphs and kernels.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "common/chunk.h"
-#include "shim/gate/hot.h"
 #include "shim/observe/replays.h"
-#include "shim/observe/uses.h"
-#include "shim/tables/accounts.h"
-#include "shim/tables/allocs.h"
-#include "shim/tables/layouts.h"
-
-#define MIB (1ull << 20)
-#define BASE (0x7f00ull << 32)
-
-struct gm_real gm_real;
-struct gm_hot gm_hot;
-
-void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
-{
-    (void)gpu, (void)bytes, (void)is_on;
-    fail(); /* no handles of the real driver here */
-}
+#include "tests/unit/uses_world.h"
 
 /* ---- the driver: graphs of nodes; every kernel has two pointers ---- */
 
@@ -73,7 +49,8 @@ static CUresult drv_type(CUgraphNode node, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-static const char function, kernel;
+static const struct kernel function = {.n = 2, .param = {{0, 8}, {8, 8}}};
+static const struct kernel kernel = {.is_library = true, .n = 2, .param = {{0, 8}, {8, 8}}};
 
 static CUresult drv_kernel_node(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS *params)
 {
@@ -120,26 +97,6 @@ static CUresult drv_child(CUgraphNode node, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
-static CUresult two_pointers(size_t index, size_t *offset, size_t *bytes)
-{
-    *offset = 8 * index;
-    *bytes = 8;
-    return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult drv_func_info(CUfunction f, size_t index, size_t *offset, size_t *bytes)
-{
-    if ((const char *)(void *)f != &function)
-        return CUDA_ERROR_INVALID_HANDLE;
-    return two_pointers(index, offset, bytes);
-}
-
-static CUresult drv_kernel_info(CUkernel k, size_t index, size_t *offset, size_t *bytes)
-{
-    assert_ptr_equal((const char *)(void *)k, &kernel);
-    return two_pointers(index, offset, bytes);
-}
-
 /* ---- */
 
 /* Page i of the memory, in pages of 2 MiB. */
@@ -160,10 +117,7 @@ static CUgraphExec exec_of(uintptr_t number)
 
 static int setup(void **state)
 {
-    static bool is_made;
-    struct gm_alloc alloc = {
-        .va = BASE, .bytes = 256 * MIB, .span = 256 * MIB, .kind = GM_ALLOC_CHUNKS};
-    struct gm_use_entry entries[GM_USES_MAX];
+    struct gm_alloc alloc;
     (void)state;
     gm_real.cuGraphGetNodes = drv_nodes;
     gm_real.cuGraphNodeGetType = drv_type;
@@ -171,30 +125,25 @@ static int setup(void **state)
     gm_real.cuGraphMemcpyNodeGetParams = drv_copy_node;
     gm_real.cuGraphMemsetNodeGetParams = drv_set_node;
     gm_real.cuGraphChildGraphNodeGetGraph = drv_child;
-    gm_real.cuFuncGetParamInfo = drv_func_info;
-    gm_real.cuKernelGetParamInfo = drv_kernel_info;
-    if (!is_made)
-        assert_int_equal(gm_allocs_insert(&alloc), 0);
-    is_made = true;
+    if (gm_allocs_find(BASE, &alloc) == GM_ALLOC_UNKNOWN)
+        make(BASE, 256 * MIB, GM_ALLOC_CHUNKS);
     gm_replays_note(true);
     gm_uses_count(true);
-    while (gm_uses_take(entries) > 0)
-        continue;
+    begin();
     return 0;
 }
 
 /* What was counted since: of pages 0 to 7, and of no other. */
 static void expect(const uint32_t counts[8])
 {
-    struct gm_use_entry entries[GM_USES_MAX];
     uint32_t found[8] = {0};
-    const uint32_t n = gm_uses_take(entries);
+    const uint32_t n = take();
     for (uint32_t i = 0; i < n; i++) {
-        assert_in_range(entries[i].va, BASE, page(7));
-        found[(entries[i].va - BASE) / GM_CHUNK_MIN] = entries[i].count;
+        assert_in_range(got[i].va, BASE, page(7));
+        found[(got[i].va - BASE) / GM_CHUNK_MIN] = got[i].count;
     }
     assert_memory_equal(found, counts, sizeof found);
-    while (gm_uses_take(entries) > 0)
+    while (take() > 0)
         continue;
 }
 
