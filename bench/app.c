@@ -33,11 +33,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/device.h"
 #include "bench/samples.h"
 #include "common/clock.h"
 #include "common/size.h"
-#include "tests/programs/driver.h"
-#include "tests/programs/kernels_ptx.h"
 
 #define GM_PASSES_MAX 65536
 #define GM_MIXED 8 /* of so many passes, one rewrites */
@@ -59,9 +58,7 @@ struct pass {
 
 struct app {
     uint64_t bytes, piece_bytes, seed;
-    struct gm_driver cu;
-    CUdevice device;
-    CUmodule module;
+    struct gm_bench_device gpu;
     CUfunction kernel[GM_KERNELS];
     CUstream stream;
     CUdeviceptr counter; /* of wrong words */
@@ -71,19 +68,6 @@ struct app {
     struct pass passes[GM_PASSES_MAX]; /* the first ones */
     double pass_ms[GM_PASSES_MAX];     /* how long each took */
 };
-
-static void check(const struct app *app, CUresult result, const char *call)
-{
-    const char *name = NULL;
-    if (result == CUDA_SUCCESS)
-        return;
-    if (app->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
-        name = "?";
-    printf("FAIL %s: error %d %s\n", call, (int)result, name);
-    fflush(stdout);
-    exit(3);
-}
-#define GM_CU(app, call, ...) check(app, (app)->cu.call(__VA_ARGS__), #call)
 
 static double ms_since(uint64_t from)
 {
@@ -102,28 +86,20 @@ static uint64_t next_seed(uint64_t seed)
 static void launch(const struct app *app, enum kernel kernel, void **args)
 {
     bool is_empty = kernel == GM_EMPTY;
-    GM_CU(app, cuLaunchKernel, app->kernel[kernel], is_empty ? 1 : 1024, 1, 1, is_empty ? 1 : 256,
-          1, 1, 0, app->stream, args, NULL);
+    GM_CU(&app->gpu, cuLaunchKernel, app->kernel[kernel], is_empty ? 1 : 1024, 1, 1,
+          is_empty ? 1 : 256, 1, 1, 0, app->stream, args, NULL);
 }
 
 static void open_cuda(struct app *app)
 {
     static const char *const names[GM_KERNELS] = {"gm_fill", "gm_verify", "gm_verify_refill",
                                                   "gm_empty"};
-    CUcontext context;
-    const char *why = NULL;
-    if (gm_driver_open(&app->cu, false, &why) != 0) {
-        printf("FAIL no CUDA driver: %s not found\n", why);
-        exit(3);
-    }
-    GM_CU(app, cuInit, 0);
-    GM_CU(app, cuDeviceGet, &app->device, 0);
-    GM_CU(app, cuDevicePrimaryCtxRetain, &context, app->device);
-    GM_CU(app, cuCtxSetCurrent, context);
-    GM_CU(app, cuModuleLoadData, &app->module, gm_kernels_ptx);
+    const char *why = gm_bench_open(&app->gpu);
+    if (why != NULL)
+        gm_bench_fail(3, "no CUDA driver: %s not found", why);
     for (int i = 0; i < GM_KERNELS; i++)
-        GM_CU(app, cuModuleGetFunction, &app->kernel[i], app->module, names[i]);
-    GM_CU(app, cuStreamCreate, &app->stream, 0);
+        GM_CU(&app->gpu, cuModuleGetFunction, &app->kernel[i], app->gpu.module, names[i]);
+    GM_CU(&app->gpu, cuStreamCreate, &app->stream, 0);
 }
 
 static void fill(struct app *app)
@@ -131,23 +107,21 @@ static void fill(struct app *app)
     uint64_t zero = 0;
     app->n_pieces = (app->bytes + app->piece_bytes - 1) / app->piece_bytes;
     app->pieces = calloc(app->n_pieces, sizeof(app->pieces[0]));
-    if (app->pieces == NULL) {
-        printf("FAIL no host memory\n");
-        exit(1);
-    }
-    GM_CU(app, cuMemAlloc, &app->counter, sizeof(zero));
-    GM_CU(app, cuMemcpyHtoD, app->counter, &zero, sizeof(zero));
+    if (app->pieces == NULL)
+        gm_bench_fail(1, "no host memory");
+    GM_CU(&app->gpu, cuMemAlloc, &app->counter, sizeof(zero));
+    GM_CU(&app->gpu, cuMemcpyHtoD, app->counter, &zero, sizeof(zero));
     for (size_t i = 0; i < app->n_pieces; i++) {
         struct piece *piece = &app->pieces[i];
         uint64_t left = app->bytes - i * app->piece_bytes;
         uint64_t bytes = left < app->piece_bytes ? left : app->piece_bytes;
-        GM_CU(app, cuMemAlloc, &piece->at, bytes);
+        GM_CU(&app->gpu, cuMemAlloc, &piece->at, bytes);
         piece->words = bytes / 8;
         piece->seed = next_seed(app->seed + i);
         void *args[] = {&piece->at, &piece->words, &piece->seed};
         launch(app, GM_FILL, args);
     }
-    GM_CU(app, cuStreamSynchronize, app->stream);
+    GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
 }
 
 /* Once over all memory. Returns the wrong words. */
@@ -166,9 +140,9 @@ static uint64_t make_pass(struct app *app, enum work work)
             launch(app, GM_VERIFY, args);
         }
     }
-    GM_CU(app, cuStreamSynchronize, app->stream);
+    GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
     if (work != GM_WORK_NONE)
-        GM_CU(app, cuMemcpyDtoH, &app->counted, app->counter, sizeof(app->counted));
+        GM_CU(&app->gpu, cuMemcpyDtoH, &app->counted, app->counter, sizeof(app->counted));
     return app->counted - before;
 }
 
@@ -178,10 +152,8 @@ static void write_passes(const struct app *app, size_t count, const char *file)
     for (size_t i = 0; out != NULL && i < count; i++)
         fprintf(out, "%.3f %.4f %s\n", app->passes[i].end_ms, app->pass_ms[i],
                 work_names[app->passes[i].work]);
-    if (out == NULL || fclose(out) != 0) {
-        printf("FAIL %s: %s\n", file, strerror(errno));
-        exit(2);
-    }
+    if (out == NULL || fclose(out) != 0)
+        gm_bench_fail(2, "%s: %s", file, strerror(errno));
 }
 
 /* Passes until `least_ms` have passed. Returns how many; the longest in *most_ms. */
@@ -213,7 +185,7 @@ static void work(struct app *app, enum work what, double least_ms, bool is_run, 
     double first_ms = 0, most_ms = 0;
     if (!is_run) {
         launch(app, GM_EMPTY, NULL);
-        GM_CU(app, cuStreamSynchronize, app->stream);
+        GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
         first_ms = ms_since(from);
     }
     uint64_t begun = gm_now();
@@ -300,11 +272,10 @@ int main(int argc, char **argv)
     fflush(stdout);
     serve(&app);
     for (size_t i = 0; i < app.n_pieces; i++)
-        GM_CU(&app, cuMemFree, app.pieces[i].at);
-    GM_CU(&app, cuMemFree, app.counter);
-    GM_CU(&app, cuStreamDestroy, app.stream);
-    GM_CU(&app, cuModuleUnload, app.module);
-    GM_CU(&app, cuDevicePrimaryCtxRelease, app.device);
+        GM_CU(&app.gpu, cuMemFree, app.pieces[i].at);
+    GM_CU(&app.gpu, cuMemFree, app.counter);
+    GM_CU(&app.gpu, cuStreamDestroy, app.stream);
+    gm_bench_close(&app.gpu);
     free(app.pieces);
     return 0;
 }

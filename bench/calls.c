@@ -39,11 +39,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "bench/device.h"
 #include "bench/samples.h"
 #include "common/clock.h"
 #include "common/size.h"
-#include "tests/programs/driver.h"
-#include "tests/programs/kernels_ptx.h"
 
 #define GM_THREADS_MAX 64
 #define GM_BURST 256
@@ -57,10 +56,7 @@
 #define GM_REST_NS (250 * GM_MS)
 
 struct calls {
-    struct gm_driver cu;
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
+    struct gm_bench_device gpu;
     CUfunction empty;
     unsigned cores[GM_THREADS_MAX]; /* of --cores: as many as core_count */
     size_t core_count;
@@ -80,19 +76,6 @@ struct launcher {
     uint64_t count, begin, end;
 };
 
-static void check(const struct calls *calls, CUresult result, const char *call)
-{
-    const char *name = NULL;
-    if (result == CUDA_SUCCESS)
-        return;
-    if (calls->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
-        name = "?";
-    printf("FAIL %s: error %d %s\n", call, (int)result, name);
-    fflush(stdout);
-    _Exit(3); /* other threads may be in the driver */
-}
-#define GM_CU(calls, call, ...) check(calls, (calls)->cu.call(__VA_ARGS__), #call)
-
 /*
  * Where a thread's stack and the heap lie within their pages decides what shares sets of the
  * caches, and which loads seem to meet which stores. That is the same at every start of the same
@@ -108,18 +91,11 @@ static size_t draw_offset(void)
 
 static void open_cuda(struct calls *calls)
 {
-    const char *why = NULL;
     calls->offset = malloc(draw_offset() + 1);
-    if (gm_driver_open(&calls->cu, false, &why) != 0) {
-        printf("FAIL no CUDA driver: %s not found\n", why);
-        exit(3);
-    }
-    GM_CU(calls, cuInit, 0);
-    GM_CU(calls, cuDeviceGet, &calls->device, 0);
-    GM_CU(calls, cuDevicePrimaryCtxRetain, &calls->context, calls->device);
-    GM_CU(calls, cuCtxSetCurrent, calls->context);
-    GM_CU(calls, cuModuleLoadData, &calls->module, gm_kernels_ptx);
-    GM_CU(calls, cuModuleGetFunction, &calls->empty, calls->module, "gm_empty");
+    const char *why = gm_bench_open(&calls->gpu);
+    if (why != NULL)
+        gm_bench_fail(3, "no CUDA driver: %s not found", why);
+    GM_CU(&calls->gpu, cuModuleGetFunction, &calls->empty, calls->gpu.module, "gm_empty");
 }
 
 /* Where the calling thread works from now on, the one of that index of so many. */
@@ -133,17 +109,13 @@ static void settle(const struct calls *calls, uint64_t index, uint64_t threads)
         CPU_SET(calls->cores[index], &set);
     else
         set = calls->anywhere;
-    if (sched_setaffinity(0, sizeof(set), &set) != 0) {
-        printf("FAIL this thread may not choose its core\n");
-        fflush(stdout);
-        _Exit(3);
-    }
+    if (sched_setaffinity(0, sizeof(set), &set) != 0)
+        gm_bench_fail(3, "this thread may not choose its core");
 }
 
 static void launch(const struct calls *calls, CUstream stream)
 {
-    check(calls, calls->cu.cuLaunchKernel(calls->empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL),
-          "cuLaunchKernel");
+    GM_CU(&calls->gpu, cuLaunchKernel, calls->empty, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
 }
 
 static __attribute__((noinline)) void launch_all(struct launcher *self)
@@ -151,21 +123,21 @@ static __attribute__((noinline)) void launch_all(struct launcher *self)
     struct calls *calls = self->calls;
     CUstream stream;
     settle(calls, self->index, self->threads);
-    GM_CU(calls, cuCtxSetCurrent, calls->context);
-    GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    GM_CU(&calls->gpu, cuCtxSetCurrent, calls->gpu.context);
+    GM_CU(&calls->gpu, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < GM_BURST; i++) /* the driver prepares a stream at its first launches */
         launch(calls, stream);
-    GM_CU(calls, cuStreamSynchronize, stream);
+    GM_CU(&calls->gpu, cuStreamSynchronize, stream);
     pthread_barrier_wait(self->start);
     self->begin = gm_now();
     do {
         for (int i = 0; i < GM_BURST; i++)
             launch(calls, stream);
-        GM_CU(calls, cuStreamSynchronize, stream);
+        GM_CU(&calls->gpu, cuStreamSynchronize, stream);
         self->count += GM_BURST;
         self->end = gm_now();
     } while (self->end - self->begin < self->least_ns);
-    GM_CU(calls, cuStreamDestroy, stream);
+    GM_CU(&calls->gpu, cuStreamDestroy, stream);
 }
 
 static void *launch_for(void *argument)
@@ -179,11 +151,8 @@ static void *launch_for(void *argument)
 
 static void begin_launcher(struct launcher *launcher)
 {
-    if (pthread_create(&launcher->thread, NULL, launch_for, launcher) != 0) {
-        printf("FAIL no thread\n");
-        fflush(stdout);
-        _Exit(2); /* other threads may be in the driver */
-    }
+    if (pthread_create(&launcher->thread, NULL, launch_for, launcher) != 0)
+        gm_bench_fail(2, "no thread");
 }
 
 static void serve_launch(struct calls *calls, uint64_t threads, uint64_t least_ns)
@@ -213,26 +182,26 @@ static void serve_graph(struct calls *calls, uint64_t nodes, uint64_t least_ns)
     CUstream stream;
     CUgraph graph;
     CUgraphExec exec;
-    GM_CU(calls, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    GM_CU(calls, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    GM_CU(&calls->gpu, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    GM_CU(&calls->gpu, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     for (uint64_t i = 0; i < nodes; i++)
         launch(calls, stream);
-    GM_CU(calls, cuStreamEndCapture, stream, &graph);
-    GM_CU(calls, cuGraphInstantiateWithFlags, &exec, graph, 0);
+    GM_CU(&calls->gpu, cuStreamEndCapture, stream, &graph);
+    GM_CU(&calls->gpu, cuGraphInstantiateWithFlags, &exec, graph, 0);
     for (int i = 0; i < GM_GRAPH_BURST; i++)
-        GM_CU(calls, cuGraphLaunch, exec, stream);
-    GM_CU(calls, cuStreamSynchronize, stream);
+        GM_CU(&calls->gpu, cuGraphLaunch, exec, stream);
+    GM_CU(&calls->gpu, cuStreamSynchronize, stream);
     uint64_t begin = gm_now(), end, count = 0;
     do {
         for (int i = 0; i < GM_GRAPH_BURST; i++)
-            GM_CU(calls, cuGraphLaunch, exec, stream);
-        GM_CU(calls, cuStreamSynchronize, stream);
+            GM_CU(&calls->gpu, cuGraphLaunch, exec, stream);
+        GM_CU(&calls->gpu, cuStreamSynchronize, stream);
         count += GM_GRAPH_BURST;
         end = gm_now();
     } while (end - begin < least_ns);
-    GM_CU(calls, cuGraphExecDestroy, exec);
-    GM_CU(calls, cuGraphDestroy, graph);
-    GM_CU(calls, cuStreamDestroy, stream);
+    GM_CU(&calls->gpu, cuGraphExecDestroy, exec);
+    GM_CU(&calls->gpu, cuGraphDestroy, graph);
+    GM_CU(&calls->gpu, cuStreamDestroy, stream);
     printf("unit_ns=%.3f count=%" PRIu64 "\n", (double)(end - begin) / (double)count, count);
 }
 
@@ -249,12 +218,12 @@ static void fill(struct calls *calls, CUdeviceptr at, uint64_t bytes)
     if (calls->source == NULL) {
         calls->source = malloc(GM_SOURCE_BYTES);
         if (calls->source == NULL)
-            check(calls, CUDA_ERROR_OUT_OF_MEMORY, "host memory");
+            gm_bench_fail_call(&calls->gpu, CUDA_ERROR_OUT_OF_MEMORY, "host memory");
         memset(calls->source, 1, GM_SOURCE_BYTES); /* else all of it would be one page of zeros */
     }
     for (uint64_t done = 0, piece; done < bytes; done += piece) {
         piece = bytes - done < GM_SOURCE_BYTES ? bytes - done : GM_SOURCE_BYTES;
-        GM_CU(calls, cuMemcpyHtoD, at + done, calls->source, piece);
+        GM_CU(&calls->gpu, cuMemcpyHtoD, at + done, calls->source, piece);
     }
 }
 
@@ -267,12 +236,12 @@ static void serve_grow(struct calls *calls, uint64_t bytes)
     rest(calls);
     for (uint64_t i = 0; i < most; i++) {
         const uint64_t from = gm_now();
-        GM_CU(calls, cuMemAlloc, &at[i], bytes);
+        GM_CU(&calls->gpu, cuMemAlloc, &at[i], bytes);
         ns[i] = (double)(gm_now() - from);
         fill(calls, at[i], bytes);
     }
     for (uint64_t i = 0; i < most; i++)
-        GM_CU(calls, cuMemFree, at[i]);
+        GM_CU(&calls->gpu, cuMemFree, at[i]);
     calls->freed_at = gm_now();
     printf("more_ns=%.1f count=%" PRIu64 "\n", gm_samples_spread(ns + 1, most - 1).median, most);
 }
@@ -337,8 +306,7 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    GM_CU(&calls, cuModuleUnload, calls.module);
-    GM_CU(&calls, cuDevicePrimaryCtxRelease, calls.device);
+    gm_bench_close(&calls.gpu);
     free(calls.source);
     free(calls.offset);
     return 0;

@@ -33,11 +33,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/device.h"
 #include "bench/samples.h"
 #include "common/clock.h"
 #include "common/size.h"
-#include "tests/programs/driver.h"
-#include "tests/programs/kernels_ptx.h"
 
 #define GM_REPEATS_MAX 4096
 
@@ -53,9 +52,7 @@ struct block {
 struct app {
     uint64_t layers, layer_bytes, activation_bytes, workspace_bytes, used_bytes, host_bytes, seed;
     bool has_gradients;
-    struct gm_driver cu;
-    CUdevice device;
-    CUmodule module;
+    struct gm_bench_device gpu;
     CUfunction kernel[GM_KERNELS];
     CUstream stream;
     CUdeviceptr counter; /* of wrong words */
@@ -65,19 +62,6 @@ struct app {
     void *host_memory;
 };
 
-static void check(const struct app *app, CUresult result, const char *call)
-{
-    const char *name = NULL;
-    if (result == CUDA_SUCCESS)
-        return;
-    if (app->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
-        name = "?";
-    printf("FAIL %s: error %d %s\n", call, (int)result, name);
-    fflush(stdout);
-    exit(3);
-}
-#define GM_CU(app, call, ...) check(app, (app)->cu.call(__VA_ARGS__), #call)
-
 static double ms_since(uint64_t from)
 {
     return (double)(gm_now() - from) / (double)GM_MS;
@@ -86,28 +70,20 @@ static double ms_since(uint64_t from)
 static void open_cuda(struct app *app)
 {
     static const char *const names[GM_KERNELS] = {"gm_fill", "gm_verify", "gm_verify_refill"};
-    CUcontext context;
-    const char *why = NULL;
-    if (gm_driver_open(&app->cu, false, &why) != 0) {
-        printf("FAIL no CUDA driver: %s not found\n", why);
-        exit(3);
-    }
-    GM_CU(app, cuInit, 0);
-    GM_CU(app, cuDeviceGet, &app->device, 0);
-    GM_CU(app, cuDevicePrimaryCtxRetain, &context, app->device);
-    GM_CU(app, cuCtxSetCurrent, context);
-    GM_CU(app, cuModuleLoadData, &app->module, gm_kernels_ptx);
+    const char *why = gm_bench_open(&app->gpu);
+    if (why != NULL)
+        gm_bench_fail(3, "no CUDA driver: %s not found", why);
     for (int i = 0; i < GM_KERNELS; i++)
-        GM_CU(app, cuModuleGetFunction, &app->kernel[i], app->module, names[i]);
-    GM_CU(app, cuStreamCreate, &app->stream, 0);
+        GM_CU(&app->gpu, cuModuleGetFunction, &app->kernel[i], app->gpu.module, names[i]);
+    GM_CU(&app->gpu, cuStreamCreate, &app->stream, 0);
 }
 
 /* ---- kernels ---- */
 
 static void launch(const struct app *app, enum kernel kernel, void **args)
 {
-    GM_CU(app, cuLaunchKernel, app->kernel[kernel], 1024, 1, 1, 256, 1, 1, 0, app->stream, args,
-          NULL);
+    GM_CU(&app->gpu, cuLaunchKernel, app->kernel[kernel], 1024, 1, 1, 256, 1, 1, 0, app->stream,
+          args, NULL);
 }
 
 static void read_block(struct app *app, struct block *block)
@@ -135,8 +111,8 @@ static void rewrite_block(struct app *app, struct block *block)
 static uint64_t finish(struct app *app)
 {
     const uint64_t before = app->counted;
-    GM_CU(app, cuStreamSynchronize, app->stream);
-    GM_CU(app, cuMemcpyDtoH, &app->counted, app->counter, sizeof(app->counted));
+    GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
+    GM_CU(&app->gpu, cuMemcpyDtoH, &app->counted, app->counter, sizeof(app->counted));
     return app->counted - before;
 }
 
@@ -146,7 +122,7 @@ static void make_block(struct app *app, struct block *block, uint64_t bytes)
 {
     /* Seeds go up by one with each writing; those of blocks lie far apart. */
     static uint64_t n_blocks;
-    GM_CU(app, cuMemAlloc, &block->at, bytes);
+    GM_CU(&app->gpu, cuMemAlloc, &block->at, bytes);
     block->words = bytes / 8;
     block->seed = app->seed + (++n_blocks << 32);
     write_block(app, block);
@@ -155,10 +131,8 @@ static void make_block(struct app *app, struct block *block, uint64_t bytes)
 static struct block *make_blocks(struct app *app)
 {
     struct block *blocks = calloc(app->layers, sizeof(*blocks));
-    if (blocks == NULL) {
-        printf("FAIL no host memory\n");
-        exit(1);
-    }
+    if (blocks == NULL)
+        gm_bench_fail(1, "no host memory");
     for (uint64_t i = 0; i < app->layers; i++)
         make_block(app, &blocks[i], app->layer_bytes);
     return blocks;
@@ -167,8 +141,8 @@ static struct block *make_blocks(struct app *app)
 static void make_memory(struct app *app)
 {
     const uint64_t zero = 0;
-    GM_CU(app, cuMemAlloc, &app->counter, sizeof(zero));
-    GM_CU(app, cuMemcpyHtoD, app->counter, &zero, sizeof(zero));
+    GM_CU(&app->gpu, cuMemAlloc, &app->counter, sizeof(zero));
+    GM_CU(&app->gpu, cuMemcpyHtoD, app->counter, &zero, sizeof(zero));
     app->weights = make_blocks(app);
     if (app->has_gradients)
         app->gradients = make_blocks(app);
@@ -178,20 +152,20 @@ static void make_memory(struct app *app)
     if (app->used_bytes > 0)
         app->workspace.words = app->used_bytes / 8;
     if (app->host_bytes > 0) {
-        GM_CU(app, cuMemHostAlloc, &app->host_memory, app->host_bytes,
+        GM_CU(&app->gpu, cuMemHostAlloc, &app->host_memory, app->host_bytes,
               CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
-        GM_CU(app, cuMemHostGetDevicePointer, &app->host.at, app->host_memory, 0);
+        GM_CU(&app->gpu, cuMemHostGetDevicePointer, &app->host.at, app->host_memory, 0);
         app->host.words = app->host_bytes / 8;
         app->host.seed = app->seed;
         write_block(app, &app->host);
     }
-    GM_CU(app, cuStreamSynchronize, app->stream);
+    GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
 }
 
 static void free_blocks(struct app *app, struct block *blocks)
 {
     for (uint64_t i = 0; blocks != NULL && i < app->layers; i++)
-        GM_CU(app, cuMemFree, blocks[i].at);
+        GM_CU(&app->gpu, cuMemFree, blocks[i].at);
     free(blocks);
 }
 
@@ -200,11 +174,11 @@ static void free_memory(struct app *app)
     free_blocks(app, app->weights);
     free_blocks(app, app->gradients);
     for (int i = 0; i < 2; i++)
-        GM_CU(app, cuMemFree, app->activations[i].at);
-    GM_CU(app, cuMemFree, app->workspace.at);
-    GM_CU(app, cuMemFree, app->counter);
+        GM_CU(&app->gpu, cuMemFree, app->activations[i].at);
+    GM_CU(&app->gpu, cuMemFree, app->workspace.at);
+    GM_CU(&app->gpu, cuMemFree, app->counter);
     if (app->host_memory != NULL)
-        GM_CU(app, cuMemFreeHost, app->host_memory);
+        GM_CU(&app->gpu, cuMemFreeHost, app->host_memory);
 }
 
 /* ---- work ---- */
@@ -355,8 +329,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     serve(&app);
     free_memory(&app);
-    GM_CU(&app, cuStreamDestroy, app.stream);
-    GM_CU(&app, cuModuleUnload, app.module);
-    GM_CU(&app, cuDevicePrimaryCtxRelease, app.device);
+    GM_CU(&app.gpu, cuStreamDestroy, app.stream);
+    gm_bench_close(&app.gpu);
     return 0;
 }

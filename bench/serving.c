@@ -33,9 +33,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/device.h"
 #include "common/clock.h"
-#include "tests/programs/driver.h"
-#include "tests/programs/kernels_ptx.h"
 
 #define GM_WORDS 16384u /* of a request's input, and of what units count in */
 #define GM_NODES 8u
@@ -46,9 +45,7 @@
 #define GM_LATE_NS (1 * GM_S)
 
 struct serving {
-    struct gm_driver cu;
-    CUcontext context;
-    CUmodule module;
+    struct gm_bench_device gpu;
     CUfunction sweep, spin;
     CUstream stream;
     CUevent ended[2]; /* of the unit that runs and the one behind it */
@@ -61,44 +58,17 @@ struct serving {
     uint64_t service_us; /* what a request takes alone */
 };
 
-static void check(const struct serving *self, CUresult result, const char *call)
-{
-    const char *name = NULL;
-    if (result == CUDA_SUCCESS)
-        return;
-    if (self->cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
-        name = "?";
-    printf("FAIL %s: error %d %s\n", call, (int)result, name);
-    fflush(stdout);
-    _Exit(3); /* gpumux has threads of its own */
-}
-#define GM_CU(self, call, ...) check(self, (self)->cu.call(__VA_ARGS__), #call)
-
-static void refuse(const char *what)
-{
-    printf("FAIL %s\n", what);
-    fflush(stdout);
-    _Exit(2);
-}
-
 static void open_cuda(struct serving *self)
 {
-    const char *why = NULL;
-    CUdevice device;
-    if (gm_driver_open(&self->cu, false, &why) != 0)
-        refuse("no CUDA driver");
-    GM_CU(self, cuInit, 0);
-    GM_CU(self, cuDeviceGet, &device, 0);
-    GM_CU(self, cuDevicePrimaryCtxRetain, &self->context, device);
-    GM_CU(self, cuCtxSetCurrent, self->context);
-    GM_CU(self, cuModuleLoadData, &self->module, gm_kernels_ptx);
-    GM_CU(self, cuModuleGetFunction, &self->sweep, self->module, "gm_sweep");
-    GM_CU(self, cuModuleGetFunction, &self->spin, self->module, "gm_spin");
-    GM_CU(self, cuStreamCreate, &self->stream, CU_STREAM_NON_BLOCKING);
+    if (gm_bench_open(&self->gpu) != NULL)
+        gm_bench_fail(2, "no CUDA driver");
+    GM_CU(&self->gpu, cuModuleGetFunction, &self->sweep, self->gpu.module, "gm_sweep");
+    GM_CU(&self->gpu, cuModuleGetFunction, &self->spin, self->gpu.module, "gm_spin");
+    GM_CU(&self->gpu, cuStreamCreate, &self->stream, CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < 2; i++)
-        GM_CU(self, cuEventCreate, &self->ended[i], CU_EVENT_DISABLE_TIMING);
-    GM_CU(self, cuMemHostAlloc, (void **)&self->in, GM_WORDS * sizeof(self->in[0]), 0);
-    GM_CU(self, cuMemHostAlloc, (void **)&self->out, GM_WORDS * sizeof(self->out[0]), 0);
+        GM_CU(&self->gpu, cuEventCreate, &self->ended[i], CU_EVENT_DISABLE_TIMING);
+    GM_CU(&self->gpu, cuMemHostAlloc, (void **)&self->in, GM_WORDS * sizeof(self->in[0]), 0);
+    GM_CU(&self->gpu, cuMemHostAlloc, (void **)&self->out, GM_WORDS * sizeof(self->out[0]), 0);
     for (uint64_t i = 0; i < GM_WORDS; i++)
         self->in[i] = i * i;
     /* As void pointer: the two kinds of pointer have no conversion in C. */
@@ -110,7 +80,8 @@ static void sweep(const struct serving *self)
     CUdeviceptr at = self->at;
     uint64_t words = GM_WORDS;
     void *args[] = {&at, &words};
-    GM_CU(self, cuLaunchKernel, self->sweep, 16, 1, 1, 256, 1, 1, 0, self->stream, args, NULL);
+    GM_CU(&self->gpu, cuLaunchKernel, self->sweep, 16, 1, 1, 256, 1, 1, 0, self->stream, args,
+          NULL);
 }
 
 /* Returns how many words of the result are wrong. */
@@ -118,10 +89,10 @@ static uint64_t answer(const struct serving *self)
 {
     const size_t bytes = GM_WORDS * sizeof(self->in[0]);
     uint64_t wrong = 0;
-    GM_CU(self, cuMemcpyHtoDAsync, self->at, self->in, bytes, self->stream);
-    GM_CU(self, cuGraphLaunch, self->graph, self->stream);
-    GM_CU(self, cuMemcpyDtoHAsync, self->out, self->at, bytes, self->stream);
-    GM_CU(self, cuStreamSynchronize, self->stream);
+    GM_CU(&self->gpu, cuMemcpyHtoDAsync, self->at, self->in, bytes, self->stream);
+    GM_CU(&self->gpu, cuGraphLaunch, self->graph, self->stream);
+    GM_CU(&self->gpu, cuMemcpyDtoHAsync, self->out, self->at, bytes, self->stream);
+    GM_CU(&self->gpu, cuStreamSynchronize, self->stream);
     for (uint64_t i = 0; i < GM_WORDS; i++)
         wrong += self->out[i] != self->in[i] + GM_NODES;
     return wrong;
@@ -131,9 +102,9 @@ static uint64_t answer(const struct serving *self)
 static void begin_unit(struct serving *self)
 {
     void *args[] = {&self->unit_ns};
-    GM_CU(self, cuLaunchKernel, self->spin, 1, 1, 1, 32, 1, 1, 0, self->stream, args, NULL);
+    GM_CU(&self->gpu, cuLaunchKernel, self->spin, 1, 1, 1, 32, 1, 1, 0, self->stream, args, NULL);
     sweep(self);
-    GM_CU(self, cuEventRecord, self->ended[self->units % 2], self->stream);
+    GM_CU(&self->gpu, cuEventRecord, self->ended[self->units % 2], self->stream);
     self->units++;
 }
 
@@ -141,8 +112,8 @@ static void drop(struct serving *self)
 {
     if (self->graph == NULL)
         return;
-    GM_CU(self, cuGraphExecDestroy, self->graph);
-    GM_CU(self, cuMemFree, self->at);
+    GM_CU(&self->gpu, cuGraphExecDestroy, self->graph);
+    GM_CU(&self->gpu, cuMemFree, self->at);
     self->graph = NULL;
 }
 
@@ -151,20 +122,20 @@ static void make(struct serving *self, const char *model)
     drop(self);
     if (strcmp(model, "none") != 0) {
         CUgraph graph;
-        GM_CU(self, cuMemAlloc, &self->at, GM_WORDS * sizeof(self->in[0]));
-        GM_CU(self, cuStreamBeginCapture, self->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+        GM_CU(&self->gpu, cuMemAlloc, &self->at, GM_WORDS * sizeof(self->in[0]));
+        GM_CU(&self->gpu, cuStreamBeginCapture, self->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
         for (unsigned i = 0; i < GM_NODES; i++)
             sweep(self);
-        GM_CU(self, cuStreamEndCapture, self->stream, &graph);
-        GM_CU(self, cuGraphInstantiateWithFlags, &self->graph, graph, 0);
-        GM_CU(self, cuGraphDestroy, graph);
+        GM_CU(&self->gpu, cuStreamEndCapture, self->stream, &graph);
+        GM_CU(&self->gpu, cuGraphInstantiateWithFlags, &self->graph, graph, 0);
+        GM_CU(&self->gpu, cuGraphDestroy, graph);
         answer(self); /* the first of everything */
         uint64_t from = gm_now();
         answer(self);
         self->service_us = (gm_now() - from) / GM_US;
         self->unit_ns = strcmp(model, "stencil") == 0 ? GM_LONG_NS : GM_SHORT_NS;
-        GM_CU(self, cuMemsetD32Async, self->at, 0, GM_WORDS * 2, self->stream);
-        GM_CU(self, cuStreamSynchronize, self->stream);
+        GM_CU(&self->gpu, cuMemsetD32Async, self->at, 0, GM_WORDS * 2, self->stream);
+        GM_CU(&self->gpu, cuStreamSynchronize, self->stream);
         self->units = 0;
     }
     printf("made size=0 unit_us=%" PRIu64 "\n", self->service_us);
@@ -186,14 +157,14 @@ static FILE *open_file(const char *path, const char *mode)
 {
     FILE *file = fopen(path, mode);
     if (file == NULL)
-        refuse("a file cannot be opened");
+        gm_bench_fail(2, "a file cannot be opened");
     return file;
 }
 
 static void close_file(FILE *file)
 {
     if (fclose(file) != 0)
-        refuse("a file cannot be written");
+        gm_bench_fail(2, "a file cannot be written");
 }
 
 static void serve(const struct serving *self, uint64_t begin, uint64_t end, uint64_t ahead_ns,
@@ -234,12 +205,12 @@ static void work(struct serving *self, uint64_t begin, uint64_t end, const char 
     for (uint64_t ended = before; ended < self->units; ended++) {
         if (gm_now() < end)
             begin_unit(self);
-        GM_CU(self, cuEventSynchronize, self->ended[ended % 2]);
+        GM_CU(&self->gpu, cuEventSynchronize, self->ended[ended % 2]);
         fprintf(out, "%.1f\n", us_after(gm_now(), begin));
     }
     close_file(out);
-    GM_CU(self, cuMemcpyDtoHAsync, self->out, self->at, bytes, self->stream);
-    GM_CU(self, cuStreamSynchronize, self->stream);
+    GM_CU(&self->gpu, cuMemcpyDtoHAsync, self->out, self->at, bytes, self->stream);
+    GM_CU(&self->gpu, cuStreamSynchronize, self->stream);
     for (uint64_t i = 0; i < GM_WORDS; i++)
         wrong += self->out[i] != self->units;
     printf("units=%" PRIu64 " mismatches=%" PRIu64 "\n", self->units - before, wrong);
@@ -283,10 +254,10 @@ int main(void)
     }
     drop(&self);
     for (int i = 0; i < 2; i++)
-        GM_CU(&self, cuEventDestroy, self.ended[i]);
-    GM_CU(&self, cuMemFreeHost, self.in);
-    GM_CU(&self, cuMemFreeHost, self.out);
-    GM_CU(&self, cuStreamDestroy, self.stream);
-    GM_CU(&self, cuModuleUnload, self.module);
+        GM_CU(&self.gpu, cuEventDestroy, self.ended[i]);
+    GM_CU(&self.gpu, cuMemFreeHost, self.in);
+    GM_CU(&self.gpu, cuMemFreeHost, self.out);
+    GM_CU(&self.gpu, cuStreamDestroy, self.stream);
+    gm_bench_close(&self.gpu);
     return 0;
 }
