@@ -62,17 +62,21 @@ static void check_size(struct program *p, const struct gm_engine *engine)
             total >> 20);
 }
 
-/* What the app has of the GPU, by the frames themselves. */
-static uint64_t device_of(const struct gm_table *table, uint32_t app)
+/* What each app has of each GPU, by the frames themselves. */
+static uint64_t device_of[GPUS][PROGRAMS];
+
+static void count_device(const struct gm_engine *engine)
 {
-    uint64_t bytes = 0;
+    const struct gm_table *table = engine->table;
+    uint64_t *bytes = device_of[engine->config.index];
+    require(table->max_apps <= PROGRAMS, "there are %u apps", table->max_apps);
+    memset(bytes, 0, sizeof device_of[0]);
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
         if ((frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING) &&
-            !frame->is_host && frame->chunk != GM_NONE && table->chunks[frame->chunk].app == app)
-            bytes += gm_class_bytes(frame->class);
+            !frame->is_host && frame->chunk != GM_NONE)
+            bytes[table->chunks[frame->chunk].app] += gm_class_bytes(frame->class);
     }
-    return bytes;
 }
 
 /* Who has a cap is below it, or above and does not grow; a group by all of its programs. One of a
@@ -88,7 +92,7 @@ static void check_cap(struct program *p, const struct gm_engine *engine)
             continue;
         members |= 1ull << i % 64;
         const struct gm_app *app = &engine->apps[other->app];
-        const uint64_t own = device_of(engine->table, other->app);
+        const uint64_t own = device_of[gpu][other->app];
         const uint64_t own_fixed = engine->table->apps[other->app].fixed;
         const uint64_t part = gm_engine_movable(engine, other->app) + own_fixed + app->cap.bend;
         is_above = is_above || (app->state == GM_APP_RUNNING && own > part);
@@ -123,8 +127,7 @@ static void note_own(void)
     for (uint32_t i = 1; i <= machine.n_programs && machine.has_caps; i++)
         for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++) {
             struct program *p = &machine.programs[i];
-            p->own[gpu] =
-                app_of(p, gpu) ? device_of(machine.daemon.engines[gpu]->table, p->app) : 0;
+            p->own[gpu] = app_of(p, gpu) ? device_of[gpu][p->app] : 0;
         }
 }
 
@@ -396,6 +399,8 @@ void checks_run(void)
         check_table(machine.daemon.engines[i]);
         check_memory(machine.daemon.engines[i]);
         check_chunks(machine.daemon.engines[i]);
+        if (machine.has_caps)
+            count_device(machine.daemon.engines[i]);
         for (uint32_t user = 0; user < USERS && machine.has_caps; user++)
             check_user(machine.daemon.engines[i], user);
         events_run(machine.daemon.engines[i]);
