@@ -13,7 +13,7 @@ round() {
     rm -f "$dir/enough"
     start_daemon --pinned 288M "$@"
     for i in 1 2 3 4; do
-        app "app$i" linked --bytes 96M --allocs "$i" --iterations 8 --seconds 5 --seed "$i" --until "$dir/enough"
+        app "app$i" linked --bytes 96M --allocs "$i" --iterations 4 --seed "$i" --until "$dir/enough"
     done
     is_full() {
         is_up && [ "$(gpu committed_bytes)" = $((384 << 20)) ]
@@ -22,10 +22,10 @@ round() {
     app late linked --bytes 2M --allocs 1 --iterations 1 --seed 9
     await late
     [ "$code" != 0 ] || fail "$round_name: late was given memory that there is not"
-    await_switches 4
+    await_switches 16 # four turns of each
     for i in 1 2 3 4; do expect_pass "app$i"; done
     ! grep -q 'cannot be brought in' "$dir/daemon.out" || fail "$round_name: a switch came to a stop"
-    expect_switches 4
+    expect_switches 16
     expect_empty
     stop_daemon
 }

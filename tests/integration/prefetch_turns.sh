@@ -4,15 +4,25 @@
 . "$(dirname "$0")/lib.sh"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
 
-# turns SETTING: the MiB that came in with each of eight switches, into the file SETTING.in
+# Of each switch, the MiB that came in.
+switches_in() {
+    sed -n 's/.*MiB out, \([0-9]*\) in, at .*/\1/p' "$dir/daemon.out"
+}
+has_twelve() {
+    [ "$(switches_in | wc -l)" -ge 12 ]
+}
+
+# turns SETTING: of eight switches, into the file SETTING.in
 turns() {
+    rm -f "$dir/enough"
     start_daemon --pinned 512M --quantum 700ms --prefetch "$1"
     for i in 1 2 3; do
-        app "$1$i" linked --bytes 96M --allocs 3 --iterations 1 --seconds 16 --seed "$i"
+        app "$1$i" linked --bytes 96M --allocs 3 --iterations 1 --seed "$i" --until "$dir/enough"
     done
+    within "$patience" has_twelve || fail "no more than $(switches_in | wc -l) switches"
+    switches_in | sed -n 5,12p > "$dir/$1.in" # the first ones fill
+    touch "$dir/enough"
     expect_pass "$1"1 "$1"2 "$1"3
-    # the first ones fill, and the last ones are of fewer than three
-    sed -n 's/.*MiB out, \([0-9]*\) in, at .*/\1/p' "$dir/daemon.out" | sed -n 5,12p > "$dir/$1.in"
     say "prefetch $1: switches 5 to 12 brought $(tr '\n' ' ' < "$dir/$1.in")MiB"
     expect_empty
     stop_daemon
