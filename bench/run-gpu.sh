@@ -226,7 +226,7 @@ if [ -n "$simcuda" ]; then
         script prefetch $small --gap 60ms --sizes 132M,132M,132M --budget 160M --piece 24M --pinned 256M \
             --quantum 100ms --alone 200ms
         script switch $small --gap 60ms --sizes 96M,128M --budget 160M --piece 40M --turns 50
-        script oversize $small --gap 60ms --parts sweep --size 160M --budget 96M
+        script oversize $small --gap 60ms --parts sweep --size 160M --budget 96M --pinned 160M
     }
 elif [ -n "$full" ]; then
     bench copy "$build/bench/copy" --disk "$disk"
