@@ -30,15 +30,48 @@ bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n)
     return is_mixed && n_others > 1 && can_be_held;
 }
 
-uint32_t gm_timeslice_next(const struct gm_timeslice_app *apps, uint32_t n, uint32_t last)
+static bool has_work(const struct gm_timeslice_app *app)
+{
+    return !app->is_idle && !gm_timeslice_is_critical(app->class);
+}
+
+/* The next best-effort program with work after `last`, by ids; GM_NONE: there is none. */
+static uint32_t next_after(const struct gm_timeslice_app *apps, uint32_t n, uint32_t last)
 {
     uint32_t first = GM_NONE;
-    for (uint32_t i = n; i-- > 0;) {
-        if (apps[i].is_idle || gm_timeslice_is_critical(apps[i].class))
-            continue;
+    for (uint32_t i = n; i-- > 0;)
         /* The lowest above `last`, else the lowest of all. */
-        if (first == GM_NONE || apps[i].id > last || first <= last)
+        if (has_work(&apps[i]) && (first == GM_NONE || apps[i].id > last || first <= last))
             first = apps[i].id;
-    }
     return first;
+}
+
+bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32_t n, uint64_t now)
+{
+    const bool is_early = now < turns->until;
+    bool goes_on = false;
+    for (uint32_t i = 0; i < n; i++) {
+        apps[i].is_told = false;
+        goes_on = goes_on || (is_early && apps[i].id == turns->whose && has_work(&apps[i]));
+    }
+    if (turns->are_on && goes_on)
+        return false;
+    turns->until = 0;
+    if (!turns->are_on)
+        return false;
+    const uint32_t whose = next_after(apps, n, turns->whose);
+    const uint32_t next = next_after(apps, n, whose);
+    const bool begins = next != whose; /* else nobody else has work */
+    for (uint32_t i = 0; i < n; i++) {
+        const bool is_its = apps[i].id == whose;
+        apps[i].is_told = is_its ? is_early : begins && has_work(&apps[i]);
+        apps[i].hold_ns = is_its               ? 0
+                          : apps[i].id == next ? GM_TURN_NS
+                                               : GM_TURN_NS + GM_TURN_LATE_NS;
+    }
+    if (begins) {
+        turns->whose = whose;
+        turns->until = now + GM_TURN_NS;
+    }
+    return begins;
 }

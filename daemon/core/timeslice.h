@@ -27,7 +27,16 @@ struct gm_timeslice_app {
     enum gm_sched_class class;
     bool is_idle;
     bool can_be_held;
-    uint64_t us; /* out: its timeslice; 0: the driver's own */
+    uint64_t us;      /* out: its timeslice; 0: the driver's own */
+    bool is_told;     /* out: hold it for ... */
+    uint64_t hold_ns; /* ... so long from now on; 0: let it go on */
+};
+
+/* Short turns. Zeroed before use. */
+struct gm_turns {
+    bool are_on;    /* by gm_timeslice_assign */
+    uint32_t whose; /* the program that had the last one */
+    uint64_t until; /* 0: nobody has one */
 };
 
 /* Whether programs of this class are latency-critical: latency and interactive. All others are
@@ -37,8 +46,15 @@ bool gm_timeslice_is_critical(enum gm_sched_class class);
 /* Fill the `us` of all `n` running programs. True: the best-effort ones among them take turns. */
 bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n);
 
-/* Whose turn it is after that of program `last`: the next best-effort one with work. GM_NONE: none
- * has any. */
-uint32_t gm_timeslice_next(const struct gm_timeslice_app *apps, uint32_t n, uint32_t last);
+/*
+ * At `now`: whether a turn begins, that of turns->whose, and what all programs are told. A turn is
+ * over after GM_TURN_NS, or when its program has no work or is gone. With only one that has work
+ * there are none.
+ *
+ * The hold of who comes next ends with the turn, those of the others a little later, when they are
+ * held again. So nothing must be said at the end of a turn, and if nobody says anything any more
+ * everybody goes on. Who gets a turn early is told to go on.
+ */
+bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32_t n, uint64_t now);
 
 #endif

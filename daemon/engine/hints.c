@@ -29,8 +29,8 @@ void gm_engine_send_hold(struct gm_engine *engine, uint32_t id, uint64_t in_ns, 
     engine->config.outlet.send(engine->apps[id].session, GM_MSG_HOLD, &message, NULL, 0, NULL, 0);
 }
 
-/* Stopping one takes the driver half a millisecond even if it does nothing, and the next one waits
- * for that. So who is idle is not held. */
+/* Programs are stopped one after the other, half a millisecond each. So who is idle is not held: a
+ * request beside two such programs came half a millisecond later. */
 static bool can_be_held(const struct gm_engine *engine, uint32_t id)
 {
     return engine->apps[id].state == GM_APP_RUNNING && !engine->apps[id].idle.is_idle &&

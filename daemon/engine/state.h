@@ -430,11 +430,7 @@ struct gm_engine {
     bool *in_set;
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;
-    struct { /* turns.c; timeslices.c: are_on */
-        bool are_on;
-        uint32_t whose; /* the app that had the last one */
-        uint64_t until; /* 0: nobody has one */
-    } turns;
+    struct gm_turns turns; /* turns.c; timeslices.c: are_on */
     uint32_t *condemned;
     uint32_t n_condemned;
     bool reap_more; /* condemned frames could be destroyed at once, but it takes long */

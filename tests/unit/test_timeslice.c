@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/chunk.h"
+#include "common/units.h"
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
 
@@ -95,37 +96,78 @@ static void test_unholdable(void **state)
     expect_beside("BA", 0, "--");
 }
 
-static void expect_next(const char *programs, uint32_t last, uint32_t next)
+/* A step at `now` ms. `told` has a letter for each: H held for the turn, L for longer, G goes on,
+ * - nothing. With a B before, a turn begins. */
+static void step(struct gm_turns *turns, uint64_t now, const char *programs, const char *told)
 {
     struct gm_timeslice_app apps[MOST];
     const uint32_t n = fill(apps, programs, MOST);
-    assert_int_equal(gm_timeslice_next(apps, n, last), next);
+    const bool begins = *told == 'B';
+    told += begins;
+    assert_int_equal(n, strlen(told));
+    if (gm_turns_step(turns, apps, n, now * GM_MS) != begins)
+        fail_msg("%s at %llu: begins is not %d", programs, (unsigned long long)now, begins);
+    for (uint32_t i = 0; i < n; i++) {
+        const char is = !apps[i].is_told                ? '-'
+                        : apps[i].hold_ns == 0          ? 'G'
+                        : apps[i].hold_ns == GM_TURN_NS ? 'H'
+                                                        : 'L';
+        if (is != told[i])
+            fail_msg("%s at %llu: program %u is told %c", programs, (unsigned long long)now, i, is);
+    }
 }
 
-/* Those with work, one after the other, whoever comes and goes. */
 static void test_turns(void **state)
 {
     (void)state;
-    expect_next("", 1, GM_NONE);
-    expect_next("LIab", 1, GM_NONE);
-    expect_next("LAB", 0, 3);
-    expect_next("LAB", 3, 5);
-    expect_next("LAB", 5, 3);
-    expect_next("LAB", GM_NONE, 3);
-    expect_next("LaBLbA", 5, 11);
-    expect_next("LaBLbA", 11, 5);
-    expect_next("LaBLbA", 9, 11); /* it had the last turn, and is idle now */
-    expect_next("LaBLbA", 12, 5); /* ... or gone */
-    expect_next("aB", 3, 3);
+    struct gm_turns turns = {.are_on = true, .whose = GM_NONE};
+    step(&turns, 1, "LABA", "B--HL");
+    step(&turns, 20, "LABA", "----");
+    step(&turns, 51, "LABA", "B-L-H");
+    step(&turns, 101, "LABA", "B-HL-");
+    step(&turns, 151, "LABA", "B--HL");
+    /* It has no work any more, or is gone: the next one goes on at once. */
+    step(&turns, 160, "LaBA", "B--GH");
+    step(&turns, 170, "LaB", "---");
+    step(&turns, 180, "LAbA", "B-H-G");
+    /* Another one comes: it waits until the turn is over. */
+    step(&turns, 190, "LABAB", "-----");
+    step(&turns, 230, "LABAB", "B-HLL-");
+}
+
+static void test_one_has_work(void **state)
+{
+    (void)state;
+    struct gm_turns turns = {.are_on = true};
+    step(&turns, 1, "", "");
+    step(&turns, 1, "LIab", "----");
+    step(&turns, 1, "LAb", "---");
+    assert_int_equal(turns.until, 0);
+    step(&turns, 2, "LAB", "B--H");
+    step(&turns, 3, "LaB", "--G"); /* who is held goes on, and has no turn */
+    assert_int_equal(turns.until, 0);
+    step(&turns, 4, "LAB", "B-H-"); /* whose turn it was has had it */
+    step(&turns, 5, "Lab", "---");
+    assert_int_equal(turns.until, 0);
+}
+
+/* Holds end by themselves. */
+static void test_turns_end(void **state)
+{
+    (void)state;
+    struct gm_turns turns = {.are_on = true};
+    step(&turns, 1, "LAB", "B--H");
+    turns.are_on = false;
+    step(&turns, 2, "LAB", "---");
+    assert_int_equal(turns.until, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alike),
-        cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_unholdable),
-        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_alike),        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_unholdable),   cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_one_has_work), cmocka_unit_test(test_turns_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
