@@ -7,7 +7,7 @@ request's latency counts from its arrival. A best-effort program works without a
     alone       the latency-critical programs alone, without gpumux: what latencies are compared with
     native      all programs together, without gpumux: what rates are compared with
     gate        under gpumux, with --latency-mode=off: no timeslices, nobody is parked
-    timeslices  --latency-mode=timeslice: the GPU's own timeslices, by class
+    timeslices  --latency-mode=timeslice: the GPU's own timeslices, by class; several best-effort programs take short turns
     park        --latency-mode=hint: best-effort programs are parked when a request arrives (gpumux_expect)
     hint        the same mode: gpumux finds out by itself when a request will come
     hint-0.2, hint-1   the same mode; the program calls gpumux_expect 0.2 ms or 1 ms ahead
