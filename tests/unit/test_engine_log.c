@@ -1,6 +1,6 @@
 /*
- * daemon/engine/log and views/journal: what is kept of decisions, and whose place a switch is said to take. The
- * engine around it is this test: apps without programs, and a real scheduler.
+ * daemon/engine/log and views/journal: what is kept of decisions, and whose place a switch is said
+ * to take. The engine around it is this test: apps without programs, and a real scheduler.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -26,7 +26,8 @@ enum { SEEDS = 300 };
 
 /* Seeds that each found a fault in the engine once. They go on being that run only for as long as
  * the machine draws the same: whoever changes it need not keep them. */
-static const uint64_t found[] = {107, 145, 1167, 1181, 1286, 3100, 3396, 3430, 3571, 6904, 7893, 10580};
+static const uint64_t found[] = {107,  145,  1167, 1181, 1286, 3100,
+                                 3396, 3430, 3571, 6904, 7893, 10580};
 
 static bool parse_number(const char *text, uint64_t *value)
 {
