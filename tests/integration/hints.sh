@@ -84,7 +84,9 @@ app idle linked --mode cycle --bytes 8M --hold 600000
 within "$patience" has_state idle idle || fail "idle does not become idle"
 held_idle=$(number_of idle holds)
 within "$patience" has_more a holds $(($(number_of a holds) + 10)) || fail "a is not held any more"
-[ "$(number_of idle holds)" = "$held_idle" ] || fail "an idle program is held"
+held_idle=$(($(number_of idle holds) - held_idle))
+# Finding out whether it can be stopped is work: it may be busy for a moment once more.
+[ "$held_idle" -le 3 ] || fail "an idle program is held: $held_idle times where another one is held ten times"
 kill "$(pid_of idle)"
 await idle
 
