@@ -79,14 +79,16 @@ expect_held small
 : > "$dir/enough.small"
 expect_pass small
 
-# Who is idle has nothing that could stand still.
+# Who is idle has nothing that could stand still. It begins with some work.
 app idle linked --mode cycle --bytes 8M --hold 600000
-within "$patience" has_state idle idle || fail "idle does not become idle"
-held_idle=$(number_of idle holds)
-within "$patience" has_more a holds $(($(number_of a holds) + 10)) || fail "a is not held any more"
-held_idle=$(($(number_of idle holds) - held_idle))
-# Finding out whether it can be stopped is work: it may be busy for a moment once more.
-[ "$held_idle" -le 3 ] || fail "an idle program is held: $held_idle times where another one is held ten times"
+await_ready idle
+for try in 1 2 3 4 5; do
+    held_idle=$(number_of idle holds)
+    within "$patience" has_more a holds $(($(number_of a holds) + 10)) || fail "a is not held any more"
+    held_idle=$(($(number_of idle holds) - held_idle))
+    [ "$held_idle" -gt 0 ] || break
+done
+[ "$held_idle" = 0 ] || fail "an idle program is held: $held_idle times where another one is held ten times"
 kill "$(pid_of idle)"
 await idle
 
