@@ -180,13 +180,16 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
     if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {
         app->gate.is_late = false;
         app->gate.busy_reason = 0;
-        app->gate.is_parked = drained->status == GM_DRAIN_PARKED;
-        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_DRAINED,
-                                                  .app = id,
-                                                  .drained = {.ns = drained->drain_ns,
-                                                              .is_parked = app->gate.is_parked}});
-        if (app->gate.is_parked)
+        const bool is_parked = drained->status == GM_DRAIN_PARKED;
+        app->gate.is_parked = is_parked && gm_engine_may_have_work(engine, id);
+        gm_engine_emit(engine, &(struct gm_event){
+                                   .kind = GM_EVENT_DRAINED,
+                                   .app = id,
+                                   .drained = {.ns = drained->drain_ns, .is_parked = is_parked}});
+        if (is_parked)
             gm_engine_happened(engine, id, GM_EVENT_PARKED);
+        if (is_parked && !app->gate.is_parked)
+            resume(engine, id); /* it was only late to say that it has no work */
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
         app->idle.active_at = engine->now; /* it may only have waited for that */
         gm_engine_sample_soon(engine);

@@ -57,6 +57,12 @@ static bool is_active(struct gm_app *app)
     return has_moved || is_inside || awaits_memory(app);
 }
 
+bool gm_engine_may_have_work(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    return !app->idle.is_idle || is_active(app);
+}
+
 static void note_active(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];

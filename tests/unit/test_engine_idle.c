@@ -276,6 +276,23 @@ static void test_calls_void_the_question(void **state)
     assert_int_equal(idles[1], 1);
 }
 
+static void test_work_that_may_be_left(void **state)
+{
+    (void)state;
+    assert_true(gm_engine_may_have_work(engine, 1));
+    pass(3 * IDLE);
+    assert_true(gm_engine_may_have_work(engine, 1)); /* it has not answered */
+    answer(asked[1], 1);
+    assert_true(app->idle.is_idle);
+    assert_false(gm_engine_may_have_work(engine, 1));
+    atomic_store(&app->stat->slot[2].inside, 1);
+    assert_true(gm_engine_may_have_work(engine, 1));
+    atomic_store(&app->stat->slot[2].inside, 0);
+    assert_false(gm_engine_may_have_work(engine, 1));
+    call_in(0); /* nobody looked since */
+    assert_true(gm_engine_may_have_work(engine, 1));
+}
+
 static void test_wrong_answers(void **state)
 {
     (void)state;
@@ -454,6 +471,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_paused_and_waiting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_looks_at_the_paused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_calls_void_the_question, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_work_that_may_be_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_close_voids_the_question, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_asked_again, set_up, tear_down),
