@@ -40,7 +40,8 @@ from figures import percentile
 
 Workload = collections.namedtuple("Workload", "what latency best_effort")
 
-# Those of GPreempt (USENIX ATC'25) in shape: its pairs and sets, with the models that python/serving.py has; T is ours.
+# Those of GPreempt (USENIX ATC'25) in shape: its pairs and sets, with the models that python/serving.py has. T and the
+# chats are ours. These are meant for --class found, with windows of 8 s.
 # Latency-critical programs are (model, requests a second, pattern).
 WORKLOADS = {
     "T": Workload("ResNet-50, 100 a second; training", [("resnet50", 100, "constant")], ["training"]),
@@ -57,6 +58,9 @@ WORKLOADS = {
                      ["resnet152", "vgg19", "bert"]),
     "Y": Workload("VGG-19, 100 a second; stencil, kernels of 17 ms", [("vgg19", 100, "constant")], ["stencil"]),
     "Z": Workload("VGG-19, 100 a second; BFS and PageRank", [("vgg19", 100, "constant")], ["bfs", "pagerank"]),
+    "CHAT": Workload("128 tokens of a chat every 2 s; training", [("chat", .5, "constant")], ["training"]),
+    "CHAT2": Workload("128 tokens of a chat every 2 s; training, ResNet-152", [("chat", .5, "constant")],
+                      ["training", "resnet152"]),
 }
 
 Row = collections.namedtuple("Row", "name world ahead_us is_beside")
@@ -78,6 +82,9 @@ LEAD_S = .25       # of a window, not counted: everybody works, and is warm
 LEAST_WINDOW_S = .3
 BURST = (.1, 2.5)  # s on average, and times the rate; then
 CALM = (.3, .5)    # so that the rate is right on average
+# Best-effort programs rest in the windows of other rows, which makes them look interactive. With so little time at the
+# best level they are known in time, and a chat still stays there.
+FOUND_ALLOTMENT = "600ms"
 FIGURES = ("mean_us", "p50_us", "p99_us")
 
 
@@ -243,7 +250,8 @@ class World:
                 raise r.Absent("this gpumuxd has no --latency-mode")
             self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=2**28, shared_gpu=True,
                                    best_class="latency", latency_mode=name if has_mode else None, idle="100ms",
-                                   policy=None, quantum=None)
+                                   policy=None, quantum=None,
+                                   allotment=FOUND_ALLOTMENT if rig.args.which_class == "found" else None)
 
     def have(self, workload):
         """Start what is lacking."""

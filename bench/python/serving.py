@@ -7,6 +7,7 @@ missing. A request is an image or a sentence: it is copied in from pinned memory
 graph, and the result is copied out. A unit is
 
     resnet50, resnet152, vgg19, bert   an inference of one image or sentence, as above but without the copies
+    chat        as a request, an answer of 128 tokens by a decoder of 4 GiB, each waited for; as a unit, one of them
     training    a step of training a ResNet-152 with 16 images, fp32, each kernel launched by itself
     stencil     a kernel of 17 ms: each point of a grid anew from the 31 by 31 around it
     bfs         a whole search through a random graph of a million nodes, level by level
@@ -25,6 +26,7 @@ import gc
 import os
 import sys
 import time
+import types
 
 # Before torch: what makes two runs of the same program agree to the bit.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -43,6 +45,8 @@ except ImportError as error:
 
 LATE_NS = 10**9      # as GM_LATE_NS
 SPIN_NS = 200_000    # before an arrival: a sleep may end that much late
+CHAT_PROMPT, CHAT_TOKENS = 64, 128
+CHAT_BYTES = 2**32
 STENCIL_MS = 17      # a kernel of it
 STENCIL_REACH = 15   # points to each side
 STENCIL_CHANNELS = 8
@@ -195,6 +199,37 @@ class Inference:
         return self.wrong()
 
 
+class Chat:
+    size = 0
+
+    def __init__(self, place):
+        shape = types.SimpleNamespace(device=place.device, is_tiny=place.is_tiny, dtype=place.dtype, seed=1,
+                                      prompt=CHAT_PROMPT, units=CHAT_TOKENS)
+        self.decoder, self.left = models.GraphDecoder(shape, CHAT_BYTES), 0
+        self.answer()
+        self.right = self.decoder.sum()
+
+    def unit(self):
+        if self.left == 0:
+            self.decoder.begin(0)
+            self.left = CHAT_TOKENS
+        self.decoder.unit()
+        self.left -= 1
+
+    def answer(self):
+        self.left = 0
+        for _ in range(CHAT_TOKENS):
+            self.unit()
+
+    def wrong(self):
+        return self.decoder.sum() != self.right
+
+    def check(self):
+        while self.left:
+            self.unit()
+        return self.wrong()
+
+
 class Training:
     size = 0
 
@@ -304,7 +339,7 @@ def make(place, name, size):
         return Inference(place, name)
     if name == "stencil":
         return Stencil(place, size)
-    return {"training": Training, "bfs": Search, "pagerank": PageRank}[name](place)
+    return {"chat": Chat, "training": Training, "bfs": Search, "pagerank": PageRank}[name](place)
 
 
 def say(text):
