@@ -8,21 +8,37 @@ bool gm_timeslice_is_critical(enum gm_sched_class class)
     return class == GM_CLASS_LATENCY || class == GM_CLASS_INTERACTIVE;
 }
 
+/* Who is latency-critical by its class; or if nobody is, by what the scheduler found out. */
+static void find_critical(struct gm_timeslice_app *apps, uint32_t n)
+{
+    bool is_any = false;
+    uint32_t worst = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        apps[i].is_critical = gm_timeslice_is_critical(apps[i].class);
+        is_any = is_any || apps[i].is_critical;
+        if (apps[i].level > worst)
+            worst = apps[i].level;
+    }
+    for (uint32_t i = 0; i < n && !is_any && worst > 1; i++)
+        apps[i].is_critical = apps[i].class == GM_CLASS_AUTO && apps[i].level == 1 &&
+                              apps[i].idle_ns > apps[i].run_ns && !apps[i].is_idle;
+}
+
 bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n)
 {
     uint32_t n_others = 0;
     bool can_be_held = true;
+    find_critical(apps, n);
     for (uint32_t i = 0; i < n; i++) {
-        const bool is_other = !gm_timeslice_is_critical(apps[i].class);
-        n_others += is_other;
-        can_be_held = can_be_held && (!is_other || apps[i].can_be_held);
+        n_others += !apps[i].is_critical;
+        can_be_held = can_be_held && (apps[i].is_critical || apps[i].can_be_held);
     }
     const bool is_mixed = n_others > 0 && n_others < n;
     for (uint32_t i = 0; i < n; i++) {
-        if (!is_mixed)
-            apps[i].us = 0;
-        else if (gm_timeslice_is_critical(apps[i].class))
+        if (is_mixed && gm_timeslice_is_critical(apps[i].class))
             apps[i].us = GM_TIMESLICE_CRITICAL_US;
+        else if (!is_mixed || apps[i].is_critical)
+            apps[i].us = 0;
         else
             apps[i].us =
                 n_others == 1 || can_be_held ? GM_TIMESLICE_OTHER_US : GM_TIMESLICE_SHARED_US;
@@ -32,7 +48,7 @@ bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n)
 
 static bool has_work(const struct gm_timeslice_app *app)
 {
-    return !app->is_idle && !gm_timeslice_is_critical(app->class);
+    return !app->is_idle && !app->is_critical;
 }
 
 /* The next best-effort program with work after `last`, by ids; GM_NONE: there is none. */

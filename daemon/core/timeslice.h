@@ -6,12 +6,17 @@
  * they have the shortest: its work waits for little of theirs, and nothing interrupts it. In all
  * other cases each has what the driver gave it.
  *
+ * Programs are latency-critical by their class. If none is, those are that the scheduler finds to
+ * be interactive: of class auto, at level 1, idle for longer than they ran, beside programs of
+ * worse levels. They are only while they have work, and keep the driver's timeslice: several of
+ * them share the GPU, and a chat beside training was no faster with a longer one.
+ *
  * Several best-effort programs would interrupt each other all the time. They take turns instead:
  * one works, and the work of the others stands still. Where programs cannot be held, they have
  * somewhat longer timeslices.
  *
- * A latency-critical program that is idle counts as well: that it works again is known only later
- * than its first request is to be answered.
+ * A program that is latency-critical by its class counts while it is idle as well: that it works
+ * again is known only later than its first request is to be answered.
  */
 #ifndef GM_CORE_TIMESLICE_H
 #define GM_CORE_TIMESLICE_H
@@ -25,8 +30,11 @@
 struct gm_timeslice_app {
     uint32_t id; /* ascending */
     enum gm_sched_class class;
+    uint32_t level;           /* the scheduler's, from 1 */
+    uint64_t run_ns, idle_ns; /* since it came */
     bool is_idle;
     bool can_be_held;
+    bool is_critical; /* out */
     uint64_t us;      /* out: its timeslice; 0: the driver's own */
     bool is_told;     /* out: hold it for ... */
     uint64_t hold_ns; /* ... so long from now on; 0: let it go on */
@@ -39,11 +47,11 @@ struct gm_turns {
     uint64_t until; /* 0: nobody has one */
 };
 
-/* Whether programs of this class are latency-critical: latency and interactive. All others are
- * best-effort. */
+/* Whether programs of this class are latency-critical: latency and interactive. */
 bool gm_timeslice_is_critical(enum gm_sched_class class);
 
-/* Fill the `us` of all `n` running programs. True: the best-effort ones among them take turns. */
+/* Fill is_critical and `us` of all `n` running programs. True: the best-effort ones among them take
+ * turns. */
 bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n);
 
 /*

@@ -48,6 +48,20 @@ static bool can_wait_for_turn(const struct gm_engine *engine, uint32_t id)
     return gm_engine_can_hold(engine, id) && !gm_group_is_several(engine, id);
 }
 
+static struct gm_timeslice_app describe(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    struct gm_sched_account account = {.level = 1};
+    gm_engine_account(engine, id, &account);
+    return (struct gm_timeslice_app){.id = id,
+                                     .class = gm_engine_class(engine, id),
+                                     .level = account.level,
+                                     .run_ns = account.run_ns,
+                                     .idle_ns = account.idle_ns,
+                                     .is_idle = app->idle.is_idle || app->idle.quiet_at != 0,
+                                     .can_be_held = can_wait_for_turn(engine, id)};
+}
+
 void gm_engine_tell_timeslices(struct gm_engine *engine)
 {
     struct gm_timeslice_app *running = engine->running;
@@ -56,11 +70,7 @@ void gm_engine_tell_timeslices(struct gm_engine *engine)
         return;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state == GM_APP_RUNNING)
-            running[n++] = (struct gm_timeslice_app){.id = id,
-                                                     .class = gm_engine_class(engine, id),
-                                                     .is_idle = engine->apps[id].idle.is_idle ||
-                                                                engine->apps[id].idle.quiet_at != 0,
-                                                     .can_be_held = can_wait_for_turn(engine, id)};
+            running[n++] = describe(engine, id);
     engine->n_running = n;
     engine->turns.are_on = gm_timeslice_assign(running, n);
     for (uint32_t i = 0; i < n; i++) {

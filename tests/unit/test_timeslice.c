@@ -14,8 +14,10 @@
 
 #define MOST 8u
 
-/* One letter a program: its class, l(atency), i(nteractive), a(uto) or b(atch), in upper case if it
- * has work. That of `unholdable` cannot be held. Ids are 1, 3, 5 and so on. */
+/* One letter a program, in upper case if it has work: its class, l(atency), i(nteractive), a(uto)
+ * or b(atch). An auto program is new, and at level 1; c(hat) is one that is mostly idle, and d one
+ * that has worked for long, at level 2. Batch programs are at level 3. That of `unholdable` cannot
+ * be held. Ids are 1, 3, 5 and so on. */
 static uint32_t fill(struct gm_timeslice_app *apps, const char *programs, uint32_t unholdable)
 {
     const uint32_t n = (uint32_t)strlen(programs);
@@ -23,9 +25,15 @@ static uint32_t fill(struct gm_timeslice_app *apps, const char *programs, uint32
     for (uint32_t i = 0; i < n; i++) {
         static const char letters[] = "alib"; /* by enum gm_sched_class */
         const char lower = (char)(programs[i] | 0x20);
+        const char class = lower == 'c' || lower == 'd' ? 'a' : lower;
         apps[i] = (struct gm_timeslice_app){
             .id = 2 * i + 1,
-            .class = (enum gm_sched_class)(strchr(letters, lower) - letters),
+            .class = (enum gm_sched_class)(strchr(letters, class) - letters),
+            .level = lower == 'b'   ? 3
+                     : lower == 'd' ? 2
+                                    : 1,
+            .run_ns = GM_S,
+            .idle_ns = lower == 'c' ? 2 * GM_S : 0,
             .is_idle = programs[i] == lower,
             .can_be_held = i != unholdable,
             .us = 77};
@@ -85,6 +93,22 @@ static void test_mixed(void **state)
     expect("Lab", "TMOO"); /* either of them may begin, and then both */
 }
 
+/* Nobody is critical by class: who is found to be interactive is, while it works. */
+static void test_found(void **state)
+{
+    (void)state;
+    expect("CD", "-O");
+    expect("CB", "-O");
+    expect("cD", "--");
+    expect("CA", "--"); /* not known to be worse */
+    expect("CAD", "T-OO");
+    expect("CCD", "--O");
+    expect("CDd", "T-OO");
+    expect_beside("CDB", 2, "-SS");
+    expect("ICD", "TMOO"); /* what is said stands above what is found */
+    expect("iCD", "TMOO");
+}
+
 /* One that cannot be held would work in the turns of the others. */
 static void test_unholdable(void **state)
 {
@@ -105,6 +129,7 @@ static void step(struct gm_turns *turns, uint64_t now, const char *programs, con
     const bool begins = *told == 'B';
     told += begins;
     assert_int_equal(n, strlen(told));
+    gm_timeslice_assign(apps, n); /* who is critical */
     if (gm_turns_step(turns, apps, n, now * GM_MS) != begins)
         fail_msg("%s at %llu: begins is not %d", programs, (unsigned long long)now, begins);
     for (uint32_t i = 0; i < n; i++) {
@@ -165,9 +190,10 @@ static void test_turns_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alike),        cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_unholdable),   cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_one_has_work), cmocka_unit_test(test_turns_end),
+        cmocka_unit_test(test_alike),     cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_found),     cmocka_unit_test(test_unholdable),
+        cmocka_unit_test(test_turns),     cmocka_unit_test(test_one_has_work),
+        cmocka_unit_test(test_turns_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

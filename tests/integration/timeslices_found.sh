@@ -1,0 +1,44 @@
+#!/bin/sh
+# Nothing is set: a program that is mostly idle is found to be interactive. While it works, others that have worked for
+# long have the shortest timeslices of the GPU; while it rests, all have the driver's own.
+. "$(dirname "$0")/lib.sh"
+
+# slices NAME=US...: so says the status of each.
+slices() {
+    is_up || return 1
+    for slices_of; do
+        [ "$(app_number "$(pid_of "${slices_of%=*}")" timeslice_us)" = "${slices_of#*=}" ] || return 1
+    done
+}
+
+start_mlfq --allotment 1s
+app long linked --mode endless --bytes 16M --hold 1 --until "$dir/enough"
+app chat linked --mode count --bytes 16M --hold 300 --pause 900 --iterations 1000
+await_ready long
+await_ready chat
+at_level() {
+    is_up && [ "$(app_number "$(pid_of "$1")" level)" = "$2" ]
+}
+is_worse() {
+    at_level chat 1 && ! at_level long 1
+}
+within "$patience" is_worse || fail "the levels are wrong: $(app_of "$(pid_of chat)") $(app_of "$(pid_of long)")"
+for request in 1 2 3; do
+    within "$patience" slices long=1 chat=0 || fail "chat is not found to be interactive"
+    within "$patience" slices long=0 chat=0 || fail "chat counts while it rests"
+done
+
+# What is said stands above what is found.
+"$ctl" set "$(pid_of chat)" class=batch > /dev/null || fail "mux-ctl set"
+within "$patience" at_level chat 3 || fail "chat is at another level than 3"
+for moment in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    take_status
+    slices long=0 chat=0 || fail "chat counts though it is batch"
+    sleep .1
+done
+touch "$dir/enough"
+expect_pass long
+kill "$(pid_of chat)"
+await chat
+expect_empty
+stop_daemon
