@@ -209,21 +209,18 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_drain_calls->quiet(&quiet);
 }
 
-/* With the lock: wait for a question; call `watch` when it is time. */
+/* With the lock: wait for a question, or until it is time to call `watch`. */
 static void gm_drain_idle(void)
 {
-    if (!gm_drain_is_to_watch && gm_drain_watch_at == UINT64_MAX) {
+    if (gm_drain_watch_at == UINT64_MAX) {
         gm_lock_wait(&gm_drain_asked, &gm_drain_lock);
         return;
     }
     const struct timespec time = gm_timespec(gm_drain_watch_at);
-    if (!gm_drain_is_to_watch && gm_drain_watch_at > gm_now() &&
-        gm_lock_wait_until(&gm_drain_asked, &gm_drain_lock, &time) != ETIMEDOUT)
-        return;
-    gm_drain_is_to_watch = false;
-    gm_unlock(&gm_drain_lock);
-    gm_drain_watch_at = gm_drain_calls->watch(gm_now());
-    gm_lock(&gm_drain_lock);
+    gm_drain_is_to_watch =
+        gm_drain_watch_at <= gm_now() ||
+        gm_lock_wait_until(&gm_drain_asked, &gm_drain_lock, &time) == ETIMEDOUT ||
+        gm_drain_is_to_watch;
 }
 
 static void *gm_drain_main(void *unused)
@@ -236,16 +233,22 @@ static void *gm_drain_main(void *unused)
     for (;;) {
         gm_lock(&gm_drain_lock);
         while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
-               gm_drain_sync_asked == gm_drain_sync_done)
+               gm_drain_sync_asked == gm_drain_sync_done && !gm_drain_is_to_watch)
             gm_drain_idle();
         bool is_sync = gm_drain_sync_asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
         struct gm_drain_question question = gm_drain_open;
         uint64_t query = gm_drain_query_open;
         uint64_t stamp = atomic_load(&gm_drain_stamp);
+        const bool is_to_watch = gm_drain_is_to_watch && !is_sync && !is_close;
+        gm_drain_is_to_watch = gm_drain_is_to_watch && !is_to_watch;
         gm_unlock(&gm_drain_lock);
         if (is_sync) { /* first: a CLOSE waits for the caller */
             gm_drain_sync_if_asked();
+            continue;
+        }
+        if (is_to_watch) { /* before a query: the work that it waits for may never end */
+            gm_drain_watch_at = gm_drain_calls->watch(gm_now());
             continue;
         }
         if (!is_close) {

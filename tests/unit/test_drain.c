@@ -1,0 +1,216 @@
+/*
+ * shim/gate/drain: `watch` is called in time, however long the work takes that a QUERY waits for.
+ * The test is the gate and the contexts around it; the work never ends.
+ */
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "shim/driver/real.h"
+#include "shim/gate/captures.h"
+#include "shim/gate/contexts.h"
+#include "shim/gate/drain.h"
+#include "shim/gate/gate.h"
+
+#define PATIENCE_S 20
+
+static sem_t watching, go_on;      /* the drainer is in `watch`; it may leave it */
+static _Atomic uint64_t watch_ns;  /* what that returns: so much from now, 0: UINT64_MAX */
+static _Atomic uint64_t answered;  /* the newest QUERY with an answer */
+static _Atomic uint32_t has_ended; /* of the work */
+
+/* ---- what is around it ---- */
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    return CUDA_SUCCESS;
+}
+
+struct gm_real gm_real = {.cuThreadExchangeStreamCaptureMode = exchange_mode};
+
+CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
+                            uint64_t until)
+{
+    const struct timespec nap = {.tv_nsec = 100 * GM_US};
+    (void)late_ns;
+    while (!atomic_load(&has_ended)) {
+        if (atomic_load(stamp) != seen || gm_now() >= until)
+            return CUDA_ERROR_NOT_READY;
+        nanosleep(&nap, NULL);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult gm_contexts_synchronize(void)
+{
+    return CUDA_SUCCESS;
+}
+
+void gm_contexts_wake(void)
+{
+}
+
+void gm_captures_settle(void)
+{
+}
+
+uint32_t gm_gate_captures(void)
+{
+    return 0;
+}
+
+bool gm_gate_await_open(uint64_t most_ns)
+{
+    (void)most_ns;
+    return true;
+}
+
+void gm_gate_fence(void)
+{
+}
+
+enum gm_drain_reason gm_gate_scan(void)
+{
+    return GM_DRAIN_NONE;
+}
+
+void gm_park_begin(void)
+{
+}
+
+enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void))
+{
+    (void)disable;
+    return GM_PARK_NEVER;
+}
+
+void gm_park_end(void (*enable)(void))
+{
+    (void)enable;
+}
+
+bool gm_park_is_on(void)
+{
+    return false;
+}
+
+static void drained(const struct gm_msg_drained *message)
+{
+    (void)message;
+}
+
+static void quiet(const struct gm_msg_quiet *message)
+{
+    atomic_store(&answered, message->query);
+}
+
+static void clear(uint64_t until)
+{
+    (void)until;
+}
+
+static bool paused(void)
+{
+    return false;
+}
+
+static uint64_t watch(uint64_t now)
+{
+    (void)now;
+    sem_post(&watching);
+    sem_wait(&go_on);
+    const uint64_t ns = atomic_load(&watch_ns);
+    return ns == 0 ? UINT64_MAX : gm_now() + ns;
+}
+
+static const struct gm_drain_calls calls = {
+    .drained = drained,
+    .quiet = quiet,
+    .clear = clear,
+    .paused = paused,
+    .watch = watch,
+};
+
+/* ---- tests ---- */
+
+static void await_watch(const char *what)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    if (sem_timedwait(&watching, &until) != 0)
+        fail_msg("watch is not called %s", what);
+}
+
+static void end_query(uint64_t query)
+{
+    const struct timespec nap = {.tv_nsec = 100 * GM_US};
+    const uint64_t until = gm_now() + PATIENCE_S * GM_S;
+    atomic_store(&has_ended, 1);
+    while (atomic_load(&answered) != query && gm_now() < until)
+        nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&answered), query);
+    atomic_store(&has_ended, 0);
+}
+
+/* A QUERY comes before the drainer saw that it is to call `watch`. */
+static void test_asked_before_a_query(void **state)
+{
+    (void)state;
+    gm_drain_watch();
+    await_watch("when idle");
+    gm_drain_watch();
+    gm_drain_query(1);
+    sem_post(&go_on);
+    await_watch("though it was asked for before the query");
+    sem_post(&go_on);
+    end_query(1);
+}
+
+/* The time comes while the drainer waits for work. */
+static void test_due_in_a_query(void **state)
+{
+    (void)state;
+    atomic_store(&watch_ns, 20 * GM_MS);
+    gm_drain_watch();
+    await_watch("when idle");
+    gm_drain_query(2);
+    sem_post(&go_on);
+    await_watch("when it is time");
+    atomic_store(&watch_ns, 0);
+    sem_post(&go_on);
+    end_query(2);
+}
+
+/* It is asked for while the drainer waits for work: the answer to the query is no. */
+static void test_asked_in_a_query(void **state)
+{
+    (void)state;
+    gm_drain_query(3);
+    gm_drain_watch();
+    await_watch("during a query");
+    sem_post(&go_on);
+    end_query(3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_asked_before_a_query),
+        cmocka_unit_test(test_due_in_a_query),
+        cmocka_unit_test(test_asked_in_a_query),
+    };
+    sem_init(&watching, 0, 0);
+    sem_init(&go_on, 0, 0);
+    if (gm_drain_start(&calls) != 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
