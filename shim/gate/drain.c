@@ -44,9 +44,10 @@ static bool gm_drain_has_query;
 static pthread_cond_t gm_drain_synced = PTHREAD_COND_INITIALIZER;
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
-static bool gm_drain_is_to_watch;          /* gm_drain_watch was called */
-static _Atomic uint64_t gm_drain_stamp;    /* changes with the above and stops a query */
-static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what it waits for */
+static bool gm_drain_is_to_watch;               /* gm_drain_watch was called */
+static uint64_t gm_drain_watch_at = UINT64_MAX; /* the drainer's: when it is time for `watch` */
+static _Atomic uint64_t gm_drain_stamp;         /* changes with the above and stops a query */
+static _Atomic uint32_t gm_drain_obstacle;      /* enum gm_drain_reason: what it waits for */
 
 /* Answer `epoch`. False: it has its answer, or a newer CLOSE came. */
 static bool gm_drain_answer(uint64_t epoch, enum gm_drain_status status,
@@ -78,6 +79,24 @@ static bool gm_drain_is_asked(uint64_t epoch)
     bool is_asked = gm_drain_is_open && gm_drain_open.epoch == epoch;
     gm_unlock(&gm_drain_lock);
     return is_asked;
+}
+
+/* With the lock. */
+static bool gm_drain_is_due(void)
+{
+    return gm_drain_is_to_watch || gm_drain_watch_at <= gm_now();
+}
+
+/* Call `watch` if it is time. False: it is not. */
+static bool gm_drain_look(void)
+{
+    gm_lock(&gm_drain_lock);
+    const bool is_due = gm_drain_is_due();
+    gm_drain_is_to_watch = false;
+    gm_unlock(&gm_drain_lock);
+    if (is_due)
+        gm_drain_watch_at = gm_drain_calls->watch(gm_now());
+    return is_due;
 }
 
 /* For gm_drain_synchronize: all requests up to `asked`. */
@@ -116,6 +135,7 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
             !gm_drain_is_asked(question->epoch))
             return reason;
         gm_drain_sync_if_asked();
+        gm_drain_look();
         if (reason == GM_DRAIN_CAPTURE && !is_settled) {
             is_settled = true;
             gm_captures_settle();
@@ -158,9 +178,10 @@ static CUresult gm_drain_finish(const struct gm_drain_question *question)
     CUresult result = question->may_park ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     while (result == CUDA_ERROR_NOT_READY) {
         const uint64_t stamp = atomic_load(&gm_drain_stamp);
+        gm_drain_look(); /* what is asked for later changes the stamp */
         if (!gm_drain_is_asked(question->epoch))
             return CUDA_ERROR_NOT_READY;
-        result = gm_contexts_finish(&gm_drain_stamp, stamp, GM_DRAIN_LATE_NS, UINT64_MAX);
+        result = gm_contexts_finish(&gm_drain_stamp, stamp, GM_DRAIN_LATE_NS, gm_drain_watch_at);
     }
     return gm_contexts_synchronize();
 }
@@ -182,10 +203,8 @@ static void gm_drain_once(const struct gm_drain_question *question)
                     reason, gm_now());
 }
 
-static uint64_t gm_drain_watch_at = UINT64_MAX; /* this thread's alone */
-
-/* Answer a query, unless the stamp changes meanwhile. When it is time to call `watch`, do that, and
- * leave the query open: the work that it waits for may never end. */
+/* Answer a query, unless the stamp changes meanwhile. When it is time for `watch`, leave the query
+ * open. */
 static void gm_drain_ask(uint64_t query, uint64_t stamp)
 {
     if (gm_gate_captures() > 0)
@@ -195,15 +214,14 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
         gm_contexts_finish(&gm_drain_stamp, stamp, GM_QUIET_LATE_NS, gm_drain_watch_at);
 
     gm_lock(&gm_drain_lock);
-    bool is_mine = gm_drain_has_query && gm_drain_query_open == query;
-    const bool is_to_watch = is_mine && result == CUDA_ERROR_NOT_READY &&
-                             atomic_load(&gm_drain_stamp) == stamp && gm_now() >= gm_drain_watch_at;
-    if (is_mine && !is_to_watch)
+    const bool is_mine = gm_drain_has_query && gm_drain_query_open == query;
+    const bool is_answer =
+        is_mine && (result != CUDA_ERROR_NOT_READY || atomic_load(&gm_drain_stamp) != stamp ||
+                    gm_now() < gm_drain_watch_at);
+    if (is_answer)
         gm_drain_has_query = false;
     gm_unlock(&gm_drain_lock);
-    if (is_to_watch)
-        gm_drain_watch_at = gm_drain_calls->watch(gm_now());
-    if (!is_mine || is_to_watch)
+    if (!is_answer)
         return;
     struct gm_msg_quiet quiet = {.query = query, .is_quiet = result == CUDA_SUCCESS};
     gm_drain_calls->quiet(&quiet);
@@ -214,13 +232,10 @@ static void gm_drain_idle(void)
 {
     if (gm_drain_watch_at == UINT64_MAX) {
         gm_lock_wait(&gm_drain_asked, &gm_drain_lock);
-        return;
+    } else {
+        const struct timespec time = gm_timespec(gm_drain_watch_at);
+        gm_lock_wait_until(&gm_drain_asked, &gm_drain_lock, &time);
     }
-    const struct timespec time = gm_timespec(gm_drain_watch_at);
-    gm_drain_is_to_watch =
-        gm_drain_watch_at <= gm_now() ||
-        gm_lock_wait_until(&gm_drain_asked, &gm_drain_lock, &time) == ETIMEDOUT ||
-        gm_drain_is_to_watch;
 }
 
 static void *gm_drain_main(void *unused)
@@ -233,26 +248,23 @@ static void *gm_drain_main(void *unused)
     for (;;) {
         gm_lock(&gm_drain_lock);
         while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
-               gm_drain_sync_asked == gm_drain_sync_done && !gm_drain_is_to_watch)
+               gm_drain_sync_asked == gm_drain_sync_done && !gm_drain_is_due())
             gm_drain_idle();
         bool is_sync = gm_drain_sync_asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
         struct gm_drain_question question = gm_drain_open;
+        const bool is_query = gm_drain_has_query;
         uint64_t query = gm_drain_query_open;
         uint64_t stamp = atomic_load(&gm_drain_stamp);
-        const bool is_to_watch = gm_drain_is_to_watch && !is_sync && !is_close;
-        gm_drain_is_to_watch = gm_drain_is_to_watch && !is_to_watch;
         gm_unlock(&gm_drain_lock);
         if (is_sync) { /* first: a CLOSE waits for the caller */
             gm_drain_sync_if_asked();
             continue;
         }
-        if (is_to_watch) { /* before a query: the work that it waits for may never end */
-            gm_drain_watch_at = gm_drain_calls->watch(gm_now());
-            continue;
-        }
         if (!is_close) {
-            gm_drain_ask(query, stamp);
+            /* Before a query: the work that it waits for may never end. */
+            if (!gm_drain_look() && is_query)
+                gm_drain_ask(query, stamp);
             continue;
         }
         gm_drain_once(&question);
@@ -313,14 +325,14 @@ void gm_drain_close(uint64_t epoch, uint64_t grace_ns, uint64_t deadline_ns, uin
 void gm_drain_watch(void)
 {
     gm_lock(&gm_drain_lock);
-    const bool is_asking = gm_drain_has_query;
+    const bool is_asked = gm_drain_has_query || gm_drain_is_open;
     gm_drain_is_to_watch = true;
-    if (is_asking) /* the answer is no */
+    if (is_asked) /* it waits for work; to a query the answer is no */
         gm_drain_changed();
     else
         pthread_cond_signal(&gm_drain_asked);
     gm_unlock(&gm_drain_lock);
-    if (is_asking)
+    if (is_asked)
         gm_contexts_wake();
 }
 

@@ -44,8 +44,9 @@ struct gm_drain_calls {
     bool (*paused)(void);
     void (*resumed)(void);
 
-    /* Called when idle: at the time that it returned last, and after gm_drain_watch. Returns when
-     * to call it again; UINT64_MAX: after gm_drain_watch only. */
+    /* Called at the time that it returned last, and after gm_drain_watch: when idle, and while the
+     * drainer waits for work that may never end. Returns when to call it again; UINT64_MAX: after
+     * gm_drain_watch only. */
     uint64_t (*watch)(uint64_t now);
 };
 

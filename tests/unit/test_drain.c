@@ -1,5 +1,6 @@
 /*
- * shim/gate/drain: `watch` is called in time, however long the work takes that a QUERY waits for.
+ * shim/gate/drain: `watch` is called in time, however long the work takes that a QUERY or a CLOSE
+ * waits for.
  * The test is the gate and the contexts around it; the work never ends.
  */
 #include <semaphore.h>
@@ -23,8 +24,9 @@
 
 static sem_t watching, go_on;      /* the drainer is in `watch`; it may leave it */
 static _Atomic uint64_t watch_ns;  /* what that returns: so much from now, 0: UINT64_MAX */
-static _Atomic uint64_t answered;  /* the newest QUERY with an answer */
+static _Atomic uint64_t answered;  /* the newest QUERY or CLOSE with an answer */
 static _Atomic uint32_t has_ended; /* of the work */
+static _Atomic uint32_t inside;    /* enum gm_drain_reason */
 
 /* ---- what is around it ---- */
 
@@ -79,7 +81,7 @@ void gm_gate_fence(void)
 
 enum gm_drain_reason gm_gate_scan(void)
 {
-    return GM_DRAIN_NONE;
+    return (enum gm_drain_reason)atomic_load(&inside);
 }
 
 void gm_park_begin(void)
@@ -104,7 +106,8 @@ bool gm_park_is_on(void)
 
 static void drained(const struct gm_msg_drained *message)
 {
-    (void)message;
+    assert_int_equal(message->status, GM_DRAIN_QUIET);
+    atomic_store(&answered, message->epoch);
 }
 
 static void quiet(const struct gm_msg_quiet *message)
@@ -150,14 +153,14 @@ static void await_watch(const char *what)
         fail_msg("watch is not called %s", what);
 }
 
-static void end_query(uint64_t query)
+static void end_work(uint64_t number)
 {
     const struct timespec nap = {.tv_nsec = 100 * GM_US};
     const uint64_t until = gm_now() + PATIENCE_S * GM_S;
     atomic_store(&has_ended, 1);
-    while (atomic_load(&answered) != query && gm_now() < until)
+    while (atomic_load(&answered) != number && gm_now() < until)
         nanosleep(&nap, NULL);
-    assert_int_equal(atomic_load(&answered), query);
+    assert_int_equal(atomic_load(&answered), number);
     atomic_store(&has_ended, 0);
 }
 
@@ -172,7 +175,7 @@ static void test_asked_before_a_query(void **state)
     sem_post(&go_on);
     await_watch("though it was asked for before the query");
     sem_post(&go_on);
-    end_query(1);
+    end_work(1);
 }
 
 /* The time comes while the drainer waits for work. */
@@ -187,7 +190,7 @@ static void test_due_in_a_query(void **state)
     await_watch("when it is time");
     atomic_store(&watch_ns, 0);
     sem_post(&go_on);
-    end_query(2);
+    end_work(2);
 }
 
 /* It is asked for while the drainer waits for work: the answer to the query is no. */
@@ -198,7 +201,40 @@ static void test_asked_in_a_query(void **state)
     gm_drain_watch();
     await_watch("during a query");
     sem_post(&go_on);
-    end_query(3);
+    end_work(3);
+}
+
+static void close_gate(uint64_t epoch)
+{
+    gm_drain_close(epoch, GM_S, 1000 * GM_S, gm_now());
+}
+
+/* The same while it waits for work because of a CLOSE: before that is known not to end. */
+static void test_asked_in_a_close(void **state)
+{
+    (void)state;
+    close_gate(4);
+    gm_drain_watch();
+    await_watch("during a drain");
+    atomic_store(&watch_ns, 20 * GM_MS);
+    sem_post(&go_on);
+    await_watch("when it is time during a drain");
+    atomic_store(&watch_ns, 0);
+    sem_post(&go_on);
+    end_work(4);
+}
+
+/* A thread is in a call of the driver, which may never end. */
+static void test_asked_while_somebody_is_inside(void **state)
+{
+    (void)state;
+    atomic_store(&inside, GM_DRAIN_INSIDE);
+    close_gate(5);
+    gm_drain_watch();
+    await_watch("while somebody is inside");
+    sem_post(&go_on);
+    atomic_store(&inside, GM_DRAIN_NONE);
+    end_work(5);
 }
 
 int main(void)
@@ -207,6 +243,8 @@ int main(void)
         cmocka_unit_test(test_asked_before_a_query),
         cmocka_unit_test(test_due_in_a_query),
         cmocka_unit_test(test_asked_in_a_query),
+        cmocka_unit_test(test_asked_in_a_close),
+        cmocka_unit_test(test_asked_while_somebody_is_inside),
     };
     sem_init(&watching, 0, 0);
     sem_init(&go_on, 0, 0);
