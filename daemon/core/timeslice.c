@@ -12,15 +12,15 @@ bool gm_timeslice_is_critical(enum gm_sched_class class)
 static void find_critical(struct gm_timeslice_app *apps, uint32_t n)
 {
     bool is_any = false;
-    uint32_t worst = 1;
+    uint32_t worst = 0;
     for (uint32_t i = 0; i < n; i++) {
         apps[i].is_critical = gm_timeslice_is_critical(apps[i].class);
         is_any = is_any || apps[i].is_critical;
         if (apps[i].level > worst)
             worst = apps[i].level;
     }
-    for (uint32_t i = 0; i < n && !is_any && worst > 1; i++)
-        apps[i].is_critical = apps[i].class == GM_CLASS_AUTO && apps[i].level == 1 &&
+    for (uint32_t i = 0; i < n && !is_any; i++)
+        apps[i].is_critical = apps[i].class == GM_CLASS_AUTO && apps[i].level < worst &&
                               apps[i].idle_ns > apps[i].run_ns && !apps[i].is_idle;
 }
 

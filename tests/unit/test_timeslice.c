@@ -25,15 +25,15 @@ static uint32_t fill(struct gm_timeslice_app *apps, const char *programs, uint32
     for (uint32_t i = 0; i < n; i++) {
         static const char letters[] = "alib"; /* by enum gm_sched_class */
         const char lower = (char)(programs[i] | 0x20);
-        const char class = lower == 'c' || lower == 'd' ? 'a' : lower;
+        const char class = lower >= 'c' && lower <= 'e' ? 'a' : lower;
         apps[i] = (struct gm_timeslice_app){
             .id = 2 * i + 1,
             .class = (enum gm_sched_class)(strchr(letters, class) - letters),
-            .level = lower == 'b'   ? 3
-                     : lower == 'd' ? 2
-                                    : 1,
+            .level = lower == 'b'                   ? 3
+                     : lower == 'd' || lower == 'e' ? 2
+                                                    : 1,
             .run_ns = GM_S,
-            .idle_ns = lower == 'c' ? 2 * GM_S : 0,
+            .idle_ns = lower == 'c' || lower == 'e' ? 2 * GM_S : 0,
             .is_idle = programs[i] == lower,
             .can_be_held = i != unholdable,
             .us = 77};
@@ -101,6 +101,9 @@ static void test_found(void **state)
     expect("CB", "-O");
     expect("cD", "--");
     expect("CA", "--"); /* not known to be worse */
+    expect("EB", "-O"); /* its answer is long */
+    expect("ED", "--");
+    expect("EC", "O-");
     expect("CAD", "T-OO");
     expect("CCD", "--O");
     expect("CDd", "T-OO");
