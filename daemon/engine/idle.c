@@ -60,7 +60,10 @@ static bool is_active(struct gm_app *app)
 bool gm_engine_may_have_work(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    return !app->idle.is_idle || is_active(app);
+    const uint64_t calls = app->idle.calls;
+    const bool may_have = !app->idle.is_idle || is_active(app);
+    app->idle.calls = calls; /* the next sample is to notice what it did */
+    return may_have;
 }
 
 static void note_active(struct gm_engine *engine, uint32_t id)
