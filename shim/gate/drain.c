@@ -151,13 +151,24 @@ static enum gm_drain_reason gm_drain_wait_outside(const struct gm_drain_question
     }
 }
 
-static void gm_drain_after(uint64_t stamp)
+/* With the lock: somebody waits for the drainer, which has dealt with the CLOSE of epoch `done`. */
+static bool gm_drain_is_wanted(uint64_t done)
 {
+    return (gm_drain_is_open && gm_drain_open.epoch != done) || gm_drain_has_query ||
+           gm_drain_sync_asked != gm_drain_sync_done;
+}
+
+static void gm_drain_after(uint64_t done)
+{
+    bool is_over = false;
     if (!gm_drain_calls->paused())
         return;
     /* The opening gate wakes this; a new question is seen after a second at most. */
-    while (!gm_gate_await_open(GM_S) && atomic_load(&gm_drain_stamp) == stamp)
-        continue;
+    while (!is_over && !gm_gate_await_open(GM_S)) {
+        gm_lock(&gm_drain_lock);
+        is_over = gm_drain_is_wanted(done);
+        gm_unlock(&gm_drain_lock);
+    }
     gm_drain_calls->resumed();
 }
 
@@ -247,8 +258,7 @@ static void *gm_drain_main(void *unused)
     uint64_t done = UINT64_MAX;
     for (;;) {
         gm_lock(&gm_drain_lock);
-        while ((!gm_drain_is_open || gm_drain_open.epoch == done) && !gm_drain_has_query &&
-               gm_drain_sync_asked == gm_drain_sync_done && !gm_drain_is_due())
+        while (!gm_drain_is_wanted(done) && !gm_drain_is_due())
             gm_drain_idle();
         bool is_sync = gm_drain_sync_asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
@@ -270,7 +280,7 @@ static void *gm_drain_main(void *unused)
         gm_drain_once(&question);
         done = question.epoch;
         if (!gm_park_is_on())
-            gm_drain_after(stamp);
+            gm_drain_after(done);
     }
     return NULL;
 }

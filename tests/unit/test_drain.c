@@ -27,6 +27,9 @@ static _Atomic uint64_t watch_ns;  /* what that returns: so much from now, 0: UI
 static _Atomic uint64_t answered;  /* the newest QUERY or CLOSE with an answer */
 static _Atomic uint32_t has_ended; /* of the work */
 static _Atomic uint32_t inside;    /* enum gm_drain_reason */
+static _Atomic uint32_t is_out;    /* something is to be moved back when the gate opens */
+static _Atomic uint32_t is_open;   /* the gate */
+static _Atomic uint32_t n_resumed; /* how often it was moved back */
 
 /* ---- what is around it ---- */
 
@@ -71,8 +74,10 @@ uint32_t gm_gate_captures(void)
 
 bool gm_gate_await_open(uint64_t most_ns)
 {
-    (void)most_ns;
-    return true;
+    const struct timespec nap = {.tv_nsec = 100 * GM_US};
+    if (!atomic_load(&is_open) && most_ns > 0)
+        nanosleep(&nap, NULL);
+    return atomic_load(&is_open);
 }
 
 void gm_gate_fence(void)
@@ -122,7 +127,13 @@ static void clear(uint64_t until)
 
 static bool paused(void)
 {
-    return false;
+    return atomic_load(&is_out);
+}
+
+static void resumed(void)
+{
+    atomic_store(&is_out, 0);
+    atomic_fetch_add(&n_resumed, 1);
 }
 
 static uint64_t watch(uint64_t now)
@@ -139,6 +150,7 @@ static const struct gm_drain_calls calls = {
     .quiet = quiet,
     .clear = clear,
     .paused = paused,
+    .resumed = resumed,
     .watch = watch,
 };
 
@@ -237,6 +249,48 @@ static void test_asked_while_somebody_is_inside(void **state)
     end_work(5);
 }
 
+static void await_resumed(unsigned times)
+{
+    const struct timespec nap = {.tv_nsec = 100 * GM_US};
+    const uint64_t until = gm_now() + PATIENCE_S * GM_S;
+    while (atomic_load(&n_resumed) != times && gm_now() < until)
+        nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&n_resumed), times);
+}
+
+/* What was moved out stays there until the gate opens, though it was asked to watch meanwhile. */
+static void test_out_until_open(void **state)
+{
+    const struct timespec nap = {.tv_nsec = 50 * GM_MS};
+    (void)state;
+    atomic_store(&is_out, 1);
+    close_gate(6);
+    gm_drain_watch();
+    await_watch("during a drain");
+    gm_drain_watch(); /* the drain has begun */
+    sem_post(&go_on);
+    await_watch("once more");
+    sem_post(&go_on);
+    end_work(6);
+    nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&n_resumed), 0);
+    atomic_store(&is_open, 1);
+    await_resumed(1);
+    atomic_store(&is_open, 0);
+}
+
+/* A new CLOSE ends that wait: the gate was open in between. */
+static void test_closed_again(void **state)
+{
+    (void)state;
+    atomic_store(&is_out, 1);
+    close_gate(7);
+    end_work(7);
+    close_gate(8);
+    await_resumed(2);
+    end_work(8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +299,8 @@ int main(void)
         cmocka_unit_test(test_asked_in_a_query),
         cmocka_unit_test(test_asked_in_a_close),
         cmocka_unit_test(test_asked_while_somebody_is_inside),
+        cmocka_unit_test(test_out_until_open),
+        cmocka_unit_test(test_closed_again),
     };
     sem_init(&watching, 0, 0);
     sem_init(&go_on, 0, 0);
