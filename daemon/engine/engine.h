@@ -51,6 +51,8 @@ struct gm_engine_outlet {
     void (*totals)(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
     /* The name of a user, or its number. Returns `name`. */
     const char *(*user)(uid_t uid, char name[64]);
+    /* Whether a process stands still, by a signal say. NULL: none does. */
+    bool (*is_stopped)(pid_t pid);
     /* What happens in the engine (common/events.def). NULL: nobody reads it. */
     void (*event)(struct gm_journal *journal, const struct gm_engine *engine,
                   const struct gm_event *event);

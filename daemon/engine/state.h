@@ -208,8 +208,9 @@ struct gm_app {
         uint64_t n, n_ignored; /* of its own */
         uint64_t holds;        /* times that it was held for others' */
     } hints;
-    uint64_t short_turns;              /* turns.c: that it had */
-    struct {                           /* policy.c; timeslices.c, log.c */
+    uint64_t short_turns; /* turns.c: that it had */
+    bool is_stopped;      /* turns.c: it stood still when its short turn began, and does so still */
+    struct {              /* policy.c; timeslices.c, log.c */
         struct gm_settings admin, own; /* what was said of it, by whom */
         bool is_limited;               /* its share of the GPU's time is */
         uint64_t timeslice_us;         /* as it was told; 0: the driver's own */

@@ -27,6 +27,7 @@
 #include "daemon/memory/files.h"
 #include "daemon/service/notify.h"
 #include "daemon/service/options_load.h"
+#include "daemon/service/process.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/record.h"
 #include "daemon/service/server.h"
@@ -244,6 +245,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
                 .rule = gm_rules_find,
                 .totals = gm_rules_totals,
                 .user = gm_users_name,
+                .is_stopped = gm_process_is_stopped,
                 .event = gm_journal_event,
             },
         .is_gpu_shared = options->shared_gpu,

@@ -2,11 +2,10 @@
 #include "daemon/service/places.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "daemon/service/process.h"
 
 #define ANCESTORS_MAX 32u /* that are searched */
 
@@ -49,28 +48,12 @@ bool gm_places_keep(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now
     return true;
 }
 
-/* The process that started this one, or 0. */
-static pid_t parent_of(pid_t pid)
-{
-    char path[48], text[512];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t length = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[length > 0 ? length : 0] = '\0';
-    const char *behind = strrchr(text, ')'); /* the end of the command, which may hold anything */
-    return behind && sscanf(behind, ") %*c %d", &parent) == 1 && parent > 0 ? parent : 0;
-}
-
 /* The index of the place of the process or of an ancestor, or places->n. */
 static uint32_t find_family(const struct gm_places *places, pid_t pid, uid_t uid)
 {
     uint32_t i = find(places, pid, uid);
     for (uint32_t n = 0; n < ANCESTORS_MAX && places->n > 0 && i == places->n && pid > 1; n++) {
-        pid = parent_of(pid);
+        pid = gm_process_parent(pid);
         i = find(places, pid, uid);
     }
     return i;

@@ -93,6 +93,25 @@ for works in a c; do
     }
     within "$patience" goes_on || fail "$works stands still"
 done
+# One that is stopped has no turns until it goes on: a works nearly all the time.
+works_on() {
+    n_works=0
+    for moment in $(seq 40); do
+        a_before=$(steps a)
+        sleep .01
+        n_works=$((n_works + ($(steps a) > a_before)))
+    done
+    say "a works in $n_works of 40 moments"
+    [ "$n_works" -ge 36 ]
+}
+stop c
+within "$patience" works_on || fail "c keeps its turns though it is stopped"
+kill -CONT "$(pid_of c)"
+turns_before=$(turns_of c)
+has_turns_again() {
+    is_up && [ "$(turns_of c)" -ge $((turns_before + 3)) ]
+}
+within "$patience" has_turns_again || fail "c has no turns any more"
 # Somebody cannot be held: no turns. Nor are those of a group, which run together.
 SIMCUDA_DISABLE_CHANNELS=0x1b endless d --seed 4
 expect_slices critical=1000000 a=200 b=200 c=200 d=200
@@ -112,16 +131,6 @@ app light linked --mode steady --pause 30 --until "$dir/light.enough"
 await_ready light
 take_status
 light_before=$(turns_of light)
-works_on() {
-    n_works=0
-    for moment in $(seq 40); do
-        a_before=$(steps a)
-        sleep .01
-        n_works=$((n_works + ($(steps a) > a_before)))
-    done
-    say "a works in $n_works of 40 moments"
-    [ "$n_works" -ge 36 ]
-}
 within 1 works_on || fail "light keeps its turns without work"
 take_status
 [ "$(turns_of light)" -gt "$light_before" ] || fail "light has no turns"
