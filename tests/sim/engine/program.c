@@ -1068,6 +1068,14 @@ void program_leave(struct program *p)
 }
 
 /* The daemon ends the session. A program whose work goes on keeps its memory. */
+bool program_is_stopped(pid_t pid)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if (machine.programs[i].pid == pid)
+            return machine.now < machine.programs[i].frozen_until;
+    return false;
+}
+
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text)
 {
     struct program *p = session->program;

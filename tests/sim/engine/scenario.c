@@ -117,6 +117,7 @@ static void draw_machine(void)
                    .rule = rule,
                    .totals = totals,
                    .user = user_name,
+                   .is_stopped = program_is_stopped,
                    .event = events_take},
         .rules = (const struct gm_rules *)&machine,
         .pinned = machine.n_gpus * GM_CHUNK_MAX *
