@@ -150,9 +150,9 @@ static uint64_t gm_start_watch(uint64_t now)
     uint64_t next = gm_chores_watch(now);
     if (atomic_load(&gm_start_probe) == GM_PROBE_IS_DUE)
         gm_contexts_visit(gm_start_probe_in, 0);
-    if (atomic_load(&gm_start_probe) == GM_PROBE_IS_DUE && next > now + GM_START_PROBE_NS)
-        next = now + GM_START_PROBE_NS;
-    return next;
+    /* From its end: an attempt may take longer than that, and a drain goes on in between. */
+    const uint64_t again = gm_now() + GM_START_PROBE_NS;
+    return atomic_load(&gm_start_probe) == GM_PROBE_IS_DUE && next > again ? again : next;
 }
 
 static void gm_start_ask(void)
