@@ -93,8 +93,9 @@ def names(text):
 
 
 def add_options(parser):
-    parser.add_argument("--workloads", type=names, metavar="NAME,...", default=list(WORKLOADS),
-                        help="of " + ", ".join(f"{name} ({one.what})" for name, one in WORKLOADS.items()) + " (all)")
+    parser.add_argument("--workloads", type=names, metavar="NAME,...",
+                        help="of " + ", ".join(f"{name} ({one.what})" for name, one in WORKLOADS.items()) +
+                        " (all but the chats; with --class found the chats)")
     parser.add_argument("--rows", type=names, metavar="NAME,...", default=[row.name for row in ROWS],
                         help="of those above; alone and native are always there (all)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="windows of each row (3)")
@@ -409,6 +410,8 @@ def changed(workload, args):
 
 def run(rig):
     args = rig.args
+    if not args.workloads:
+        args.workloads = [name for name in WORKLOADS if name.startswith("CHAT") == (args.which_class == "found")]
     for wanted, known, what in ((args.workloads, WORKLOADS, "workload"),
                                 (args.rows, [row.name for row in ROWS], "row")):
         for name in wanted:

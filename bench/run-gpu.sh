@@ -23,7 +23,7 @@
 # of this tree, made anywhere (tests/setup.sh --portable makes one that moves).
 #
 #   --set SET     memory, sched, overhead or latency (memory)
-#   --workloads W,...  of latency (all)
+#   --workloads W,...  of latency (all but the chats)
 #   --budget S    all of it ends within so many seconds (380)
 #   --only NAME   this one of any set, or idle, hash, shadows, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
