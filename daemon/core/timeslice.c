@@ -16,7 +16,7 @@ static void find_critical(struct gm_timeslice_app *apps, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         apps[i].is_critical = gm_timeslice_is_critical(apps[i].class);
         is_any = is_any || apps[i].is_critical;
-        if (apps[i].level > worst)
+        if (apps[i].level > worst && !apps[i].is_idle)
             worst = apps[i].level;
     }
     for (uint32_t i = 0; i < n && !is_any; i++)

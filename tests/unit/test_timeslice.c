@@ -104,6 +104,8 @@ static void test_found(void **state)
     expect("EB", "-O"); /* its answer is long */
     expect("ED", "--");
     expect("EC", "O-");
+    expect("Cd", "--"); /* without work */
+    expect("EDb", "---");
     expect("CAD", "T-OO");
     expect("CCD", "--O");
     expect("CDd", "T-OO");
