@@ -1067,7 +1067,6 @@ void program_leave(struct program *p)
     program_die(p);
 }
 
-/* The daemon ends the session. A program whose work goes on keeps its memory. */
 bool program_is_stopped(pid_t pid)
 {
     for (uint32_t i = 1; i <= machine.n_programs; i++)
@@ -1076,6 +1075,7 @@ bool program_is_stopped(pid_t pid)
     return false;
 }
 
+/* The daemon ends the session. A program whose work goes on keeps its memory. */
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text)
 {
     struct program *p = session->program;
