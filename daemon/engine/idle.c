@@ -24,7 +24,7 @@
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u
 
-static bool look_at(struct gm_slot *slot, uint64_t *calls)
+static bool look_at(const struct gm_slot *slot, uint64_t *calls)
 {
     uint64_t returned = atomic_load_explicit(&slot->calls, memory_order_relaxed);
     bool is_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed) ||
@@ -38,32 +38,39 @@ static bool awaits_memory(const struct gm_app *app)
     return app->allocs.pending > app->allocs.ahead || app->allocs.waiting > 0;
 }
 
-/* What the app's threads did since the last look, from their words in shared memory. A thread in a
- * call, in a synchronizing call or in an allocation is doing something however long it takes. */
-static bool is_active(struct gm_app *app)
+/* What the app's threads did since the last sample, from their words in shared memory; and how many
+ * calls have returned by now. A thread in a call, in a synchronizing call or in an allocation is
+ * doing something however long it takes. */
+static bool look(const struct gm_app *app, uint64_t *calls)
 {
-    uint64_t calls = 0, before;
-    bool is_inside = look_at(&app->stat->slot[GM_SLOTS - 1], &calls), is_used = true;
+    uint64_t before;
+    *calls = 0;
+    bool is_inside = look_at(&app->stat->slot[GM_SLOTS - 1], calls), is_used = true;
     for (uint32_t first = 0; first < GM_SLOTS - 1 && is_used; first += SLOT_GROUP) {
-        before = calls;
+        before = *calls;
         is_used = false;
         for (uint32_t i = first; i < first + SLOT_GROUP && i < GM_SLOTS - 1; i++)
-            is_used = look_at(&app->stat->slot[i], &calls) || is_used;
+            is_used = look_at(&app->stat->slot[i], calls) || is_used;
         is_inside = is_inside || is_used;
-        is_used = is_used || calls != before;
+        is_used = is_used || *calls != before;
     }
-    bool has_moved = calls != app->idle.calls;
-    app->idle.calls = calls;
-    return has_moved || is_inside || awaits_memory(app);
+    return *calls != app->idle.calls || is_inside || awaits_memory(app);
 }
 
-bool gm_engine_may_have_work(struct gm_engine *engine, uint32_t id)
+/* A sample: the next one tells what was done since this one. */
+static bool is_active(struct gm_app *app)
 {
-    struct gm_app *app = &engine->apps[id];
-    const uint64_t calls = app->idle.calls;
-    const bool may_have = !app->idle.is_idle || is_active(app);
-    app->idle.calls = calls; /* the next sample is to notice what it did */
-    return may_have;
+    uint64_t calls;
+    const bool is = look(app, &calls);
+    app->idle.calls = calls;
+    return is;
+}
+
+bool gm_engine_may_have_work(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    uint64_t calls;
+    return !app->idle.is_idle || look(app, &calls);
 }
 
 static void note_active(struct gm_engine *engine, uint32_t id)

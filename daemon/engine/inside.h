@@ -168,7 +168,7 @@ void gm_engine_sample(struct gm_engine *engine);
 /* An app began to run, or was paused: its idleness is noticed in time although all were idle. */
 void gm_engine_sample_soon(struct gm_engine *engine);
 /* False: it was idle, and has made no call since: no work of it is on the GPU. */
-bool gm_engine_may_have_work(struct gm_engine *engine, uint32_t id);
+bool gm_engine_may_have_work(const struct gm_engine *engine, uint32_t id);
 /* A thread of it waits at the closed gate. */
 void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 /* The answer to QUERY. */
