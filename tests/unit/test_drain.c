@@ -1,7 +1,6 @@
 /*
  * shim/gate/drain: `watch` is called in time, however long the work takes that a QUERY or a CLOSE
- * waits for.
- * The test is the gate and the contexts around it; the work never ends.
+ * waits for. The test is the gate and the contexts around it; the work ends when the test says so.
  */
 #include <semaphore.h>
 #include <setjmp.h>
@@ -24,12 +23,12 @@
 
 static sem_t watching, go_on;      /* the drainer is in `watch`; it may leave it */
 static _Atomic uint64_t watch_ns;  /* what that returns: so much from now, 0: UINT64_MAX */
-static _Atomic uint64_t answered;  /* the newest QUERY or CLOSE with an answer */
+static _Atomic uint64_t answered;  /* the newest QUERY, or CLOSE that found it quiet */
 static _Atomic uint32_t has_ended; /* of the work */
 static _Atomic uint32_t inside;    /* enum gm_drain_reason */
 static _Atomic uint32_t is_out;    /* something is to be moved back when the gate opens */
 static _Atomic uint32_t is_open;   /* the gate */
-static _Atomic uint32_t n_resumed; /* how often it was moved back */
+static _Atomic uint64_t n_resumed; /* how often it was moved back */
 
 /* ---- what is around it ---- */
 
@@ -111,8 +110,7 @@ bool gm_park_is_on(void)
 
 static void drained(const struct gm_msg_drained *message)
 {
-    assert_int_equal(message->status, GM_DRAIN_QUIET);
-    atomic_store(&answered, message->epoch);
+    atomic_store(&answered, message->status == GM_DRAIN_QUIET ? message->epoch : UINT64_MAX);
 }
 
 static void quiet(const struct gm_msg_quiet *message)
@@ -165,14 +163,19 @@ static void await_watch(const char *what)
         fail_msg("watch is not called %s", what);
 }
 
-static void end_work(uint64_t number)
+static void await_value(const _Atomic uint64_t *word, uint64_t value)
 {
     const struct timespec nap = {.tv_nsec = 100 * GM_US};
     const uint64_t until = gm_now() + PATIENCE_S * GM_S;
-    atomic_store(&has_ended, 1);
-    while (atomic_load(&answered) != number && gm_now() < until)
+    while (atomic_load(word) != value && gm_now() < until)
         nanosleep(&nap, NULL);
-    assert_int_equal(atomic_load(&answered), number);
+    assert_int_equal(atomic_load(word), value);
+}
+
+static void end_work(uint64_t number)
+{
+    atomic_store(&has_ended, 1);
+    await_value(&answered, number);
     atomic_store(&has_ended, 0);
 }
 
@@ -249,15 +252,6 @@ static void test_asked_while_somebody_is_inside(void **state)
     end_work(5);
 }
 
-static void await_resumed(unsigned times)
-{
-    const struct timespec nap = {.tv_nsec = 100 * GM_US};
-    const uint64_t until = gm_now() + PATIENCE_S * GM_S;
-    while (atomic_load(&n_resumed) != times && gm_now() < until)
-        nanosleep(&nap, NULL);
-    assert_int_equal(atomic_load(&n_resumed), times);
-}
-
 /* What was moved out stays there until the gate opens, though it was asked to watch meanwhile. */
 static void test_out_until_open(void **state)
 {
@@ -275,7 +269,7 @@ static void test_out_until_open(void **state)
     nanosleep(&nap, NULL);
     assert_int_equal(atomic_load(&n_resumed), 0);
     atomic_store(&is_open, 1);
-    await_resumed(1);
+    await_value(&n_resumed, 1);
     atomic_store(&is_open, 0);
 }
 
@@ -287,7 +281,7 @@ static void test_closed_again(void **state)
     close_gate(7);
     end_work(7);
     close_gate(8);
-    await_resumed(2);
+    await_value(&n_resumed, 2);
     end_work(8);
 }
 
