@@ -371,6 +371,19 @@ expect_empty() {
         "$(gpu_tier pinned_used_bytes) in pinned memory"
 }
 
+# turns_of NAME: how often the GPU was switched to it. The daemon writes to daemon.out.
+turns_of() {
+    grep -c "switch [0-9]* to app [0-9]* (pid $(pid_of "$1")," "$dir/daemon.out"
+}
+
+# slices NAME=US...: so says the status of the timeslice of each.
+slices() {
+    is_up || return 1
+    for slices_of; do
+        [ "$(app_number "$(pid_of "${slices_of%=*}")" timeslice_us)" = "${slices_of#*=}" ] || return 1
+    done
+}
+
 has_switched() {
     is_up && [ "$(gpu switches)" -ge "$1" ]
 }

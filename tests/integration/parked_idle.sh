@@ -12,10 +12,7 @@ is_idle() {
 }
 within "$patience" is_idle || fail "still is not idle: $(app_of "$(pid_of still)")"
 
-turns_of_still() {
-    grep -c "switch [0-9]* to app [0-9]* (pid $(pid_of still)," "$dir/daemon.out"
-}
-turns=$(turns_of_still)
+turns=$(turns_of still)
 touch "$dir/go.first"
 has_first() {
     has_state first running
@@ -26,10 +23,10 @@ sleep 1
 touch "$dir/enough"
 expect_pass first
 sleep 1
-[ "$(turns_of_still)" = "$turns" ] || fail "still was given a turn"
+[ "$(turns_of still)" = "$turns" ] || fail "still was given a turn"
 has_state still idle || fail "still is not idle any more"
 touch "$dir/go.still"
 expect_pass still
-[ "$(turns_of_still)" -gt "$turns" ] || fail "still had no turn"
+[ "$(turns_of still)" -gt "$turns" ] || fail "still had no turn"
 expect_empty
 stop_daemon

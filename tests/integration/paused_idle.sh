@@ -13,22 +13,19 @@ app still linked --bytes 96M --iterations 4 --seed 2 --go "$dir/go.still"
 await_ready still
 touch "$dir/go.first" # at once: still is not known to be idle yet
 
-turns_of_still() {
-    grep -c "switch [0-9]* to app [0-9]* (pid $(pid_of still)," "$dir/daemon.out"
-}
 is_away() {
     has_state still idle && has_state first running
 }
 within "$patience" is_away || fail "still waits for a turn that it has no use for: $(app_of "$(pid_of still)")"
 grep -q "app 1 is idle: it was paused" "$dir/daemon.out" || fail "still was idle before it was paused: the test shows nothing"
-turns=$(turns_of_still)
+turns=$(turns_of still)
 touch "$dir/enough"
 expect_pass first
 sleep 1
-[ "$(turns_of_still)" = "$turns" ] || fail "still was given a turn"
+[ "$(turns_of still)" = "$turns" ] || fail "still was given a turn"
 has_state still idle || fail "still is not idle any more"
 touch "$dir/go.still"
 expect_pass still
-[ "$(turns_of_still)" -gt "$turns" ] || fail "still had no turn"
+[ "$(turns_of still)" -gt "$turns" ] || fail "still had no turn"
 expect_empty
 stop_daemon

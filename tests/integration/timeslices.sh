@@ -17,14 +17,6 @@ end() {
     expect_pass "$1"
 }
 
-# slices NAME=US...: so says the status of each.
-slices() {
-    is_up || return 1
-    for slices_of; do
-        [ "$(app_number "$(pid_of "${slices_of%=*}")" timeslice_us)" = "${slices_of#*=}" ] || return 1
-    done
-}
-
 expect_slices() {
     within "$patience" slices "$@" || fail "not so: $*"
 }
@@ -41,30 +33,30 @@ app b linked --mode cycle --bytes 8M --hold 600000
 await_ready b
 within "$patience" has_state b idle || fail "b does not become idle"
 expect_slices critical=1000000 a=1 b=1
-turns_of() {
+short_turns_of() {
     app_number "$(pid_of "$1")" short_turns
 }
 # b had turns while it began.
 for try in 1 2 3 4 5; do
     take_status
-    turns_before=$(turns_of a),$(turns_of b)
+    turns_before=$(short_turns_of a),$(short_turns_of b)
     sleep .2
     take_status
-    [ "$(turns_of a),$(turns_of b)" != "$turns_before" ] || break
+    [ "$(short_turns_of a),$(short_turns_of b)" != "$turns_before" ] || break
 done
-[ "$(turns_of a),$(turns_of b)" = "$turns_before" ] || fail "a takes turns with nobody"
-turns_before=$(turns_of b)
+[ "$(short_turns_of a),$(short_turns_of b)" = "$turns_before" ] || fail "a takes turns with nobody"
+turns_before=$(short_turns_of b)
 endless c --seed 3
 expect_slices critical=1000000 a=1 b=1 c=1
 # have_turns NAME...: each had ten of them
 have_turns() {
     is_up || return 1
     for have_turns_of; do
-        [ "$(turns_of "$have_turns_of")" -ge 10 ] || return 1
+        [ "$(short_turns_of "$have_turns_of")" -ge 10 ] || return 1
     done
 }
 within "$patience" have_turns a c || fail "a and c do not take turns"
-[ "$(turns_of b)" = "$turns_before" ] || fail "b, which does nothing, has turns"
+[ "$(short_turns_of b)" = "$turns_before" ] || fail "b, which does nothing, has turns"
 steps() {
     cat "$dir/$1.steps" 2> /dev/null || echo 0
 }
@@ -107,9 +99,9 @@ works_on() {
 stop c
 within "$patience" works_on || fail "c keeps its turns though it is stopped"
 kill -CONT "$(pid_of c)"
-turns_before=$(turns_of c)
+turns_before=$(short_turns_of c)
 has_turns_again() {
-    is_up && [ "$(turns_of c)" -ge $((turns_before + 3)) ]
+    is_up && [ "$(short_turns_of c)" -ge $((turns_before + 3)) ]
 }
 within "$patience" has_turns_again || fail "c has no turns any more"
 # Somebody cannot be held: no turns. Nor are those of a group, which run together.
@@ -130,10 +122,10 @@ expect_slices critical=1000000 a=1 b=1
 app light linked --mode steady --pause 30 --until "$dir/light.enough"
 await_ready light
 take_status
-light_before=$(turns_of light)
+light_before=$(short_turns_of light)
 within 1 works_on || fail "light keeps its turns without work"
 take_status
-[ "$(turns_of light)" -gt "$light_before" ] || fail "light has no turns"
+[ "$(short_turns_of light)" -gt "$light_before" ] || fail "light has no turns"
 end light
 
 "$ctl" set "$(pid_of critical)" class=auto > /dev/null || fail "mux-ctl set"

@@ -3,14 +3,6 @@
 # long have the shortest timeslices of the GPU; while it rests, all have the driver's own.
 . "$(dirname "$0")/lib.sh"
 
-# slices NAME=US...: so says the status of each.
-slices() {
-    is_up || return 1
-    for slices_of; do
-        [ "$(app_number "$(pid_of "${slices_of%=*}")" timeslice_us)" = "${slices_of#*=}" ] || return 1
-    done
-}
-
 start_mlfq --allotment 1s
 app long linked --mode endless --bytes 16M --hold 1 --until "$dir/enough"
 app chat linked --mode count --bytes 16M --hold 300 --pause 900 --iterations 1000
