@@ -41,7 +41,7 @@ from figures import percentile
 Workload = collections.namedtuple("Workload", "what latency best_effort")
 
 # Those of GPreempt (USENIX ATC'25) in shape: its pairs and sets, with the models that python/serving.py has. T and the
-# chats are ours. These are meant for --class found, with windows of 8 s.
+# chats are ours; the chats are for --class found, with windows of 8 s.
 # Latency-critical programs are (model, requests a second, pattern).
 WORKLOADS = {
     "T": Workload("ResNet-50, 100 a second; training", [("resnet50", 100, "constant")], ["training"]),
@@ -62,6 +62,7 @@ WORKLOADS = {
     "CHAT2": Workload("128 tokens of a chat every 2 s; training, ResNet-152", [("chat", .5, "constant")],
                       ["training", "resnet152"]),
 }
+CHATS = ("CHAT", "CHAT2")
 
 Row = collections.namedtuple("Row", "name world ahead_us is_beside")
 ROWS = (Row("alone", "native", 0, False), Row("native", "native", 0, True), Row("gate", "off", 0, True),
@@ -411,7 +412,7 @@ def changed(workload, args):
 def run(rig):
     args = rig.args
     if not args.workloads:
-        args.workloads = [name for name in WORKLOADS if name.startswith("CHAT") == (args.which_class == "found")]
+        args.workloads = [name for name in WORKLOADS if (name in CHATS) == (args.which_class == "found")]
     for wanted, known, what in ((args.workloads, WORKLOADS, "workload"),
                                 (args.rows, [row.name for row in ROWS], "row")):
         for name in wanted:
