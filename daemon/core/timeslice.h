@@ -9,7 +9,8 @@
  * Programs are latency-critical by their class. If none is, those are that the scheduler finds to
  * be interactive: of class auto, idle for longer than they ran, beside one of a worse level that
  * has work. They are only while they have work, and keep the driver's timeslice: several of them
- * share the GPU, and a chat beside training was no faster with a longer one.
+ * share the GPU, and a chat beside training was hardly faster with 20 ms or 1 s
+ * (bench/results/latency.txt, the ninth run).
  *
  * Several best-effort programs would interrupt each other all the time. They take turns instead:
  * one works, and the work of the others stands still. Where programs cannot be held, they have
