@@ -318,10 +318,10 @@ struct gm_msg_log_is {
     uint64_t bytes;
 };
 
-/* Ask whether the daemon can serve the program that the sender is about to execute. With `is_kept`
- * it also reserves a place (daemon/service/places.h). Answered by RESERVED. */
+/* Ask for a place for the program that the sender is about to execute (daemon/service/places.h).
+ * With `is_required` the program is not started if there is none. Answered by RESERVED. */
 struct gm_msg_reserve {
-    uint32_t is_kept; /* 0 or 1 */
+    uint32_t is_required; /* 0 or 1 */
     uint32_t reserved;
     char name[64]; /* of the program */
 };

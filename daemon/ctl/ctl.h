@@ -6,7 +6,7 @@
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
  *   set.c            changes settings of programs
  *   trim.c           gives cached memory back
- *   run.c            starts programs with the shim
+ *   run.c            starts programs with the shim; program.c: whether they can load it
  *   ask.c            called by all of those: asks the daemon
  *   say.c            called by all files: writes to standard error
  *
@@ -78,6 +78,19 @@ int mux_log(const struct mux_options *options);
 int mux_set(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
 int mux_run(const struct mux_options *options);
+
+#define MUX_SHIM "libgpumux.so"
+
+/* What can be told of a program before it is started. */
+struct mux_program {
+    char name[64]; /* of the file that is executed in the end */
+    char why[256]; /* it will not be shared: "is a static program"; "": nothing speaks against it */
+    bool is_harmed;  /* with the library in LD_PRELOAD it ends, or its linker writes an error */
+    bool is_unknown; /* nobody can tell, and `why` says why not */
+};
+
+/* Look at the program of a command line. */
+void mux_look(char **argv, struct mux_program *program);
 
 /* Print the status document as a table. */
 void mux_table(const cJSON *status);

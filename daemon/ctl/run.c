@@ -1,9 +1,9 @@
 /*
- * mux-ctl run: start a program with the shim preloaded. Calls ask.c and say.c.
+ * mux-ctl run: start a program with the shim preloaded. Calls program.c, ask.c and say.c.
  *
- * It asks the daemon whether it can serve the program. If not, the program runs without gpumux, and
- * one line says why. With --require it is then not started; otherwise the daemon reserves a place
- * for this process, which becomes the program.
+ * It looks at the program, and asks the daemon to reserve a place for this process, which becomes
+ * the program. If the program cannot load the library or there is no place, it runs without gpumux,
+ * and one line says why. With --require it is then not started.
  */
 #include "daemon/ctl/ctl.h"
 
@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #include "common/appname.h"
-
-#define SHIM "libgpumux.so"
 
 /* The folder of this executable. */
 static bool own_folder(char folder[PATH_MAX])
@@ -36,7 +34,7 @@ static bool own_folder(char folder[PATH_MAX])
  * which may have been moved; or the configured folder. */
 static bool find_shim(char path[PATH_MAX])
 {
-    static const char *const places[] = {"../shim/" SHIM, GM_LIBDIR_FROM_BINDIR "/" SHIM};
+    static const char *const places[] = {"../shim/" MUX_SHIM, GM_LIBDIR_FROM_BINDIR "/" MUX_SHIM};
     char folder[PATH_MAX], joined[PATH_MAX + 256];
     const char *chosen = getenv("GPUMUX_LIB");
 
@@ -53,10 +51,10 @@ static bool find_shim(char path[PATH_MAX])
                 return true;
         }
     }
-    if (realpath(GM_LIBDIR "/" SHIM, path))
+    if (realpath(GM_LIBDIR "/" MUX_SHIM, path))
         return true;
-    mux_complain(SHIM " is neither beside mux-ctl nor in " GM_LIBDIR
-                      ": install gpumux, or set GPUMUX_LIB");
+    mux_complain(MUX_SHIM " is neither beside mux-ctl nor in " GM_LIBDIR
+                          ": install gpumux, or set GPUMUX_LIB");
     return false;
 }
 
@@ -72,11 +70,33 @@ static void name_of(char **argv, char name[GM_APPNAME_SIZE])
     gm_appname(line, length, NULL, name);
 }
 
-/* Whether the daemon can serve the program. If not, say why. */
-static bool is_served(const struct mux_options *options, char **argv)
+/* Say why the program is not shared. `how` follows "runs unshared". */
+static void complain(const struct mux_options *options, const char *name, const char *how,
+                     const char *why)
+{
+    mux_complain("%s %s%s: %s", name,
+                 options->is_required ? "is not started, as it would run unshared"
+                                      : "runs unshared",
+                 options->is_required ? "" : how, why);
+}
+
+/* Whether the program can load the library. If not, say why. */
+static bool is_loadable(const struct mux_options *options, const struct mux_program *program,
+                        const char *name)
+{
+    char why[sizeof program->name + sizeof program->why + 2];
+    if (program->why[0] == '\0' || (program->is_unknown && !options->is_required))
+        return true;
+    snprintf(why, sizeof why, "%s %s", program->name, program->why);
+    complain(options, name, "", why);
+    return false;
+}
+
+/* Whether the daemon reserves a place for the program. If not, say why. */
+static bool is_served(const struct mux_options *options, const char *name)
 {
     const char *off = getenv("GPUMUX_DISABLE");
-    struct gm_msg_reserve reserve = {.is_kept = options->is_required};
+    struct gm_msg_reserve reserve = {.is_required = options->is_required};
     struct gm_msg_reserved answer = {0};
     struct mux_question ask = {.question = GM_MSG_RESERVE,
                                .body = &reserve,
@@ -84,18 +104,41 @@ static bool is_served(const struct mux_options *options, char **argv)
                                .result = &answer,
                                .result_size = sizeof answer};
 
-    name_of(argv, reserve.name);
-    if (off && strcmp(off, "1") == 0)
-        snprintf(ask.why, sizeof ask.why, "GPUMUX_DISABLE=1 is in the environment");
-    else if (mux_try(options->socket, &ask) == MUX_OK && answer.is_refused)
-        snprintf(ask.why, sizeof ask.why, "%s", answer.text);
-    if (ask.why[0] == '\0')
-        return true;
-    mux_complain("%s %s: %s", reserve.name,
-                 options->is_required ? "is not started, as it would run unshared"
-                                      : "runs unshared",
-                 ask.why);
-    return false;
+    snprintf(reserve.name, sizeof reserve.name, "%s", name);
+    if (off && strcmp(off, "1") == 0) {
+        complain(options, name, "", "GPUMUX_DISABLE=1 is in the environment");
+        return false;
+    }
+    if (mux_try(options->socket, &ask) != MUX_OK) {
+        complain(options, name, "", ask.why);
+        return false;
+    }
+    if (answer.is_refused) /* the program itself will ask again */
+        complain(options, name, ", unless there is room at its first CUDA call", answer.text);
+    return !answer.is_refused;
+}
+
+/* Set a variable to two texts, each of which may be missing, with a colon between them. */
+static int join(const char *name, const char *first, const char *second)
+{
+    char *text = NULL;
+    if (asprintf(&text, "%s%s%s", first ? first : "",
+                 first && *first && second && *second ? ":" : "", second ? second : "") < 0)
+        return -1;
+    const int error = setenv(name, text, 1);
+    free(text);
+    return error;
+}
+
+/*
+ * The library comes behind those of the user. A sanitizer's run-time library must come first in
+ * LD_PRELOAD. Where the program is linked with it instead, it comes behind ours, which it takes for
+ * a mistake unless ASAN_OPTIONS says otherwise; what the user has set there counts more.
+ */
+static int set_preload(const char *shim)
+{
+    return join("LD_PRELOAD", getenv("LD_PRELOAD"), shim) ||
+           join("ASAN_OPTIONS", "verify_asan_link_order=0", getenv("ASAN_OPTIONS"));
 }
 
 static int execution_failed(const char *program, int error)
@@ -108,8 +151,8 @@ int mux_run(const struct mux_options *options)
 {
     char **argv = options->words;
     char shim[PATH_MAX], real[PATH_MAX];
-    const char *before = getenv("LD_PRELOAD");
-    char *preload = NULL;
+    char name[GM_APPNAME_SIZE];
+    struct mux_program program;
 
     if (!argv[0]) {
         mux_complain("run: which program? mux-ctl run -- PROGRAM [ARGUMENT...]");
@@ -122,26 +165,22 @@ int mux_run(const struct mux_options *options)
                      shim);
         return MUX_FAILED;
     }
-    if (asprintf(&preload, "%s%s%s", shim, before && *before ? ":" : "",
-                 before && *before ? before : "") < 0) {
-        mux_complain("out of memory");
-        return MUX_FAILED;
-    }
-    const char *socket = options->socket;
-    if (socket && realpath(socket, real))
-        socket = real; /* the program may change its working directory */
-    if (setenv("LD_PRELOAD", preload, 1) || (socket && setenv("GPUMUX_SOCKET", socket, 1)) ||
-        (options->group && setenv("GPUMUX_GROUP", options->group, 1))) {
-        mux_complain("the environment cannot be set: %s", strerror(errno));
-        free(preload);
-        return MUX_FAILED;
-    }
-    free(preload);
     /* Do not bother the daemon with a program that does not exist. */
     if (strchr(argv[0], '/') && access(argv[0], X_OK))
         return execution_failed(argv[0], errno);
-    if (!is_served(options, argv) && options->is_required)
+    mux_look(argv, &program);
+    name_of(argv, name);
+    if (!(is_loadable(options, &program, name) && is_served(options, name)) && options->is_required)
         return MUX_UNSHARED;
+    const char *socket = options->socket;
+    if (socket && realpath(socket, real))
+        socket = real; /* the program may change its working directory */
+    if ((!program.is_harmed && set_preload(shim)) ||
+        (socket && setenv("GPUMUX_SOCKET", socket, 1)) ||
+        (options->group && setenv("GPUMUX_GROUP", options->group, 1))) {
+        mux_complain("the environment cannot be set: %s", strerror(errno));
+        return MUX_FAILED;
+    }
     execvp(argv[0], argv);
     return execution_failed(argv[0], errno);
 }

@@ -59,12 +59,6 @@ static uint32_t find_family(const struct gm_places *places, pid_t pid, uid_t uid
     return i;
 }
 
-bool gm_places_has(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
-{
-    look(places, now);
-    return find_family(places, pid, uid) < places->n;
-}
-
 bool gm_places_take(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
 {
     look(places, now);

@@ -47,10 +47,7 @@ struct gm_places {
  * GM_PLACES_USER for this user. */
 bool gm_places_keep(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
 
-/* Whether a place is reserved for the process or an ancestor. */
-bool gm_places_has(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
-
-/* The same, when the process connects. The place is free again. */
+/* The process connects: whether a place is reserved for it or an ancestor. That is free again. */
 bool gm_places_take(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
 
 /* How many are reserved, in all and for one user. */

@@ -457,26 +457,24 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
     uint64_t now = gm_now();
 
     /* It takes over a place that is reserved for an ancestor. */
-    bool has_one = body->is_kept ? gm_places_take(places, session->pid, session->uid, now)
-                                 : gm_places_has(places, session->pid, session->uid, now);
+    bool has_one = gm_places_take(places, session->pid, session->uid, now);
     answer.is_refused =
         !has_room_for(session->all, session, has_one, answer.text, sizeof answer.text);
-    if (body->is_kept && !answer.is_refused &&
-        !gm_places_keep(places, session->pid, session->uid, now)) {
+    if (!answer.is_refused && !gm_places_keep(places, session->pid, session->uid, now)) {
         answer.is_refused = 1;
         snprintf(answer.text, sizeof answer.text,
                  "%u places are reserved for programs that have not connected yet, or %u of this "
                  "user: try again later",
                  GM_PLACES_MAX, GM_PLACES_USER);
     }
-    if (body->is_kept && answer.is_refused) { /* if not kept, the program itself will ask */
-        char kind[sizeof answer.text + 32];   /* without the name, which the program chooses */
+    if (!answer.is_refused)
+        say(session, GM_LOG_DEBUG, "a place is reserved for %s", body->name);
+    else if (body->is_required) {           /* if not required, the program itself will ask */
+        char kind[sizeof answer.text + 32]; /* without the name, which the program chooses */
         snprintf(kind, sizeof kind, "no place of %u: %s", session->uid, answer.text);
         gm_log_like(GM_LOG_WARN, kind, "control connection (pid %d, uid %u): no place for %s: %s",
                     session->pid, session->uid, body->name, answer.text);
         gm_places_refuse(places, session->pid, session->uid, body->name, answer.text, now);
-    } else if (body->is_kept) {
-        say(session, GM_LOG_DEBUG, "a place is reserved for %s", body->name);
     }
     gm_session_send(session, GM_MSG_RESERVED, &answer, NULL, 0, NULL, 0);
 }

@@ -200,7 +200,7 @@ static union body body_of(enum gm_msg_type type)
         body.log_is.bytes = 1234;
         break;
     case GM_MSG_RESERVE:
-        body.reserve = (struct gm_msg_reserve){.is_kept = 1, .name = "train_model.py"};
+        body.reserve = (struct gm_msg_reserve){.is_required = 1, .name = "train_model.py"};
         break;
     case GM_MSG_RESERVED:
         body.reserved = (struct gm_msg_reserved){.is_refused = 1, .text = "all places are taken"};

@@ -72,8 +72,8 @@ within "$patience" is_started
 expect_reserved 1
 says 125 "true is not started, as it would run unshared: 0 apps are served already and 1 places are reserved" --require -- true
 expect_number refused count 1
-says 0 "true runs unshared: 0 apps are served already and 1 places are reserved" -- true
-expect_number refused count 1 # it never asked for a place
+says 0 "true runs unshared, unless there is room at its first CUDA call: 0 apps are served already and 1 places are reserved" -- true
+expect_number refused count 1 # it would ask again itself
 app early linked --bytes 20M --iterations 2
 expect_pass early
 expect_number refused count 2
@@ -85,7 +85,7 @@ expect_reserved 0
 # beyond it
 says 125 "1 apps are served already: raise --max-apps" --require -- true
 expect_number refused count 3
-says 0 "true runs unshared: 1 apps are served already: raise --max-apps" -- true
+says 0 "true runs unshared, unless there is room at its first CUDA call: 1 apps are served already: raise --max-apps" -- true
 app surplus linked --bytes 20M --iterations 2
 expect_pass surplus
 expect_number refused count 4
