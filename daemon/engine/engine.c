@@ -390,10 +390,11 @@ static void on_grown(void *arg)
 /* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {
-    char holder[256];
-    int error =
-        gm_claim_open(&engine->claim, engine->loop, (const unsigned char *)engine->uuid.bytes,
-                      engine->config.outlet.user, holder, sizeof holder);
+    char holder[512];
+    int error = gm_claim_open(&engine->claim, (const unsigned char *)engine->uuid.bytes,
+                              engine->config.outlet.user, holder, sizeof holder);
+    if (error == 0 && holder[0])
+        gm_log(GM_LOG_WARN, "GPU %d %s", engine->config.gpu, holder);
     if (error == 0)
         return 0;
     if (error != -EADDRINUSE) {
@@ -406,8 +407,8 @@ static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
         return 0;
     }
     snprintf(why, why_size,
-             "GPU %d is shared by %s already: stop that, or start this one with --shared-gpu and "
-             "give each a --gpu-budget of its own",
+             "GPU %d is shared by %s already: use or stop that, or start this one with "
+             "--shared-gpu and give each a --gpu-budget of its own",
              engine->config.gpu, holder);
     return error;
 }

@@ -4,201 +4,297 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/text.h"
+#include "daemon/memory/lockfile.h"
 
-#define BACKLOG 64 /* connections are accepted and closed at once */
+#define RUN_DIR "/run"
+#define NAME_SIZE 64
+/* A daemon claims its GPUs before it opens much else. */
+#define FILES_MAX 256u     /* open files that are looked at of one process */
+#define PROCESSES_MAX 256u /* of other users that are called gpumuxd */
 
 struct gm_claim {
-    uv_poll_t poll;
     int fd;
+    char lock[PATH_MAX + NAME_SIZE], note[PATH_MAX + NAME_SIZE]; /* note "": a user's claim */
 };
 
-/* Fill in the abstract address of a GPU. Returns its length. */
-static socklen_t name_gpu(struct sockaddr_un *address, const unsigned char uuid[16])
+/* ---- other processes ------------------------------------------------------------------------- */
+
+/* The first line of a file of /proc/PID, "" if there is none. */
+static void read_line(pid_t pid, const char *name, char *line, int size)
 {
-    char *name = address->sun_path + 1; /* the NUL before it makes it abstract */
-    size_t length = (size_t)sprintf(name, "gpumux-gpu-");
-    for (int i = 0; i < 16; i++)
-        length += (size_t)sprintf(name + length, "%02x", uuid[i]);
-    address->sun_family = AF_UNIX;
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    char path[64];
+    line[0] = '\0';
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return;
+    if (!fgets(line, size, file))
+        line[0] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    fclose(file);
+}
+
+/* When a process started, in ticks since the system did; 0: not known. */
+static unsigned long long start_of(pid_t pid)
+{
+    char line[1024];
+    unsigned long long start = 0;
+    read_line(pid, "stat", line, sizeof line);
+    const char *behind = strrchr(line, ')'); /* the command may hold anything */
+    if (!behind || sscanf(behind,
+                          ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+                          "%*d %*d %*d %*d %llu",
+                          &start) != 1)
+        return 0;
+    return start;
+}
+
+/* The real user of a process. A process can have its /proc folder owned by root, so the folder's
+ * owner does not tell. False: it is gone. */
+static bool user_of(pid_t pid, uid_t *uid)
+{
+    char path[64], line[256];
+    bool is_found = false;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && !is_found && fgets(line, sizeof line, file))
+        is_found = sscanf(line, "Uid: %u", uid) == 1;
+    if (file)
+        fclose(file);
+    return is_found;
 }
 
 static void name_holder(pid_t pid, uid_t uid, gm_claim_user *user_name, char *text, size_t size)
 {
-    char path[64], command[32] = "a process", user[64];
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file) {
-        if (fgets(command, sizeof command, file))
-            command[strcspn(command, "\n")] = '\0';
-        fclose(file);
+    char command[32], user[64];
+    if (pid == 0) {
+        snprintf(text, size, "another gpumuxd of user %s", user_name(uid, user));
+        return;
     }
+    read_line(pid, "comm", command, sizeof command);
     gm_text_clean(command, sizeof command);
-    snprintf(text, size, "%s, pid %d of user %s", command, (int)pid, user_name(uid, user));
+    snprintf(text, size, "%s, pid %d of user %s", command[0] ? command : "a process", (int)pid,
+             user_name(uid, user));
 }
 
-/* Who listens at the address. 0, or -errno if nobody does. */
-static int ask_listener(const struct sockaddr_un *address, socklen_t length, struct ucred *peer)
+/* Whether the process has a file called `name` open. Looks at the names only. */
+static bool has_open(pid_t pid, const char *name)
 {
-    socklen_t size = sizeof *peer;
-    int error = 0;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, (const struct sockaddr *)address, length) ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &size))
-        error = -errno;
-    else if (peer->pid == 0)
-        error = -ESRCH; /* in a pid namespace that we do not see */
-    close(fd);
-    return error;
-}
-
-/* The inode of the bound socket with this name, as the kernel lists it; 0: none. */
-static unsigned long inode_of(const char *name)
-{
-    char line[512], path[256];
-    unsigned long inode = 0, found;
-    unsigned type;
-    FILE *file = fopen("/proc/net/unix", "re");
-    while (file && inode == 0 && fgets(line, sizeof line, file))
-        if (sscanf(line, "%*s %*s %*s %*s %x %*s %lu %255s", &type, &found, path) == 3 &&
-            type == SOCK_SEQPACKET && path[0] == '@' && strcmp(path + 1, name) == 0)
-            inode = found;
-    if (file)
-        fclose(file);
-    return inode;
-}
-
-static bool has_socket(const char *pid, unsigned long inode)
-{
-    char path[544], link[64], wanted[64];
+    char path[64 + NAME_MAX], target[PATH_MAX];
     bool is_found = false;
     struct dirent *entry;
-    snprintf(path, sizeof path, "/proc/%s/fd", pid);
-    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
     DIR *folder = opendir(path);
-    while (folder && !is_found && (entry = readdir(folder))) {
-        snprintf(path, sizeof path, "/proc/%s/fd/%s", pid, entry->d_name);
-        ssize_t length = readlink(path, link, sizeof link - 1);
-        link[length > 0 ? length : 0] = '\0';
-        is_found = strcmp(link, wanted) == 0;
+    for (unsigned n = 0; folder && !is_found && n < FILES_MAX && (entry = readdir(folder)); n++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%s", (int)pid, entry->d_name);
+        const ssize_t length = readlink(path, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        const char *slash = strrchr(target, '/');
+        is_found = slash && strcmp(slash + 1, name) == 0;
     }
     if (folder)
         closedir(folder);
     return is_found;
 }
 
-/* The real user of a process, 0 if it is gone. A process can have its /proc folder owned by root,
- * so the folder's owner does not tell. */
-static uid_t user_of(const char *pid)
+/* A daemon of a user that has a claim called `name`. It may be anything of that name: this is for
+ * the log only. False: none is found. */
+static bool find_users_daemon(const char *name, pid_t *pid, uid_t *uid)
 {
-    char path[300], line[256];
-    unsigned uid = 0;
-    snprintf(path, sizeof path, "/proc/%s/status", pid);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file) && sscanf(line, "Uid: %u", &uid) != 1)
-        continue;
-    if (file)
-        fclose(file);
-    return uid;
-}
-
-/* Who has the name but does not answer: look through all processes. 0 or -errno. */
-static int find_holder(const char *name, struct ucred *peer)
-{
-    unsigned long inode = inode_of(name);
-    DIR *folder = inode ? opendir("/proc") : NULL;
+    char command[32];
+    bool is_found = false;
+    unsigned n = 0;
     struct dirent *entry;
-    int error = -ESRCH;
-    while (folder && error && (entry = readdir(folder))) {
-        if (!isdigit((unsigned char)entry->d_name[0]) || !has_socket(entry->d_name, inode))
+    DIR *folder = opendir("/proc");
+    while (folder && !is_found && n < PROCESSES_MAX && (entry = readdir(folder))) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
-        peer->pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        peer->uid = user_of(entry->d_name);
-        error = 0;
+        *pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        read_line(*pid, "comm", command, sizeof command);
+        if (strcmp(command, "gpumuxd") != 0 || !user_of(*pid, uid) || *uid == 0)
+            continue;
+        n++;
+        is_found = has_open(*pid, name);
     }
     if (folder)
         closedir(folder);
-    return error;
+    return is_found;
 }
 
-/* Somebody connected to ask who has the claim. The kernel has answered already. */
-static void on_question(uv_poll_t *poll, int status, int events)
+/* ---- the system's claim ---------------------------------------------------------------------- */
+
+static const char *run_dir(void)
 {
-    const struct gm_claim *claim = poll->data;
-    (void)status;
-    (void)events;
-    for (int i = 0; i < BACKLOG; i++) {
-        int fd = accept4(claim->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0)
-            return;
-        close(fd);
+    const char *chosen = getenv("GPUMUX_RUN_DIR");
+    return chosen && *chosen ? chosen : RUN_DIR;
+}
+
+/* Whether `dir` is a folder that nobody but `owner` can write. If not, *error says why. */
+static bool is_safe(const char *dir, uid_t owner, mode_t forbidden, int *error)
+{
+    struct stat found;
+    *error = 0;
+    if (lstat(dir, &found))
+        *error = errno;
+    else if (!S_ISDIR(found.st_mode))
+        *error = ENOTDIR;
+    else if (found.st_uid != owner || (found.st_mode & forbidden))
+        *error = EPERM;
+    return *error == 0;
+}
+
+/* Say who holds the claim, for those who cannot open it. */
+static void write_note(const char *path)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%d:%llu", (int)getpid(), start_of(getpid()));
+    unlink(path); /* of a daemon that was killed */
+    if (symlink(text, path))
+        return; /* then a user's daemon starts beside this one */
+}
+
+/* The pid of the system's daemon that has the claim, 0 if there is none. */
+static pid_t read_note(const char *path)
+{
+    char text[64];
+    int pid;
+    unsigned long long start;
+    const ssize_t length = readlink(path, text, sizeof text - 1);
+    text[length > 0 ? length : 0] = '\0';
+    if (sscanf(text, "%d:%llu", &pid, &start) != 2 || pid <= 0 ||
+        (kill(pid, 0) != 0 && errno == ESRCH))
+        return 0;
+    const unsigned long long now = start_of(pid);
+    return now == start || now == 0 ? pid : 0; /* 0: others' processes are hidden here */
+}
+
+static int claim_for_system(struct gm_claim *claim, const char *name, gm_claim_user *user_name,
+                            char *text, size_t size)
+{
+    pid_t pid;
+    uid_t uid;
+    char holder[192];
+    int error;
+
+    if (!is_safe(run_dir(), 0, S_IWGRP | S_IWOTH, &error)) {
+        snprintf(text, size, "%s is no folder that only root can write: %s", run_dir(),
+                 strerror(error));
+        return -error;
     }
-}
-
-int gm_claim_open(struct gm_claim **result, uv_loop_t *loop, const unsigned char uuid[16],
-                  gm_claim_user *user_name, char *why, size_t size)
-{
-    struct sockaddr_un address = {0};
-    const socklen_t length = name_gpu(&address, uuid);
-    struct gm_claim *claim = calloc(1, sizeof *claim);
-    struct ucred peer;
-    int error = -ENOMEM;
-
-    if (!claim)
-        goto say_error;
-    claim->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    claim->fd = gm_lockfile_take(claim->lock, &pid);
+    if (claim->fd == -EWOULDBLOCK) {
+        name_holder(pid, 0, user_name, text, size);
+        return -EADDRINUSE;
+    }
     if (claim->fd < 0) {
-        error = -errno;
-        goto free_claim;
+        snprintf(text, size, "%s: %s", claim->lock, strerror(-claim->fd));
+        return claim->fd;
     }
-    if (bind(claim->fd, (const struct sockaddr *)&address, length) || listen(claim->fd, BACKLOG)) {
-        error = -errno;
-        goto close_fd;
+    write_note(claim->note);
+    if (find_users_daemon(name, &pid, &uid)) {
+        name_holder(pid, uid, user_name, holder, sizeof holder);
+        snprintf(text, size, "is also shared by %s, for that user: what is free is counted",
+                 holder);
     }
-    error = uv_poll_init(loop, &claim->poll, claim->fd);
-    if (error)
-        goto close_fd;
-    claim->poll.data = claim;
-    uv_poll_start(&claim->poll, UV_READABLE, on_question);
-    *result = claim;
     return 0;
-
-close_fd:
-    close(claim->fd);
-free_claim:
-    free(claim);
-say_error:
-    snprintf(why, size, "%s", strerror(-error));
-    if (error != -EADDRINUSE)
-        return error;
-    if (ask_listener(&address, length, &peer) == 0 || find_holder(address.sun_path + 1, &peer) == 0)
-        name_holder(peer.pid, peer.uid, user_name, why, size);
-    else
-        snprintf(why, size, "a process that cannot be seen from here (it has the socket @%s)",
-                 address.sun_path + 1);
-    return error;
 }
 
-static void on_closed(uv_handle_t *handle)
+/* ---- a user's claim -------------------------------------------------------------------------- */
+
+/* A folder that only this user can write: of the session, else in /tmp. *error if there is none. */
+static void find_folder(char dir[PATH_MAX], int *error)
 {
-    struct gm_claim *claim = handle->data;
-    close(claim->fd);
-    free(claim);
+    const char *session = getenv("XDG_RUNTIME_DIR");
+    const uid_t uid = geteuid();
+    if (session && session[0] == '/' && strlen(session) < PATH_MAX) {
+        snprintf(dir, PATH_MAX, "%s", session);
+        if (is_safe(dir, uid, S_IWGRP | S_IWOTH, error))
+            return;
+    }
+    snprintf(dir, PATH_MAX, "/run/user/%u", uid);
+    if (is_safe(dir, uid, S_IWGRP | S_IWOTH, error))
+        return;
+    snprintf(dir, PATH_MAX, "/tmp/gpumux-%u", uid);
+    if (mkdir(dir, 0700) && errno != EEXIST)
+        *error = errno;
+    else /* anybody may have made it */
+        is_safe(dir, uid, S_IRWXG | S_IRWXO, error);
+}
+
+static int claim_for_user(struct gm_claim *claim, const char *name, gm_claim_user *user_name,
+                          char *text, size_t size)
+{
+    char dir[PATH_MAX];
+    int error;
+    pid_t pid = read_note(claim->note);
+
+    claim->note[0] = '\0'; /* root's */
+    if (pid) {
+        name_holder(pid, 0, user_name, text, size);
+        return -EADDRINUSE;
+    }
+    find_folder(dir, &error);
+    snprintf(claim->lock, sizeof claim->lock, "%s/%s", dir, name);
+    if (error == 0)
+        claim->fd = gm_lockfile_take(claim->lock, &pid);
+    if (error == 0 && claim->fd == -EWOULDBLOCK) {
+        name_holder(pid, geteuid(), user_name, text, size);
+        return -EADDRINUSE;
+    }
+    if (error == 0 && claim->fd < 0)
+        error = -claim->fd;
+    if (error) /* somebody else's folder of that name must not keep this user from starting */
+        snprintf(text, size,
+                 "may be shared by another gpumuxd of yours: %.256s cannot be used to find out: %s",
+                 dir, strerror(error));
+    return 0;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+int gm_claim_open(struct gm_claim **result, const unsigned char uuid[16], gm_claim_user *user_name,
+                  char *text, size_t size)
+{
+    char name[NAME_SIZE] = "gpumux-";
+    struct gm_claim *claim = calloc(1, sizeof *claim);
+
+    *result = NULL;
+    text[0] = '\0';
+    if (!claim) {
+        snprintf(text, size, "out of memory");
+        return -ENOMEM;
+    }
+    for (int i = 0; i < 16; i++)
+        sprintf(name + strlen(name), "%02x", uuid[i]);
+    claim->fd = -1;
+    snprintf(claim->note, sizeof claim->note, "%s/%s.holder", run_dir(), name);
+    strcat(name, ".lock");
+    snprintf(claim->lock, sizeof claim->lock, "%s/%s", run_dir(), name);
+    int error = geteuid() == 0 ? claim_for_system(claim, name, user_name, text, size)
+                               : claim_for_user(claim, name, user_name, text, size);
+    if (error == 0 && claim->fd >= 0)
+        *result = claim;
+    else
+        free(claim);
+    return error;
 }
 
 void gm_claim_close(struct gm_claim *claim)
 {
-    if (claim)
-        uv_close((uv_handle_t *)&claim->poll, on_closed);
+    if (!claim)
+        return;
+    if (claim->note[0])
+        unlink(claim->note);
+    gm_lockfile_drop(claim->lock, claim->fd);
+    free(claim);
 }

@@ -2,11 +2,9 @@
 #include "daemon/service/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,6 +12,7 @@
 
 #include "common/log.h"
 #include "common/sock.h"
+#include "daemon/memory/lockfile.h"
 
 #define ACCEPT_BURST 16     /* connections taken in one turn of the loop */
 #define ACCEPT_PAUSE_MS 100 /* when there are no file descriptors left */
@@ -36,75 +35,41 @@ struct gm_server {
 
 /* ---- claiming ------------------------------------------------------------------------------ */
 
-/* The pid that the holder of the lock wrote, or 0. */
-static long lock_holder(int fd)
-{
-    char text[24];
-    ssize_t length = pread(fd, text, sizeof text - 1, 0);
-    if (length <= 0)
-        return 0;
-    text[length] = '\0';
-    long pid = strtol(text, NULL, 10);
-    return pid > 0 ? pid : 0;
-}
-
-/* Lock PATH.lock. Its last holder removes the file: if ours is no longer at the path, try again. */
 static int take_lock(struct gm_server *server, char *why, size_t size)
 {
     const char *path = server->address.sun_path;
-    for (int attempt = 0; attempt < 100; attempt++) {
-        struct stat ours, theirs;
-        int fd = open(server->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd < 0) {
-            int error = -errno;
-            if (error == -ENOENT)
-                snprintf(why, size,
-                         "the directory of the socket %s does not exist: make it, or choose "
-                         "another --socket",
-                         path);
-            else
-                snprintf(why, size,
-                         "the socket %s cannot be made: cannot write in its directory: %s; run as "
-                         "a user who may, or use --user, or choose another --socket",
-                         path, strerror(-error));
-            return error;
-        }
-        if (flock(fd, LOCK_EX | LOCK_NB)) {
-            int error = -errno;
-            long pid = lock_holder(fd);
-            close(fd);
-            if (error != -EWOULDBLOCK)
-                snprintf(why, size, "%s cannot be locked: %s", server->lock_path, strerror(-error));
-            else if (pid)
-                snprintf(why, size,
-                         "another gpumuxd (pid %ld) serves %s: stop it, or choose another "
-                         "--socket",
-                         pid, path);
-            else
-                snprintf(why, size,
-                         "another gpumuxd serves %s: stop it, or choose another --socket", path);
-            return error;
-        }
-        if (fstat(fd, &ours) == 0 && lstat(server->lock_path, &theirs) == 0 &&
-            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev) {
-            if (ftruncate(fd, 0) == 0)
-                dprintf(fd, "%ld\n", (long)getpid());
-            server->lock_fd = fd;
-            return 0;
-        }
-        close(fd);
-    }
-    snprintf(why, size, "%s keeps changing: is another gpumuxd starting and stopping there?",
-             server->lock_path);
-    return -EBUSY;
+    pid_t pid;
+    const int fd = gm_lockfile_take(server->lock_path, &pid);
+    server->lock_fd = fd < 0 ? -1 : fd;
+    if (fd >= 0)
+        return 0;
+    if (fd == -EWOULDBLOCK && pid)
+        snprintf(why, size,
+                 "another gpumuxd (pid %ld) serves %s: stop it, or choose another --socket",
+                 (long)pid, path);
+    else if (fd == -EWOULDBLOCK)
+        snprintf(why, size, "another gpumuxd serves %s: stop it, or choose another --socket", path);
+    else if (fd == -EBUSY)
+        snprintf(why, size, "%s keeps changing: is another gpumuxd starting and stopping there?",
+                 server->lock_path);
+    else if (fd == -ENOENT)
+        snprintf(why, size,
+                 "the directory of the socket %s does not exist: make it, or choose another "
+                 "--socket",
+                 path);
+    else
+        snprintf(why, size,
+                 "the socket %s cannot be made: cannot write in its directory: %s; run as a user "
+                 "who may, or use --user, or choose another --socket",
+                 path, strerror(-fd));
+    return fd;
 }
 
 static void drop_lock(struct gm_server *server)
 {
     if (server->lock_fd < 0)
         return;
-    unlink(server->lock_path); /* while we hold it: see take_lock */
-    close(server->lock_fd);
+    gm_lockfile_drop(server->lock_path, server->lock_fd);
     server->lock_fd = -1;
 }
 

@@ -15,11 +15,12 @@ BUILD=$(cd "$BUILD" && pwd) || exit 2
 name=$(basename "$0" .sh)
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gm-$name.XXXXXX") || exit 2
 mkdir "$dir/sim" || exit 2
+mkdir -m 755 "$dir/run" || exit 2 # a daemon's claim on its GPU is not left in /run
 
 # SYS is what programs run with; the shim is preloaded into them alone.
 unset GPUMUX_LOG LD_PRELOAD
 export SIMCUDA_DIR="$dir/sim" SIMCUDA_MEMORY="${SIMCUDA_MEMORY:-1G}"
-export GPUMUX_SOCKET="$dir/gpumux.sock"
+export GPUMUX_SOCKET="$dir/gpumux.sock" GPUMUX_RUN_DIR="$dir/run" XDG_RUNTIME_DIR="$dir/run"
 export LD_LIBRARY_PATH="$BUILD/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 ctl=$BUILD/daemon/mux-ctl
 shim=$BUILD/shim/libgpumux.so

@@ -54,14 +54,13 @@ int gm_limits_fit(const struct gm_limits *limits, uint64_t *pinned, uint64_t pag
     return 0;
 }
 
-int gm_claim_open(struct gm_claim **claim, uv_loop_t *loop, const unsigned char uuid[16],
-                  gm_claim_user *user_name, char *why, size_t size)
+int gm_claim_open(struct gm_claim **claim, const unsigned char uuid[16], gm_claim_user *user_name,
+                  char *text, size_t size)
 {
-    (void)loop;
     (void)uuid;
     (void)user_name;
-    (void)why;
     (void)size;
+    text[0] = '\0';
     *claim = NULL;
     return 0;
 }
