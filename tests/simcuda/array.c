@@ -123,6 +123,27 @@ void sim_array_free_context(const struct sim_ctx *ctx)
         release(array);
 }
 
+SIM_API CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *descriptor, CUarray handle)
+{
+    SIM_ENTER(cuArrayGetDescriptor);
+    if (descriptor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+    pthread_mutex_lock(&lock);
+    for (const struct sim_array *a = arrays; a != NULL; a = a->next) {
+        if (a != (const void *)handle || a->magic != ARRAY_MAGIC)
+            continue;
+        *descriptor = (CUDA_ARRAY_DESCRIPTOR){.Width = a->descriptor.Width,
+                                              .Height = a->descriptor.Height,
+                                              .Format = a->descriptor.Format,
+                                              .NumChannels = a->descriptor.NumChannels};
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+SIM_ENTRY(cuArrayGetDescriptor_v2);
+
 SIM_API CUresult cuArrayCreate_v2(CUarray *handle, const CUDA_ARRAY_DESCRIPTOR *descriptor)
 {
     SIM_ENTER(cuArrayCreate);

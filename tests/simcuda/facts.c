@@ -6,7 +6,9 @@
  * shows what changed. Answers are names of CUresult or small numbers; nothing depends on addresses,
  * sizes of the GPU or time.
  *
- * Usage: facts
+ * Usage: facts [SECTION...]
+ *
+ * Without names: all sections but those that are only for people, or that no GPU has answered yet.
  */
 #include "tests/simcuda/facts.h"
 
@@ -197,7 +199,8 @@ static void facts_of_start(void)
     fact("device -1", cuDeviceGet(&d, -1));
 }
 
-enum setup { NOTHING, INITIALIZED, CURRENT };
+/* NAMED: as CURRENT, and it runs only by name. */
+enum setup { NOTHING, INITIALIZED, CURRENT, NAMED };
 static const struct section {
     const char *name;
     void (*run)(void);
@@ -235,6 +238,19 @@ static const struct section {
     {"memory of another process", facts_of_ipc, NOTHING},
     {"pools beside a capture", facts_of_pools_captured_locally, CURRENT},
     {"limits of pools, and a child", facts_of_pools_limits, CURRENT},
+    {"permits: global", facts_of_global_capture, NAMED},
+    {"permits: global, elsewhere", facts_of_global_capture_elsewhere, NAMED},
+    {"permits: global, elsewhere local", facts_of_global_capture_elsewhere_locally, NAMED},
+    {"permits: local", facts_of_local_capture, NAMED},
+    {"permits: local, elsewhere", facts_of_local_capture_elsewhere, NAMED},
+    {"permits: relaxed", facts_of_relaxed_capture, NAMED},
+    {"permits: relaxed thread", facts_of_relaxed_thread, NAMED},
+    {"permits: host function", facts_of_host_functions, NAMED},
+    {"permits: callback", facts_of_callbacks, NAMED},
+    {"permits: host node", facts_of_host_nodes, NAMED},
+    {"memory of modules", facts_of_modules_memory, NAMED},
+    {"local memory", facts_of_local_memory, NAMED},
+    {"costs", facts_of_costs, NAMED},
 };
 
 static void run_section(const struct section *section)
@@ -256,10 +272,24 @@ static void run_section(const struct section *section)
     fflush(stdout);
 }
 
-int main(void)
+/* By its whole name, or by the beginning of it up to a colon. */
+static bool is_wanted(const struct section *section, int n_names, char **names)
+{
+    for (int i = 0; i < n_names; i++) {
+        const size_t length = strlen(names[i]);
+        if (strncmp(section->name, names[i], length) == 0 &&
+            (section->name[length] == '\0' || section->name[length] == ':'))
+            return true;
+    }
+    return n_names == 0 && section->setup != NAMED;
+}
+
+int main(int argc, char **argv)
 {
     int failures = 0;
     for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
+        if (!is_wanted(&sections[i], argc - 1, argv + 1))
+            continue;
         printf("== %s\n", sections[i].name);
         fflush(stdout);
         const pid_t child = fork();

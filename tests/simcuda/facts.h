@@ -68,5 +68,18 @@ void facts_of_last_pages(void);
 void facts_of_wrapping_sets(void);
 void facts_of_lost_captures(void);
 void facts_of_ipc(void);
+void facts_of_global_capture(void);
+void facts_of_global_capture_elsewhere(void);
+void facts_of_global_capture_elsewhere_locally(void);
+void facts_of_local_capture(void);
+void facts_of_local_capture_elsewhere(void);
+void facts_of_relaxed_capture(void);
+void facts_of_relaxed_thread(void);
+void facts_of_host_functions(void);
+void facts_of_callbacks(void);
+void facts_of_host_nodes(void);
+void facts_of_modules_memory(void);
+void facts_of_local_memory(void);
+void facts_of_costs(void);
 
 #endif

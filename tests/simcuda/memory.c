@@ -177,7 +177,7 @@ static void retire(void *p, size_t size)
 static void release_range(const struct sim_range *r)
 {
     void *p = (void *)(uintptr_t)r->start;
-    if (r->kind == SIM_RANGE_LINEAR || r->kind == SIM_RANGE_POOL) {
+    if (r->kind == SIM_RANGE_LINEAR || r->kind == SIM_RANGE_POOL || r->kind == SIM_RANGE_GLOBAL) {
         if (r->is_exported)
             sim_ipc_forget(r);
         retire(p, r->counted + GUARD);
@@ -263,6 +263,22 @@ static struct sim_ctx *owner_of(uint64_t start, enum sim_range_kind kind)
         found != NULL && found->start == start && found->kind == kind ? found->ctx : NULL;
     pthread_mutex_unlock(&sim_va_lock);
     return ctx;
+}
+
+CUresult sim_global_new(struct sim_ctx *ctx, uint64_t bytes, CUdeviceptr *at)
+{
+    struct sim_range range = {.kind = SIM_RANGE_GLOBAL, .ctx = ctx};
+    const CUresult result = make_linear(&range, ctx->device, bytes);
+    if (result == CUDA_SUCCESS)
+        *at = range.start;
+    return result;
+}
+
+void sim_global_free(CUdeviceptr at)
+{
+    struct sim_range range;
+    if (at != 0 && take_range(at, SIM_RANGE_GLOBAL, &range))
+        release_range(&range);
 }
 
 /* Needs no context, but none that is lost. */

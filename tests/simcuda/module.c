@@ -1,6 +1,7 @@
 /*
  * Modules, libraries, functions. A module is what the `.entry` names of a PTX text say: each that
- * has a host version in kernels.c becomes a function; the rest are not found. Binary images are
+ * has a host version in kernels.c becomes a function; the rest are not found. Each `.global`
+ * variable of a module (not of a library) takes memory while it is loaded. Binary images are
  * refused, as a GPU of another kind would.
  *
  * A CUkernel and a CUfunction are the same thing here, and one is taken for the other, as by the
@@ -16,6 +17,8 @@
 #define MODULE_MAGIC 0x4d4f4453u
 #define FUNCTION_MAGIC 0x46554e53u
 #define FUNCTIONS_MAX 64
+#define GLOBALS_MAX 16
+#define NAME_MAX_BYTES 64
 #define IMAGE_FILE_MAX (64l << 20)
 
 struct module;
@@ -28,12 +31,20 @@ struct function {
     int shared_carveout;
 };
 
+struct global {
+    char name[NAME_MAX_BYTES];
+    uint64_t bytes;
+    CUdeviceptr at; /* 0: not loaded */
+};
+
 struct module {
     uint32_t magic;
     bool is_library;
     struct sim_ctx *ctx; /* NULL: a library */
     unsigned n_functions;
     struct function functions[FUNCTIONS_MAX];
+    unsigned n_globals;
+    struct global globals[GLOBALS_MAX];
 };
 
 /* ---- PTX ---- */
@@ -77,7 +88,34 @@ static CUresult add_function(struct module *m, const char *name, size_t length)
     return CUDA_SUCCESS;
 }
 
-/* A PTX text begins with its version; then only the names behind .entry matter. */
+/* What is behind `.global`: words with a dot, then the name, and how many there are of it. */
+static CUresult add_global(struct module *m, const char **text)
+{
+    const char *p = skip_blank(*text);
+    uint64_t bytes = 0;
+    while (*p == '.') {
+        const size_t length = word_length(p);
+        const bool is_align = length == 6 && memcmp(p, ".align", 6) == 0;
+        if (length >= 3 && length <= 4 && strchr("busf", p[1]) != NULL)
+            bytes = strtoull(p + 2, NULL, 10) / 8;
+        p = skip_blank(p + length);
+        if (is_align)
+            p = skip_blank(p + word_length(p));
+    }
+    const size_t length = word_length(p);
+    *text = p;
+    if (length == 0 || bytes == 0)
+        return CUDA_SUCCESS; /* of a kind that is not known here */
+    if (length >= NAME_MAX_BYTES || m->n_globals == GLOBALS_MAX)
+        return CUDA_ERROR_INVALID_PTX;
+    struct global *g = &m->globals[m->n_globals++];
+    memcpy(g->name, p, length);
+    p = skip_blank(p + length);
+    g->bytes = bytes * (*p == '[' ? strtoull(p + 1, NULL, 10) : 1);
+    return CUDA_SUCCESS;
+}
+
+/* A PTX text begins with its version; then only what is behind .entry and .global matters. */
 static CUresult parse_ptx(struct module *m, const char *text)
 {
     const char *p = skip_blank(text);
@@ -87,7 +125,10 @@ static CUresult parse_ptx(struct module *m, const char *text)
     while (*(p = skip_blank(p)) != '\0' && result == CUDA_SUCCESS) {
         const size_t length = word_length(p);
         const bool is_entry = length == 6 && memcmp(p, ".entry", 6) == 0;
+        const bool is_global = length == 7 && memcmp(p, ".global", 7) == 0;
         p += length > 0 ? length : 1;
+        if (is_global)
+            result = add_global(m, &p);
         if (is_entry) {
             p = skip_blank(p);
             const size_t name = word_length(p);
@@ -161,6 +202,8 @@ static CUresult unload(struct module *m)
     if (m == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     m->magic = 0;
+    for (unsigned i = 0; i < m->n_globals; i++)
+        sim_global_free(m->globals[i].at);
     for (unsigned i = 0; i < m->n_functions; i++)
         m->functions[i].magic = 0;
     free(m);
@@ -188,10 +231,15 @@ static CUresult load_module(CUmodule *module, const void *image)
         return CUDA_ERROR_INVALID_VALUE;
     struct module *m;
     result = load_image(&m, image, false);
-    if (result == CUDA_SUCCESS) {
-        m->ctx = ctx;
+    if (result != CUDA_SUCCESS)
+        return result;
+    m->ctx = ctx;
+    for (unsigned i = 0; i < m->n_globals && result == CUDA_SUCCESS; i++)
+        result = sim_global_new(ctx, m->globals[i].bytes, &m->globals[i].at);
+    if (result == CUDA_SUCCESS)
         *module = (CUmodule)(void *)m;
-    }
+    else
+        unload(m);
     return result;
 }
 
@@ -256,6 +304,28 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, cons
     return CUDA_SUCCESS;
 }
 SIM_ENTRY(cuModuleGetFunction);
+
+SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule module,
+                                      const char *name)
+{
+    SIM_ENTER(cuModuleGetGlobal);
+    if (name == NULL || *name == '\0')
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct module *m = module_of(module, false);
+    if (m == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned i = 0; i < m->n_globals; i++) {
+        if (strcmp(m->globals[i].name, name) != 0)
+            continue;
+        if (dptr != NULL)
+            *dptr = m->globals[i].at;
+        if (bytes != NULL)
+            *bytes = m->globals[i].bytes;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+SIM_ENTRY(cuModuleGetGlobal_v2);
 
 SIM_API CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
 {

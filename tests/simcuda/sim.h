@@ -123,6 +123,7 @@ uint64_t sim_engine_book(int device, int engine, uint64_t bytes);
 
 enum sim_range_kind {
     SIM_RANGE_LINEAR,     /* cuMemAlloc */
+    SIM_RANGE_GLOBAL,     /* a variable of a module */
     SIM_RANGE_HOST,       /* cuMemHostAlloc */
     SIM_RANGE_REGISTERED, /* cuMemHostRegister */
     SIM_RANGE_POOL,       /* cuMemAllocAsync */
@@ -171,6 +172,9 @@ bool sim_range_insert(const struct sim_range *range); /* false: overlaps another
 void sim_range_remove(size_t index, size_t count);
 uint64_t sim_range_number(void);                   /* a fresh buffer id */
 void sim_memory_free_context(struct sim_ctx *ctx); /* free its linear and host memory */
+/* A variable of a module; ends with its context, too. Free: 0 is none. */
+CUresult sim_global_new(struct sim_ctx *ctx, uint64_t bytes, CUdeviceptr *at);
+void sim_global_free(CUdeviceptr at);
 /* Memory of a pool: `pool` and `is_graph` of *range say whose; the rest is filled in. */
 CUresult sim_pool_memory_new(struct sim_range *range, int device, size_t bytes);
 /* Take the POOL or LINEAR range that starts at `start` out of the table, and its memory. */
