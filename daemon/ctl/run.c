@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/appname.h"
+#include "common/wishes.h"
 
 /* The folder of this executable. */
 static bool own_folder(char folder[PATH_MAX])
@@ -118,6 +119,22 @@ static bool is_served(const struct mux_options *options, const char *name)
     return !answer.is_refused;
 }
 
+/* Say which wishes of the environment are mistakes: the program does not see the daemon's log. */
+static void check_wishes(const char *name)
+{
+    struct gm_msg_hello hello = {0};
+    gm_wishes_read(getenv, &hello);
+    const char *const wrong[] = {gm_wishes_wrong_class(hello.class),
+                                 gm_wishes_wrong_oversize(hello.oversize),
+                                 gm_wishes_wrong_cap(hello.cap_is)};
+    const char *group = getenv("GPUMUX_GROUP");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (wrong[i])
+            mux_complain("%s: %s runs without it", wrong[i], name);
+    if (group && strlen(group) >= sizeof hello.group)
+        mux_complain("GPUMUX_GROUP is longer than 63 bytes: %s runs without it", name);
+}
+
 /* Set a variable to two texts, each of which may be missing, with a colon between them. */
 static int join(const char *name, const char *first, const char *second)
 {
@@ -172,6 +189,7 @@ int mux_run(const struct mux_options *options)
     name_of(argv, name);
     if (!(is_loadable(options, &program, name) && is_served(options, name)) && options->is_required)
         return MUX_UNSHARED;
+    check_wishes(name);
     const char *socket = options->socket;
     if (socket && realpath(socket, real))
         socket = real; /* the program may change its working directory */

@@ -95,7 +95,7 @@ static void why(const cJSON *app, char text[CELL])
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
     char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", caps[48] = "",
-         grouped[80] = "", links[64] = "", bytes[CELL];
+         grouped[80] = "", links[64] = "", ignored[CELL] = "", bytes[CELL];
     const char *reason = mux_word(app, "why");
 
     if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
@@ -114,9 +114,12 @@ static void why(const cJSON *app, char text[CELL])
                  mux_size(app, "unswappable_bytes", bytes));
     if (strcmp(mux_word(app, "group"), "-") != 0 && *mux_word(app, "group"))
         snprintf(grouped, sizeof grouped, "group %.63s", mux_word(app, "group"));
-    const char *const parts[] = {reason, links, caps, weighs, shares, holds, stays, grouped};
-    bool has_more =
-        links[0] || caps[0] || weighs[0] || shares[0] || holds[0] || stays[0] || grouped[0];
+    if (strcmp(mux_word(app, "ignored"), "-") != 0)
+        snprintf(ignored, sizeof ignored, "ignored: %.180s", mux_word(app, "ignored"));
+    const char *const parts[] = {reason, links, caps,    weighs, shares,
+                                 holds,  stays, grouped, ignored};
+    bool has_more = links[0] || caps[0] || weighs[0] || shares[0] || holds[0] || stays[0] ||
+                    grouped[0] || ignored[0];
     int at = 0;
     text[0] = '\0';
     for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/wishes.h"
 
 static const struct gm_sched_policy nothing_said = {
     .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
@@ -249,70 +250,79 @@ struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t
     return policy;
 }
 
-/* GPUMUX_CLASS, as HELLO told it. What cannot be counts as not said. */
-static void take_class(struct gm_engine *engine, uint32_t id, uint32_t wish)
+/* Something that its environment asks for cannot be, and counts as not said. */
+static void ignore_wish(struct gm_engine *engine, uint32_t id, const char *why)
 {
-    struct gm_app *app = &engine->apps[id];
-    struct gm_settings said = {.has = GM_SET_CLASS, .class = (uint8_t)(wish - 1)};
-    char name[128], why[256];
-
-    if (wish == 0)
-        return;
-    if (wish > GM_CLASSES) {
-        gm_log(GM_LOG_WARN, "%s: GPUMUX_CLASS is not " GM_CLASS_LIST ": going on without it",
-               gm_engine_name(engine, id, name, sizeof name));
-        return;
-    }
-    if (!is_admin(app->uid) && !may_say(engine, id, &said, why, sizeof why)) {
-        gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_CLASS=%s", why, gm_class_name(said.class));
-        return;
-    }
-    overlay(&app->policy.own, &said);
+    char *ignored = engine->apps[id].policy.ignored, name[128];
+    const size_t length = strlen(ignored);
+    snprintf(ignored + length, sizeof engine->apps[id].policy.ignored - length, "%s%s",
+             length > 0 ? "; " : "", why);
+    gm_log(GM_LOG_WARN, "%s: %s: going on without it",
+           gm_engine_name(engine, id, name, sizeof name), why);
 }
 
-/* GPUMUX_OVERSIZE, likewise. */
+/* Whether its user may have what `wish` asks for, in the words of its environment. */
+static bool may_wish(struct gm_engine *engine, uint32_t id, const struct gm_settings *said,
+                     const char *wish)
+{
+    char why[256], text[256], name[128];
+    if (is_admin(engine->apps[id].uid) || may_say(engine, id, said, why, sizeof why))
+        return true;
+    const size_t named = strlen(gm_engine_name(engine, id, name, sizeof name)) + strlen(": ");
+    snprintf(text, sizeof text, "%s: %.190s", wish, strlen(why) > named ? why + named : why);
+    ignore_wish(engine, id, text);
+    return false;
+}
+
+static void take_class(struct gm_engine *engine, uint32_t id, uint32_t wish)
+{
+    const struct gm_settings said = {.has = GM_SET_CLASS, .class = (uint8_t)(wish - 1)};
+    const char *wrong = gm_wishes_wrong_class(wish);
+    char text[64];
+    if (wrong) {
+        ignore_wish(engine, id, wrong);
+    } else if (wish > 0) {
+        snprintf(text, sizeof text, "GPUMUX_CLASS=%s", gm_class_name(said.class));
+        if (may_wish(engine, id, &said, text))
+            overlay(&engine->apps[id].policy.own, &said);
+    }
+}
+
 static void take_oversize(struct gm_engine *engine, uint32_t id, uint32_t wish)
 {
-    struct gm_app *app = &engine->apps[id];
+    const char *wrong = gm_wishes_wrong_oversize(wish);
     struct gm_settings said;
-    char name[128], why[256];
-
-    if (wish == GM_HELLO_OVERSIZE_UNSAID)
-        return;
-    if (!read_oversize(wish, &said))
-        gm_log(GM_LOG_WARN, "%s: GPUMUX_OVERSIZE is not refuse or host: going on without it",
-               gm_engine_name(engine, id, name, sizeof name));
-    else if (!is_admin(app->uid) && !may_say(engine, id, &said, why, sizeof why))
-        gm_log(GM_LOG_WARN, "%s: going on without GPUMUX_OVERSIZE=host", why);
-    else
-        overlay(&app->policy.own, &said);
+    if (wrong)
+        ignore_wish(engine, id, wrong);
+    else if (read_oversize(wish, &said) && may_wish(engine, id, &said, "GPUMUX_OVERSIZE=host"))
+        overlay(&engine->apps[id].policy.own, &said);
 }
 
 /* GPUMUX_CAP, or what other systems say. */
 static void take_cap(struct gm_engine *engine, uint32_t id, const struct gm_wishes *wishes)
 {
-    struct gm_app *app = &engine->apps[id];
     const struct gm_settings said = {.has = GM_SET_CAP, .cap = wishes->cap & ~(GM_CHUNK_MIN - 1)};
-    const bool is_known =
-        wishes->cap_is == GM_HELLO_CAP_OURS || wishes->cap_is == GM_HELLO_CAP_FOREIGN;
-    char name[128], why[256];
+    const char *wrong = gm_wishes_wrong_cap(wishes->cap_is);
+    char why[256], text[64], number[24];
 
     if (wishes->cap_is == GM_HELLO_CAP_UNSAID)
         return;
-    gm_engine_name(engine, id, name, sizeof name);
-    if (!is_known || !gm_settings_are_legal(&said))
-        gm_log(GM_LOG_WARN,
-               "%s: GPUMUX_CAP, CUDA_DEVICE_MEMORY_LIMIT or GPU_MEMORY_LIMIT is no size of 2M or "
-               "more: going on without it",
-               name);
-    else if (wishes->cap_is == GM_HELLO_CAP_FOREIGN && said.cap > gm_engine_offered(engine))
-        ; /* it is told the budget, which is less */
-    else if (!is_admin(app->uid) && !may_say(engine, id, &said, why, sizeof why))
-        gm_log(GM_LOG_WARN, "%s: going on with that", why);
-    else if (gm_engine_check_cap(engine, id, said.cap, why, sizeof why) != 0)
-        gm_log(GM_LOG_WARN, "%s: %s: going on without it", name, why);
+    if (!wrong && !gm_settings_are_legal(&said))
+        wrong = gm_wishes_wrong_cap(GM_HELLO_CAP_UNKNOWN);
+    if (wrong) {
+        ignore_wish(engine, id, wrong);
+        return;
+    }
+    if (wishes->cap_is == GM_HELLO_CAP_FOREIGN && said.cap > gm_engine_offered(engine))
+        return; /* it is told the budget, which is less */
+    snprintf(text, sizeof text, "a cap of %s in its environment",
+             gm_settings_format_cap(said.cap, number, sizeof number));
+    if (!may_wish(engine, id, &said, text))
+        return;
+    if (gm_engine_check_cap(engine, id, said.cap, why, sizeof why) != 0)
+        ignore_wish(engine, id, why);
     else
-        overlay(&app->policy.own, &said);
+        overlay(&engine->apps[id].policy.own, &said);
 }
 
 /* What all programs of its user may have; of pinned memory, as of all of it, each GPU has its part.

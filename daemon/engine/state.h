@@ -215,6 +215,7 @@ struct gm_app {
         bool is_limited;               /* its share of the GPU's time is */
         uint64_t timeslice_us;         /* as it was told; 0: the driver's own */
         uint32_t level;                /* as the log last told it */
+        char ignored[384];             /* what its environment asked for in vain; "": nothing */
     } policy;
     bool is_given_up; /* it cannot be saved, and was told: saving.c */
 

@@ -217,6 +217,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     cJSON_AddNumberToObject(object, "refused_allocs",
                             app->stat ? (double)atomic_load(&app->stat->refused) : 0);
     add_features_off(object, app);
+    cJSON_AddStringToObject(object, "ignored", app->policy.ignored);
     cJSON_AddStringToObject(object, "why", why);
     return object;
 }

@@ -24,6 +24,7 @@
 #include "common/settings.h"
 #include "common/sock.h"
 #include "common/threads.h"
+#include "common/wishes.h"
 #include "shim/driver/real.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/hold.h"
@@ -124,59 +125,6 @@ unmap_ctl:
     return -EPROTO;
 }
 
-/* GPUMUX_CLASS for HELLO. The daemon reports an unknown class. */
-static uint32_t gm_link_class(void)
-{
-    const char *word = secure_getenv("GPUMUX_CLASS");
-    uint32_t index;
-    if (word == NULL || word[0] == '\0')
-        return 0;
-    return gm_class_index(word, &index) ? 1 + index : GM_HELLO_CLASS_UNKNOWN;
-}
-
-/* GPUMUX_OVERSIZE for HELLO. The daemon reports an unknown word. */
-static uint32_t gm_link_oversize(void)
-{
-    const char *word = secure_getenv("GPUMUX_OVERSIZE");
-    if (word == NULL || word[0] == '\0')
-        return GM_HELLO_OVERSIZE_UNSAID;
-    if (strcmp(word, "refuse") == 0)
-        return GM_HELLO_OVERSIZE_REFUSE;
-    return strcmp(word, "host") == 0 ? GM_HELLO_OVERSIZE_HOST : GM_HELLO_OVERSIZE_UNKNOWN;
-}
-
-#define GM_LINK_CAP_CUDA "CUDA_DEVICE_MEMORY_LIMIT"
-
-/* The most device memory, for HELLO: GPUMUX_CAP, else what other systems say. That of a single
- * device is the smallest of all devices' then, and 0 is no limit. */
-static void gm_link_cap(struct gm_msg_hello *hello)
-{
-    const char *ours = secure_getenv("GPUMUX_CAP"), *general = secure_getenv(GM_LINK_CAP_CUDA);
-    struct gm_settings said = {0};
-    char why[256], word[64], name[64];
-    if (ours != NULL && ours[0] != '\0') {
-        const int length = snprintf(word, sizeof(word), "cap=%s", ours);
-        const bool is_legal =
-            length < (int)sizeof(word) && gm_settings_take(&said, word, why, sizeof(why)) == 0;
-        hello->cap_is = is_legal ? GM_HELLO_CAP_OURS : GM_HELLO_CAP_UNKNOWN;
-        hello->cap = said.cap;
-        return;
-    }
-    const char *text =
-        general != NULL && general[0] != '\0' ? general : secure_getenv("GPU_MEMORY_LIMIT");
-    for (unsigned i = 0; i <= GM_GPUS_MAX; i++) {
-        uint64_t bytes = 0;
-        if (text != NULL && text[0] != '\0' && gm_settings_parse_foreign(text, &bytes) != 0)
-            hello->cap_is = GM_HELLO_CAP_UNKNOWN;
-        if (bytes > 0 && (hello->cap == 0 || bytes < hello->cap))
-            hello->cap = bytes;
-        snprintf(name, sizeof(name), GM_LINK_CAP_CUDA "_%u", i);
-        text = secure_getenv(name);
-    }
-    if (hello->cap_is == GM_HELLO_CAP_UNSAID && hello->cap > 0)
-        hello->cap_is = hello->cap < GM_CHUNK_MIN ? GM_HELLO_CAP_UNKNOWN : GM_HELLO_CAP_FOREIGN;
-}
-
 /* GPUMUX_GROUP for HELLO. */
 static void gm_link_group(char group[64])
 {
@@ -191,15 +139,14 @@ static void gm_link_group(char group[64])
 
 static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *why, size_t why_size)
 {
-    struct gm_msg_hello hello = {
-        .role = GM_ROLE_APP, .class = gm_link_class(), .oversize = gm_link_oversize()};
+    struct gm_msg_hello hello = {.role = GM_ROLE_APP};
     struct gm_wire_message message;
     int fds[GM_WIRE_FDS];
     int n_fds = 0;
 
     gm_appname_own((char *)gm_link_buffer, sizeof(gm_link_buffer), hello.name);
     gm_link_group(hello.group);
-    gm_link_cap(&hello);
+    gm_wishes_read(secure_getenv, &hello);
     int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
     if (error != 0) {
         snprintf(why, why_size, "cannot send to the daemon: %s", strerror(-error));

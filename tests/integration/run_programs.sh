@@ -118,6 +118,13 @@ if echo 'int main(void) { return 7; }' | gcc -fsanitize=address -x c - -o "$dir/
 fi
 run 0 -- sh -c 'echo "$ASAN_OPTIONS"'
 grep -qx verify_asan_link_order=0 "$dir/stdout" || fail "ASAN_OPTIONS is $(cat "$dir/stdout")"
+# What the environment asks for in vain.
+GPUMUX_CLASS=fast run 0 -- true
+says "GPUMUX_CLASS is not auto, latency, interactive or batch: true runs without it"
+GPUMUX_CAP=lots run 0 -- true
+says "is no size of 2M or more: true runs without it"
+GPUMUX_OVERSIZE=yes run 0 --require -- true
+says "GPUMUX_OVERSIZE is not refuse or host: true runs without it"
 stop_daemon
 
 # Three at once on two places.

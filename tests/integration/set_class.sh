@@ -38,6 +38,11 @@ app_has "$two" '"class":"batch".*"level":4,' || fail "two: $(app_of "$two")"
 app_has "$three" '"class":"auto"' || fail "three: $(app_of "$three")"
 [ "$(grep -c "(pid $three, .*GPUMUX_CLASS is not auto, latency, interactive or batch" "$dir/daemon.out")" = 1 ] ||
     fail "the log does not tell of an unknown class, once"
+app_has "$three" '"ignored":"GPUMUX_CLASSisnotauto,latency,interactiveorbatch"' || fail "status: $(app_of "$three")"
+app_has "$two" '"ignored":""' || fail "status: $(app_of "$two")"
+"$ctl" status > "$dir/table.out" || fail "status failed"
+tr -s '\n ' ' ' < "$dir/table.out" | grep -q 'ignored: GPUMUX_CLASS is not auto, latency, interactive or batch' ||
+    fail "the table does not tell of an unknown class: $(cat "$dir/table.out")"
 
 expect 0 "1 program changed" set "$one" class=interactive weight=2.5 share=12.5%
 take_status
