@@ -4,8 +4,9 @@
  *
  * A multi-level feedback queue (Nixie section 6) over sets of apps: levels 1 (the best) to
  * `levels`. Who used up its allotment at a level drops one; who was idle for long enough rises one.
- * Within a level apps take turns. Explicit settings (struct gm_sched_policy) stand above what is
- * inferred. sched_step.c states what each app can expect.
+ * Within a level apps take turns. Who comes back from a rest goes before all levels for a while.
+ * Explicit settings (struct gm_sched_policy) stand above what is inferred. sched_step.c states what
+ * each app can expect.
  *
  * A decision is the *set* of apps whose gates should be open, in priority order, and the time at
  * which the scheduler wants to be asked again. It speaks of committed bytes only; where the bytes
@@ -57,6 +58,7 @@ enum gm_sched_reason {
     GM_WHY_FITS,        /* in the set: everything fits */
     GM_WHY_SLICE,       /* in the set: its turn at its level */
     GM_WHY_FIRST,       /* in the set: others wait, all of them of lower priority */
+    GM_WHY_RESTED,      /* in the set: it came back from a rest, and others work without a pause */
     GM_WHY_BOOSTED,     /* in the set: it had waited for so long that it goes before all others */
     GM_WHY_IDLE,        /* not in the set: it wants nothing */
     GM_WHY_TURN,        /* not in the set: the slice of another app of its level is not over */
@@ -125,6 +127,8 @@ struct gm_sched_account {
     uint64_t idle_ns;      /* wanted nothing */
     uint64_t slice_at; /* since when its gate is open in this slice; 0: closed, or leaves the set */
     uint64_t waiting_at; /* since when it waits, 0 if it does not */
+    uint64_t rested_ns;  /* GPU time saved up by rests, as of its last want, less what it cost */
+    bool has_lead;       /* it came back from a rest: it goes before all levels */
     uint64_t bytes;
     enum gm_sched_reason reason;
     uint32_t ahead; /* which app it waits for, UINT32_MAX if none in particular */

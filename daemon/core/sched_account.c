@@ -15,6 +15,8 @@ static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm
         return GM_WHY_FITS;
     if (a->is_boosted)
         return GM_WHY_BOOSTED;
+    if (a->rank == GM_RANK_RESTED)
+        return GM_WHY_RESTED;
     return s->ranks[a->rank].has_left || s->decision.n_next == 0 ? GM_WHY_SLICE : GM_WHY_FIRST;
 }
 
@@ -71,6 +73,8 @@ bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
         .idle_ns = later.idle_ns,
         .slice_at = a->is_open && a->is_chosen ? a->slice_at : 0,
         .waiting_at = is_waiting ? a->waiting_at : 0,
+        .rested_ns = a->rested_ns,
+        .has_lead = gm_sched_has_lead(a),
         .bytes = a->bytes,
         .ahead = NIL,
     };
@@ -132,6 +136,7 @@ static const struct {
     [GM_WHY_FITS] = {"fits", "there is room"},
     [GM_WHY_SLICE] = {"slice", "its turn"},
     [GM_WHY_FIRST] = {"first", "of the highest priority that wants the GPU"},
+    [GM_WHY_RESTED] = {"rested", "its turn: it came back from a rest"},
     [GM_WHY_BOOSTED] = {"patience", "its turn: it had waited for long"},
     [GM_WHY_IDLE] = {"idle", "idle"},
     [GM_WHY_TURN] = {"turn", "another app's slice is not over"},

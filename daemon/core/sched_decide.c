@@ -377,5 +377,6 @@ void gm_sched_decide(struct gm_sched *s)
     do
         decide_once(s);
     while (s->needs_boost);
+    s->has_waiting = s->decision.n_next > 0;
     s->decision.wake_at = wake_time(s);
 }

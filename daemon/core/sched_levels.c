@@ -6,6 +6,8 @@
 
 #define NIL GM_SCHED_NIL
 #define LONG_NS 1000000000000000u /* eleven days: no share needs more, and no product overflows */
+#define LONG_FAIR_NS                                                                               \
+    ((uint64_t)1 << 43) /* ... times a million: no app saves up more than a slice */
 
 static uint64_t doubled(uint64_t ns, uint32_t times)
 {
@@ -152,6 +154,52 @@ static uint64_t share_at(const struct gm_sched *s, const struct gm_sched_app *a)
                            left * GM_SCHED_SHARE_ALL / (GM_SCHED_SHARE_ALL - a->policy.share) + 1);
 }
 
+/* ---- Rests: who rested goes first, for what others had meanwhile ---- */
+
+static uint64_t least_lead(const struct gm_sched *s)
+{
+    uint64_t least = s->config.slice_ns / GM_SCHED_LEAST_LEAD;
+    return least > 0 ? least : 1;
+}
+
+/*
+ * fair_ns grows by what each of those who want the GPU has of it, on average: by no more than time
+ * while they share it, by nothing while memory is moved, and as time while nobody wants it.
+ */
+void gm_sched_pass(struct gm_sched *s, uint64_t now)
+{
+    const uint64_t passed = gm_less(now, s->now), ppm = 1000000;
+    const uint64_t ns = passed < LONG_FAIR_NS ? passed : LONG_FAIR_NS;
+    uint64_t rate = ppm;
+    if (s->weights > 0 && s->n_running * (uint64_t)GM_SCHED_WEIGHT < s->weights)
+        rate = s->n_running * (uint64_t)GM_SCHED_WEIGHT * ppm / s->weights;
+    s->fair_ns += ns * rate / ppm;
+    s->now += passed;
+}
+
+void gm_sched_come_back(const struct gm_sched *s, struct gm_sched_app *a)
+{
+    const uint64_t worked = a->run_ns - a->worked_ns, most = s->config.allotment_ns;
+    uint64_t earned = gm_less(s->fair_ns - a->rest_fair_ns, worked / GM_SCHED_PAUSE);
+    a->worked_ns = a->run_ns;
+    earned = earned < LONG_FAIR_NS ? earned : LONG_FAIR_NS;
+    earned = earned * a->policy.weight / GM_SCHED_WEIGHT;
+    a->rested_ns = earned < most - a->rested_ns ? a->rested_ns + earned : most;
+    if (a->has_wanted && s->config.levels > 1 && a->rested_ns >= least_lead(s))
+        a->lead_ns = a->rested_ns;
+}
+
+/* It pays for all the time that others lack by it, that in which its memory is moved as well. */
+static void pay_lead(const struct gm_sched *s, struct gm_sched_app *a, uint64_t ns, bool is_running)
+{
+    if (!gm_sched_has_lead(a))
+        return;
+    if (s->has_waiting && (is_running || a->is_chosen))
+        a->rested_ns = gm_less(a->rested_ns, ns);
+    if (is_running)
+        a->lead_ns = gm_less(a->lead_ns, ns);
+}
+
 /* ---- Accounts: charged on every edge, so that charged time is run time exactly ---- */
 
 /* No app owes more than one slice, however long it took to drain, or is owed more than one. */
@@ -159,6 +207,8 @@ static void add_used(const struct gm_sched *s, struct gm_sched_app *a, int64_t n
 {
     const int64_t slice = (int64_t)gm_sched_slice(s, a);
     a->used_ns += ns;
+    if (a->rank == GM_RANK_RESTED)
+        a->level_used_ns += ns; /* an advance on its slice there */
     if (ns > 0 && a->used_ns > slice)
         a->used_ns = slice;
     if (ns < 0 && a->used_ns < -slice)
@@ -184,11 +234,13 @@ void gm_sched_charge(struct gm_sched *s, uint32_t id)
         a->run_ns += ns;
         a->level_run += ns;
         add_used(s, a, (int64_t)(ns < LONG_NS ? ns : LONG_NS));
+        pay_lead(s, a, ns, true);
         change_level(s, a, gm_sched_drop);
     } else if (a->is_wanting) {
         a->wait_ns += ns;
         /* While its memory is being moved nobody else has what it waits for. */
         a->level_wait += gm_sched_is_eligible(a) && !a->is_chosen ? ns : 0;
+        pay_lead(s, a, ns, false);
     } else {
         a->idle_ns += ns;
         a->level_idle += ns;
@@ -251,25 +303,32 @@ void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sche
 
 /* ---- Slices ---- */
 
+/* Who was boosted or came back from a rest has a slice like any other there. */
+static uint32_t weight_of(const struct gm_sched_app *a)
+{
+    const bool is_equal = a->rank == GM_RANK_BOOSTED || a->rank == GM_RANK_RESTED;
+    return is_equal ? GM_SCHED_WEIGHT : a->policy.weight;
+}
+
 /*
  * The slices of a rank are to each other as the weights. The largest weight has the length S of the
  * level, unless the smallest would have less than a quarter of S(1) then, which is to be the
- * shortest: a switch costs too much for less.
+ * shortest: a switch costs too much for less. At RESTED they are shorter: GM_SCHED_LEAST_LEAD.
  */
 uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a)
 {
     const struct gm_sched_rank *rank = &s->ranks[a->rank];
     uint64_t base = s->config.slice_ns, shortest = s->config.slice_ns / 4, slice;
-    if (a->rank == GM_RANK_BOOSTED)
-        return base;
-    if (a->rank > GM_RANK_LATENCY)
-        base <<= a->rank - GM_RANK_LATENCY - 1;
+    if (a->rank == GM_RANK_RESTED)
+        base = least_lead(s);
+    if (a->rank > GM_RANK_RESTED)
+        base <<= a->rank - GM_RANK_RESTED - 1;
     if (rank->weight_max == rank->weight_min)
         return base;
     if (base * rank->weight_min / rank->weight_max >= shortest)
-        slice = base * a->policy.weight / rank->weight_max;
+        slice = base * weight_of(a) / rank->weight_max;
     else
-        slice = shortest * a->policy.weight / rank->weight_min;
+        slice = shortest * weight_of(a) / rank->weight_min;
     return slice > 0 ? slice : 1;
 }
 
@@ -299,7 +358,7 @@ static uint64_t round_of(const struct gm_sched *s, const struct gm_sched_app *a)
     uint64_t slice = gm_sched_slice(s, a), weights = s->ranks[a->rank].weights;
     if (slice > GM_TIME_NEVER / (weights + 1))
         return GM_TIME_NEVER;
-    return slice * weights / a->policy.weight;
+    return slice * weights / weight_of(a);
 }
 
 /* ---- Aging: who waited for too long is boosted ---- */
@@ -333,26 +392,30 @@ static void settle_boosted(struct gm_sched *s, const struct gm_sched_list *list)
 
 /* ---- All of it ---- */
 
-static void weigh(struct gm_sched_rank *rank, const struct gm_sched_app *a)
+static void weigh(struct gm_sched *s, struct gm_sched_rank *rank, const struct gm_sched_app *a)
 {
-    uint32_t weight = a->policy.weight;
+    s->n_running += a->is_open && a->is_wanting;
+    const uint32_t weight = weight_of(a);
     if (rank->weight_max == 0 || weight > rank->weight_max)
         rank->weight_max = weight;
     if (rank->weight_min == 0 || weight < rank->weight_min)
         rank->weight_min = weight;
     rank->weights += weight;
+    s->weights += a->policy.weight;
 }
 
 static void weigh_ranks(struct gm_sched *s)
 {
+    s->weights = 0;
+    s->n_running = 0;
     for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
         struct gm_sched_rank *r = &s->ranks[rank];
         r->weight_min = r->weight_max = 0;
         r->weights = 0;
         for (uint32_t id = r->turn.head; id != NIL; id = s->apps[id].next)
-            weigh(r, &s->apps[id]);
+            weigh(s, r, &s->apps[id]);
         for (uint32_t id = r->queue.head; id != NIL; id = s->apps[id].next)
-            weigh(r, &s->apps[id]);
+            weigh(s, r, &s->apps[id]);
         if (r->weights > 0)
             r->round_ns = round_of(s, &s->apps[r->turn.head == NIL ? r->queue.head : r->turn.head]);
     }
@@ -424,6 +487,8 @@ static uint64_t settle_list_at(const struct gm_sched *s, const struct gm_sched_l
             uint64_t allotment = gm_sched_allotment(s, a);
             if (allotment != GM_TIME_NEVER)
                 at = sooner(at, s->now + gm_less(allotment, a->level_run) + 1);
+            if (gm_sched_has_lead(a))
+                at = sooner(at, gm_sum_or_never(s->now, a->lead_ns));
         }
     }
     return at;

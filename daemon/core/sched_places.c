@@ -12,7 +12,9 @@ uint32_t gm_sched_rank_of(const struct gm_sched_app *a)
 {
     if (a->is_boosted)
         return GM_RANK_BOOSTED;
-    return a->policy.class == GM_CLASS_LATENCY ? GM_RANK_LATENCY : a->level + 1;
+    if (a->policy.class == GM_CLASS_LATENCY)
+        return GM_RANK_LATENCY;
+    return gm_sched_has_lead(a) ? GM_RANK_RESTED : a->level + GM_RANK_RESTED;
 }
 
 static struct gm_sched_list *list_of(struct gm_sched *s, enum gm_sched_place place, uint32_t rank)
@@ -38,6 +40,21 @@ static void begin_anew(struct gm_sched_app *a)
     a->has_turn = false;
 }
 
+/* Slices of another rank have another length. What it has of a slice at its level stays while it
+ * goes first. */
+static void come_to_rank(struct gm_sched_app *a, uint32_t rank)
+{
+    const bool is_back = a->rank == GM_RANK_RESTED && rank == a->level_rank;
+    const int64_t used_ns = is_back ? a->level_used_ns : 0;
+    if (rank == GM_RANK_RESTED) {
+        a->level_rank = a->rank > GM_RANK_RESTED ? a->rank : GM_RANKS;
+        a->level_used_ns = a->used_ns;
+    }
+    begin_anew(a);
+    a->used_ns = used_ns;
+    a->rank = (uint8_t)rank;
+}
+
 void gm_sched_remove(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
@@ -57,8 +74,7 @@ void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place,
     assert(after != id);
     gm_sched_remove(s, id);
     if (a->rank != rank)
-        begin_anew(a); /* slices of another rank have another length */
-    a->rank = (uint8_t)rank;
+        come_to_rank(a, rank);
     if (!l)
         return;
     a->place = (uint8_t)place;

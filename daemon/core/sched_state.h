@@ -17,10 +17,11 @@
 
 #define GM_SCHED_NIL UINT32_MAX
 
-/* The order of importance: boosted apps, class latency, then the levels. */
+/* The order of importance: boosted apps, class latency, who came back from a rest, the levels. */
 #define GM_RANK_BOOSTED 0u
 #define GM_RANK_LATENCY 1u
-#define GM_RANKS (GM_SCHED_LEVELS_MAX + 2u) /* level p has rank p + 1 */
+#define GM_RANK_RESTED 2u
+#define GM_RANKS (GM_SCHED_LEVELS_MAX + 3u) /* level p has rank p + 2 */
 
 enum gm_sched_place { GM_AWAY, GM_TURN, GM_QUEUE, GM_RESTING, GM_HELD };
 
@@ -42,7 +43,13 @@ struct gm_sched_app {
     int64_t credit_ns; /* run time that its share allows now; right up to unlimited_at if it has no
                           limit */
     uint64_t unlimited_at;
-    uint32_t auto_level; /* its level and charge when something else than auto was said */
+    uint64_t rested_ns;    /* saved up by rests: GPU time that it may have before the levels */
+    uint64_t worked_ns;    /* run_ns when it last came back */
+    uint64_t rest_fair_ns; /* fair_ns when its rest began */
+    uint64_t lead_ns;      /* run time for which it still goes first since it came back */
+    int64_t level_used_ns; /* used_ns at its level's rank, while it stands in RESTED */
+    uint32_t level_rank;   /* ... which is this */
+    uint32_t auto_level;   /* its level and charge when something else than auto was said */
     uint64_t auto_run;
 
     uint64_t wanted_at;           /* when it last began to want */
@@ -91,16 +98,20 @@ struct gm_sched {
     uint32_t *set;
     uint32_t *next;
     struct gm_sched_decision decision;
+    uint64_t fair_ns; /* what an app of weight 1 ran that wanted all the time, on average */
 
     /* Made by each decision: for its own passes, and for the reasons. */
-    uint64_t free;    /* budget left beside what is stuck */
-    uint64_t lapsed;  /* bytes of what is stuck and may be asked again, TURN excepted */
-    uint32_t first;   /* the first of the set that has bytes, or NIL */
-    uint32_t overdue; /* the first that is stuck and not in TURN, or NIL */
-    bool is_tight;    /* somebody whose gate is open or should be is left out */
-    bool is_asking;   /* somebody could run if what has lapsed drained: ask it again */
-    bool is_overfull; /* what is stuck exceeds the budget: ask it again in any case */
-    bool needs_boost; /* an app that is left out must be boosted: decide again */
+    uint64_t free;      /* budget left beside what is stuck */
+    uint64_t weights;   /* of all who want and may run */
+    uint32_t n_running; /* ... whose gate is open */
+    uint64_t lapsed;    /* bytes of what is stuck and may be asked again, TURN excepted */
+    uint32_t first;     /* the first of the set that has bytes, or NIL */
+    uint32_t overdue;   /* the first that is stuck and not in TURN, or NIL */
+    bool is_tight;      /* somebody whose gate is open or should be is left out */
+    bool is_asking;     /* somebody could run if what has lapsed drained: ask it again */
+    bool is_overfull;   /* what is stuck exceeds the budget: ask it again in any case */
+    bool needs_boost;   /* an app that is left out must be boosted: decide again */
+    bool has_waiting;   /* somebody is left out */
 };
 
 static inline uint64_t gm_sum_or_never(uint64_t time, uint64_t more)
@@ -116,6 +127,13 @@ static inline uint64_t gm_less(uint64_t room, uint64_t bytes)
 static inline bool gm_sched_is_too_large(const struct gm_sched *s, const struct gm_sched_app *a)
 {
     return a->bytes > s->config.budget;
+}
+
+/* It came back from a rest, and goes before the levels. */
+static inline bool gm_sched_has_lead(const struct gm_sched_app *a)
+{
+    return a->lead_ns > 0 &&
+           (a->policy.class == GM_CLASS_AUTO || a->policy.class == GM_CLASS_INTERACTIVE);
 }
 
 /* It may run, as far as settings go. */
@@ -175,6 +193,10 @@ uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a);
 uint64_t gm_sched_left(const struct gm_sched *s, const struct gm_sched_app *a);
 /* ... is not worth a switch. A boosted app has its slice whole. */
 bool gm_sched_has_little(const struct gm_sched *s, const struct gm_sched_app *a);
+/* It comes back from a rest: what it saved up by it, and whether it goes first for that. */
+void gm_sched_come_back(const struct gm_sched *s, struct gm_sched_app *a);
+/* Time passes: what who wants the GPU has of it. */
+void gm_sched_pass(struct gm_sched *s, uint64_t now);
 /* Its turn is over: what is left of its slice is added to its next one. */
 void gm_sched_end_turn(const struct gm_sched *s, struct gm_sched_app *a);
 /* It is left out, and has waited for so long that it goes first. */

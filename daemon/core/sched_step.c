@@ -3,7 +3,8 @@
  * (and the simulation) only.
  *
  * Ranks. Every app has a rank, the best first: boosted apps, which waited for too long; class
- * `latency`; then the levels, 1 to K. Within a rank apps take turns, and stand in one of two lists:
+ * `latency`; who came back from a rest; then the levels, 1 to K. Within a rank apps take turns, and
+ * stand in one of two lists:
  *
  *   TURN     apps whose turn it is, the most senior first. An app that was chosen and is not open
  *            yet (its memory is being moved) keeps its turn.
@@ -36,6 +37,24 @@
  * `interactive` is level 1 always, `batch` level K, `latency` before all levels; back in `auto`, an
  * app has the level and the charge that it had.
  *
+ * Rests. Levels need seconds to tell who rests from who works, and say nothing of two apps that
+ * began together: both load, which is work without a pause, and stand at the same level. So an app
+ * of class `auto` or `interactive` that comes back from a rest goes before all levels, at once,
+ * while it has time saved up:
+ *
+ *   - It begins with T(1), which is the most that it can save up, too.
+ *   - A rest earns it what each of those who wanted the GPU had of it meanwhile, on average and by
+ *     its weight (fair_ns), less an eighth of what the app ran before: so much is a pause in work.
+ *     Who rests for less than a switch takes earns nothing, as nobody else has the GPU yet.
+ *   - All the time costs that others wait for it: what it runs, and the move of its memory before.
+ *   - It goes first if it has saved up an eighth of S, until it rests or that is used up. Those who
+ *     go first at the same time take turns of that length.
+ *
+ * So while others wait, an app runs before its turn for no longer than it left the GPU to each of
+ * the others, and T(1) once. What it runs so is taken off its slice at its level as well: the
+ * account below already gives back what a rest took of a slice, and nobody is paid twice. With one
+ * level (round robin) nobody goes first.
+ *
  * Slices. A slice is S(p) = S * 2^(p-1) of run time (weights: gm_sched_slice). Each app has one
  * account, used_ns, of what it used of its slice. A turn ends when
  *
@@ -55,7 +74,7 @@
  * for what it runs.)
  *
  * The account stays within one slice either way: an app saves up one at most, and owes one at most.
- * It begins anew, at 0, after idleness of more than a round, at another rank, and when the app may
+ * It begins anew, at 0, after idleness of more than a round, at another level, and when the app may
  * run again that was paused or had used up its share. A new slice begins at once, with 0, if a
  * slice is used up and the app stays in the set.
  *
@@ -157,6 +176,7 @@ static void app_joins(struct gm_sched *s, uint32_t id)
     a->ahead = NIL;
     a->credit_ns = GM_SCHED_SHARE_WINDOW_NS; /* a whole burst, whatever its limit */
     a->unlimited_at = s->now;
+    a->rested_ns = s->config.allotment_ns; /* its first requests come before it could rest */
     a->auto_level = 1;
     s->at_level[1]++;
 }
@@ -219,6 +239,7 @@ static void app_wants(struct gm_sched *s, uint32_t id)
     struct gm_sched_app *a = &s->apps[id];
     if (a->is_wanting)
         return;
+    gm_sched_come_back(s, a);
     note_want(s, a);
     gm_sched_turn_into(s, id, a->is_open, true);
     gm_sched_stand(s, id);
@@ -237,6 +258,8 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
     if (a->has_turn)
         gm_sched_end_turn(s, a);
     a->is_boosted = false; /* it has had what it waited for */
+    a->lead_ns = 0;
+    a->rest_fair_ns = s->fair_ns;
     gm_sched_stand(s, id);
 }
 
@@ -329,12 +352,6 @@ struct gm_sched *gm_sched_init(void *memory, const struct gm_sched_config *confi
     return s;
 }
 
-static void advance(struct gm_sched *s, uint64_t now)
-{
-    if (now > s->now)
-        s->now = now;
-}
-
 int gm_sched_step(struct gm_sched *sched, uint64_t now, const struct gm_sched_event *event,
                   struct gm_sched_decision *decision)
 {
@@ -346,7 +363,7 @@ int gm_sched_step(struct gm_sched *sched, uint64_t now, const struct gm_sched_ev
                     ? faults[event->kind][state_of(&sched->apps[event->app])]
                     : GM_SCHED_BAD_APP;
     if (fault == GM_SCHED_OK) {
-        advance(sched, now);
+        gm_sched_pass(sched, now);
         apply(sched, event);
         gm_sched_decide(sched);
     }
@@ -365,7 +382,7 @@ int gm_sched_set(struct gm_sched *sched, uint64_t now, uint32_t app,
              policy->share > GM_SCHED_SHARE_ALL)
         fault = GM_SCHED_BAD_POLICY;
     if (fault == GM_SCHED_OK) {
-        advance(sched, now);
+        gm_sched_pass(sched, now);
         gm_sched_apply_policy(sched, app, policy);
         gm_sched_stand(sched, app);
         gm_sched_decide(sched);

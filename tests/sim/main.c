@@ -2,6 +2,7 @@
  * The scheduler under a discrete-event simulation.
  *
  *   sim_sched                      all promises, patterns, and many random workloads, each twice
+ *   sim_sched --returns            only what who comes back from a rest is promised
  *   sim_sched --seeds N [FROM]     N random workloads, from seed FROM (1)
  *   sim_sched SEED                 one of them, with a line for each step
  *   sim_sched --record FILE SEED   ... and write down what the scheduler is told
@@ -19,6 +20,7 @@
 #include "tests/sim/patterns.h"
 #include "tests/sim/promises.h"
 #include "tests/sim/replay.h"
+#include "tests/sim/returns.h"
 #include "tests/sim/workload.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -99,10 +101,15 @@ int main(int argc, char **argv)
     if (argc == 1) {
         promises_run();
         patterns_run();
+        returns_run();
         printf("\n");
         run_seeds(1, SEEDS, true);
         printf("\nStorms\n");
         run_seeds(WORKLOAD_STORMS, STORMS, false);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--returns") == 0) {
+        returns_run();
         return 0;
     }
     if (argc == 2 && parse_number(argv[1], &seed))
@@ -116,7 +123,7 @@ int main(int argc, char **argv)
         return run_one(seed, argv[2]);
     if (argc == 3 && strcmp(argv[1], "--replay") == 0)
         return replay_file(argv[2]);
-    fprintf(stderr,
-            "usage: sim_sched [SEED | --seeds N [FROM] | --record FILE SEED | --replay FILE]\n");
+    fprintf(stderr, "usage: sim_sched [SEED | --returns | --seeds N [FROM] | --record FILE SEED | "
+                    "--replay FILE]\n");
     return 1;
 }

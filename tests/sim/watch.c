@@ -75,10 +75,27 @@ static uint64_t owe(const struct watch_app *a, uint64_t ns)
     return owed < most ? owed : most;
 }
 
+/* Who goes first for a rest uses up what it earned, and the others' run is what rests earn. */
+static void pass_fair(struct watch *w, double ns)
+{
+    double weights = 0, running = 0;
+    for (uint32_t app = 0; app < w->n; app++) {
+        struct watch_app *a = &w->apps[app];
+        if (!a->is_known || !a->is_wanting || a->policy.is_paused || a->reason == GM_WHY_SHARE)
+            continue;
+        weights += a->policy.weight;
+        running += a->is_open ? GM_SCHED_WEIGHT : 0;
+        if (a->is_open && a->has_lead && w->has_waiting)
+            a->saved_ns -= ns;
+    }
+    w->fair_ns += running < weights ? ns * running / weights : ns;
+}
+
 /* Up to `now` everybody did what it does. */
 static void pass_time(struct watch *w, uint64_t now)
 {
     uint64_t ns = now - w->now;
+    pass_fair(w, (double)ns);
     for (uint32_t app = 0; app < w->n && ns > 0; app++) {
         struct watch_app *a = &w->apps[app];
         if (!a->is_known)
@@ -127,6 +144,7 @@ static void join(struct watch *w, uint32_t app)
         .wait_from = NEVER,
         .present_at = NEVER,
         .level = 1,
+        .saved_ns = (double)w->config.allotment_ns,
         .policy = {.weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL},
     };
     if (app >= w->n)
@@ -137,6 +155,13 @@ static void calm_not_before(struct watch *w, uint64_t at)
 {
     if (w->calm_from < at)
         w->calm_from = at;
+}
+
+static void come_back(const struct watch *w, struct watch_app *a)
+{
+    const double most = (double)w->config.allotment_ns;
+    a->saved_ns += (w->fair_ns - a->rest_fair_ns) * a->policy.weight / GM_SCHED_WEIGHT;
+    a->saved_ns = a->saved_ns < most ? a->saved_ns : most;
 }
 
 /* It was idle for `ago_ns` already, as long as it could have run. */
@@ -164,11 +189,14 @@ static void apply(struct watch *w, const struct gm_sched_event *event)
         leave(w, a);
         break;
     case GM_SCHED_WANT:
-        if (!a->is_wanting)
+        if (!a->is_wanting) {
             a->waiting_since = a->running_since = w->now;
+            come_back(w, a);
+        }
         a->is_wanting = true;
         break;
     case GM_SCHED_IDLE:
+        a->rest_fair_ns = a->is_wanting ? w->fair_ns : a->rest_fair_ns;
         rest(a, w->now, event->ago_ns);
         break;
     case GM_SCHED_SIZE:
@@ -280,7 +308,7 @@ static void check_share(struct watch *w, uint32_t app)
 static bool is_reason_of_set(enum gm_sched_reason reason)
 {
     return reason == GM_WHY_FITS || reason == GM_WHY_SLICE || reason == GM_WHY_FIRST ||
-           reason == GM_WHY_BOOSTED || reason == GM_WHY_NOT_DRAINED;
+           reason == GM_WHY_RESTED || reason == GM_WHY_BOOSTED || reason == GM_WHY_NOT_DRAINED;
 }
 
 static void check_account(struct watch *w, uint32_t app, bool is_step)
@@ -311,7 +339,12 @@ static void check_account(struct watch *w, uint32_t app, bool is_step)
     check_app(app, account.reason != GM_WHY_IDLE || !a->is_wanting);
     if ((a->reason == GM_WHY_SHARE) != (account.reason == GM_WHY_SHARE))
         w->turns++;
-    a->rank = account.level;
+    a->rank = account.level == 0 ? 0 : account.has_lead ? 1 : account.level + 1;
+    w->turns += a->has_lead && !account.has_lead;
+    a->has_lead = account.has_lead;
+    check_app(app, !a->has_lead || (a->is_wanting && w->config.levels > 1));
+    check_app(app, a->saved_ns >= -10000 - (double)w->late_max || w->drain_max == NEVER);
+    a->saved_ns = a->saved_ns > 0 ? a->saved_ns : 0;
     a->reason = account.reason;
     check_level(w, app, &account);
     a->just_taken_ns = 0;
@@ -398,7 +431,7 @@ static void check_set(struct watch *w)
 static void check_ranks(struct watch *w)
 {
     const struct gm_sched_decision *d = w->decision;
-    uint64_t before[GM_SCHED_LEVELS_MAX + 1] = {0}; /* bytes of the set, by rank */
+    uint64_t before[GM_SCHED_LEVELS_MAX + 2] = {0}; /* bytes of the set, by rank */
     uint64_t always = 0;                            /* ... that nobody's rank sends away */
     uint32_t rank = 0;
     for (uint32_t app = 0; app < w->n; app++)
@@ -539,6 +572,7 @@ static void check_polling(struct watch *w)
 static void check_step(struct watch *w, uint32_t told)
 {
     read_decision(w);
+    w->has_waiting = w->decision->n_next > 0;
     for (uint32_t app = 0; app < w->n; app++)
         check_account(w, app, true);
     check_set(w);

@@ -6,11 +6,12 @@
  *   the set   fits the budget, holds nobody who was paused or wants nothing, leaves no room unused;
  *             where everything fits nobody is left out; the timeline is complete; wake_at is ahead
  *   ranks     no app waits for one of a lower class or level, patience and what does not drain
- *             excepted; the first that is being loaded is not sent away but for a better rank
- *   levels    nobody stays beyond its allotment, and nobody rises without having been idle for it
- *   shares    in any time W an app runs for at most share * (W + GM_WATCH_SHARE_WINDOW_NS), and for
- *             as long as it takes to drain
- *   waits     nobody waits for longer than gm_sched_bound says
+ *             excepted, nor who came back from a rest for one that did not; the first that is being
+ * loaded is not sent away but for a better rank rests     who goes first for a rest has, while
+ * others wait, what those ran on average while it rested, a slice at once at most, and nothing
+ * beside levels    nobody stays beyond its allotment, and nobody rises without having been idle for
+ * it shares    in any time W an app runs for at most share * (W + GM_WATCH_SHARE_WINDOW_NS), and
+ * for as long as it takes to drain waits     nobody waits for longer than gm_sched_bound says
  *
  * What breaks ends the program with one line that says where. Times are nanoseconds.
  */
@@ -35,7 +36,10 @@ struct watch_app {
     uint64_t taken_ns;      /* run time that was idle time, as became known later: in all, */
     uint64_t just_taken_ns; /* and in this step */
     struct gm_sched_policy policy;
-    uint32_t rank; /* as told by its account: 0 latency, else the level; patience counts apart */
+    uint32_t rank; /* as told by its account: 0 latency, 1 back from a rest, else the level + 1;
+                      patience counts apart */
+    bool has_lead; /* likewise */
+    double saved_ns, rest_fair_ns; /* what its rests earned it; fair_ns when the last one began */
     enum gm_sched_reason reason;
 
     uint64_t wait_from;  /* the bound counts from here; NEVER: it does not wait */
@@ -68,11 +72,14 @@ struct watch {
     /* What the engine behind it promises: the waits, shares and slices that follow are checked.
      * drain_max NEVER: nothing is promised. */
     uint64_t drain_max, load_max;
+    uint64_t late_max;  /* it asks again so long after wake_at, at most */
     bool is_clean;      /* it has no BUSY and no ROOM */
     uint64_t calm_from; /* waits count from here at the earliest */
 
     uint64_t opened, busy, timers;
     uint64_t run_ns, taken_ns; /* of those that left */
+    bool has_waiting;          /* somebody was left out since the last step */
+    double fair_ns;            /* what who wants the GPU ran, by its weight, on average */
     uint64_t turns;            /* opened, level and share changes: each may need a wake */
     uint32_t first;            /* of the set before this step, UINT32_MAX if none */
     uint32_t first_rank;

@@ -531,6 +531,10 @@ static void rest_is_forgotten_with_a_level(void **state)
     uint32_t other = 3 - last.set[0];
     now += 2;
     event(GM_SCHED_WANT, 0);
+    expect_set("0"); /* it comes back from a rest: first it uses up what it has for that */
+    engine();
+    pass(ALLOTMENT);
+    assert_int_equal(account(0).level, 2);
     assert_int_equal(last.n_next, 2);
     assert_int_equal(last.next[0], other);
     assert_int_equal(last.next[1], 0);

@@ -20,6 +20,7 @@
  * or end their work soon), and what it takes to load a program. */
 #define DRAIN_MOST (200 * GM_MS)
 #define LOAD_MOST (1 * GM_S)
+#define LATE_MOST (5 * GM_MS) /* the daemon's timers have milliseconds */
 
 /* A seed takes some hundredths of a second. One that takes so long hangs, or the machine does. */
 #define SEED_MOST_S 120
@@ -184,6 +185,7 @@ static void begin_watch(uint32_t index)
                             .number = machine.seed,
                             .drain_max = is_bounded ? DRAIN_MOST : GM_TIME_NEVER,
                             .load_max = is_bounded ? LOAD_MOST : GM_TIME_NEVER,
+                            .late_max = LATE_MOST,
                             .is_clean = machine.is_calm};
     watch_begin(watch, engine->sched, &config, &engine->decided);
     watch_before(watch);
