@@ -25,7 +25,7 @@
 #   --set SET     memory, sched, overhead or latency (memory)
 #   --workloads W,...  of latency (all but the chats)
 #   --budget S    all of it ends within so many seconds (380)
-#   --only NAME   this one of any set, or idle, hash, shadows, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
+#   --only NAME   this one of any set, or idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
 #   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)
@@ -127,6 +127,7 @@ weight() {
     interactive) echo 50 ;;
     batch) echo 30 ;;
     pipeline) echo 12 ;;
+    first) echo 90 ;;
     overhead | latency) echo 92 ;;
     gate | disk | plan | sched | idle | hash) echo 10 ;;
     shadows) echo 30 ;;
@@ -252,11 +253,13 @@ if [ -n "$simcuda" ]; then
         script batch $small $models --option slice=200ms --gap 150ms --sizes 96M,96M,96M --budget 160M --settle 15s \
             --together 10s --more 5s --alone 1s
         script pipeline $small $models --sizes 96M,96M,96M --budget 160M
+        script first $small --programs app --piece 40M --sizes 96M,128M --budget 160M --thinks 300ms,1s --together 10s
     }
 else
     script interactive
     script batch
     script pipeline
+    script first
 fi
 # shellcheck disable=SC2086
 script overhead ${simcuda:+--turn 5ms --rounds 6}
