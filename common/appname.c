@@ -29,7 +29,7 @@ struct gm_interpreter {
 };
 
 static const struct gm_interpreter gm_interpreters[] = {
-    {.files = "python pypy",
+    {.files = "python pypy", /* first: gm_is_python */
      .named = "-m",
      .code = "-c",
      .values = "-W -X -Q --check-hash-based-pycs --jit"},
@@ -299,11 +299,34 @@ void gm_appname(const char *line, size_t length, const char *exe, char name[GM_A
     gm_name_set(name, first);
 }
 
-/* Read this process's command line. Returns its length. */
-static size_t gm_cmdline_read(char *buffer, size_t size)
+static bool gm_is_python(struct gm_word file)
 {
+    return gm_interpreter_of(gm_word_base(file)) == &gm_interpreters[0];
+}
+
+/*
+ * Whether a Python program made the process with its module multiprocessing, by "spawn" or
+ * "forkserver". Then the command line is Python's own, and the script is the parent's.
+ */
+static bool gm_is_spawned(const char *line, size_t length)
+{
+    struct gm_words words = {line, line + length, '\0'};
+    struct gm_word word;
+    if (!gm_words_next(&words, &word) || !gm_is_python(word))
+        return false;
+    while (gm_words_next(&words, &word))
+        if (gm_word_is(word, "-c", 2))
+            return gm_words_next(&words, &word) && gm_word_starts(word, "from multiprocessing.");
+    return false;
+}
+
+/* Read a file of /proc/PID. Returns its length, 0 if there is none. */
+static size_t gm_proc_read(int pid, const char *file, char *buffer, size_t size)
+{
+    char path[64];
     size_t length = 0;
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
     while (length < size) {
@@ -315,19 +338,47 @@ static size_t gm_cmdline_read(char *buffer, size_t size)
         length += (size_t)n;
     }
     close(fd);
+    return length;
+}
+
+/* The command line and the executed file of a process. Returns the length of the first. */
+static size_t gm_process_read(int pid, char *line, size_t size, char exe[PATH_MAX])
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+    ssize_t n = readlink(path, exe, PATH_MAX - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    size_t length = gm_proc_read(pid, "cmdline", line, size);
     if (length == size) /* drop a word that was cut */
-        while (length > 0 && buffer[length - 1] != '\0')
+        while (length > 0 && line[length - 1] != '\0')
             length--;
     return length;
 }
 
+static int gm_parent_of(int pid)
+{
+    char text[512];
+    int parent = 0;
+    text[gm_proc_read(pid, "stat", text, sizeof(text) - 1)] = '\0';
+    const char *behind = strrchr(text, ')'); /* the command may hold anything */
+    return behind != NULL && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+#define GM_GENERATIONS 8 /* of spawned processes that spawn others */
+
 void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE])
 {
     char exe[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    exe[n > 0 ? n : 0] = '\0';
-    size_t length = gm_cmdline_read(buffer, size);
+    size_t length = gm_process_read(getpid(), buffer, size, exe);
+    bool is_spawned = gm_is_spawned(buffer, length);
     if (length == 0) /* no /proc, or no file descriptor left */
         length = (size_t)snprintf(buffer, size, "%s", program_invocation_short_name);
     gm_appname(buffer, length < size ? length : size, exe, name);
+    int pid = getppid();
+    for (int i = 0; i < GM_GENERATIONS && is_spawned && pid > 1; i++, pid = gm_parent_of(pid)) {
+        length = gm_process_read(pid, buffer, size, exe);
+        is_spawned = gm_is_spawned(buffer, length);
+        if (!is_spawned && gm_is_python((struct gm_word){exe, strlen(exe)}))
+            gm_appname(buffer, length, exe, name);
+    }
 }

@@ -46,8 +46,40 @@ app_has "$(pid_of module)" '"weight":2' || fail "mux-ctl set --command changed n
 "$ctl" status > "$dir/table.out" || fail "status failed"
 grep -q ' train_model.py ' "$dir/table.out" && grep -q ' package.evaluate ' "$dir/table.out" ||
     fail "the table shows other names: $(cat "$dir/table.out")"
+# What multiprocessing starts is called like the script that did, in each of its ways, and at any depth.
+cat > "$dir/spawner.py" << END_OF_SCRIPT
+import multiprocessing, os, sys
+
+def work(name, way, depth):
+    if depth > 0:
+        start(name, way, depth - 1)
+        return
+    with open("$dir/" + name + ".child.new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename("$dir/" + name + ".child.new", "$dir/" + name + ".child")
+    exec(open("$dir/train_model.py").read())
+
+def start(name, way, depth):
+    child = multiprocessing.get_context(way).Process(target=work, args=(name, way, depth))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+
+if __name__ == "__main__":
+    start(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+END_OF_SCRIPT
+run spawned python3 "$dir/spawner.py" spawned spawn 0
+run deeper python3 "$dir/spawner.py" deeper spawn 1
+run served python3 "$dir/spawner.py" served forkserver 0
+child_is_called() {
+    has_ended "$1" && fail "$1 ended: $(cat "$dir/$1.out")"
+    [ -f "$dir/$1.child" ] && is_up && app_has "$(cat "$dir/$1.child")" "\"name\":\"$2\""
+}
+for way in spawned deeper served; do
+    within "$patience" child_is_called "$way" spawner.py || fail "$way is not spawner.py: $(app_of "$(cat "$dir/$way.child")")"
+done
 touch "$dir/go"
-for name in script module code; do
+for name in script module code spawned deeper served; do
     await "$name"
     [ "$code" = 0 ] || fail "$name ended with $code: $line"
 done
