@@ -52,6 +52,18 @@ static int connect_to(const char *place)
     return fd;
 }
 
+/* How to start a daemon that is found here. */
+static const char *advice(const char *path)
+{
+    const char *chosen = getenv("GPUMUX_SOCKET"), *session = getenv("XDG_RUNTIME_DIR");
+    if (path || (chosen && *chosen))
+        return "start one there, with `gpumuxd --socket PATH`";
+    if (session && session[0] == '/')
+        return "start it with `systemctl start gpumuxd`, or `gpumuxd --user` for yourself";
+    return "start it with `systemctl start gpumuxd`, or for yourself with XDG_RUNTIME_DIR set, "
+           "which it is not: `gpumuxd --user` says to what";
+}
+
 /* Connect to `path` or to the first place that answers. Returns an fd; or -1, the reason in `why`,
  * and MUX_DOWN in *code if no daemon runs. */
 static int reach(const char *path, struct mux_question *ask, int *code)
@@ -84,10 +96,7 @@ static int reach(const char *path, struct mux_question *ask, int *code)
     } else if (is_failure) {
         explain(ask, "gpumuxd cannot be reached (%s)", tried);
     } else {
-        explain(ask,
-                "gpumuxd is not running (%s): start it with `systemctl start gpumuxd`, or "
-                "`gpumuxd --user` for yourself",
-                tried);
+        explain(ask, "gpumuxd is not running (%s): %s", tried, advice(path));
         *code = MUX_DOWN;
     }
     return -1;

@@ -359,6 +359,7 @@ int main(int argc, char **argv)
     }
     gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
     gm_log_limit();
+    gm_options_warn(&options);
     rlim_t files = harden();
     int error = serve(&options, files, why, sizeof why);
     if (error && error != GPU_LOST)

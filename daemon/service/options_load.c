@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/args.h"
+#include "common/log.h"
 #include "common/sock.h"
 
 #define ROWS ((size_t)GM_OPTIONS)
@@ -246,37 +248,52 @@ static int apply_rules(struct gm_options *options, const struct line *line)
     return 0;
 }
 
-/* Refuse options of the other policy: they would have no effect. Those of the file are fine if the
- * command line chose another policy. */
+/* Options that have no effect with the other policy. */
+static const struct {
+    enum gm_option option;
+    enum gm_options_policy policy;
+    const char *advice;
+} belongs[] = {
+    {GM_OPTION_quantum, GM_POLICY_ROUND_ROBIN,
+     "the turn of policy round-robin: with mlfq say slice"},
+    {GM_OPTION_levels, GM_POLICY_MLFQ, "of policy mlfq: round-robin has one level"},
+    {GM_OPTION_allotment, GM_POLICY_MLFQ, "of policy mlfq: with round-robin no program drops"},
+    {GM_OPTION_slice, GM_POLICY_MLFQ, "the turn of policy mlfq: with round-robin say quantum"},
+};
+#define BELONGS (sizeof belongs / sizeof belongs[0])
+
+/* Refuse those of the command line. */
 static int check_policy(const struct gm_options *options, const struct line *line)
 {
-    static const struct {
-        enum gm_option option;
-        enum gm_options_policy policy;
-        const char *advice;
-    } belongs[] = {
-        {GM_OPTION_quantum, GM_POLICY_ROUND_ROBIN,
-         "the turn of policy round-robin: with mlfq say slice"},
-        {GM_OPTION_levels, GM_POLICY_MLFQ, "of policy mlfq: round-robin has one level"},
-        {GM_OPTION_allotment, GM_POLICY_MLFQ, "of policy mlfq: with round-robin no program drops"},
-        {GM_OPTION_slice, GM_POLICY_MLFQ, "the turn of policy mlfq: with round-robin say quantum"},
-    };
-    for (size_t i = 0; i < sizeof belongs / sizeof belongs[0]; i++) {
-        unsigned given = options->given[belongs[i].option];
-        const char *name = gm_option_rows[belongs[i].option].name;
-        if (!given || options->policy == belongs[i].policy)
+    for (size_t i = 0; i < BELONGS; i++) {
+        if (options->given[belongs[i].option] != GM_GIVEN_ON_LINE ||
+            options->policy == belongs[i].policy)
             continue;
-        if (given == GM_GIVEN_ON_LINE) {
-            snprintf(line->why, line->why_size, "--%s is %s", name, belongs[i].advice);
-            return -EINVAL;
-        }
-        if (options->given[GM_OPTION_policy] == GM_GIVEN_ON_LINE)
-            continue;
-        snprintf(line->why, line->why_size, "%s:%u: %s is %s", options->config, given, name,
+        snprintf(line->why, line->why_size, "--%s is %s", gm_option_rows[belongs[i].option].name,
                  belongs[i].advice);
         return -EINVAL;
     }
     return 0;
+}
+
+void gm_options_warn(const struct gm_options *options)
+{
+    for (size_t i = 0; i < BELONGS; i++) {
+        const unsigned line = options->given[belongs[i].option];
+        /* The file is fine if the command line chose another policy. */
+        if (line && line != GM_GIVEN_ON_LINE && options->policy != belongs[i].policy &&
+            options->given[GM_OPTION_policy] != GM_GIVEN_ON_LINE)
+            gm_log(GM_LOG_WARN, "%s:%u: without effect: %s is %s", options->config, line,
+                   gm_option_rows[belongs[i].option].name, belongs[i].advice);
+    }
+    for (uint32_t i = 0; i < options->rules.n; i++) {
+        const struct gm_rule *rule = &options->rules.rule[i];
+        if (rule->is_unknown && rule->line)
+            gm_log(GM_LOG_WARN, "%s:%u: without effect: there is no user \"%s\"", options->config,
+                   rule->line, rule->user);
+        else if (rule->is_unknown)
+            gm_log(GM_LOG_WARN, "--rule without effect: there is no user \"%s\"", rule->user);
+    }
 }
 
 static int place_socket(struct gm_options *options, const struct line *line)
@@ -291,9 +308,19 @@ static int place_socket(struct gm_options *options, const struct line *line)
     }
     const char *base = getenv("XDG_RUNTIME_DIR");
     if (!base || !*base) {
-        snprintf(line->why, line->why_size,
-                 "--user needs XDG_RUNTIME_DIR, which is not set: start it from a login session, "
-                 "or say where with --socket");
+        char session[64];
+        struct stat found;
+        snprintf(session, sizeof session, "/run/user/%u", (unsigned)geteuid());
+        if (stat(session, &found) == 0 && found.st_uid == geteuid())
+            snprintf(line->why, line->why_size,
+                     "--user needs XDG_RUNTIME_DIR, which is not set: set it to %s, for programs "
+                     "and mux-ctl, too",
+                     session);
+        else
+            snprintf(
+                line->why, line->why_size,
+                "--user needs XDG_RUNTIME_DIR, which is not set: say where with --socket PATH, "
+                "and set GPUMUX_SOCKET=PATH for programs and mux-ctl");
         return -EINVAL;
     }
     if (snprintf(options->socket, sizeof options->socket, "%s/%s", base, GM_SOCKET_USER) >=

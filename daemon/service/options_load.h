@@ -4,7 +4,7 @@
  * calls options.c and common/.
  *
  * An error is one line with the place ("--quantum", "FILE:LINE: quantum"), the text found there,
- * and what is expected. Nothing is printed but --help and --version.
+ * and what is expected. Nothing is printed but --help and --version; gm_options_warn logs.
  */
 #ifndef GM_DAEMON_SERVICE_OPTIONS_LOAD_H
 #define GM_DAEMON_SERVICE_OPTIONS_LOAD_H
@@ -41,5 +41,9 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
 /* Set all options. Without --config it reads the default file if there is one. Returns an enum
  * gm_options_outcome, or -errno with one line in `why`. */
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size);
+
+/* Log what of the options has no effect: of the other policy, or a rule for a user that there is
+ * not. */
+void gm_options_warn(const struct gm_options *options);
 
 #endif

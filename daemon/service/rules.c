@@ -14,7 +14,8 @@
 #define RULE_MAX 512u /* bytes of one rule */
 #define NO_USER UINT32_MAX
 
-/* A user's name; or a number that is no name. */
+/* A user's name; or a number that is no name. A name that the system does not have is that of a
+ * user who was deleted. */
 static int take_user(struct gm_rule *rule, const char *text, char *why, size_t size)
 {
     struct passwd entry, *found = NULL;
@@ -36,12 +37,16 @@ static int take_user(struct gm_rule *rule, const char *text, char *why, size_t s
     if (found)
         rule->uid = found->pw_uid;
     free(buffer);
-    if (!found && gm_parse_number(text, &number) == 0 && number < NO_USER)
+    const bool is_missing = error == 0 || error == ENOENT || error == ESRCH;
+    const bool is_name = strchr("-+0123456789", text[0]) == NULL; /* "": neither */
+    if (!found && gm_parse_number(text, &number) == 0 && number < NO_USER) {
         rule->uid = (uid_t)number;
-    else if (!found) {
-        bool is_unknown = error == 0 || error == ENOENT || error == ESRCH;
-        snprintf(why, size, "user: there is no user \"%s\"%s%s", text, is_unknown ? "" : ": ",
-                 is_unknown ? "" : strerror(error));
+    } else if (!found && is_missing && is_name) {
+        rule->uid = NO_USER;
+        rule->is_unknown = true;
+    } else if (!found) {
+        snprintf(why, size, "user: there is no user \"%s\"%s%s", text, is_missing ? "" : ": ",
+                 is_missing ? "" : strerror(error));
         return -EINVAL;
     }
     rule->has_user = true;
@@ -118,7 +123,7 @@ static bool is_everything(const char *pattern)
 /* Whether `a` surely matches every program that `b` matches. */
 static bool covers(const struct gm_rule *a, const struct gm_rule *b)
 {
-    if (a->has_user && (!b->has_user || a->uid != b->uid))
+    if (a->has_user && (a->is_unknown || !b->has_user || a->uid != b->uid))
         return false;
     if (!a->has_command || is_everything(a->command))
         return true;

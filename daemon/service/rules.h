@@ -27,6 +27,7 @@
 
 struct gm_rule {
     bool has_user, has_command;
+    bool is_unknown; /* there is no such user, or no more: it matches nobody */
     uid_t uid;
     unsigned line;                    /* of the configuration file; 0: of the command line */
     char user[GM_COMMAND_MAX + 1];    /* as it was written */

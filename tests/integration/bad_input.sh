@@ -83,11 +83,16 @@ refuses "--levels: \"9\" is out of range: from 1 to 8" --socket "$place" --level
 what="unknown class"
 refuses "--best-class: \"fast\" is not auto, latency, interactive or batch" --socket "$place" --best-class fast
 what="a rule for nobody"
-refuses "--rule: user: there is no user \"gm-nobody-has-this-name\"" --socket "$place" --rule "user=gm-nobody-has-this-name paused"
+refuses "--rule: user: there is no user \"-1\"" --socket "$place" --rule "user=-1 paused"
 what="malformed number"
 refuses "--max-apps: \"many\" is not a number" --socket "$place" --max-apps many
 what="--user without XDG_RUNTIME_DIR"
 expect 1 "--user needs XDG_RUNTIME_DIR" env -u XDG_RUNTIME_DIR "$daemon" --user
+what="status without a daemon, and no place for one of the user's"
+[ -e /run/gpumux/gpumux.sock ] ||
+    expect 3 "with XDG_RUNTIME_DIR set, which it is not" env -u XDG_RUNTIME_DIR -u GPUMUX_SOCKET "$ctl" status
+what="status without a daemon at a place of the user's choice"
+expect 3 "start one there, with \`gpumuxd --socket PATH\`" "$ctl" --socket "$dir/none" status
 
 # --- the configuration file ---
 

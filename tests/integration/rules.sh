@@ -24,7 +24,7 @@ refuses "$conf:2: rule: weight: \"0\" is out of range" '# mine' 'rule = user=0 w
 refuses "$conf:1: rule: weight: \"-3\" is out of range" 'rule = user=0 weight=-3'
 refuses "$conf:1: rule: share: \"0%\" is out of range" 'rule = user=0 share=0%'
 refuses "$conf:1: rule: share: \"250%\" is out of range" 'rule = user=0 share=250%'
-refuses "$conf:1: rule: user: there is no user \"gm-nobody-has-this-name\"" 'rule = user=gm-nobody-has-this-name paused'
+refuses "$conf:1: rule: user: there is no user \"-1\"" 'rule = user=-1 paused'
 refuses "$conf:1: rule: for which programs?" 'rule = class=batch'
 refuses "$conf:1: rule: sets nothing" 'rule = command=python3'
 refuses "$conf:1: rule: \"colour=red\" is neither a condition" 'rule = command=python3 colour=red'

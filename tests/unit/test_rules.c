@@ -141,8 +141,6 @@ static void test_mistakes(void **state)
         {"user=1 nice=3", "\"nice=3\" is neither a condition (user=, command=) nor a setting"},
         {"user=1 batch", "\"batch\" is neither"},
         {"user=1 class = batch", "\"class\" is neither"},
-        {"user=gm-nobody-has-this-name class=batch",
-         "there is no user \"gm-nobody-has-this-name\""},
         {"user= class=batch", "there is no user \"\""},
         {"user=-1 class=batch", "there is no user \"-1\""},
         {"user=4294967295 class=batch", "there is no user"},
@@ -169,6 +167,22 @@ static void test_mistakes(void **state)
     memset(large, ' ', sizeof large);
     large[sizeof large - 1] = '\0';
     assert_int_equal(add(large, 1), -ERANGE);
+}
+
+/* A rule of a user who was deleted is there, matches nobody, and stands before no other. */
+static void test_unknown_user(void **state)
+{
+    (void)state;
+    char text[512];
+    must_add("user=gm-nobody-has-this-name class=batch", 3);
+    must_add("user=gm-nobody-else-has class=batch", 4);
+    must_add("user=gm-nobody-has-this-name user-gpu=20G", 5);
+    must_add("user=1 class=auto", 6);
+    assert_true(rules.rule[0].is_unknown && !rules.rule[3].is_unknown);
+    assert_string_equal(gm_rule_format(&rules.rule[0], text, sizeof text),
+                        "user=gm-nobody-has-this-name class=batch");
+    assert_int_equal(match(0, "x"), 0);
+    assert_int_equal(match(1, "x"), 6);
 }
 
 /* A rule behind one that takes all of its programs is a mistake; one that is not sure to be is not.
@@ -245,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup(test_conditions, set_up),
         cmocka_unit_test_setup(test_totals, set_up),
         cmocka_unit_test_setup(test_user_names, set_up),
+        cmocka_unit_test_setup(test_unknown_user, set_up),
         cmocka_unit_test_setup(test_mistakes, set_up),
         cmocka_unit_test_setup(test_hidden, set_up),
         cmocka_unit_test_setup(test_full, set_up),
