@@ -14,7 +14,7 @@
 #include "daemon/core/sched.h"
 
 const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
     {name,                                                                                         \
      argument,                                                                                     \
      otherwise,                                                                                    \

@@ -50,7 +50,7 @@ struct gm_place {
 #define GM_MEMBER_FLAG(member) bool member;
 
 enum gm_option {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
     GM_OPTION_##member,
 #include "daemon/service/options.def"
 #undef GM_OPTION
@@ -59,7 +59,7 @@ enum gm_option {
 #define GM_GIVEN_ON_LINE UINT_MAX
 
 struct gm_options {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, help)                  \
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
     GM_MEMBER_##kind(member)
 #include "daemon/service/options.def"
 #undef GM_OPTION
