@@ -27,8 +27,9 @@
 
 /* A command line, which each step rewrites. Its words live until the program is executed. */
 struct words {
-    const char *at[256]; /* up to NULL; what does not fit is dropped */
+    const char *at[1024]; /* up to NULL */
     size_t n;
+    bool is_cut;      /* there were more */
     const char *path; /* $PATH */
 };
 
@@ -36,6 +37,8 @@ static void add(struct words *words, const char *word)
 {
     if (word && words->n + 1 < sizeof words->at / sizeof words->at[0])
         words->at[words->n++] = word;
+    else
+        words->is_cut = true;
 }
 
 static const char *base_of(const char *path)
@@ -174,7 +177,7 @@ static void look_at_elf(const char *path, int fd, const unsigned char *ident,
 /* Put `n` words before those from number `from` on. */
 static void put_before(struct words *words, size_t from, const char *const *first, size_t n)
 {
-    struct words next = {.path = words->path};
+    struct words next = {.path = words->path, .is_cut = words->is_cut};
     for (size_t i = 0; i < n; i++)
         add(&next, first[i]);
     for (size_t i = from; i < words->n; i++)
@@ -292,6 +295,10 @@ static bool look(struct words *words, struct mux_program *program)
         look_at_elf(path, fd, (const unsigned char *)head, program);
         if (program->why[0] == '\0' && strcmp(base_of(words->at[0]), "env") == 0) {
             is_more = follow_env(words, &is_cleared);
+            if (!is_more && words->is_cut) {
+                program->is_unknown = true;
+                snprintf(program->why, sizeof program->why, "has too many words to look at");
+            }
             if (is_more && is_cleared) {
                 snprintf(program->name, sizeof program->name, "%.63s", base_of(words->at[0]));
                 snprintf(program->why, sizeof program->why, "is started by env without LD_PRELOAD");

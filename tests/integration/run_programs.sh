@@ -61,6 +61,11 @@ for way in "-i" "-" "-iu A" "-u LD_PRELOAD" "-uLD_PRELOAD" "--unset=LD_PRELOAD" 
     "-S-i"; do
     refuses "sh is started by env without LD_PRELOAD" env $way sh -c 'exit 7'
 done
+many=$(seq 2000 | sed 's/.*/A=&/')
+run 7 --require -- env $(echo "$many" | head -n 100) sh -c 'exit 7'
+refuses "env has too many words to look at" env $many sh -c 'exit 7'
+run 7 -- env $many sh -c 'exit 7'
+says_nothing
 run 7 -- env -i sh -c 'exit 7'
 says "env runs unshared: sh is started by env without LD_PRELOAD"
 for way in "A=1" "-u A" "--" "-i LD_PRELOAD=$shim"; do
