@@ -1,0 +1,100 @@
+/* common/wishes: which limit of other systems is meant. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/wishes.h"
+
+#define MIB (1ull << 20)
+
+/* NAME, VALUE, ..., NULL */
+static const char *const *environment;
+
+static char *get(const char *name)
+{
+    for (const char *const *at = environment; *at != NULL; at += 2)
+        if (strcmp(at[0], name) == 0)
+            return (char *)(uintptr_t)at[1];
+    return NULL;
+}
+
+static struct gm_msg_hello read_with(const char *const *names_and_values)
+{
+    struct gm_msg_hello hello = {.role = GM_ROLE_APP};
+    environment = names_and_values;
+    gm_wishes_read(get, &hello);
+    return hello;
+}
+
+#define READ(...) read_with((const char *const[]){__VA_ARGS__, NULL})
+
+#define LIMITS                                                                                     \
+    "CUDA_DEVICE_MEMORY_LIMIT_0", "10m", "CUDA_DEVICE_MEMORY_LIMIT_2", "20m",                      \
+        "CUDA_DEVICE_MEMORY_LIMIT_3", "30m"
+
+static void expect_cap(struct gm_msg_hello hello, uint64_t mib)
+{
+    assert_int_equal(hello.cap, mib * MIB);
+    assert_int_equal(hello.cap_is, mib == 0 ? GM_HELLO_CAP_UNSAID : GM_HELLO_CAP_FOREIGN);
+}
+
+static void test_of_the_devices_that_are_meant(void **state)
+{
+    (void)state;
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "2"), 20);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", " 3 , 2"), 20);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "3"), 30);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "1"), 0);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "3,-1,0"), 30);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "3,99999999999999999999,0"), 30);
+}
+
+static void test_without_numbers_all_are_meant(void **state)
+{
+    (void)state;
+    expect_cap(READ(LIMITS), 10);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", ""), 10);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "-1"), 10);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "GPU-1ea5"), 10);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "3,MIG-1ea5"), 10);
+}
+
+static void test_a_device_before_all(void **state)
+{
+    (void)state;
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "2", "CUDA_DEVICE_MEMORY_LIMIT", "4m"), 20);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "1", "CUDA_DEVICE_MEMORY_LIMIT", "4m"), 4);
+    expect_cap(READ(LIMITS, "CUDA_VISIBLE_DEVICES", "1,2", "GPU_MEMORY_LIMIT", "4m"), 4);
+    expect_cap(READ("GPU_MEMORY_LIMIT", "4m", "CUDA_DEVICE_MEMORY_LIMIT", ""), 4);
+    expect_cap(READ("GPU_MEMORY_LIMIT", "4m", "CUDA_DEVICE_MEMORY_LIMIT", "8m"), 8);
+}
+
+static void test_what_is_no_size(void **state)
+{
+    (void)state;
+    struct gm_msg_hello hello =
+        READ("CUDA_DEVICE_MEMORY_LIMIT_2", "lots", "CUDA_VISIBLE_DEVICES", "2");
+    assert_int_equal(hello.cap_is, GM_HELLO_CAP_UNKNOWN);
+    hello = READ("CUDA_DEVICE_MEMORY_LIMIT_2", "lots", "CUDA_VISIBLE_DEVICES", "1");
+    assert_int_equal(hello.cap_is, GM_HELLO_CAP_UNSAID);
+    hello = READ("CUDA_DEVICE_MEMORY_LIMIT_2", "1", "CUDA_VISIBLE_DEVICES", "2");
+    assert_int_equal(hello.cap_is, GM_HELLO_CAP_UNKNOWN);
+    hello = READ("GPUMUX_CAP", "6M", LIMITS);
+    assert_int_equal(hello.cap_is, GM_HELLO_CAP_OURS);
+    assert_int_equal(hello.cap, 6 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_of_the_devices_that_are_meant),
+        cmocka_unit_test(test_without_numbers_all_are_meant),
+        cmocka_unit_test(test_a_device_before_all),
+        cmocka_unit_test(test_what_is_no_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
