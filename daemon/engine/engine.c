@@ -427,6 +427,26 @@ static void check_kernel_limit(struct gm_engine *engine)
            engine->config.gpu, GM_GRACE_LIMITED_NS / GM_MS);
 }
 
+/* Who made the first context on an exclusive GPU is the only one: that would be the daemon. Under
+ * MPS it is the server, for all its clients. */
+static int check_compute_mode(const struct gm_engine *engine, char *why, size_t why_size)
+{
+    const struct gm_cuda *cuda = &engine->cuda;
+    int mode = CU_COMPUTEMODE_DEFAULT, has_mps = 0;
+    cuda->cuDeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, engine->device);
+    cuda->cuDeviceGetAttribute(&has_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, engine->device);
+    if (mode != CU_COMPUTEMODE_PROHIBITED && (mode != CU_COMPUTEMODE_EXCLUSIVE_PROCESS || has_mps))
+        return 0;
+    snprintf(why, why_size,
+             "GPU %d (%s) is in compute mode %s, so %s: as root, run nvidia-smi -i %d -c DEFAULT",
+             engine->config.gpu, engine->gpu_name,
+             mode == CU_COMPUTEMODE_PROHIBITED ? "PROHIBITED" : "EXCLUSIVE_PROCESS",
+             mode == CU_COMPUTEMODE_PROHIBITED ? "no program can use it"
+                                               : "only one process can use it",
+             engine->config.gpu);
+    return -ENOTSUP;
+}
+
 static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {
     const struct gm_cuda *cuda = &engine->cuda;
@@ -474,7 +494,9 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
                    : "");
         engine->config.is_oversize = false;
     }
-    int error = claim_gpu(engine, why, why_size);
+    int error = check_compute_mode(engine, why, why_size);
+    if (error == 0)
+        error = claim_gpu(engine, why, why_size);
     if (error)
         return error;
     check_kernel_limit(engine);

@@ -113,3 +113,15 @@ for lack in vmm fd-handles; do
     app "no-$lack" linked --bytes 96M --iterations 3 --seed 6
     expect_pass "no-$lack"
 done
+unset SIMCUDA_NO
+
+# A GPU that takes one process, or none: the daemon would be that one. It says so, and makes no context.
+for mode in 3 2; do
+    [ "$mode" = 3 ] && says='EXCLUSIVE_PROCESS, so only one process' || says='PROHIBITED, so no program'
+    export SIMCUDA_COMPUTE_MODE=$mode SIMCUDA_FAIL=cuDevicePrimaryCtxRetain:1+,cuCtxCreate:1+
+    spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET"
+    await daemon
+    [ "$code" = 1 ] || fail "mode $mode: the daemon ended with $code"
+    grep -q "is in compute mode $says can use it: as root, run nvidia-smi -i 0 -c DEFAULT" "$dir/daemon.out" ||
+        fail "mode $mode: the daemon does not say why it does not start: $(cat "$dir/daemon.out")"
+done

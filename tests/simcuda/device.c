@@ -156,6 +156,8 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
         if (attributes[i].attribute == attribute)
             *value = attributes[i].value;
     }
+    if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE)
+        *value = (int)sim_options.compute_mode;
     const bool is_vmm = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     const bool is_fds =
         attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;

@@ -62,6 +62,7 @@ struct sim_options {
     uint64_t context_memory;          /* bytes that a context takes */
     uint64_t copy_rate;               /* bytes a second of each copy engine; 0: unthrottled */
     uint64_t launch_ns;               /* least time of a kernel */
+    uint64_t compute_mode;            /* a CUcomputemode, which only the attribute says */
     int devices;
     bool has_no_vmm, has_no_fds, has_no_host_numa; /* what the devices cannot do */
     bool has_no_channels;                          /* no context has channels of its own */

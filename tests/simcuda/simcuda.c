@@ -45,6 +45,7 @@
  *
  *   SIMCUDA_MEMORY=SIZE,...      of each device; the last is that of all further ones (1G)
  *   SIMCUDA_DEVICES=N            1 to 8 (1)
+ *   SIMCUDA_COMPUTE_MODE=N       the attribute says that; contexts can be made all the same (0)
  *   CUDA_VISIBLE_DEVICES=N,...   those of them that this process sees, in this order (all)
  *   SIMCUDA_DIR=PATH             where processes meet that see the same devices
  *                                (/dev/shm/simcuda-UID); the uuid of a device follows from the path
@@ -398,6 +399,7 @@ static bool read_options(void)
         !read_size("SIMCUDA_CONTEXT_MEMORY", &sim_options.context_memory) ||
         !read_size("SIMCUDA_LAUNCH_NS", &sim_options.launch_ns) ||
         !read_size("SIMCUDA_DEVICES", &devices) ||
+        !read_size("SIMCUDA_COMPUTE_MODE", &sim_options.compute_mode) ||
         !read_answer("SIMCUDA_DISABLE_CHANNELS", &sim_options.disable_status,
                      &sim_options.has_idle_disable) ||
         !read_answer("SIMCUDA_SET_TIMESLICE", &sim_options.timeslice_status,
