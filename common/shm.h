@@ -18,6 +18,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+/* The page's name as a memfd: it tells in /proc that a process shares a GPU. */
+#define GM_SHM_CTL_NAME "gpumux-ctl"
+
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
 #define GM_SHM_VERSION 7u
 #define GM_GPUS_MAX 16u

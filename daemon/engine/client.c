@@ -51,7 +51,7 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->wishes = who->wishes;
     strncpy(client->name, who->name, sizeof client->name - 1);
     client->fds[0] = error =
-        make_shared("gpumux-ctl", sizeof *client->ctl, F_SEAL_FUTURE_WRITE, &ctl);
+        make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, F_SEAL_FUTURE_WRITE, &ctl);
     if (error < 0)
         goto fail;
     client->ctl = ctl;
