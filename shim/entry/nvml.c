@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shim/driver/devices.h"
 #include "shim/entry/load.h"
@@ -143,3 +144,49 @@ static int gm_nvml_missing(void)
 GM_ON_NVML(nvmlDeviceGetMemoryInfo, struct gm_nvml_memory, (void)0)
 /* What the system reserves is not part of a budget. */
 GM_ON_NVML(nvmlDeviceGetMemoryInfo_v2, struct gm_nvml_memory_v2, memory->reserved = 0)
+
+/* What of this program's memory NVML counts for the daemon. */
+struct gm_nvml_moved {
+    uint64_t bytes;
+    unsigned int from, to; /* processes */
+};
+
+static bool gm_nvml_find_moved(gm_nvml_device device, struct gm_nvml_moved *moved)
+{
+    pid_t daemon;
+    if (!gm_real_load_present() || !gm_is_live() ||
+        !gm_memory_held(gm_nvml_gpu(device), &moved->bytes, &daemon))
+        return false;
+    moved->from = (unsigned int)daemon;
+    moved->to = (unsigned int)getpid();
+    return true;
+}
+
+static void gm_nvml_move(const struct gm_nvml_moved *moved, unsigned int pid,
+                         unsigned long long *used)
+{
+    if (*used == GM_NVML_UNKNOWN)
+        return;
+    if (pid == moved->to)
+        *used += moved->bytes;
+    else if (pid == moved->from)
+        *used -= moved->bytes < *used ? moved->bytes : *used;
+}
+
+#define GM_ON_NVML_LIST(symbol, type)                                                              \
+    __attribute__((visibility("default"))) int symbol(gm_nvml_device device, unsigned int *count,  \
+                                                      type *infos)                                 \
+    {                                                                                              \
+        struct gm_nvml_moved moved;                                                                \
+        if (!gm_nvml_load_present() || gm_nvml_real.symbol == NULL)                                \
+            return gm_nvml_missing();                                                              \
+        int result = gm_nvml_real.symbol(device, count, infos);                                    \
+        if (result != GM_NVML_SUCCESS || infos == NULL || !gm_nvml_find_moved(device, &moved))     \
+            return result;                                                                         \
+        for (unsigned int i = 0; i < *count; i++)                                                  \
+            gm_nvml_move(&moved, infos[i].pid, &infos[i].used);                                    \
+        return result;                                                                             \
+    }
+GM_ON_NVML_LIST(nvmlDeviceGetComputeRunningProcesses, struct gm_nvml_process_v1)
+GM_ON_NVML_LIST(nvmlDeviceGetComputeRunningProcesses_v2, struct gm_nvml_process)
+GM_ON_NVML_LIST(nvmlDeviceGetComputeRunningProcesses_v3, struct gm_nvml_process)

@@ -1,6 +1,8 @@
 /*
  * NVML's queries of device memory. A program gets the same answer as from CUDA (memory/budget.h),
- * because programs compare them. All other queries go to NVML.
+ * because programs compare them. In the list of processes the program has all of its memory, which
+ * NVML counts for the daemon that made it; the daemon has that much less. Other programs' memory is
+ * the daemon's there. All other queries go to NVML.
  *
  *   which programs  those that initialized CUDA and are connected to the daemon. Like
  *                   cuDeviceTotalMem, a query boots a program that initialized CUDA. A program that
@@ -40,6 +42,21 @@ struct gm_nvml_memory_v2 { /* nvmlMemory_v2_t */
     unsigned long long free, used;
 };
 _Static_assert(sizeof(struct gm_nvml_memory_v2) == 40, "nvmlMemory_v2_t");
+
+struct gm_nvml_process_v1 { /* nvmlProcessInfo_v1_t */
+    unsigned int pid;
+    unsigned long long used; /* bytes, or GM_NVML_UNKNOWN */
+};
+_Static_assert(sizeof(struct gm_nvml_process_v1) == 16, "nvmlProcessInfo_v1_t");
+
+struct gm_nvml_process { /* nvmlProcessInfo_v2_t, and v3's */
+    unsigned int pid;
+    unsigned long long used;
+    unsigned int gpu_instance, compute_instance;
+};
+_Static_assert(sizeof(struct gm_nvml_process) == 24, "nvmlProcessInfo_t");
+
+#define GM_NVML_UNKNOWN UINT64_MAX /* NVML_VALUE_NOT_AVAILABLE */
 
 #define GM_NVML_UUID_MAX 96 /* NVML_DEVICE_UUID_V2_BUFFER_SIZE */
 

@@ -505,6 +505,13 @@ int gm_link_shut_share(uint64_t va, uint64_t bytes)
     return (int)gm_work_run(gm_link_release, &range);
 }
 
+pid_t gm_link_daemon(void)
+{
+    struct ucred peer = {0};
+    socklen_t size = sizeof(peer);
+    return getsockopt(gm_link_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
 uint32_t gm_link_app(void)
 {
     return gm_link_ctl->app;

@@ -147,6 +147,9 @@ int gm_link_shut_share(uint64_t va, uint64_t bytes);
 /* This program's id with the daemon. */
 uint32_t gm_link_app(void);
 
+/* The daemon's process; 0: this process cannot name it. */
+pid_t gm_link_daemon(void);
+
 /* What this program could have in all on `gpu`, in bytes: the budget, or more if it may be larger.
  */
 uint64_t gm_link_budget(uint32_t gpu);

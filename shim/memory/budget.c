@@ -4,6 +4,7 @@
 #include "shim/link/link.h"
 #include "shim/memory/spares.h"
 #include "shim/tables/accounts.h"
+#include "shim/tables/allocs.h"
 
 bool gm_budget_left(int gpu, uint64_t *left, uint64_t *budget)
 {
@@ -12,6 +13,15 @@ bool gm_budget_left(int gpu, uint64_t *left, uint64_t *budget)
     const uint64_t used = gm_account_total(gpu);
     *budget = gm_link_budget((uint32_t)gpu);
     *left = used < *budget ? *budget - used : 0;
+    return true;
+}
+
+bool gm_memory_held(int gpu, uint64_t *bytes, pid_t *holder)
+{
+    if (gpu < 0 || gpu >= (int)GM_GPUS_MAX || !gm_link_is_up())
+        return false;
+    *bytes = gm_allocs_in_frames((uint32_t)gpu);
+    *holder = gm_link_daemon();
     return true;
 }
 

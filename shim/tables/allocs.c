@@ -16,6 +16,7 @@ static struct gm_lock gm_allocs_lock = GM_LOCK_INITIALIZER(GM_LOCK_ALLOCS);
 static struct gm_treap *gm_allocs_tree;
 static size_t gm_allocs_entries;
 static uint64_t gm_allocs_bytes[GM_GPUS_MAX];
+static uint64_t gm_allocs_framed[GM_GPUS_MAX];               /* of these, in the daemon's frames */
 static uint64_t gm_allocs_newest = GM_ALLOC_ID_MIN;          /* id */
 _Atomic uint64_t gm_allocs_low = UINT64_MAX, gm_allocs_high; /* written with the lock */
 
@@ -42,6 +43,17 @@ static void gm_allocs_widen(const struct gm_alloc *alloc)
         atomic_store_explicit(&gm_allocs_high, end, memory_order_relaxed);
 }
 
+/* With the lock: add `sign` times the entry to the sums of its GPU. */
+static void gm_allocs_sum(const struct gm_alloc *alloc, int sign)
+{
+    const uint64_t bytes = sign > 0 ? alloc->span : 0 - alloc->span;
+    if (alloc->gpu < 0 || !gm_alloc_is_charged(alloc->kind))
+        return;
+    gm_allocs_bytes[alloc->gpu] += bytes;
+    if (alloc->kind != GM_ALLOC_REAL)
+        gm_allocs_framed[alloc->gpu] += bytes;
+}
+
 static void gm_allocs_put(struct gm_alloc_node *node)
 {
     if (node->alloc.id == 0)
@@ -50,16 +62,14 @@ static void gm_allocs_put(struct gm_alloc_node *node)
     gm_treap_insert(&gm_allocs_tree, &node->by_va);
     gm_allocs_entries++;
     gm_allocs_widen(&node->alloc);
-    if (node->alloc.gpu >= 0 && gm_alloc_is_charged(node->alloc.kind))
-        gm_allocs_bytes[node->alloc.gpu] += node->alloc.span;
+    gm_allocs_sum(&node->alloc, 1);
 }
 
 static void gm_allocs_cut(struct gm_alloc_node *node)
 {
     gm_treap_remove(&gm_allocs_tree, &node->by_va);
     gm_allocs_entries--;
-    if (node->alloc.gpu >= 0 && gm_alloc_is_charged(node->alloc.kind))
-        gm_allocs_bytes[node->alloc.gpu] -= node->alloc.span;
+    gm_allocs_sum(&node->alloc, -1);
 }
 
 /* Whether `node`, which starts at or below `va`, ends above it. */
@@ -230,6 +240,14 @@ uint64_t gm_allocs_used(uint32_t gpu)
 {
     gm_lock(&gm_allocs_lock);
     uint64_t bytes = gpu < GM_GPUS_MAX ? gm_allocs_bytes[gpu] : 0;
+    gm_unlock(&gm_allocs_lock);
+    return bytes;
+}
+
+uint64_t gm_allocs_in_frames(uint32_t gpu)
+{
+    gm_lock(&gm_allocs_lock);
+    uint64_t bytes = gpu < GM_GPUS_MAX ? gm_allocs_framed[gpu] : 0;
     gm_unlock(&gm_allocs_lock);
     return bytes;
 }

@@ -106,6 +106,9 @@ bool gm_allocs_all_backed(bool (*is_good)(const struct gm_alloc *alloc));
 /* The spans of all charged entries on `gpu` (below GM_GPUS_MAX), in bytes. */
 uint64_t gm_allocs_used(uint32_t gpu);
 
+/* Of these, what the daemon's frames back. */
+uint64_t gm_allocs_in_frames(uint32_t gpu);
+
 /* Add bytes without an address to the sum of `gpu`; may be negative. */
 void gm_allocs_charge(uint32_t gpu, int64_t bytes);
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# NVML and CUDA tell a program the same about memory, from the moment that it initialized CUDA; a program that only
+# NVML and CUDA tell a program the same about memory, also how much of it the program has, from the moment that it initialized CUDA; a program that only
 # reads NVML, one without gpumux, and one whose daemon is not there see the device as it is.
 . "$(dirname "$0")/lib.sh"
 mib=$((1024 * 1024))
@@ -15,6 +15,7 @@ expect_pass plain
 for when in before initialized context allocated freed; do
     [ "$(told plain $when nvml_total)" = $real ] || fail "natively $when: $(cat "$dir/plain.out")"
 done
+[ "$(told plain allocated process)" -ge $((96 * 1024 / shrink * 1024)) ] || fail "natively: $(cat "$dir/plain.out")"
 [ "$(told plain allocated nvml_free)" -lt "$(told plain context nvml_free)" ] || fail "natively nothing is taken"
 
 app none linked --mode nvml --bytes 96M # no daemon
@@ -39,6 +40,10 @@ for way in linked dlsym proc; do
     done
     used=$(($(told "$way" context nvml_free) - $(told "$way" allocated nvml_free)))
     [ $used -ge $need ] && [ $used -le $((need + 6 * mib)) ] || fail "$need bytes were taken, $used are counted"
+    used=$(($(told "$way" allocated process) - $(told "$way" context process)))
+    [ $used -ge $need ] && [ $used -le $((need + 6 * mib)) ] ||
+        fail "$need bytes were taken, NVML's list says $used: $(cat "$dir/$way.out")"
+    [ "$(told "$way" allocated processes)" -le $((budget + 6 * mib)) ] || fail "counted twice: $(cat "$dir/$way.out")"
     [ "$(told "$way" freed nvml_free)" = "$(told "$way" context nvml_free)" ] || fail "not all came back"
 done
 app off linked --mode info --bytes 8M

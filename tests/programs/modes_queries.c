@@ -279,8 +279,15 @@ static void *find(const struct gm_worker *worker, void *library, const char *nam
     return function;
 }
 
+struct nvml_process {
+    unsigned int pid;
+    unsigned long long used;
+    unsigned int gpu_instance, compute_instance;
+};
+
 struct nvml {
     void *device;
+    int (*list)(void *, unsigned int *, struct nvml_process *);
     int (*info)(void *, struct nvml_memory *);
     int (*info_2)(void *, struct nvml_memory_v2 *);
 };
@@ -302,8 +309,17 @@ static void print_nvml(const struct gm_worker *worker, const struct nvml *nvml, 
         total = 0; /* no context yet */
     if (worker->cu.cuDeviceTotalMem(&device_total, worker->device) != CUDA_SUCCESS)
         device_total = 0;
-    printf("%s nvml_total=%llu nvml_free=%llu total=%zu free=%zu device_total=%zu\n", when,
-           one.total, one.free, total, has_free, device_total);
+    struct nvml_process processes[64];
+    unsigned int n = 64;
+    unsigned long long own = 0, all = 0;
+    MUST(worker, nvml->list(nvml->device, &n, processes) == 0);
+    for (unsigned int i = 0; i < n; i++) {
+        all += processes[i].used;
+        own += processes[i].pid == (unsigned int)getpid() ? processes[i].used : 0;
+    }
+    printf("%s nvml_total=%llu nvml_free=%llu total=%zu free=%zu device_total=%zu process=%llu "
+           "processes=%llu\n",
+           when, one.total, one.free, total, has_free, device_total, own, all);
 }
 
 /* What NVML says before CUDA is initialized, before there is a context, and around an allocation.
@@ -319,6 +335,7 @@ void gm_mode_nvml(struct gm_worker *worker)
     *(void **)&get = find(worker, library, "nvmlDeviceGetHandleByIndex_v2");
     *(void **)&shutdown = find(worker, library, "nvmlShutdown");
     *(void **)&nvml.info = find(worker, library, "nvmlDeviceGetMemoryInfo");
+    *(void **)&nvml.list = find(worker, library, "nvmlDeviceGetComputeRunningProcesses_v3");
     *(void **)&nvml.info_2 = find(worker, library, "nvmlDeviceGetMemoryInfo_v2");
     MUST(worker, nvml.info(NULL, &(struct nvml_memory){0}) == 1); /* not initialized */
     MUST(worker, init() == 0 && get(0, &nvml.device) == 0);

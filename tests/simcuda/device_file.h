@@ -12,6 +12,16 @@
 #define SIM_STATE_MAGIC 0x73696d6375646131ull
 #define SIM_DEVICE_FILE "%s/device%d" /* SIMCUDA_DIR, number */
 
+#define SIM_STATE_SLOTS 256u /* processes */
+
+/* A process. */
+struct sim_state_slot {
+    uint32_t is_used;
+    uint32_t pid;
+    uint64_t bytes; /* linear memory and contexts */
+    uint64_t made;  /* frames that it made, wherever they are mapped */
+};
+
 /* The head of that file. */
 struct sim_state_head {
     uint64_t magic;
@@ -19,6 +29,8 @@ struct sim_state_head {
     uint32_t n_frames;
     uint64_t serial;
     uint64_t used; /* bytes taken on the device, by all processes */
+    uint64_t orphans;
+    struct sim_state_slot slot[SIM_STATE_SLOTS];
 };
 
 static inline uint64_t sim_hash_of(const void *bytes, size_t n, uint64_t seed)

@@ -7,12 +7,15 @@
  * Written for its users: what the real one does beyond that (units of other structures,
  * permissions) is not imitated. Results are NVML's numbers.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/size.h"
@@ -55,7 +58,25 @@ struct memory_v2 {
     unsigned long long total, reserved, free, used;
 };
 
+struct process_v1 {
+    unsigned int pid;
+    unsigned long long used;
+};
+
+struct process {
+    unsigned int pid;
+    unsigned long long used;
+    unsigned int gpu_instance, compute_instance;
+};
+#define NO_INSTANCE 0xffffffffu
+
 int nvmlInit_v2(void);
+int nvmlDeviceGetComputeRunningProcesses(struct device *device, unsigned int *count,
+                                         struct process_v1 *infos);
+int nvmlDeviceGetComputeRunningProcesses_v2(struct device *device, unsigned int *count,
+                                            struct process *infos);
+int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned int *count,
+                                            struct process *infos);
 int nvmlShutdown(void);
 int nvmlDeviceGetCount_v2(unsigned int *count);
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **device);
@@ -167,17 +188,25 @@ NVML_API int nvmlDeviceGetUUID(struct device *device, char *text, unsigned int l
     return SUCCESS;
 }
 
-/* What all processes have taken; 0 while nobody used the device yet. */
-static uint64_t taken(const struct device *device)
+/* All zero while nobody used the device yet. */
+static struct sim_state_head read_head(const struct device *device)
 {
     char path[PATH_MAX + 32];
-    struct sim_state_head head = {0};
+    struct sim_state_head head;
     snprintf(path, sizeof path, SIM_DEVICE_FILE, dir, device->ordinal);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const bool is_read = fd >= 0 && pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head;
     if (fd >= 0)
         close(fd);
-    return is_read && head.magic == SIM_STATE_MAGIC ? head.used : 0;
+    if (!is_read || head.magic != SIM_STATE_MAGIC)
+        memset(&head, 0, sizeof head);
+    return head;
+}
+
+/* What all processes have taken. */
+static uint64_t taken(const struct device *device)
+{
+    return read_head(device).used;
 }
 
 NVML_API int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *info)
@@ -205,4 +234,47 @@ NVML_API int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 
     info->used = used;
     info->free = memory[device->ordinal] - used;
     return SUCCESS;
+}
+
+/* Memory counts for who made it, wherever it is mapped, as on a GPU. */
+static int list(const struct device *device, unsigned int *count, struct process *infos,
+                struct process_v1 *old)
+{
+    const int result = check(device, count);
+    if (result != SUCCESS)
+        return result;
+    const struct sim_state_head head = read_head(device);
+    const unsigned room = infos != NULL || old != NULL ? *count : 0;
+    unsigned n = 0;
+    for (unsigned i = 0; i < SIM_STATE_SLOTS; i++) {
+        const struct sim_state_slot *slot = &head.slot[i];
+        if (slot->is_used == 0 || (kill((pid_t)slot->pid, 0) != 0 && errno == ESRCH))
+            continue;
+        const uint64_t used = slot->bytes + slot->made;
+        if (n < room && infos != NULL)
+            infos[n] = (struct process){slot->pid, used, NO_INSTANCE, NO_INSTANCE};
+        else if (n < room)
+            old[n] = (struct process_v1){slot->pid, used};
+        n++;
+    }
+    *count = n;
+    return n <= room ? SUCCESS : TOO_SMALL;
+}
+
+NVML_API int nvmlDeviceGetComputeRunningProcesses(struct device *device, unsigned int *count,
+                                                  struct process_v1 *infos)
+{
+    return list(device, count, NULL, infos);
+}
+
+NVML_API int nvmlDeviceGetComputeRunningProcesses_v2(struct device *device, unsigned int *count,
+                                                     struct process *infos)
+{
+    return list(device, count, infos, NULL);
+}
+
+NVML_API int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned int *count,
+                                                     struct process *infos)
+{
+    return list(device, count, infos, NULL);
 }

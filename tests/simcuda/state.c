@@ -26,7 +26,8 @@
 #include <unistd.h>
 
 #define STATE_MAGIC SIM_STATE_MAGIC
-#define SLOTS 256u
+#define SLOTS SIM_STATE_SLOTS
+#define NOBODY UINT32_MAX
 #define FRAMES 32768u
 #define INDEX_BITS 16u
 
@@ -34,14 +35,8 @@ struct state_frame {
     uint64_t id; /* 0: free; else serial << INDEX_BITS | index */
     uint64_t bytes;
     uint32_t is_exported;
-    uint32_t reserved;
+    uint32_t maker; /* a slot; NOBODY: it died */
     uint64_t holders[SLOTS / 64];
-};
-
-struct state_slot {
-    uint32_t is_used;
-    uint32_t pid;   /* for people */
-    uint64_t bytes; /* linear memory and contexts */
 };
 
 struct state {
@@ -51,12 +46,13 @@ struct state {
     uint64_t serial;
     uint64_t used;
     uint64_t orphans;
+    struct sim_state_slot slot[SLOTS];
     _Atomic uint64_t engine[2]; /* booked up to this monotonic time */
-    struct state_slot slot[SLOTS];
     struct state_frame frame[FRAMES];
 };
 
 _Static_assert(offsetof(struct state, used) == offsetof(struct sim_state_head, used) &&
+                   offsetof(struct state, slot) == offsetof(struct sim_state_head, slot) &&
                    offsetof(struct state, magic) == offsetof(struct sim_state_head, magic),
                "device_file.h");
 
@@ -120,6 +116,8 @@ static void leave(struct sim_device_state *d)
 static void free_frame(struct state *s, struct state_frame *f)
 {
     s->used -= f->bytes;
+    if (f->maker != NOBODY)
+        s->slot[f->maker].made -= f->bytes;
     f->id = 0;
     while (s->n_frames > 0 && s->frame[s->n_frames - 1].id == 0)
         s->n_frames--;
@@ -152,6 +150,8 @@ static void add_frame(struct state *s, uint32_t index, uint64_t id, uint64_t byt
     f->bytes = bytes;
     f->holders[slot / 64] = 1ull << slot % 64;
     f->id = id;
+    f->maker = slot;
+    s->slot[slot].made += bytes;
     s->used += bytes;
     if (index >= s->n_frames)
         s->n_frames = index + 1;
@@ -165,6 +165,8 @@ static void free_slot(struct state *s, uint32_t slot)
     memset(&s->slot[slot], 0, sizeof s->slot[slot]);
     for (uint32_t i = s->n_frames; i-- > 0;) {
         struct state_frame *f = &s->frame[i];
+        if (f->id != 0 && f->maker == slot)
+            f->maker = NOBODY;
         if (f->id != 0 && (f->holders[slot / 64] >> slot % 64 & 1) != 0)
             drop_holder(s, f, slot);
     }

@@ -7,7 +7,13 @@
 
 #define nvmlDeviceGetMemoryInfo nvml_of_nvidia_1
 #define nvmlDeviceGetMemoryInfo_v2 nvml_of_nvidia_2
+#define nvmlDeviceGetComputeRunningProcesses nvml_of_nvidia_3
+#define nvmlDeviceGetComputeRunningProcesses_v2 nvml_of_nvidia_4
+#define nvmlDeviceGetComputeRunningProcesses_v3 nvml_of_nvidia_5
 #include <nvml.h>
+#undef nvmlDeviceGetComputeRunningProcesses
+#undef nvmlDeviceGetComputeRunningProcesses_v2
+#undef nvmlDeviceGetComputeRunningProcesses_v3
 #undef nvmlDeviceGetMemoryInfo
 #undef nvmlDeviceGetMemoryInfo_v2
 
@@ -25,6 +31,15 @@ GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, total)
 GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, reserved)
 GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, free)
 GM_SAME(gm_nvml_memory_v2, nvmlMemory_v2_t, used)
+_Static_assert(sizeof(struct gm_nvml_process_v1) == sizeof(nvmlProcessInfo_v1_t), "process, v1");
+GM_SAME(gm_nvml_process_v1, nvmlProcessInfo_v1_t, pid)
+_Static_assert(offsetof(struct gm_nvml_process_v1, used) ==
+                   offsetof(nvmlProcessInfo_v1_t, usedGpuMemory),
+               "used, v1");
+_Static_assert(sizeof(struct gm_nvml_process) == sizeof(nvmlProcessInfo_t), "process");
+GM_SAME(gm_nvml_process, nvmlProcessInfo_t, pid)
+_Static_assert(offsetof(struct gm_nvml_process, used) == offsetof(nvmlProcessInfo_t, usedGpuMemory),
+               "used");
 _Static_assert(nvmlMemory_v2 == (sizeof(struct gm_nvml_memory_v2) | 2u << 24), "its version");
 _Static_assert((int)NVML_SUCCESS == (int)GM_NVML_SUCCESS &&
                    (int)NVML_ERROR_LIBRARY_NOT_FOUND == (int)GM_NVML_LIBRARY_NOT_FOUND &&

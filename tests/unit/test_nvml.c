@@ -73,6 +73,15 @@ bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
     return true;
 }
 
+bool gm_memory_held(int gpu, uint64_t *bytes, pid_t *holder)
+{
+    if (gpu < 0 || !has_link)
+        return false;
+    *bytes = 40 * MIB;
+    *holder = getppid();
+    return true;
+}
+
 /* The CUDA device n is the n-th of the simulated NVML. */
 static CUresult drv_uuid(CUuuid *uuid, CUdevice device)
 {
@@ -184,6 +193,59 @@ static void test_who_sees_what(void **state)
     boot_devices[1] = 0;
 }
 
+/* This process has `own` and its parent `others` MiB, in all forms alike. */
+static void expect_list(unsigned own, unsigned others)
+{
+    struct gm_nvml_process_v1 first[4];
+    struct gm_nvml_process second[4], third[4];
+    unsigned n[3] = {4, 4, 4};
+    assert_int_equal(nvmlDeviceGetComputeRunningProcesses(devices[0], &n[0], first), 0);
+    assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v2(devices[0], &n[1], second), 0);
+    assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(devices[0], &n[2], third), 0);
+    assert_true(n[0] == 2 && n[1] == 2 && n[2] == 2);
+    assert_true(first[0].pid == (unsigned)getppid() && first[1].pid == (unsigned)getpid());
+    assert_int_equal(first[0].used, others * MIB);
+    assert_int_equal(first[1].used, own * MIB);
+    assert_int_equal(second[0].used, others * MIB);
+    assert_int_equal(second[1].used, own * MIB);
+    assert_memory_equal(second, third, 2 * sizeof *second);
+}
+
+/* What a device file says of two processes. */
+static void write_device(unsigned parents, unsigned own)
+{
+    char path[96];
+    struct sim_state_head head = {.magic = SIM_STATE_MAGIC};
+    head.slot[3] = (struct sim_state_slot){1, (uint32_t)getppid(), 5 * MIB, parents * MIB};
+    head.slot[7] = (struct sim_state_slot){1, (uint32_t)getpid(), own * MIB, 0};
+    snprintf(path, sizeof path, SIM_DEVICE_FILE, dir, 0);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_int_equal(fwrite(&head, sizeof head, 1, file), 1);
+    fclose(file);
+}
+
+/* What the daemon, here the parent, made for this program is this program's. */
+static void test_processes(void **state)
+{
+    char path[96];
+    unsigned n = 0;
+    (void)state;
+    boot_state = GM_BOOT_LIVE;
+    has_driver = has_link = true;
+    write_device(100, 9);
+    expect_list(49, 65);
+    write_device(10, 9); /* never less than nothing */
+    expect_list(49, 0);
+    assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(devices[0], &n, NULL), 7);
+    assert_int_equal(n, 2);
+    has_link = false;
+    expect_list(9, 15);
+    has_link = true;
+    snprintf(path, sizeof path, SIM_DEVICE_FILE, dir, 0);
+    unlink(path);
+}
+
 /* The real function's errors stand, and nothing is written. */
 static void test_errors(void **state)
 {
@@ -228,6 +290,7 @@ int main(void)
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_sees_what),
+        cmocka_unit_test(test_processes),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_names),
     };
