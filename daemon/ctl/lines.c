@@ -25,7 +25,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
             (size_t)n < line->size - line->length ? (size_t)n : line->size - line->length - 1;
 }
 
-/* "14:03:07.250", local. */
+/* "2026-03-27 14:03:07.250", local. */
 static void add_time(struct line *line, double seconds)
 {
     struct tm broken = {0};
@@ -33,7 +33,7 @@ static void add_time(struct line *line, double seconds)
     char text[32] = "";
     unsigned ms = (unsigned)((seconds - (double)whole) * 1000.0 + 0.5);
     if (localtime_r(&whole, &broken))
-        strftime(text, sizeof text, "%H:%M:%S", &broken);
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &broken);
     add(line, "%s.%03u  ", text, ms > 999 ? 999 : ms);
 }
 
@@ -51,6 +51,7 @@ static const struct {
     {"fits", "there is room", "there is room"},
     {"slice", "its turn", "its turn is over"},
     {"first", "it goes first", "others go first"},
+    {"rested", "it came back from a rest", "others came back from a rest"},
     {"patience", "it had waited for long", "another had waited for long"},
     {"idle", "idle", "idle"},
     {"turn", "its turn", "its turn was over"},

@@ -137,7 +137,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     gm_table_fix(engine->table, index);
     gm_engine_fit(engine, engine->table->allocations[index].app);
     engine->plan_is_stale = true;
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
+    gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
            (int)engine->apps[id].pid, engine->apps[id].name,
            (unsigned long long)(share->bytes >> 20), share->id);
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
@@ -181,7 +181,7 @@ void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va)
         return;
     share->owner = GM_NONE;
     if (share->opens > 0)
-        gm_log(GM_LOG_INFO,
+        gm_log(GM_LOG_DEBUG,
                "app %u freed what it shares (share %u, %llu MiB) while %u have it open: it stays "
                "until they close it",
                owner, share->id, (unsigned long long)(share->bytes >> 20), share->opens);
@@ -396,7 +396,7 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
         .next = engine->opens, .share = share, .va = ask->va, .cookie = ask->cookie, .app = id};
     engine->opens = open;
     share->opens++;
-    gm_log(GM_LOG_INFO, "app %u (pid %d, %s) opens share %u of app %u: %llu MiB", id,
+    gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) opens share %u of app %u: %llu MiB", id,
            (int)engine->apps[id].pid, engine->apps[id].name, share->id, share->owner,
            (unsigned long long)(share->bytes >> 20));
     step_open(engine, open);

@@ -54,7 +54,7 @@ static void tell_switch(const struct gm_note *note)
     if (took->clean + took->zero > 0)
         snprintf(stayed, sizeof stayed, ", not copied out %llu unchanged and %llu zero",
                  (unsigned long long)(took->clean >> 20), (unsigned long long)(took->zero >> 20));
-    gm_log(GM_LOG_INFO,
+    gm_log(GM_LOG_DEBUG, /* often: mux-ctl log has them */
            "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
            "%llu in, at %.1f GB/s%s), map %.1f, lower tiers %.1f (%llu MiB down, %llu up), pinned "
            "room "

@@ -12,7 +12,7 @@ holds() {
     grep -q -- "$2" "$1"
 }
 
-start_mlfq --slice 50ms --allotment 100ms --levels 3
+start_mlfq --slice 50ms --allotment 100ms --levels 3 --log-level debug
 "$ctl" log > "$dir/log.out" 2>&1 || fail "the log of a new daemon: $(cat "$dir/log.out")"
 [ ! -s "$dir/log.out" ] || fail "a new daemon has a log: $(cat "$dir/log.out")"
 spawn follow "$ctl" log -f --json
@@ -42,11 +42,11 @@ one=$(cat "$dir/one.pid") two=$(cat "$dir/two.pid")
 
 "$ctl" log > "$dir/log.out" || fail "log failed"
 me="app [01] (pid \($one\|$two\), gm_worker[a-z_]*) L[123]"
-turns="^[0-9:.]*  switch  $me: its turn, after [0-9.]* s; for $me: its turn was over; [0-9.]* ms (drain .*, plan .*,"
+turns="^$(date +%Y)-[0-9]*-[0-9]* [0-9:.]*  switch  $me: its turn, after [0-9.]* s; for $me: its turn was over; [0-9.]* ms (drain .*, plan .*,"
 holds "$dir/log.out" "$turns copies .*, map .*, lower .*), .* out, .* in, at [0-9.]* GB/s\$" || fail "no switch says whom it took turns with: $(head -n 5 "$dir/log.out")"
 has_level() {
     cat "$dir/log.out" "$dir/set.out" "$dir/follow_text.out" > "$dir/all.out"
-    holds "$dir/all.out" "^[0-9:.]*  level   $me: from level 1, used up\$"
+    holds "$dir/all.out" "^[0-9-]* [0-9:.]*  level   $me: from level 1, used up\$"
 }
 within "$patience" has_level || fail "no level was left"
 [ "$("$ctl" log -n 3 | wc -l)" = 3 ] || fail "-n 3 prints another number of lines"

@@ -40,7 +40,7 @@ run_two() {
     expect_empty
 }
 
-start_daemon --shadows on
+start_daemon --shadows on --log-level debug
 run_two readonly 96M
 grep -q 'not copied out [1-9][0-9]* unchanged and 0 zero' "$dir/daemon.out" || fail "the log does not say it"
 "$ctl" status | grep -q '^          not copied out: .* unchanged, .* zero$' || fail "the table does not say it"
@@ -56,6 +56,7 @@ stop_daemon
 start_daemon --shadows on --pinned 96M
 run_two byte 90M
 run_two readonly 90M
+! grep -q 'switch [0-9]* to app' "$dir/daemon.out" || fail "switches are in the log at the default level"
 stop_daemon
 start_daemon --shadows off
 run_two readonly 96M

@@ -35,7 +35,8 @@ static void test_kinds(void **state)
              "3,\"plan_ms\":0.26,\"copy_ms\":250,\"map_ms\":15.5,\"lower_ms\":0,\"pinned_ms\":1.26,"
              "\"bytes_out\":"
              "12884901888,\"bytes_in\":0}"),
-        "14:06:07.250  switch  app 3 (pid 812, python3) L2: its turn, after 1.25 s; for app 1 (pid "
+        "1970-01-01 14:06:07.250  switch  app 3 (pid 812, python3) L2: its turn, after 1.25 s; for "
+        "app 1 (pid "
         "7, a) L1: idle, app 2 (pid 8, b) L2: its turn was over; 269.1 ms (drain 3.0, plan 0.3, "
         "copies 250.0, map 15.5, lower 0.0, pinned 1.3), 12 GiB out, 0 in, at 51.5 GB/s");
     assert_non_null(strstr(show("{\"kind\":\"switch\",\"left\":[{\"app\":1}],\"left_count\":6}"),
@@ -46,13 +47,14 @@ static void test_kinds(void **state)
     assert_non_null(
         strstr(show("{\"kind\":\"switch\",\"bytes_clean\":3221225472,\"bytes_zero\":1073741824}"),
                ", at 0.0 GB/s; not copied out: 3 GiB unchanged, 1 GiB zero"));
-    assert_string_equal(show("{\"kind\":\"level\",\"time_s\":0.9996,\"app\":3,\"pid\":812,\"name\":"
-                             "\"x\",\"level\":3,\"from_level\":2,\"why\":\"used up\"}"),
-                        "00:00:00.999  level   app 3 (pid 812, x) L3: from level 2, used up");
+    assert_string_equal(
+        show("{\"kind\":\"level\",\"time_s\":0.9996,\"app\":3,\"pid\":812,\"name\":"
+             "\"x\",\"level\":3,\"from_level\":2,\"why\":\"used up\"}"),
+        "1970-01-01 00:00:00.999  level   app 3 (pid 812, x) L3: from level 2, used up");
     assert_string_equal(
         show("{\"kind\":\"paused\",\"app\":3,\"pid\":812,\"name\":\"x\",\"level\":1,"
              "\"set\":\"paused\",\"by\":\"root\"}"),
-        "00:00:00.000  paused  app 3 (pid 812, x) L1: paused, by root");
+        "1970-01-01 00:00:00.000  paused  app 3 (pid 812, x) L1: paused, by root");
 }
 
 /* What another daemon may send is shown as far as it can be, and harms no terminal. */
