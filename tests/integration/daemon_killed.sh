@@ -4,13 +4,12 @@
 . "$(dirname "$0")/lib.sh"
 round=0
 while [ $round -lt 4 ]; do
-    rm -f "$GPUMUX_SOCKET"
+    rm -f "$GPUMUX_SOCKET" "$dir/enough"
     start_daemon
-    orphan one linked --bytes 96M --iterations 20 --seconds 2 --seed 1
-    orphan two linked --bytes 96M --iterations 20 --seconds 2 --seed 2
-    orphan three proc --mode threads --bytes 48M --iterations 20 --seconds 2 --seed 3
-    sleep "0.$((round * 23 % 90 + 10))"
-    kill -KILL "$(pid_of daemon)"
+    orphan one linked --bytes 96M --iterations 20 --seed 1 --until "$dir/enough"
+    orphan two linked --bytes 96M --iterations 20 --seed 2 --until "$dir/enough"
+    orphan three proc --mode threads --bytes 48M --iterations 20 --seed 3 --until "$dir/enough"
+    kill_daemon_at "$((round * 2))"
     await daemon
     say "round $round:"
     expect_orphans one two three

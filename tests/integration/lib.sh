@@ -260,6 +260,14 @@ orphan() {
     unset GPUMUX_LOG
 }
 
+# kill_daemon_at SWITCHES: kill it as soon as there were so many, and let programs that were started with --until
+# "$dir/enough" end. So they are there when it goes, however slow the machine is.
+kill_daemon_at() {
+    within "$patience" has_switched "$1" || fail "only $(gpu switches) switches, $1 expected"
+    kill -KILL "$(pid_of daemon)"
+    touch "$dir/enough"
+}
+
 # is_lost: the end that await told is that of a program whose memory is lost with its daemon. A call says so, or work
 # that was parked finds its memory gone. Nothing that it looked at was wrong.
 is_lost() {

@@ -4,13 +4,12 @@
 . "$(dirname "$0")/lib.sh"
 round=0
 while [ $round -lt 4 ]; do
-    rm -f "$GPUMUX_SOCKET"
+    rm -f "$GPUMUX_SOCKET" "$dir/enough"
     start_daemon
-    orphan one linked --mode async --bytes 96M --iterations 30 --seconds 2 --seed 1
-    orphan two proc --mode aptds --bytes 96M --threads 2 --iterations 30 --seconds 2 --seed 2
-    orphan alone linked --mode async --bytes 24M --threads 2 --iterations 30 --seconds 2 --seed 3
-    sleep "0.$((round * 23 % 90 + 10))"
-    kill -KILL "$(pid_of daemon)"
+    orphan one linked --mode async --bytes 96M --iterations 30 --seed 1 --until "$dir/enough"
+    orphan two proc --mode aptds --bytes 96M --threads 2 --iterations 30 --seed 2 --until "$dir/enough"
+    orphan alone linked --mode async --bytes 24M --threads 2 --iterations 30 --seed 3 --until "$dir/enough"
+    kill_daemon_at "$((round * 2))"
     await daemon
     say "round $round:"
     expect_orphans one two alone

@@ -6,14 +6,15 @@ start_daemon
 app one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seed 1 --until "$dir/enough"
 app two linked --mode readonly --bytes 64M --allocs 2 --iterations 10 --seed 2 --until "$dir/enough"
 round=0
-while [ $round -lt 9 ]; do
+while [ $round -lt 6 ]; do
     case $((round % 3)) in
-    0) mode=byte ;;
-    1) mode=zeros ;;
-    2) mode=readonly ;;
+    0) mode=byte state=waiting ;;
+    1) mode=zeros state=running ;;
+    2) mode=readonly state=loading ;;
     esac
     app victim linked --mode $mode --bytes 96M --allocs 6 --iterations 1000000 --seed $((100 + round))
-    sleep "0.$((round * 37 % 60 + 20))"
+    await_ready victim
+    within "$patience" has_state victim $state || fail "the victim is never $state"
     kill -KILL "$(pid_of victim)"
     await victim
     [ "$code" = 137 ] || fail "the victim ended with $code: $line"
@@ -28,12 +29,11 @@ stop_daemon
 
 round=0
 while [ $round -lt 3 ]; do
-    rm -f "$GPUMUX_SOCKET"
+    rm -f "$GPUMUX_SOCKET" "$dir/enough"
     start_daemon
-    orphan one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seconds 2 --seed 1
-    orphan two linked --mode readonly --bytes 96M --allocs 2 --iterations 10 --seconds 2 --seed 2
-    sleep "0.$((round * 31 % 60 + 30))"
-    kill -KILL "$(pid_of daemon)"
+    orphan one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seed 1 --until "$dir/enough"
+    orphan two linked --mode readonly --bytes 96M --allocs 2 --iterations 10 --seed 2 --until "$dir/enough"
+    kill_daemon_at "$((2 + round * 3))"
     await daemon
     say "round $round:"
     expect_orphans one two

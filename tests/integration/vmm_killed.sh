@@ -4,13 +4,12 @@
 . "$(dirname "$0")/lib.sh"
 round=0
 while [ $round -lt 3 ]; do
-    rm -f "$GPUMUX_SOCKET"
+    rm -f "$GPUMUX_SOCKET" "$dir/enough"
     start_daemon
-    orphan one linked --mode vmm --bytes 96M --iterations 15 --seconds 2 --seed 1
-    orphan two proc --mode vmm --bytes 80M --iterations 15 --seconds 2 --seed 2
-    orphan three linked --mode mappers --threads 2 --bytes 48M --iterations 15 --seconds 2 --seed 3
-    sleep "0.$((round * 31 % 90 + 10))"
-    kill -KILL "$(pid_of daemon)"
+    orphan one linked --mode vmm --bytes 96M --iterations 15 --seed 1 --until "$dir/enough"
+    orphan two proc --mode vmm --bytes 80M --iterations 15 --seed 2 --until "$dir/enough"
+    orphan three linked --mode mappers --threads 2 --bytes 48M --iterations 15 --seed 3 --until "$dir/enough"
+    kill_daemon_at "$((round * 2))"
     await daemon
     say "round $round:"
     expect_orphans one two three
