@@ -5,7 +5,7 @@
 [ "${GM_LINKED:-}" != 1 ] || skip "a sanitized daemon cannot have a library preloaded before its run-time"
 start_daemon_on_faulty_disk
 for i in 1 2 3 4; do
-    app "app$i" linked --bytes 96M --allocs "$i" --iterations 10 --seconds 8 --seed "$i"
+    app "app$i" linked --bytes 96M --allocs "$i" --iterations 10 --seed "$i" --until "$dir/enough"
 done
 within "$patience" uses_disk || fail "the disk was never used"
 touch "$dir/full"
@@ -14,6 +14,7 @@ grep -q 'No space left' "$dir/daemon.out" || fail "the log does not say that the
 sleep 2
 check_daemon
 rm "$dir/full"
+touch "$dir/enough"
 for i in 1 2 3 4; do expect_pass "app$i"; done
 expect_empty
 stop_daemon

@@ -14,9 +14,10 @@ has_waited() {
 
 export SIMCUDA_COPY_RATE=1G
 start_daemon --pinned 224M
-app one linked --bytes 144M --allocs 3 --iterations 6 --seconds 1 --seed 1
-app two linked --bytes 144M --allocs 3 --iterations 6 --seconds 1 --seed 2
-within 60 has_waited || fail "nothing waits for pinned room"
+app one linked --bytes 144M --allocs 3 --iterations 6 --seed 1 --until "$dir/enough"
+app two linked --bytes 144M --allocs 3 --iterations 6 --seed 2 --until "$dir/enough"
+within "$patience" has_waited || fail "nothing waits for pinned room"
+await_switches 2
 expect_pass one two
 expect_switches 2
 take_status
