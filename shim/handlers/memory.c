@@ -6,6 +6,7 @@
 #include "common/chunk.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/contexts.h"
+#include "shim/gate/permits.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/memory/ahead.h"
@@ -25,6 +26,7 @@
 /* Back `bytes` with chunks (gm_obtain). Before memory is out, pools give back their free memory. */
 static CUresult gm_allocate(struct gm_alloc alloc, uint64_t bytes, CUdeviceptr *va)
 {
+    GM_REFUSE(gm_permits_unsafe());
     const uint64_t gone = gm_pools_gone();
     CUresult result = gm_obtain(alloc, GM_ALLOC_CHUNKS, bytes, va);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && gm_pools_give_back(alloc.gpu, gone))
@@ -101,6 +103,7 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
     CUresult result;
     if (!gm_is_live())
         return gm_real.cuMemFree_v2(dptr);
+    GM_REFUSE(gm_permits_unsafe());
     gm_free_deferred();
     if (gm_pools_free(dptr, &result))
         return result;

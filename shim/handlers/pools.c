@@ -2,6 +2,7 @@
  * driver's inside the gate, which are counted. */
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
+#include "shim/gate/permits.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/notes.h"
@@ -91,10 +92,21 @@ static CUresult gm_free_real(CUdeviceptr dptr, CUstream stream)
     return result;
 }
 
+/* In a capture a free is a node of its graph; beside one it is refused. */
+static CUresult gm_permits_free(CUstream stream)
+{
+    struct gm_stream look;
+    if (gm_gate_captures() > 0 && gm_stream_look(stream, &look) == CUDA_SUCCESS &&
+        look.is_capturing)
+        return gm_permits();
+    return gm_permits_unsafe();
+}
+
 static CUresult gm_free_async(CUdeviceptr dptr, CUstream stream)
 {
     struct gm_alloc alloc;
     CUresult result;
+    GM_REFUSE(gm_permits_free(stream));
     if (gm_pools_free_async(dptr, stream, &result))
         return result;
     if (gm_allocs_find(dptr, &alloc) != GM_ALLOC_UNKNOWN && alloc.kind != GM_ALLOC_REAL)

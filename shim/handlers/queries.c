@@ -8,6 +8,7 @@
 #include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
+#include "shim/gate/permits.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/memory/budget.h"
@@ -31,6 +32,8 @@ CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
 CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     uint64_t has_free, has_total;
+    if (gm_is_live())
+        GM_REFUSE(gm_permits());
     if (bytes == NULL || !gm_is_live() || !gm_memory_info(gm_gpu_of(dev), &has_free, &has_total))
         return gm_real.cuDeviceTotalMem_v2(bytes, dev);
     *bytes = has_total;
@@ -53,6 +56,7 @@ CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevi
     struct gm_place place;
     if (!gm_is_live())
         return gm_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    GM_REFUSE(gm_permits());
     if (!gm_place_find(dptr, &place))
         return gm_real.cuMemGetAddressRange_v2(pbase, psize, gm_foreign(dptr));
     if (pbase != NULL)
@@ -73,6 +77,7 @@ CUresult gm_on_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, 
     struct gm_place place;
     if (data == NULL || !gm_is_live())
         return gm_real.cuPointerGetAttribute(data, attribute, ptr);
+    GM_REFUSE(gm_permits());
     if (!gm_place_find(ptr, &place))
         return gm_real.cuPointerGetAttribute(data, attribute, gm_foreign(ptr));
     if (!gm_place_knows(attribute)) /* the driver must see it mapped */
@@ -87,6 +92,7 @@ CUresult gm_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attr
     struct gm_place place;
     if (numAttributes == 0 || attributes == NULL || data == NULL || !gm_is_live())
         return gm_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    GM_REFUSE(gm_permits());
     if (!gm_place_find(ptr, &place))
         return gm_real.cuPointerGetAttributes(numAttributes, attributes, data, gm_foreign(ptr));
 
@@ -117,6 +123,7 @@ CUresult gm_on_cuPointerSetAttribute(const void *value, CUpointer_attribute attr
     uint32_t number;
     if (!gm_is_live())
         return gm_real.cuPointerSetAttribute(value, attribute, ptr);
+    GM_REFUSE(gm_permits_unsafe());
     if (!gm_place_find(ptr, &place))
         return gm_real.cuPointerSetAttribute(value, attribute, gm_foreign(ptr));
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)

@@ -9,6 +9,7 @@
 #include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
+#include "shim/gate/permits.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/memory/notes.h"
@@ -65,6 +66,7 @@ static CUresult gm_open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle,
     *is_ours = gm_is_live() && gm_share_read(handle, &name);
     if (!*is_ours)
         return CUDA_SUCCESS;
+    GM_REFUSE(gm_permits());
     gm_free_deferred();
     if (pdptr == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
         name.gpu >= gm_gpu_count() || name.bytes == 0 || name.bytes % GM_CHUNK_MIN != 0 ||
@@ -98,6 +100,7 @@ CUresult gm_on_cuIpcCloseMemHandle(CUdeviceptr dptr)
     if (!gm_is_live() || gm_allocs_find(dptr, &alloc) == GM_ALLOC_UNKNOWN ||
         alloc.kind == GM_ALLOC_REAL)
         return gm_real.cuIpcCloseMemHandle(dptr);
+    GM_REFUSE(gm_permits());
     gm_free_deferred();
     if (!gm_where(&where))
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -116,6 +119,8 @@ CUresult gm_on_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, siz
                                              unsigned long long flags)
 {
     struct gm_alloc alloc;
+    if (gm_is_live())
+        GM_REFUSE(gm_permits());
     if (gm_is_live() && gm_spares_has(dptr))
         return CUDA_ERROR_INVALID_VALUE;
     if (gm_is_live() && gm_allocs_may_hold(dptr) &&

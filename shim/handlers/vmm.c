@@ -25,6 +25,7 @@
 #include "common/log.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
+#include "shim/gate/permits.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/link/work.h"
@@ -181,6 +182,7 @@ CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)
     struct gm_vmm_handle *dead;
     if (!gm_is_live())
         return gm_real.cuMemRelease(handle);
+    GM_REFUSE(gm_permits());
     if (gm_vmm_is_virtual(handle)) {
         CUresult result = gm_vmm_release(handle, &dead);
         return result != CUDA_SUCCESS ? result : gm_release_handles(dead);
@@ -204,6 +206,7 @@ CUresult gm_on_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
     uint64_t value;
     if (!gm_is_live() || handle == NULL)
         return gm_real.cuMemRetainAllocationHandle(handle, addr);
+    GM_REFUSE(gm_permits());
     if (gm_vmm_retain(va, &value)) {
         *handle = value;
         return CUDA_SUCCESS;
@@ -222,6 +225,7 @@ CUresult gm_on_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     struct gm_vmm_handle copy;
     if (!gm_is_live() || !gm_vmm_is_virtual(handle))
         return gm_real.cuMemGetAllocationPropertiesFromHandle(prop, handle);
+    GM_REFUSE(gm_permits());
     if (prop == NULL || !gm_vmm_look(handle, &copy))
         return CUDA_ERROR_INVALID_VALUE;
     *prop = copy.prop;
@@ -236,6 +240,7 @@ CUresult gm_on_cuMemExportToShareableHandle(void *shareableHandle,
     struct gm_vmm_handle copy;
     if (!gm_is_live() || !gm_vmm_is_virtual(handle))
         return gm_real.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+    GM_REFUSE(gm_permits());
     if (shareableHandle == NULL || flags != 0 || !gm_vmm_look(handle, &copy) ||
         ((unsigned)copy.prop.requestedHandleTypes & (unsigned)handleType) == 0)
         return CUDA_ERROR_INVALID_VALUE; /* as for a handle that is not exportable */
@@ -252,8 +257,8 @@ CUresult gm_on_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t 
                                   size_t size, unsigned long long flags)
 {
     CUmemGenericAllocationHandle real = memHandle;
-    CUresult result = CUDA_SUCCESS;
-    if (gm_is_live() && gm_vmm_is_virtual(memHandle))
+    CUresult result = gm_is_live() ? gm_permits() : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && gm_is_live() && gm_vmm_is_virtual(memHandle))
         result = gm_pin(memHandle, &real);
     if (result != CUDA_SUCCESS)
         return result;
@@ -266,6 +271,8 @@ CUresult gm_on_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t
     struct gm_vmm_view view;
     CUmemGenericAllocationHandle real;
     bool is_live = gm_is_live() && memptr + size > memptr;
+    if (is_live)
+        GM_REFUSE(gm_permits());
     for (CUdeviceptr at = memptr;
          is_live && at < memptr + size && gm_vmm_next(at, memptr + size - at, &view);
          at = view.va + view.bytes) {
@@ -298,6 +305,7 @@ CUresult gm_on_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
     if (!gm_is_live() || ptr + size < ptr)
         return gm_real.cuMemAddressFree(ptr, size);
+    GM_REFUSE(gm_permits());
     if (gm_vmm_has_views(ptr, size) || gm_is_own_memory(ptr))
         return CUDA_ERROR_INVALID_VALUE;
     bool was_known = gm_vmm_unreserve(ptr, size); /* first: the driver may reuse it at once */
@@ -334,6 +342,7 @@ CUresult gm_on_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 {
     if (!gm_is_live())
         return gm_real.cuMemMap(ptr, size, offset, handle, flags);
+    GM_REFUSE(gm_permits());
     if (!gm_vmm_is_virtual(handle))
         return gm_map_real(ptr, size, offset, handle, flags);
     if (!gm_is_aligned(ptr, size) || flags != 0)
@@ -349,6 +358,7 @@ CUresult gm_on_cuMemUnmap(CUdeviceptr ptr, size_t size)
     struct gm_vmm_taken taken;
     if (!gm_is_live() || ptr + size < ptr)
         return gm_real.cuMemUnmap(ptr, size);
+    GM_REFUSE(gm_permits());
     if (gm_is_own_memory(ptr))
         return CUDA_ERROR_INVALID_VALUE;
     if (!gm_vmm_has_views(ptr, size)) {
@@ -393,6 +403,7 @@ CUresult gm_on_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDes
 {
     if (!gm_is_live() || ptr + size < ptr)
         return gm_real.cuMemSetAccess(ptr, size, desc, count);
+    GM_REFUSE(gm_permits());
     if (gm_is_own_memory(ptr))
         return CUDA_ERROR_INVALID_VALUE;
     if (!gm_vmm_has_views(ptr, size))
@@ -438,6 +449,7 @@ CUresult gm_on_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *lo
     CUdevice device;
     if (!gm_is_live() || flags == NULL || location == NULL)
         return gm_real.cuMemGetAccess(flags, location, ptr);
+    GM_REFUSE(gm_permits());
     if (!gm_place_find(ptr, &place))
         return gm_is_own_memory(ptr) ? CUDA_ERROR_INVALID_VALUE
                                      : gm_real.cuMemGetAccess(flags, location, ptr);

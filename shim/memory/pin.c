@@ -123,6 +123,17 @@ static CUresult gm_pin_work(void *argument)
     return result;
 }
 
+/* Link thread, which makes all views. Memory that was never mapped was never used: there is nothing
+ * to copy or to wait for. NOT_READY: it was mapped. */
+static CUresult gm_pin_unused(void *argument)
+{
+    const struct gm_pin_job *job = argument;
+    if (job->handle->was_mapped)
+        return CUDA_ERROR_NOT_READY;
+    gm_vmm_pin(job->handle, job->real);
+    return CUDA_SUCCESS;
+}
+
 /* Inside the gate, with the driver's handle and a range for the copy. */
 static CUresult gm_pin_held(struct gm_pin_job *job)
 {
@@ -137,6 +148,17 @@ static CUresult gm_pin_held(struct gm_pin_job *job)
     return result;
 }
 
+static CUresult gm_pin_used(struct gm_pin_job *job)
+{
+    const uint64_t bytes = job->handle->bytes;
+    CUresult result = gm_real.cuMemAddressReserve(&job->at, bytes, GM_CHUNK_MIN, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = GM_GATED(gm_pin_held(job));
+    gm_real.cuMemAddressFree(job->at, bytes);
+    return result;
+}
+
 static CUresult gm_pin_now(struct gm_vmm_handle *handle, CUmemGenericAllocationHandle *real)
 {
     struct gm_pin_job job = {.handle = handle};
@@ -144,13 +166,13 @@ static CUresult gm_pin_now(struct gm_vmm_handle *handle, CUmemGenericAllocationH
     CUresult result = gm_real.cuMemCreate(&job.real, handle->bytes, &handle->prop, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    result = gm_real.cuMemAddressReserve(&job.at, handle->bytes, GM_CHUNK_MIN, 0, 0);
-    if (result != CUDA_SUCCESS)
-        goto release;
-    result = GM_GATED(gm_pin_held(&job));
-    gm_real.cuMemAddressFree(job.at, handle->bytes);
-    if (result != CUDA_SUCCESS)
-        goto release;
+    result = gm_work_run(gm_pin_unused, &job);
+    if (result == CUDA_ERROR_NOT_READY)
+        result = gm_pin_used(&job);
+    if (result != CUDA_SUCCESS) {
+        gm_real.cuMemRelease(job.real);
+        return result;
+    }
     gm_allocs_take(handle->home, &alloc);
     gm_charge_real(handle->gpu, handle->bytes, true);
     int freed = gm_link_free(handle->home, handle->bytes);
@@ -158,10 +180,6 @@ static CUresult gm_pin_now(struct gm_vmm_handle *handle, CUmemGenericAllocationH
         gm_log(GM_LOG_WARN, "cannot give back the chunks of exported memory: CUresult %d", freed);
     *real = job.real;
     return CUDA_SUCCESS;
-
-release:
-    gm_real.cuMemRelease(job.real);
-    return result;
 }
 
 CUresult gm_pin(uint64_t value, CUmemGenericAllocationHandle *real)

@@ -1,3 +1,4 @@
+#include "shim/gate/permits.h"
 #include "shim/memory/pools_alloc.h"
 
 #include <stdlib.h>
@@ -177,6 +178,9 @@ bool gm_pools_alloc(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstre
         gm_stream_look(stream, &look) != CUDA_SUCCESS || look.is_capturing ||
         (handle == NULL && gm_real.cuDeviceGetMemPool(&handle, look.device) != CUDA_SUCCESS))
         return false;
+    *result = gm_permits_unsafe();
+    if (*result != CUDA_SUCCESS)
+        return true;
     struct gm_pool *pool = gm_pool_enter(handle);
     if (pool == NULL)
         return false;

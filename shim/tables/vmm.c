@@ -195,6 +195,7 @@ struct gm_vmm_handle *gm_vmm_create(const struct gm_vmm_handle *made)
         handle->gpu = made->gpu;
         handle->prop = made->prop;
         handle->real = 0;
+        handle->was_mapped = false;
         handle->next = NULL;
         handle->refs = 1;
         handle->n_views = 0;
@@ -379,6 +380,7 @@ CUresult gm_vmm_add_view(uint64_t value, uint64_t va, uint64_t bytes, uint64_t o
         if (handle->views != NULL)
             handle->views->place = &(*view)->next;
         handle->views = *view;
+        handle->was_mapped = true;
         gm_vmm_n_views++;
     }
     gm_unlock(&gm_vmm_lock);

@@ -45,6 +45,7 @@ struct gm_vmm_handle {
     int32_t gpu; /* -1: real, and not counted */
     uint32_t refs;
     uint32_t n_views;
+    bool was_mapped;          /* had a view: it may have been written. Link thread only */
     uint64_t real;            /* pinned (pin.h): the driver's handle; else 0 */
     CUmemAllocationProp prop; /* virtual: from the program */
     struct gm_vmm_view *views;

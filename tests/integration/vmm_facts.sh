@@ -1,6 +1,7 @@
 #!/bin/sh
-# What a GPU answered about memory and contexts (tests/simcuda/facts.txt), under gpumux. Two answers are its own: no
-# memory of gpumux is made for hardware decompression, and in the last page of an allocation copies go beyond its end.
+# What a GPU answered about memory and contexts (tests/simcuda/facts.txt), under gpumux. Four answers are its own: no
+# memory of gpumux is made for hardware decompression or has a dma-buf, in the last page of an allocation copies go beyond
+# its end, and memory that was mapped before is not exported beside a capture.
 . "$(dirname "$0")/lib.sh"
 [ "${GM_LINKED:-}" != 1 ] || skip "the program of the facts cannot be preloaded with a sanitized shim"
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -11,7 +12,8 @@ sections() {
     shift
     for sections_name; do
         sed -n "/^== $sections_name\$/,/^== /p" "$sections_file" |
-            sed '1d; /^== /d; /^#/d; /^HW decompress capable: /d'
+            sed '1d; /^== /d; /^#/d; /^HW decompress capable: /d; /: cuMemGetHandleForAddressRange: /d
+                /: cuMemExportToShareableHandle of mapped memory: .*, status/d'
     done
 }
 
@@ -33,7 +35,10 @@ await virtual
 compare virtual "no context" create reserve map sharing handles pointers
 compare virtual linear contexts pools "pools and captures" "pools and contexts" "pools and linear memory" \
     "what stays the driver's" "ranges of copies" "sets that wrap around" "captures that are lost" \
-    "memory of another process"
+    "memory of another process" capture graphs "pools beside a capture"
+compare virtual "permits: global" "permits: global, elsewhere" "permits: global, elsewhere local" "permits: local" \
+    "permits: local, elsewhere" "permits: relaxed" "permits: relaxed thread" "permits: host function" \
+    "permits: callback" "permits: host node"
 spawn theirs env LD_PRELOAD="$shim" GPUMUX_VMM_EXPORT=real "$BUILD/tests/simcuda/facts"
 await theirs
 compare theirs "no context" create reserve map sharing handles pointers

@@ -31,7 +31,6 @@ static void fill(const struct gm_worker *worker, struct gm_buffer *buffer, CUdev
 
 struct gm_rules {
     struct gm_worker *worker;
-    bool is_strict; /* beside captures as well, in the mode that forbids what is unsafe */
     CUmemoryPool pool;
     CUstream a, b;
     uint32_t *flag;
@@ -415,11 +414,9 @@ static void use_beside(const struct gm_rules *rules)
 {
     const struct gm_worker *worker = rules->worker;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (!rules->is_strict)
-        GM_CU(worker, cuThreadExchangeStreamCaptureMode, &mode);
+    GM_CU(worker, cuThreadExchangeStreamCaptureMode, &mode);
     GM_CU(worker, cuMemFreeAsync, take(rules, MIB, rules->b), rules->b);
-    if (!rules->is_strict)
-        GM_CU(worker, cuThreadExchangeStreamCaptureMode, &mode);
+    GM_CU(worker, cuThreadExchangeStreamCaptureMode, &mode);
 }
 
 /* What a pool is asked when it is first used must not end the capture beside which that is. */
@@ -613,10 +610,10 @@ void gm_mode_pools(struct gm_worker *worker)
     end(&rules);
 }
 
-/* The driver refuses some of it: what gpumux does for a pool is nothing that a capture forbids. */
+/* For a driver that refuses more beside a capture: gpumux asks nothing that a capture forbids. */
 void gm_mode_beside(struct gm_worker *worker)
 {
-    struct gm_rules rules = {.worker = worker, .is_strict = true};
+    struct gm_rules rules = {.worker = worker};
     begin(&rules);
     for (; gm_is_more(worker, worker->done); worker->done++) {
         begin_round(&rules);

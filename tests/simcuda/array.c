@@ -166,7 +166,7 @@ SIM_ENTRY(cuArray3DCreate_v2);
 
 SIM_API CUresult cuArrayDestroy(CUarray handle)
 {
-    SIM_ENTER(cuArrayDestroy);
+    SIM_ENTER_UNSAFE(cuArrayDestroy);
     return destroy((const struct sim_array *)(const void *)handle, ARRAY_MAGIC);
 }
 SIM_ENTRY(cuArrayDestroy);
@@ -182,7 +182,7 @@ SIM_ENTRY(cuMipmappedArrayCreate);
 
 SIM_API CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 {
-    SIM_ENTER(cuMipmappedArrayDestroy);
+    SIM_ENTER_UNSAFE(cuMipmappedArrayDestroy);
     return destroy((const struct sim_array *)(const void *)handle, MIPMAP_MAGIC);
 }
 SIM_ENTRY(cuMipmappedArrayDestroy);

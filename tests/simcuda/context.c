@@ -523,7 +523,7 @@ SIM_ENTRY(cuCtxGetLimit);
 
 SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-    SIM_ENTER(cuCtxSetLimit);
+    SIM_ENTER_UNSAFE(cuCtxSetLimit);
     struct sim_ctx *ctx;
     const CUresult result = sim_ctx_current(&ctx);
     if (result != CUDA_SUCCESS)

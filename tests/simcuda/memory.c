@@ -196,10 +196,10 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     SIM_ENTER(cuMemAlloc);
     struct sim_ctx *ctx;
     CUresult result = sim_ctx_current(&ctx);
-    if (result == CUDA_SUCCESS && dptr == NULL)
-        result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = sim_capture_unsafe();
+    if (result == CUDA_SUCCESS && dptr == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
     return result == CUDA_SUCCESS ? alloc_linear(ctx, dptr, bytesize) : result;
 }
 SIM_ENTRY(cuMemAlloc_v2);
@@ -709,7 +709,7 @@ SIM_ENTRY(cuPointerGetAttributes);
 SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                        CUdeviceptr ptr)
 {
-    SIM_ENTER(cuPointerSetAttribute);
+    SIM_ENTER_UNSAFE(cuPointerSetAttribute);
     unsigned is_on;
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;

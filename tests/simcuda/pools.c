@@ -120,7 +120,7 @@ SIM_ENTRY(cuDeviceGetMemPool);
 
 SIM_API CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
-    SIM_ENTER(cuDeviceSetMemPool);
+    SIM_ENTER_UNSAFE(cuDeviceSetMemPool);
     return set_pool(device, pool);
 }
 SIM_ENTRY(cuDeviceSetMemPool);
@@ -160,7 +160,7 @@ SIM_ENTRY(cuMemSetMemPool);
 
 SIM_API CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *props)
 {
-    SIM_ENTER(cuMemPoolCreate);
+    SIM_ENTER_UNSAFE(cuMemPoolCreate);
     const unsigned known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (handle == NULL || props == NULL || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         ((unsigned)props->handleTypes & ~known) != 0 || props->usage != 0)
@@ -180,7 +180,7 @@ SIM_ENTRY(cuMemPoolCreate);
 
 SIM_API CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
-    SIM_ENTER(cuMemPoolDestroy);
+    SIM_ENTER_UNSAFE(cuMemPoolDestroy);
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&pools_lock);
     struct sim_pool *pool = find_pool(handle);
@@ -198,7 +198,7 @@ SIM_ENTRY(cuMemPoolDestroy);
 
 SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
-    SIM_ENTER(cuMemPoolTrimTo);
+    SIM_ENTER_UNSAFE(cuMemPoolTrimTo);
     (void)keep; /* nothing is kept */
     pthread_mutex_lock(&pools_lock);
     const bool is_pool = find_pool(handle) != NULL;
@@ -274,10 +274,7 @@ static CUresult set_attribute(struct sim_pool *pool, CUmemPool_attribute attribu
 SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                                        void *value)
 {
-    SIM_ENTER(cuMemPoolGetAttribute);
-    const CUresult unsafe = sim_capture_unsafe();
-    if (unsafe != CUDA_SUCCESS)
-        return unsafe;
+    SIM_ENTER_UNSAFE(cuMemPoolGetAttribute);
     pthread_mutex_lock(&pools_lock);
     const CUresult result = get_attribute(find_pool(handle), attribute, value);
     pthread_mutex_unlock(&pools_lock);
@@ -288,10 +285,7 @@ SIM_ENTRY(cuMemPoolGetAttribute);
 SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                                        void *value)
 {
-    SIM_ENTER(cuMemPoolSetAttribute);
-    const CUresult unsafe = sim_capture_unsafe();
-    if (unsafe != CUDA_SUCCESS)
-        return unsafe;
+    SIM_ENTER_UNSAFE(cuMemPoolSetAttribute);
     pthread_mutex_lock(&pools_lock);
     const CUresult result = set_attribute(find_pool(handle), attribute, value);
     pthread_mutex_unlock(&pools_lock);
@@ -317,7 +311,7 @@ static CUresult set_access(struct sim_pool *pool, const CUmemAccessDesc *map, si
 
 SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
-    SIM_ENTER(cuMemPoolSetAccess);
+    SIM_ENTER_UNSAFE(cuMemPoolSetAccess);
     pthread_mutex_lock(&pools_lock);
     const CUresult result = set_access(find_pool(handle), map, count);
     pthread_mutex_unlock(&pools_lock);
@@ -392,13 +386,13 @@ static CUresult alloc_from(CUdeviceptr *dptr, size_t bytes, struct sim_pool *poo
 {
     struct sim_range range = {.pool = pool, .is_graph = sim_is_capturing(stream)};
     struct sim_range taken;
-    if (dptr == NULL)
+    CUresult result = range.is_graph ? CUDA_SUCCESS : sim_capture_unsafe(); /* beside others */
+    if (result == CUDA_SUCCESS && dptr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytes == 0) { /* nothing, at address 0, which may be freed */
+    if (result == CUDA_SUCCESS && bytes == 0) { /* nothing, at address 0, which may be freed */
         *dptr = 0;
         return CUDA_SUCCESS;
     }
-    CUresult result = range.is_graph ? CUDA_SUCCESS : sim_capture_unsafe(); /* beside others */
     if (result == CUDA_SUCCESS)
         result = sim_pool_memory_new(&range, pool->device, bytes);
     if (result != CUDA_SUCCESS)

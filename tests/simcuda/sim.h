@@ -82,6 +82,15 @@ CUresult sim_enter(const char *api);
             return entered_;                                                                       \
     } while (0)
 
+/* As SIM_ENTER, for what is refused beside a capture, and ends it. */
+#define SIM_ENTER_UNSAFE(api)                                                                      \
+    SIM_ENTER(api);                                                                                \
+    do {                                                                                           \
+        const CUresult unsafe_ = sim_capture_unsafe();                                             \
+        if (unsafe_ != CUDA_SUCCESS)                                                               \
+            return unsafe_;                                                                        \
+    } while (0)
+
 /* watch.c: tell whoever watches of a call of `api`; load the library that the environment injects.
  */
 void sim_watch(const char *api);
