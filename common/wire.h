@@ -306,7 +306,7 @@ struct gm_msg_set {
 struct gm_msg_set_is {
     uint32_t is_refused; /* 1: nothing was changed; `text` says why */
     uint32_t changed;    /* programs */
-    char text[184];
+    char text[184];      /* else what else is to be said; "": nothing */
 };
 
 /* Get the log after entry `since`; 0: all of it. Answered by LOG_IS. */

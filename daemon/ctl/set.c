@@ -109,5 +109,7 @@ int mux_set(const struct mux_options *options)
         return MUX_FAILED;
     }
     printf("%u program%s changed\n", answer.changed, answer.changed == 1 ? "" : "s");
+    if (answer.text[0] != '\0')
+        printf("%s\n", answer.text);
     return mux_written("what was changed");
 }

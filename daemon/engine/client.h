@@ -47,10 +47,13 @@ struct gm_client {
     uint32_t shut;  /* a bit an engine: it wants the gate closed */
     uint64_t epoch; /* of the newest CLOSE */
     enum gm_client_state state;
-    bool is_parked;        /* its work stands still on the GPU */
-    uint64_t query;        /* number of the newest QUERY */
-    uint64_t timeslice_us; /* as it was told; 0: the driver's own */
-    uint64_t refused_told; /* of gm_stat.refused, what the log has */
+    bool is_parked;         /* its work stands still on the GPU */
+    uint64_t query;         /* number of the newest QUERY */
+    uint64_t timeslice_us;  /* as it was told; 0: the driver's own */
+    enum gm_stop stop;      /* why it stands still: stops.c */
+    enum gm_stop stop_seen; /* ... as it was at the last look, */
+    uint64_t stop_calls;    /* ... and how many calls had returned */
+    uint64_t refused_told;  /* of gm_stat.refused, what the log has */
 };
 
 /* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. Returns 0;

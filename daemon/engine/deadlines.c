@@ -42,7 +42,7 @@ static void check_silence(struct gm_engine *engine, uint32_t id)
     uint64_t asked = app->batches.sent ? app->batches.sent->sent_at : 0;
     if (asked < app->batches.answered_at)
         asked = app->batches.answered_at; /* it works through many, one after the other */
-    bool is_silent = app->batches.sent && engine->now >= asked + GM_LATE_NS;
+    bool is_silent = app->is_stopped || (app->batches.sent && engine->now >= asked + GM_LATE_NS);
     if (is_silent == engine->table->apps[id].is_silent)
         return;
     gm_engine_note_silence(engine, id, is_silent);
@@ -59,6 +59,12 @@ static bool is_due(struct gm_engine *engine, uint64_t *at)
     return true;
 }
 
+/* Its answer to CLOSE is to come in time. */
+static bool is_draining(const struct gm_app *app)
+{
+    return app->state == GM_APP_DRAINING && !app->is_stopped;
+}
+
 static bool awaits_exit(const struct gm_app *app)
 {
     return app->state == GM_APP_GONE && app->exit.poll && !app->exit.is_late;
@@ -72,11 +78,11 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_UNUSED)
             continue;
-        if (app->state == GM_APP_DRAINING && engine->now >= app->gate.closed_at + limit)
+        if (is_draining(app) && engine->now >= app->gate.closed_at + limit)
             gm_engine_drained(engine, id, NULL);
         if (awaits_exit(app) && engine->now >= app->exit.left_at + GM_EXIT_NS)
             gm_engine_exit_late(engine, id);
-        is_held_up = is_held_up || app->state == GM_APP_DRAINING || awaits_exit(app);
+        is_held_up = is_held_up || is_draining(app) || awaits_exit(app);
         check_silence(engine, id);
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
@@ -118,7 +124,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     bool is_open = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_DRAINING)
+        if (is_draining(app))
             at = earlier(at, app->gate.closed_at + limit);
         if (awaits_exit(app))
             at = earlier(at, app->exit.left_at + GM_EXIT_NS);
@@ -144,6 +150,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     if (engine->stopping.is_on)
         at = earlier(at, gm_engine_saving_due(engine));
     at = earlier(at, gm_engine_refusals_due(engine));
+    at = earlier(at, gm_engine_stops_due(engine));
     at = earlier(at, gm_engine_hints_due(engine));
     at = earlier(at, gm_engine_turn_due(engine));
     if (engine->waiting)

@@ -292,6 +292,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_cuda_enter(&engine->cuda, engine->context);
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
+    gm_engine_find_stops(engine);
     if (engine->now >= engine->sample_at)
         gm_engine_sample(engine);
     gm_engine_follow_hints(engine);

@@ -29,6 +29,14 @@ struct gm_rules;
 struct gm_session;
 struct gm_sched_policy;
 
+/* Why a process stands still. */
+enum gm_stop {
+    GM_STOP_NONE,
+    GM_STOP_SIGNAL, /* Ctrl-Z, SIGSTOP */
+    GM_STOP_TRACED, /* a debugger */
+    GM_STOP_FROZEN, /* its control group */
+};
+
 /*
  * What the engine calls of the rooms above it. It knows none of them by name: main puts their
  * functions here. Called on the loop thread only.
@@ -51,8 +59,8 @@ struct gm_engine_outlet {
     void (*totals)(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
     /* The name of a user, or its number. Returns `name`. */
     const char *(*user)(uid_t uid, char name[64]);
-    /* Whether a process stands still, by a signal say. NULL: none does. */
-    bool (*is_stopped)(pid_t pid);
+    /* Whether a process stands still, and why. NULL: none does. */
+    enum gm_stop (*stop_of)(pid_t pid);
     /* What happens in the engine (common/events.def). NULL: nobody reads it. */
     void (*event)(struct gm_journal *journal, const struct gm_engine *engine,
                   const struct gm_event *event);
@@ -206,7 +214,8 @@ struct gm_set_request {
 /*
  * Change what is said of programs, of all that are selected or of none. Returns 0 and how many they
  * are; or -ENOENT (there are none), -EPERM (the asker may not) or what gm_engine_check_set says,
- * with one line in `why`, and then nothing is changed.
+ * with one line in `why`, and then nothing is changed. Else `why` is what is to be said beside that,
+ * or empty.
  */
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
                   char *why, size_t why_size);

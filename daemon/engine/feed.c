@@ -151,9 +151,13 @@ static void feed(struct gm_engine *engine, struct gm_sched_event event)
         step(engine, &event);
         return;
     }
+    if (event.kind == GM_SCHED_WANT && engine->apps[event.app].is_stopped)
+        return;
     const uint32_t id = event.app, other = gm_group_other_here(engine, id);
     event.app = event.kind == GM_SCHED_JOIN ? join(engine, id) : engine->apps[id].unit;
     struct gm_unit *unit = &engine->units[event.app];
+    if (event.kind == GM_SCHED_SIZE && engine->apps[id].is_stopped)
+        event.bytes = 0; /* what it keeps is no room */
     if (event.kind == GM_SCHED_WANT || event.kind == GM_SCHED_IDLE)
         engine->apps[id].is_wanting = event.kind == GM_SCHED_WANT;
     if (other == GM_NONE) {
@@ -183,9 +187,13 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
 }
 
 void gm_engine_feed_policy(struct gm_engine *engine, uint32_t id,
-                           const struct gm_sched_policy *policy)
+                           const struct gm_sched_policy *said)
 {
     const uint32_t unit = engine->apps[id].unit;
+    struct gm_sched_policy with = *said;
+    const struct gm_sched_policy *policy = &with;
+    with.is_paused = said->is_paused || engine->apps[id].is_part_stopped;
+    engine->units[unit].is_paused = said->is_paused;
     int fault = gm_sched_set(engine->sched, engine->now, unit, policy, &engine->decided);
     if (fault)
         gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
@@ -202,6 +210,7 @@ bool gm_engine_account(const struct gm_engine *engine, uint32_t id,
 {
     if (!gm_sched_account(engine->sched, engine->now, engine->apps[id].unit, account))
         return false;
+    account->policy.is_paused = engine->units[engine->apps[id].unit].is_paused;
     if (account->ahead < engine->config.max_apps)
         account->ahead = engine->units[account->ahead].member;
     return true;

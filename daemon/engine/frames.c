@@ -150,9 +150,8 @@ static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch
                : GM_NONE;
 }
 
-/* Bytes that a program which does not answer keeps from the others: what it has on the GPU, and the
- * frames that it was told to unmap or to map. */
-static uint64_t kept_bytes(const struct gm_engine *engine, uint32_t id)
+/* What it has on the GPU, and the frames that it was told to unmap or to map. */
+uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t bytes = engine->table->apps[id].resident;
     for (const struct gm_batch *batch = engine->apps[id].batches.sent; batch; batch = batch->next)
@@ -169,9 +168,11 @@ void gm_engine_update_room(struct gm_engine *engine)
     const uint64_t fixed = engine->table->fixed;
     uint64_t room = engine->table->budget > fixed ? engine->table->budget - fixed : 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        if (engine->apps[id].state != GM_APP_PAUSED || !engine->table->apps[id].is_silent)
+        const struct gm_app *app = &engine->apps[id];
+        const bool is_away = app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent;
+        if (!is_away && !app->is_stopped)
             continue; /* of those that run the scheduler knows */
-        uint64_t bytes = kept_bytes(engine, id);
+        uint64_t bytes = gm_engine_kept(engine, id);
         room -= bytes < room ? bytes : room;
     }
     for (uint32_t i = 0; i < engine->n_condemned; i++) {

@@ -111,6 +111,14 @@ const char *gm_group_name(const struct gm_group *group)
     return group->name;
 }
 
+const struct gm_client *gm_group_stopped(const struct gm_group *group)
+{
+    for (const struct gm_client *client = group->clients; client; client = client->next)
+        if (client->session && client->stop != GM_STOP_NONE)
+            return client;
+    return NULL;
+}
+
 /* ---- members ---- */
 
 /* A walk over the members that are connected, in their order. */
@@ -203,6 +211,7 @@ void gm_group_sum(const struct gm_engine *engine, uint32_t id, uint64_t *bytes, 
                   bool *is_open, bool *has_open)
 {
     const struct gm_client *client = engine->apps[id].client->group->clients;
+    const bool is_stopped = gm_group_stopped(engine->apps[id].client->group) != NULL;
     *bytes = 0;
     *is_wanting = *has_open = false;
     *is_open = true;
@@ -211,8 +220,11 @@ void gm_group_sum(const struct gm_engine *engine, uint32_t id, uint64_t *bytes, 
         if (!is_here(engine, client))
             continue;
         const bool is_running = app->state == GM_APP_RUNNING || app->places.is_held;
-        *bytes += gm_engine_movable(engine, client->id);
-        *is_wanting = *is_wanting || app->is_wanting;
+        /* What a stopped one keeps is no room, and what the others have can be evicted as soon as
+         * they are quiet. */
+        if (!is_stopped || (!app->is_stopped && (is_running || app->state == GM_APP_DRAINING)))
+            *bytes += gm_engine_movable(engine, client->id);
+        *is_wanting = *is_wanting || (app->is_wanting && !is_stopped);
         *is_open = *is_open && is_running;
         *has_open = *has_open || is_running || app->state == GM_APP_DRAINING;
     }
@@ -385,7 +397,7 @@ static void follow(struct gm_engine *engine, uint32_t id)
     const struct view view = look(engine, id);
     const bool is_called = app->group.is_called;
     app->group.is_called = false;
-    if (app->places.is_held || engine->stopping.is_on)
+    if (app->places.is_held || app->is_part_stopped || engine->stopping.is_on)
         return;
     if (app->state == GM_APP_RUNNING && app->group.round != group->round) {
         app->group.round = group->round;

@@ -53,6 +53,9 @@ void gm_group_remove(struct gm_client *client);
 /* The first of its clients; the others follow by `next`. */
 const struct gm_client *gm_group_clients(const struct gm_group *group);
 
+/* The first of its clients that stands still; NULL: none does. */
+const struct gm_client *gm_group_stopped(const struct gm_group *group);
+
 /* "": it has none. */
 const char *gm_group_name(const struct gm_group *group);
 

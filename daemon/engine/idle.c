@@ -57,6 +57,18 @@ static bool look(const struct gm_app *app, uint64_t *calls)
     return *calls != app->idle.calls || is_inside || awaits_memory(app);
 }
 
+uint64_t gm_engine_calls(const struct gm_app *app)
+{
+    uint64_t calls;
+    look(app, &calls);
+    return calls;
+}
+
+bool gm_engine_awaits_turn(const struct gm_app *app)
+{
+    return atomic_load(&app->stat->waiting) > 0 || app->gate.is_parked || awaits_memory(app);
+}
+
 /* A sample: the next one tells what was done since this one. */
 static bool is_active(struct gm_app *app)
 {
@@ -87,10 +99,18 @@ static void note_active(struct gm_engine *engine, uint32_t id)
 
 void gm_engine_wants(struct gm_engine *engine, uint32_t id)
 {
-    if (gm_group_wants(engine, id))
-        return;
+    if (engine->apps[id].is_stopped || gm_group_wants(engine, id))
+        return;                           /* when it goes on, its threads are looked at */
     engine->apps[id].idle.is_idle = true; /* it may have been closed meanwhile */
     note_active(engine, id);
+}
+
+void gm_engine_rests(struct gm_engine *engine, uint32_t id)
+{
+    if (engine->apps[id].idle.is_idle)
+        return;
+    engine->apps[id].idle.is_idle = true;
+    gm_engine_feed_idle(engine, id, 0);
 }
 
 /* Whether its answer to a QUERY is still to come and will mean something. */
@@ -157,6 +177,8 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 static bool look_at_paused(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
+    if (app->is_stopped)
+        return false;
     if (app->gate.is_parked) { /* it has work, whatever its threads do */
         if (app->idle.want_at != 0 && engine->now >= app->idle.want_at) {
             app->idle.want_at = 0;
@@ -167,9 +189,8 @@ static bool look_at_paused(struct gm_engine *engine, uint32_t id)
     if (app->idle.is_idle || app->places.is_held)
         return false;
     bool is_first = true;
-    bool is_waiting = gm_group_is_several(engine, id)
-                          ? gm_group_is_waiting(engine, id, &is_first)
-                          : atomic_load(&app->stat->waiting) > 0 || awaits_memory(app);
+    bool is_waiting = gm_group_is_several(engine, id) ? gm_group_is_waiting(engine, id, &is_first)
+                                                      : gm_engine_awaits_turn(app);
     if (!is_first)
         return false; /* it does as the first one of its group */
     if (is_waiting || is_active(app))

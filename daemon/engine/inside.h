@@ -25,6 +25,7 @@
  *   timeslices.c     how long each program's kernels keep the GPU
  *   turns.c          best-effort programs take turns beside a latency-critical one
  *   hints.c          holding others for a request that is announced
+ *   stops.c          programs that stand still
  *   deadlines.c      the timer: answers that do not come, retries
  *   feed.c           what the scheduler is told, and what it decided
  *   policy.c         settings of programs
@@ -174,6 +175,21 @@ void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 /* The answer to QUERY. */
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 
+/* The calls of it that have returned, as it says. */
+uint64_t gm_engine_calls(const struct gm_app *app);
+/* It has work that waits for its turn, as far as can be seen. */
+bool gm_engine_awaits_turn(const struct gm_app *app);
+/* It wants nothing now, whatever it does. */
+void gm_engine_rests(struct gm_engine *engine, uint32_t app);
+
+/* stops.c */
+/* See who stands still, if it is time to, and do what follows from that. */
+void gm_engine_find_stops(struct gm_engine *engine);
+uint64_t gm_engine_stops_due(const struct gm_engine *engine);
+/* "pid 12 is stopped and keeps 96 MiB: kill -CONT 12", with " and keeps 96 MiB" in `keeps`. */
+char *gm_engine_stop_text(const struct gm_client *client, const char *keeps, char *text,
+                          size_t size);
+
 /* moves.c */
 /* Whether one more copy can be submitted that way, beside those to come. */
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way);
@@ -269,6 +285,8 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
 /* One DROP of `frame` is answered by `app`, or void. */
 void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* Bytes that a program which does not answer keeps from the others. */
+uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t app);
 /* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
 void gm_engine_update_room(struct gm_engine *engine);
 /* Condemn free frames as long as more than `kept` bytes of frames are there to stay. */

@@ -431,6 +431,7 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
 {
     int outcome = -ENOENT;
     *changed = 0;
+    why[0] = '\0';
     for (uint32_t i = 0; i < machine->n && machine->n > 1; i++) {
         const int error = gm_engine_check_set(machine->engines[i], request, why, why_size);
         if (error)
@@ -442,7 +443,7 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
         int error = gm_engine_set(machine->engines[i], request, &n, one, sizeof one);
         if (error && (outcome == 0 || (i > 0 && error == -ENOENT)))
             continue; /* such programs are on other GPUs */
-        if (error)
+        if (error || one[0] != '\0')
             snprintf(why, why_size, "%s", one);
         outcome = error;
         *changed += n;

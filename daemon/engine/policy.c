@@ -503,12 +503,28 @@ int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_requ
     return error;
 }
 
+/* Who stands still cannot give its turn back, nor its memory. */
+static void say_later(const struct gm_engine *engine, const struct gm_set_request *request,
+                      char *why, size_t size)
+{
+    char stop[128];
+    if (!(request->settings.has & GM_SET_PAUSED) || !request->settings.is_paused)
+        return;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (is_selected(engine, id, request) && engine->apps[id].is_stopped) {
+            gm_engine_stop_text(engine->apps[id].client, "", stop, sizeof stop);
+            snprintf(why, size, "it takes effect when the program goes on: %s", stop);
+            return;
+        }
+}
+
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
                   char *why, size_t why_size)
 {
     bool is_free = is_admin(request->asker), has_others = false;
     uint32_t mine = 0, counted = 0;
 
+    why[0] = '\0';
     if (engine->stopping.is_on)
         return refuse(-ESHUTDOWN, why, why_size, "the daemon is stopping");
 
@@ -542,5 +558,6 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
             set_one(engine, id, request);
     *changed = counted;
     gm_engine_run(engine);
+    say_later(engine, request, why, why_size);
     return 0;
 }

@@ -209,7 +209,8 @@ struct gm_app {
         uint64_t holds;        /* times that it was held for others' */
     } hints;
     uint64_t short_turns; /* turns.c: that it had */
-    bool is_stopped;      /* turns.c: it stood still when its short turn began, and does so still */
+    bool is_stopped;      /* stops.c: its process stands still, and the scheduler was told */
+    bool is_part_stopped; /* ... or that of another one of its group */
     struct {              /* policy.c; timeslices.c, log.c */
         struct gm_settings admin, own; /* what was said of it, by whom */
         bool is_limited;               /* its share of the GPU's time is */
@@ -354,6 +355,7 @@ struct gm_open {
 /* What the scheduler knows as one app (feed.c), as it was told. */
 struct gm_unit {
     bool is_used, is_wanting, is_open;
+    bool is_paused;  /* by its settings, not for one that stands still */
     uint32_t member; /* one of its apps */
     uint64_t bytes;
 };
@@ -453,6 +455,10 @@ struct gm_engine {
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;
+    struct { /* stops.c */
+        uint64_t look_at;
+        uint32_t next; /* who is looked at first then */
+    } stops;
     uint64_t settings_since; /* of users: n_settings since then */
     uint32_t n_settings;
     uint64_t next_batch;

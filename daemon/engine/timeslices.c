@@ -58,8 +58,7 @@ static struct gm_timeslice_app describe(const struct gm_engine *engine, uint32_t
                                      .level = account.level,
                                      .run_ns = account.run_ns,
                                      .idle_ns = account.idle_ns,
-                                     .is_idle = app->idle.is_idle || app->idle.quiet_at != 0 ||
-                                                app->is_stopped,
+                                     .is_idle = app->idle.is_idle || app->idle.quiet_at != 0,
                                      .can_be_held = can_wait_for_turn(engine, id)};
 }
 

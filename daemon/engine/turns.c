@@ -1,34 +1,21 @@
 /*
  * Short turns: while a latency-critical program runs beside several best-effort ones, one of these
  * works and the work of the others stands still (core/timeslice says when and who). All keep their
- * gates open and their memory on the GPU. Owns gm_engine.turns, and short_turns and is_stopped of
- * gm_app. Called at the end of a round of the loop, after timeslices.c.
+ * gates open and their memory on the GPU. Owns gm_engine.turns, and short_turns of gm_app. Called
+ * at the end of a round of the loop, after timeslices.c.
  *
  * A turn begins with a HOLD to everybody else. What a hint holds is held beside that. A program
  * whose turn it is may have no work: it is asked soon (idle.c), and its turn ends with its answer.
- * Who comes next is then told to go on, whatever it is held for. A program that stands still,
- * stopped by Ctrl-Z say, cannot answer: it is looked at when its turn begins, and has no more until
- * it goes on.
+ * Who comes next is then told to go on, whatever it is held for.
  */
 #include "daemon/engine/inside.h"
 
 #include "daemon/core/timeslice.h"
 
-static bool is_stopped(const struct gm_engine *engine, const struct gm_app *app)
-{
-    return engine->config.outlet.is_stopped != NULL && engine->config.outlet.is_stopped(app->pid);
-}
-
 void gm_engine_take_turns(struct gm_engine *engine)
 {
-    for (uint32_t i = 0; i < engine->n_running; i++) {
-        struct gm_app *app = &engine->apps[engine->running[i].id];
-        app->is_stopped = app->is_stopped && is_stopped(engine, app);
-    }
     if (gm_turns_step(&engine->turns, engine->running, engine->n_running, engine->now)) {
-        struct gm_app *app = &engine->apps[engine->turns.whose];
-        app->short_turns++;
-        app->is_stopped = is_stopped(engine, app);
+        engine->apps[engine->turns.whose].short_turns++;
         gm_engine_sample_soon(engine);
     }
     for (uint32_t i = 0; i < engine->n_running; i++)

@@ -245,7 +245,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
                 .rule = gm_rules_find,
                 .totals = gm_rules_totals,
                 .user = gm_users_name,
-                .is_stopped = gm_process_is_stopped,
+                .stop_of = gm_process_stop,
                 .event = gm_journal_event,
             },
         .is_gpu_shared = options->shared_gpu,

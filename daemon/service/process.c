@@ -1,36 +1,193 @@
 /* What the system says of a process: see process.h. */
 #include "daemon/service/process.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The first two fields behind the command. False: there is no such process. */
-static bool look(pid_t pid, char *state, int *parent)
+/* Threads of a process without its first one at which is looked for one that lives. */
+#define THREADS_MOST 64
+
+__attribute__((format(printf, 4, 5))) static bool
+read_file(const struct gm_process_system *system, char *text, size_t size, const char *format, ...)
 {
-    char path[48], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char path[1024];
+    va_list list;
+    const int before =
+        snprintf(path, sizeof path, "%s", system && system->root ? system->root : "");
+    va_start(list, format);
+    const int length = vsnprintf(path + before, sizeof path - (size_t)before, format, list);
+    va_end(list);
+    if (length < 0 || (size_t)(before + length) >= sizeof path)
+        return false;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    ssize_t length = read(fd, text, sizeof text - 1);
+    const ssize_t got = read(fd, text, size - 1);
     close(fd);
-    text[length > 0 ? length : 0] = '\0';
+    text[got > 0 ? got : 0] = '\0';
+    return got > 0;
+}
+
+/* The first two fields behind the command. */
+static bool parse(const char *text, char *state, int *parent)
+{
     const char *behind = strrchr(text, ')'); /* the command may hold anything */
     return behind && sscanf(behind, ") %c %d", state, parent) == 2;
 }
 
 pid_t gm_process_parent(pid_t pid)
 {
-    char state;
+    char state, text[512];
     int parent;
-    return look(pid, &state, &parent) && parent > 0 ? parent : 0;
+    return read_file(NULL, text, sizeof text, "/proc/%d/stat", (int)pid) &&
+                   parse(text, &state, &parent) && parent > 0
+               ? parent
+               : 0;
 }
 
-bool gm_process_is_stopped(pid_t pid)
+/* ---- control groups ---- */
+
+/* What lies at `from` of a hierarchy is mounted at `at`. */
+static void take_mount(struct gm_cgroup_mount *mount, const char *from, const char *at)
 {
-    char state;
+    if (mount->at[0] != '\0' || strlen(at) >= sizeof mount->at ||
+        strlen(from) >= sizeof mount->from)
+        return;
+    snprintf(mount->at, sizeof mount->at, "%s", at);
+    snprintf(mount->from, sizeof mount->from, "%s", strcmp(from, "/") == 0 ? "" : from);
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += length)
+        if ((at == words || at[-1] == ',') && (at[length] == '\0' || at[length] == ','))
+            return true;
+    return false;
+}
+
+/* A line of mountinfo: 30 23 0:26 FROM AT OPTIONS FIELDS... - TYPE SOURCE OPTIONS */
+static void take_line(struct gm_process_system *system, const char *line)
+{
+    char from[512], at[512], type[32], options[512];
+    const char *behind = strstr(line, " - ");
+    if (!behind || sscanf(line, "%*s %*s %*s %511s %511s", from, at) != 2 ||
+        sscanf(behind, " - %31s %*s %511s", type, options) != 2)
+        return;
+    if (strcmp(type, "cgroup2") == 0)
+        take_mount(&system->unified, from, at);
+    if (strcmp(type, "cgroup") == 0 && has_word(options, "freezer"))
+        take_mount(&system->freezer, from, at);
+}
+
+static void find_mounts(struct gm_process_system *system)
+{
+    char path[512], *line = NULL;
+    size_t size = 0;
+    system->is_read = true;
+    snprintf(path, sizeof path, "%s/proc/self/mountinfo", system->root ? system->root : "");
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return;
+    while (getline(&line, &size, file) >= 0)
+        take_line(system, line);
+    free(line);
+    fclose(file);
+}
+
+/* The text of a file of the group at `path`. */
+static bool read_group(const struct gm_process_system *system, const struct gm_cgroup_mount *mount,
+                       const char *path, const char *file, char *text, size_t size)
+{
+    const size_t skipped = strlen(mount->from);
+    if (mount->at[0] == '\0' || strncmp(path, mount->from, skipped) != 0 ||
+        (path[skipped] != '/' && path[skipped] != '\0'))
+        return false;
+    return read_file(system, text, size, "%s%s/%s", mount->at, path + skipped, file);
+}
+
+/* Both files tell of the groups around it as well: a group in a frozen one is frozen. */
+static bool is_frozen_at(const struct gm_process_system *system, const char *line)
+{
+    char names[256], text[512];
+    const char *path = strchr(line, ':');
+    path = path ? strchr(path + 1, ':') : NULL;
+    if (!path)
+        return false;
+    path++;
+    if (strncmp(line, "0::", 3) == 0)
+        return read_group(system, &system->unified, path, "cgroup.events", text, sizeof text) &&
+               strstr(text, "frozen 1") != NULL;
+    return sscanf(line, "%*d:%255[^:]", names) == 1 && has_word(names, "freezer") &&
+           read_group(system, &system->freezer, path, "freezer.state", text, sizeof text) &&
+           (strncmp(text, "FROZEN", 6) == 0 || strncmp(text, "FREEZING", 8) == 0);
+}
+
+static bool is_frozen(struct gm_process_system *system, pid_t pid)
+{
+    char text[4096], *rest = NULL;
+    if (!system->is_read)
+        find_mounts(system);
+    if (!read_file(system, text, sizeof text, "/proc/%d/cgroup", (int)pid))
+        return false;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (is_frozen_at(system, line))
+            return true;
+    return false;
+}
+
+/* ---- all of it ---- */
+
+static bool is_over(char state)
+{
+    return state == 'Z' || state == 'X';
+}
+
+/* The state of a thread of a process whose first one has ended. */
+static char state_of_rest(const struct gm_process_system *system, pid_t pid)
+{
+    char path[512], text[512], state = 'Z';
+    int parent, left = THREADS_MOST;
+    snprintf(path, sizeof path, "%s/proc/%d/task", system->root ? system->root : "", (int)pid);
+    DIR *tasks = opendir(path);
+    const struct dirent *entry;
+    if (!tasks)
+        return state;
+    while (is_over(state) && left-- > 0 && (entry = readdir(tasks)) != NULL)
+        if (entry->d_name[0] == '.' ||
+            !read_file(system, text, sizeof text, "/proc/%d/task/%s/stat", (int)pid,
+                       entry->d_name) ||
+            !parse(text, &state, &parent))
+            state = 'Z';
+    closedir(tasks);
+    return state;
+}
+
+enum gm_stop gm_process_stop_in(struct gm_process_system *system, pid_t pid)
+{
+    char text[512], state;
     int parent;
-    return look(pid, &state, &parent) && (state == 'T' || state == 't');
+    if (!read_file(system, text, sizeof text, "/proc/%d/stat", (int)pid) ||
+        !parse(text, &state, &parent))
+        return GM_STOP_NONE;
+    if (is_over(state))
+        state = state_of_rest(system, pid);
+    if (is_over(state))
+        return GM_STOP_NONE;
+    if (state == 'T')
+        return GM_STOP_SIGNAL;
+    if (state == 't')
+        return GM_STOP_TRACED;
+    return is_frozen(system, pid) ? GM_STOP_FROZEN : GM_STOP_NONE;
+}
+
+enum gm_stop gm_process_stop(pid_t pid)
+{
+    static struct gm_process_system here;
+    return gm_process_stop_in(&here, pid);
 }

@@ -1,6 +1,7 @@
 /*
- * What the system says of another process (/proc/PID/stat). Owns nothing. Called by places.c, and
- * by the engine through its outlet.
+ * What the system says of another process (/proc, and the freezers of control groups). Owns where
+ * the control groups are mounted, read once. Called by places.c, and by the engine through its
+ * outlet.
  */
 #ifndef GM_DAEMON_SERVICE_PROCESS_H
 #define GM_DAEMON_SERVICE_PROCESS_H
@@ -8,10 +9,25 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "daemon/engine/engine.h"
+
+/* Where to look. Zeroed before use. */
+struct gm_process_system {
+    const char *root; /* before every path; NULL: none. Tests have a tree of their own */
+    bool is_read;
+    struct gm_cgroup_mount {
+        char at[256];   /* where the hierarchy is mounted; "": it is not */
+        char from[256]; /* which of its groups lies there; "" is the first of all */
+    } freezer, unified;
+};
+
 /* The process that started this one. 0: it is gone, or cannot be looked at. */
 pid_t gm_process_parent(pid_t pid);
 
-/* Whether it stands still: Ctrl-Z, SIGSTOP, or a debugger. False also if it cannot be looked at. */
-bool gm_process_is_stopped(pid_t pid);
+/* Whether it stands still, and why. GM_STOP_NONE also if it cannot be looked at. A few small files
+ * are read, however deep its control group is. */
+enum gm_stop gm_process_stop(pid_t pid);
+/* The same, in that system. */
+enum gm_stop gm_process_stop_in(struct gm_process_system *system, pid_t pid);
 
 #endif

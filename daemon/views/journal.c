@@ -136,6 +136,12 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_engine *engine
     case GM_EVENT_ANSWERS:
         gm_log(GM_LOG_INFO, "%s answers again", name_of(engine, id, who));
         break;
+    case GM_EVENT_STOPPED:
+        gm_log(GM_LOG_INFO, "%s: %s", name_of(engine, id, who), event->stopped.text);
+        break;
+    case GM_EVENT_CONTINUED:
+        gm_log(GM_LOG_INFO, "%s goes on", name_of(engine, id, who));
+        break;
     case GM_EVENT_SCHED:
         gm_record_config(record, event->sched.config);
         break;

@@ -46,17 +46,63 @@ static bool waits_for_group(const struct gm_engine *engine, uint32_t id)
            gm_group_is_waiting(engine, id, &is_first) && !is_first;
 }
 
+static const char *keeps(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    snprintf(text, size, " and keeps %" PRIu64 " MiB", gm_engine_kept(engine, id) >> 20);
+    return text;
+}
+
+/* Of the programs that stand still, the one that keeps most of the GPU, and how many do. */
+static uint32_t count_keepers(const struct gm_engine *engine, uint32_t *most)
+{
+    uint32_t n = 0;
+    *most = GM_NONE;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].is_stopped || gm_engine_kept(engine, id) == 0)
+            continue;
+        n++;
+        if (*most == GM_NONE || gm_engine_kept(engine, id) > gm_engine_kept(engine, *most))
+            *most = id;
+    }
+    return n;
+}
+
+/* What it lacks, and who has it. */
+static void say_room(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    const unsigned long long needed = gm_engine_movable(engine, id) >> 20;
+    char kept[48], stop[128];
+    uint32_t most;
+    const uint32_t n = count_keepers(engine, &most);
+    if (n == 0) {
+        snprintf(text, size, "needs %llu MiB on the GPU, of which others keep all but %llu", needed,
+                 (unsigned long long)(engine->room >> 20));
+        return;
+    }
+    gm_engine_stop_text(engine->apps[most].client, keeps(engine, most, kept, sizeof kept), stop,
+                        sizeof stop);
+    const int length = snprintf(text, size, "needs %llu MiB on the GPU: %s", needed, stop);
+    if (n > 1 && length > 0 && (size_t)length < size)
+        snprintf(text + length, size - (size_t)length, " (and %u more)", n - 1);
+}
+
 /* Why the app does not run, or why it cannot be paused. */
 static void say_why(const struct gm_engine *engine, uint32_t id,
                     const struct gm_sched_account *account, char *text, size_t size)
 {
     const struct gm_app *app = &engine->apps[id];
-    char other[128];
+    char other[128], kept[48];
 
     text[0] = '\0';
     if (app->state == GM_APP_GONE) {
         snprintf(text, size,
                  app->exit.poll ? "its process has not ended yet" : "its memory is being put away");
+    } else if (app->is_stopped) {
+        gm_engine_stop_text(app->client, keeps(engine, id, kept, sizeof kept), text, size);
+    } else if (app->is_part_stopped && app->state != GM_APP_RUNNING) {
+        snprintf(
+            text, size, "of its group, %s",
+            gm_engine_stop_text(gm_group_stopped(app->client->group), "", other, sizeof other));
     } else if (engine->table->apps[id].is_silent || app->gate.is_late) {
         snprintf(text, size, "it does not answer (stopped?): it keeps its GPU memory");
     } else if (app->state == GM_APP_RUNNING && app->gate.busy_reason) {
@@ -91,9 +137,7 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         snprintf(text, size, "the others of its group, or its other GPUs, come first");
     } else if (app->state == GM_APP_PAUSED && account->reason == GM_WHY_ROOM &&
                gm_engine_movable(engine, id) > engine->room) {
-        snprintf(text, size, "needs %llu MiB on the GPU, of which others keep all but %llu",
-                 (unsigned long long)(gm_engine_movable(engine, id) >> 20),
-                 (unsigned long long)(engine->room >> 20));
+        say_room(engine, id, text, size);
     } else if (app->state == GM_APP_PAUSED && account->reason != GM_WHY_IDLE) {
         bool has_ahead = account->ahead < engine->config.max_apps &&
                          engine->apps[account->ahead].state != GM_APP_UNUSED;
@@ -106,8 +150,12 @@ static const char *state_text(const struct gm_engine *engine, uint32_t id,
                               const struct gm_sched_account *account)
 {
     const struct gm_app *app = &engine->apps[id];
+    if (app->is_stopped)
+        return "stopped";
     if (app->state == GM_APP_PAUSED && account->policy.is_paused)
         return "paused";
+    if (app->state == GM_APP_PAUSED && app->is_part_stopped)
+        return "waiting";
     if (waits_for_group(engine, id))
         return "waiting";
     if (app->state == GM_APP_PAUSED)
@@ -117,7 +165,8 @@ static const char *state_text(const struct gm_engine *engine, uint32_t id,
     return gm_app_state_text(app->state);
 }
 
-static void add_account(cJSON *object, const struct gm_sched_account *account, uint64_t now)
+static void add_account(cJSON *object, const struct gm_sched_account *account, bool is_stopped,
+                        uint64_t now)
 {
     gm_view_policy(object, &account->policy);
     cJSON_AddNumberToObject(object, "level", account->level);
@@ -133,7 +182,8 @@ static void add_account(cJSON *object, const struct gm_sched_account *account, u
     bool is_waiting = account->waiting_at > 0 && account->waiting_at < now;
     cJSON_AddNumberToObject(object, "waiting_s",
                             is_waiting ? (double)(now - account->waiting_at) / (double)GM_S : 0);
-    cJSON_AddStringToObject(object, "reason", gm_sched_reason_name(account->reason));
+    cJSON_AddStringToObject(object, "reason",
+                            is_stopped ? "stopped" : gm_sched_reason_name(account->reason));
 }
 
 /* Memory that only the driver can move, by kind. small_bytes includes real_bytes. The program
@@ -201,7 +251,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
     add_bytes(object, "shared_bytes", gm_engine_shared_bytes(engine, id));
     add_bytes(object, "opened_bytes", gm_engine_opened_bytes(engine, id));
     add_unswappable(object, app->stat);
-    add_account(object, &account, engine->now);
+    add_account(object, &account, app->is_part_stopped, engine->now);
     cJSON_AddNumberToObject(object, "waiting_threads",
                             app->stat ? atomic_load(&app->stat->waiting) : 0);
     cJSON_AddNumberToObject(object, "switches", (double)app->counts[GM_EVENT_YIELDED]);

@@ -37,9 +37,9 @@ say "$away is stopped with nothing on the GPU"
 
 # It is asked before the room becomes its own.
 is_told() {
-    is_up && app_has "$(pid_of "$away")" 'doesnotanswer'
+    is_up && app_has "$(pid_of "$away")" '"state":"stopped"'
 }
-within "$patience" is_told || fail "status does not say that $away does not answer"
+within "$patience" is_told || fail "status does not say that $away is stopped"
 
 # Who needs more than that leaves has it.
 app large linked --bytes 128M --allocs 4 --iterations 2 --seed 4

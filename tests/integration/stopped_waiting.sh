@@ -26,9 +26,9 @@ until is_stopped_waiting; do
     sleep 0.05
 done
 is_told() {
-    is_up && app_has "$(pid_of two)" 'doesnotanswer'
+    is_up && app_has "$(pid_of two)" '"state":"stopped"'
 }
-within "$patience" is_told || fail "status does not say that two does not answer"
+within "$patience" is_told || fail "status does not say that two is stopped"
 touch "$dir/enough"
 await one
 take_status

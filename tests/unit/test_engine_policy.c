@@ -69,6 +69,13 @@ int gm_engine_check_room(const struct gm_engine *e, const bool *selected, uint64
     return 0;
 }
 
+char *gm_engine_stop_text(const struct gm_client *client, const char *keeps, char *text,
+                          size_t size)
+{
+    snprintf(text, size, "%d%s", (int)client->pid, keeps);
+    return text;
+}
+
 void gm_engine_set_cap(struct gm_engine *e, uint32_t app, uint64_t bytes)
 {
     e->apps[app].cap.bytes = bytes;

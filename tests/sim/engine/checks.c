@@ -305,6 +305,27 @@ static void check_gate(const struct program *p)
             "program %u is taken to be quiet, and is not", p->number);
 }
 
+/* Who stands still is known to within a second, if it has a turn; and is charged nothing. */
+static void check_stopped(struct program *p, uint32_t gpu)
+{
+    const struct gm_engine *engine = machine.daemon.engines[gpu];
+    const struct gm_app *app = app_of(p, gpu);
+    const bool is_stopped = app && app->is_stopped && !engine->stopping.is_on;
+    const uint64_t since = machine.now < p->frozen_until ? machine.now - p->frozen_at : 0;
+    struct gm_sched_account account = {0};
+    require(!app || app->is_stopped || app->state == GM_APP_PAUSED || since <= GM_S,
+            "program %u (app %u) stands still for %lu ms and is %s on GPU %u", p->number, p->app,
+            (uint64_t)(since / GM_MS), gm_model_state_text(GM_MODEL_APP, app->state), gpu);
+    if (is_stopped) {
+        gm_engine_account(engine, p->app, &account);
+        require(!p->was_stopped[gpu] || account.run_ns == p->ran[gpu],
+                "program %u (app %u) stands still and is charged on GPU %u", p->number, p->app,
+                gpu);
+        p->ran[gpu] = account.run_ns;
+    }
+    p->was_stopped[gpu] = is_stopped;
+}
+
 /* Host memory is for all GPUs, and each has its part of it. */
 static void check_pinned(void)
 {
@@ -411,6 +432,7 @@ void checks_run(void)
         for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
             if (app_of(p, gpu)) {
                 check_size(p, machine.daemon.engines[gpu]);
+                check_stopped(p, gpu);
                 if (machine.has_caps)
                     check_cap(p, machine.daemon.engines[gpu]);
             }

@@ -176,7 +176,10 @@ struct program {
     bool is_dying;  /* its process ends soon */
     bool is_active; /* its work may use memory: gate open, or closed and not drained */
     bool is_parked;
-    uint64_t frozen_until; /* stopped: it does and answers nothing */
+    uint64_t frozen_until; /* stopped: it does and answers nothing, */
+    uint64_t frozen_at;    /* ... since then */
+    uint64_t ran[GPUS];    /* as the scheduler charged it when it was found stopped */
+    bool was_stopped[GPUS];
     pid_t pid;
     uint32_t uid, app;
     struct gm_session *session; /* the daemon's handle of it */
@@ -223,7 +226,7 @@ struct page *program_page(const struct program *program, uint32_t page); /* NULL
 int program_send(struct gm_session *session, enum gm_msg_type type, const void *body,
                  const void *entries, uint32_t count, const int *fds, int n_fds);
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text);
-bool program_is_stopped(pid_t pid);
+enum gm_stop program_stop(pid_t pid);
 #define PROGRAM_BASE 0x7f0000000000ull
 static inline uint64_t program_va(uint32_t page)
 {

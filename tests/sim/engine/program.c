@@ -824,6 +824,7 @@ static void live(struct program *p)
         tell_uses(p);
     }
     if (!machine.is_ending && !machine.is_calm && chance_below(1000) < 2) {
+        p->frozen_at = machine.now;
         p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : 6 * GM_S);
         trace("program %lu stops until %lu us", p->number, p->frozen_until / GM_US, 0);
     }
@@ -1067,12 +1068,12 @@ void program_leave(struct program *p)
     program_die(p);
 }
 
-bool program_is_stopped(pid_t pid)
+enum gm_stop program_stop(pid_t pid)
 {
     for (uint32_t i = 1; i <= machine.n_programs; i++)
-        if (machine.programs[i].pid == pid)
-            return machine.now < machine.programs[i].frozen_until;
-    return false;
+        if (machine.programs[i].pid == pid && machine.now < machine.programs[i].frozen_until)
+            return (enum gm_stop)(1 + pid % 3);
+    return GM_STOP_NONE;
 }
 
 /* The daemon ends the session. A program whose work goes on keeps its memory. */

@@ -118,7 +118,7 @@ static void draw_machine(void)
                    .rule = rule,
                    .totals = totals,
                    .user = user_name,
-                   .is_stopped = program_is_stopped,
+                   .stop_of = program_stop,
                    .event = events_take},
         .rules = (const struct gm_rules *)&machine,
         .pinned = machine.n_gpus * GM_CHUNK_MAX *

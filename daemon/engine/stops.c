@@ -1,0 +1,158 @@
+/*
+ * Programs that stand still: stopped by a signal, frozen with their control group, or held by a
+ * debugger. Owns the `stop` of clients, and is_stopped of gm_app. Called by engine.c at the
+ * beginning of a round and when the status is asked for.
+ *
+ * Only a program itself can unmap its memory, so one that stands still keeps what it has on the
+ * GPU. The rest of it is as if it did not exist. The scheduler knows it as an app of no bytes that
+ * wants nothing and may not run, beside a budget that is less by what it keeps (frames.c). So it is
+ * charged nothing, whatever fits beside its memory runs, and nobody waits for its answer. Its gate
+ * is closed: when it goes on, it answers what it was asked meanwhile, gives its turn back and asks
+ * for the next one like anybody.
+ *
+ * A group stands still with any of its programs: the others are paused, and what they have can be
+ * evicted.
+ *
+ * /proc is read, some files for each program, so a look is not for free. Programs that made a call
+ * since the last look are not looked at, and few at a time (GM_STOP_LOOKS). Two looks in a row must
+ * find the program standing still: strace stops one for a moment with every system call.
+ */
+#include "daemon/engine/inside.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* What the engine whose client this is first finds; others hear of it. */
+static bool is_ours(const struct gm_engine *engine, const struct gm_client *client)
+{
+    for (uint32_t i = 0; i < engine->config.index; i++)
+        if (client->engines[i])
+            return false;
+    return true;
+}
+
+static void set_stop(struct gm_client *client, enum gm_stop stop)
+{
+    if (client->stop == stop)
+        return;
+    client->stop = stop;
+    for (const struct gm_client *member = gm_group_clients(client->group); member;
+         member = member->next)
+        for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+            if (member->engines[i])
+                gm_engine_call(member->engines[i]);
+}
+
+/* Returns how many processes were looked at. */
+static uint32_t look_at(const struct gm_engine *engine, const struct gm_app *app)
+{
+    struct gm_client *client = app->client;
+    const uint64_t calls = gm_engine_calls(app);
+    const bool has_called = calls != client->stop_calls;
+    client->stop_calls = calls;
+    const enum gm_stop stop =
+        has_called ? GM_STOP_NONE : engine->config.outlet.stop_of(client->pid);
+    const bool is_again = stop != GM_STOP_NONE && client->stop_seen != GM_STOP_NONE;
+    client->stop_seen = stop;
+    set_stop(client, is_again ? stop : GM_STOP_NONE);
+    return !has_called;
+}
+
+/* It would be noticed if the app stood still: it has a turn, or is to have one. */
+static bool is_concerned(const struct gm_app *app)
+{
+    return app->session && (app->state != GM_APP_PAUSED || !app->idle.is_idle ||
+                            app->client->stop_seen != GM_STOP_NONE);
+}
+
+static bool is_anybody_concerned(const struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (is_concerned(&engine->apps[id]))
+            return true;
+    return false;
+}
+
+uint64_t gm_engine_stops_due(const struct gm_engine *engine)
+{
+    const bool is_looking = engine->config.outlet.stop_of && is_anybody_concerned(engine);
+    return is_looking ? engine->stops.look_at : GM_TIME_NEVER;
+}
+
+/* Everybody, a part of them at a time if they are many. */
+static void look(struct gm_engine *engine)
+{
+    uint32_t left = GM_STOP_LOOKS;
+    for (uint32_t n = 0; n < engine->config.max_apps && left > 0; n++) {
+        const uint32_t id = engine->stops.next;
+        engine->stops.next = id + 1 < engine->config.max_apps ? id + 1 : 0;
+        const struct gm_app *app = &engine->apps[id];
+        if (!app->session || !is_ours(engine, app->client))
+            continue;
+        left -= look_at(engine, app);
+    }
+    engine->stops.look_at = engine->now + GM_STOP_LOOK_NS;
+}
+
+static void stop(struct gm_engine *engine, uint32_t id)
+{
+    char kept[48], text[128];
+    snprintf(kept, sizeof kept, " and keeps %" PRIu64 " MiB", gm_engine_kept(engine, id) >> 20);
+    gm_engine_stop_text(engine->apps[id].client, kept, text, sizeof text);
+    gm_engine_emit(
+        engine, &(struct gm_event){.kind = GM_EVENT_STOPPED, .app = id, .stopped = {.text = text}});
+    gm_engine_note_silence(engine, id, true);
+    gm_engine_rests(engine, id);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, 0);
+}
+
+static void go_on(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_engine_happened(engine, id, GM_EVENT_CONTINUED);
+    gm_engine_note_silence(engine, id, false);
+    app->gate.closed_at = app->batches.answered_at = engine->now; /* its time begins anew */
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
+    if (app->state == GM_APP_PAUSED && gm_engine_awaits_turn(app))
+        gm_engine_wants(engine, id);
+}
+
+/* What this engine does of what was found. */
+static void follow(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const bool is_stopped = app->client->stop != GM_STOP_NONE;
+    const bool is_part = gm_group_stopped(app->client->group) != NULL;
+    if (is_part != app->is_part_stopped) {
+        app->is_part_stopped = is_part;
+        gm_engine_apply_policy(engine, id);
+    }
+    if (is_stopped == app->is_stopped)
+        return;
+    app->is_stopped = is_stopped;
+    is_stopped ? stop(engine, id) : go_on(engine, id);
+}
+
+void gm_engine_find_stops(struct gm_engine *engine)
+{
+    if (!engine->config.outlet.stop_of)
+        return;
+    if (engine->now >= engine->stops.look_at)
+        look(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session)
+            follow(engine, id);
+}
+
+char *gm_engine_stop_text(const struct gm_client *client, const char *keeps, char *text,
+                          size_t size)
+{
+    const int pid = (int)client->pid;
+    if (client->stop == GM_STOP_FROZEN)
+        snprintf(text, size, "pid %d is frozen%s: thaw its control group", pid, keeps);
+    else if (client->stop == GM_STOP_TRACED)
+        snprintf(text, size, "pid %d is held by a debugger%s: let it continue there", pid, keeps);
+    else
+        snprintf(text, size, "pid %d is stopped%s: kill -CONT %d", pid, keeps, pid);
+    return text;
+}

@@ -1,0 +1,139 @@
+/* What the system says of a process, in a tree of the test's own: signals, debuggers, control
+ * groups of both kinds, whatever is mounted where. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/service/process.h"
+
+static char root[64];
+static struct gm_process_system host;
+
+/* A file, and the folders that it lies in. */
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *at = full + strlen(root) + 1; (at = strchr(at, '/')) != NULL; *at++ = '/') {
+        *at = '\0';
+        mkdir(full, 0755);
+    }
+    FILE *file = fopen(full, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/gm-process.XXXXXX");
+    host = (struct gm_process_system){.root = root};
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+static void expect(enum gm_stop stop)
+{
+    assert_int_equal(gm_process_stop_in(&host, 7), stop);
+}
+
+static void signals_and_debuggers(void **state)
+{
+    (void)state;
+    expect(GM_STOP_NONE); /* there is no such process */
+    put("/proc/7/stat", "7 (a) T (b) S 1 7 7");
+    expect(GM_STOP_NONE); /* the name is no state */
+    put("/proc/7/stat", "7 (a) S (b) T 1 7 7");
+    expect(GM_STOP_SIGNAL);
+    put("/proc/7/stat", "7 (a) t 1 7 7");
+    expect(GM_STOP_TRACED);
+    put("/proc/7/stat", "");
+    expect(GM_STOP_NONE);
+    put("/proc/7/stat", "7 (a");
+    expect(GM_STOP_NONE);
+}
+
+/* The first thread of a program may end before the others. */
+static void without_its_first_thread(void **state)
+{
+    (void)state;
+    put("/proc/7/stat", "7 (a) Z 1 7 7");
+    expect(GM_STOP_NONE);
+    put("/proc/7/task/7/stat", "7 (a) Z 1 7 7");
+    put("/proc/7/task/8/stat", "8 (a) T 1 7 7");
+    expect(GM_STOP_SIGNAL);
+    put("/proc/7/task/8/stat", "8 (a) S 1 7 7");
+    expect(GM_STOP_NONE);
+}
+
+static void freezers(void **state)
+{
+    (void)state;
+    put("/proc/self/mountinfo",
+        "30 23 0:26 / /sys/fs/cgroup rw,relatime shared:1 - tmpfs tmpfs rw\n"
+        "31 23 0:27 / /cg/cpu rw - cgroup cgroup rw,cpu\n"
+        "32 23 0:28 / /cg/f rw,relatime shared:9 master:2 - cgroup cgroup rw,memory,freezer\n"
+        "33 23 0:29 /box /cg/2 rw - cgroup2 cgroup2 rw\n"
+        "34 23 0:30 / /elsewhere rw - cgroup2 cgroup2 rw\n"
+        "nonsense\n");
+    put("/proc/7/stat", "7 (a) S 1 7 7");
+    expect(GM_STOP_NONE); /* its groups are not known */
+    put("/proc/7/cgroup", "5:cpu:/x\n4:memory,freezer:/x/y\n1:name=freezers:/z\n0::/box/b:c/d\n");
+    expect(GM_STOP_NONE); /* ... nor whether they are frozen */
+    put("/cg/f/x/y/freezer.state", "THAWED\n");
+    put("/cg/2/b:c/d/cgroup.events", "populated 1\nfrozen 0\n");
+    put("/cg/cpu/x/freezer.state", "FROZEN\n");
+    put("/cg/f/z/freezer.state", "FROZEN\n");
+    put("/elsewhere/box/b:c/d/cgroup.events", "populated 1\nfrozen 1\n");
+    expect(GM_STOP_NONE);
+    put("/cg/f/x/y/freezer.state", "FREEZING\n");
+    expect(GM_STOP_FROZEN);
+    put("/cg/f/x/y/freezer.state", "FROZEN\n");
+    expect(GM_STOP_FROZEN);
+    put("/cg/f/x/y/freezer.state", "");
+    expect(GM_STOP_NONE);
+    put("/cg/2/b:c/d/cgroup.events", "populated 1\nfrozen 1\n");
+    expect(GM_STOP_FROZEN);
+    put("/proc/7/cgroup", "0::/boxes\n"); /* beside what is mounted */
+    expect(GM_STOP_NONE);
+    put("/proc/7/cgroup", "0::/box\n");
+    put("/cg/2/cgroup.events", "frozen 1\n");
+    expect(GM_STOP_FROZEN);
+    put("/proc/7/cgroup", "::::\n0:\n:\n\n0::/../..");
+    expect(GM_STOP_NONE);
+}
+
+static void without_control_groups(void **state)
+{
+    (void)state;
+    put("/proc/7/stat", "7 (a) S 1 7 7");
+    put("/proc/7/cgroup", "4:freezer:/\n0::/\n");
+    expect(GM_STOP_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(signals_and_debuggers, begin, end),
+        cmocka_unit_test_setup_teardown(without_its_first_thread, begin, end),
+        cmocka_unit_test_setup_teardown(freezers, begin, end),
+        cmocka_unit_test_setup_teardown(without_control_groups, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
