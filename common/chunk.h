@@ -28,7 +28,13 @@ static inline uint64_t gm_class_bytes(unsigned class)
     return GM_CHUNK_MIN << class;
 }
 
-/* `bytes` rounded up to a whole number of smallest chunks. 0 stays 0; the caller bounds `bytes`. */
+/* `bytes` in whole smallest chunks, rounded down: what of a limit can be had. */
+static inline uint64_t gm_chunk_floor(uint64_t bytes)
+{
+    return bytes & ~(GM_CHUNK_MIN - 1);
+}
+
+/* ... and up: what something takes. 0 stays 0; the caller bounds `bytes`. */
 static inline uint64_t gm_chunk_round(uint64_t bytes)
 {
     return (bytes + GM_CHUNK_MIN - 1) & ~(GM_CHUNK_MIN - 1);

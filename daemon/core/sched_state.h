@@ -12,6 +12,7 @@
 #ifndef GM_CORE_SCHED_STATE_H
 #define GM_CORE_SCHED_STATE_H
 
+#include "common/sums.h"
 #include "daemon/core/sched.h"
 #include "daemon/core/tunables.h"
 
@@ -117,11 +118,6 @@ struct gm_sched {
 static inline uint64_t gm_sum_or_never(uint64_t time, uint64_t more)
 {
     return time > GM_TIME_NEVER - more ? GM_TIME_NEVER : time + more;
-}
-
-static inline uint64_t gm_less(uint64_t room, uint64_t bytes)
-{
-    return room > bytes ? room - bytes : 0;
 }
 
 static inline bool gm_sched_is_too_large(const struct gm_sched *s, const struct gm_sched_app *a)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/sums.h"
 
 /*
  * Watching for the end of the process: only then is nothing of it left on the GPU. Frames that it
@@ -290,51 +291,40 @@ uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
 
 uint64_t gm_engine_gpu_limit(const struct gm_engine *engine)
 {
-    const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
-    return budget > fixed ? budget - fixed : 0;
+    return gm_less(gm_engine_offered(engine), engine->table->fixed);
 }
 
 uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t limit = gm_engine_gpu_limit(engine), cap = gm_engine_cap_limit(engine, id);
-    const uint64_t most = limit < cap ? limit : cap, taken = gm_group_movable(engine, id);
-    return taken < most ? most - taken : 0;
+    return gm_less(gm_least(limit, cap), gm_group_movable(engine, id));
 }
 
 uint64_t gm_engine_budget_room_for(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t most = gm_engine_gpu_limit(engine);
-    uint64_t taken = gm_group_movable(engine, id);
-    taken += gm_group_beyond(engine, id);
-    return taken < most ? most - taken : 0;
+    return gm_less(gm_engine_gpu_limit(engine),
+                   gm_group_movable(engine, id) + gm_group_beyond(engine, id));
 }
 
 /* What another system's variable leaves it. */
 static uint64_t told_room_for(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t told = gm_client_told(engine->apps[id].client, UINT64_MAX);
-    const uint64_t taken = engine->table->apps[id].committed;
-    return taken < told ? told - taken : 0;
-}
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
+    return gm_less(gm_client_told(engine->apps[id].client, UINT64_MAX),
+                   engine->table->apps[id].committed);
 }
 
 /* What the app could have in all, with `taken` bytes mapped on the host by others. */
 static uint64_t room_beside(const struct gm_engine *engine, uint32_t id, uint64_t taken)
 {
-    const uint64_t all = gm_engine_host_room(engine), own = engine->table->apps[id].beyond;
-    const uint64_t on_host = all > taken + own ? all - taken - own : 0;
-    const uint64_t for_caps = gm_engine_cap_room(engine);
-    const uint64_t capped_on_host = for_caps > taken + own ? for_caps - taken - own : 0;
+    const uint64_t used = taken + engine->table->apps[id].beyond;
+    const uint64_t on_host = gm_less(gm_engine_host_room(engine), used);
+    const uint64_t capped_on_host = gm_less(gm_engine_cap_room(engine), used);
     uint64_t room = gm_engine_gpu_room_for(engine, id);
     if (gm_engine_is_oversize(engine, id))
         room += on_host;
     else if (gm_engine_is_capped(engine, id) && !engine->pool.is_registered)
-        room = least_of(room + capped_on_host, gm_engine_budget_room_for(engine, id));
-    return least_of(least_of(room, told_room_for(engine, id)), gm_engine_user_room(engine, id));
+        room = gm_least(room + capped_on_host, gm_engine_budget_room_for(engine, id));
+    return gm_least(gm_least(room, told_room_for(engine, id)), gm_engine_user_room(engine, id));
 }
 
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)

@@ -37,6 +37,7 @@
 
 #include "common/settings.h"
 #include "common/size.h"
+#include "common/sums.h"
 
 /* ---- what counts ---- */
 
@@ -56,9 +57,10 @@ static uint64_t driver_bytes(const struct gm_engine *engine, uint32_t id)
     return sum;
 }
 
+/* In whole chunks, as all that limits are made of: frames come in these. */
 static uint64_t unevictable(const struct gm_engine *engine, uint32_t id)
 {
-    return engine->table->apps[id].fixed + driver_bytes(engine, id);
+    return engine->table->apps[id].fixed + gm_chunk_round(driver_bytes(engine, id));
 }
 
 /* The connected members of the app's group on this GPU, by `client`. */
@@ -127,7 +129,7 @@ uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
 uint64_t gm_engine_cap_room(const struct gm_engine *engine)
 {
     const uint64_t room = gm_engine_host_room(engine), part = room / GM_CAP_ROOM_SHARE;
-    return room - (part < GM_CAP_ROOM_LEFT ? part : GM_CAP_ROOM_LEFT);
+    return gm_chunk_floor(room - gm_least(part, GM_CAP_ROOM_LEFT));
 }
 
 bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
@@ -135,16 +137,11 @@ bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
     return gm_engine_cap(engine, id) != 0 || engine->apps[id].cap.user_gpu != 0;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* What of a total for its user is left for the app; UINT64_MAX: there is none. */
 static uint64_t user_limit(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t total = engine->apps[id].cap.user_gpu;
-    return total == 0 ? UINT64_MAX : less(total, user_bytes(engine, id));
+    return total == 0 ? UINT64_MAX : gm_less(total, user_bytes(engine, id));
 }
 
 /* What the members of the app together may have in frames that are not fixed, with this cap. */
@@ -152,7 +149,7 @@ static uint64_t limit_by(const struct gm_engine *engine, uint32_t id, uint64_t c
 {
     uint64_t limit = user_limit(engine, id);
     limit = cap != 0 && cap < limit ? cap : limit;
-    return limit == UINT64_MAX ? limit : less(limit, sum_up(engine, id).unevictable);
+    return limit == UINT64_MAX ? limit : gm_less(limit, sum_up(engine, id).unevictable);
 }
 
 uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t id)
@@ -169,7 +166,7 @@ uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t id)
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid)
             bytes += engine->table->apps[other].committed - engine->table->apps[other].fixed;
-    return less(total, bytes);
+    return gm_less(total, bytes);
 }
 
 /* Frames of memory that another program of its user has just freed count until they are free. */
@@ -214,7 +211,7 @@ bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t 
     const uint64_t most = limit > sums.movable ? limit : sums.movable;
     const bool has_part =
         engine->table->apps[id].device + bytes <= part_of(engine, id) && is_other_above(engine, id);
-    return (sums.device + bytes <= most + sums.fixed + sums.bend || has_part) &&
+    return (sums.device + bytes <= gm_more(most, sums.fixed + sums.bend) || has_part) &&
            user_has_room(engine, id, bytes);
 }
 
@@ -243,12 +240,13 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
 static void give_up(struct gm_engine *engine, uint32_t id, const struct sums *sums, uint64_t bytes)
 {
     const uint64_t all = sums->movable >> GM_CHUNK_SHIFT;
-    const uint64_t room = less(gm_engine_cap_room(engine), engine->table->beyond);
-    uint64_t left = (bytes + GM_CHUNK_MIN - 1) & ~(GM_CHUNK_MIN - 1);
-    left = left < room ? left : room & ~(GM_CHUNK_MIN - 1);
+    const uint64_t room = gm_less(gm_engine_cap_room(engine), engine->table->beyond);
+    uint64_t left = gm_least(bytes, room);
     const uint64_t share = left >> GM_CHUNK_SHIFT;
     for (EACH_MEMBER(engine, id, client)) {
         const uint64_t movable = gm_engine_movable(engine, client->id);
+        if (movable >> GM_CHUNK_SHIFT == 0)
+            continue; /* so `all` is not 0 */
         uint64_t part = ((movable >> GM_CHUNK_SHIFT) * share + all - 1) / all << GM_CHUNK_SHIFT;
         part = part < left ? part : left;
         part = part < movable ? part : movable;
@@ -262,7 +260,7 @@ static void take_up(struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     for (EACH_MEMBER(engine, id, client)) {
         const uint64_t beyond = engine->table->apps[client->id].beyond;
-        const uint64_t part = beyond < bytes ? beyond : bytes & ~(GM_CHUNK_MIN - 1);
+        const uint64_t part = gm_least(beyond, bytes);
         bytes -= part;
         set_beyond(engine, client->id, beyond - part);
     }
@@ -295,7 +293,7 @@ static uint64_t unwanted(const struct gm_engine *engine)
         if (engine->apps[id].session && (engine->in_set[id] || !engine->apps[id].idle.is_idle ||
                                          gm_engine_is_capped(engine, id)))
             wanted += gm_engine_movable(engine, id);
-    return less(engine->table->budget, wanted);
+    return gm_less(engine->table->budget, wanted);
 }
 
 /* What a total for its user leaves of the GPU beside what all its apps need, and what others have
@@ -312,7 +310,7 @@ static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
         const uint64_t has = engine->table->apps[other].device + driver_bytes(engine, other);
         bytes += other == id ? needed : bent > has ? bent : has;
     }
-    return total == 0 ? UINT64_MAX : less(total, bytes);
+    return total == 0 ? UINT64_MAX : gm_less(total, bytes);
 }
 
 static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
@@ -324,7 +322,7 @@ static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
     most = by_user < most ? by_user : most;
     if (most < app->cap.bend)
         app->places.hold_at = 0;
-    app->cap.bend = most & ~(GM_CHUNK_MIN - 1);
+    app->cap.bend = gm_chunk_floor(most);
     *left -= app->cap.bend;
 }
 
@@ -353,7 +351,7 @@ uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t id)
 {
     if (!engine->apps[id].session || engine->stopping.is_on || !gm_engine_is_capped(engine, id))
         return 0;
-    return less(engine->table->apps[id].resident, gm_engine_places_room(engine, id));
+    return gm_less(engine->table->apps[id].resident, gm_engine_places_room(engine, id));
 }
 
 /* ---- what is said ---- */
@@ -405,14 +403,14 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
                 engine->apps[id].client)
             continue; /* a group is looked at once */
         const struct sums sums = sum_up(engine, id);
-        more += less(sums.movable + sums.beyond, limit_by(engine, id, cap));
+        more += gm_less(sums.movable + sums.beyond, limit_by(engine, id, cap));
         beyond -= sums.beyond;
     }
     const uint64_t on_host = gm_engine_cap_room(engine);
     if (more == 0 || beyond + more <= on_host)
         return 0;
     char room[32];
-    gm_format_size(less(on_host, beyond), room, sizeof room);
+    gm_format_size(gm_less(on_host, beyond), room, sizeof room);
     char caps[32], number[32];
     snprintf(why, size,
              "cap=%s needs %s of pinned memory for what is above it, and there is room for %s: "

@@ -34,6 +34,18 @@ fail:
     return error;
 }
 
+/* A cap that no shim says is no word that is known. */
+static void clean_cap(struct gm_wishes *wishes)
+{
+    const bool is_said = wishes->cap_is == GM_HELLO_CAP_OURS
+                             ? wishes->cap != 0
+                             : wishes->cap_is == GM_HELLO_CAP_FOREIGN;
+    if (!is_said || (wishes->cap >= GM_CHUNK_MIN && wishes->cap <= INT64_MAX))
+        return;
+    wishes->cap_is = GM_HELLO_CAP_UNKNOWN;
+    wishes->cap = 0;
+}
+
 int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer *who,
                    struct gm_group *group)
 {
@@ -49,6 +61,7 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->pid = who->pid;
     client->uid = who->uid;
     client->wishes = who->wishes;
+    clean_cap(&client->wishes);
     strncpy(client->name, who->name, sizeof client->name - 1);
     client->fds[0] = error =
         make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, F_SEAL_FUTURE_WRITE, &ctl);

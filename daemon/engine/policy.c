@@ -334,8 +334,10 @@ static void take_totals(struct gm_engine *engine, uint32_t id)
     if (engine->config.rules && engine->config.outlet.totals)
         engine->config.outlet.totals(engine->config.rules, app->uid, &totals);
     app->cap.user_gpu = totals.gpu;
-    app->cap.user_pinned = totals.pinned / (engine->config.engines ? engine->config.engines : 1);
-    app->cap.user_pinned &= ~(GM_CHUNK_MIN - 1);
+    const uint64_t part = totals.pinned / (engine->config.engines ? engine->config.engines : 1);
+    app->cap.user_pinned = gm_chunk_floor(part);
+    if (totals.pinned != 0 && app->cap.user_pinned == 0)
+        app->cap.user_pinned = GM_CHUNK_MIN; /* 0 would be no limit */
 }
 
 /* The cap of a rule must be possible, too. */

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "common/sums.h"
 #include "daemon/engine/inside.h"
 
 /* Which kind of room is missing. */
@@ -22,7 +23,7 @@ static enum gm_refusal_reason find_reason(const struct gm_engine *engine, uint32
     const struct gm_client *client = engine->apps[id].client;
     if (bytes > gm_engine_user_room(engine, id))
         return GM_REFUSED_USER;
-    if (engine->table->apps[id].committed + bytes > gm_client_told(client, UINT64_MAX))
+    if (gm_more(engine->table->apps[id].committed, bytes) > gm_client_told(client, UINT64_MAX))
         return GM_REFUSED_LIMIT;
     const bool is_beyond =
         gm_engine_is_oversize(engine, id) ||

@@ -19,6 +19,8 @@
  */
 #include "daemon/engine/inside.h"
 
+#include "common/sums.h"
+
 /* The allocation that a word says is a spare. GM_NONE: it says none. */
 static uint32_t spare_of(const struct gm_engine *engine, uint32_t id, uint64_t word)
 {
@@ -87,15 +89,15 @@ void gm_engine_age_spares(struct gm_engine *engine, uint32_t id)
 /* What an allocation lacks: room in the tiers, and on the GPU beside those that run. */
 static uint64_t lacking(const struct gm_engine *engine, uint32_t asker, uint64_t bytes)
 {
-    const uint64_t left = gm_engine_left(engine), short_of_tiers = bytes > left ? bytes - left : 0;
-    uint64_t together = bytes;
+    const uint64_t short_of_tiers = gm_less(bytes, gm_engine_left(engine));
+    uint64_t together = bytes; /* as the program says */
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const enum gm_app_state state = engine->apps[id].state;
         if (id == asker || state == GM_APP_RUNNING || state == GM_APP_LOADING ||
             state == GM_APP_DRAINING)
-            together += gm_engine_movable(engine, id);
+            together = gm_more(together, gm_engine_movable(engine, id));
     }
-    const uint64_t short_of_gpu = together > engine->room ? together - engine->room : 0;
+    const uint64_t short_of_gpu = gm_less(together, engine->room);
     return short_of_gpu > short_of_tiers ? short_of_gpu : short_of_tiers;
 }
 

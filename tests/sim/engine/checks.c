@@ -50,14 +50,18 @@ static void check_size(struct program *p, const struct gm_engine *engine)
     const bool is_oversize = gm_engine_is_oversize(engine, id);
     const uint64_t beyond = engine->table->apps[id].beyond;
     p->was_oversize = p->was_oversize || is_oversize || gm_engine_is_capped(engine, id);
+    require(beyond % GM_CHUNK_MIN == 0 && beyond <= engine->table->apps[id].committed,
+            "app %u has %lu bytes beyond the budget, of %lu", id, beyond,
+            engine->table->apps[id].committed);
     require(p->was_oversize || beyond == 0, "app %u has %lu MiB beyond the budget, and never might",
             id, beyond >> 20);
     require(engine->table->beyond <= on_host, "%lu MiB beyond the budget are promised, of %lu",
             engine->table->beyond >> 20, on_host >> 20);
     const uint64_t told = engine->apps[id].ctl->budget[engine->config.index];
     uint64_t total = gm_engine_offered(engine) + (is_oversize ? on_host : 0);
-    if (p->wishes.cap_is == GM_HELLO_CAP_FOREIGN && p->wishes.cap < total)
-        total = p->wishes.cap;
+    if (p->wishes.cap_is == GM_HELLO_CAP_FOREIGN && p->wishes.cap >= GM_CHUNK_MIN &&
+        p->wishes.cap < total)
+        total = p->wishes.cap & ~(GM_CHUNK_MIN - 1);
     require(told == total || machine.has_sharing, "app %u is told %lu MiB, not %lu", id, told >> 20,
             total >> 20);
 }

@@ -815,6 +815,17 @@ static bool waits_for_others(const struct program *p)
     return false;
 }
 
+/* What the driver keeps for it, of any size: it says so itself. */
+static void tell_pieces(struct program *p)
+{
+    static const uint64_t most[] = {GM_CHUNK_MIN, GM_CHUNK_MIN, 5 * GM_CHUNK_MIN, 50 * GM_CHUNK_MIN,
+                                    UINT64_MAX};
+    _Atomic uint64_t *const kinds[] = {&p->stat->small_bytes, &p->stat->real_bytes,
+                                       &p->stat->array_bytes, &p->stat->graph_bytes};
+    const uint64_t bytes = draw(&machine.caps, most[draw(&machine.caps, 5)]);
+    atomic_store(kinds[draw(&machine.caps, 4)], draw_percent(&machine.caps, 30) ? 0 : bytes);
+}
+
 /* One thing at a time: memory, work at the open gate, waiting at the closed one, or thinking. */
 static void live(struct program *p)
 {
@@ -828,6 +839,8 @@ static void live(struct program *p)
         p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : 6 * GM_S);
         trace("program %lu stops until %lu us", p->number, p->frozen_until / GM_US, 0);
     }
+    if (machine.has_caps && !machine.is_ending && draw_percent(&machine.caps, 2))
+        tell_pieces(p);
     if (p->unanswered == 0 && (!machine.is_ending ? chance_percent(25) : bare_gpu(p) < GPUS))
         machine.is_ending ? ask_for_memory(p, bare_gpu(p)) : change_memory(p);
     if (p->unanswered > 0 && !chance_percent(10))
@@ -971,6 +984,16 @@ static void draw_places(struct program *p, bool has_executed)
         p->uid = machine.groups[p->group].uid;
 }
 
+/* As a program may say it: of no whole number of chunks, too small, impossible. */
+static uint64_t draw_cap(uint64_t budget)
+{
+    static const uint64_t odd[] = {0, 1, GM_CHUNK_MIN - 1, GM_CHUNK_MIN + 1, INT64_MAX, UINT64_MAX};
+    if (draw_percent(&machine.caps, 15))
+        return odd[draw(&machine.caps, sizeof odd / sizeof *odd)];
+    return GM_CHUNK_MIN * (1 + draw(&machine.caps, budget + budget / 4)) -
+           draw(&machine.caps, draw_percent(&machine.caps, 50) ? GM_CHUNK_MIN : 1);
+}
+
 void program_start(struct program *p, bool has_executed)
 {
     const pid_t pid = p->pid;
@@ -995,7 +1018,7 @@ void program_start(struct program *p, bool has_executed)
                                                  GM_HELLO_CAP_UNKNOWN};
         const uint64_t budget = machine.daemon.engines[0]->config.budget >> GM_CHUNK_SHIFT;
         p->wishes.cap_is = says[draw(&machine.caps, 3)];
-        p->wishes.cap = GM_CHUNK_MIN * (1 + draw(&machine.caps, budget + budget / 4));
+        p->wishes.cap = draw_cap(budget);
     }
     p->wishes.class = (uint32_t)chance_below(GM_CLASSES + 2);
     p->may_share = machine.has_sharing && chance_percent(70);
