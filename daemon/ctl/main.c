@@ -8,6 +8,7 @@
 #include "common/args.h"
 #include "common/clock.h"
 #include "common/size.h"
+#include "common/standard.h"
 #include "common/text.h"
 #include "common/wire.h"
 
@@ -286,6 +287,7 @@ int main(int argc, char **argv)
 {
     struct line line = {.options.count = MUX_COUNT_UNSAID};
 
+    gm_open_standard(MUX_FAILED);
     if (argc < 1 || !parse(&main_argp, argv, ARGP_IN_ORDER, &line))
         return MUX_FAILED;
     if (line.is_help)

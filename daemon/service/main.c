@@ -13,15 +13,18 @@
 /* clang-format on */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include "common/log.h"
+#include "common/standard.h"
 #include "daemon/service/control.h"
 #include "daemon/engine/machine.h"
 #include "daemon/memory/files.h"
@@ -350,6 +353,8 @@ int main(int argc, char **argv)
     static struct gm_options options;
     static char why[PATH_MAX + 512];
 
+    gm_open_standard(1);
+    syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC); /* also what it was started with */
     int outcome = gm_options_parse(&options, argc, argv, why, sizeof why);
     if (outcome == GM_OPTIONS_DONE)
         return 0;
