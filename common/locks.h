@@ -39,7 +39,8 @@
     X(CONTEXTS)        /* shim/gate: contexts, and where the drainer is */                         \
     X(CONTEXT_NUMBERS) /* shim/gate: numbers of contexts */                                        \
     X(DRAIN)           /* shim/gate: the open CLOSE and QUERY */                                   \
-    X(LOG)             /* everybody: repeated lines; writes to the log's file */
+    X(LOG)             /* everybody: repeated lines; writes to the log's file */               \
+    X(WRITER)          /* daemon: what waits to be written to one file */
 /* clang-format on */
 
 enum gm_lock_rank {
@@ -93,8 +94,8 @@ static inline void gm_lock(struct gm_lock *lock)
 
 static inline void gm_unlock(struct gm_lock *lock)
 {
+    GM_LOCK_LEAVE(lock); /* first: after it another thread may take the lock and free it */
     pthread_mutex_unlock(&lock->mutex);
-    GM_LOCK_LEAVE(lock);
 }
 
 static inline void gm_lock_wait(pthread_cond_t *change, struct gm_lock *lock)

@@ -1,7 +1,7 @@
 /*
  * Log lines: see log.h. A line is built on the stack and written at once, so lines of threads do
- * not mix. No allocation, no time zone data, and no lock unless repetition is limited, which the
- * shim does not do: so a forked child can log, too. errno is kept.
+ * not mix. No allocation, no time zone data, and no lock unless repetition is limited or a thread
+ * writes, which is not so in the shim: so a forked child can log, too. errno is kept.
  */
 #include "common/log.h"
 
@@ -19,14 +19,20 @@
 #include "common/clock.h"
 #include "common/locks.h"
 #include "common/text.h"
+#include "common/writer.h"
 
 #define GM_LOG_LINE 1000u /* bytes of a line, its newline included */
+/* A line is in a file of a disk that works after 20 us. One that hangs costs this once. */
+#define GM_LOG_PATIENCE (20 * GM_MS)
+#define GM_LOG_LAST GM_S /* for lines that wait when the process ends */
 
 /* Set by gm_log_open before threads start; fd and level may change later. */
 static atomic_int gm_log_fd = -1;
 static atomic_int gm_log_level = GM_LOG_INFO;
 static atomic_bool gm_log_is_journal;
 static char gm_log_who[32];
+static _Atomic(struct gm_writer *) gm_log_writer; /* NULL: callers write themselves */
+static uint64_t gm_log_patience;                  /* ns that a caller waits for its line */
 
 /* Whether `fd` is the stream that the service manager named: $JOURNAL_STREAM is "device:inode". */
 static bool gm_log_fd_is_journal(int fd)
@@ -90,16 +96,16 @@ static const char *gm_log_word(enum gm_log_level level)
     return "";
 }
 
-/* Write one line. `more` lines like it were held back before. */
-static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsigned more)
+/* Build one line. `more` lines like it were held back before. Returns its length. */
+static size_t gm_log_build(char line[GM_LOG_LINE + 1], enum gm_log_level level, const char *text,
+                           unsigned more)
 {
-    char line[GM_LOG_LINE + 1]; /* one more for the NUL of the longest line */
     size_t head;
     if (atomic_load_explicit(&gm_log_is_journal, memory_order_relaxed)) {
-        head = (size_t)snprintf(line, sizeof(line), "<%d>", (int)level);
+        head = (size_t)snprintf(line, GM_LOG_LINE, "<%d>", (int)level);
     } else {
-        head = gm_log_stamp(line, sizeof(line));
-        head += (size_t)snprintf(line + head, sizeof(line) - head, "%s: %s", gm_log_who,
+        head = gm_log_stamp(line, GM_LOG_LINE);
+        head += (size_t)snprintf(line + head, GM_LOG_LINE - head, "%s: %s", gm_log_who,
                                  gm_log_word(level));
     }
     if (more > 0)
@@ -109,8 +115,52 @@ static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsi
     gm_text_clean(line + head, GM_LOG_LINE - head);
     size_t length = head + strlen(line + head);
     line[length++] = '\n';
+    return length;
+}
+
+static size_t gm_log_notice(char *line, size_t size, uint64_t lost)
+{
+    char whole[GM_LOG_LINE + 1], text[96];
+    snprintf(text, sizeof(text), "%llu lines of the log are lost: they could not be written",
+             (unsigned long long)lost);
+    const size_t length = gm_log_build(whole, GM_LOG_WARN, text, 0);
+    memcpy(line, whole, length < size ? length : size);
+    return length < size ? length : size;
+}
+
+static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsigned more)
+{
+    char line[GM_LOG_LINE + 1]; /* one more for the NUL of the longest line */
+    struct gm_writer *writer = atomic_load_explicit(&gm_log_writer, memory_order_acquire);
+    const size_t length = gm_log_build(line, level, text, more);
+    if (writer != NULL) {
+        gm_writer_put(writer, line, length, gm_log_patience);
+        return;
+    }
     while (write(fd, line, length) < 0 && errno == EINTR)
         continue;
+}
+
+/* When the process ends. */
+static void gm_log_at_exit(void)
+{
+    struct gm_writer *writer = atomic_load(&gm_log_writer);
+    gm_log_release(true);
+    if (writer != NULL)
+        gm_writer_flush(writer, GM_LOG_LAST);
+}
+
+void gm_log_apart(void)
+{
+    struct stat st;
+    const int fd = atomic_load(&gm_log_fd);
+    if (fd < 0)
+        return;
+    /* Who reads a file finds a line in it as soon as what it tells has happened. */
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        gm_log_patience = GM_LOG_PATIENCE;
+    atomic_store(&gm_log_writer, gm_writer_open(fd, GM_LOG_WAITING, gm_log_notice, "gpumux-log"));
+    atexit(gm_log_at_exit);
 }
 
 /* ---- repetition ----
@@ -210,16 +260,11 @@ void gm_log_release(bool is_all)
     errno = saved;
 }
 
-static void gm_log_release_all(void)
-{
-    gm_log_release(true);
-}
-
 void gm_log_limit(void)
 {
     gm_log_kinds = calloc(GM_LOG_KINDS, sizeof(*gm_log_kinds));
     if (gm_log_kinds != NULL)
-        atexit(gm_log_release_all);
+        atexit(gm_log_at_exit);
 }
 
 /* `kind` NULL: the text itself. */

@@ -172,6 +172,7 @@ static rlim_t harden(void)
 #endif
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file that is too large fails its write instead */
+    signal(SIGTTOU, SIG_IGN); /* with `stty tostop` a line to the terminal would stop the daemon */
     raise_limit(RLIMIT_MEMLOCK);
     const rlim_t files = raise_limit(RLIMIT_NOFILE);
     widen_files(files);
@@ -364,6 +365,7 @@ int main(int argc, char **argv)
     }
     gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
     gm_log_limit();
+    gm_log_apart();
     gm_options_warn(&options);
     rlim_t files = harden();
     int error = serve(&options, files, why, sizeof why);

@@ -10,15 +10,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/size.h"
+#include "common/writer.h"
 
 #define FLUSH_MS 1000u
 #define BUFFER (64u << 10)
+/* More than a minute of a busy scheduler: a disk that is slower than that for so long is full soon.
+ */
+#define WAITING (4u << 20)
+#define PATIENCE (2 * GM_S) /* for the disk, when the daemon ends */
 #define MAGIC "gpumux-sched-trace "
 
 struct gm_record {
-    int fd; /* -1: the recording has ended */
+    struct gm_writer *writer;
+    bool is_over; /* the recording has ended */
     char path[PATH_MAX];
     uint64_t now;   /* times never decrease */
     uint64_t bytes; /* in the file: whole lines */
@@ -116,11 +123,17 @@ int gm_record_open(struct gm_record **out, uv_loop_t *loop, const char *path, ui
     int error = step_aside(path, why, why_size);
     if (error)
         goto free_record;
-    record->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-    if (record->fd < 0) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) {
         error = -errno;
         snprintf(why, why_size, "%s cannot be recorded to: %s", path, strerror(-error));
         goto free_record;
+    }
+    record->writer = gm_writer_open(fd, WAITING, NULL, "gpumux-record");
+    if (!record->writer) {
+        error = -ENOMEM;
+        snprintf(why, why_size, "out of memory or threads");
+        goto close_file;
     }
     snprintf(record->path, sizeof record->path, "%s", path);
     record->most = most;
@@ -129,36 +142,30 @@ int gm_record_open(struct gm_record **out, uv_loop_t *loop, const char *path, ui
     *out = record;
     return 0;
 
+close_file:
+    close(fd);
 free_record:
     free(record);
     return error;
 }
 
-/* End the recording after an error. The file keeps its whole lines. */
-static void give_up(struct gm_record *record, int error)
+/* The file keeps its whole lines. */
+static void end(struct gm_record *record, int error)
 {
-    if (ftruncate(record->fd, (off_t)record->bytes))
-        error = errno;
-    gm_log(GM_LOG_ERROR, "recording to %s ends here: %s", record->path, strerror(error));
-    close(record->fd);
-    record->fd = -1;
+    gm_log(GM_LOG_ERROR, "recording to %s ends here: %s", record->path,
+           error == -ETIMEDOUT ? "the disk is too slow" : strerror(-error));
+    record->is_over = true;
     record->length = 0;
 }
 
-void gm_record_flush(struct gm_record *record)
+/* Hand over the lines in memory. */
+static void flush(struct gm_record *record)
 {
-    if (!record)
+    if (record->is_over)
         return;
-    size_t done = 0;
-    while (record->fd >= 0 && done < record->length) {
-        ssize_t n = write(record->fd, record->buffer + done, record->length - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            give_up(record, n < 0 ? errno : EIO);
-            return;
-        }
-        done += (size_t)n;
+    if (!gm_writer_put(record->writer, record->buffer, record->length, 0)) {
+        const int error = gm_writer_error(record->writer);
+        end(record, error ? error : -ETIMEDOUT);
     }
     record->bytes += record->length;
     record->length = 0;
@@ -166,21 +173,20 @@ void gm_record_flush(struct gm_record *record)
 
 static void on_timer(uv_timer_t *timer)
 {
-    gm_record_flush(timer->data);
+    flush(timer->data);
 }
 
 static void end_full(struct gm_record *record)
 {
     char size[32];
-    gm_record_flush(record);
-    if (record->fd < 0)
+    flush(record);
+    if (record->is_over)
         return;
     gm_log(GM_LOG_WARN,
            "recording to %s ends here: it is as large as --record-size allows (%s); what is "
            "recorded can be replayed",
            record->path, gm_format_size(record->most, size, sizeof size));
-    close(record->fd);
-    record->fd = -1;
+    record->is_over = true;
 }
 
 static void put(struct gm_record *record, const char *line, size_t length)
@@ -190,8 +196,8 @@ static void put(struct gm_record *record, const char *line, size_t length)
         return;
     }
     if (record->length + length > sizeof record->buffer)
-        gm_record_flush(record);
-    if (record->fd < 0)
+        flush(record);
+    if (record->is_over)
         return;
     if (record->length == 0)
         uv_timer_start(&record->timer, on_timer, FLUSH_MS, 0);
@@ -202,7 +208,7 @@ static void put(struct gm_record *record, const char *line, size_t length)
 void gm_record_config(struct gm_record *record, const struct gm_sched_config *config)
 {
     char line[GM_TRACE_LINE_MAX];
-    if (record && record->fd >= 0)
+    if (record && !record->is_over)
         put(record, line, gm_trace_config(line, sizeof line, config));
 }
 
@@ -216,7 +222,7 @@ static uint64_t clamp(struct gm_record *record, uint64_t now)
 void gm_record_event(struct gm_record *record, uint64_t now, const struct gm_sched_event *event)
 {
     char line[GM_TRACE_LINE_MAX];
-    if (record && record->fd >= 0)
+    if (record && !record->is_over)
         put(record, line, gm_trace_event(line, sizeof line, clamp(record, now), event));
 }
 
@@ -224,7 +230,7 @@ void gm_record_policy(struct gm_record *record, uint64_t now, uint32_t app,
                       const struct gm_sched_policy *policy)
 {
     char line[GM_TRACE_LINE_MAX];
-    if (record && record->fd >= 0)
+    if (record && !record->is_over)
         put(record, line, gm_trace_policy(line, sizeof line, clamp(record, now), app, policy));
 }
 
@@ -237,9 +243,10 @@ void gm_record_close(struct gm_record *record)
 {
     if (!record)
         return;
-    gm_record_flush(record);
-    if (record->fd >= 0)
-        close(record->fd);
+    flush(record);
+    const int error = gm_writer_close(record->writer, PATIENCE);
+    if (error && !record->is_over)
+        end(record, error);
     uv_timer_stop(&record->timer);
     uv_close((uv_handle_t *)&record->timer, free_record);
 }

@@ -3,7 +3,8 @@
  * replay. Owns struct gm_record and its file. main opens and closes it, journal.c calls it; it calls
  * trace.c. Loop thread only.
  *
- * Lines stay in memory for up to a second. If the file cannot be written or is full, only the
+ * Lines stay in memory for up to a second; then a thread writes them (common/writer.h), so the loop
+ * never waits for the disk. If the file cannot be written, is full, or is much too slow, only the
  * recording ends.
  */
 #ifndef GM_DAEMON_VIEWS_RECORD_H
@@ -30,10 +31,7 @@ void gm_record_event(struct gm_record *record, uint64_t now, const struct gm_sch
 void gm_record_policy(struct gm_record *record, uint64_t now, uint32_t app,
                       const struct gm_sched_policy *policy);
 
-/* Write the lines in memory. */
-void gm_record_flush(struct gm_record *record);
-
-/* Write the rest and close. The loop must run once more. */
+/* Write the rest and close; a disk that hangs is not waited for. The loop must run once more. */
 void gm_record_close(struct gm_record *record);
 
 #endif
