@@ -472,16 +472,6 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
     gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);
 }
 
-/* Users together may say so much in a second: each setting is logged and recorded. */
-static bool is_too_often(struct gm_engine *engine)
-{
-    if (engine->now - engine->settings_since >= GM_S) {
-        engine->settings_since = engine->now;
-        engine->n_settings = 0;
-    }
-    return ++engine->n_settings > GM_SETTINGS_A_SECOND;
-}
-
 int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_request *request,
                         char *why, size_t why_size)
 {
@@ -553,8 +543,6 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     if (error)
         return error;
     engine->now = gm_now();
-    if (!is_free && is_too_often(engine))
-        return refuse(-EBUSY, why, why_size, "too many settings at once: try again in a second");
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))
             set_one(engine, id, request);

@@ -195,6 +195,10 @@ const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char 
                  "together hold %s",
                  held, limit);
         break;
+    case GM_REFUSED_WAITING:
+        snprintf(text, size, "%d allocations of its user wait for room already",
+                 GM_WAITING_OF_USER);
+        break;
     case GM_REFUSED_HOST:
         snprintf(text, size, "the system gives no more host memory, see the daemon's log");
         break;

@@ -80,6 +80,7 @@ struct gm_moment {
     X(LIMIT, "limit")       /* a variable of its environment says how much it may have in all */   \
     X(FULL, "full")         /* all tiers are */                                                    \
     X(DEADLOCK, "deadlock") /* it waited for others that waited for it */                          \
+    X(WAITING, "waiting")   /* as many of its user's allocations wait as may */                    \
     X(HOST, "host")         /* the system gives no host memory */                                  \
     X(MAP, "map")           /* the program could not map it */                                     \
     X(DRIVER, "driver")     /* the driver's own memory: gpumux was not asked */
@@ -459,8 +460,6 @@ struct gm_engine {
         uint64_t look_at;
         uint32_t next; /* who is looked at first then */
     } stops;
-    uint64_t settings_since; /* of users: n_settings since then */
-    uint32_t n_settings;
     uint64_t next_batch;
     bool again;      /* go round once more */
     bool is_running; /* inside gm_engine_run */

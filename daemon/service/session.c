@@ -3,8 +3,12 @@
  * See session.h.
  *
  * All input is hostile. gm_wire_decode checks the form of a message and whether the session's state
- * allows it; the engine checks its values. Reads are bounded per turn of the loop, output per
- * session, so a peer can harm its own session only.
+ * allows it; the engine checks its values. What a user may ask for is bounded (bounds.h), so a peer
+ * can harm its own user only.
+ *
+ * A round is one pass of the loop: timers (the beat among them), messages, then on_round. Of a user
+ * who had its share, sessions that have more to say stand in line, and their sockets are not read.
+ * on_round begins the next round with them, in the order in which they came.
  */
 #include "daemon/service/session.h"
 
@@ -15,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +27,10 @@
 #include "common/log.h"
 #include "common/sock.h"
 #include "common/text.h"
+#include "daemon/core/tunables.h"
 #include "daemon/memory/files.h"
+#include "daemon/service/bounds.h"
+#include "daemon/service/users.h"
 
 #define NO_APP UINT32_MAX
 
@@ -35,9 +43,19 @@ struct output {
     _Alignas(8) uint8_t bytes[];
 };
 
+TAILQ_HEAD(gm_session_list, gm_session);
+
+/* Why a session's socket is not read. */
+enum gm_stands { GM_STANDS_NOWHERE, GM_STANDS_IN_LINE, GM_STANDS_ASKING };
+
 struct gm_session {
     struct gm_sessions *all;
-    struct gm_session *next, **link; /* in all->living or all->ending */
+    TAILQ_ENTRY(gm_session) each;  /* in all->living or all->ending */
+    TAILQ_ENTRY(gm_session) stand; /* in all->line or all->asking */
+    enum gm_stands stands;
+    struct gm_msg_log asked; /* ASKING: for the log since then, ... */
+    enum gm_msg_type answer; /* ... or for the status */
+    struct gm_bound *user;
     uv_poll_t poll;
     uv_timer_t timer; /* patience while NEW or CONTROL, retry while APP or trimming */
     int fd;
@@ -48,6 +66,7 @@ struct gm_session {
     uid_t uid;
     char name[64];
     bool is_ending;
+    bool is_starved;     /* the kernel has no room for its output now */
     uint64_t trim_until; /* answer TRIM by then; 0: TRIM was not asked */
     struct gm_msg_trim_is trimmed;
 
@@ -62,7 +81,14 @@ struct gm_sessions {
     struct gm_control *control;
     uv_idle_t gravedigger; /* runs while `ending` is not empty */
     uv_timer_t beat;       /* runs while there are apps */
-    struct gm_session *living, *ending;
+    uv_check_t round;
+    uv_idle_t spinner;    /* runs while somebody stands in line: the next round begins at once */
+    uv_timer_t alarm;     /* ends the loop's sleep when the next document may be made */
+    uint64_t document_at; /* then */
+    struct gm_session_list living, ending; /* who came first is first */
+    struct gm_session_list line, asking;
+    uint32_t n_line;
+    struct gm_bounds bounds;
     uint32_t visitors, max_visitors; /* connections of no app that are not ending */
     uint32_t apps, max_apps;
     uint32_t apps_by_files; /* how many apps the limit of open files allows */
@@ -98,36 +124,54 @@ static void say(const struct gm_session *session, enum gm_log_level level, const
                 session->pid, session->uid, text);
 }
 
-static void put_in(struct gm_session *session, struct gm_session **list)
-{
-    session->next = *list;
-    session->link = list;
-    if (session->next)
-        session->next->link = &session->next;
-    *list = session;
-}
-
-static void take_out(struct gm_session *session)
-{
-    *session->link = session->next;
-    if (session->next)
-        session->next->link = session->link;
-}
-
 /* ---- ending -------------------------------------------------------------------------------- */
+
+/* What a message that waits takes of the daemon's memory. */
+static size_t output_bytes(size_t length)
+{
+    return sizeof(struct output) + length;
+}
+
+/* Take the first message out of the queue. */
+static void drop_first(struct gm_session *session)
+{
+    struct output *output = session->head;
+    session->head = output->next;
+    if (!session->head)
+        session->tail = &session->head;
+    session->queue_bytes -= output_bytes(output->length);
+    session->queue_messages--;
+    gm_bound_unqueue(session->user, output_bytes(output->length), (uint32_t)output->n_fds);
+    for (int i = 0; i < output->n_fds; i++)
+        close(output->fds[i]);
+    free(output);
+}
 
 static void drop_output(struct gm_session *session)
 {
-    while (session->head) {
-        struct output *output = session->head;
-        session->head = output->next;
-        for (int i = 0; i < output->n_fds; i++)
-            close(output->fds[i]);
-        free(output);
+    while (session->head)
+        drop_first(session);
+}
+
+/* It stands nowhere any more. */
+static void step_out(struct gm_session *session)
+{
+    struct gm_sessions *all = session->all;
+    if (session->stands == GM_STANDS_IN_LINE) {
+        TAILQ_REMOVE(&all->line, session, stand);
+        all->n_line--;
+        session->user->in_line--;
+    } else if (session->stands == GM_STANDS_ASKING) {
+        TAILQ_REMOVE(&all->asking, session, stand);
     }
-    session->tail = &session->head;
-    session->queue_bytes = 0;
-    session->queue_messages = 0;
+    session->stands = GM_STANDS_NOWHERE;
+}
+
+/* It is no visitor any more. */
+static void settle(struct gm_session *session)
+{
+    session->all->visitors--;
+    session->user->visitors--;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -143,9 +187,10 @@ static void on_closed(uv_handle_t *handle)
 static void bury(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
+    const uint64_t begun = gm_now();
     uint8_t byte;
 
-    take_out(session);
+    TAILQ_REMOVE(&all->ending, session, each);
     if (session->app != NO_APP) {
         if (--all->apps == 0)
             uv_timer_stop(&all->beat);
@@ -160,15 +205,21 @@ static void bury(struct gm_session *session)
     shutdown(session->fd, SHUT_WR);
     uv_close((uv_handle_t *)&session->poll, on_closed);
     uv_close((uv_handle_t *)&session->timer, on_closed);
+    const uint64_t now = gm_now();
+    gm_bound_spend(&all->bounds, session->user, now - begun);
+    gm_bound_leave(session->user, now);
 }
 
 static void on_bury(uv_idle_t *idle)
 {
     struct gm_sessions *all = idle->data;
-    /* gm_machine_leave may end more sessions, which join the list. */
-    while (all->ending)
-        bury(all->ending);
-    uv_idle_stop(idle);
+    const uint64_t begun = gm_now();
+    /* gm_machine_leave may end more sessions, which join the list. However many end at once, a
+     * round stays short. */
+    while (!TAILQ_EMPTY(&all->ending) && gm_now() - begun < GM_BOUND_ROUND_NS)
+        bury(TAILQ_FIRST(&all->ending));
+    if (TAILQ_EMPTY(&all->ending))
+        uv_idle_stop(idle);
 }
 
 /* Mark a session as ending: read and send nothing more. bury follows from the loop. */
@@ -176,12 +227,14 @@ static void mark(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
     session->is_ending = true;
-    all->visitors -= session->state != GM_SESSION_APP;
+    if (session->state != GM_SESSION_APP)
+        settle(session);
+    step_out(session);
     uv_poll_stop(&session->poll);
     uv_timer_stop(&session->timer);
     drop_output(session);
-    take_out(session);
-    put_in(session, &all->ending);
+    TAILQ_REMOVE(&all->living, session, each);
+    TAILQ_INSERT_TAIL(&all->ending, session, each);
     uv_idle_start(&all->gravedigger, on_bury);
 }
 
@@ -214,13 +267,43 @@ static void refuse(int fd, enum gm_refusal reason, const char *text)
     gm_sock_send_message(fd, GM_MSG_REFUSED, &body, NULL, 0, NULL, 0);
 }
 
-void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text)
+static void end(struct gm_session *session, enum gm_log_level level, enum gm_refusal reason,
+                const char *text)
 {
     if (session->is_ending)
         return;
-    say(session, GM_LOG_WARN, "refused: %s", text);
+    say(session, level, "refused: %s", text);
     refuse(session->fd, reason, text);
     mark(session);
+}
+
+void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text)
+{
+    end(session, GM_LOG_WARN, reason, text);
+}
+
+/* A user is above a bound. The log has one line about that in a while. */
+static void tell(const struct gm_session *session, enum gm_bound_kind kind, const char *text)
+{
+    struct gm_bound *user = session->user;
+    char name[GM_USERS_NAME], before[64] = "";
+    uint64_t more;
+    if (!gm_bound_tell(user, kind, gm_now(), &more))
+        return;
+    if (more > 0)
+        snprintf(before, sizeof before, " (%llu times more since the line before)",
+                 (unsigned long long)more);
+    gm_log(GM_LOG_WARN, "user %s (uid %u, pid %d): %s%s", gm_users_name(user->uid, name), user->uid,
+           session->pid, text, before);
+}
+
+/* End a session as its user is above a bound. Its peer is told each time. */
+static void cut(struct gm_session *session, enum gm_bound_kind kind, const char *text)
+{
+    if (session->is_ending)
+        return;
+    tell(session, kind, text);
+    end(session, GM_LOG_DEBUG, kind == GM_BOUND_OUTPUT ? GM_REFUSE_PROTOCOL : GM_REFUSE_FULL, text);
 }
 
 /* ---- limits -------------------------------------------------------------------------------- */
@@ -231,40 +314,47 @@ static bool is_privileged(uid_t uid)
     return uid == 0 || uid == geteuid();
 }
 
-/* How many sessions of the user belong to no app. */
-static uint32_t visitors_of(const struct gm_sessions *all, uid_t uid)
+/* The user who has most visitors; a privileged one only if there are no others. */
+static struct gm_bound *find_busiest(const struct gm_sessions *all)
 {
-    uint32_t n = 0;
-    for (const struct gm_session *session = all->living; session; session = session->next)
-        n += session->uid == uid && session->state != GM_SESSION_APP;
-    return n;
+    const struct gm_session *session;
+    struct gm_bound *chosen = NULL;
+    TAILQ_FOREACH(session, &all->living, each)
+    {
+        struct gm_bound *user = session->user;
+        if (user->visitors > 0 &&
+            (!chosen || (chosen->is_trusted && !user->is_trusted) ||
+             (chosen->is_trusted == user->is_trusted && user->visitors > chosen->visitors)))
+            chosen = user;
+    }
+    return chosen;
 }
 
-/*
- * Make room for one more visitor: end the oldest one of the user who has most, and a privileged one
- * only if there are no others. Clients speak at once, so the oldest is one that is silent.
- */
-static void crowd_out(struct gm_sessions *all)
+/* End the oldest visitor of the user. Clients speak at once, so it is one that is silent. */
+static void crowd_out(struct gm_sessions *all, const struct gm_bound *user)
 {
-    struct gm_session *chosen = NULL;
-    uint32_t most = 0;
+    struct gm_session *session;
     char text[128];
-
-    if (all->visitors < all->max_visitors)
+    TAILQ_FOREACH(session, &all->living, each)
+    {
+        if (session->user != user || session->state == GM_SESSION_APP)
+            continue;
+        snprintf(text, sizeof text,
+                 "%u connections of its user are open and no program's: the oldest makes room",
+                 user->visitors);
+        cut(session, GM_BOUND_VISITORS, text);
         return;
-    for (struct gm_session *session = all->living; session; session = session->next) {
-        uint32_t n = is_privileged(session->uid) ? 0 : visitors_of(all, session->uid);
-        if (session->state != GM_SESSION_APP && n >= most) { /* the oldest is last in the list */
-            chosen = session;
-            most = n;
-        }
     }
-    if (!chosen)
-        return;
-    snprintf(text, sizeof text,
-             "%u connections of its user are open and no program's: the oldest makes room",
-             visitors_of(all, chosen->uid));
-    gm_session_end(chosen, GM_REFUSE_FULL, text);
+}
+
+/* Make room for one more visitor. One user has all but a quarter of the places at most. */
+static void make_room(struct gm_sessions *all, const struct gm_bound *user)
+{
+    const uint32_t users = all->max_visitors - all->max_visitors / GM_SESSION_OTHERS;
+    if (!user->is_trusted && user->visitors >= users)
+        crowd_out(all, user);
+    else if (all->visitors >= all->max_visitors)
+        crowd_out(all, find_busiest(all));
 }
 
 /* Whether the program of this session can be served beside the reserved places; if not, `text` says
@@ -328,10 +418,30 @@ static bool is_scarce(int error)
     return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM;
 }
 
+/* Whether the daemon reads what it sends. mux-ctl reads an answer before it asks anew: until it
+ * has, nothing more is read, so its answers never pile up. A program is always heard. */
+static bool is_heard(const struct gm_session *session)
+{
+    return session->stands == GM_STANDS_NOWHERE && !session->trim_until &&
+           !(session->state == GM_SESSION_CONTROL && session->head);
+}
+
 static void watch(struct gm_session *session)
 {
-    int events = UV_READABLE | (session->head ? UV_WRITABLE : 0);
-    uv_poll_start(&session->poll, events, on_ready);
+    const int events = (is_heard(session) ? UV_READABLE : 0) |
+                       (session->head && !session->is_starved ? UV_WRITABLE : 0);
+    if (events)
+        uv_poll_start(&session->poll, events, on_ready);
+    else
+        uv_poll_stop(&session->poll);
+}
+
+/* Try again soon. */
+static void starve(struct gm_session *session)
+{
+    session->is_starved = true;
+    watch(session);
+    uv_timer_start(&session->timer, on_timer, GM_SESSION_RETRY_MS, 0);
 }
 
 /* Send as much of the queue as the socket takes. May mark the session as ending. */
@@ -341,41 +451,53 @@ static void flush(struct gm_session *session)
         struct output *output = session->head;
         int error =
             gm_sock_send(session->fd, output->bytes, output->length, output->fds, output->n_fds);
-        if (error == -EAGAIN) {
-            watch(session);
-            return;
-        }
+        if (error == -EAGAIN)
+            break;
         if (is_scarce(error)) {
-            uv_poll_start(&session->poll, UV_READABLE, on_ready);
-            uv_timer_start(&session->timer, on_timer, GM_SESSION_RETRY_MS, 0);
+            starve(session);
             return;
         }
         if (error) {
             lose_unsent(session, error);
             return;
         }
-        session->head = output->next;
-        if (!session->head)
-            session->tail = &session->head;
-        session->queue_bytes -= output->length;
-        session->queue_messages--;
-        for (int i = 0; i < output->n_fds; i++)
-            close(output->fds[i]);
-        free(output);
+        drop_first(session);
     }
     watch(session);
+}
+
+/* The user's messages may take no more room: end the session that has most of them. */
+static void cut_fullest(struct gm_sessions *all, const struct gm_bound *user)
+{
+    struct gm_session *session, *fullest = NULL;
+    TAILQ_FOREACH(session, &all->living, each)
+    {
+        if (session->user == user && (!fullest || session->queue_bytes > fullest->queue_bytes))
+            fullest = session;
+    }
+    if (fullest)
+        cut(fullest, GM_BOUND_OUTPUT, "does not read its messages");
 }
 
 /* Queue a message. Returns 0; or -errno, and then nothing is queued. */
 static int queue(struct gm_session *session, const void *bytes, size_t length, const int *fds,
                  int n_fds)
 {
+    const struct gm_bounds *bounds = &session->all->bounds;
+    const size_t bytes_all = output_bytes(length);
     if (session->queue_messages >= GM_SESSION_QUEUE_MESSAGES ||
-        session->queue_bytes + length > GM_SESSION_QUEUE_BYTES)
+        session->queue_bytes + bytes_all > GM_SESSION_QUEUE_BYTES)
         return -ENOBUFS;
-    struct output *output = malloc(sizeof *output + length);
-    if (!output)
+    while (!gm_bound_queue(bounds, session->user, bytes_all, (uint32_t)n_fds)) {
+        cut_fullest(session->all, session->user);
+        if (session->is_ending)
+            return -ESHUTDOWN;
+    }
+    struct output *output = malloc(bytes_all);
+    if (!output) {
+        gm_bound_unqueue(session->user, bytes_all, (uint32_t)n_fds);
         return -ENOMEM;
+    }
     output->next = NULL;
     output->length = length;
     memcpy(output->bytes, bytes, length);
@@ -388,6 +510,7 @@ static int queue(struct gm_session *session, const void *bytes, size_t length, c
                 close(fd);
             while (output->n_fds > 0)
                 close(output->fds[--output->n_fds]);
+            gm_bound_unqueue(session->user, bytes_all, (uint32_t)n_fds);
             free(output);
             return error;
         }
@@ -395,7 +518,7 @@ static int queue(struct gm_session *session, const void *bytes, size_t length, c
     }
     *session->tail = output;
     session->tail = &output->next;
-    session->queue_bytes += length;
+    session->queue_bytes += bytes_all;
     session->queue_messages++;
     return 0;
 }
@@ -428,16 +551,16 @@ int gm_session_send(struct gm_session *session, enum gm_msg_type type, const voi
     bool is_first = !session->head;
     int cause = error;
     error = queue(session, out, length, fds, n_fds);
-    if (error == -ENOBUFS) {
-        gm_session_end(session, GM_REFUSE_PROTOCOL, "does not read its messages");
+    if (error == -ENOBUFS)
+        cut(session, GM_BOUND_OUTPUT, "does not read its messages");
+    if (session->is_ending)
         return error;
-    }
     if (error) {
         lose(session, GM_LOG_ERROR, "dropped: no memory or file descriptors left for its messages");
         return error;
     }
     if (is_first && is_scarce(cause))
-        uv_timer_start(&session->timer, on_timer, GM_SESSION_RETRY_MS, 0);
+        starve(session);
     else if (is_first)
         watch(session);
     return 0;
@@ -496,6 +619,8 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     memcpy(session->name, body->name, sizeof session->name);
     gm_text_clean(session->name, sizeof session->name);
     if (body->role == GM_ROLE_CONTROL) {
+        const int room = GM_SESSION_ANSWERS;
+        setsockopt(session->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
         session->state = GM_SESSION_CONTROL;
         uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
         return;
@@ -524,7 +649,8 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         return;
     }
     session->app = app;
-    all->visitors -= !session->is_ending;
+    if (!session->is_ending)
+        settle(session);
     session->state = GM_SESSION_APP;
     if (all->apps++ == 0)
         uv_timer_start(&all->beat, on_beat, GM_SESSION_BEAT_MS, GM_SESSION_BEAT_MS);
@@ -533,26 +659,108 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     uv_timer_stop(&session->timer);
 }
 
-/* Send a document. The body of STATUS_IS and LOG_IS is its length. */
-static void answer_document(struct gm_session *session, enum gm_msg_type type, const char *what,
-                            char *text)
+/* ---- documents ---- */
+
+/*
+ * STATUS and LOG. Who asks stands in `asking`, and on_round answers all who ask for the same with
+ * one document, made then. What root and the daemon's own user ask for is made in the same round.
+ * For others one is made when the last one lies GM_SESSION_DOCUMENTS times as long ago as it took:
+ * however many ask, documents take a small part of the loop.
+ */
+static void ask(struct gm_session *session, enum gm_msg_type answer, uint64_t since)
 {
-    uint64_t bytes;
-    int fd = gm_control_seal(text, &bytes);
-    if (fd < 0) {
-        char why[128];
-        snprintf(why, sizeof why, "the %s cannot be made: %s", what, strerror(-fd));
-        gm_session_end(session, GM_REFUSE_FULL, why);
-        return;
-    }
-    gm_session_send(session, type, &bytes, NULL, 0, &fd, 1);
-    close(fd);
+    session->answer = answer;
+    session->asked.since = since;
+    session->stands = GM_STANDS_ASKING;
+    TAILQ_INSERT_TAIL(&session->all->asking, session, stand);
+    watch(session);
 }
+
+/* Whose document is made next; NULL: nobody's now. */
+static struct gm_session *next_asking(const struct gm_sessions *all, uint64_t now)
+{
+    struct gm_session *session;
+    TAILQ_FOREACH(session, &all->asking, stand)
+    {
+        if (session->user->is_trusted)
+            return session;
+    }
+    return now >= all->document_at ? TAILQ_FIRST(&all->asking) : NULL;
+}
+
+static struct gm_session *find_asking(const struct gm_sessions *all, enum gm_msg_type answer,
+                                      uint64_t since)
+{
+    struct gm_session *session;
+    TAILQ_FOREACH(session, &all->asking, stand)
+    {
+        if (session->answer == answer && session->asked.since == since)
+            break;
+    }
+    return session;
+}
+
+/* Make what `first` asks for, and give it to all who ask for that. The body of STATUS_IS and LOG_IS
+ * is the document's length. */
+static void answer_all(struct gm_sessions *all, const struct gm_session *first)
+{
+    const enum gm_msg_type answer = first->answer;
+    const uint64_t since = first->asked.since;
+    struct gm_session *session;
+    uint64_t bytes;
+    char why[128];
+
+    char *text = answer == GM_MSG_LOG_IS ? gm_control_log(all->control, since)
+                                         : gm_control_status(all->control);
+    int fd = gm_control_seal(text, &bytes);
+    if (fd < 0)
+        snprintf(why, sizeof why, "the %s cannot be made: %s",
+                 answer == GM_MSG_LOG_IS ? "log" : "status", strerror(-fd));
+    /* Sending can end sessions, so look for the next one anew. */
+    while ((session = find_asking(all, answer, since)) != NULL) {
+        step_out(session);
+        if (fd < 0) {
+            gm_session_end(session, GM_REFUSE_FULL, why);
+            continue;
+        }
+        uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+        if (gm_session_send(session, answer, &bytes, NULL, 0, &fd, 1) == 0)
+            watch(session);
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void on_alarm(uv_timer_t *alarm)
+{
+    (void)alarm; /* on_round follows */
+}
+
+static void answer_documents(struct gm_sessions *all)
+{
+    struct gm_session *first;
+    uint64_t now = gm_now();
+    while ((first = next_asking(all, now)) != NULL) {
+        answer_all(all, first);
+        const uint64_t begun = now;
+        now = gm_now();
+        all->document_at = now + (now - begun) * GM_SESSION_DOCUMENTS;
+    }
+    if (!TAILQ_EMPTY(&all->asking))
+        uv_timer_start(&all->alarm, on_alarm, (all->document_at - now) / GM_MS + 1, 0);
+}
+
+/* ---- settings and trims ---- */
 
 static void set(struct gm_session *session, const struct gm_msg_set *body)
 {
-    struct gm_msg_set_is answer;
-    gm_control_set(session->all->control, session->uid, body, &answer);
+    struct gm_msg_set_is answer = {.is_refused = 1};
+    if (gm_bound_may_set(session->user, gm_now()))
+        gm_control_set(session->all->control, session->uid, body, &answer);
+    else
+        snprintf(answer.text, sizeof answer.text,
+                 "%d settings of this user in a second: try again in a second",
+                 GM_SETTINGS_A_SECOND);
     gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
 }
 
@@ -566,19 +774,20 @@ static void answer_trim(struct gm_session *session)
     }
     session->trim_until = 0;
     uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
-    gm_session_send(session, GM_MSG_TRIM_IS, &session->trimmed, NULL, 0, NULL, 0);
+    if (gm_session_send(session, GM_MSG_TRIM_IS, &session->trimmed, NULL, 0, NULL, 0) == 0)
+        watch(session);
 }
 
 static void trim(struct gm_session *session)
 {
     session->trimmed = gm_control_trim(session->all->control);
     session->trim_until = gm_now() + GM_SESSION_TRIM_MS * GM_MS;
+    watch(session);
     answer_trim(session);
 }
 
 static void dispatch(struct gm_session *session, const struct gm_wire_message *message)
 {
-    struct gm_control *control = session->all->control;
     if (session->state == GM_SESSION_CONTROL && !session->trim_until)
         uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
     switch (message->type) {
@@ -586,11 +795,10 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         hello(session, message->body);
         return;
     case GM_MSG_STATUS:
-        answer_document(session, GM_MSG_STATUS_IS, "status", gm_control_status(control));
+        ask(session, GM_MSG_STATUS_IS, 0);
         return;
     case GM_MSG_LOG:
-        answer_document(session, GM_MSG_LOG_IS, "log",
-                        gm_control_log(control, ((const struct gm_msg_log *)message->body)->since));
+        ask(session, GM_MSG_LOG_IS, ((const struct gm_msg_log *)message->body)->since);
         return;
     case GM_MSG_RESERVE:
         reserve(session, message->body);
@@ -658,9 +866,79 @@ static bool receive(struct gm_session *session)
     return !session->is_ending;
 }
 
+/* Read what it says, until its user had its share of this round. */
+static void hear(struct gm_session *session)
+{
+    struct gm_sessions *all = session->all;
+    uint64_t begun = gm_now();
+    bool is_more = true;
+    for (int i = 0; i < GM_SESSION_BURST && is_more && is_heard(session); i++) {
+        is_more = receive(session);
+        const uint64_t now = gm_now();
+        gm_bound_spend(&all->bounds, session->user, now - begun);
+        begun = now;
+        is_more = is_more && !gm_bound_is_spent(&all->bounds, session->user);
+    }
+}
+
+/* Read its HELLO. False: there is no more to read now. */
+static bool greet(struct gm_session *session)
+{
+    const uint64_t begun = gm_now();
+    const bool is_more = receive(session);
+    gm_bound_spend(&session->all->bounds, session->user, gm_now() - begun);
+    return is_more && is_heard(session);
+}
+
+/* It has more to say than its user's share of this round, and waits for the next one. */
+static void stand_in_line(struct gm_session *session)
+{
+    struct gm_sessions *all = session->all;
+    session->stands = GM_STANDS_IN_LINE;
+    TAILQ_INSERT_TAIL(&all->line, session, stand);
+    all->n_line++;
+    session->user->in_line++;
+    if (gm_bound_is_slowed(&all->bounds, session->user, gm_now()))
+        tell(session, GM_BOUND_TIME,
+             "its programs and mux-ctl ask for more than the daemon does for one user at a time: "
+             "they wait until others are served");
+}
+
+static void serve_line(struct gm_sessions *all)
+{
+    for (uint32_t left = all->n_line; left > 0 && all->n_line > 0; left--) {
+        struct gm_session *session = TAILQ_FIRST(&all->line);
+        step_out(session);
+        if (gm_bound_is_spent(&all->bounds, session->user)) {
+            stand_in_line(session);
+            continue;
+        }
+        hear(session);
+        if (!session->is_ending)
+            watch(session);
+    }
+}
+
+/* After the messages of a round. */
+static void on_round(uv_check_t *check)
+{
+    struct gm_sessions *all = check->data;
+    answer_documents(all);
+    gm_bounds_turn(&all->bounds);
+    serve_line(all);
+    if (all->n_line == 0)
+        uv_idle_stop(&all->spinner);
+}
+
+static void on_spin(uv_idle_t *spinner)
+{
+    (void)spinner; /* while it runs, the loop does not sleep */
+}
+
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct gm_session *session = poll->data;
+    struct gm_sessions *all = session->all;
 
     if (status < 0) { /* the peer died with unread messages */
         lose(session, session->app == NO_APP ? GM_LOG_DEBUG : GM_LOG_INFO, "left");
@@ -668,16 +946,31 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     }
     if (events & UV_WRITABLE)
         flush(session);
-    if (events & UV_READABLE && !session->is_ending) {
-        int left = GM_SESSION_BURST; /* the loop calls again for the rest */
-        while (left-- > 0 && receive(session))
-            continue;
+    if (!(events & UV_READABLE) || session->is_ending || !is_heard(session))
+        return;
+    /* Who comes is heard at once, or many programs that start together would crowd each other out:
+     * server.c takes a few connections in a round. */
+    if (session->state == GM_SESSION_NEW && !greet(session))
+        return;
+    if (session->user->in_line == 0 && !gm_bound_is_spent(&all->bounds, session->user)) {
+        hear(session);
+        return;
     }
+    stand_in_line(session);
+    watch(session);
+    uv_idle_start(&all->spinner, on_spin);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
     struct gm_session *session = timer->data;
+    if (session->is_starved) {
+        session->is_starved = false;
+        flush(session);
+        if (!session->is_ending && !session->is_starved && session->state != GM_SESSION_APP)
+            uv_timer_start(timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+        return;
+    }
     switch (session->state) {
     case GM_SESSION_NEW:
         gm_session_end(session, GM_REFUSE_PROTOCOL, "no HELLO within 5 s");
@@ -685,11 +978,14 @@ static void on_timer(uv_timer_t *timer)
     case GM_SESSION_CONTROL:
         if (session->trim_until)
             answer_trim(session);
-        else
+        else if (session->head)
+            cut(session, GM_BOUND_OUTPUT, "does not read its answers");
+        else if (session->stands == GM_STANDS_NOWHERE)
             lose(session, GM_LOG_DEBUG, "asked nothing more");
+        else /* it waits for the daemon */
+            uv_timer_start(timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
         return;
     case GM_SESSION_APP:
-        flush(session);
         return;
     }
 }
@@ -706,13 +1002,20 @@ void gm_session_start(struct gm_sessions *all, int fd)
         snprintf(text, sizeof text, "the peer cannot be identified: %s", strerror(errno));
         goto full;
     }
-    crowd_out(all);
+    const uint64_t now = gm_now();
+    struct gm_bound *user = gm_bounds_join(&all->bounds, peer.uid, is_privileged(peer.uid), now);
+    if (!user) {
+        snprintf(text, sizeof text, "the daemon serves %u users already", GM_BOUND_USERS);
+        goto full;
+    }
+    make_room(all, user);
     struct gm_session *session = calloc(1, sizeof *session);
     if (!session) {
         snprintf(text, sizeof text, "the daemon has no memory left for one more connection");
-        goto full;
+        goto left;
     }
     session->all = all;
+    session->user = user;
     session->fd = fd;
     session->app = NO_APP;
     session->state = GM_SESSION_NEW;
@@ -730,13 +1033,17 @@ void gm_session_start(struct gm_sessions *all, int fd)
     session->pid = peer.pid;
     session->uid = peer.uid;
     all->visitors++;
-    put_in(session, &all->living);
+    user->visitors++;
+    TAILQ_INSERT_TAIL(&all->living, session, each);
     watch(session);
     uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+    gm_bound_spend(&all->bounds, user, gm_now() - now);
     return;
 
 unpolled:
     free(session);
+left:
+    gm_bound_leave(user, now);
 full:
     gm_log(GM_LOG_WARN, "connection refused: %s", text);
     refuse(fd, GM_REFUSE_FULL, text);
@@ -760,10 +1067,20 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
     all->max_apps = max_apps;
     all->max_visitors = gm_files_kept() * 2 / 3;
     all->apps_by_files = gm_files_left() / GM_SESSION_FILES;
+    all->bounds.max_files = gm_files_limit() / GM_SESSION_OTHERS;
+    TAILQ_INIT(&all->living);
+    TAILQ_INIT(&all->ending);
+    TAILQ_INIT(&all->line);
+    TAILQ_INIT(&all->asking);
     uv_idle_init(loop, &all->gravedigger);
     all->gravedigger.data = all;
     uv_timer_init(loop, &all->beat);
     all->beat.data = all;
+    uv_check_init(loop, &all->round);
+    all->round.data = all;
+    uv_check_start(&all->round, on_round);
+    uv_idle_init(loop, &all->spinner);
+    uv_timer_init(loop, &all->alarm);
     *sessions = all;
     return 0;
 }
@@ -771,12 +1088,15 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
 void gm_sessions_stop(struct gm_sessions *all)
 {
     /* First mark all: an app that leaves can make the engine end or serve another. */
-    while (all->living)
-        mark(all->living);
-    while (all->ending)
-        bury(all->ending);
+    while (!TAILQ_EMPTY(&all->living))
+        mark(TAILQ_FIRST(&all->living));
+    while (!TAILQ_EMPTY(&all->ending))
+        bury(TAILQ_FIRST(&all->ending));
     uv_close((uv_handle_t *)&all->gravedigger, NULL);
     uv_close((uv_handle_t *)&all->beat, NULL);
+    uv_close((uv_handle_t *)&all->round, NULL);
+    uv_close((uv_handle_t *)&all->spinner, NULL);
+    uv_close((uv_handle_t *)&all->alarm, NULL);
 }
 
 void gm_sessions_free(struct gm_sessions *all)

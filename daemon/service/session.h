@@ -4,8 +4,13 @@
  * the machine, control.c and places.c. Loop thread only.
  *
  * Connections of no app (of mux-ctl, or before HELLO) are visitors. At most two thirds of the files
- * that are kept for them may be open (64, see files.h). One more ends the oldest visitor of the
- * user who has most, so no user can lock others out.
+ * that are kept for them may be open (64, see files.h), all but a quarter of that for one user. One
+ * more ends the oldest visitor of that user, or of the one who has most, so no user can lock others
+ * out.
+ *
+ * What one user may ask of the daemon is bounded, see bounds.h: who asks for too much time is
+ * slowed, whose connections or unread messages are too many is cut, and the log names the user once
+ * a minute.
  *
  * A session is NEW until HELLO, then APP (joined to the engine) or CONTROL. It ends when the peer
  * closes, breaks the protocol or stays silent too long, or by gm_session_end. Ending has two steps:
@@ -25,7 +30,7 @@
 #include "daemon/engine/machine.h"
 
 #define GM_SESSION_FILES 4u                /* of an app: its socket, its pidfd, two frames */
-#define GM_SESSION_OTHERS 4u               /* one user gets all but a quarter of --max-apps */
+#define GM_SESSION_OTHERS 4u               /* one user gets all but a quarter of all places */
 #define GM_SESSION_ROOM 16u                /* only root has the last sixteenth */
 #define GM_SESSION_PATIENCE_MS 5000u       /* until HELLO; mux-ctl: until its next question */
 #define GM_SESSION_BURST 64                /* messages read from one session at a time */
@@ -34,6 +39,9 @@
 #define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_machine_beat) */
 #define GM_SESSION_RETRY_MS 10u  /* the kernel lacks room for messages or fds; TRIM is under way */
 #define GM_SESSION_TRIM_MS 4000u /* TRIM is answered by then: mux-ctl waits for 5 s */
+#define GM_SESSION_ANSWERS 4096  /* bytes that the kernel keeps of them for mux-ctl: a few */
+#define GM_SESSION_DOCUMENTS                                                                       \
+    10u /* a status of 256 apps takes 5 to 10 ms: others get one in 0.1 s */
 
 struct gm_session;
 struct gm_sessions;

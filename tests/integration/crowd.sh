@@ -1,6 +1,6 @@
 #!/bin/sh
 # Another user opens hundreds of connections that say nothing, and opens them again when they are closed: mux-ctl and
-# programs of root are served as ever, mux-ctl of that user gets its turn, and the log says it once a second at most.
+# programs of root are served as ever, mux-ctl of that user gets its turn, and the log says it once a minute at most.
 # And one user's programs do not take all places.
 . "$(dirname "$0")/lib.sh"
 need_stranger
@@ -53,10 +53,6 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     expect_pass "root$i" "theirs$i" > /dev/null
     grep -q "^[^ ]* gpumuxd: app [0-9]*: pid $(pid_of "root$i"), " "$dir/daemon.out" || fail "root$i ran without gpumux"
 done
-says_how_many() { # a second after the first such line
-    grep -q 'connections of its user are open.*more like it)' "$dir/daemon.out"
-}
-within "$patience" says_how_many || fail "the log does not say how many"
 touch "$dir/one.end" "$dir/two.end"
 for who in one two; do
     await "$who"
@@ -65,10 +61,10 @@ for who in one two; do
 done
 expect_empty
 lasted=$(($(date +%s) - began))
-lines=$(grep -c 'connection (pid' "$dir/daemon.out")
+lines=$(grep -c 'user .*(uid 65534, pid [0-9]*): [0-9]* connections of its user are open' "$dir/daemon.out")
 say "$lines lines about connections in $lasted s"
 [ "$lines" -gt 0 ] || fail "nothing is said about those connections"
-[ "$lines" -le $((2 * lasted + 6)) ] || fail "the log repeats itself" # what is refused, and what is late
+[ "$lines" -le $((lasted / 60 + 1)) ] || fail "the log repeats itself"
 stop_daemon
 
 # Places: one user has three quarters, all users but root fifteen sixteenths.

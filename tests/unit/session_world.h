@@ -45,6 +45,7 @@ struct played {
     struct gm_set_request set;
     char command[64];
     bool is_trimming;
+    unsigned documents; /* that were made */
 };
 
 static struct played engine;
@@ -146,6 +147,7 @@ cJSON *gm_view_status(const struct gm_machine *m)
 {
     char text[256];
     (void)m;
+    engine.documents++;
     snprintf(text, sizeof text,
              "{\"gpus\":[],\"apps\":[{\"id\":0,\"uid\":%u},{\"id\":1,\"uid\":4294967290}],"
              "\"totals\":{\"switches\":7}}",
@@ -157,6 +159,7 @@ cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since)
 {
     assert_ptr_equal(journal, machine.journal);
     engine.since = since;
+    engine.documents++;
     return cJSON_Parse(
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
 }

@@ -81,6 +81,54 @@ static void test_log(void **state)
     close(peer);
 }
 
+/* All who ask for the same in one round get one document; and who has not read his answer is not
+ * heard. */
+static void test_one_document(void **state)
+{
+    (void)state;
+    enum { PEERS = 6 };
+    struct gm_msg_status ask = {0};
+    struct gm_msg_log ask_log = {.since = 3};
+    int peers[PEERS];
+    struct stat file, first = {0};
+    for (int i = 0; i < PEERS; i++) {
+        peers[i] = connect_peer();
+        say_hello(peers[i], GM_ROLE_CONTROL);
+    }
+    turn(1);
+    for (int round = 1; round <= 2; round++) {
+        for (int i = 0; i < PEERS; i++)
+            for (int n = 0; n < 20; n++)
+                gm_sock_send_message(peers[i], i < 4 ? GM_MSG_STATUS : GM_MSG_LOG,
+                                     i < 4 ? (void *)&ask : (void *)&ask_log, NULL, 0, NULL, 0);
+        engine.documents = 0;
+        turn(1);
+        assert_int_equal(engine.documents, 2);
+        for (int i = 0; i < PEERS; i++) {
+            expect(peers[i], GM_SESSION_CONTROL, i < 4 ? GM_MSG_STATUS_IS : GM_MSG_LOG_IS);
+            assert_int_equal(n_fds, 1);
+            assert_int_equal(fstat(fds[0], &file), 0);
+            if (i == 0 || i == 4)
+                first = file;
+            assert_int_equal(file.st_ino, first.st_ino);
+            close_fds();
+        }
+    }
+    /* nobody reads: a few answers lie in each socket, and no more are made */
+    turn(60);
+    engine.documents = 0;
+    turn(60);
+    assert_int_equal(engine.documents, 0);
+    unsigned unread = 0;
+    while (gm_sock_receive(peers[0], buffer, sizeof buffer, fds, &n_fds) > 0) {
+        unread++;
+        close_fds();
+    }
+    assert_in_range(unread, 1, 16);
+    for (int i = 0; i < PEERS; i++)
+        close(peers[i]);
+}
+
 /* The answer to TRIM comes when the memory has reached the system. */
 static void test_trim(void **state)
 {
@@ -180,10 +228,8 @@ static void test_set(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SESSION(test_status),
-        SESSION(test_log),
-        SESSION(test_trim),
-        SESSION(test_set),
+        SESSION(test_status), SESSION(test_log), SESSION(test_one_document),
+        SESSION(test_trim),   SESSION(test_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
