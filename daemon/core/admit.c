@@ -38,13 +38,17 @@ static void find_ends(const struct gm_admit_input *input)
     bool is_more = true;
     for (uint32_t i = 0; i < input->n_apps; i++) {
         input->apps[i].can_end = input->apps[i].waits == 0;
+        input->apps[i].least = UINT64_MAX;
         room += input->apps[i].can_end ? input->apps[i].held : 0;
     }
-    while (is_more) {
+    for (const struct gm_admit_request *at = input->first; at; at = at->next)
+        if (at->bytes < input->apps[at->app].least)
+            input->apps[at->app].least = at->bytes;
+    while (is_more) { /* over apps, not requests: these are many more */
         is_more = false;
-        for (const struct gm_admit_request *at = input->first; at; at = at->next) {
-            struct gm_admit_app *app = &input->apps[at->app];
-            if (app->held == 0 || app->can_end || at->bytes > room)
+        for (uint32_t i = 0; i < input->n_apps; i++) {
+            struct gm_admit_app *app = &input->apps[i];
+            if (app->held == 0 || app->can_end || app->least > room)
                 continue;
             app->can_end = is_more = true;
             room += app->held;

@@ -44,6 +44,8 @@ struct gm_admit_app {
     uint64_t held;   /* bytes that ending it would add to `room` */
     uint32_t waits;  /* its requests in the list */
     bool is_at_work; /* it did something lately, so it may soon give memory back */
+    uint64_t least;  /* set by the step: its smallest request */
+    uint64_t most;   /* for the caller: its largest request */
     bool can_end;    /* set by the step: it ends if those that do not wait give back everything */
 };
 

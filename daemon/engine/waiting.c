@@ -18,6 +18,7 @@
 #include "daemon/engine/inside.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
 {
@@ -32,10 +33,23 @@ bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64
     return false;
 }
 
+/* Whether as many of its user's wait as may: they cost everybody time in each round. */
+static bool is_full_for(const struct gm_engine *engine, uint32_t id)
+{
+    const uid_t uid = engine->apps[id].uid;
+    uint32_t n = 0;
+    if (uid == 0 || uid == geteuid())
+        return false;
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        n += engine->apps[other].uid == uid ? engine->apps[other].allocs.waiting : 0;
+    return n >= GM_WAITING_OF_USER;
+}
+
 static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_alloc *asked)
 {
     struct gm_waiting_alloc *waiting;
-    if (engine->apps[asked->ask.app].allocs.waiting == GM_WAITING_MAX)
+    if (engine->apps[asked->ask.app].allocs.waiting == GM_WAITING_MAX ||
+        is_full_for(engine, asked->ask.app))
         return false;
     waiting = malloc(sizeof *waiting);
     if (!waiting)
@@ -119,17 +133,35 @@ static struct gm_admit_decision decide(struct gm_engine *engine)
     return gm_admit_step(&engine->admit, &input);
 }
 
-/* Those that can never be had any more, since others share memory for good meanwhile. */
+/* Those that can never be had any more, since others share memory for good meanwhile. Whether one
+ * can is asked of each app's largest only: that looks at all apps, and requests are many. */
 static void refuse_impossible(struct gm_engine *engine)
 {
-    for (struct gm_admit_request **place = &engine->waiting; *place;) {
+    bool has_some = false;
+    if (!engine->waiting)
+        return;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        engine->admit_apps[id].most = 0;
+    for (struct gm_admit_request *at = engine->waiting; at; at = at->next) {
+        struct gm_admit_app *app = &engine->admit_apps[at->app];
+        at->is_barred = false;
+        app->most = at->bytes > app->most ? at->bytes : app->most;
+    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_admit_app *app = &engine->admit_apps[id];
+        if (app->most > 0 && gm_engine_can_ever_have(engine, id, app->most))
+            app->most = 0;
+        has_some = has_some || app->most > 0;
+    }
+    for (struct gm_admit_request **place = &engine->waiting; has_some && *place;) {
         const struct gm_waiting_alloc *waiting = waiting_of(*place);
-        (*place)->is_barred = false;
-        if (gm_engine_can_ever_have(engine, waiting->ask.app, waiting->ask.bytes)) {
+        const uint32_t id = waiting->ask.app;
+        if (engine->admit_apps[id].most == 0 ||
+            gm_engine_can_ever_have(engine, id, waiting->ask.bytes)) {
             place = &(*place)->next;
             continue;
         }
-        refuse(engine, waiting->ask.app, &waiting->alloc, GM_REFUSED_NONE);
+        refuse(engine, id, &waiting->alloc, GM_REFUSED_NONE);
         forget(engine, place);
     }
 }
@@ -175,6 +207,7 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 {
     const struct gm_waiting_alloc asked = {
         .ask = {.app = id, .bytes = alloc->bytes, .since = engine->now}, .alloc = *alloc};
+    enum gm_refusal_reason reason = GM_REFUSED_NONE;
 
     /* Its program gets it from the driver when the daemon has ended. */
     if (engine->stopping.is_on && wait_for_room(engine, &asked))
@@ -185,8 +218,11 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         if (!engine->waiting && gm_engine_commit(engine, id, alloc))
             return;
         /* Behind others it waits whatever it waits for: there may be room for it. */
-        if ((engine->waiting || is_room_to_come(engine)) && wait_for_room(engine, &asked))
-            return; /* the round that follows looks at all that wait */
+        if (engine->waiting || is_room_to_come(engine)) {
+            if (wait_for_room(engine, &asked))
+                return; /* the round that follows looks at all that wait */
+            reason = GM_REFUSED_WAITING;
+        }
     }
-    refuse(engine, id, alloc, GM_REFUSED_NONE);
+    refuse(engine, id, alloc, reason);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "daemon/engine/inside.h"
@@ -22,6 +23,7 @@ static uint64_t taken;
 static unsigned had[APPS], refused[APPS];
 static uint64_t next_va;
 static uint64_t spares[APPS];
+static unsigned looks; /* at whether something can ever be had */
 
 /* ---- what is around it ---- */
 
@@ -55,6 +57,7 @@ void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
 
 bool gm_engine_can_ever_have(const struct gm_engine *e, uint32_t id, uint64_t bytes)
 {
+    looks++;
     return e->table->apps[id].committed + bytes <= ROOM;
 }
 
@@ -203,6 +206,53 @@ static void many_wait_and_die(void **state)
     assert_ptr_equal(engine->waiting_tail, &engine->waiting);
 }
 
+/* One user's requests are few enough that looking at all of them costs others nothing. Root's and
+ * the daemon's own user's are not bounded so. */
+static void one_user_has_so_many(void **state)
+{
+    (void)state;
+    const uid_t stranger = geteuid() + 1;
+    for (uint32_t id = 0; id < APPS; id++)
+        engine->apps[id].uid = stranger;
+    engine->apps[LAST].uid = geteuid();
+    engine->apps[NEW].uid = stranger + 1;
+    ask(OWNER, 80);
+    engine->config.is_waiting_when_full = true;
+    for (unsigned i = 0; i < GM_WAITING_OF_USER; i++)
+        ask(i % 2 ? OTHER : LATE, 50);
+    expect(OTHER, 0, 0);
+    expect(LATE, 0, 0);
+    ask(OTHER, 50);
+    expect(OTHER, 0, 1);
+    assert_int_equal(reasons[OTHER], GM_REFUSED_WAITING);
+    ask(OTHER, 101);
+    assert_int_equal(reasons[OTHER], GM_REFUSED_NONE); /* it can never have that */
+    ask(NEW, 50);
+    expect(NEW, 0, 0);
+    for (unsigned i = 0; i <= GM_WAITING_OF_USER; i++)
+        ask(LAST, 50);
+    expect(LAST, 0, 0);
+}
+
+/* Whether it can be had is asked once an app and round, however much of it waits. */
+static void many_are_looked_at_once(void **state)
+{
+    (void)state;
+    ask(OWNER, 80);
+    engine->config.is_waiting_when_full = true;
+    for (unsigned i = 0; i < 1000; i++)
+        ask(i % 2 ? OTHER : LATE, 21 + i % 50);
+    looks = 0;
+    gm_engine_admit_waiting(engine);
+    assert_in_range(looks, 1, APPS);
+    engine->table->apps[OTHER].committed = 40; /* and what it cannot have any more is refused */
+    gm_engine_admit_waiting(engine);
+    assert_true(refused[OTHER] > 0);
+    expect(LATE, 0, 0);
+    for (const struct gm_admit_request *at = engine->waiting; at; at = at->next)
+        assert_true(at->app != OTHER || at->bytes <= 60);
+}
+
 static void by_option_all_wait_in_order(void **state)
 {
     (void)state;
@@ -290,6 +340,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(spares_of_later_make_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(spares_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_wait_and_die, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_user_has_so_many, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_are_looked_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(by_option_all_wait_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holders_pass_for_as_long_as_is_patience, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_wait_for_each_other_do_not_for_ever, set_up, tear_down),
