@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "common/clock.h"
 #include "common/sock.h"
 #include "daemon/engine/machine.h"
 #include "daemon/service/server.h"
@@ -46,9 +47,11 @@ struct played {
     char command[64];
     bool is_trimming;
     unsigned documents; /* that were made */
+    uint64_t cost_ns;   /* what each message takes */
 };
 
 static struct played engine;
+static uid_t asker;               /* of connections from now on; root may choose */
 static struct gm_machine machine; /* what the others hold of it */
 
 int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const char *group,
@@ -59,7 +62,7 @@ int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const c
     assert_ptr_equal(m, &machine);
     e->wishes = who->wishes;
     assert_int_equal(who->pid, getpid());
-    assert_int_equal(who->uid, getuid());
+    assert_int_equal(who->uid, asker);
     assert_string_equal(who->name, "tester");
     assert_string_equal(group, "");
     for (uint32_t i = 0; i < APPS; i++) {
@@ -107,6 +110,8 @@ void gm_machine_message(struct gm_machine *m, uint32_t app, const struct gm_wire
     const struct gm_msg_free *body = message->body;
     e->messages[app]++;
     e->last[app] = body->cookie;
+    for (const uint64_t end = gm_now() + e->cost_ns; gm_now() < end;)
+        continue;
     if (e->is_fatal) {
         e->is_inside = true;
         gm_session_end(e->session[app], GM_REFUSE_PROTOCOL, "FREE of\nnothing");
@@ -202,6 +207,7 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&engine, 0, sizeof engine);
+    asker = getuid();
     memset(&options, 0, sizeof options);
     snprintf(options.socket, sizeof options.socket, "/the/socket");
     options.log_level = GM_LOG_INFO;
@@ -238,8 +244,12 @@ static void turn(int times)
 static int connect_peer(void)
 {
     int pair[2];
+    if (asker != getuid())
+        assert_int_equal(seteuid(asker), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
                      0);
+    if (asker != getuid())
+        assert_int_equal(seteuid(getuid()), 0);
     gm_session_start(sessions, pair[0]);
     return pair[1];
 }

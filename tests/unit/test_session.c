@@ -6,6 +6,7 @@
 #include "tests/unit/session_world.h"
 
 #include "daemon/memory/files.h"
+#include "daemon/service/bounds.h"
 
 /* ---- sessions ------------------------------------------------------------------------------ */
 
@@ -281,6 +282,50 @@ static void test_fairness(void **state)
     close(b);
 }
 
+/* All connections of one user have together what one has, in turn; those of root and of the
+ * daemon's own user do not wait for them. */
+static void test_one_user(void **state)
+{
+    (void)state;
+    enum { EACH = 40 };
+    uint32_t apps[3], root;
+    int peers[3];
+    if (getuid() != 0)
+        skip();
+    asker = 65534;
+    for (int i = 0; i < 3; i++)
+        peers[i] = join(&apps[i]);
+    asker = getuid();
+    int own = join(&root);
+    turn(1);
+    engine.cost_ns = GM_BOUND_ROUND_NS / 2; /* so two messages are a share, and one more at most */
+    for (int n = 0; n < EACH; n++) {
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(say_free(peers[i], 1), 0);
+        assert_int_equal(say_free(own, 2), 0);
+    }
+    unsigned before = 0, rounds = 0;
+    while (before < 3 * EACH) {
+        turn(1);
+        unsigned now = 0, least = EACH, most = 0;
+        for (int i = 0; i < 3; i++) {
+            const unsigned n = engine.messages[apps[i]];
+            now += n;
+            least = n < least ? n : least;
+            most = n > most ? n : most;
+        }
+        assert_in_range(now - before, 1, 6); /* the share of one round, and of the next */
+        assert_in_range(most - least, 0, 6);
+        before = now;
+        rounds++;
+        assert_true(engine.messages[root] == EACH);
+    }
+    assert_in_range(rounds, 3 * EACH / 6, 3 * EACH);
+    for (int i = 0; i < 3; i++)
+        close(peers[i]);
+    close(own);
+}
+
 /* ---- the listening socket ------------------------------------------------------------------ */
 
 static char folder[64], path[96], lock[112], why[512];
@@ -443,6 +488,7 @@ int main(void)
         SESSION(test_queue_bound),
         SESSION(test_unencodable),
         SESSION(test_fairness),
+        SESSION(test_one_user),
         SERVER(test_listen),
         SERVER(test_listen_user),
         SERVER(test_claim_refuses),
