@@ -51,15 +51,37 @@ static bool has_work(const struct gm_timeslice_app *app)
     return !app->is_idle && !app->is_critical;
 }
 
-/* The next best-effort program with work after `last`, by ids; GM_NONE: there is none. */
-static uint32_t next_after(const struct gm_timeslice_app *apps, uint32_t n, uint32_t last)
+/* When the user's last turn began. `app` itself had one at `now` if it is `whose`. */
+static uint64_t last_turn(const struct gm_timeslice_app *apps, uint32_t n, uint32_t user,
+                          uint32_t whose, uint64_t now)
 {
-    uint32_t first = GM_NONE;
-    for (uint32_t i = n; i-- > 0;)
-        /* The lowest above `last`, else the lowest of all. */
-        if (has_work(&apps[i]) && (first == GM_NONE || apps[i].id > last || first <= last))
-            first = apps[i].id;
-    return first;
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t at = apps[i].id == whose ? now : apps[i].turn_at;
+        if (apps[i].user == user && !apps[i].is_critical && at > last)
+            last = at;
+    }
+    return last;
+}
+
+/* The best-effort program with work that has the turn after that of `whose`: of the user whose last
+ * turn is longest ago, the one that waits longest. GM_NONE: nobody else has work. */
+static uint32_t next_after(const struct gm_timeslice_app *apps, uint32_t n, uint32_t whose,
+                           uint64_t now)
+{
+    const struct gm_timeslice_app *first = NULL;
+    uint64_t first_at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct gm_timeslice_app *app = &apps[i];
+        if (!has_work(app) || app->id == whose)
+            continue;
+        const uint64_t at = last_turn(apps, n, app->user, whose, now);
+        if (first == NULL || at < first_at || (at == first_at && app->turn_at < first->turn_at)) {
+            first = app;
+            first_at = at;
+        }
+    }
+    return first != NULL ? first->id : GM_NONE;
 }
 
 bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32_t n, uint64_t now)
@@ -75,9 +97,9 @@ bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32
     turns->until = 0;
     if (!turns->are_on)
         return false;
-    const uint32_t whose = next_after(apps, n, turns->whose);
-    const uint32_t next = next_after(apps, n, whose);
-    const bool begins = next != whose; /* else nobody else has work */
+    const uint32_t whose = next_after(apps, n, turns->whose, now);
+    const uint32_t next = next_after(apps, n, whose, now);
+    const bool begins = next != GM_NONE;
     for (uint32_t i = 0; i < n; i++) {
         const bool is_its = apps[i].id == whose;
         apps[i].is_told = is_its ? is_early : begins && has_work(&apps[i]);

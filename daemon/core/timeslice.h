@@ -13,7 +13,8 @@
  * (bench/results/latency.txt, the ninth run).
  *
  * Several best-effort programs would interrupt each other all the time. They take turns instead:
- * one works, and the work of the others stands still. Where programs cannot be held, they have
+ * one works, and the work of the others stands still. The turns go by user first, and by program of
+ * that user then: more programs give nobody more turns. Where programs cannot be held, they have
  * somewhat longer timeslices.
  *
  * A program that is latency-critical by its class counts while it is idle as well: that it works
@@ -30,11 +31,13 @@
 /* A program whose gate is open. */
 struct gm_timeslice_app {
     uint32_t id; /* ascending */
+    uint32_t user;
     enum gm_sched_class class;
     uint32_t level;           /* the scheduler's, from 1 */
     uint64_t run_ns, idle_ns; /* since it came */
     bool is_idle;
     bool can_be_held;
+    uint64_t turn_at; /* when its last short turn began; before its first, when it came */
     bool is_critical; /* out */
     uint64_t us;      /* out: its timeslice; 0: the driver's own */
     bool is_told;     /* out: hold it for ... */

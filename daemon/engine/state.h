@@ -210,6 +210,7 @@ struct gm_app {
         uint64_t holds;        /* times that it was held for others' */
     } hints;
     uint64_t short_turns; /* turns.c: that it had */
+    uint64_t turn_at;     /* turns.c: when the last one began, or when it was first to have one */
     bool is_stopped;      /* stops.c: its process stands still, and the scheduler was told */
     bool is_part_stopped; /* ... or that of another one of its group */
     struct {              /* policy.c; timeslices.c, log.c */

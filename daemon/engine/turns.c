@@ -1,8 +1,8 @@
 /*
  * Short turns: while a latency-critical program runs beside several best-effort ones, one of these
  * works and the work of the others stands still (core/timeslice says when and who). All keep their
- * gates open and their memory on the GPU. Owns gm_engine.turns, and short_turns of gm_app. Called
- * at the end of a round of the loop, after timeslices.c.
+ * gates open and their memory on the GPU. Owns gm_engine.turns, and short_turns and turn_at of
+ * gm_app. Called at the end of a round of the loop, after timeslices.c.
  *
  * A turn begins with a HOLD to everybody else. What a hint holds is held beside that. A program
  * whose turn it is may have no work: it is asked soon (idle.c), and its turn ends with its answer.
@@ -14,8 +14,16 @@
 
 void gm_engine_take_turns(struct gm_engine *engine)
 {
+    for (uint32_t i = 0; i < engine->n_running; i++) {
+        struct gm_app *app = &engine->apps[engine->running[i].id];
+        if (app->turn_at == 0)
+            app->turn_at = engine->now;
+        engine->running[i].turn_at = app->turn_at;
+    }
     if (gm_turns_step(&engine->turns, engine->running, engine->n_running, engine->now)) {
-        engine->apps[engine->turns.whose].short_turns++;
+        struct gm_app *app = &engine->apps[engine->turns.whose];
+        app->short_turns++;
+        app->turn_at = engine->now;
         gm_engine_sample_soon(engine);
     }
     for (uint32_t i = 0; i < engine->n_running; i++)

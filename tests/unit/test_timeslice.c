@@ -125,18 +125,36 @@ static void test_unholdable(void **state)
     expect_beside("BA", 0, "--");
 }
 
+/* When each program had its last turn or came, in half milliseconds; and whose it is, digits. */
+static uint64_t turn_at[MOST];
+static const char *users;
+
+static struct gm_turns set(const char *whose)
+{
+    memset(turn_at, 0, sizeof turn_at);
+    users = whose;
+    return (struct gm_turns){.are_on = true, .whose = GM_NONE};
+}
+
 /* A step at `now` ms. `told` has a letter for each: H held for the turn, L for longer, G goes on,
  * - nothing. With a B before, a turn begins. */
 static void step(struct gm_turns *turns, uint64_t now, const char *programs, const char *told)
 {
     struct gm_timeslice_app apps[MOST];
     const uint32_t n = fill(apps, programs, MOST);
+    for (uint32_t i = 0; i < n; i++) {
+        turn_at[i] = turn_at[i] == 0 ? 2 * now - 1 : turn_at[i]; /* it came just before */
+        apps[i].turn_at = turn_at[i];
+        apps[i].user = users == NULL ? 0 : (uint32_t)users[i];
+    }
     const bool begins = *told == 'B';
     told += begins;
     assert_int_equal(n, strlen(told));
     gm_timeslice_assign(apps, n); /* who is critical */
     if (gm_turns_step(turns, apps, n, now * GM_MS) != begins)
         fail_msg("%s at %llu: begins is not %d", programs, (unsigned long long)now, begins);
+    if (begins)
+        turn_at[(turns->whose - 1) / 2] = 2 * now;
     for (uint32_t i = 0; i < n; i++) {
         const char is = !apps[i].is_told                ? '-'
                         : apps[i].hold_ns == 0          ? 'G'
@@ -150,7 +168,7 @@ static void step(struct gm_turns *turns, uint64_t now, const char *programs, con
 static void test_turns(void **state)
 {
     (void)state;
-    struct gm_turns turns = {.are_on = true, .whose = GM_NONE};
+    struct gm_turns turns = set(NULL);
     step(&turns, 1, "LABA", "B--HL");
     step(&turns, 20, "LABA", "----");
     step(&turns, 51, "LABA", "B-L-H");
@@ -160,15 +178,39 @@ static void test_turns(void **state)
     step(&turns, 160, "LaBA", "B--GH");
     step(&turns, 170, "LaB", "---");
     step(&turns, 180, "LAbA", "B-H-G");
-    /* Another one comes: it waits until the turn is over. */
+    /* Another one comes: it waits until those that are there had theirs. */
     step(&turns, 190, "LABAB", "-----");
-    step(&turns, 230, "LABAB", "B-HLL-");
+    step(&turns, 230, "LABAB", "B--HLL");
+}
+
+/* A user with three programs has as many turns as one with a single one. */
+static void test_turns_by_user(void **state)
+{
+    (void)state;
+    struct gm_turns turns = set("01112");
+    unsigned n_turns[MOST] = {0};
+    step(&turns, 1, "LABAA", "B--LLH");
+    for (uint64_t now = 51; now < 51 + 50 * 60; now += 50) {
+        struct gm_timeslice_app apps[MOST];
+        const uint32_t n = fill(apps, "LABAA", MOST);
+        gm_timeslice_assign(apps, n);
+        for (uint32_t i = 0; i < n; i++) {
+            apps[i].turn_at = turn_at[i];
+            apps[i].user = (uint32_t)users[i];
+        }
+        assert_true(gm_turns_step(&turns, apps, n, now * GM_MS));
+        turn_at[(turns.whose - 1) / 2] = 2 * now;
+        n_turns[(turns.whose - 1) / 2]++;
+    }
+    assert_int_equal(n_turns[4], 30);
+    for (uint32_t i = 1; i <= 3; i++)
+        assert_int_equal(n_turns[i], 10);
 }
 
 static void test_one_has_work(void **state)
 {
     (void)state;
-    struct gm_turns turns = {.are_on = true};
+    struct gm_turns turns = set(NULL);
     step(&turns, 1, "", "");
     step(&turns, 1, "LIab", "----");
     step(&turns, 1, "LAb", "---");
@@ -185,7 +227,7 @@ static void test_one_has_work(void **state)
 static void test_turns_end(void **state)
 {
     (void)state;
-    struct gm_turns turns = {.are_on = true};
+    struct gm_turns turns = set(NULL);
     step(&turns, 1, "LAB", "B--H");
     turns.are_on = false;
     step(&turns, 2, "LAB", "---");
@@ -198,7 +240,7 @@ int main(void)
         cmocka_unit_test(test_alike),     cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_found),     cmocka_unit_test(test_unholdable),
         cmocka_unit_test(test_turns),     cmocka_unit_test(test_one_has_work),
-        cmocka_unit_test(test_turns_end),
+        cmocka_unit_test(test_turns_end), cmocka_unit_test(test_turns_by_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
