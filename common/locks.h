@@ -29,6 +29,7 @@
     X(HEAP)            /* shim/memory: pools, their blocks and marks */                            \
     X(REPLAYS)         /* shim/observe: executable graphs */                                       \
     X(CONTROLS)        /* shim/observe: one thread at a time parks; held across its ioctl calls */ \
+    X(USAGE)           /* shim/observe: what the driver takes; held across the question */         \
     X(CHANNELS)        /* shim/observe: the table of channels */                                   \
     X(ALLOCS)          /* shim/tables: allocations by address */                                   \
     X(ARRAYS)          /* shim/tables: CUDA arrays */                                              \

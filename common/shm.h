@@ -22,7 +22,7 @@
 #define GM_SHM_CTL_NAME "gpumux-ctl"
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 7u
+#define GM_SHM_VERSION 8u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* one per thread; all further threads share the last one */
 
@@ -96,7 +96,8 @@ struct gm_stat {
      * again has another word. The program takes a spare by swapping its word for 0, the daemon by
      * swapping it for the same word with GM_SPARE_BUSY. */
     _Atomic uint64_t spares[GM_SPARES_MAX];
-    uint8_t reserved[4096 - 80 - 8 * GM_SPARES_MAX];
+    _Atomic uint64_t driver_bytes; /* what the driver took by itself: modules, local memory */
+    uint8_t reserved[4096 - 88 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

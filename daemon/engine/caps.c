@@ -51,7 +51,8 @@ static uint64_t driver_bytes(const struct gm_engine *engine, uint32_t id)
     if (!stat)
         return 0;
     const uint64_t kinds[] = {atomic_load(&stat->small_bytes), atomic_load(&stat->real_bytes),
-                              atomic_load(&stat->array_bytes), atomic_load(&stat->graph_bytes)};
+                              atomic_load(&stat->array_bytes), atomic_load(&stat->graph_bytes),
+                              atomic_load(&stat->driver_bytes)};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         sum += kinds[i] < most ? kinds[i] : most;
     return sum;

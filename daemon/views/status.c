@@ -198,12 +198,15 @@ static void add_unswappable(cJSON *object, const struct gm_stat *stat)
     double managed = (double)atomic_load(&stat->managed_bytes);
     double arrays = (double)atomic_load(&stat->array_bytes);
     double graphs = (double)atomic_load(&stat->graph_bytes);
-    cJSON_AddNumberToObject(object, "unswappable_bytes", small + managed + arrays + graphs);
+    double driver = (double)atomic_load(&stat->driver_bytes);
+    cJSON_AddNumberToObject(object, "unswappable_bytes",
+                            small + managed + arrays + graphs + driver);
     cJSON_AddNumberToObject(object, "small_bytes", small);
     cJSON_AddNumberToObject(object, "real_bytes", real);
     cJSON_AddNumberToObject(object, "managed_bytes", managed);
     cJSON_AddNumberToObject(object, "array_bytes", arrays);
     cJSON_AddNumberToObject(object, "graph_bytes", graphs);
+    cJSON_AddNumberToObject(object, "driver_bytes", driver);
 }
 
 static void add_features_off(cJSON *object, const struct gm_app *app)

@@ -10,6 +10,7 @@
 #include "shim/entry/load.h"
 #include "shim/gate/boot.h"
 #include "shim/memory/budget.h"
+#include "shim/observe/usage.h"
 
 #define GM_LIBNVML "libnvidia-ml.so.1"
 
@@ -114,8 +115,10 @@ static int gm_nvml_gpu(gm_nvml_device device)
 /* This program's own numbers. False: the real ones stand. */
 static bool gm_nvml_view(gm_nvml_device device, uint64_t *free_bytes, uint64_t *total)
 {
-    return gm_real_load_present() && gm_is_live() &&
-           gm_memory_info(gm_nvml_gpu(device), free_bytes, total);
+    if (!gm_real_load_present() || !gm_is_live())
+        return false;
+    gm_usage_sample();
+    return gm_memory_info(gm_nvml_gpu(device), free_bytes, total);
 }
 
 /* ---- the wrappers ---- */

@@ -26,10 +26,12 @@
 #include "shim/observe/channels.h"
 #include "shim/observe/probe.h"
 #include "shim/observe/replays.h"
+#include "shim/observe/usage.h"
 #include "shim/observe/uses.h"
 
 #define GM_START_PROBE_NS (200 * GM_MS) /* from one attempt to the next ... */
 #define GM_START_PROBES 64              /* ... of so many: each keeps a page of pinned memory */
+#define GM_START_SAMPLE_NS (64 * GM_S)  /* at most between looks at what the driver takes */
 #define GM_START_LOG_FD 500             /* the least fd number of the log, as in link/files.c */
 
 static bool gm_start_has_fork_handler;
@@ -144,10 +146,31 @@ static void gm_start_probe_in(CUcontext context, uint64_t unused)
     atomic_store(&gm_start_probe, GM_PROBE_IS_OVER);
 }
 
+/* Drainer: look what the driver takes by itself, ever more rarely. Programs load modules at their
+ * beginning; later changes are seen when the program asks, and when it is paused. */
+static uint64_t gm_start_sample(uint64_t now)
+{
+    static uint64_t at, gap = GM_S;
+    if (at > now)
+        return at;
+    if (!gm_usage_sample())
+        return UINT64_MAX;
+    at = gm_now() + gap;
+    gap = gap * 2 < GM_START_SAMPLE_NS ? gap * 2 : GM_START_SAMPLE_NS;
+    return at;
+}
+
+static bool gm_start_paused(void)
+{
+    gm_usage_sample();
+    return gm_chores_paused();
+}
+
 /* Drainer. A GPU that is busy with others cannot be asked: then later. */
 static uint64_t gm_start_watch(uint64_t now)
 {
-    uint64_t next = gm_chores_watch(now);
+    const uint64_t sample = gm_start_sample(now), chore = gm_chores_watch(now);
+    const uint64_t next = sample < chore ? sample : chore;
     if (atomic_load(&gm_start_probe) == GM_PROBE_IS_DUE)
         gm_contexts_visit(gm_start_probe_in, 0);
     /* From its end: an attempt may take longer than that, and a drain goes on in between. */
@@ -211,7 +234,7 @@ static const struct gm_drain_calls gm_start_drain_calls = {
     .park = gm_start_park,
     .resume = gm_channels_resume,
     .clear = gm_chores_clear,
-    .paused = gm_chores_paused,
+    .paused = gm_start_paused,
     .resumed = gm_chores_resumed,
     .watch = gm_start_watch,
 };
@@ -282,6 +305,7 @@ static void gm_start_after_fork(void)
     gm_gate_after_fork();
     gm_park_after_fork();
     gm_channels_after_fork();
+    gm_usage_after_fork();
     gm_link_part();
     gm_link_close();
     gm_boot_part();

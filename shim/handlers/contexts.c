@@ -4,13 +4,24 @@
 #include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
+#include "shim/gate/drain.h"
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"
+#include "shim/observe/usage.h"
 #include "shim/tables/layouts.h"
+
+/* The program has a context on `device`. */
+static void gm_enter(CUdevice device)
+{
+    const int gpu = gm_gpu_of(device);
+    gm_link_enter(gpu);
+    if (gm_usage_begin(gpu))
+        gm_drain_watch();
+}
 
 static CUresult gm_note_context(CUresult result, const CUcontext *context, CUdevice device)
 {
@@ -19,7 +30,7 @@ static CUresult gm_note_context(CUresult result, const CUcontext *context, CUdev
         return result;
     }
     gm_contexts_add(*context);
-    gm_link_enter(gm_gpu_of(device));
+    gm_enter(device);
     return result;
 }
 
@@ -97,7 +108,7 @@ CUresult gm_on_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     CUresult result = gm_real.cuDevicePrimaryCtxRetain(pctx, dev);
     if (is_live && result == CUDA_SUCCESS) {
         gm_contexts_note_primary(dev, true);
-        gm_link_enter(gm_gpu_of(dev));
+        gm_enter(dev);
     }
     return result;
 }

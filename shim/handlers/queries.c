@@ -15,11 +15,14 @@
 #include "shim/memory/notes.h"
 #include "shim/memory/queries.h"
 #include "shim/memory/spares.h"
+#include "shim/observe/usage.h"
 
 CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     struct gm_alloc where;
     uint64_t has_free, has_total;
+    if (gm_is_live())
+        gm_usage_sample();
     if (!gm_is_live() || !gm_where(&where) || !gm_memory_info(where.gpu, &has_free, &has_total))
         return gm_real.cuMemGetInfo_v2(free, total);
     if (free != NULL)

@@ -224,6 +224,12 @@ static bool gm_channels_read_alloc(const struct gm_channels_request *request,
     return false;
 }
 
+/* With the table's lock: the device of a group; NULL: not known. */
+static const struct gm_channels_object *gm_channels_device(const struct gm_channels_object *group)
+{
+    return gm_channels_find_kind(GM_CHANNELS_DEVICE, group->client, group->parent);
+}
+
 /* ---- learning: with the table's lock, after the driver said yes ---- */
 
 static void gm_channels_learn_alloc(int fd, const struct gm_channels_alloc *alloc)
@@ -440,6 +446,62 @@ unsigned gm_channels_compute_groups(void)
     for (uint32_t after = 0; gm_channels_next_group(&after, &group);)
         n++;
     return n;
+}
+
+bool gm_channels_newest_gpu(uint32_t *gpu)
+{
+    const struct gm_channels_object *newest = NULL;
+    gm_lock(&gm_channels_lock);
+    for (uint32_t i = 0; i < gm_channels_n; i++) {
+        const struct gm_channels_object *object = &gm_channels_table[i];
+        if (object->kind == GM_CHANNELS_GROUP && object->is_compute &&
+            (newest == NULL || object->serial > newest->serial))
+            newest = object;
+    }
+    const struct gm_channels_object *device = newest != NULL ? gm_channels_device(newest) : NULL;
+    if (device != NULL)
+        *gpu = device->gpu;
+    gm_unlock(&gm_channels_lock);
+    return device != NULL;
+}
+
+/* A subdevice of that GPU, and how many compute groups are there. */
+static bool gm_channels_on(uint32_t gpu, struct gm_channels_object *subdevice, unsigned *groups)
+{
+    bool is_found = false;
+    *groups = 0;
+    gm_lock(&gm_channels_lock);
+    for (uint32_t i = 0; i < gm_channels_n; i++) {
+        const struct gm_channels_object *object = &gm_channels_table[i];
+        const struct gm_channels_object *device =
+            object->kind == GM_CHANNELS_SUBDEVICE || object->kind == GM_CHANNELS_GROUP
+                ? gm_channels_device(object)
+                : NULL;
+        if (device == NULL || device->gpu != gpu)
+            continue;
+        if (object->kind == GM_CHANNELS_GROUP) {
+            *groups += object->is_compute && !gm_channels_is_known_otherwise(object);
+        } else if (!is_found) {
+            *subdevice = *object;
+            is_found = true;
+        }
+    }
+    gm_unlock(&gm_channels_lock);
+    return is_found;
+}
+
+bool gm_channels_memory(uint32_t gpu, uint64_t *bytes, unsigned *groups)
+{
+    struct gm_channels_object subdevice;
+    struct gm_rm_pid_info info = {.n = 1, .process[0].pid = (uint32_t)getpid()};
+    const struct gm_rm_pid_memory *own = &info.process[0];
+    if (!gm_channels_on(gpu, &subdevice, groups) ||
+        gm_channels_control(subdevice.fd, subdevice.client, subdevice.handle, GM_RM_PID_INFO, &info,
+                            sizeof info) != GM_RM_OK ||
+        own->result != GM_RM_OK)
+        return false;
+    *bytes = own->private + own->owned;
+    return true;
 }
 
 /* ---- the program's calls ---- */

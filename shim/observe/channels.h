@@ -6,6 +6,7 @@
  *   park       disable all channels of the process. What runs on the GPU stops within a
  *              millisecond, in the middle of a kernel, and goes on at resume.
  *   timeslice  how long this program's kernels keep the GPU while others wait for it.
+ *   memory     how much GPU memory the driver has made for the process.
  *
  * This file knows nothing of gates, daemons and contexts: who parks sees to it that nothing is
  * submitted meanwhile.
@@ -69,6 +70,13 @@ int gm_channels_try_timeslice(void);
 
 /* How many compute groups are known: at least one for each context. */
 unsigned gm_channels_compute_groups(void);
+
+/* The driver's number of the GPU that the newest compute group is on. False: there is none. */
+bool gm_channels_newest_gpu(uint32_t *gpu);
+
+/* The memory that this process made on the GPU of that number, in bytes, and the compute groups
+ * there. False: the driver does not say. */
+bool gm_channels_memory(uint32_t gpu, uint64_t *bytes, unsigned *groups);
 
 /* In a forked child: the channels are the parent's. Forget them. */
 void gm_channels_after_fork(void);

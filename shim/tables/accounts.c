@@ -38,7 +38,9 @@ void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)
 static _Atomic uint64_t *gm_account_word(enum gm_account kind)
 {
     struct gm_stat *stat = gm_gate_stat();
-    return kind == GM_ACCOUNT_ARRAYS ? &stat->array_bytes : &stat->graph_bytes;
+    return kind == GM_ACCOUNT_ARRAYS   ? &stat->array_bytes
+           : kind == GM_ACCOUNT_GRAPHS ? &stat->graph_bytes
+                                       : &stat->driver_bytes;
 }
 
 static _Atomic uint64_t *gm_account_at(enum gm_account kind, int gpu)
@@ -64,10 +66,23 @@ void gm_account_set(enum gm_account kind, int gpu, uint64_t bytes)
     atomic_fetch_add(gm_account_word(kind), bytes - before); /* modulo 2^64 */
 }
 
+static uint64_t gm_account_sum(int gpu, enum gm_account but)
+{
+    uint64_t sum = 0;
+    for (enum gm_account kind = 0; kind < GM_ACCOUNTS; kind++)
+        if (kind != but)
+            sum += atomic_load_explicit(&gm_account_bytes[kind][gpu], memory_order_relaxed);
+    return sum;
+}
+
+uint64_t gm_account_made(int gpu)
+{
+    const uint64_t used = gm_allocs_used((uint32_t)gpu);
+    const uint64_t framed = gm_allocs_in_frames((uint32_t)gpu);
+    return (used > framed ? used - framed : 0) + gm_account_sum(gpu, GM_ACCOUNT_DRIVER);
+}
+
 uint64_t gm_account_total(int gpu)
 {
-    uint64_t used = gm_allocs_used((uint32_t)gpu);
-    for (int kind = 0; kind < GM_ACCOUNTS; kind++)
-        used += atomic_load_explicit(&gm_account_bytes[kind][gpu], memory_order_relaxed);
-    return used;
+    return gm_allocs_used((uint32_t)gpu) + gm_account_sum(gpu, GM_ACCOUNTS);
 }

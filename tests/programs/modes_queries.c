@@ -355,6 +355,46 @@ void gm_mode_nvml(struct gm_worker *worker)
     worker->done = 1;
 }
 
+/* ---- what the driver takes by itself ---- */
+
+static void print_free(const struct gm_worker *worker, const char *when)
+{
+    size_t has_free = 0, total = 0;
+    GM_CU(worker, cuMemGetInfo, &has_free, &total);
+    printf("%s free=%zu\n", when, has_free);
+    fflush(stdout);
+}
+
+/*
+ * A module with a variable of --bytes, then a stack of 2 KiB for each thread. Says ready with both,
+ * and gives them back when --signal.end comes.
+ */
+void gm_mode_taken(struct gm_worker *worker)
+{
+    char text[256];
+    CUmodule module;
+    CUcontext second;
+    snprintf(text, sizeof(text),
+             ".version 7.0\n.target sm_70\n.address_size 64\n"
+             ".visible .global .align 16 .b8 gm_array[%llu];\n",
+             (unsigned long long)worker->bytes);
+    print_free(worker, "before:");
+    GM_CU(worker, cuModuleLoadData, &module, text);
+    print_free(worker, "module:");
+    GM_CU(worker, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, 2048);
+    print_free(worker, "stack:");
+    GM_CU(worker, cuCtxCreate, &second, NULL, 0, worker->device);
+    print_free(worker, "context:");
+    GM_CU(worker, cuCtxDestroy, second);
+    GM_CU(worker, cuCtxSetCurrent, worker->context);
+    gm_say_ready(worker);
+    await_signal(worker, "end");
+    GM_CU(worker, cuModuleUnload, module);
+    GM_CU(worker, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, 1024);
+    print_free(worker, "after:");
+    worker->done = 1;
+}
+
 /* ---- memory that stays the driver's ---- */
 
 static CUarray make_array(const struct gm_worker *worker, size_t width, size_t height)

@@ -73,6 +73,7 @@ static const struct {
     {"pools", gm_mode_pools, false, false, "what memory pools promise, one by one"},
     {"beside", gm_mode_beside, false, false, "memory pools beside a capture that forbids much"},
     {"short", gm_mode_short, false, false, "memory pools when there is no more memory"},
+    {"taken", gm_mode_taken, false, false, "what the driver takes by itself"},
     {"pointers", gm_mode_pointers, false, false, "ask all about pointers, then verify"},
     {"nvml", gm_mode_nvml, true, false, "print what NVML and CUDA say of memory"},
     {"unswappable", gm_mode_unswappable, false, false, "memory that stays the driver's"},

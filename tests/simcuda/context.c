@@ -96,7 +96,8 @@ static void stop_context(struct sim_ctx *ctx)
     ctx->legacy = NULL;
     sim_channels_free(ctx);
     sim_memory_free_context(ctx);
-    sim_memory_give(ctx->device, sim_options.context_memory);
+    sim_memory_give(ctx->device, sim_options.context_memory + ctx->stacks);
+    ctx->stacks = 0;
 }
 
 static struct sim_ctx *new_context(int device, bool is_primary)
@@ -521,6 +522,31 @@ SIM_API CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 }
 SIM_ENTRY(cuCtxGetLimit);
 
+static CUresult set_limit(struct sim_ctx *ctx, CUlimit limit, size_t value)
+{
+    ctx->limit[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+/* A stack is for all threads that the GPU can hold. The first 1024 bytes are the context's. */
+static CUresult set_stack(struct sim_ctx *ctx, size_t value)
+{
+    const uint64_t threads = 16ull * 2048, given = 1024; /* the attributes say so */
+    const uint64_t bytes = value > given ? (value - given) * threads : 0;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&ctx->lock);
+    if (bytes > ctx->stacks)
+        result = sim_memory_take(ctx->device, bytes - ctx->stacks);
+    else
+        sim_memory_give(ctx->device, ctx->stacks - bytes);
+    if (result == CUDA_SUCCESS) {
+        ctx->stacks = bytes;
+        ctx->limit[CU_LIMIT_STACK_SIZE] = value;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    return result;
+}
+
 SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     SIM_ENTER_UNSAFE(cuCtxSetLimit);
@@ -530,8 +556,7 @@ SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         return result;
     if ((unsigned)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    ctx->limit[limit] = value;
-    return CUDA_SUCCESS;
+    return limit == CU_LIMIT_STACK_SIZE ? set_stack(ctx, value) : set_limit(ctx, limit, value);
 }
 SIM_ENTRY(cuCtxSetLimit);
 

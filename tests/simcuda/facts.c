@@ -8,7 +8,7 @@
  *
  * Usage: facts [SECTION...]
  *
- * Without names: all sections but those that are only for people, or that no GPU has answered yet.
+ * Without names: all sections. A name stands for all that begin with it and a colon, too.
  */
 #include "tests/simcuda/facts.h"
 
@@ -199,8 +199,7 @@ static void facts_of_start(void)
     fact("device -1", cuDeviceGet(&d, -1));
 }
 
-/* NAMED: as CURRENT, and it runs only by name. */
-enum setup { NOTHING, INITIALIZED, CURRENT, NAMED };
+enum setup { NOTHING, INITIALIZED, CURRENT };
 static const struct section {
     const char *name;
     void (*run)(void);
@@ -248,9 +247,7 @@ static const struct section {
     {"permits: host function", facts_of_host_functions, CURRENT},
     {"permits: callback", facts_of_callbacks, CURRENT},
     {"permits: host node", facts_of_host_nodes, CURRENT},
-    {"memory of modules", facts_of_modules_memory, NAMED},
-    {"local memory", facts_of_local_memory, NAMED},
-    {"costs", facts_of_costs, NAMED},
+    {"what the driver takes", facts_of_drivers_memory, CURRENT},
 };
 
 static void run_section(const struct section *section)
@@ -272,7 +269,6 @@ static void run_section(const struct section *section)
     fflush(stdout);
 }
 
-/* By its whole name, or by the beginning of it up to a colon. */
 static bool is_wanted(const struct section *section, int n_names, char **names)
 {
     for (int i = 0; i < n_names; i++) {
@@ -281,7 +277,7 @@ static bool is_wanted(const struct section *section, int n_names, char **names)
             (section->name[length] == '\0' || section->name[length] == ':'))
             return true;
     }
-    return n_names == 0 && section->setup != NAMED;
+    return n_names == 0;
 }
 
 int main(int argc, char **argv)

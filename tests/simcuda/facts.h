@@ -78,8 +78,6 @@ void facts_of_relaxed_thread(void);
 void facts_of_host_functions(void);
 void facts_of_callbacks(void);
 void facts_of_host_nodes(void);
-void facts_of_modules_memory(void);
-void facts_of_local_memory(void);
-void facts_of_costs(void);
+void facts_of_drivers_memory(void);
 
 #endif

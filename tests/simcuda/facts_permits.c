@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -860,34 +859,13 @@ void facts_of_host_nodes(void)
     ask_inside("host node", 2);
 }
 
-/* ---- what stays allocated beside what the program asks for ---- */
+/* ---- what the driver takes by itself ---- */
 
 static const char array_ptx[] = ".version 7.0\n"
                                 ".target sm_70\n"
                                 ".address_size 64\n"
                                 ".visible .global .align 16 .b8 gm_array[268435456];\n"
                                 ".visible .entry gm_empty() { ret; }\n";
-static const char local_ptx[] = ".version 7.0\n"
-                                ".target sm_70\n"
-                                ".address_size 64\n"
-                                ".visible .entry gm_local(.param .u64 p, .param .u64 n)\n"
-                                "{\n"
-                                "  .local .align 16 .b8 gm_depot[32768];\n"
-                                "  .reg .u64 %a, %n, %l;\n"
-                                "  .reg .u32 %v;\n"
-                                "  ld.param.u64 %a, [p];\n"
-                                "  ld.param.u64 %n, [n];\n"
-                                "  cvta.to.global.u64 %a, %a;\n"
-                                "  mov.u64 %l, gm_depot;\n"
-                                "  add.u64 %l, %l, %n;\n"
-                                "  mov.u32 %v, 7;\n"
-                                "  st.local.u32 [%l], %v;\n"
-                                "  membar.cta;\n"
-                                "  ld.local.u32 %v, [%l+128];\n"
-                                "  st.global.u32 [%a], %v;\n"
-                                "  ret;\n"
-                                "}\n";
-
 static size_t free_before;
 
 static size_t free_now(void)
@@ -905,124 +883,25 @@ static void fact_taken(const char *question, uint64_t unit)
     const long long taken = (long long)free_before - (long long)now;
     fact_number(question,
                 (10 * taken + (taken < 0 ? -1 : 1) * (long long)(unit / 2)) / (long long)unit);
-    fprintf(stderr, "%s: %.1f MiB\n", question, (double)taken / (double)MIB);
 }
 
-static void ask_module(void)
+void facts_of_drivers_memory(void)
 {
     CUmodule loaded;
     CUfunction function;
-    CUdeviceptr p;
-    size_t bytes;
-    free_before = free_now();
-    NEED(cuModuleLoadData(&loaded, array_ptx));
-    fact_taken("an array of 256 MiB: taken at load", 256 * MIB);
-    NEED(cuModuleGetGlobal(&p, &bytes, loaded, "gm_array"));
-    fact_number("its MiB", (long long)(bytes / MIB));
-    fact_taken("taken once it was asked for", 256 * MIB);
-    NEED(cuModuleGetFunction(&function, loaded, "gm_empty"));
-    NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-    fact_taken("taken after a launch", 256 * MIB);
-    fact("free it", cuMemFree(p));
-    NEED(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p));
-    fact_number("its range has MiB", (long long)(bytes / MIB));
-    NEED(cuModuleUnload(loaded));
-    fact_taken("taken after unloading", 256 * MIB);
-}
-
-/* Local memory is for all threads that the GPU can hold. */
-static void ask_local_memory(void)
-{
-    CUmodule loaded;
-    CUfunction function;
-    CUdeviceptr out;
-    uint64_t n = 64;
-    int processors, threads, local;
-    size_t stack;
-    void *params[] = {&out, &n};
+    int processors, threads;
     NEED(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
     NEED(
         cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device));
-    const uint64_t all = (uint64_t)processors * (uint64_t)threads;
-    NEED(cuMemAlloc(&out, 4096));
-    NEED(cuModuleLoadData(&loaded, local_ptx));
-    NEED(cuModuleGetFunction(&function, loaded, "gm_local"));
-    NEED(cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function));
-    fact_number("a kernel with local memory: KiB", local / 1024);
     free_before = free_now();
-    NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
-    fact_taken("one thread of it: taken, of what all threads would", 32768 * all);
-    NEED(cuLaunchKernel(function, 4096, 1, 1, 256, 1, 1, 0, NULL, params, NULL));
-    fact_taken("many threads of it: taken", 32768 * all);
+    NEED(cuModuleLoadData(&loaded, array_ptx));
+    fact_taken("an array of 256 MiB: taken at load", 256 * MIB);
+    NEED(cuModuleGetFunction(&function, loaded, "gm_empty"));
+    NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    fact_taken("  after a launch", 256 * MIB);
     NEED(cuModuleUnload(loaded));
-    fact_taken("unloaded: taken", 32768 * all);
-    NEED(cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE));
-    fact_number("the limit of the stack at first", (long long)stack);
-    free_before = free_now();
-    fact("set it to 16384", cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 16384));
-    fact_taken("set: taken, of what all threads would", 16384 * all);
-    NEED(cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-    fact_taken("a launch after that: taken", 16384 * all);
-    fact("set it to 1024", cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
-    fact_taken("set to 1024: taken", 16384 * all);
-    NEED(cuMemFree(out));
-}
-
-void facts_of_modules_memory(void)
-{
-    ask_module();
-}
-
-void facts_of_local_memory(void)
-{
-    ask_local_memory();
-}
-
-/* ---- what a question costs; on standard error, for people ---- */
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-#define COST(call)                                                                                 \
-    do {                                                                                           \
-        const double begin_ = now_ns();                                                            \
-        for (int i_ = 0; i_ < 100000; i_++)                                                        \
-            (call);                                                                                \
-        fprintf(stderr, "cost: %s: %.0f ns\n", #call, (now_ns() - begin_) / 100000);               \
-    } while (0)
-
-void facts_of_costs(void)
-{
-    int n;
-    CUdevice d;
-    CUcontext c;
-    CUmemorytype type;
-    CUdeviceptr p;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    size_t a, b;
-    unsigned *flag;
-    CUstream busy;
-    NEED(cuMemAlloc(&p, 8 * MIB));
-    COST(cuDeviceGetCount(&n));
-    COST(cuDriverGetVersion(&n));
-    COST(cuCtxGetDevice(&d));
-    COST(cuCtxGetCurrent(&c));
-    COST(cuMemFree(0));
-    COST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
-    COST(cuThreadExchangeStreamCaptureMode(&mode));
-    COST(cuMemGetInfo(&a, &b));
-    NEED(cuMemFree(p));
-    NEED(cuMemHostAlloc((void **)&flag, 4096, 0));
-    NEED(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
-    *flag = 0;
-    void *params[] = {&flag};
-    NEED(cuLaunchKernel(spin_until, 1, 1, 1, 1, 1, 1, 0, busy, params, NULL));
-    /* It would hang here, and the alarm would end it. */
-    fact("with a busy stream: cuMemFree of NULL returns", cuMemFree(0));
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-    NEED(cuCtxSynchronize());
+    fact_taken("  after unloading", 256 * MIB);
+    fact("a stack of 16384 bytes", cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 16384));
+    fact_taken("  taken, of what all threads have above 1024",
+               (16384 - 1024) * (uint64_t)processors * (uint64_t)threads);
 }

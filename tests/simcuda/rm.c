@@ -261,9 +261,25 @@ static uint32_t interleave(struct object *group, uint32_t command, struct gm_rm_
     return GM_RM_OK;
 }
 
+/* Only of this process. */
+static uint32_t pid_info(const struct object *subdevice, struct gm_rm_pid_info *p)
+{
+    if (subdevice->class_ != GM_RM_CLASS_SUBDEVICE)
+        return GM_RM_INVALID_OBJECT_HANDLE;
+    if (p->n != 1 || p->process[0].index != 0)
+        return GM_RM_INVALID_ARGUMENT;
+    struct gm_rm_pid_memory *own = &p->process[0];
+    own->result = own->pid == (uint32_t)getpid() ? GM_RM_OK : GM_RM_NOT_SUPPORTED;
+    if (own->result == GM_RM_OK)
+        sim_memory_own(subdevice->device, &own->owned, &own->private);
+    return GM_RM_OK;
+}
+
 static size_t params_size(uint32_t command)
 {
     switch (command) {
+    case GM_RM_PID_INFO:
+        return sizeof(struct gm_rm_pid_info);
     case GM_RM_DISABLE_CHANNELS:
         return sizeof(struct gm_rm_disable);
     case GM_RM_SET_TIMESLICE:
@@ -302,6 +318,8 @@ static uint32_t control(int fd, const struct gm_rm_control *p, struct sim_group 
     case GM_RM_SET_INTERLEAVE:
     case GM_RM_GET_INTERLEAVE:
         return interleave(o, p->command, params);
+    case GM_RM_PID_INFO:
+        return pid_info(o, params);
     default: /* a preempted group goes on at once */
         return o->class_ == GM_RM_CLASS_GROUP ? GM_RM_OK : GM_RM_INVALID_OBJECT_HANDLE;
     }

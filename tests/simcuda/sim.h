@@ -115,6 +115,8 @@ CUresult sim_state_open(void);
 /* Count bytes of this process on a device; CUDA_ERROR_OUT_OF_MEMORY when they do not fit. */
 CUresult sim_memory_take(int device, uint64_t bytes);
 void sim_memory_give(int device, uint64_t bytes);
+/* What this process has counted so, and the frames that it made. */
+void sim_memory_own(int device, uint64_t *bytes, uint64_t *frames);
 /* A new frame (the memory of a VMM handle), held by this process. *id is never 0. */
 CUresult sim_frame_add(int device, uint64_t bytes, uint64_t *id);
 /* This process holds a frame too; it is counted again should it have been forgotten. */
@@ -271,6 +273,7 @@ struct sim_ctx {
     _Atomic int error;   /* CUresult: what its work died of, until the context does; 0: nothing */
     uint64_t generation; /* counts the lives of a primary context */
     size_t limit[CU_LIMIT_MAX];
+    uint64_t stacks; /* bytes that its limit of the stack takes; under the lock */
     struct sim_ctx *_Atomic peer[SIM_DEVICES_MAX]; /* whose memory it may reach, by device */
     struct sim_channels channels;
 

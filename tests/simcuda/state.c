@@ -351,6 +351,15 @@ CUresult sim_memory_take(int device, uint64_t bytes)
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+void sim_memory_own(int device, uint64_t *bytes, uint64_t *frames)
+{
+    struct sim_device_state *d = &devices[device];
+    enter(d);
+    *bytes = d->shared->slot[d->slot].bytes;
+    *frames = d->shared->slot[d->slot].made;
+    leave(d);
+}
+
 void sim_memory_give(int device, uint64_t bytes)
 {
     struct sim_device_state *d = &devices[device];

@@ -19,12 +19,14 @@
 #include "shim/gate/boot.h"
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
+#include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/release.h"
 #include "shim/memory/spares.h"
+#include "shim/observe/usage.h"
 
 #define MOST 64u
 
@@ -112,6 +114,16 @@ void gm_spares_release(int32_t gpu)
 void gm_link_enter(int gpu)
 {
     (void)gpu;
+}
+
+bool gm_usage_begin(int gpu)
+{
+    (void)gpu;
+    return false;
+}
+
+void gm_drain_watch(void)
+{
 }
 
 int gm_gpu_of(CUdevice device)

@@ -24,6 +24,7 @@
 #include "shim/entry/nvml.h"
 #include "shim/gate/boot.h"
 #include "shim/memory/budget.h"
+#include "shim/observe/usage.h"
 #include "tests/simcuda/device_file.h"
 
 #define MIB (1ull << 20)
@@ -71,6 +72,11 @@ bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
     *free_bytes = 60 * MIB;
     *total = 100 * MIB;
     return true;
+}
+
+bool gm_usage_sample(void)
+{
+    return false;
 }
 
 bool gm_memory_held(int gpu, uint64_t *bytes, pid_t *holder)

@@ -56,7 +56,8 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, refused, 64, 8);
     LAYOUT(gm_stat, refused_bytes, 72, 8);
     LAYOUT(gm_stat, spares, 80, 512);
-    LAYOUT(gm_stat, reserved, 592, 4096 - 592);
+    LAYOUT(gm_stat, driver_bytes, 592, 8);
+    LAYOUT(gm_stat, reserved, 600, 4096 - 600);
     LAYOUT(gm_stat, slot, 4096, 128 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 
