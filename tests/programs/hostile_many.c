@@ -61,22 +61,23 @@ enum action {
 };
 
 /* Which actions a client likes, in parts of the sum; the naps between its steps; whether it is a
- * program or asks as mux-ctl does. */
+ * program or asks as mux-ctl does; how many of its messages hold any numbers at all. The daemon
+ * ends a session for most of these, so only those that send few come to have memory and turns. */
 static const struct character {
     unsigned likes[ACTIONS];
     unsigned nap_us;
-    unsigned percent_control;
+    unsigned percent_control, per_mille_wild;
 } characters[] = {
     /*              SPEAK BABBLE FLOOD NOISE ATTACH ANSWER LISTEN SCRIBBLE LEAVE NAP FORK STOP DIE
      */
-    /* program */ {{30, 0, 0, 0, 0, 40, 30, 10, 1, 1, 0, 0, 0}, 500, 2},
-    /* liar    */ {{30, 1, 1, 1, 1, 40, 30, 20, 1, 1, 1, 1, 1}, 1000, 10},
-    /* mute    */ {{50, 0, 5, 0, 0, 0, 3, 10, 1, 5, 0, 0, 0}, 5000, 20},
-    /* asker   */ {{60, 1, 10, 0, 0, 0, 10, 0, 2, 2, 0, 0, 0}, 200, 98},
-    /* noise   */ {{10, 10, 1, 30, 20, 1, 5, 1, 5, 5, 1, 0, 1}, 2000, 30},
-    /* flood   */ {{10, 0, 30, 0, 0, 10, 10, 5, 1, 0, 0, 0, 0}, 200, 50},
-    /* writer  */ {{10, 0, 0, 0, 0, 20, 20, 90, 1, 0, 0, 0, 0}, 100, 0},
-    /* mortal  */ {{30, 0, 2, 1, 1, 10, 10, 10, 5, 3, 5, 2, 5}, 1000, 20},
+    /* program */ {{30, 0, 0, 0, 0, 60, 0, 5, 0, 1, 0, 0, 0}, 500, 2, 1},
+    /* liar    */ {{30, 0, 0, 0, 0, 60, 10, 10, 1, 1, 1, 1, 1}, 1000, 10, 10},
+    /* mute    */ {{50, 0, 5, 0, 0, 0, 3, 10, 1, 5, 0, 0, 0}, 5000, 20, 10},
+    /* asker   */ {{60, 1, 10, 0, 0, 0, 10, 0, 2, 2, 0, 0, 0}, 200, 98, 300},
+    /* noise   */ {{10, 10, 1, 30, 20, 1, 5, 1, 5, 5, 1, 0, 1}, 2000, 30, 500},
+    /* flood   */ {{10, 0, 30, 0, 0, 10, 10, 5, 1, 0, 0, 0, 0}, 200, 50, 20},
+    /* writer  */ {{10, 0, 0, 0, 0, 60, 0, 90, 0, 0, 0, 0, 0}, 100, 0, 1},
+    /* mortal  */ {{30, 0, 2, 0, 0, 40, 0, 10, 2, 3, 5, 2, 5}, 1000, 20, 10},
 };
 #define CHARACTERS (sizeof characters / sizeof characters[0])
 
@@ -140,6 +141,7 @@ static bool is_dry;
 static uint64_t hash = 1469598103934665603u; /* FNV-1a of what was sent */
 static struct connection connections[CONNECTIONS];
 static struct chance chance; /* of this step */
+static const struct character *character;
 
 static uint64_t mixed(uint64_t a, uint64_t b)
 {
@@ -215,33 +217,21 @@ static uint64_t any_number(void)
     }
 }
 
-static uint64_t any_va(void)
+static uint64_t any_place(void)
 {
-    uint64_t place = (1ull << 40) + draw(&chance, PLACES) * 32 * MIB;
-    if (draw_percent(&chance, 80))
-        return place;
-    return draw_percent(&chance, 50) ? place + draw(&chance, 32) * MIB : any_number();
+    return (1ull << 40) + draw(&chance, PLACES) * 32 * MIB;
 }
 
-static uint64_t any_bytes(void)
+static void fill_text(char *text, size_t size, bool is_wild)
 {
-    if (draw_percent(&chance, 80))
-        return 2 * MIB * (1 + draw(&chance, draw_percent(&chance, 80) ? 4 : 16));
-    return draw_percent(&chance, 50) ? 2 * MIB * draw(&chance, 4096) : any_number();
-}
-
-static void fill_text(char *text, size_t size)
-{
-    static const char *const words[] = {"",       "train",   "gm_worker", "*",       "[a-z",
-                                        "../etc", "python3", "?*?*?*?*",  "team",    "%s%n%d",
-                                        "\n\n",   "\x1b[2J", "hostile",   "\xff\xfe"};
-    size_t length = draw_percent(&chance, 5) ? size : draw(&chance, size);
+    static const char *const words[] = {"",        "train",   "gm_worker", "*",        "[a-z",
+                                        "../etc",  "python3", "team",      "?*?*?*?*", "%s%n%d",
+                                        "hostile", "\n\n",    "\x1b[2J"};
+    const size_t n = sizeof words / sizeof words[0], length = draw(&chance, size + 1);
     memset(text, 0, size);
-    if (draw_percent(&chance, 80)) {
-        snprintf(text, size, "%s", words[draw(&chance, sizeof words / sizeof words[0])]);
-        return;
-    }
-    for (size_t i = 0; i < length; i++) /* without an end, if it is as long as the field */
+    snprintf(text, size, "%s", words[draw(&chance, is_wild ? n : n - 2)]);
+    for (size_t i = 0; is_wild && i < length;
+         i++) /* without an end, if it is as long as the field */
         text[i] = (char)draw(&chance, 256);
 }
 
@@ -254,36 +244,35 @@ static uint64_t heard(const struct connection *c, uint16_t type)
     return 0;
 }
 
-/* Make a body plausible that holds any numbers. */
-static void be_plausible(const struct connection *c, uint16_t type, void *body)
+/* Make a body that holds any numbers legal, as far as it can be. */
+static void be_legal(const struct connection *c, uint16_t type, void *body)
 {
     switch (type) {
     case GM_MSG_ALLOC: {
         struct gm_msg_alloc *alloc = body;
-        alloc->va = any_va();
-        alloc->bytes = any_bytes();
-        alloc->gpu = draw_percent(&chance, 95) ? 0 : (uint32_t)any_number();
-        alloc->flags =
-            draw_percent(&chance, 90) ? (uint32_t)draw(&chance, 2) : (uint32_t)any_number();
+        alloc->va = any_place();
+        alloc->bytes = 2 * MIB * (1 + draw(&chance, draw_percent(&chance, 80) ? 2 : 16));
+        alloc->gpu = 0;
+        alloc->flags = draw_percent(&chance, 20) ? GM_ALLOC_AHEAD : 0;
         break;
     }
     case GM_MSG_FREE:
-        ((struct gm_msg_free *)body)->va = any_va();
+        ((struct gm_msg_free *)body)->va = any_place();
         break;
     case GM_MSG_ENTER:
-        ((struct gm_msg_enter *)body)->gpu = (uint32_t)draw(&chance, 2);
+        ((struct gm_msg_enter *)body)->gpu = 0;
         break;
     case GM_MSG_SHARE:
-        ((struct gm_msg_share *)body)->va = any_va();
+        ((struct gm_msg_share *)body)->va = any_place();
         break;
     case GM_MSG_SHUT:
-        ((struct gm_msg_shut *)body)->va = any_va();
+        ((struct gm_msg_shut *)body)->va = any_place();
         break;
     case GM_MSG_OPEN: {
         struct gm_msg_open *open = body;
         const struct gm_msg_shared *shared = &board->shared[draw(&chance, BOARD)];
-        open->va = any_va();
-        open->bytes = any_bytes();
+        open->va = any_place();
+        open->bytes = 2 * MIB * (1 + draw(&chance, 2));
         open->nonce[0] = shared->nonce[0];
         open->nonce[1] = shared->nonce[1] + draw_percent(&chance, 10);
         open->share = shared->share;
@@ -301,7 +290,7 @@ static void be_plausible(const struct connection *c, uint16_t type, void *body)
         break;
     case GM_MSG_HELLO: {
         struct gm_msg_hello *hello = body;
-        hello->class = (uint32_t)draw(&chance, 6);
+        hello->class = (uint32_t)draw(&chance, 5);
         hello->oversize = (uint32_t)draw(&chance, 3);
         hello->cap_is = (uint32_t)draw(&chance, 3);
         break;
@@ -321,23 +310,21 @@ static void be_plausible(const struct connection *c, uint16_t type, void *body)
     }
 }
 
-static void fill_entries(const struct row *row, void *entries, uint32_t count)
+static void fill_entries(const struct row *row, void *entries, uint32_t count, bool is_wild)
 {
-    uint64_t va = any_va();
-    bool ascends = draw_percent(&chance, 80);
+    uint64_t va = any_place();
     for (size_t i = 0; i + 8 <= count * row->entry; i += 8) {
-        uint64_t number = draw_percent(&chance, 20) ? any_number() : draw(&chance, 1000);
+        uint64_t number = is_wild ? any_number() : draw(&chance, 1000);
         memcpy((char *)entries + i, &number, sizeof number);
     }
-    if (row->type != GM_MSG_USES || !ascends)
-        return;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count && row->type == GM_MSG_USES && !is_wild; i++)
         ((struct gm_use_entry *)entries)[i].va = va += GM_CHUNK_MIN * (1 + draw(&chance, 3));
 }
 
 /* Make one message of this row. Returns its length. */
 static size_t make(const struct connection *c, const struct row *row, uint8_t *bytes)
 {
+    const bool is_wild = draw(&chance, 1000) < character->per_mille_wild;
     struct gm_wire_header header = {.version = GM_WIRE_VERSION, .type = row->type};
     _Alignas(8) uint8_t body[512];
     _Alignas(8) static uint8_t entries[GM_WIRE_MAX];
@@ -348,14 +335,14 @@ static size_t make(const struct connection *c, const struct row *row, uint8_t *b
     }
     for (size_t i = 0; i < TEXTS; i++)
         if (texts[i].type == row->type)
-            fill_text((char *)body + texts[i].at, texts[i].size);
-    if (draw_percent(&chance, 85))
-        be_plausible(c, row->type, body);
+            fill_text((char *)body + texts[i].at, texts[i].size, is_wild);
+    if (!is_wild)
+        be_legal(c, row->type, body);
     if (row->max_entries > 0)
         header.count = (uint32_t)draw(&chance, row->max_entries + 1);
     if (sizeof header + row->body + header.count * row->entry > GM_WIRE_MAX)
         header.count = 0;
-    fill_entries(row, entries, header.count);
+    fill_entries(row, entries, header.count, is_wild);
     header.length = (uint32_t)(sizeof header + row->body + header.count * row->entry);
     memcpy(bytes, &header, sizeof header);
     memcpy(bytes + sizeof header, body, row->body);
@@ -363,12 +350,14 @@ static size_t make(const struct connection *c, const struct row *row, uint8_t *b
     return header.length;
 }
 
-/* A row that may be sent in this state, or any at all. */
+/* A row that may be sent in this state and is no answer, or any at all. */
 static const struct row *any_row(unsigned state)
 {
     for (unsigned i = 0; i < 200; i++) {
         const struct row *row = &rows[draw(&chance, ROWS)];
-        if (state == 0 || (row->direction == GM_UP && row->states & state))
+        bool is_answer =
+            row->type == GM_MSG_DONE || row->type == GM_MSG_DRAINED || row->type == GM_MSG_QUIET;
+        if (state == 0 || (row->direction == GM_UP && row->states & state && !is_answer))
             return row;
     }
     return &rows[0];
@@ -467,14 +456,14 @@ static void answer(struct connection *c)
 {
     uint8_t bytes[GM_WIRE_MAX];
     unsigned most = 1 + (unsigned)draw(&chance, 8);
-    bool is_right = draw_percent(&chance, 90);
+    bool is_right = draw(&chance, 1000) >= 10 * character->per_mille_wild;
     for (unsigned i = 0; i < most && c->n_owed > 0 && c->fd >= 0; i++) {
-        unsigned which = draw_percent(&chance, 95) ? 0 : (unsigned)draw(&chance, c->n_owed);
+        unsigned which = is_right ? 0 : (unsigned)draw(&chance, c->n_owed);
         struct owed owed = c->owed[which];
         struct {
             uint64_t number;
             uint32_t words[4];
-        } body = {.number = owed.number + (draw_percent(&chance, 2) ? draw(&chance, 3) - 1 : 0)};
+        } body = {.number = owed.number + (is_right ? 0 : draw(&chance, 3) - 1)};
         memmove(&c->owed[which], &c->owed[which + 1], (--c->n_owed - which) * sizeof owed);
         for (unsigned word = 0; word < 4 && !is_right; word++)
             body.words[word] = (uint32_t)any_number();
@@ -540,7 +529,7 @@ static void scribble(struct connection *c)
     uint64_t how = draw(&chance, 4), most = 1 + draw(&chance, 512);
     for (uint64_t i = 0; i < most; i++) {
         size_t at = how == 0 ? draw(&chance, 512) : draw(&chance, words); /* or its first page */
-        uint64_t number = draw_percent(&chance, 50) ? any_number() : any_va();
+        uint64_t number = draw_percent(&chance, 50) ? any_number() : any_place();
         if (how == 1)
             at = offsetof(struct gm_stat, spares) / 8 + draw(&chance, GM_SPARES_MAX);
         if (how == 2)
@@ -565,7 +554,7 @@ static void fork_it(void)
         _exit(0);
 }
 
-static void act(struct connection *c, const struct character *character, enum action action)
+static void act(struct connection *c, enum action action)
 {
     static _Alignas(8) uint8_t bytes[GM_WIRE_MAX + 64];
     useconds_t nap = (useconds_t)draw(&chance, 50000);
@@ -618,7 +607,7 @@ static void act(struct connection *c, const struct character *character, enum ac
     }
 }
 
-static enum action any_action(const struct character *character)
+static enum action any_action(void)
 {
     unsigned sum = 0, at = 0;
     for (unsigned i = 0; i < ACTIONS; i++)
@@ -632,7 +621,7 @@ static enum action any_action(const struct character *character)
 /* A life has an end: what was never read or answered goes with it. */
 static void live(uint64_t most_steps)
 {
-    const struct character *character = &characters[client_index % CHARACTERS];
+    character = &characters[client_index % CHARACTERS];
     begin_step(2);
     for (unsigned i = 0; i < CONNECTIONS; i++) {
         bool asks = draw_percent(&chance, character->percent_control);
@@ -641,13 +630,13 @@ static void live(uint64_t most_steps)
     for (step = 0; step < most_steps; step++) {
         begin_step(0);
         struct connection *c = &connections[draw(&chance, CONNECTIONS)];
-        enum action action = any_action(character);
+        enum action action = any_action();
         useconds_t nap = (useconds_t)draw(&chance, 2 * character->nap_us);
         struct chance rest = chance;
         if (c->fd < 0)
             connect_it(c);
         chance = rest;
-        act(c, character, action);
+        act(c, action);
         if (!is_dry)
             usleep(nap);
     }
