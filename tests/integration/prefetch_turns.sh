@@ -15,7 +15,7 @@ has_twelve() {
 # turns SETTING: of eight switches, into the file SETTING.in
 turns() {
     rm -f "$dir/enough"
-    start_daemon --pinned 512M --quantum 700ms --prefetch "$1"
+    start_daemon --pinned 512M --quantum 700ms --log-level debug --prefetch "$1"
     for i in 1 2 3; do
         app "$1$i" linked --bytes 96M --allocs 3 --iterations 1 --seed "$i" --until "$dir/enough"
     done
