@@ -43,16 +43,12 @@ bool gm_boot_is_over(void)
     return true;
 }
 
-static void want(void)
+static void want(bool is_hurried)
 {
+    (void)is_hurried;
 }
 
-static void listen(struct gm_gate_ear *ear)
-{
-    (void)ear;
-}
-
-static const struct gm_gate_calls calls = {.want = want, .listen = listen};
+static const struct gm_gate_calls calls = {.want = want};
 
 GM_EXPORT int gm_bench_bare(void *function, unsigned x, unsigned y, unsigned z, void *stream,
                             void **params)

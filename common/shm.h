@@ -38,14 +38,14 @@ struct gm_ctl {
     uint32_t magic;
     uint32_t version;
     _Atomic uint32_t gate;
-    uint32_t app;                /* the app's id, for messages */
-    _Atomic uint64_t epoch;      /* of the newest CLOSE */
-    _Atomic uint32_t has_rhythm; /* not 0: announce requests that come at a steady rate (EXPECT) */
-    uint32_t reserved_too;
+    uint32_t app;                 /* the app's id, for messages */
+    _Atomic uint64_t epoch;       /* of the newest CLOSE */
+    _Atomic uint32_t has_rhythm;  /* not 0: announce requests that come at a steady rate (EXPECT) */
+    _Atomic uint32_t is_paused;   /* not 0: it has no turns until somebody resumes it */
     uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could have in all */
     _Atomic uint32_t is_counting; /* a bit a GPU: report what launches use (USES); and below */
-    /* Changes each second while the daemon's loop runs. So an app that waits notices if the daemon
-     * hangs. */
+    /* Changes each second while the daemon's loop runs. So an app can say that the daemon hangs.
+     */
     _Atomic uint32_t beat;
     uint64_t room[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could allocate now */
     uint8_t reserved[4096 - 40 - 16 * GM_GPUS_MAX];

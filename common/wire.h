@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 8u
+#define GM_WIRE_VERSION 9u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -89,7 +89,8 @@ struct gm_msg_free {
 
 /* A thread waits at the closed gate. The first one sends it; repeating it is harmless. */
 struct gm_msg_want {
-    uint64_t reserved;
+    uint32_t is_hurried; /* a signal came to the thread: it may have to return to obey it */
+    uint32_t reserved;
 };
 
 enum gm_drain_status {

@@ -1,11 +1,32 @@
 /*
  * Deadlines: answers that do not come, programs that make no progress, things to retry. Owns the
- * engine's timer. Called by engine.c; calls the files whose time has come.
+ * engine's timer, and the time when the daemon last began to run again. Called by engine.c; calls
+ * the files whose time has come.
+ *
+ * A daemon that was stopped (Ctrl-Z, a debugger, a frozen machine) finds every deadline passed, and
+ * the answers unread. It knows that by its timer, which is long overdue. Then everybody has their
+ * time again.
  */
 #include "daemon/engine/inside.h"
 
+#include "common/log.h"
+
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)
+
+/* Since when time counts that began at `at`. */
+static uint64_t since(const struct gm_engine *engine, uint64_t at)
+{
+    return at > engine->awake_at ? at : engine->awake_at;
+}
+
+/* Since when an answer to what was sent to the app is awaited. It works through many, one after the
+ * other. */
+static uint64_t asked_at(const struct gm_engine *engine, const struct gm_app *app)
+{
+    const uint64_t sent_at = app->batches.sent->sent_at, answered_at = app->batches.answered_at;
+    return since(engine, sent_at > answered_at ? sent_at : answered_at);
+}
 
 /* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
  * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
@@ -20,14 +41,14 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (app->state != GM_APP_LOADING || engine->stopping.is_on)
         return;
     /* Others are being waited for, which ends in bounded time; once. */
-    if (is_held_up &&
-        engine->now < app->chosen.begin.at + engine->config.drain_deadline_ns + HELD_UP_NS)
+    if (is_held_up && engine->now < since(engine, app->chosen.begin.at) +
+                                        engine->config.drain_deadline_ns + HELD_UP_NS)
         app->moves.progress_at = engine->now;
     if (engine->table->apps[id].missing == 0 && gm_group_is_several(engine, id))
         app->moves.progress_at = engine->now; /* it waits for its group */
     bool has_failed = app->moves.retry_at != 0 && !app->places.is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&
-        engine->now < app->moves.progress_at + GM_STALL_NS)
+        engine->now < since(engine, app->moves.progress_at) + GM_STALL_NS)
         return;
     gm_engine_happened(engine, id, GM_EVENT_GAVE_BACK);
     app->moves.progress_at = engine->now;
@@ -39,10 +60,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
 static void check_silence(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    uint64_t asked = app->batches.sent ? app->batches.sent->sent_at : 0;
-    if (asked < app->batches.answered_at)
-        asked = app->batches.answered_at; /* it works through many, one after the other */
-    bool is_silent = app->is_stopped || (app->batches.sent && engine->now >= asked + GM_LATE_NS);
+    bool is_silent =
+        app->is_stopped || (app->batches.sent && engine->now >= asked_at(engine, app) + GM_LATE_NS);
     if (is_silent == engine->table->apps[id].is_silent)
         return;
     gm_engine_note_silence(engine, id, is_silent);
@@ -70,17 +89,31 @@ static bool awaits_exit(const struct gm_app *app)
     return app->state == GM_APP_GONE && app->exit.poll && !app->exit.is_late;
 }
 
+/* The timer is overdue in the first round after a sleep. */
+static void notice_sleep(struct gm_engine *engine)
+{
+    if (engine->timer_at == 0 || engine->now < engine->timer_at + GM_ASLEEP_NS)
+        return;
+    const uint64_t ns = engine->now - engine->timer_at;
+    gm_log(GM_LOG_WARN, "the daemon did not run for %llu ms: all deadlines begin anew",
+           (unsigned long long)(ns / GM_MS));
+    engine->awake_at = engine->now;
+    if (engine->stopping.is_on)
+        engine->stopping.until += ns;
+}
+
 void gm_engine_check_deadlines(struct gm_engine *engine)
 {
+    notice_sleep(engine);
     uint64_t limit = engine->config.drain_deadline_ns + GM_LATE_NS;
     bool is_held_up = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_UNUSED)
             continue;
-        if (is_draining(app) && engine->now >= app->gate.closed_at + limit)
+        if (is_draining(app) && engine->now >= since(engine, app->gate.closed_at) + limit)
             gm_engine_drained(engine, id, NULL);
-        if (awaits_exit(app) && engine->now >= app->exit.left_at + GM_EXIT_NS)
+        if (awaits_exit(app) && engine->now >= since(engine, app->exit.left_at) + GM_EXIT_NS)
             gm_engine_exit_late(engine, id);
         is_held_up = is_held_up || is_draining(app) || awaits_exit(app);
         check_silence(engine, id);
@@ -112,6 +145,7 @@ void gm_engine_call(struct gm_engine *engine)
     if (engine->is_closing)
         return;
     engine->is_called = true;
+    engine->timer_at = 0; /* at once */
     if (!engine->is_running)
         uv_timer_start(&engine->timer, on_timer, 0, 0);
 }
@@ -125,15 +159,13 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (is_draining(app))
-            at = earlier(at, app->gate.closed_at + limit);
+            at = earlier(at, since(engine, app->gate.closed_at) + limit);
         if (awaits_exit(app))
-            at = earlier(at, app->exit.left_at + GM_EXIT_NS);
+            at = earlier(at, since(engine, app->exit.left_at) + GM_EXIT_NS);
         if (app->batches.sent && !engine->table->apps[id].is_silent)
-            at = earlier(at, GM_LATE_NS + (app->batches.sent->sent_at > app->batches.answered_at
-                                               ? app->batches.sent->sent_at
-                                               : app->batches.answered_at));
+            at = earlier(at, asked_at(engine, app) + GM_LATE_NS);
         if (app->state == GM_APP_LOADING)
-            at = earlier(at, app->moves.progress_at + GM_STALL_NS);
+            at = earlier(at, since(engine, app->moves.progress_at) + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)
             is_open = true;
         at = earlier(at, gm_engine_placing_due(engine, id));
@@ -168,11 +200,13 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     at = earlier(at, gm_engine_give_back_at(engine));
     if (at == GM_TIME_NEVER && !engine->is_called) {
         uv_timer_stop(&engine->timer);
+        engine->timer_at = 0;
         return;
     }
     uint64_t wait_ms = at > engine->now ? (at - engine->now + GM_MS - 1) / GM_MS : 1;
     if (engine->is_called)
         wait_ms = 0;
+    engine->timer_at = engine->now + wait_ms * GM_MS;
     uv_update_time(engine->loop);
     uv_timer_start(&engine->timer, on_timer, wait_ms, 0);
 }

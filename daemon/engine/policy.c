@@ -241,11 +241,23 @@ static struct gm_sched_policy common_policy(const struct gm_engine *engine, uint
     return all;
 }
 
+/* Tell the app, and its group, so that they can say why they wait. */
+static void tell_paused(const struct gm_engine *engine, uint32_t id, bool is_paused)
+{
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    if (engine->apps[id].ctl)
+        atomic_store(&engine->apps[id].ctl->is_paused, is_paused);
+    for (; client; client = client->next)
+        if (client->ctl)
+            atomic_store(&client->ctl->is_paused, is_paused);
+}
+
 /* Tell the scheduler what holds now. */
 struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t id)
 {
     struct gm_sched_policy policy = common_policy(engine, id);
     engine->apps[id].policy.is_limited = policy.share < GM_SCHED_SHARE_ALL;
+    tell_paused(engine, id, policy.is_paused);
     gm_engine_feed_policy(engine, id, &policy);
     return policy;
 }

@@ -57,6 +57,8 @@ static void give_up(struct gm_engine *engine, uint32_t id, const char *why)
 static uint64_t last_progress(const struct gm_engine *engine)
 {
     uint64_t at = engine->stopping.until - GM_SAVING_NS;
+    if (engine->awake_at > at)
+        at = engine->awake_at;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].moves.progress_at > at)
             at = engine->apps[id].moves.progress_at;

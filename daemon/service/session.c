@@ -963,6 +963,13 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     uv_idle_start(&all->spinner, on_spin);
 }
 
+/* What it sent lies unread: the daemon itself did not run. The loop reads it next. */
+static bool has_unread(const struct gm_session *session)
+{
+    uint8_t byte;
+    return recv(session->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct gm_session *session = timer->data;
@@ -971,6 +978,11 @@ static void on_timer(uv_timer_t *timer)
         flush(session);
         if (!session->is_ending && !session->is_starved && session->state != GM_SESSION_APP)
             uv_timer_start(timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+        return;
+    }
+    if (session->state != GM_SESSION_APP && !session->trim_until && !session->head &&
+        has_unread(session)) {
+        uv_timer_start(timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
         return;
     }
     switch (session->state) {

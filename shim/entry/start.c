@@ -122,7 +122,6 @@ static unsigned gm_start_match(const struct gm_link_welcome *welcome, int n_devi
 static const struct gm_gate_calls gm_start_gate_calls = {
     .want = gm_link_want,
     .expect = gm_hints_announce,
-    .listen = gm_link_listen,
 };
 
 /* Whether parking and timeslices work here (probe.h): asked when the first memory is mapped, for

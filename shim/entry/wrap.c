@@ -177,7 +177,7 @@ static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("in
             gm_pools_give_back_excess();                                                           \
             gm_handling = 0;                                                                       \
         }                                                                                          \
-        return gm_result;                                                                          \
+        return gm_gate_result(gm_result);                                                          \
     }
 
 /* A handler makes several driver calls, so it needs all of gm_real. It takes locks and waits for
@@ -194,7 +194,7 @@ static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("in
         CUresult gm_result = handler args;                                                         \
         gm_handling = gm_before;                                                                   \
         pthread_setcancelstate(gm_cancel, NULL);                                                   \
-        return gm_result;                                                                          \
+        return gm_gate_result(gm_result);                                                          \
     }
 
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \

@@ -21,6 +21,8 @@
 #define GM_SLOT_WORDS (GM_SLOTS / 64u)
 /* A waiting thread checks the gate and asks the daemon again after so long, woken or not. */
 #define GM_GATE_RECHECK_S 1
+/* From here on results say what became of work, or of the context by it (cuda.h). */
+#define GM_GATE_FAILED CUDA_ERROR_ILLEGAL_ADDRESS
 
 /* The fast slot of a thread that has none: always taken. */
 static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN, .blocked = 1};
@@ -55,7 +57,8 @@ static _Atomic uint64_t gm_slots_taken[GM_SLOT_WORDS]; /* one bit a slot, the sh
 static _Atomic uint32_t gm_slots_top;                  /* one more than the highest ever taken */
 static _Atomic uint32_t gm_capture_begun;              /* captures begun so far, modulo 2^32 */
 static _Atomic uint32_t gm_own_syncs;                  /* own synchronizing calls under way */
-static _Atomic uint64_t gm_want_sent; /* one more than the epoch of the newest WANT */
+static _Atomic uint64_t gm_want_sent;    /* one more than the epoch of the newest WANT */
+static _Atomic uint64_t gm_want_hurried; /* when the daemon was last told of a signal */
 
 /* For a nested call: the outer call's slot is IN. */
 static struct gm_slot gm_slot_nested;
@@ -173,24 +176,42 @@ static void gm_gate_step(struct gm_gate_thread *self, uint32_t place)
         atomic_fetch_sub(&self->own->inside, 1);
 }
 
+/* What a thread that waits remembers; all zero at first. */
+struct gm_gate_waiter {
+    uint64_t since;  /* when it began to wait or last told the daemon */
+    bool has_signal; /* one came meanwhile */
+};
+
+/* A signal came. The daemon is told of one a second: programs may get thousands. */
+static void gm_gate_hurry(struct gm_gate_waiter *waiter)
+{
+    const uint64_t now = gm_now();
+    uint64_t last = atomic_load(&gm_want_hurried);
+    waiter->has_signal = true;
+    if ((last == 0 || now - last >= GM_GATE_RECHECK_S * GM_S) &&
+        atomic_compare_exchange_strong(&gm_want_hurried, &last, now))
+        gm_gate_calls->want(true);
+}
+
 /*
  * Wait until the word of `page` changes, at most GM_GATE_RECHECK_S. The first thread that waits at
  * a closed gate tells the daemon, and so does each one that has waited for GM_GATE_RECHECK_S, in
- * case the first message was lost. *since: when this thread began to wait or last told; 0 at first.
+ * case the first message was lost.
  */
-static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first, uint64_t *since,
-                         struct gm_gate_ear *ear)
+static void gm_gate_wait(const struct gm_ctl *page, uint32_t word, bool is_first,
+                         struct gm_gate_waiter *waiter)
 {
     const uint64_t asked = atomic_load(&page->epoch) + 1, now = gm_now();
-    const bool is_late = *since != 0 && now - *since >= GM_GATE_RECHECK_S * GM_S;
+    const bool is_late = waiter->since != 0 && now - waiter->since >= GM_GATE_RECHECK_S * GM_S;
     if (atomic_exchange(&gm_want_sent, asked) != asked || is_first || is_late)
-        gm_gate_calls->want();
-    if (*since == 0 || is_late)
-        *since = now;
+        gm_gate_calls->want(waiter->has_signal);
+    if (waiter->since == 0 || is_late)
+        waiter->since = now;
 
     struct timespec most = {.tv_sec = GM_GATE_RECHECK_S};
-    syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0);
-    gm_gate_calls->listen(ear);
+    if (syscall(SYS_futex, &page->gate, FUTEX_WAIT, word, &most, NULL, 0) != 0 && errno == EINTR &&
+        page != &gm_page_held)
+        gm_gate_hurry(waiter);
 }
 
 /* The thread submits: a request may begin. */
@@ -244,8 +265,7 @@ struct gm_slot *gm_gate_enter_slow(void)
     struct gm_stat *stat = gm_gate_stat();
     struct gm_slot *slot = before == GM_SLOT_TRYING ? &gm_slot_interrupted : self->own;
     bool is_waiting = false;
-    uint64_t since = 0;
-    struct gm_gate_ear ear = {0};
+    struct gm_gate_waiter waiter = {0};
     for (;;) {
         gm_gate_step(self, GM_SLOT_TRYING);
         const struct gm_ctl *page = atomic_load(&gm_hot.page);
@@ -270,7 +290,7 @@ struct gm_slot *gm_gate_enter_slow(void)
             is_first = atomic_fetch_add(&stat->waiting, 1) == 0;
             self->is_waiting = 1;
         }
-        gm_gate_wait(page, word, is_first, &since, &ear);
+        gm_gate_wait(page, word, is_first, &waiter);
     }
     gm_gate_step(self, slot != NULL ? GM_SLOT_IN : before);
     if (is_waiting && self->is_waiting != 0) { /* else a handler forked and this is the child */
@@ -288,13 +308,19 @@ CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result)
     if (slot == &gm_slot_interrupted && self->own != NULL) {
         atomic_fetch_add(&self->own->calls, 1);
         gm_gate_step(self, GM_SLOT_TRYING);
-        return result;
+        return gm_gate_result(result);
     }
     if (slot == &gm_slot_nested || slot != self->own)
         return result; /* nested, or a handler forked and this is the child */
     atomic_fetch_add(&slot->calls, 1);
     gm_gate_step(self, GM_SLOT_OUT);
-    return result;
+    return gm_gate_result(result);
+}
+
+CUresult gm_gate_result_slow(CUresult result)
+{
+    const bool is_refused = atomic_load(&gm_hot.page) == &gm_page_refused;
+    return is_refused && result >= GM_GATE_FAILED ? gm_gate_refusal() : result;
 }
 
 struct gm_slot *gm_sync_enter_slow(void)

@@ -30,6 +30,14 @@
  * returned takes the slow path once, so that the beginning of its next request is noticed. A
  * submission pays nothing for that.
  *
+ * A program that handles a signal may have to return from its call to do what the signal asks for,
+ * as Python does. So a signal that interrupts the wait hurries: the daemon is told, and gives an
+ * early, short turn now and then.
+ *
+ * When the program's memory died with the daemon, callers are refused, and what a call that is
+ * under way says of the work that lost its memory (ILLEGAL_ADDRESS, say) becomes the same error: a
+ * program sees one error only.
+ *
  * Any thread and any signal handler may enter and leave. A thread that waits at the gate cannot be
  * cancelled. A thread that leaves a call by longjmp stays inside for ever: its program is never
  * paused again, and status says that a call did not return.
@@ -75,6 +83,7 @@ extern GM_HIDDEN __thread struct gm_gate_thread gm_gate_self
 
 /* The slow paths of the inline functions below. Private to them. */
 GM_COLD struct gm_slot *gm_gate_enter_slow(void);
+GM_COLD CUresult gm_gate_result_slow(CUresult result);
 GM_COLD CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result);
 GM_COLD struct gm_slot *gm_sync_enter_slow(void);
 GM_COLD void gm_sync_leave_slow(struct gm_slot *slot);
@@ -122,7 +131,14 @@ __attribute__((always_inline)) static inline void gm_slot_count(struct gm_slot *
 #endif
 }
 
-/* The real call returned `result`, which this returns. `slot` is what gm_gate_enter gave. */
+/* What the program is told of the `result` of a real call. */
+__attribute__((always_inline)) static inline CUresult gm_gate_result(CUresult result)
+{
+    return __builtin_expect(result == CUDA_SUCCESS, 1) ? result : gm_gate_result_slow(result);
+}
+
+/* The real call returned `result`; returns what the program is told. `slot` is what gm_gate_enter
+ * gave. */
 __attribute__((always_inline)) static inline CUresult gm_gate_leave_with(struct gm_slot *slot,
                                                                          CUresult result)
 {
@@ -130,7 +146,7 @@ __attribute__((always_inline)) static inline CUresult gm_gate_leave_with(struct 
         return gm_gate_leave_slow(slot, result);
     gm_slot_count(slot);
     atomic_store_explicit(&slot->inside, GM_SLOT_OUT, memory_order_release);
-    return result;
+    return gm_gate_result(result);
 }
 
 /*
@@ -187,18 +203,10 @@ static inline void gm_sync_leave(struct gm_slot *slot)
     atomic_store_explicit(&slot->blocked, 0, memory_order_release);
 }
 
-/* How a waiting thread measures the daemon's silence (gm_link_listen); all zero at first. */
-struct gm_gate_ear {
-    uint64_t at;      /* when the current second began; 0: not yet */
-    uint32_t beat;    /* gm_ctl.beat when it last changed */
-    uint32_t seconds; /* of silence since */
-};
-
 /* Called by a thread that waits at the gate, perhaps in a signal handler. */
 struct gm_gate_calls {
-    void (*want)(void);                                 /* tell the daemon that a thread waits */
+    void (*want)(bool is_hurried); /* tell the daemon that a thread waits, and got a signal */
     void (*expect)(uint64_t after_us, uint64_t for_us); /* that a request will come */
-    void (*listen)(struct gm_gate_ear *ear);            /* once a second or more often */
 };
 
 /*

@@ -35,6 +35,15 @@
 #define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
 #define GM_LINK_LOOK_NS (5 * GM_S)            /* the longest poll */
 #define GM_LINK_USES_NS GM_S                  /* between reports of uses */
+/* A daemon that gave no sign for so long is named in the log; it gives one each second. */
+#define GM_LINK_SILENCE_NS (10 * GM_SLOW * GM_S)
+
+/* A message for which the socket had no room. */
+struct gm_letter {
+    struct gm_letter *next;
+    size_t length;
+    uint64_t bytes[16]; /* no message without entries is longer */
+};
 
 enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
 
@@ -57,13 +66,15 @@ static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
 static _Atomic bool gm_link_is_connected;
 static _Atomic bool gm_link_is_counting; /* uses */
-static _Atomic bool gm_link_is_silent;   /* the daemon counts as lost */
+static _Atomic bool gm_link_has_signal;  /* a signal came to a thread of a paused program */
 
 /* Guards what follows. */
 static struct gm_lock gm_link_lock = GM_LOCK_INITIALIZER(GM_LOCK_LINK);
 static struct gm_request *gm_link_requests;
 static uint64_t gm_link_cookie;
 static bool gm_link_is_lost;
+static struct gm_letter *gm_link_outbox; /* in order; the link thread sends it */
+static struct gm_letter **gm_link_outbox_end = &gm_link_outbox;
 /* Open requests of gm_link_alloc_ahead. */
 static struct gm_link_ahead {
     uint64_t cookie; /* 0: none */
@@ -196,9 +207,7 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
         return fd;
     }
     fd = gm_files_lift(fd);
-    /* The longest that a sender waits for a daemon that does not read. */
-    const struct timeval silence = {.tv_sec = GM_LINK_SILENCE_S};
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof(silence));
+    fcntl(fd, F_SETFL, O_NONBLOCK); /* nobody waits to send */
     int error = gm_link_shake_hands(fd, welcome, why, why_size);
     if (error != 0) {
         close(fd);
@@ -232,58 +241,95 @@ static void gm_link_break(void)
     shutdown(gm_link_fd, SHUT_RDWR);
 }
 
-/* Send a message that must not get lost: on failure the connection is given up. */
+/* The socket is full: the daemon does not read now, or the kernel has no memory for more. */
+static bool gm_link_is_full(int error)
+{
+    return error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM;
+}
+
+/* With the lock: keep a message until the socket has room. 0 or -errno. */
+static int gm_link_keep(enum gm_msg_type type, const void *body)
+{
+    struct gm_letter *letter = malloc(sizeof(*letter));
+    if (letter == NULL)
+        return -ENOMEM;
+    letter->next = NULL;
+    letter->length = gm_wire_encode(letter->bytes, sizeof(letter->bytes), type, body, NULL, 0);
+    *gm_link_outbox_end = letter;
+    gm_link_outbox_end = &letter->next;
+    return 0;
+}
+
+/* Send a message that must not get lost. Never waits: the link thread sends later what has to. */
 static void gm_link_send(enum gm_msg_type type, const void *body)
 {
-    if (gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0) != 0)
+    int error = -EAGAIN;
+    gm_lock(&gm_link_lock);
+    const bool is_first = gm_link_outbox == NULL;
+    if (is_first)
+        error = gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0);
+    const bool is_kept = gm_link_is_full(error);
+    if (is_kept && !gm_link_is_lost)
+        error = gm_link_keep(type, body);
+    gm_unlock(&gm_link_lock);
+    if (error != 0)
         gm_link_break();
+    else if (is_kept && is_first)
+        gm_work_knock();
 }
 
-/* Send a message that may get lost. A daemon that read nothing for GM_LINK_SILENCE_S is given up.
- */
+/* Link thread: send what was kept, as far as there is room. False: the connection is lost. */
+static bool gm_link_post(void)
+{
+    int error = 0;
+    gm_lock(&gm_link_lock);
+    while (gm_link_outbox != NULL && error == 0) {
+        struct gm_letter *letter = gm_link_outbox;
+        error = gm_sock_send(gm_link_fd, letter->bytes, letter->length, NULL, 0);
+        if (error != 0)
+            break;
+        gm_link_outbox = letter->next;
+        if (gm_link_outbox == NULL)
+            gm_link_outbox_end = &gm_link_outbox;
+        free(letter);
+    }
+    gm_unlock(&gm_link_lock);
+    return error == 0 || gm_link_is_full(error);
+}
+
+/* Link thread. */
+static bool gm_link_has_letters(void)
+{
+    gm_lock(&gm_link_lock);
+    const bool has = gm_link_outbox != NULL;
+    gm_unlock(&gm_link_lock);
+    return has;
+}
+
+/* Send a message that may get lost: while the daemon does not read, it is. Any signal handler. */
 static void gm_link_tell(enum gm_msg_type type, const void *body, const void *entries, uint32_t n)
 {
-    if (gm_sock_send_message(gm_link_fd, type, body, entries, n, NULL, 0) != -EAGAIN)
-        return;
-    atomic_store(&gm_link_is_silent, true);
-    gm_link_break();
-}
-
-void gm_link_listen(struct gm_gate_ear *ear)
-{
-    if (!gm_link_is_up())
-        return;
-    const uint64_t now = gm_now();
-    const uint32_t beat = atomic_load_explicit(&gm_link_ctl->beat, memory_order_relaxed);
-    if (ear->at == 0 || beat != ear->beat) {
-        *ear = (struct gm_gate_ear){.at = now, .beat = beat};
-        return;
-    }
-    if (now - ear->at < GM_S)
-        return;
-    ear->at = now;
-    if (++ear->seconds != GM_LINK_SILENCE_S)
-        return;
-    atomic_store(&gm_link_is_silent,
-                 true); /* the link thread logs it: this may be a signal handler */
-    gm_link_break();
+    gm_sock_send_message(gm_link_fd, type, body, entries, n, NULL, 0);
 }
 
 void gm_link_expect(uint64_t after_us, uint64_t for_us)
 {
     const struct gm_msg_expect expect = {.after_us = after_us, .for_us = for_us};
-    if (!gm_link_is_up())
-        return;
-    struct pollfd has_room = {.fd = gm_link_fd, .events = POLLOUT};
-    if (poll(&has_room, 1, 0) == 1 && (has_room.revents & POLLOUT) != 0)
+    if (gm_link_is_up())
         gm_link_tell(GM_MSG_EXPECT, &expect, NULL, 0);
 }
 
-void gm_link_want(void)
+void gm_link_want(bool is_hurried)
 {
-    struct gm_msg_want want = {0};
-    if (gm_link_is_up())
-        gm_link_tell(GM_MSG_WANT, &want, NULL, 0);
+    const struct gm_msg_want want = {.is_hurried = is_hurried};
+    if (!gm_link_is_up())
+        return;
+    gm_link_tell(GM_MSG_WANT, &want, NULL, 0);
+    if (is_hurried && atomic_load_explicit(&gm_link_ctl->is_paused, memory_order_relaxed) != 0) {
+        atomic_store(&gm_link_has_signal,
+                     true); /* the link thread says it: this may be a handler */
+        gm_work_knock();
+    }
 }
 
 static void gm_link_count_uses(bool is_on)
@@ -338,17 +384,9 @@ static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer
 /* Wait for the answer to a request that was sent. 0, a CUresult, or -ENOTCONN. */
 static int gm_request_end(struct gm_request *request)
 {
-    struct gm_gate_ear ear = {0};
     gm_lock(&gm_link_lock);
-    while (request->state == GM_REQUEST_WAITING) {
-        const struct timespec until = gm_timespec(gm_now() + GM_S);
-        gm_lock_wait_until(&request->is_done, &gm_link_lock, &until);
-        if (request->state != GM_REQUEST_WAITING)
-            break;
-        gm_unlock(&gm_link_lock);
-        gm_link_listen(&ear);
-        gm_lock(&gm_link_lock);
-    }
+    while (request->state == GM_REQUEST_WAITING)
+        gm_lock_wait(&request->is_done, &gm_link_lock);
     gm_unlock(&gm_link_lock);
     pthread_cond_destroy(&request->is_done);
     if (request->state == GM_REQUEST_LOST)
@@ -653,6 +691,8 @@ static bool gm_link_receive(void)
     uint64_t batch;
     ssize_t length = gm_sock_receive_part(gm_link_fd, gm_link_buffer, sizeof(gm_link_buffer), fds,
                                           &n_fds, &has_lost);
+    if (length == -EAGAIN)
+        return true;
     if (length <= 0)
         return false;
     if (has_lost && gm_files_lost(gm_link_buffer, (size_t)length, &batch)) {
@@ -678,23 +718,29 @@ static void gm_link_lose(void)
     shutdown(gm_link_fd, SHUT_RDWR);
     gm_link_count_uses(false);
     gm_drain_cancel();
-    if (atomic_load(&gm_link_is_silent))
-        gm_log(GM_LOG_WARN, "the daemon was silent for %d s", GM_LINK_SILENCE_S);
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
     bool is_whole = is_open || (!gm_link_has_mapped && gm_link_calls->is_whole());
     /* Before a waiting thread gets its error, of which the program may end. */
     gm_log(GM_LOG_WARN, "the daemon is lost: %s",
-           is_whole ? "running on without it" : "swapped-out memory is gone, refusing GPU work");
+           is_whole ? "running on without it"
+                    : "swapped-out memory is gone, and CUDA calls return error 46 "
+                      "(CUDA_ERROR_DEVICE_UNAVAILABLE)");
     gm_gate_lost(is_whole);
     if (!is_whole)
         gm_link_calls->forget();
     gm_hold_end(gm_link_calls->resume);
-    gm_drain_resume(); /* even without its memory: its work fails, and the program learns of it */
+    gm_drain_resume(); /* even without its memory: see the head of link.h */
     gm_link_calls->timeslice(0);
 
     gm_lock(&gm_link_lock);
     gm_link_is_lost = true;
+    for (struct gm_letter *next, *letter = gm_link_outbox; letter != NULL; letter = next) {
+        next = letter->next;
+        free(letter);
+    }
+    gm_link_outbox = NULL;
+    gm_link_outbox_end = &gm_link_outbox;
     while (gm_link_requests != NULL) {
         struct gm_request *request = gm_link_requests;
         gm_link_requests = request->next;
@@ -735,17 +781,71 @@ static struct timespec gm_link_duration(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / GM_S), .tv_nsec = (long)(ns % GM_S)};
 }
 
-/* Parked, all threads may wait for the GPU and none at the gate: then nobody else notices that the
- * daemon is silent. Returns when to listen again. */
-static uint64_t gm_link_listen_while_parked(uint64_t now)
+/* What the system says of the daemon's process, for a line of the log. Its socket is open, so its
+ * number is nobody else's. */
+static const char *gm_link_state(void)
 {
-    static struct gm_gate_ear ear;
-    if (!gm_park_is_on()) {
-        ear = (struct gm_gate_ear){0};
-        return UINT64_MAX;
+    char path[32], text[512];
+    const pid_t pid = gm_link_daemon();
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return "";
+    ssize_t length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    const char *state = strrchr(text, ')'); /* behind the name, which may hold anything */
+    if (state == NULL || state[1] != ' ')
+        return "";
+    return state[2] == 'T' || state[2] == 't' ? ": its process is stopped"
+                                              : ": its process is alive";
+}
+
+/*
+ * Say if the daemon gives no sign, and when it does again. It is waited for: only its socket says
+ * that it is gone. Time in which this program does not run itself (a debugger, a frozen machine)
+ * counts as one look. Returns when to listen again.
+ */
+static uint64_t gm_link_listen(uint64_t now)
+{
+    static uint64_t at, silence;
+    static uint32_t last;
+    static bool is_told;
+    const uint32_t beat = atomic_load_explicit(&gm_link_ctl->beat, memory_order_relaxed);
+    const uint64_t passed = now - at;
+    if (at == 0 || beat != last) {
+        if (is_told)
+            gm_log(GM_LOG_WARN, "gpumuxd (pid %d) answers again", (int)gm_link_daemon());
+        at = now;
+        silence = 0;
+        last = beat;
+        is_told = false;
+        return now + GM_LINK_LOOK_NS;
     }
-    gm_link_listen(&ear);
-    return now + GM_S / 2;
+    at = now;
+    silence += passed < GM_LINK_LOOK_NS ? passed : GM_LINK_LOOK_NS;
+    if (silence >= GM_LINK_SILENCE_NS && !is_told) {
+        gm_log(GM_LOG_WARN, "gpumuxd (pid %d) has not answered for %llu s: waiting for it%s",
+               (int)gm_link_daemon(), (unsigned long long)(silence / GM_S), gm_link_state());
+        is_told = true;
+    }
+    return now + GM_S;
+}
+
+/* A signal came while the program is paused: say once why it does not end. */
+static void gm_link_say_paused(void)
+{
+    static bool is_told;
+    const bool has_signal = atomic_exchange(&gm_link_has_signal, false);
+    if (atomic_load_explicit(&gm_link_ctl->is_paused, memory_order_relaxed) == 0)
+        is_told = false;
+    else if (has_signal && !is_told) {
+        gm_log(GM_LOG_WARN,
+               "a signal came while this program is paused: the CUDA call that it interrupted "
+               "returns after \"mux-ctl resume %d\"",
+               (int)getpid());
+        is_told = true;
+    }
 }
 
 static void *gm_link_main(void *unused)
@@ -762,13 +862,15 @@ static void *gm_link_main(void *unused)
         due = gm_hold_look(now, gm_link_calls->hold, gm_link_calls->resume);
         if (due < deadline)
             deadline = due;
-        due = gm_link_listen_while_parked(now);
+        due = gm_link_listen(now);
         if (due < deadline)
             deadline = due;
+        gm_link_say_paused();
         now = gm_now(); /* that may have taken a while */
         const uint64_t wait_ns = deadline > now ? deadline - now : 0;
         const struct timespec longest = gm_link_duration(wait_ns);
-        struct pollfd wait[2] = {{.fd = gm_link_fd, .events = POLLIN},
+        const short ways = gm_link_has_letters() ? POLLIN | POLLOUT : POLLIN;
+        struct pollfd wait[2] = {{.fd = gm_link_fd, .events = ways},
                                  {.fd = gm_work_fd(), .events = POLLIN}};
         int ready = ppoll(wait, 2, &longest, NULL);
         if (ready == 0 || (ready < 0 && errno == EINTR))
@@ -779,7 +881,9 @@ static void *gm_link_main(void *unused)
             gm_link_end_hold();
             gm_work_some();
         }
-        if (wait[0].revents == 0)
+        if ((wait[0].revents & POLLOUT) != 0 && !gm_link_post())
+            break;
+        if ((wait[0].revents & ~POLLOUT) == 0)
             continue;
         gm_files_make_room(gm_link_fd);
         bool is_obeyed = gm_link_receive();

@@ -6,15 +6,18 @@
  * The daemon is trusted with this program's memory, not with its life: a message that does not
  * decode or makes no sense counts as a lost connection.
  *
- * After a loss, a program whose gate is open runs on without a gate, and so does one whose gate is
- * closed but from which nothing was taken yet. If its data is elsewhere, or on its way back, every
- * call that enters the gate returns CUDA_ERROR_DEVICE_UNAVAILABLE, because that data is gone. What
- * is still mapped is unmapped: work that was parked goes on, and must fault (ILLEGAL_ADDRESS) where
- * its data is not complete. New allocations go to the real driver. The thread stays and does work
- * for others (work.h).
+ * The daemon is lost when its socket hangs up, and by nothing else. One that is stopped, or slow,
+ * is waited for, however long. It gives a sign each second (gm_ctl.beat); the log says when it
+ * gives none, and when it does again. Nobody waits to send: what the socket does not take is lost
+ * (WANT, EXPECT, USES), or the link thread sends it later. So that is little: a thread has one
+ * request open, and the daemon's own messages are answered once.
  *
- * A daemon that is silent for GM_LINK_SILENCE_S while a thread waits for it counts as lost, too. It
- * gives a sign each second (gm_ctl.beat), also to threads that it makes wait on purpose.
+ * After a loss, a program whose gate is open runs on without a gate, and so does one whose gate is
+ * closed but from which nothing was taken yet. If its data is elsewhere, or on its way back, that
+ * data is gone: calls return CUDA_ERROR_DEVICE_UNAVAILABLE (gate.h). What is still mapped is
+ * unmapped. Work that was parked goes on all the same: else a thread that waits for it in the
+ * driver would never return. Where its data is not there it faults, and writes nowhere. New
+ * allocations go to the real driver. The thread stays and does work for others (work.h).
  *
  * Owns the socket, the daemon's pages and the open requests. Any thread. Calls the gate, the
  * drainer, files and work by name, and the rooms above through gm_link_calls.
@@ -89,17 +92,9 @@ int gm_link_start(const struct gm_link_calls *calls);
 /* Whether the daemon is connected now. */
 bool gm_link_is_up(void);
 
-/* Tell the daemon that a thread waits at the gate. Never fails visibly. */
-void gm_link_want(void);
-
-/*
- * A thread that waits for the daemon, at the gate or for an answer, starts with an ear of all zeros
- * and calls this at least once a second. After GM_LINK_SILENCE_S seconds without a sign the daemon
- * counts as lost. Time in which this program does not run (system suspend, a debugger) counts as
- * one second at most.
- */
-#define GM_LINK_SILENCE_S (10 * GM_SLOW)
-void gm_link_listen(struct gm_gate_ear *ear);
+/* Tell the daemon that a thread waits at the gate, and whether a signal came to it. Never waits and
+ * never fails visibly. */
+void gm_link_want(bool is_hurried);
 
 /* Tell the daemon that work comes (include/gpumux.h). Never waits: while the daemon does not read,
  * the hint is lost. */

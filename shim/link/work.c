@@ -60,7 +60,7 @@ int gm_work_fd(void)
 }
 
 /* A full socket wakes the link thread already. */
-static void gm_work_knock(void)
+void gm_work_knock(void)
 {
     send(gm_work_wake[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -20,6 +20,9 @@ void gm_work_close(void);
  * link. */
 CUresult gm_work_run(CUresult (*work)(void *argument), void *argument);
 
+/* Any thread, and any signal handler: wake the link thread. */
+void gm_work_knock(void);
+
 /* Link thread: the fd to poll; when it is readable, do some of the work. */
 int gm_work_fd(void);
 void gm_work_some(void);

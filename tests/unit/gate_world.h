@@ -47,18 +47,16 @@ bool gm_boot_is_over(void)
     return atomic_load(&boot_state) >= GM_BOOT_LIVE;
 }
 
-static void count_want(void)
+static _Atomic int hurries;
+
+static void count_want(bool is_hurried)
 {
     atomic_fetch_add(&wants, 1);
+    atomic_fetch_add(&hurries, is_hurried);
     pthread_testcancel(); /* as sending is */
 }
 
-static void listen_to_nobody(struct gm_gate_ear *ear)
-{
-    (void)ear;
-}
-
-static const struct gm_gate_calls gate_calls = {.want = count_want, .listen = listen_to_nobody};
+static const struct gm_gate_calls gate_calls = {.want = count_want};
 
 /* ---- the daemon, and the closer ---- */
 
@@ -86,6 +84,7 @@ static void attach(bool is_asymmetric)
     memset(&stat_area, 0, sizeof(stat_area));
     atomic_store(&boot_state, GM_BOOT_LIVE);
     atomic_store(&wants, 0);
+    atomic_store(&hurries, 0);
     assert_int_equal(gm_gate_attach(&page, &stat_area, is_asymmetric, &gate_calls), 0);
 }
 

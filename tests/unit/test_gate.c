@@ -123,7 +123,8 @@ static void test_waits_and_asks_once(void **state)
     pthread_join(thread[0], NULL);
 }
 
-/* Who waits asks again each second, also one that signals wake all the time. */
+/* Who waits asks again each second. One that signals wake all the time tells of them, at once and
+ * then once a second. */
 static void test_asks_again(void **state)
 {
     pthread_t thread;
@@ -136,11 +137,17 @@ static void test_asks_again(void **state)
     const uint64_t at = gm_now();
     pthread_create(&thread, NULL, go_through, NULL);
     assert_true(becomes(&stat_area.waiting, 1));
-    while (atomic_load(&wants) < 3 && gm_now() - at < LONG) {
+    assert_true(is_wanted(0));
+    assert_int_equal(atomic_load(&hurries), 0);
+    while (atomic_load(&hurries) < 1 && gm_now() - at < LONG) {
+        pthread_kill(thread, SIGUSR1);
+        nap(10000);
+    }
+    while (atomic_load(&wants) < 5 && gm_now() - at < LONG) {
         pthread_kill(thread, SIGUSR1);
         nap(50000);
     }
-    assert_true(atomic_load(&wants) >= 3);
+    assert_true(atomic_load(&wants) >= 5 && atomic_load(&hurries) >= 3);
     assert_true(gm_now() - at >= 2 * GM_S);
     assert_int_equal(atomic_load(&went_through), 0);
     store_gate(GM_GATE_OPEN);
@@ -299,6 +306,11 @@ static uint64_t lose_with_a_waiter(bool is_whole)
     assert_int_equal(atomic_load(&went_through), is_whole ? 1 : 100);
     run(go_through, NULL); /* and the next */
     assert_int_equal(atomic_load(&went_through), is_whole ? 2 : 200);
+    /* What a call says of work that lost its memory is the same error; other results stay. */
+    assert_int_equal(gm_gate_result(CUDA_ERROR_ILLEGAL_ADDRESS),
+                     is_whole ? CUDA_ERROR_ILLEGAL_ADDRESS : gm_gate_refusal());
+    assert_int_equal(gm_gate_result(CUDA_ERROR_NOT_READY), CUDA_ERROR_NOT_READY);
+    assert_int_equal(gm_gate_result(CUDA_SUCCESS), CUDA_SUCCESS);
     assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
     return took;
 }

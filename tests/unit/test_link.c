@@ -827,6 +827,52 @@ static void lost_on_the_way_back(void)
     CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS && atomic_load(&driver_reserved) == 0);
 }
 
+/* The daemon is there and does not read. Nobody waits to send, and no message that matters is lost.
+ */
+static void daemon_stands_still(void)
+{
+    enum { THREADS = 50, BATCHES = 200 };
+    struct call call[THREADS];
+    pthread_t thread[THREADS];
+    boot_live();
+    CUdeviceptr va = allocate(4 * MIB, NULL, true);
+    struct pollfd room = {.fd = peer, .events = POLLIN};
+    for (int i = 0; i < 2000; i++) /* more than a socket holds */
+        gm_link_want(false);
+    gm_link_expect(0, 1000);
+    for (int i = 0; i < THREADS; i++) {
+        call[i] = (struct call){.bytes = 2 * MIB};
+        thread[i] = start(program_allocates, &call[i]);
+    }
+    for (uint64_t batch = 1; batch <= BATCHES; batch++) { /* the link thread reads and answers */
+        struct gm_msg_unmap unmap = {.batch = batch};
+        struct gm_span_entry span = {.va = va, .bytes = 4 * MIB};
+        CHECK(gm_sock_send_message(peer, GM_MSG_UNMAP, &unmap, &span, batch == 1, NULL, 0) == 0);
+    }
+    for (int i = 0; i < 60000 && atomic_load(&driver_mapped) > 0; i++)
+        nap(1000);
+    CHECK(atomic_load(&driver_mapped) == 0);
+    CHECK(gm_work_run(nothing, NULL) == CUDA_SUCCESS);
+    CHECK(gm_link_is_up() && poll(&room, 1, 0) == 1);
+
+    for (uint64_t batch = 1, allocs = 0; batch <= BATCHES || allocs < THREADS;) {
+        const enum gm_msg_type type = receive();
+        if (type == GM_MSG_DONE) {
+            CHECK(((const struct gm_msg_done *)got.body)->batch == batch++);
+            continue;
+        }
+        CHECK(type == GM_MSG_ALLOC && allocs++ < THREADS);
+        struct gm_msg_allocated no = {.cookie = ((const struct gm_msg_alloc *)got.body)->cookie,
+                                      .result = CUDA_ERROR_OUT_OF_MEMORY};
+        send_to_app(GM_MSG_ALLOCATED, &no);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK(call[i].result == CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    CHECK(want_count < 2000 && gm_link_is_up() && submit() == CUDA_SUCCESS);
+}
+
 /* In the middle of an allocation and of a free. */
 static void lost_in_between(void)
 {
@@ -1013,6 +1059,7 @@ SCENARIO(lost_while_open)
 SCENARIO(lost_while_whole)
 SCENARIO(lost_while_away)
 SCENARIO(lost_on_the_way_back)
+SCENARIO(daemon_stands_still)
 SCENARIO(lost_in_between)
 SCENARIO(forks)
 SCENARIO(crowd)
@@ -1054,6 +1101,7 @@ int main(void)
         cmocka_unit_test(test_lost_while_whole),
         cmocka_unit_test(test_lost_while_away),
         cmocka_unit_test(test_lost_on_the_way_back),
+        cmocka_unit_test(test_daemon_stands_still),
         cmocka_unit_test(test_lost_in_between),
         cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_forks),

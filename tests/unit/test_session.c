@@ -41,13 +41,15 @@ static void test_peer_dies_with_unread_messages(void **state)
 static void test_bad_messages(void **state)
 {
     (void)state;
-    struct gm_wire_header header = {.length = sizeof header, .version = 9, .type = GM_MSG_HELLO};
+    const uint16_t other_version = GM_WIRE_VERSION + 1;
+    struct gm_wire_header header = {
+        .length = sizeof header, .version = other_version, .type = GM_MSG_HELLO};
     int other = join(NULL);
     int peer = connect_peer();
     assert_int_equal(send(peer, &header, sizeof header, 0), sizeof header);
     turn(2);
     char text[80];
-    snprintf(text, sizeof text, "version 9, this gpumuxd %u", GM_WIRE_VERSION);
+    snprintf(text, sizeof text, "version %u, this gpumuxd %u", other_version, GM_WIRE_VERSION);
     expect_refused(peer, GM_REFUSE_VERSION, text);
 
     peer = connect_peer();

@@ -298,7 +298,7 @@ static void test_order(void **state)
     assert_int_equal(row->type, GM_MSG_HELLO);
     size_t length = build(row, 0);
     memset(hello->name, '\n', sizeof(hello->name));
-    *header() = (struct gm_wire_header){UINT32_MAX, 9, 999, 99, 1};
+    *header() = (struct gm_wire_header){UINT32_MAX, GM_WIRE_VERSION + 1, 999, 99, 1};
 
     assert_int_equal(decode_as(row, 5, 9, DOWN, APP), GM_WIRE_SHORT);
     assert_int_equal(decode_as(row, 6, 9, DOWN, APP), GM_WIRE_BAD_VERSION);
