@@ -33,6 +33,8 @@ enum gm_sched_event_kind {
     GM_SCHED_OPENED, /* its gate opened: a slice began, or goes on */
     GM_SCHED_CLOSED, /* its gate is closed and it is drained */
     GM_SCHED_BUSY, /* its gate could not be closed: it did not drain; it keeps the GPU, ask again */
+    GM_SCHED_HURRY, /* a signal came to it while it waits: an early, short turn would end its call
+                     */
     GM_SCHED_TIMER, /* nothing happened, but wake_at came */
     GM_SCHED_ROOM,  /* the budget is now `bytes` (the app field is unused) */
 };
@@ -60,6 +62,7 @@ enum gm_sched_reason {
     GM_WHY_FIRST,       /* in the set: others wait, all of them of lower priority */
     GM_WHY_RESTED,      /* in the set: it came back from a rest, and others work without a pause */
     GM_WHY_BOOSTED,     /* in the set: it had waited for so long that it goes before all others */
+    GM_WHY_HURRIED,     /* in the set: a signal came to it, and it has an early, short turn */
     GM_WHY_IDLE,        /* not in the set: it wants nothing */
     GM_WHY_TURN,        /* not in the set: the slice of another app of its level is not over */
     GM_WHY_PRIORITY,    /* not in the set: apps of higher priority use the room */
@@ -154,8 +157,9 @@ bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, u
 /*
  * The longest that an app which fits the budget, is not paused and has no limit on its share waits
  * from WANT to OPENED, with `n` apps runnable or open at some time meanwhile (itself included),
- * whose drain takes no longer than drain_ns and whose memory is moved within load_ns, and none that
- * does not drain. sched_step.c derives it. GM_TIME_NEVER if that is beyond 64 bits.
+ * whose drain takes no longer than drain_ns and whose memory is moved within load_ns, none that
+ * does not drain, and none that is hurried. sched_step.c derives it. GM_TIME_NEVER if that is
+ * beyond 64 bits.
  */
 uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint64_t drain_ns,
                         uint64_t load_ns);

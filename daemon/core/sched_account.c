@@ -14,7 +14,7 @@ static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm
     if (!s->is_tight || !a->is_wanting)
         return GM_WHY_FITS;
     if (a->is_boosted)
-        return GM_WHY_BOOSTED;
+        return a->is_hurried ? GM_WHY_HURRIED : GM_WHY_BOOSTED;
     if (a->rank == GM_RANK_RESTED)
         return GM_WHY_RESTED;
     return s->ranks[a->rank].has_left || s->decision.n_next == 0 ? GM_WHY_SLICE : GM_WHY_FIRST;
@@ -138,6 +138,7 @@ static const struct {
     [GM_WHY_FIRST] = {"first", "of the highest priority that wants the GPU"},
     [GM_WHY_RESTED] = {"rested", "its turn: it came back from a rest"},
     [GM_WHY_BOOSTED] = {"patience", "its turn: it had waited for long"},
+    [GM_WHY_HURRIED] = {"signal", "an early, short turn: a signal came to it"},
     [GM_WHY_IDLE] = {"idle", "idle"},
     [GM_WHY_TURN] = {"turn", "another app's slice is not over"},
     [GM_WHY_PRIORITY] = {"priority", "an app of higher priority runs"},

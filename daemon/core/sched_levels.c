@@ -319,6 +319,8 @@ uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a)
 {
     const struct gm_sched_rank *rank = &s->ranks[a->rank];
     uint64_t base = s->config.slice_ns, shortest = s->config.slice_ns / 4, slice;
+    if (a->rank == GM_RANK_BOOSTED && a->is_hurried)
+        return base < GM_SCHED_HURRY_NS ? base : GM_SCHED_HURRY_NS;
     if (a->rank == GM_RANK_RESTED)
         base = least_lead(s);
     if (a->rank > GM_RANK_RESTED)
@@ -449,6 +451,7 @@ static bool settle_waits(struct gm_sched *s)
                 continue;
             has_moved = true;
             s->apps[id].is_boosted = true;
+            s->apps[id].is_hurried = false;
             gm_sched_append(s, id, GM_QUEUE, GM_RANK_BOOSTED);
         }
     }

@@ -31,6 +31,7 @@ struct gm_sched_app {
     uint64_t slice_at;    /* since when its gate is open in this slice; valid if open */
     uint64_t stuck_until; /* valid if stuck */
     uint64_t waiting_at;  /* since when it waits; valid if wanting and not open */
+    uint64_t hurry_from;  /* it is not hurried again before */
     uint64_t queued_at;   /* ... and could run: it is boosted so long after this */
     uint64_t running_at;  /* since when its gate is open and it wants; valid while that is so */
     uint64_t charged_at;  /* the times below are right up to here */
@@ -68,7 +69,8 @@ struct gm_sched_app {
     bool is_open;
     bool is_chosen;  /* in the set */
     bool is_stuck;   /* did not drain: its room is taken whatever its place */
-    bool is_boosted; /* it waited for too long: it goes first, for one slice */
+    bool is_boosted; /* it goes first for one slice, as it waited for too long, or ... */
+    bool is_hurried; /* ... for a short one, as a signal came; valid if boosted */
     bool is_spent;   /* its share is used up for now */
     bool has_turn;   /* in TURN, or sent away from there in the middle of its slice */
     bool has_wanted;
@@ -92,6 +94,7 @@ struct gm_sched_rank {
 struct gm_sched {
     struct gm_sched_config config;
     uint64_t now;
+    uint64_t hurry_from; /* nobody is hurried before */
     struct gm_sched_rank ranks[GM_RANKS];
     struct gm_sched_list resting, held;
     uint32_t at_level[GM_SCHED_LEVELS_MAX + 1]; /* apps */

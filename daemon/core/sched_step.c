@@ -116,6 +116,12 @@
  * that begins to move memory for an app only if all before it in the set have, or could have,
  * theirs. An app larger than the budget never runs and keeps no app waiting.
  *
+ * Signals: a program that handles a signal may have to return from its call first. So an app that
+ * waits and tells of one (HURRY) is boosted at once, but for GM_SCHED_HURRY_NS only. Programs can
+ * say so whenever they like. Therefore an app gets that once in GM_SCHED_HURRY_AGAIN_NS, all of
+ * them together once in GM_SCHED_HURRY_ALL_NS, and nobody while an app of class `latency` wants the
+ * GPU.
+ *
  * Time: nothing is done by tick. Times are charged on the edges, so charged time is run time.
  * wake_at is the next end of a slice that somebody waits for, change of a level that somebody waits
  * behind, boost, end of a share, or the time to ask again an app that did not drain: none while
@@ -161,6 +167,7 @@ static const uint8_t faults[GM_SCHED_TIMER][STATES] = {
     [GM_SCHED_OPENED] =   { BAD_APP,   BAD_EVENT, 0,         BAD_EVENT },
     [GM_SCHED_CLOSED] =   { BAD_APP,   BAD_EVENT, BAD_EVENT, 0 },
     [GM_SCHED_BUSY] =     { BAD_APP,   BAD_EVENT, BAD_EVENT, 0 },
+    [GM_SCHED_HURRY] =    { BAD_APP,   0,         0,         0 },
 };
 /* clang-format on */
 
@@ -263,6 +270,25 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
     gm_sched_stand(s, id);
 }
 
+/* Class latency has nothing before it but who waited for too long. */
+static bool has_critical(const struct gm_sched *s)
+{
+    const struct gm_sched_rank *r = &s->ranks[GM_RANK_LATENCY];
+    return r->turn.head != NIL || r->queue.head != NIL;
+}
+
+static void app_hurries(struct gm_sched *s, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    if (a->is_boosted || !gm_sched_is_left_out(s, a) || has_critical(s) || s->now < s->hurry_from ||
+        s->now < a->hurry_from)
+        return;
+    s->hurry_from = s->now + GM_SCHED_HURRY_ALL_NS;
+    a->hurry_from = s->now + GM_SCHED_HURRY_AGAIN_NS;
+    a->is_boosted = a->is_hurried = true;
+    gm_sched_append(s, id, GM_QUEUE, GM_RANK_BOOSTED);
+}
+
 static void app_closed(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
@@ -306,6 +332,9 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
         a->is_stuck = true;
         gm_sched_limit_debt(a);
         a->stuck_until = gm_sum_or_never(s->now, s->config.retry_ns);
+        break;
+    case GM_SCHED_HURRY:
+        app_hurries(s, event->app);
         break;
     case GM_SCHED_TIMER:
     case GM_SCHED_ROOM:

@@ -544,6 +544,8 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
         break;
     case GM_MSG_WANT:
         gm_engine_wants(engine, id);
+        if (((const struct gm_msg_want *)message->body)->is_hurried != 0)
+            gm_engine_feed(engine, GM_SCHED_HURRY, id, 0);
         break;
     case GM_MSG_DRAINED:
         gm_engine_drained(engine, id, message->body);

@@ -168,7 +168,7 @@ static void feed(struct gm_engine *engine, struct gm_sched_event event)
     if (event.kind == GM_SCHED_LEAVE && unit->member == id)
         unit->member = other;
     tell(engine, event.app, event.ago_ns);
-    if (event.kind == GM_SCHED_BUSY && unit->is_open)
+    if ((event.kind == GM_SCHED_BUSY && unit->is_open) || event.kind == GM_SCHED_HURRY)
         step(engine, &event);
     if (event.kind == GM_SCHED_LEAVE)
         gm_engine_apply_policy(engine, other);

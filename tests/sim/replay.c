@@ -111,7 +111,8 @@ static int take(struct replay *r)
     if (fault)
         return refuse(r, fault);
     if (e->kind == GM_TRACE_EVENT &&
-        (e->event.kind == GM_SCHED_BUSY || e->event.kind == GM_SCHED_ROOM))
+        (e->event.kind == GM_SCHED_BUSY || e->event.kind == GM_SCHED_ROOM ||
+         e->event.kind == GM_SCHED_HURRY))
         r->watch.is_clean = false;
     if (e->kind == GM_TRACE_EVENT)
         watch_event(&r->watch, e->now, &e->event);

@@ -217,6 +217,7 @@ static void apply(struct watch *w, const struct gm_sched_event *event)
         w->busy++;
         calm_not_before(w, a->held_until + (w->drain_max == NEVER ? 0 : w->drain_max));
         break;
+    case GM_SCHED_HURRY:
     case GM_SCHED_TIMER:
         w->timers++;
         break;
@@ -305,10 +306,15 @@ static void check_share(struct watch *w, uint32_t app)
     check_app(app, a->owed <= burst + drain + 1000000);
 }
 
+static bool is_boosted(enum gm_sched_reason reason)
+{
+    return reason == GM_WHY_BOOSTED || reason == GM_WHY_HURRIED;
+}
+
 static bool is_reason_of_set(enum gm_sched_reason reason)
 {
     return reason == GM_WHY_FITS || reason == GM_WHY_SLICE || reason == GM_WHY_FIRST ||
-           reason == GM_WHY_RESTED || reason == GM_WHY_BOOSTED || reason == GM_WHY_NOT_DRAINED;
+           reason == GM_WHY_RESTED || is_boosted(reason) || reason == GM_WHY_NOT_DRAINED;
 }
 
 static void check_account(struct watch *w, uint32_t app, bool is_step)
@@ -440,7 +446,7 @@ static void check_ranks(struct watch *w)
         const struct watch_app *a = &w->apps[d->set[i]];
         if (a->is_stuck)
             continue;
-        if (a->reason == GM_WHY_BOOSTED) {
+        if (is_boosted(a->reason)) {
             always = plus(always, a->bytes);
             continue;
         }
@@ -493,7 +499,7 @@ static void check_first(struct watch *w, uint32_t told)
     const struct gm_sched_decision *d = w->decision;
     check_app(first, d->n_set > 0);
     const struct watch_app *better = &w->apps[d->set[0]];
-    check_app(first, better->reason == GM_WHY_BOOSTED || better->rank < w->first_rank);
+    check_app(first, is_boosted(better->reason) || better->rank < w->first_rank);
 }
 
 /* ---- Waits ---- */

@@ -63,6 +63,7 @@ static void test_events(void **state)
         {9, {GM_SCHED_IDLE, 3, 0, 100000000}, "9 idle 3 100000000\n"},
         {9, {GM_SCHED_TIMER, 0, 0, 0}, "9 timer\n"},
         {10, {GM_SCHED_BUSY, 3, 0, 0}, "10 busy 3\n"},
+        {10, {GM_SCHED_HURRY, 3, 0, 0}, "10 hurry 3\n"},
         {11, {GM_SCHED_CLOSED, 3, 0, 0}, "11 closed 3\n"},
         {12, {GM_SCHED_ROOM, 0, 0, 0}, "12 room 0\n"},
         {UINT64_MAX - 1, {GM_SCHED_LEAVE, 0, 0, 0}, "18446744073709551614 leave 0\n"},

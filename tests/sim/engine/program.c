@@ -797,7 +797,8 @@ static void want(struct program *p)
     atomic_store(&p->stat->waiting, 1);
     if (p->wanted_at != 0 && p->wanted_epoch == epoch && machine.now < p->wanted_at + GM_S)
         return;
-    const struct gm_msg_want message = {0};
+    /* A signal comes now and then; in a calm machine nobody takes others' turns by that. */
+    const struct gm_msg_want message = {.is_hurried = !machine.is_calm && chance_percent(5)};
     p->wanted_epoch = epoch;
     p->wanted_at = machine.now;
     say(p, GM_MSG_WANT, &message);
