@@ -99,7 +99,7 @@ bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32
         return false;
     const uint32_t whose = next_after(apps, n, turns->whose, now);
     const uint32_t next = next_after(apps, n, whose, now);
-    const bool begins = next != GM_NONE;
+    const bool begins = whose != GM_NONE && next != GM_NONE;
     for (uint32_t i = 0; i < n; i++) {
         const bool is_its = apps[i].id == whose;
         apps[i].is_told = is_its ? is_early : begins && has_work(&apps[i]);

@@ -219,7 +219,11 @@ static void test_one_has_work(void **state)
     step(&turns, 3, "LaB", "--G"); /* who is held goes on, and has no turn */
     assert_int_equal(turns.until, 0);
     step(&turns, 4, "LAB", "B-H-"); /* whose turn it was has had it */
-    step(&turns, 5, "Lab", "---");
+    step(&turns, 54, "LAb", "---"); /* ... and the other one has no work */
+    assert_int_equal(turns.until, 0);
+    step(&turns, 55, "LaB", "---");
+    assert_int_equal(turns.until, 0);
+    step(&turns, 56, "Lab", "---");
     assert_int_equal(turns.until, 0);
 }
 
