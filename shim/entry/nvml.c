@@ -10,6 +10,7 @@
 #include "shim/entry/load.h"
 #include "shim/gate/boot.h"
 #include "shim/memory/budget.h"
+#include "shim/memory/graphs.h"
 #include "shim/observe/usage.h"
 
 #define GM_LIBNVML "libnvidia-ml.so.1"
@@ -117,6 +118,8 @@ static bool gm_nvml_view(gm_nvml_device device, uint64_t *free_bytes, uint64_t *
 {
     if (!gm_real_load_present() || !gm_is_live())
         return false;
+    if (gm_graphs_exist())
+        gm_graphs_sample();
     gm_usage_sample();
     return gm_memory_info(gm_nvml_gpu(device), free_bytes, total);
 }

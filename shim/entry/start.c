@@ -21,6 +21,7 @@
 #include "shim/memory/ahead.h"
 #include "shim/memory/spares.h"
 #include "shim/memory/chores.h"
+#include "shim/memory/graphs.h"
 #include "shim/memory/managed.h"
 #include "shim/memory/sharing.h"
 #include "shim/observe/channels.h"
@@ -145,6 +146,13 @@ static void gm_start_probe_in(CUcontext context, uint64_t unused)
     atomic_store(&gm_start_probe, GM_PROBE_IS_OVER);
 }
 
+static enum gm_usage_result gm_start_look(void)
+{
+    if (gm_graphs_exist())
+        gm_graphs_sample();
+    return gm_usage_sample();
+}
+
 /* Drainer: look what the driver takes by itself, ever more rarely. Programs load modules at their
  * beginning; later changes are seen when the program asks, and when it is paused. */
 static uint64_t gm_start_sample(uint64_t now)
@@ -152,8 +160,11 @@ static uint64_t gm_start_sample(uint64_t now)
     static uint64_t at, gap = GM_S;
     if (at > now)
         return at;
-    if (!gm_usage_sample())
+    const enum gm_usage_result result = gm_start_look();
+    if (result == GM_USAGE_NONE)
         return UINT64_MAX;
+    if (result == GM_USAGE_CHANGED)
+        gap = GM_S;
     at = gm_now() + gap;
     gap = gap * 2 < GM_START_SAMPLE_NS ? gap * 2 : GM_START_SAMPLE_NS;
     return at;
@@ -161,7 +172,7 @@ static uint64_t gm_start_sample(uint64_t now)
 
 static bool gm_start_paused(void)
 {
-    gm_usage_sample();
+    gm_start_look();
     return gm_chores_paused();
 }
 

@@ -12,6 +12,7 @@
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/memory/budget.h"
+#include "shim/memory/graphs.h"
 #include "shim/memory/notes.h"
 #include "shim/memory/queries.h"
 #include "shim/memory/spares.h"
@@ -21,9 +22,12 @@ CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     struct gm_alloc where;
     uint64_t has_free, has_total;
-    if (gm_is_live())
-        gm_usage_sample();
-    if (!gm_is_live() || !gm_where(&where) || !gm_memory_info(where.gpu, &has_free, &has_total))
+    if (!gm_is_live() || !gm_where(&where))
+        return gm_real.cuMemGetInfo_v2(free, total);
+    if (gm_graphs_exist())
+        gm_graphs_sample();
+    gm_usage_sample();
+    if (!gm_memory_info(where.gpu, &has_free, &has_total))
         return gm_real.cuMemGetInfo_v2(free, total);
     if (free != NULL)
         *free = has_free;

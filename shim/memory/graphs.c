@@ -30,14 +30,11 @@ void gm_graphs_note(void)
         gm_graphs_note_device(device);
 }
 
-static uint64_t gm_graphs_reserved(CUdevice device)
+static bool gm_graphs_reserved(CUdevice device, cuuint64_t *bytes)
 {
-    cuuint64_t bytes = 0;
-    if (gm_real.cuDeviceGetGraphMemAttribute == NULL ||
-        gm_real.cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
-                                             &bytes) != CUDA_SUCCESS)
-        return 0;
-    return bytes;
+    return gm_real.cuDeviceGetGraphMemAttribute != NULL &&
+           gm_real.cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                                                bytes) == CUDA_SUCCESS;
 }
 
 bool gm_graphs_sample(void)
@@ -45,9 +42,9 @@ bool gm_graphs_sample(void)
     uint64_t devices = atomic_load(&gm_graphs_devices);
     bool has_some = false;
     for (CUdevice device = 0; devices != 0; device++, devices >>= 1) {
-        if ((devices & 1) == 0)
+        cuuint64_t bytes = 0;
+        if ((devices & 1) == 0 || !gm_graphs_reserved(device, &bytes))
             continue;
-        uint64_t bytes = gm_graphs_reserved(device);
         int gpu = gm_gpu_of(device);
         if (gpu >= 0)
             gm_account_set(GM_ACCOUNT_GRAPHS, gpu, bytes);

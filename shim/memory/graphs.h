@@ -20,7 +20,7 @@ void gm_graphs_note(void);
 /* Any thread: whether the program has graphs on any device. */
 bool gm_graphs_exist(void);
 
-/* Drainer only: count this memory. True: there is some. */
+/* Any thread: count this memory. True: there is some. */
 bool gm_graphs_sample(void);
 
 /* Drainer only, while the program is paused: have the driver free the unused part. */

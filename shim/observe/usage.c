@@ -17,6 +17,7 @@ struct gm_usage {
     uint32_t number;    /* the driver's, of the GPU */
     uint64_t context;   /* bytes of the first context ... */
     unsigned n_of_this; /* ... and the compute groups that it had */
+    uint64_t rest;      /* the account, as it was set last */
 };
 
 /* Guards the table and orders samples: the newest stands. Held across the question. */
@@ -49,29 +50,34 @@ bool gm_usage_begin(int gpu)
     return is_first;
 }
 
-static void gm_usage_sample_gpu(int gpu)
+/* Whether the account has changed. */
+static bool gm_usage_sample_gpu(int gpu)
 {
-    const struct gm_usage *usage = &gm_usage_of[gpu];
+    struct gm_usage *usage = &gm_usage_of[gpu];
     uint64_t bytes;
     unsigned groups;
     const uint64_t made = gm_account_made(gpu); /* before: what is freed meanwhile counts as free */
     if (!gm_channels_memory(usage->number, &bytes, &groups))
-        return;
+        return false;
     const uint64_t contexts = usage->context * groups / usage->n_of_this;
-    gm_account_set(GM_ACCOUNT_DRIVER, gpu,
-                   gm_usage_less(bytes, contexts + made) & ~(GM_USAGE_BLOCK - 1));
+    const uint64_t rest = gm_usage_less(bytes, contexts + made) & ~(GM_USAGE_BLOCK - 1);
+    const bool has_changed = rest != usage->rest;
+    usage->rest = rest;
+    gm_account_set(GM_ACCOUNT_DRIVER, gpu, rest);
+    return has_changed;
 }
 
-bool gm_usage_sample(void)
+enum gm_usage_result gm_usage_sample(void)
 {
+    enum gm_usage_result result = GM_USAGE_SAME;
     if (atomic_load_explicit(&gm_usage_known, memory_order_relaxed) == 0)
-        return false;
+        return GM_USAGE_NONE;
     gm_lock(&gm_usage_lock);
     for (int gpu = 0; gpu < (int)GM_GPUS_MAX; gpu++)
-        if (gm_usage_of[gpu].is_known)
-            gm_usage_sample_gpu(gpu);
+        if (gm_usage_of[gpu].is_known && gm_usage_sample_gpu(gpu))
+            result = GM_USAGE_CHANGED;
     gm_unlock(&gm_usage_lock);
-    return true;
+    return result;
 }
 
 void gm_usage_after_fork(void)

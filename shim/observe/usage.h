@@ -20,8 +20,13 @@
  * so samples begin. */
 bool gm_usage_begin(int gpu);
 
-/* Ask about all GPUs that are known. False: there is none. */
-bool gm_usage_sample(void);
+/*
+ * Ask about all GPUs that are known. The memory of graphs is a sample, too: take that first, or
+ * what is new of it counts twice. An allocation that is just being made may count twice until the
+ * next sample, so come again soon if the account has changed.
+ */
+enum gm_usage_result { GM_USAGE_NONE, GM_USAGE_SAME, GM_USAGE_CHANGED };
+enum gm_usage_result gm_usage_sample(void);
 
 /* In a forked child: nothing is known. */
 void gm_usage_after_fork(void);

@@ -24,6 +24,7 @@
 #include "shim/entry/nvml.h"
 #include "shim/gate/boot.h"
 #include "shim/memory/budget.h"
+#include "shim/memory/graphs.h"
 #include "shim/observe/usage.h"
 #include "tests/simcuda/device_file.h"
 
@@ -74,7 +75,17 @@ bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
     return true;
 }
 
-bool gm_usage_sample(void)
+enum gm_usage_result gm_usage_sample(void)
+{
+    return GM_USAGE_NONE;
+}
+
+bool gm_graphs_exist(void)
+{
+    return false;
+}
+
+bool gm_graphs_sample(void)
 {
     return false;
 }
