@@ -17,8 +17,9 @@ import time
 
 import rig as r
 
-PARTS = ("drain_ms", "plan_ms", "copy_ms", "out_ms", "in_ms", "map_ms", "lower_ms", "pinned_ms",
-         "total_ms")
+# What sums up to total_ms, and what lies across.
+SUMMED = ("drain_ms", "plan_ms", "lower_ms", "pinned_ms", "copy_ms", "hash_ms", "unmap_ms", "map_ms", "other_ms")
+PARTS = SUMMED + ("link_ms", "out_ms", "in_ms", "total_ms")
 
 
 def add_options(parser):
@@ -45,9 +46,9 @@ def derive(record, ceiling):
     ideal = r.copy_ideal_ms((parts or record)["bytes_out"], (parts or record)["bytes_in"], ceiling)
     record["ideal_ms"] = ideal
     record["whole_over_ideal"] = whole / ideal if ideal else None
-    record["rate"] = moved / parts["copy_ms"] / 1e6 if parts and parts["copy_ms"] else None
+    record["rate"] = moved / parts["link_ms"] / 1e6 if parts and parts["link_ms"] else None
     record["share_of_ceiling"] = record["rate"] and record["rate"] / ceiling["both"]
-    record["not_hidden"] = (whole - parts["copy_ms"]) / whole if parts and whole else None
+    record["not_hidden"] = (whole - parts["link_ms"]) / whole if parts and whole else None
     record["beyond_switch_ms"] = record["first_ms"] - parts["total_ms"] if parts else None
 
 
@@ -120,11 +121,10 @@ def show(rig):
     def cell(of, key, digits=1):
         return r.number(of[key] and of[key]["median"], digits)
 
-    r.table(["to", "out GiB", "in GiB", "switch ms", "copies", "drain", "plan", "map", "lower", "pinned", "GB/s", "of link",
-             "of ideal", "not hidden"],
+    r.table(["to", "out GiB", "in GiB", "switch ms", *(key[:-3] for key in SUMMED), "GB/s", "of link", "of ideal",
+             "not hidden"],
             [[name, *(r.number(of[key]["median"] / 2**30, 2) for key in ("bytes_out", "bytes_in")),
-              *(cell(of["parts"], key) for key in ("total_ms", "copy_ms", "drain_ms", "plan_ms", "map_ms",
-                                                   "lower_ms", "pinned_ms")),
+              *(cell(of["parts"], key) for key in ("total_ms",) + SUMMED),
               cell(of, "rate"), *(r.percent(of[key] and of[key]["median"])
                                   for key in ("share_of_ceiling", "whole_over_ideal", "not_hidden"))]
              for name, of in summary.items()])

@@ -110,6 +110,10 @@ static inline const char *mux_word(const cJSON *object, const char *key)
 }
 
 /* A member as a size: "1.5 GiB". Returns `text`. */
+/* lines.c: "drain 1.2, copies 3.4": where the time of a switch went, in ms. Its parts are its whole
+ * time; those that would be shown as 0.0 are left out. */
+char *mux_parts(const cJSON *entry, char *text, size_t text_size);
+
 static inline const char *mux_size(const cJSON *object, const char *key, char text[32])
 {
     const double bytes = mux_number(object, key);

@@ -78,12 +78,31 @@ static void add_gpu(struct line *line, const cJSON *entry)
         add(line, "GPU %.0f, ", mux_number(entry, "gpu"));
 }
 
+char *mux_parts(const cJSON *entry, char *text, size_t text_size)
+{
+    static const struct {
+        const char *key, *shown;
+    } parts[] = {
+/* clang-format off */
+#define GM_PART(NAME, name, shown, words) {#name "_ms", shown},
+#include "common/parts.def"
+#undef GM_PART
+        /* clang-format on */
+    };
+    struct line line = {text, text_size, 0};
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (mux_number(entry, parts[i].key) >= 0.05)
+            add(&line, "%s%s %.1f", line.length ? ", " : "", parts[i].shown,
+                mux_number(entry, parts[i].key));
+    return text;
+}
+
 static void add_switch(struct line *line, const cJSON *entry)
 {
     const cJSON *left = cJSON_GetObjectItemCaseSensitive(entry, "left"), *party;
     const double more = mux_number(entry, "left_count") - cJSON_GetArraySize(left);
-    const double copy_ms = mux_number(entry, "copy_ms");
-    char out[32], in[32];
+    char out[32], in[32], parts[256];
 
     add_party(line, entry);
     add(line, ": %s", reason(entry, true));
@@ -97,14 +116,12 @@ static void add_switch(struct line *line, const cJSON *entry)
     }
     if (more > 0)
         add(line, " and %.0f more", more);
-    add(line,
-        "; %.1f ms (drain %.1f, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f), %s "
-        "out, %s in, at %.1f GB/s",
-        mux_number(entry, "total_ms"), mux_number(entry, "drain_ms"), mux_number(entry, "plan_ms"),
-        copy_ms, mux_number(entry, "map_ms"), mux_number(entry, "lower_ms"),
-        mux_number(entry, "pinned_ms"), mux_size(entry, "bytes_out", out),
+    mux_parts(entry, parts, sizeof parts);
+    add(line, "; %.1f ms%s%s%s, %s out, %s in, at %.1f GB/s", mux_number(entry, "total_ms"),
+        parts[0] ? " (" : "", parts, parts[0] ? ")" : "", mux_size(entry, "bytes_out", out),
         mux_size(entry, "bytes_in", in),
-        mux_rate(mux_number(entry, "bytes_out") + mux_number(entry, "bytes_in"), copy_ms));
+        mux_rate(mux_number(entry, "bytes_out") + mux_number(entry, "bytes_in"),
+                 mux_number(entry, "link_ms")));
     if (mux_number(entry, "bytes_clean") + mux_number(entry, "bytes_zero") > 0)
         add(line, "; not copied out: %s unchanged, %s zero", mux_size(entry, "bytes_clean", out),
             mux_size(entry, "bytes_zero", in));

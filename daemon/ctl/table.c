@@ -287,18 +287,15 @@ static void print_last_switch(const cJSON *gpu)
 {
     const cJSON *history = cJSON_GetObjectItemCaseSensitive(gpu, "history");
     const cJSON *last = cJSON_GetArrayItem(history, cJSON_GetArraySize(history) - 1);
-    char out[CELL], in[CELL];
+    char out[CELL], in[CELL], parts[256];
 
     if (!last)
         return;
     double moved = mux_number(last, "bytes_out") + mux_number(last, "bytes_in");
-    double copy_ms = mux_number(last, "copy_ms");
     printf("  last    to app %.0f in %.1f ms: %s out, %s in, at %.1f GB/s\n",
            mux_number(last, "app"), mux_number(last, "total_ms"), mux_size(last, "bytes_out", out),
-           mux_size(last, "bytes_in", in), mux_rate(moved, copy_ms));
-    printf("          drain %.1f ms, plan %.1f, copies %.1f, map %.1f, lower %.1f, pinned %.1f\n",
-           mux_number(last, "drain_ms"), mux_number(last, "plan_ms"), copy_ms,
-           mux_number(last, "map_ms"), mux_number(last, "lower_ms"), mux_number(last, "pinned_ms"));
+           mux_size(last, "bytes_in", in), mux_rate(moved, mux_number(last, "link_ms")));
+    print_wrapped(mux_parts(last, parts, sizeof parts), 10, line_width());
     if (mux_number(last, "bytes_clean") + mux_number(last, "bytes_zero") > 0)
         printf("          not copied out: %s unchanged, %s zero\n",
                mux_size(last, "bytes_clean", out), mux_size(last, "bytes_zero", in));

@@ -336,8 +336,6 @@ void gm_engine_take_copies(struct gm_engine *engine)
 {
     for (int way = 0; way < GM_WAYS; way++) {
         uint64_t done = gm_mover_done(engine->mover, (enum gm_way)way);
-        if (engine->taken[way] < done)
-            engine->last_copy_at[way] = engine->now;
         while (engine->taken[way] < done) {
             uint32_t index = engine->ring[way][++engine->taken[way] % GM_WAY_DEPTH];
             const CUresult result =

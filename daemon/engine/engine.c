@@ -197,7 +197,6 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
             return;
         if (app->places.is_held)
             gm_group_yield(engine, id);
-        engine->last_drain_at = engine->now;
         gm_engine_take_spares(engine, id, UINT64_MAX); /* their data is dead: it is not copied */
         release(engine, id);
         return;
@@ -289,6 +288,7 @@ void gm_engine_run(struct gm_engine *engine)
         return;
     engine->is_running = true;
     engine->is_called = false;
+    gm_engine_pass(engine);
     gm_cuda_enter(&engine->cuda, engine->context);
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
@@ -331,6 +331,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_give_back(engine);
     gm_engine_flush(engine);
     gm_engine_arm_timer(engine);
+    gm_engine_look_under_way(engine);
     engine->is_running = false;
     if (engine->stopping.is_over) {
         engine->is_closing = true;

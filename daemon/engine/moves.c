@@ -168,7 +168,7 @@ void gm_engine_plan(struct gm_engine *engine)
             plan_ahead(engine, &input);
     }
     engine->plan_evicts = gm_plan_count(&engine->plan, GM_MOVE_EVICT);
-    engine->sums.plan_ns += gm_thread_time() - begin;
+    engine->parts.planned_ns += gm_thread_time() - begin;
 }
 
 static void count(struct gm_coming *coming, const struct gm_coming *more, bool is_more)
@@ -229,8 +229,6 @@ static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index
     uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
                                       &engine->pool, chunk->page, gm_chunk_bytes(chunk), fence);
     engine->sums.bytes[way] += gm_chunk_bytes(chunk);
-    if (engine->first_copy_at[way] == 0)
-        engine->first_copy_at[way] = engine->now;
     engine->ring[way][number % GM_WAY_DEPTH] = index;
     chunk->copy_pending = true;
     return number;
@@ -544,28 +542,6 @@ static bool make_move(struct gm_engine *engine, const struct gm_plan_hold *hold,
     return true;
 }
 
-static void note_wait(const struct gm_engine *engine, bool is_waiting, uint64_t *since,
-                      uint64_t *sum)
-{
-    if (is_waiting && *since == 0)
-        *since = engine->now;
-    if (!is_waiting && *since != 0) {
-        *sum += engine->now - *since;
-        *since = 0;
-    }
-}
-
-/* Account for the time in which a switch waits for what lies below pinned memory, and for that in
- * which it waits for pinned room and nothing is under way below: until copies in give theirs back,
- * or more is pinned. */
-static void note_waits(struct gm_engine *engine)
-{
-    bool is_lower = engine->host_copies > 0 && !engine->plan_is_prefetch;
-    note_wait(engine, is_lower, &engine->lower_since, &engine->sums.lower_ns);
-    note_wait(engine, engine->is_short_of_pages && !is_lower, &engine->pinned_since,
-              &engine->sums.pinned_ns);
-}
-
 /* A switch lacks pinned memory and nothing under way gives any back: more is made than was
  * foreseen. */
 static void note_stuck(struct gm_engine *engine)
@@ -595,6 +571,6 @@ void gm_engine_move(struct gm_engine *engine)
         if (move->is_done && i == engine->plan_from)
             engine->plan_from++;
     }
-    note_waits(engine);
+    engine->is_waiting_below = engine->host_copies > 0 && !engine->plan_is_prefetch;
     note_stuck(engine);
 }

@@ -13,6 +13,7 @@
 #include "daemon/core/events.h"
 #include "daemon/core/hint.h"
 #include "daemon/core/need.h"
+#include "daemon/core/parts.h"
 #include "daemon/core/place.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/saving.h"
@@ -65,8 +66,8 @@ struct gm_coming {
 /* Running sums from which a switch is the difference of two moments. */
 struct gm_moment {
     uint64_t at;
-    uint64_t plan_ns, lower_ns, pinned_ns;
-    uint64_t bytes[GM_WAYS];  /* submitted */
+    uint64_t part_ns[GM_PARTS], way_ns[GM_WAYS], link_ns; /* see core/parts.h */
+    uint64_t bytes[GM_WAYS];                              /* submitted */
     uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it */
     uint64_t clean, zero;     /* bytes evicted without a copy: not changed, and all zero */
 };
@@ -190,8 +191,6 @@ struct gm_app {
     } cap;
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
-        /* ... and what had happened since, when the next one was chosen beside it */
-        uint64_t first_copy_at[GM_WAYS], last_drain_at;
     } chosen;
     struct {                          /* spares.c */
         uint64_t seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
@@ -237,15 +236,11 @@ struct gm_switch {
     uint64_t seq;
     uint32_t app;
     pid_t pid;
-    uint64_t at; /* when its gate opened */
-    uint64_t total_ns;
-    uint64_t drain_ns; /* until the last app that had to yield was quiet */
-    uint64_t plan_ns;  /* in the planner: processor time */
-    uint64_t copy_ns;  /* from the first copy submitted to the last one ended, both ways */
-    uint64_t way_ns[GM_WAYS];
-    uint64_t map_ns;    /* after the last copy: for the shims */
-    uint64_t lower_ns;  /* with a copy between host tiers under way */
-    uint64_t pinned_ns; /* without: waiting for pinned room, which copies in give back */
+    uint64_t at;                /* when its gate opened */
+    uint64_t total_ns;          /* the sum of the parts */
+    uint64_t part_ns[GM_PARTS]; /* each instant is in one: common/parts.def */
+    uint64_t way_ns[GM_WAYS];   /* with copies out, and in, under way, whatever its part */
+    uint64_t link_ns;           /* ... with any */
     uint64_t bytes[GM_WAYS];
     uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it, meanwhile */
     uint64_t clean, zero;     /* bytes evicted without a copy, meanwhile */
@@ -397,8 +392,7 @@ struct gm_engine {
     bool is_lower_used;        /* as pinned memory was last asked for: something lies below it */
     uint32_t short_from;       /* of `targets`: those from here on ... */
     uint32_t short_to;         /* ... up to here lack room on a disk that cannot be written */
-    uint64_t lower_since;      /* when the wait for lower tiers began, 0: it does not wait */
-    uint64_t pinned_since;     /* ... for pinned room alone */
+    bool is_waiting_below;     /* ... and copies to or from the tiers below are under way */
     struct gm_admit_request *waiting, **waiting_tail; /* each a gm_waiting_alloc's */
     struct gm_admit admit;
     struct gm_admit_app *admit_apps; /* by app id; filled for each step */
@@ -480,7 +474,7 @@ struct gm_engine {
     uint32_t next_share;
     uint64_t told_fixed, told_budget; /* that the budgets on the ctl pages follow from */
     struct gm_moment sums;
-    uint64_t first_copy_at[GM_WAYS], last_copy_at[GM_WAYS], last_drain_at;
+    struct gm_parts parts;
     struct gm_switch history[GM_HISTORY];
     uint64_t n_history;     /* switches recorded since the start */
     uint32_t features_told; /* enum gm_feature: which the log has */

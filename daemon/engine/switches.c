@@ -1,51 +1,54 @@
-/* Measures switches: how long they took, and where the time went. Called by engine.c; calls log.c.
- */
+/* Measures switches: how long they took, and where the time went. Owns the parts. Called by
+ * engine.c; calls log.c and core/parts. */
 #include "daemon/engine/inside.h"
 
-/* The sums at this moment, open waits included. */
-static struct gm_moment take_moment(const struct gm_engine *engine)
+#include <string.h>
+
+void gm_engine_pass(struct gm_engine *engine)
+{
+    gm_parts_pass(&engine->parts, engine->now);
+}
+
+/* What switches wait for. With several at once, they have it in common. */
+void gm_engine_look_under_way(struct gm_engine *engine)
+{
+    struct gm_under_way under_way = {0};
+    bool *has = under_way.has;
+    for (int way = 0; way < GM_WAYS; way++) {
+        under_way.is_copying[way] = gm_mover_under_way(engine->mover, (enum gm_way)way) > 0;
+        has[GM_PART_COPY] = has[GM_PART_COPY] || under_way.is_copying[way];
+    }
+    has[GM_PART_LOWER] = engine->is_waiting_below;
+    has[GM_PART_PINNED] = engine->is_short_of_pages;
+    has[GM_PART_HASH] = engine->hashing.copies > 0;
+    has[GM_PART_UNMAP] = engine->coming[GM_WAY_OUT].copies > 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        has[GM_PART_DRAIN] = has[GM_PART_DRAIN] || app->state == GM_APP_DRAINING;
+        if (app->state == GM_APP_LOADING && (app->batches.unanswered_maps > 0 || app->batches.ping))
+            has[GM_PART_MAP] = true;
+    }
+    gm_parts_turn(&engine->parts, engine->now, &under_way);
+}
+
+/* The sums at this moment. */
+static struct gm_moment take_moment(struct gm_engine *engine)
 {
     struct gm_moment moment = engine->sums;
-    moment.at = engine->now;
-    if (engine->lower_since)
-        moment.lower_ns += engine->now - engine->lower_since;
-    if (engine->pinned_since)
-        moment.pinned_ns += engine->now - engine->pinned_since;
+    gm_engine_pass(engine);
+    moment.at = engine->parts.at;
+    memcpy(moment.part_ns, engine->parts.ns, sizeof moment.part_ns);
+    memcpy(moment.way_ns, engine->parts.way_ns, sizeof moment.way_ns);
+    moment.link_ns = engine->parts.link_ns;
     return moment;
 }
 
-static uint64_t since(uint64_t end, uint64_t begin)
-{
-    return end > begin ? end - begin : 0;
-}
-
-/* The engine notes the first copy and the last drain since an app was chosen. Others that were
- * chosen before and still load keep what it has for them. */
-static void keep_for_others(struct gm_engine *engine, uint32_t id)
-{
-    for (uint32_t other = 0; other < engine->config.max_apps; other++) {
-        struct gm_app *app = &engine->apps[other];
-        if (other == id || app->state != GM_APP_LOADING)
-            continue;
-        if (engine->last_drain_at)
-            app->chosen.last_drain_at = engine->last_drain_at;
-        for (int way = 0; way < GM_WAYS; way++)
-            if (app->chosen.first_copy_at[way] == 0)
-                app->chosen.first_copy_at[way] = engine->first_copy_at[way];
-    }
-}
-
-/* An app was chosen: its switch begins. Copies that began before it belong to another. */
+/* An app was chosen: its switch begins. */
 void gm_engine_begin_switch(struct gm_engine *engine, uint32_t id)
 {
-    keep_for_others(engine, id);
     engine->apps[id].chosen.begin = take_moment(engine);
     engine->apps[id].moves.progress_at = engine->now;
     gm_engine_ping(engine, id);
-    engine->last_drain_at = 0;
-    engine->apps[id].chosen.last_drain_at = 0;
-    for (int way = 0; way < GM_WAYS; way++)
-        engine->first_copy_at[way] = engine->apps[id].chosen.first_copy_at[way] = 0;
 }
 
 /* Its gate opens: write down where the time went. Nothing moved and nobody yielded: not a switch.
@@ -55,40 +58,25 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
     const struct gm_app *app = &engine->apps[id];
     const struct gm_moment begin = app->chosen.begin, end = take_moment(engine);
     struct gm_switch entry = {.app = id, .pid = app->pid, .at = engine->now};
-    const uint64_t drained =
-        engine->last_drain_at ? engine->last_drain_at : app->chosen.last_drain_at;
-    uint64_t first = UINT64_MAX, last = 0;
 
-    entry.total_ns = since(end.at, begin.at);
-    entry.drain_ns = since(drained, begin.at);
-    entry.plan_ns = end.plan_ns - begin.plan_ns;
-    entry.lower_ns = end.lower_ns - begin.lower_ns;
-    entry.pinned_ns = end.pinned_ns - begin.pinned_ns;
+    entry.total_ns = end.at - begin.at;
+    for (int part = 0; part < GM_PARTS; part++)
+        entry.part_ns[part] = end.part_ns[part] - begin.part_ns[part];
+    for (int way = 0; way < GM_WAYS; way++) {
+        entry.way_ns[way] = end.way_ns[way] - begin.way_ns[way];
+        entry.bytes[way] = end.bytes[way] - begin.bytes[way];
+    }
+    entry.link_ns = end.link_ns - begin.link_ns;
     entry.lowered = end.lowered - begin.lowered;
     entry.raised = end.raised - begin.raised;
     entry.clean = end.clean - begin.clean;
     entry.zero = end.zero - begin.zero;
-    for (int way = 0; way < GM_WAYS; way++) {
-        entry.bytes[way] = end.bytes[way] - begin.bytes[way];
-        uint64_t began = app->chosen.first_copy_at[way];
-        began = began ? began : engine->first_copy_at[way];
-        if (began == 0)
-            continue; /* what ended meanwhile was begun for others */
-        entry.way_ns[way] = since(engine->last_copy_at[way], began);
-        if (began < first)
-            first = began;
-        if (engine->last_copy_at[way] > last)
-            last = engine->last_copy_at[way];
-    }
     if (entry.bytes[GM_WAY_OUT] + entry.bytes[GM_WAY_IN] + entry.clean + entry.zero +
-            entry.drain_ns ==
+            entry.part_ns[GM_PART_DRAIN] ==
         0) {
         gm_engine_note_switch(engine, id, NULL);
         return;
     }
-    entry.copy_ns = first == UINT64_MAX ? 0 : since(last, first);
-    last = last > drained ? last : drained;
-    entry.map_ns = since(end.at, last > begin.at ? last : begin.at);
     entry.seq = ++engine->n_history;
     engine->history[entry.seq % GM_HISTORY] = entry;
     gm_engine_note_switch(engine, id, &entry);

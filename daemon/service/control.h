@@ -5,12 +5,12 @@
  *
  * STATUS: the daemon's state as one JSON document, schema 2 (daemon/README.md, "Status").
  *
- *   {"schema":2, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
+ *   {"schema":3, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
  *    "reserved":..., "refused":{...}, "gpus":[...], "apps":[...], "totals":{...}}
  *
- * LOG: the scheduler's decisions, schema 1 (daemon/README.md, "The log").
+ * LOG: the scheduler's decisions, schema 2 (daemon/README.md, "The log").
  *
- *   {"schema":1, "pid":..., "started_s":..., "newest":..., "entries":[...]}
+ *   {"schema":2, "pid":..., "started_s":..., "newest":..., "entries":[...]}
  *
  * TRIM: give back memory that no program needs. Every user may: no program loses anything. At worst
  * the next allocation waits until memory is pinned again (220 ms a GiB).
@@ -28,8 +28,8 @@
 #include "daemon/service/options.h"
 #include "daemon/service/places.h"
 
-#define GM_STATUS_SCHEMA 2
-#define GM_LOG_SCHEMA 1
+#define GM_STATUS_SCHEMA 3
+#define GM_LOG_SCHEMA 2
 
 struct gm_control {
     const struct gm_options *options;

@@ -37,11 +37,30 @@ static void name_party(const struct gm_party *party, char *text, size_t size)
              (int)party->pid, party->name, party->level);
 }
 
+/* "drain 1.2, copies 3.4": where its time went, in ms; all of it. */
+static void name_parts(const struct gm_switch *took, char *text, size_t size)
+{
+    static const char *const names[GM_PARTS] = {
+#define GM_PART(NAME, name, shown, words) [GM_PART_##NAME] = shown,
+#include "common/parts.def"
+#undef GM_PART
+    };
+    size_t length = 0;
+    text[0] = '\0';
+    for (int part = 0; part < GM_PARTS; part++) {
+        if (took->part_ns[part] == 0)
+            continue;
+        int n = snprintf(text + length, size - length, "%s%s %.1f", length ? ", " : "", names[part],
+                         (double)took->part_ns[part] / 1e6);
+        length += n > 0 && (size_t)n < size - length ? (size_t)n : 0;
+    }
+}
+
 static void tell_switch(const struct gm_note *note)
 {
     const struct gm_switch *took = &note->took;
     const uint64_t moved = took->bytes[GM_WAY_OUT] + took->bytes[GM_WAY_IN];
-    char who[128], left[512] = "", stayed[96] = "";
+    char who[128], left[512] = "", stayed[96] = "", parts[256];
     size_t length = 0;
 
     for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
@@ -54,19 +73,15 @@ static void tell_switch(const struct gm_note *note)
     if (took->clean + took->zero > 0)
         snprintf(stayed, sizeof stayed, ", not copied out %llu unchanged and %llu zero",
                  (unsigned long long)(took->clean >> 20), (unsigned long long)(took->zero >> 20));
+    name_parts(took, parts, sizeof parts);
     gm_log(GM_LOG_DEBUG, /* often: mux-ctl log has them */
-           "switch %llu to %s: %s%s: %.1f ms: drain %.1f, plan %.1f, copies %.1f (%llu MiB out, "
-           "%llu in, at %.1f GB/s%s), map %.1f, lower tiers %.1f (%llu MiB down, %llu up), pinned "
-           "room "
-           "%.1f",
+           "switch %llu to %s: %s%s: %.1f ms: %s; %llu MiB out, %llu in, at %.1f GB/s%s; in lower "
+           "tiers %llu MiB down, %llu up",
            (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
-           (double)took->drain_ns / 1e6, (double)took->plan_ns / 1e6, (double)took->copy_ns / 1e6,
-           (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
+           parts, (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
            (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
-           took->copy_ns ? (double)moved / (double)took->copy_ns : 0.0, stayed,
-           (double)took->map_ns / 1e6, (double)took->lower_ns / 1e6,
-           (unsigned long long)(took->lowered >> 20), (unsigned long long)(took->raised >> 20),
-           (double)took->pinned_ns / 1e6);
+           took->link_ns ? (double)moved / (double)took->link_ns : 0.0, stayed,
+           (unsigned long long)(took->lowered >> 20), (unsigned long long)(took->raised >> 20));
 }
 
 static void tell_set(const struct gm_note *note, const char *who)

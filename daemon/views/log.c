@@ -20,14 +20,14 @@ void gm_view_switch(cJSON *row, const struct gm_switch *entry)
         uint64_t ns;
     } times[] = {
         {"total_ms", entry->total_ns},
-        {"drain_ms", entry->drain_ns},
-        {"plan_ms", entry->plan_ns},
-        {"copy_ms", entry->copy_ns},
+/* clang-format off */
+#define GM_PART(NAME, name, shown, words) {#name "_ms", entry->part_ns[GM_PART_##NAME]},
+#include "common/parts.def"
+#undef GM_PART
+        /* clang-format on */
+        {"link_ms", entry->link_ns},
         {"out_ms", entry->way_ns[GM_WAY_OUT]},
         {"in_ms", entry->way_ns[GM_WAY_IN]},
-        {"map_ms", entry->map_ns},
-        {"lower_ms", entry->lower_ns},
-        {"pinned_ms", entry->pinned_ns},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         cJSON_AddNumberToObject(row, times[i].name, (double)(times[i].ns / 1000) / 1000.0);

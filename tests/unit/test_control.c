@@ -25,7 +25,7 @@ static void test_status(void **state)
 
     cJSON *root = cJSON_ParseWithLength(text, bytes);
     assert_non_null(root);
-    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 2);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 3);
     assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
     assert_string_equal(cJSON_GetObjectItem(root, "version")->valuestring, GM_VERSION);
     assert_string_equal(cJSON_GetObjectItem(root, "socket")->valuestring, "/the/socket");
@@ -72,7 +72,7 @@ static void test_log(void **state)
     close_fds();
     cJSON *root = cJSON_Parse(text);
     assert_non_null(root);
-    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 2);
     assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
     assert_true(cJSON_IsNumber(cJSON_GetObjectItem(root, "started_s")));
     const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(root, "entries"), 0);

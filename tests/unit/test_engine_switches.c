@@ -12,13 +12,21 @@
 
 #include "daemon/engine/inside.h"
 
-#define APPS 3u
+#define APPS 4u
 
 static struct gm_engine *engine;
 static struct gm_table table;
 static unsigned pinged[APPS];
 static struct gm_switch noted;
 static bool is_noted;
+
+static uint64_t under_way[GM_WAYS];
+
+uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
+{
+    (void)mover;
+    return under_way[way];
+}
 
 void gm_engine_ping(struct gm_engine *e, uint32_t id)
 {
@@ -30,8 +38,13 @@ void gm_engine_note_switch(struct gm_engine *e, uint32_t id, const struct gm_swi
 {
     (void)e, (void)id;
     is_noted = took != NULL;
-    if (took)
-        noted = *took;
+    if (!took)
+        return;
+    noted = *took;
+    uint64_t sum = 0;
+    for (int part = 0; part < GM_PARTS; part++)
+        sum += took->part_ns[part];
+    assert_int_equal(sum, took->total_ns); /* all of it, whatever happened */
 }
 
 static int set_up(void **state)
@@ -42,6 +55,7 @@ static int set_up(void **state)
     engine->table = &table;
     table.apps = calloc(APPS, sizeof *table.apps);
     memset(pinged, 0, sizeof pinged);
+    memset(under_way, 0, sizeof under_way);
     engine->config.max_apps = APPS;
     engine->now = GM_S;
     return 0;
@@ -56,226 +70,283 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* A step of the engine begins, so long after the start. */
 static void at(uint64_t ms)
 {
     engine->now = GM_S + ms * GM_MS;
+    gm_engine_pass(engine);
+}
+
+/* What it does, as engine.c, moves.c and batches.c do; then it ends. */
+static void step_ends(void)
+{
+    gm_engine_look_under_way(engine);
 }
 
 static void choose(uint32_t id)
 {
     engine->apps[id].state = GM_APP_LOADING;
     gm_engine_begin_switch(engine, id);
+    step_ends();
 }
 
 static void open_gate(uint32_t id)
 {
     gm_engine_record_switch(engine, id);
     engine->apps[id].state = GM_APP_RUNNING;
+    step_ends();
 }
 
-/* As engine.c, engine/moves.c and engine/chunks.c do. */
-static void drained(void)
+static void drains(uint32_t id, bool is_draining)
 {
-    engine->last_drain_at = engine->now;
+    engine->apps[id].state = is_draining ? GM_APP_DRAINING : GM_APP_PAUSED;
+    step_ends();
 }
 
-static void submitted(enum gm_way way, uint64_t bytes)
+static void copies(enum gm_way way, uint64_t bytes)
 {
     engine->sums.bytes[way] += bytes;
-    if (engine->first_copy_at[way] == 0)
-        engine->first_copy_at[way] = engine->now;
+    under_way[way] = bytes;
+    step_ends();
 }
 
-static void ended(enum gm_way way)
+static void maps(uint32_t id, uint32_t batches)
 {
-    engine->last_copy_at[way] = engine->now;
+    engine->apps[id].batches.unanswered_maps = batches;
+    step_ends();
 }
 
-static void expect(uint64_t total, uint64_t drain, uint64_t copy, uint64_t out, uint64_t in,
-                   uint64_t map)
+#define expect_part(NAME, ms) assert_int_equal(noted.part_ns[GM_PART_##NAME], (ms)*GM_MS)
+
+static void expect_link(uint64_t link, uint64_t out, uint64_t in)
 {
-    assert_true(is_noted);
-    assert_int_equal(noted.total_ns, total * GM_MS);
-    assert_int_equal(noted.drain_ns, drain * GM_MS);
-    assert_int_equal(noted.copy_ns, copy * GM_MS);
+    assert_int_equal(noted.link_ns, link * GM_MS);
     assert_int_equal(noted.way_ns[GM_WAY_OUT], out * GM_MS);
     assert_int_equal(noted.way_ns[GM_WAY_IN], in * GM_MS);
-    assert_int_equal(noted.map_ns, map * GM_MS);
 }
 
 static void one_alone(void **state)
 {
     (void)state;
     engine->sums.lowered = engine->sums.raised = 7; /* before: not its own */
+    engine->apps[0].pid = 812;
+    drains(3, true);
     choose(0);
+    assert_int_equal(pinged[0], 1);
     at(10);
-    drained();
-    submitted(GM_WAY_OUT, 100);
-    at(12);
-    submitted(GM_WAY_IN, 90);
+    engine->parts.planned_ns = 2 * GM_MS;
+    engine->coming[GM_WAY_OUT].copies = 1;
+    drains(3, false);
+    at(15);
+    engine->coming[GM_WAY_OUT].copies = 0;
+    engine->hashing.copies = 1;
+    step_ends();
+    at(16);
+    engine->hashing.copies = 0;
+    copies(GM_WAY_OUT, 100);
+    at(20);
+    copies(GM_WAY_IN, 90);
     at(50);
-    ended(GM_WAY_OUT);
+    copies(GM_WAY_OUT, 0);
     engine->sums.lowered += 30;
     engine->sums.raised += 20;
     at(60);
-    ended(GM_WAY_IN);
+    copies(GM_WAY_IN, 0);
+    at(61);
+    maps(0, 1);
     at(63);
+    engine->apps[0].batches.unanswered_maps = 0;
     open_gate(0);
-    expect(63, 10, 50, 40, 48, 3);
+    assert_true(is_noted);
+    assert_int_equal(noted.total_ns, 63 * GM_MS);
+    expect_part(DRAIN, 10);
+    expect_part(PLAN, 2);
+    expect_part(UNMAP, 3);
+    expect_part(HASH, 1);
+    expect_part(COPY, 44);
+    expect_part(OTHER, 1);
+    expect_part(MAP, 2);
+    expect_link(44, 34, 40);
     assert_int_equal(noted.bytes[GM_WAY_OUT], 100);
     assert_int_equal(noted.bytes[GM_WAY_IN], 90);
     assert_int_equal(noted.lowered, 30);
     assert_int_equal(noted.raised, 20);
+    assert_int_equal(noted.app, 0);
+    assert_int_equal(noted.pid, 812);
+    assert_int_equal(noted.at, engine->now);
 }
 
-/* Another one is chosen while the copies of the first are under way: they are its still, and not
- * a long time of mapping. The other one has what begins after it was chosen. */
+/* Everything at once: each instant counts once, for what comes first in common/parts.def. */
+static void overlapping(void **state)
+{
+    (void)state;
+    choose(0);
+    engine->coming[GM_WAY_OUT].copies = engine->hashing.copies = 1;
+    engine->is_short_of_pages = engine->is_waiting_below = true;
+    under_way[GM_WAY_OUT] = under_way[GM_WAY_IN] = 1;
+    engine->apps[0].batches.unanswered_maps = 1;
+    drains(3, true);
+    at(1);
+    drains(3, false);
+    at(3);
+    engine->is_waiting_below = false;
+    step_ends();
+    at(6);
+    engine->is_short_of_pages = false;
+    step_ends();
+    at(10);
+    under_way[GM_WAY_OUT] = under_way[GM_WAY_IN] = 0;
+    step_ends();
+    at(15);
+    engine->hashing.copies = 0;
+    step_ends();
+    at(21);
+    engine->coming[GM_WAY_OUT].copies = 0;
+    step_ends();
+    at(28);
+    maps(0, 0);
+    at(36);
+    open_gate(0);
+    expect_part(DRAIN, 1);
+    expect_part(LOWER, 2);
+    expect_part(PINNED, 3);
+    expect_part(COPY, 4);
+    expect_part(HASH, 5);
+    expect_part(UNMAP, 6);
+    expect_part(MAP, 7);
+    expect_part(OTHER, 8);
+    expect_link(10, 10, 10);
+}
+
+/* Another one is chosen while copies are under way. Each has the time from when it was chosen. */
 static void another_beside_it(void **state)
 {
     (void)state;
     choose(0);
     at(10);
-    drained();
-    submitted(GM_WAY_OUT, 100);
-    submitted(GM_WAY_IN, 100);
+    copies(GM_WAY_OUT, 100);
     at(20);
     choose(1);
     at(50);
-    ended(GM_WAY_OUT);
-    ended(GM_WAY_IN);
+    copies(GM_WAY_OUT, 0);
     at(52);
     open_gate(0);
-    expect(52, 10, 40, 40, 40, 2);
-
+    expect_part(COPY, 40);
+    expect_part(OTHER, 12);
+    at(55);
+    copies(GM_WAY_IN, 100);
     at(60);
-    submitted(GM_WAY_IN, 10);
-    at(70);
-    ended(GM_WAY_IN);
+    copies(GM_WAY_IN, 0);
     open_gate(1);
-    expect(50, 0, 10, 0, 10, 0);
+    assert_int_equal(noted.total_ns, 40 * GM_MS);
+    expect_part(COPY, 35);
+    expect_part(OTHER, 5);
+    expect_link(35, 30, 5);
 }
 
-/* The first has copied nothing before the other one was chosen; and a third comes. */
-static void the_last_one_moves(void **state)
-{
-    (void)state;
-    choose(0);
-    choose(1);
-    at(5);
-    drained();
-    submitted(GM_WAY_OUT, 100);
-    at(7);
-    choose(2);
-    at(9);
-    submitted(GM_WAY_IN, 100);
-    at(20);
-    ended(GM_WAY_OUT);
-    at(30);
-    ended(GM_WAY_IN);
-    at(31);
-    open_gate(0);
-    expect(31, 5, 25, 15, 21, 1);
-    open_gate(1);
-    expect(31, 5, 25, 15, 21, 1);
-    open_gate(2);
-    expect(24, 0, 21, 0, 21, 1);
-}
-
-/* What was kept for a switch that was called off is not the next one's. */
+/* Nothing moved and nobody yielded: no switch. One that was called off leaves nothing behind. */
 static void called_off(void **state)
 {
     (void)state;
     choose(0);
+    drains(3, true);
     at(1);
-    drained();
-    submitted(GM_WAY_IN, 100);
-    choose(1);
+    drains(3, false);
+    copies(GM_WAY_IN, 100);
+    at(4);
+    copies(GM_WAY_IN, 0);
     engine->apps[0].state = GM_APP_PAUSED;
-    at(40);
-    ended(GM_WAY_IN);
-    open_gate(1);
     at(100);
     choose(0);
     at(101);
     open_gate(0);
-    assert_false(is_noted); /* nothing moved, nobody yielded */
-
+    assert_false(is_noted);
     at(110);
     choose(0);
     at(120);
-    submitted(GM_WAY_IN, 100);
-    choose(1);
+    copies(GM_WAY_IN, 100);
     at(130);
-    ended(GM_WAY_IN);
+    copies(GM_WAY_IN, 0);
     open_gate(0);
-    expect(20, 0, 10, 0, 10, 0);
+    expect_part(COPY, 10);
+    expect_link(10, 0, 10);
 }
 
-/* Others are chosen again and again while it loads: of the copies it has the first, of those that
- * gave way the last. */
-static void others_come_and_come(void **state)
+/* The planner's time is of what follows, and no more than that. */
+static void planning(void **state)
 {
     (void)state;
     choose(0);
+    drains(3, true);
+    at(1);
+    engine->parts.planned_ns += GM_MS / 2;
+    step_ends();
+    gm_engine_pass(engine); /* nothing has passed: it is not lost */
     at(2);
-    drained();
-    submitted(GM_WAY_OUT, 100);
+    engine->parts.planned_ns += 5 * GM_MS;
+    drains(3, false);
+    at(3);
+    open_gate(0);
+    assert_int_equal(noted.part_ns[GM_PART_PLAN], 3 * GM_MS / 2);
+    assert_int_equal(noted.part_ns[GM_PART_DRAIN], 3 * GM_MS / 2);
+    engine->now -= GM_MS; /* a clock that goes back takes nothing back */
+    gm_engine_pass(engine);
     choose(1);
     at(4);
-    drained();
-    submitted(GM_WAY_OUT, 100);
-    choose(2);
-    engine->apps[2].state = GM_APP_PAUSED;
-    choose(2);
-    at(10);
-    ended(GM_WAY_OUT);
-    at(11);
-    open_gate(0);
-    expect(11, 4, 8, 8, 0, 1);
+    drains(3, true);
+    open_gate(1);
 }
 
-/* What was under way below pinned memory, or waited for, before it began is not its own. */
-static void its_own_share(void **state)
+/* At random: begin_switch and record_switch at any time, anything under way. */
+static void anything(void **state)
 {
     (void)state;
-    engine->apps[0].pid = 812;
-    engine->sums = (struct gm_moment){.plan_ns = 7 * GM_MS, .lower_ns = 9 * GM_MS, .bytes = {5, 6}};
-    engine->lower_since = engine->now - 4 * GM_MS;
-    choose(0);
-    assert_int_equal(pinged[0], 1);
-    at(2);
-    engine->sums.lower_ns += engine->now - engine->lower_since;
-    engine->lower_since = 0;
-    engine->sums.plan_ns += GM_MS / 2;
-    submitted(GM_WAY_IN, 140);
-    at(10);
-    ended(GM_WAY_IN);
-    at(12);
-    engine->pinned_since = engine->now - GM_MS;
-    open_gate(0);
-    expect(12, 0, 8, 0, 8, 2);
-    assert_int_equal(noted.app, 0);
-    assert_int_equal(noted.pid, 812);
-    assert_int_equal(noted.at, engine->now);
-    assert_int_equal(noted.plan_ns, GM_MS / 2);
-    assert_int_equal(noted.lower_ns, 2 * GM_MS);
-    assert_int_equal(noted.pinned_ns, GM_MS);
-    assert_int_equal(noted.bytes[GM_WAY_OUT], 0);
-    assert_int_equal(noted.bytes[GM_WAY_IN], 140);
+    uint64_t seed = 12345;
+    bool is_loading[APPS] = {false};
+    unsigned switches = 0;
+    for (uint64_t i = 0; i < 200000; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        const uint64_t draw = seed >> 33;
+        engine->now += draw % 3 ? draw % 100000 : 0;
+        gm_engine_pass(engine);
+        engine->parts.planned_ns += draw % 7 ? 0 : draw % 50000;
+        under_way[draw / 8 % 2] = draw / 16 % 2;
+        engine->coming[GM_WAY_OUT].copies = draw / 32 % 4 == 0;
+        engine->hashing.copies = draw / 128 % 4 == 0;
+        engine->is_short_of_pages = draw / 512 % 8 == 0;
+        engine->is_waiting_below = draw / 4096 % 8 == 0;
+        const uint32_t id = (uint32_t)(draw / 32768 % APPS);
+        is_noted = false;
+        if (draw % 5 == 0 && !is_loading[id]) {
+            choose(id);
+            is_loading[id] = true;
+        } else if (draw % 5 == 1 && is_loading[id]) {
+            open_gate(id); /* whose sum is looked at */
+            is_loading[id] = false;
+            switches += is_noted;
+        } else if (!is_loading[id]) {
+            drains(id, draw % 2);
+        } else {
+            maps(id, draw % 2);
+        }
+    }
+    assert_true(switches > 10000);
 }
 
-/* Who yields without a copy is a switch; the history keeps the last ones. */
+/* The history keeps the last ones. */
 static void the_last_ones_are_kept(void **state)
 {
     (void)state;
     for (unsigned i = 1; i <= GM_HISTORY + 2; i++) {
         at(10 * i);
+        drains(3, true);
         choose(0);
         at(10 * i + 3);
-        drained();
+        drains(3, false);
         at(10 * i + 4);
         open_gate(0);
-        expect(4, 3, 0, 0, 0, 1);
+        expect_part(DRAIN, 3);
+        expect_part(OTHER, 1);
         assert_int_equal(noted.seq, i);
     }
     assert_int_equal(engine->history[2].seq, GM_HISTORY + 2);
@@ -286,11 +357,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(overlapping, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_beside_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_last_one_moves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(called_off, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(others_come_and_come, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(its_own_share, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(planning, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(anything, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_ones_are_kept, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,12 +33,13 @@ static void test_kinds(void **state)
              "\"b\",\"level\":2,\"why\":\"turn\"}],\"left_count\":2,\"total_ms\":269.14,\"drain_"
              "ms\":"
              "3,\"plan_ms\":0.26,\"copy_ms\":250,\"map_ms\":15.5,\"lower_ms\":0,\"pinned_ms\":1.26,"
+             "\"link_ms\":250,"
              "\"bytes_out\":"
              "12884901888,\"bytes_in\":0}"),
         "1970-01-01 14:06:07.250  switch  app 3 (pid 812, python3) L2: its turn, after 1.25 s; for "
         "app 1 (pid "
         "7, a) L1: idle, app 2 (pid 8, b) L2: its turn was over; 269.1 ms (drain 3.0, plan 0.3, "
-        "copies 250.0, map 15.5, lower 0.0, pinned 1.3), 12 GiB out, 0 in, at 51.5 GB/s");
+        "pinned 1.3, copies 250.0, map 15.5), 12 GiB out, 0 in, at 51.5 GB/s");
     assert_non_null(strstr(show("{\"kind\":\"switch\",\"left\":[{\"app\":1}],\"left_count\":6}"),
                            "; for app 1 (pid 0, -) L0: - and 5 more; 0.0 ms"));
     assert_non_null(strstr(

@@ -151,7 +151,8 @@ static cJSON *make_status(const char *why)
         "\"switches\":1234567,\"bytes_in\":1125789714087936,\"bytes_out\":1125789714087936,"
         "\"history\":[{\"seq\":1,\"app\":7,\"total_ms\":1},"
         "{\"seq\":2,\"app\":4095,\"total_ms\":12345.678,\"drain_ms\":2000.04,\"plan_ms\":1.26,"
-        "\"copy_ms\":10000,\"map_ms\":123.46,\"lower_ms\":11111.1,\"pinned_ms\":2222.2,"
+        "\"copy_ms\":10000,\"map_ms\":123.46,\"lower_ms\":11111.1,\"pinned_ms\":2222.2,\"hash_ms\":"
+        "7.5,\"link_ms\":10000,"
         "\"bytes_out\":500000000000,\"bytes_in\":464000000000,\"bytes_lowered\":1125789714087936,"
         "\"bytes_clean\":500000000000,\"bytes_zero\":464000000000,"
         "\"bytes_raised\":1125679762924340}]}],"
@@ -192,8 +193,8 @@ static void test_everything_is_shown(void **state)
     expect("          not copied out: 1023.9 TiB unchanged, 1023.8 TiB zero\n");
     /* 964 GB in 10 s */
     expect("  last    to app 4095 in 12345.7 ms: 465.7 GiB out, 432.1 GiB in, at 96.4 GB/s\n");
-    expect("          drain 2000.0 ms, plan 1.3, copies 10000.0, map 123.5, lower 11111.1, pinned "
-           "2222.2\n");
+    expect("          drain 2000.0, plan 1.3, lower 11111.1, pinned 2222.2, copies 10000.0, hash "
+           "7.5, map 123.5\n");
     expect("          not copied out: 465.7 GiB unchanged, 432.1 GiB zero\n");
     expect("          from pinned memory 1023.9 TiB down, 1023.8 TiB up to it\n");
     cJSON_Delete(status);
