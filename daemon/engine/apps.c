@@ -15,11 +15,15 @@
 #include "common/sums.h"
 
 /*
- * Watching for the end of the process: only then is nothing of it left on the GPU. Frames that it
+ * Watching for the end of the process: only then is nothing of it left on the GPU, if no other has
+ * copies of what it had open (client.h). Frames that it
  * had mapped are destroyed, never used again as they are, so ending them early costs no safety: the
  * driver keeps the memory for as long as anything maps it. It costs exactness, since the budget
  * then counts bytes as free that are not yet. A host frame's memory is used again, by another
  * program of the same user: it waits for the process, however long that takes.
+ *
+ * Where there are copies, frames are destroyed at once, too. Those whose memory the driver does not
+ * give back then are counted until the last copy is closed (gm_engine_reap).
  */
 
 static void free_poll(uv_handle_t *handle)
@@ -55,8 +59,20 @@ static void release_frames(struct gm_engine *engine, uint32_t id)
  */
 void gm_engine_exited(struct gm_engine *engine, uint32_t id)
 {
-    stop_watching(&engine->apps[id]);
-    release_frames(engine, id);
+    struct gm_app *app = &engine->apps[id];
+    stop_watching(app);
+    if (!gm_engine_is_left(app))
+        release_frames(engine, id);
+    else
+        engine->reap_more = true; /* what of it can end now */
+}
+
+void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)
+{
+    engine->now = gm_now();
+    if (!gm_engine_is_left(&engine->apps[id]))
+        release_frames(engine, id);
+    gm_engine_run(engine);
 }
 
 void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
@@ -80,8 +96,10 @@ static void on_exit_of(uv_poll_t *poll, int status, int events)
     (void)events;
     engine->now = gm_now();
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].exit.poll == poll)
+        if (engine->apps[id].exit.poll == poll) {
+            gm_client_died(engine->apps[id].client, engine->loop, &engine->config.outlet);
             gm_engine_exited(engine, id);
+        }
     gm_engine_run(engine);
 }
 
@@ -395,7 +413,7 @@ void gm_engine_bury(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (app->state != GM_APP_GONE || app->exit.poll ||
+        if (app->state != GM_APP_GONE || gm_engine_is_left(app) ||
             engine->table->apps[id].allocations.count > 0)
             continue;
         gm_engine_turn(engine, id, GM_APP_EV_END);

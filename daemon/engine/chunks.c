@@ -26,7 +26,7 @@ void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
 static uint32_t exit_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     const struct gm_app *app = &engine->apps[chunk->app];
-    const bool is_awaited = app->exit.poll && !app->exit.is_late;
+    const bool is_awaited = gm_engine_is_left(app) && !app->exit.is_late;
     return app->state == GM_APP_GONE && is_awaited ? chunk->app : GM_NONE;
 }
 

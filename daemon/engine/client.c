@@ -101,10 +101,67 @@ static void close_fds(struct gm_client *client)
     }
 }
 
+/* ---- what its process leaves behind ---- */
+
+struct gm_copies {
+    uv_poll_t poll;
+    int fd;
+    struct gm_client *client;
+};
+
+static void free_copies(uv_handle_t *poll)
+{
+    struct gm_copies *copies = poll->data;
+    close(copies->fd);
+    free(copies);
+}
+
+static void end_copies(struct gm_client *client)
+{
+    struct gm_copies *copies = client->copies;
+    client->copies = NULL;
+    if (copies)
+        uv_close((uv_handle_t *)&copies->poll, free_copies);
+}
+
+static void on_hang_up(uv_poll_t *poll, int status, int events)
+{
+    struct gm_client *client = ((struct gm_copies *)poll->data)->client;
+    if (status == 0 && (events & UV_DISCONNECT) == 0)
+        return;
+    gm_client_hold(client); /* the engines may drop it */
+    end_copies(client);
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        if (client->engines[i])
+            gm_engine_copies_ended(client->engines[i], client->id);
+    gm_client_drop(client);
+}
+
+void gm_client_died(struct gm_client *client, uv_loop_t *loop,
+                    const struct gm_engine_outlet *outlet)
+{
+    if (!client->session || client->copies || !outlet->keep)
+        return;
+    const int fd = outlet->keep(client->session);
+    struct gm_copies *copies = fd < 0 ? NULL : calloc(1, sizeof *copies);
+    if (!copies || uv_poll_init(loop, &copies->poll, fd) != 0) {
+        if (fd >= 0)
+            close(fd);
+        free(copies);
+        return;
+    }
+    copies->poll.data = copies;
+    copies->fd = fd;
+    copies->client = client;
+    client->copies = copies;
+    uv_poll_start(&copies->poll, UV_DISCONNECT, on_hang_up);
+}
+
 void gm_client_drop(struct gm_client *client)
 {
     if (--client->refs > 0)
         return;
+    end_copies(client);
     gm_group_remove(client);
     close_fds(client);
     if (client->ctl)

@@ -9,6 +9,10 @@
  * the gate for its part. So kernels that reach memory of another GPU are safe whatever the program
  * does, and a launch reads one word however many GPUs there are.
  *
+ * A client is its process, not its connection: a child that was made with clone() alone has a copy
+ * of that, of the files of the GPU, and so perhaps of the memory. When the process has ended, the
+ * session ends. The client stays as gone until the last copy of the connection is closed.
+ *
  * Clients of one group (groups.h) run together.
  *
  * Made by the machine or, where there is one GPU, by gm_engine_join. Owns the shared memory.
@@ -27,6 +31,7 @@
 #include "daemon/engine/engine.h"
 
 struct gm_group;
+struct gm_copies;
 
 struct gm_client {
     struct gm_session *session; /* NULL once it has left */
@@ -47,13 +52,14 @@ struct gm_client {
     uint32_t shut;  /* a bit an engine: it wants the gate closed */
     uint64_t epoch; /* of the newest CLOSE */
     enum gm_client_state state;
-    bool is_parked;         /* its work stands still on the GPU */
-    uint64_t query;         /* number of the newest QUERY */
-    uint64_t timeslice_us;  /* as it was told; 0: the driver's own */
-    enum gm_stop stop;      /* why it stands still: stops.c */
-    enum gm_stop stop_seen; /* ... as it was at the last look, */
-    uint64_t stop_calls;    /* ... and how many calls had returned */
-    uint64_t refused_told;  /* of gm_stat.refused, what the log has */
+    bool is_parked;           /* its work stands still on the GPU */
+    uint64_t query;           /* number of the newest QUERY */
+    uint64_t timeslice_us;    /* as it was told; 0: the driver's own */
+    struct gm_copies *copies; /* of its connection, since its process ended; NULL: there are none */
+    enum gm_stop stop;        /* why it stands still: stops.c */
+    enum gm_stop stop_seen;   /* ... as it was at the last look, */
+    uint64_t stop_calls;      /* ... and how many calls had returned */
+    uint64_t refused_told;    /* of gm_stat.refused, what the log has */
 };
 
 /* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. Returns 0;
@@ -76,6 +82,10 @@ static inline uint64_t gm_client_told(const struct gm_client *client, uint64_t b
         client->wishes.cap_is == GM_HELLO_CAP_FOREIGN && client->wishes.cap < bytes;
     return is_bounded ? client->wishes.cap & ~(GM_CHUNK_MIN - 1) : bytes;
 }
+
+/* Its process has ended: if there are copies of its connection, wait for their end. */
+void gm_client_died(struct gm_client *client, uv_loop_t *loop,
+                    const struct gm_engine_outlet *outlet);
 
 /* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
  * new epoch. */

@@ -780,7 +780,8 @@ void gm_engine_close(struct gm_engine *engine)
             gm_engine_free_app(engine, id);
     }
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
-        if (engine->table->frames[i].state != GM_FRAME_UNUSED)
+        if (engine->table->frames[i].state != GM_FRAME_UNUSED &&
+            !engine->frame_more[i].is_destroyed)
             gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
     gm_hostpool_close(&engine->pool);
     uv_timer_stop(&engine->timer);

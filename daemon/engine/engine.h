@@ -52,6 +52,10 @@ struct gm_engine_outlet {
     /* End the session: `text` is logged and sent with REFUSED. gm_engine_leave follows from the
      * loop, never from inside this call. */
     void (*end)(struct gm_session *session, enum gm_refusal reason, const char *text);
+    /* The process of the session has ended. If another one has a copy of its connection, the
+     * session ends likewise; returns a descriptor of the connection, which hangs up with the last
+     * copy. -1: there is none, and the end of the session follows. NULL: as if there were none. */
+    int (*keep)(struct gm_session *session);
     /* The settings of the rule for a program, and the rule as it was written. False: none. */
     bool (*rule)(const struct gm_rules *rules, uid_t uid, const char *name,
                  struct gm_settings *settings, char *text, size_t size);
@@ -214,8 +218,8 @@ struct gm_set_request {
 /*
  * Change what is said of programs, of all that are selected or of none. Returns 0 and how many they
  * are; or -ENOENT (there are none), -EPERM (the asker may not) or what gm_engine_check_set says,
- * with one line in `why`, and then nothing is changed. Else `why` is what is to be said beside that,
- * or empty.
+ * with one line in `why`, and then nothing is changed. Else `why` is what is to be said beside
+ * that, or empty.
  */
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
                   char *why, size_t why_size);

@@ -18,6 +18,7 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
     if (!gm_table_condemn_frame(engine->table, frame))
         return;
     more->drops = more->silent = 0;
+    more->is_destroyed = false;
     more->exit_of = exit_of;
     engine->condemned[engine->n_condemned++] = frame;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
@@ -99,6 +100,30 @@ static bool is_reachable(const struct gm_engine *engine, uint32_t frame)
     return false;
 }
 
+/* Its app's process has ended, and others have copies of what it had open. */
+static bool is_copied(const struct gm_engine *engine, const struct gm_frame_state_more *more)
+{
+    const struct gm_app *app = more->exit_of == GM_NONE ? NULL : &engine->apps[more->exit_of];
+    return app && !app->exit.poll && app->client->copies;
+}
+
+static uint64_t free_on_device(const struct gm_engine *engine)
+{
+    size_t free_bytes = 0, total = 0;
+    engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
+    return free_bytes;
+}
+
+/* Whether the driver has given the memory of the frame back. */
+static bool destroy_copied(struct gm_engine *engine, uint32_t frame)
+{
+    const uint64_t bytes = gm_class_bytes(engine->table->frames[frame].class);
+    const uint64_t before = free_on_device(engine);
+    gm_frames_destroy(&engine->frames, frame, bytes);
+    engine->frame_more[frame].is_destroyed = true;
+    return free_on_device(engine) >= before + bytes;
+}
+
 void gm_engine_reap(struct gm_engine *engine)
 {
     uint64_t read = gm_mover_done(engine->mover, GM_WAY_OUT);
@@ -109,8 +134,10 @@ void gm_engine_reap(struct gm_engine *engine)
         uint32_t frame = engine->condemned[i];
         const struct gm_frame *entry = &engine->table->frames[frame];
         const struct gm_frame_state_more *more = &engine->frame_more[frame];
+        const bool may_be_kept = !entry->is_host && !more->is_destroyed && is_copied(engine, more);
         if (entry->fence > read || entry->clear > cleared || more->drops > 0 ||
-            more->exit_of != GM_NONE || (entry->is_host && is_reachable(engine, frame))) {
+            (more->exit_of != GM_NONE && !may_be_kept) ||
+            (entry->is_host && is_reachable(engine, frame))) {
             i++;
             continue;
         }
@@ -118,10 +145,16 @@ void gm_engine_reap(struct gm_engine *engine)
             engine->reap_more = true;
             break;
         }
+        if (may_be_kept && !destroy_copied(engine, frame)) {
+            i++;
+            continue;
+        }
         if (more->is_counted)
             engine->table->ending -= gm_class_bytes(entry->class);
         engine->frame_more[frame].is_counted = false;
-        gm_frames_destroy(&engine->frames, frame, gm_class_bytes(entry->class));
+        if (!more->is_destroyed)
+            gm_frames_destroy(&engine->frames, frame, gm_class_bytes(entry->class));
+        engine->frame_more[frame].is_destroyed = false;
         if (entry->is_host) {
             engine->unit_frame[more->page] = GM_NONE;
             gm_stores_free(engine->stores, GM_TIER_PINNED, more->page);
@@ -178,9 +211,10 @@ void gm_engine_update_room(struct gm_engine *engine)
     for (uint32_t i = 0; i < engine->n_condemned; i++) {
         uint32_t frame = engine->condemned[i];
         const struct gm_frame *entry = &engine->table->frames[frame];
-        if (entry->is_host || engine->frame_more[frame].silent == 0)
+        if (entry->is_host || (engine->frame_more[frame].silent == 0 &&
+                               !is_copied(engine, &engine->frame_more[frame])))
             continue;
-        /* It ends when the one that does not answer lets go of it. */
+        /* It ends when the one that does not answer lets go of it, or the last copy is closed. */
         uint64_t bytes = gm_class_bytes(entry->class);
         room -= bytes < room ? bytes : room;
     }

@@ -84,12 +84,19 @@ void gm_engine_take_back(struct gm_engine *engine, uint32_t allocation);
 void gm_engine_bury(struct gm_engine *engine);
 /* The process of a GONE app has ended, or is taken to have. */
 void gm_engine_exited(struct gm_engine *engine, uint32_t app);
+/* ... and with it all that had copies of what it had open. */
+void gm_engine_copies_ended(struct gm_engine *engine, uint32_t app);
 /* It has not, and was waited for long enough. */
 void gm_engine_exit_late(struct gm_engine *engine, uint32_t app);
+/* Its process has yet to end, or others have copies of what it had open. */
+static inline bool gm_engine_is_left(const struct gm_app *app)
+{
+    return app->exit.poll || (app->client && app->client->copies);
+}
 /* Whether a process that has yet to end may have the frame mapped. */
 static inline bool gm_engine_may_reach(const struct gm_app *app, uint32_t frame)
 {
-    return app->state == GM_APP_GONE && app->exit.poll &&
+    return app->state == GM_APP_GONE && gm_engine_is_left(app) &&
            (app->batches.imports[frame / 8] >> (frame % 8) & 1);
 }
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */

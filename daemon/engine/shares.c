@@ -152,7 +152,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 static uint32_t not_exited(const struct gm_engine *engine, uint32_t id, pid_t pid)
 {
     const struct gm_app *app = &engine->apps[id];
-    return app->state == GM_APP_GONE && app->pid == pid && app->exit.poll ? id : GM_NONE;
+    return app->state == GM_APP_GONE && app->pid == pid && gm_engine_is_left(app) ? id : GM_NONE;
 }
 
 /* Nobody maps the frame any more but, possibly, the process of `exit_of`, which ends. */

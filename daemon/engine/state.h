@@ -302,6 +302,7 @@ struct gm_frame_state_more {
     uint32_t drops;         /* DROPs not yet confirmed, while condemned */
     uint32_t silent;        /* ... of those, owed by apps that do not answer */
     bool is_counted;        /* in the table's `ending` bytes */
+    bool is_destroyed;      /* and the driver did not give its memory back */
     uint32_t exit_of;       /* app whose process must have exited first; GM_NONE: none */
     struct gm_share *share; /* that it is part of, NULL: none */
     uint32_t page;          /* host frame: its unit, which is freed with it */

@@ -246,6 +246,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
             {
                 .send = gm_session_send,
                 .end = gm_session_end,
+                .keep = gm_session_keep,
                 .rule = gm_rules_find,
                 .totals = gm_rules_totals,
                 .user = gm_users_name,

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -67,6 +68,7 @@ struct gm_session {
     char name[64];
     bool is_ending;
     bool is_starved;     /* the kernel has no room for its output now */
+    bool is_kept;        /* its process has ended, and others have the connection */
     uint64_t trim_until; /* answer TRIM by then; 0: TRIM was not asked */
     struct gm_msg_trim_is trimmed;
 
@@ -197,12 +199,15 @@ static void bury(struct gm_session *session)
         gm_machine_leave(all->machine, session->app);
     }
     drop_output(session);
+    if (session->is_kept)
+        goto close; /* nobody reads, and it is to hang up with its last copy */
     /* If unread messages are left when the socket closes, the peer gets ECONNRESET before it can
      * read why it was refused. So discard them. */
     shutdown(session->fd, SHUT_RD);
     for (int i = 0; i < 4096 && recv(session->fd, &byte, 1, MSG_DONTWAIT) > 0; i++)
         continue;
     shutdown(session->fd, SHUT_WR);
+close:
     uv_close((uv_handle_t *)&session->poll, on_closed);
     uv_close((uv_handle_t *)&session->timer, on_closed);
     const uint64_t now = gm_now();
@@ -245,6 +250,17 @@ static void lose(struct gm_session *session, enum gm_log_level level, const char
         return;
     say(session, level, "%s", text);
     mark(session);
+}
+
+int gm_session_keep(struct gm_session *session)
+{
+    struct pollfd look = {.fd = session->fd, .events = POLLRDHUP};
+    if (session->is_ending || (poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP))))
+        return -1;
+    session->is_kept = true;
+    lose(session, GM_LOG_WARN,
+         "its process has ended: taken for gone, though a child of it has the connection");
+    return fcntl(session->fd, F_DUPFD_CLOEXEC, 3);
 }
 
 /* End a session to which a message cannot be sent, mostly because the peer just died. */

@@ -58,6 +58,10 @@ int gm_session_send(struct gm_session *session, enum gm_msg_type type, const voi
                     const void *entries, uint32_t count, const int *fds, int n_fds);
 void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text);
 
+/* Its process has ended. If another one has the connection, the session ends now; returns a new
+ * descriptor of the connection, which hangs up when nobody has it any more. -1: nobody has. */
+int gm_session_keep(struct gm_session *session);
+
 /* How many apps are joined. */
 uint32_t gm_sessions_apps(const struct gm_sessions *sessions);
 

@@ -96,7 +96,10 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
     text[0] = '\0';
     if (app->state == GM_APP_GONE) {
         snprintf(text, size,
-                 app->exit.poll ? "its process has not ended yet" : "its memory is being put away");
+                 app->client->copies ? "its process has ended, and a child has copies of what it "
+                                       "had open: end that child"
+                 : app->exit.poll    ? "its process has not ended yet"
+                                     : "its memory is being put away");
     } else if (app->is_stopped) {
         gm_engine_stop_text(app->client, keeps(engine, id, kept, sizeof kept), text, size);
     } else if (app->is_part_stopped && app->state != GM_APP_RUNNING) {

@@ -2,9 +2,11 @@
 #include "tests/programs/worker.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +116,29 @@ void gm_mode_fork(struct gm_worker *worker)
     expect_clean(worker, before, "the child forked before cuInit");
     for (uint32_t i = 0; i < worker->allocs; i++)
         worker->mismatches += gm_buffer_check_host(worker, &buffers[i], 0);
+    gm_buffers_free(worker, buffers);
+    gm_counter_free(worker, &counter);
+    gm_close_cuda(worker);
+}
+
+/* A child without handlers of fork(): it has copies of all that its parent has open, and does not
+ * know of them. This one is to be killed; the child stays until the --until file is there. */
+void gm_mode_clone(struct gm_worker *worker)
+{
+    struct gm_counter counter;
+    gm_open_cuda(worker);
+    gm_counter_make(worker, &counter);
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    const long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child < 0)
+        gm_fail(worker, "clone: %s", strerror(errno));
+    while (child == 0 && access(worker->until, F_OK) != 0)
+        usleep(10000);
+    if (child == 0)
+        _exit(0);
+    for (; gm_is_more(worker, worker->done); worker->done++)
+        for (uint32_t i = 0; i < worker->allocs; i++)
+            gm_buffer_turn(worker, &buffers[i], &counter, NULL);
     gm_buffers_free(worker, buffers);
     gm_counter_free(worker, &counter);
     gm_close_cuda(worker);

@@ -90,6 +90,8 @@ static const struct {
     {"open-race", gm_mode_open_race, false, false, "--threads threads open and close it"},
     {"misuse", gm_mode_misuse, false, false, "what sharing must refuse"},
     {"fork", gm_mode_fork, true, false, "fork before and after cuInit"},
+    {"clone", gm_mode_clone, true, false,
+     "verify, beside a child of clone() that ends with --until"},
     {"exec", gm_mode_exec, true, false, "exec with and without CUDA initialized"},
     {"values", gm_mode_waits, false, false, "a stream waits for a value from another thread"},
     {"hostfuncs", gm_mode_waits, false, false, "a host function waits for another thread"},

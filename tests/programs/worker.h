@@ -221,6 +221,7 @@ void gm_mode_open(struct gm_worker *worker);
 void gm_mode_open_race(struct gm_worker *worker);
 void gm_mode_misuse(struct gm_worker *worker);
 void gm_mode_fork(struct gm_worker *worker);
+void gm_mode_clone(struct gm_worker *worker);
 void gm_mode_exec(struct gm_worker *worker);
 void gm_mode_async(struct gm_worker *worker);
 void gm_mode_pools(struct gm_worker *worker);

@@ -9,8 +9,9 @@
  * inherited by fork.
  *
  * A frame is counted while a slot holds it. When the last slot lets go of a frame whose fd was
- * exported, the fd may still be open elsewhere (a keeper without CUDA): the frame becomes an
- * orphan, and is counted until a look through /proc finds its memfd nowhere.
+ * exported, the fd may still be open elsewhere (a keeper without CUDA), or mapped (a child that was
+ * made with clone()): the frame becomes an orphan, and is counted until a look through /proc finds
+ * its memfd nowhere.
  */
 #include "tests/simcuda/device_file.h"
 #include "tests/simcuda/sim.h"
@@ -209,7 +210,22 @@ static void scan_process(const char *pid, unsigned device, uint64_t *ids, bool *
     closedir(dir);
 }
 
-/* Free the orphans whose memfd no process has open. */
+/* The same of what it has mapped: a child of clone() has that of its parent. */
+static void scan_maps(const char *pid, unsigned device, uint64_t *ids, bool *is_open, size_t n)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%.20s/maps", pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *link = strstr(line, "/memfd:simcuda-");
+        if (link != NULL)
+            note_link(link, device, ids, is_open, n);
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+/* Free the orphans whose memfd no process has open or mapped. */
 static void free_orphans(struct state *s, unsigned device)
 {
     uint64_t *ids = sim_alloc(sizeof *ids * s->orphans);
@@ -228,6 +244,8 @@ static void free_orphans(struct state *s, unsigned device)
         for (const struct dirent *entry; (entry = readdir(proc)) != NULL;) {
             if (isdigit((unsigned char)entry->d_name[0]))
                 scan_process(entry->d_name, device, ids, is_open, n);
+            if (isdigit((unsigned char)entry->d_name[0]))
+                scan_maps(entry->d_name, device, ids, is_open, n);
         }
         closedir(proc);
         for (size_t i = 0; i < n; i++) {
