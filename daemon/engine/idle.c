@@ -82,7 +82,7 @@ bool gm_engine_may_have_work(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     uint64_t calls;
-    return !app->idle.is_idle || look(app, &calls);
+    return !app->idle.is_idle || app->idle.quiet_at == 0 || look(app, &calls);
 }
 
 static void note_active(struct gm_engine *engine, uint32_t id)
