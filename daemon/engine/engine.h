@@ -61,6 +61,8 @@ struct gm_engine_outlet {
                  struct gm_settings *settings, char *text, size_t size);
     /* What all programs of a user may have together. */
     void (*totals)(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
+    /* The rule that bounds their GPU memory, as it was written. False: none does. */
+    bool (*total_rule)(const struct gm_rules *rules, uid_t uid, char *text, size_t size);
     /* The name of a user, or its number. Returns `name`. */
     const char *(*user)(uid_t uid, char name[64]);
     /* Whether a process stands still, and why. NULL: none does. */
@@ -198,9 +200,11 @@ struct gm_trimmed {
     uint64_t gpu, pinned, paged;
 };
 
-/* Give all memory that no program needs back to the system, also what was needed lately. Workers
- * release it after this call returns. */
-void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed);
+/* Give memory that no program needs back to the system, also what was needed lately, and move
+ * paused programs off the GPU: all, if an administrator asks, or a user beside whom there is no
+ * other; else that of the asker's programs and of users who have none. It goes after this call
+ * returns. */
+void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed);
 
 /* Whether memory that leaves has not reached the system yet. */
 bool gm_engine_is_trimming(const struct gm_engine *engine);

@@ -90,6 +90,19 @@ void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept)
             }
 }
 
+void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t kept)
+{
+    const struct gm_table *table = engine->table;
+    for (uint32_t i = 0;
+         i < table->max_frames && table->free > 0 && table->allocated - table->condemned > kept;
+         i++)
+        if (may_go(engine, i, true) ||
+            (may_go(engine, i, false) && table->pools[table->frames[i].pool].uid == uid)) {
+            gm_engine_condemn(engine, i, GM_NONE);
+            engine->plan_is_stale = true;
+        }
+}
+
 /* The memory of a host frame is used again. So it ends only when no process can reach it, also not
  * one that left long ago and has yet to end. */
 static bool is_reachable(const struct gm_engine *engine, uint32_t frame)

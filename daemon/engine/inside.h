@@ -48,6 +48,16 @@ void gm_engine_run(struct gm_engine *engine);
 bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
 /* Numbers of batches of engine n begin at n times this. */
 #define GM_ENGINE_BATCHES (1ull << 56)
+/* Whose programs: all, or those of one user. */
+struct gm_scope {
+    bool is_all;
+    uid_t uid;
+};
+static inline bool gm_engine_is_in(const struct gm_engine *engine, uint32_t app,
+                                   const struct gm_scope *scope)
+{
+    return scope->is_all || engine->apps[app].uid == scope->uid;
+}
 /* Go round soon: something in another engine has changed. */
 void gm_engine_call(struct gm_engine *engine);
 /* Close the gate of a running app, and ask for its answer. */
@@ -245,7 +255,7 @@ void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation);
 void gm_engine_drop_shadows_of(struct gm_engine *engine, uint32_t app);
 void gm_engine_drop_all_shadows(struct gm_engine *engine);
 /* Pinned memory is not to grow by what is lost. */
-void gm_engine_forget_lost(struct gm_engine *engine);
+void gm_engine_forget_lost(struct gm_engine *engine, const struct gm_scope *scope);
 /* The chunk has settled on the GPU and its pages are of no other use: keep them, if they are of
  * this. */
 void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t chunk);
@@ -298,6 +308,8 @@ uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t app);
 void gm_engine_update_room(struct gm_engine *engine);
 /* Condemn free frames as long as more than `kept` bytes of frames are there to stay. */
 void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept);
+/* ... of this user, and of users who have no program. */
+void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t kept);
 /* Destroy condemned frames that nothing holds back. */
 void gm_engine_reap(struct gm_engine *engine);
 /* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
@@ -328,6 +340,8 @@ void gm_engine_follow_budget(struct gm_engine *engine, const char *refused);
 void gm_engine_follow_refusal(struct gm_engine *engine);
 /* ... if it is time to. */
 void gm_engine_check_budget(struct gm_engine *engine);
+/* The app is paused, and its memory is to leave the GPU. */
+bool gm_engine_is_vacating(const struct gm_engine *engine, uint32_t app);
 /* From now on the budget is all that the device has left, whatever the option says. */
 void gm_engine_take_device(struct gm_engine *engine);
 
@@ -399,6 +413,15 @@ bool gm_engine_is_later(const struct gm_engine *engine, uint32_t a, uint32_t b);
 /* policy.c */
 /* Have the scheduler know what holds for the app. Returns that. */
 struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t app);
+/* Root, or the user whose daemon it is. */
+bool gm_engine_is_admin(uid_t uid);
+/* It is paused by a setting, its own or that of another of its group. */
+bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t app);
+/* Who paused it, as text ends: "alice", "the rule command=train* paused". Returns `text`. */
+char *gm_engine_pauser(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+/* The rule from which it has a setting (enum gm_set_setting). False: from none. */
+bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t app, uint32_t setting, char *text,
+                       size_t size);
 /* The class that holds for it. */
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
@@ -491,6 +514,8 @@ uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t app);
 /* Whether a chunk of it may come to the GPU now. */
 bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
+/* Why it may not have all of its memory there, as a sentence. False: it may. */
+bool gm_engine_say_capped(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
 /* Bytes of it that must leave the GPU. */
 uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t app);
 /* What of the app is beyond the GPU follows from its memory and its cap: after a change of either.

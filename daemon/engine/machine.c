@@ -406,12 +406,12 @@ void gm_machine_refresh(struct gm_machine *machine)
         gm_engine_refresh(machine->engines[i]);
 }
 
-void gm_machine_trim(struct gm_machine *machine, struct gm_trimmed *trimmed)
+void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed)
 {
     *trimmed = (struct gm_trimmed){0};
     for (uint32_t i = 0; i < machine->n; i++) {
         struct gm_trimmed one;
-        gm_engine_trim(machine->engines[i], &one);
+        gm_engine_trim(machine->engines[i], asker, &one);
         trimmed->gpu += one.gpu;
         trimmed->pinned += one.pinned;
         trimmed->paged += one.paged;

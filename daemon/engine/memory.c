@@ -7,7 +7,10 @@
  */
 #include "daemon/engine/inside.h"
 
+#include <stdio.h>
+
 #include "common/log.h"
+#include "common/sums.h"
 #include "daemon/memory/files.h"
 
 static uint64_t lower_used(const struct gm_engine *engine)
@@ -16,12 +19,21 @@ static uint64_t lower_used(const struct gm_engine *engine)
            gm_stores_used(engine->stores, GM_TIER_DISK);
 }
 
+/* What paused programs that are to leave the GPU need there once they go on. */
+static uint64_t vacated(const struct gm_engine *engine)
+{
+    uint64_t bytes = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        bytes += gm_engine_is_vacating(engine, id) ? gm_engine_movable(engine, id) : 0;
+    return bytes;
+}
+
 static void describe_need(const struct gm_engine *engine, struct gm_need *need)
 {
     const struct gm_table *table = engine->table;
     const struct gm_need_input input = {
         .committed = table->committed + gm_engine_orphaned(engine),
-        .beyond = table->beyond,
+        .beyond = table->beyond + vacated(engine),
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
         .pinned_used = gm_engine_pinned_used(engine),
@@ -70,6 +82,10 @@ void gm_engine_give_back(struct gm_engine *engine)
         want_pinned(engine, need.pinned);
     }
     gm_engine_give_back_frames(engine, gm_lately_most(&engine->frames_lately));
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_is_vacating(engine, id)) /* what left is nobody's next allocation */
+            gm_engine_give_back_frames_of(engine, engine->apps[id].uid,
+                                          engine->frames_lately.value);
 }
 
 uint64_t gm_engine_give_back_at(const struct gm_engine *engine)
@@ -77,6 +93,58 @@ uint64_t gm_engine_give_back_at(const struct gm_engine *engine)
     const uint64_t frames = gm_lately_falls_at(&engine->frames_lately);
     const uint64_t pinned = gm_lately_falls_at(&engine->pinned_lately);
     return frames < pinned ? frames : pinned;
+}
+
+/* Paused programs. Their memory leaves the GPU when their user, root or programs beside gpumux want
+ * that; programs of ours take it by their plans. It comes back when they go on. */
+
+static const struct gm_scope everybody = {.is_all = true};
+
+bool gm_engine_is_vacating(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->is_vacating && app->session && !engine->stopping.is_on;
+}
+
+/* Those in the scope that are paused. */
+static void vacate(struct gm_engine *engine, const struct gm_scope *scope)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->is_vacating || !app->session || !gm_engine_is_in(engine, id, scope) ||
+            !gm_engine_is_paused(engine, id))
+            continue;
+        app->is_vacating = true;
+        gm_engine_take_spares(engine, id, UINT64_MAX);
+        engine->plan_is_stale = true;
+    }
+}
+
+/* Who goes on needs the GPU again. */
+static void follow_paused(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (!app->is_vacating || gm_engine_is_paused(engine, id))
+            continue;
+        app->is_vacating = false;
+        gm_engine_want_memory(engine);
+    }
+}
+
+/* What of the paused programs in the scope is to leave the GPU, as far as there is room below. */
+static uint64_t to_leave(const struct gm_engine *engine, const struct gm_scope *scope)
+{
+    uint64_t bytes = 0, room = 0, used = engine->window;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_is_vacating(engine, id) && gm_engine_is_in(engine, id, scope))
+            bytes += gm_less(engine->table->apps[id].device, engine->table->apps[id].fixed);
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++) {
+        room += gm_stores_cap(engine->stores, (enum gm_tier)tier);
+        used += tier == GM_TIER_PINNED ? gm_engine_pinned_used(engine)
+                                       : gm_stores_used(engine->stores, (enum gm_tier)tier);
+    }
+    return gm_least(bytes, gm_less(room, used));
 }
 
 /* The budget. */
@@ -152,8 +220,11 @@ void gm_engine_follow_budget(struct gm_engine *engine, const char *refused)
     if (refused) /* whatever the driver says is free */
         follow(engine, 0, largest > allocated ? largest : allocated, refused);
     else if (is_followed(engine) &&
-             engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS)
+             engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS) {
+        if (free_bytes < engine->device_reserve / 4)
+            vacate(engine, &everybody);
         follow(engine, free_bytes, largest, GM_ENGINE_USED_BESIDE);
+    }
     engine->budget_check_at = is_followed(engine) ? engine->now + GM_BUDGET_CHECK_NS : 0;
 }
 
@@ -167,6 +238,7 @@ void gm_engine_follow_refusal(struct gm_engine *engine)
 
 void gm_engine_check_budget(struct gm_engine *engine)
 {
+    follow_paused(engine);
     if (engine->budget_check_at == 0 || engine->now < engine->budget_check_at)
         return;
     engine->budget_check_at = 0;
@@ -190,33 +262,62 @@ void gm_engine_take_device(struct gm_engine *engine)
 
 /* On request. */
 
-void gm_engine_trim(struct gm_engine *engine, struct gm_trimmed *trimmed)
+/* Root and the daemon's own user ask for all memory, and so does who is alone here. Others ask for
+ * theirs: what the programs of others keep for their next switch or allocation stays. */
+static struct gm_scope scope_of(const struct gm_engine *engine, uid_t asker)
+{
+    bool is_alone = true;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        is_alone =
+            is_alone && (engine->apps[id].state == GM_APP_UNUSED || engine->apps[id].uid == asker);
+    return (struct gm_scope){.is_all = is_alone || gm_engine_is_admin(asker), .uid = asker};
+}
+
+static void let_go(struct gm_engine *engine, const struct gm_scope *scope)
+{
+    if (scope->is_all) {
+        gm_lately_forget(&engine->frames_lately);
+        gm_lately_forget(&engine->pinned_lately);
+    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!gm_engine_is_in(engine, id, scope))
+            continue;
+        gm_engine_take_spares(engine, id, UINT64_MAX);
+        gm_engine_drop_shadows_of(engine, id);
+    }
+    gm_engine_forget_lost(engine, scope);
+    vacate(engine, scope);
+}
+
+void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed)
 {
     const struct gm_table *table = engine->table;
+    const struct gm_scope scope = scope_of(engine, asker);
+    char whose[64] = "";
 
     gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
-    gm_lately_forget(&engine->frames_lately);
-    gm_lately_forget(&engine->pinned_lately);
-    gm_engine_take_all_spares(engine);
-    gm_engine_drop_all_shadows(engine);
-    gm_engine_forget_lost(engine);
+    let_go(engine, &scope);
     const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;
     gm_engine_want_memory(engine);
     gm_engine_give_back(engine);
+    if (!scope.is_all)
+        gm_engine_give_back_frames_of(engine, asker, engine->frames_lately.value);
     trimmed->pinned = gm_hostpool_leaving(&engine->pool) - leaving;
-    trimmed->gpu = table->condemned - condemned;
-    trimmed->paged = gm_stores_trim(engine->stores);
-    gm_log(GM_LOG_INFO, "trim: %llu MiB on the GPU, %llu MiB pinned and %llu MiB paged go back",
+    trimmed->gpu = table->condemned - condemned + to_leave(engine, &scope);
+    trimmed->paged = scope.is_all ? gm_stores_trim(engine->stores) : 0;
+    if (!scope.is_all)
+        snprintf(whose, sizeof whose, ", of uid %u's", (unsigned)asker);
+    gm_log(GM_LOG_INFO, "trim: %llu MiB on the GPU, %llu MiB pinned and %llu MiB paged go back%s",
            (unsigned long long)(trimmed->gpu >> 20), (unsigned long long)(trimmed->pinned >> 20),
-           (unsigned long long)(trimmed->paged >> 20));
+           (unsigned long long)(trimmed->paged >> 20), whose);
     gm_engine_run(engine);
 }
 
 bool gm_engine_is_trimming(const struct gm_engine *engine)
 {
     return engine->table->condemned > 0 || gm_hostpool_leaving(&engine->pool) > 0 ||
-           gm_stores_is_trimming(engine->stores);
+           gm_stores_is_trimming(engine->stores) || to_leave(engine, &everybody) > 0;
 }
 
 void gm_engine_refresh(struct gm_engine *engine)

@@ -61,7 +61,7 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
            engine->table->apps[id].beyond ==
                0 && /* else what comes is known when its turn begins */
            !engine->table->apps[id].is_silent &&
-           engine->apps[id].moves.retry_at <= engine->now;
+           !gm_engine_is_vacating(engine, id) && engine->apps[id].moves.retry_at <= engine->now;
 }
 
 /* Who gives its place on the GPU up for `target` ahead of its turn: those that wait like it, and
@@ -112,15 +112,16 @@ static void plan_ahead(struct gm_engine *engine, struct gm_plan_input *input)
     }
 }
 
-/* Nobody waits for memory: who is paused and above its cap goes below it. */
+/* Nobody waits for memory: who is paused and above its cap goes below it, or leaves. */
 static void plan_shrinking(struct gm_engine *engine, struct gm_plan_input *input)
 {
     input->n_victims = list_victims(engine);
     for (uint32_t i = 0; i < input->n_victims && engine->plan.n == 0; i++) {
         const uint32_t id = engine->victims[i];
+        const uint64_t above = gm_engine_above_cap(engine, id);
         const uint64_t bytes =
-            engine->apps[id].state == GM_APP_PAUSED ? gm_engine_above_cap(engine, id) : 0;
-        if (bytes == 0)
+            gm_engine_is_vacating(engine, id) ? engine->table->apps[id].resident : above;
+        if (bytes == 0 || engine->apps[id].state != GM_APP_PAUSED)
             continue;
         engine->targets[0] = id;
         engine->plan_is_prefetch = true;

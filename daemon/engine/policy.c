@@ -39,7 +39,7 @@ static unsigned rank_of(unsigned class)
     return ranks[class];
 }
 
-static bool is_admin(uid_t uid)
+bool gm_engine_is_admin(uid_t uid)
 {
     return uid == 0 || uid == geteuid();
 }
@@ -130,7 +130,7 @@ void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *
         engine->config.outlet.rule(engine->config.rules, client->uid, client->name, &admin, text,
                                    sizeof text);
     if (!read_oversize(client->wishes.oversize, &own) ||
-        (!is_admin(client->uid) && forbids_oversize(&admin, &own)))
+        (!gm_engine_is_admin(client->uid) && forbids_oversize(&admin, &own)))
         own.has = 0;
     set_oversize(client, is_oversize_by(engine, &admin, &own));
 }
@@ -241,6 +241,59 @@ static struct gm_sched_policy common_policy(const struct gm_engine *engine, uint
     return all;
 }
 
+static bool pauses(const struct gm_settings *settings)
+{
+    return (settings->has & GM_SET_PAUSED) && settings->is_paused;
+}
+
+/* A paused one of its group; GM_NONE: none is. */
+static uint32_t paused_member(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next)
+        if (client->engines[engine->config.index] == engine && client->session &&
+            policy_of(&engine->apps[client->id]).is_paused)
+            return client->id;
+    return GM_NONE;
+}
+
+bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t id, uint32_t setting, char *text,
+                       size_t size)
+{
+    const struct gm_app *app = &engine->apps[id];
+    struct gm_settings ruled = {0};
+    text[0] = '\0';
+    const bool is_ruled =
+        (app->policy.admin.has & ~app->policy.own.has & setting) && engine->config.rules &&
+        engine->config.outlet.rule &&
+        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &ruled, text, size) &&
+        (ruled.has & setting);
+    if (!is_ruled)
+        text[0] = '\0';
+    return is_ruled;
+}
+
+char *gm_engine_pauser(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    const uint32_t paused = paused_member(engine, id);
+    const struct gm_app *app = paused == GM_NONE ? NULL : &engine->apps[paused];
+    char rule[512], user[64];
+    snprintf(text, size, "nobody any more");
+    if (app && pauses(&app->policy.own))
+        snprintf(text, size, "%s", engine->config.outlet.user(app->uid, user));
+    else if (app && app->policy.is_paused_by_rule &&
+             gm_engine_rule_of(engine, paused, GM_SET_PAUSED, rule, sizeof rule))
+        snprintf(text, size, "the rule %s", rule);
+    else if (app)
+        snprintf(text, size, "%s", engine->config.outlet.user(app->policy.pauser, user));
+    return text;
+}
+
+bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t id)
+{
+    return common_policy(engine, id).is_paused;
+}
+
 /* Tell the app, and its group, so that they can say why they wait. */
 static void tell_paused(const struct gm_engine *engine, uint32_t id, bool is_paused)
 {
@@ -278,7 +331,7 @@ static bool may_wish(struct gm_engine *engine, uint32_t id, const struct gm_sett
                      const char *wish)
 {
     char why[256], text[256], name[128];
-    if (is_admin(engine->apps[id].uid) || may_say(engine, id, said, why, sizeof why))
+    if (gm_engine_is_admin(engine->apps[id].uid) || may_say(engine, id, said, why, sizeof why))
         return true;
     const size_t named = strlen(gm_engine_name(engine, id, name, sizeof name)) + strlen(": ");
     snprintf(text, sizeof text, "%s: %.190s", wish, strlen(why) > named ? why + named : why);
@@ -376,6 +429,7 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
                                    text, sizeof text))
         gm_log(GM_LOG_INFO, "%s: by the rule %s", gm_engine_name(engine, id, name, sizeof name),
                text);
+    app->policy.is_paused_by_rule = pauses(&app->policy.admin);
     take_class(engine, id, wishes->class);
     take_oversize(engine, id, wishes->oversize);
     check_rule(engine, id);
@@ -467,7 +521,11 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
 {
     struct gm_app *app = &engine->apps[id];
     const struct gm_settings admin = app->policy.admin, own = app->policy.own;
-    if (is_admin(request->asker)) {
+    if (gm_engine_is_admin(request->asker)) {
+        if (request->settings.has & GM_SET_PAUSED) {
+            app->policy.is_paused_by_rule = false;
+            app->policy.pauser = request->asker;
+        }
         overlay(&app->policy.admin, &request->settings);
         app->policy.admin.has &= ~unsaid(&request->settings);
         app->policy.own.has &= ~request->settings.has;
@@ -487,7 +545,7 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
 int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_request *request,
                         char *why, size_t why_size)
 {
-    const bool is_free = is_admin(request->asker);
+    const bool is_free = gm_engine_is_admin(request->asker);
     bool *selected;
     int error = 0;
     if (!(request->settings.has & GM_SET_CAP))
@@ -525,7 +583,7 @@ static void say_later(const struct gm_engine *engine, const struct gm_set_reques
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
                   char *why, size_t why_size)
 {
-    bool is_free = is_admin(request->asker), has_others = false;
+    bool is_free = gm_engine_is_admin(request->asker), has_others = false;
     uint32_t mine = 0, counted = 0;
 
     why[0] = '\0';

@@ -79,10 +79,11 @@ void gm_engine_drop_all_shadows(struct gm_engine *engine)
         gm_engine_drop_shadows_of(engine, id);
 }
 
-void gm_engine_forget_lost(struct gm_engine *engine)
+void gm_engine_forget_lost(struct gm_engine *engine, const struct gm_scope *scope)
 {
     for (uint32_t i = 0; engine->table->lost > 0 && i < engine->table->max_chunks; i++)
-        if (engine->table->chunks[i].shadow == GM_SHADOW_LOST)
+        if (engine->table->chunks[i].shadow == GM_SHADOW_LOST &&
+            gm_engine_is_in(engine, engine->table->chunks[i].app, scope))
             gm_engine_drop_shadow(engine, i);
 }
 

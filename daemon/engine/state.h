@@ -218,7 +218,10 @@ struct gm_app {
         uint64_t timeslice_us;         /* as it was told; 0: the driver's own */
         uint32_t level;                /* as the log last told it */
         char ignored[384];             /* what its environment asked for in vain; "": nothing */
+        uid_t pauser;                  /* the administrator who paused it, */
+        bool is_paused_by_rule;        /* ... or a rule */
     } policy;
+    bool is_vacating; /* memory.c: as long as it is paused its memory is to leave the GPU */
     bool is_given_up; /* it cannot be saved, and was told: saving.c */
 
     uint64_t counts[GM_EVENTS]; /* of those that are about it: events.c */

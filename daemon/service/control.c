@@ -212,10 +212,10 @@ int gm_control_seal(char *text, uint64_t *bytes)
     return fd;
 }
 
-struct gm_msg_trim_is gm_control_trim(struct gm_control *control)
+struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker)
 {
     struct gm_trimmed trimmed;
-    gm_machine_trim(control->machine, &trimmed);
+    gm_machine_trim(control->machine, asker, &trimmed);
     return (struct gm_msg_trim_is){
         .gpu = trimmed.gpu, .pinned = trimmed.pinned, .paged = trimmed.paged};
 }

@@ -12,8 +12,8 @@
  *
  *   {"schema":2, "pid":..., "started_s":..., "newest":..., "entries":[...]}
  *
- * TRIM: give back memory that no program needs. Every user may: no program loses anything. At worst
- * the next allocation waits until memory is pinned again (220 ms a GiB).
+ * TRIM: give back memory that no program needs: the asker's, root's is all. At worst the next
+ * allocation waits until memory is pinned again (220 ms a GiB).
  *
  * SET: change the settings of programs. The engine decides whether the user may.
  */
@@ -52,8 +52,8 @@ char *gm_control_log(struct gm_control *control, uint64_t since);
  * caller closes, and its length; or -errno. */
 int gm_control_seal(char *text, uint64_t *bytes);
 
-/* TRIM. Returns what goes back to the system. */
-struct gm_msg_trim_is gm_control_trim(struct gm_control *control);
+/* TRIM for the user `asker`. Returns what goes back to the system. */
+struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker);
 
 /* SET for the user `asker`. */
 void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,

@@ -249,6 +249,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
                 .keep = gm_session_keep,
                 .rule = gm_rules_find,
                 .totals = gm_rules_totals,
+                .total_rule = gm_rules_find_total,
                 .user = gm_users_name,
                 .stop_of = gm_process_stop,
                 .event = gm_journal_event,

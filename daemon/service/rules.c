@@ -147,6 +147,18 @@ static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
            (before->totals.pinned && rule->totals.pinned);
 }
 
+bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size)
+{
+    for (uint32_t i = 0; i < rules->n; i++) {
+        const struct gm_rule *rule = &rules->rule[i];
+        if ((rule->has_user && rule->uid != uid) || rule->totals.gpu == 0)
+            continue;
+        gm_rule_format(rule, text, size);
+        return true;
+    }
+    return false;
+}
+
 /* Cut off the next word. NULL: there is none. */
 static char *next_word(char **at)
 {

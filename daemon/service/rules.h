@@ -58,6 +58,9 @@ bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
 /* What all programs of `uid` may have together. */
 void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
 
+/* The text of the rule that says what they may have of the GPU. False: none does. */
+bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size);
+
 /* As it can be written. Returns `text`. */
 char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size);
 

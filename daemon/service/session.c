@@ -798,7 +798,7 @@ static void answer_trim(struct gm_session *session)
 
 static void trim(struct gm_session *session)
 {
-    session->trimmed = gm_control_trim(session->all->control);
+    session->trimmed = gm_control_trim(session->all->control, session->uid);
     session->trim_until = gm_now() + GM_SESSION_TRIM_MS * GM_MS;
     watch(session);
     answer_trim(session);

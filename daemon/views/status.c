@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "common/features.h"
+#include "common/size.h"
 #include "daemon/engine/machine.h"
 #include "daemon/engine/inside.h"
 #include "daemon/views/log.h"
@@ -86,7 +87,41 @@ static void say_room(const struct gm_engine *engine, uint32_t id, char *text, si
         snprintf(text + length, size - (size_t)length, " (and %u more)", n - 1);
 }
 
-/* Why the app does not run, or why it cannot be paused. */
+/* Who paused it, and what of it is on the GPU. */
+static void say_paused(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    char by[600], bytes[32];
+    gm_engine_pauser(engine, id, by, sizeof by);
+    gm_format_size(entry->device - entry->fixed, bytes, sizeof bytes);
+    if (entry->device > entry->fixed)
+        snprintf(text, size,
+                 "%s leave the GPU when anybody wants them, or by mux-ctl trim; paused by %s",
+                 bytes, by);
+    else
+        snprintf(text, size,
+                 "on the GPU is only its CUDA context (some 500 MiB) and what the driver keeps; "
+                 "paused by %s",
+                 by);
+}
+
+/* Its turn has not come, for this reason. */
+static void say_waiting(const struct gm_engine *engine, uint32_t id,
+                        const struct gm_sched_account *account, char *text, size_t size)
+{
+    const bool has_ahead = account->ahead < engine->config.max_apps &&
+                           engine->apps[account->ahead].state != GM_APP_UNUSED;
+    const char *why = gm_sched_reason_text(account->reason);
+    char other[128], rule[512];
+    if (account->reason == GM_WHY_SHARE &&
+        gm_engine_rule_of(engine, id, GM_SET_SHARE, rule, sizeof rule))
+        snprintf(text, size, "%s, by the rule %s", why, rule);
+    else
+        snprintf(text, size, "%s%s%s", why, has_ahead ? ": " : "",
+                 has_ahead ? gm_engine_name(engine, account->ahead, other, sizeof other) : "");
+}
+
+/* Why the app does not run, why it cannot be paused, or why it is not all on the GPU. */
 static void say_why(const struct gm_engine *engine, uint32_t id,
                     const struct gm_sched_account *account, char *text, size_t size)
 {
@@ -112,6 +147,8 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         snprintf(text, size, "could not be paused: %s", drain_text(app->gate.busy_reason));
     } else if (app->allocs.waiting > 0) {
         snprintf(text, size, "an allocation waits: GPU and host memory are full");
+    } else if (app->state == GM_APP_PAUSED && account->policy.is_paused) {
+        say_paused(engine, id, text, size);
     } else if (app->state == GM_APP_DRAINING) {
         snprintf(text, size, "finishing its GPU work");
     } else if (app->moves.retry_at > engine->now) {
@@ -121,6 +158,8 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
     } else if (app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 &&
                gm_group_is_several(engine, id)) {
         snprintf(text, size, "waits for the others of its group, or for its other GPUs");
+    } else if (app->state == GM_APP_LOADING && gm_engine_say_capped(engine, id, text, size)) {
+        return;
     } else if (app->state == GM_APP_LOADING) {
         const char *what = "its memory is being moved to the GPU";
         if (engine->create_error == CUDA_ERROR_OUT_OF_MEMORY)
@@ -142,10 +181,9 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
                gm_engine_movable(engine, id) > engine->room) {
         say_room(engine, id, text, size);
     } else if (app->state == GM_APP_PAUSED && account->reason != GM_WHY_IDLE) {
-        bool has_ahead = account->ahead < engine->config.max_apps &&
-                         engine->apps[account->ahead].state != GM_APP_UNUSED;
-        snprintf(text, size, "%s%s%s", gm_sched_reason_text(account->reason), has_ahead ? ": " : "",
-                 has_ahead ? gm_engine_name(engine, account->ahead, other, sizeof other) : "");
+        say_waiting(engine, id, account, text, size);
+    } else {
+        gm_engine_say_capped(engine, id, text, size);
     }
 }
 
@@ -232,7 +270,7 @@ static cJSON *describe_app(const struct gm_engine *engine, uint32_t id)
         .ahead = UINT32_MAX,
         .allotment_ns = GM_TIME_NEVER};
     cJSON *object = cJSON_CreateObject();
-    char why[256];
+    char why[768];
 
     gm_engine_account(engine, id, &account);
     say_why(engine, id, &account, why, sizeof why);

@@ -106,6 +106,13 @@ bool gm_engine_may_occupy(const struct gm_engine *e, uint32_t id, uint64_t bytes
 {
     return e->apps[id].cap.bytes == 0 || e->table->apps[id].device + bytes <= e->apps[id].cap.bytes;
 }
+bool gm_engine_is_vacating(const struct gm_engine *e, uint32_t id)
+{
+    (void)e;
+    (void)id;
+    return false;
+}
+
 uint64_t gm_engine_above_cap(const struct gm_engine *e, uint32_t id)
 {
     const uint64_t cap = e->apps[id].cap.bytes, there = e->table->apps[id].resident;

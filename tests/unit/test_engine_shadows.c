@@ -361,7 +361,7 @@ static void test_who_makes_way(void **state)
     assert_int_equal(gm_engine_wanted_shadows(engine), 5 * 32 * MIB);
     come(chunks[NEXT][0]);
     assert_int_equal(gm_engine_wanted_shadows(engine), 6 * 32 * MIB);
-    gm_engine_forget_lost(engine);
+    gm_engine_forget_lost(engine, &(const struct gm_scope){.is_all = true});
     assert_int_equal(gm_engine_wanted_shadows(engine), 32 * MIB);
     check();
 }

@@ -295,7 +295,7 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
         break;
     case 10:
         if (chance_percent(20))
-            gm_machine_trim(&machine.daemon, &trimmed);
+            gm_machine_trim(&machine.daemon, 1000 + (uid_t)chance_below(4), &trimmed);
         else
             gm_machine_refresh(&machine.daemon);
         break;
