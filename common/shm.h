@@ -89,15 +89,16 @@ struct gm_stat {
     _Atomic uint64_t managed_bytes; /* live managed allocations, wherever their pages are */
     _Atomic uint64_t array_bytes;   /* arrays, mipmapped ones too */
     _Atomic uint64_t graph_bytes;   /* held by the driver for allocations inside graphs */
-    /* Allocations that failed for the program, and the size of the last one. */
-    _Atomic uint64_t refused, refused_bytes;
+    /* Allocations that failed for the program for want of memory, all of them; those that the
+     * driver refused, which the daemon was not asked for; and the size of the last of these. */
+    _Atomic uint64_t refused, driver_refused, driver_refused_bytes;
     /* Spares: allocations that the program freed and keeps until it or the daemon wants them. A
      * word is 0, or the address of one. Bits below GM_CHUNK_MIN count, so a range that is put here
      * again has another word. The program takes a spare by swapping its word for 0, the daemon by
      * swapping it for the same word with GM_SPARE_BUSY. */
     _Atomic uint64_t spares[GM_SPARES_MAX];
     _Atomic uint64_t driver_bytes; /* what the driver took by itself: modules, local memory */
-    uint8_t reserved[4096 - 88 - 8 * GM_SPARES_MAX];
+    uint8_t reserved[4096 - 96 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

@@ -331,23 +331,44 @@ static uint64_t told_room_for(const struct gm_engine *engine, uint32_t id)
                    engine->table->apps[id].committed);
 }
 
+/* What an app can have, and what keeps it from having more. */
+struct room {
+    uint64_t bytes;
+    enum gm_refusal_reason bound;
+};
+
+static void bound_by(struct room *room, uint64_t bytes, enum gm_refusal_reason bound)
+{
+    if (bytes < room->bytes)
+        *room = (struct room){.bytes = bytes, .bound = bound};
+}
+
 /* What the app could have in all, with `taken` bytes mapped on the host by others. */
-static uint64_t room_beside(const struct gm_engine *engine, uint32_t id, uint64_t taken)
+static struct room room_beside(const struct gm_engine *engine, uint32_t id, uint64_t taken)
 {
     const uint64_t used = taken + engine->table->apps[id].beyond;
     const uint64_t on_host = gm_less(gm_engine_host_room(engine), used);
     const uint64_t capped_on_host = gm_less(gm_engine_cap_room(engine), used);
-    uint64_t room = gm_engine_gpu_room_for(engine, id);
-    if (gm_engine_is_oversize(engine, id))
-        room += on_host;
-    else if (gm_engine_is_capped(engine, id) && !engine->pool.is_registered)
-        room = gm_least(room + capped_on_host, gm_engine_budget_room_for(engine, id));
-    return gm_least(gm_least(room, told_room_for(engine, id)), gm_engine_user_room(engine, id));
+    struct room room = {.bytes = gm_engine_gpu_room_for(engine, id), .bound = GM_REFUSED_BUDGET};
+    if (gm_engine_is_oversize(engine, id)) {
+        room = (struct room){.bytes = room.bytes + on_host, .bound = GM_REFUSED_PINNED};
+    } else if (gm_engine_is_capped(engine, id) && !engine->pool.is_registered) {
+        room = (struct room){.bytes = room.bytes + capped_on_host, .bound = GM_REFUSED_PINNED};
+        bound_by(&room, gm_engine_budget_room_for(engine, id), GM_REFUSED_BUDGET);
+    }
+    bound_by(&room, told_room_for(engine, id), GM_REFUSED_LIMIT);
+    bound_by(&room, gm_engine_user_room(engine, id), GM_REFUSED_USER);
+    return room;
+}
+
+static struct room room_now(const struct gm_engine *engine, uint32_t id)
+{
+    return room_beside(engine, id, engine->table->beyond - engine->table->apps[id].beyond);
 }
 
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
 {
-    return room_beside(engine, id, engine->table->beyond - engine->table->apps[id].beyond);
+    return room_now(engine, id).bytes;
 }
 
 static void free_allocation(struct gm_engine *engine, uint32_t index)
@@ -466,20 +487,21 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
     }
 }
 
-bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t id,
+                                        const struct gm_msg_alloc *alloc)
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
-    const uint64_t room = gm_engine_gpu_room_for(engine, id);
-    const uint64_t beyond = alloc->bytes > room ? alloc->bytes - room : 0;
+    const struct room room = room_now(engine, id);
+    const uint64_t beyond = gm_less(alloc->bytes, gm_engine_gpu_room_for(engine, id));
     uint32_t index = GM_NONE;
 
-    if (alloc->bytes > gm_engine_room_for(engine, id))
-        return false;
+    if (alloc->bytes > room.bytes)
+        return room.bound;
     if (table->committed + gm_engine_orphaned(engine) + alloc->bytes <= gm_engine_capacity(engine))
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
     if (index == GM_NONE)
-        return false;
+        return GM_REFUSED_FULL;
     gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
     table->allocations[index].cookie = alloc->cookie;
     table->allocations[index].is_pending = true;
@@ -489,13 +511,15 @@ bool gm_engine_commit(struct gm_engine *engine, uint32_t id, const struct gm_msg
     gm_engine_need_budget(engine, gm_group_movable(engine, id) + table->fixed);
     gm_engine_tell_room(engine); /* before ALLOCATED */
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
-    return true;
+    return GM_REFUSED_NONE;
 }
 
 /* No program gets more than the budget, unless it may be larger. */
-bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+enum gm_refusal_reason gm_engine_never_has(const struct gm_engine *engine, uint32_t id,
+                                           uint64_t bytes)
 {
-    return bytes <= room_beside(engine, id, 0);
+    const struct room room = room_beside(engine, id, 0);
+    return bytes <= room.bytes ? GM_REFUSED_NONE : room.bound;
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)

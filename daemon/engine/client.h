@@ -60,6 +60,7 @@ struct gm_client {
     enum gm_stop stop_seen;   /* ... as it was at the last look, */
     uint64_t stop_calls;      /* ... and how many calls had returned */
     uint64_t refused_told;    /* of gm_stat.refused, what the log has */
+    uint64_t driver_refused_told; /* ... and of driver_refused */
 };
 
 /* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. Returns 0;

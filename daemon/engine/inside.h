@@ -83,10 +83,12 @@ uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t app);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
-/* Commit what an ALLOC asks for. False: the tiers cannot hold it now; how many bytes they lack. */
-bool gm_engine_commit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
-/* Whether a program could have `bytes` more if it were alone. */
-bool gm_engine_can_ever_have(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
+/* Commit what an ALLOC asks for. Else why it cannot be had now, and nothing has changed. */
+enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t app,
+                                        const struct gm_msg_alloc *alloc);
+/* Why a program could not have `bytes` more if it were alone; NONE: it could. */
+enum gm_refusal_reason gm_engine_never_has(const struct gm_engine *engine, uint32_t app,
+                                           uint64_t bytes);
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t app, uint64_t cookie);
 /* A spare of its program's is the daemon's again: as if FREE had come, but TAKEN is the answer. */
 void gm_engine_take_back(struct gm_engine *engine, uint32_t allocation);
@@ -145,6 +147,8 @@ void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t byte
 void gm_engine_admit(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
 /* Retry the allocations that wait for room. */
 void gm_engine_admit_waiting(struct gm_engine *engine);
+/* Why an allocation of `app` waits, which does. */
+const char *gm_engine_waits_for(const struct gm_engine *engine, uint32_t app);
 bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint64_t va);
 /* `app` is gone. */
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
@@ -153,8 +157,7 @@ void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
 void gm_engine_note_features(struct gm_engine *engine);
 
 /* refusals.c */
-/* An allocation of `app` is refused. GM_REFUSED_NONE: for want of room, which may be of any kind.
- */
+/* An allocation of `app` is refused, for the reason that was decided on. */
 void gm_engine_refused(struct gm_engine *engine, uint32_t app, uint64_t bytes,
                        enum gm_refusal_reason reason);
 /* Put into the log what programs were refused, once a second each. */

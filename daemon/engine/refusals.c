@@ -14,30 +14,11 @@
 #include "common/sums.h"
 #include "daemon/engine/inside.h"
 
-/* Which kind of room is missing. */
-static enum gm_refusal_reason find_reason(const struct gm_engine *engine, uint32_t id,
-                                          uint64_t bytes)
-{
-    if (bytes <= gm_engine_room_for(engine, id))
-        return GM_REFUSED_FULL;
-    const struct gm_client *client = engine->apps[id].client;
-    if (bytes > gm_engine_user_room(engine, id))
-        return GM_REFUSED_USER;
-    if (gm_more(engine->table->apps[id].committed, bytes) > gm_client_told(client, UINT64_MAX))
-        return GM_REFUSED_LIMIT;
-    const bool is_beyond =
-        gm_engine_is_oversize(engine, id) ||
-        (gm_engine_is_capped(engine, id) && bytes <= gm_engine_budget_room_for(engine, id));
-    return is_beyond ? GM_REFUSED_PINNED : GM_REFUSED_BUDGET;
-}
-
 void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
                        enum gm_refusal_reason reason)
 {
     const uint64_t capacity = gm_engine_capacity(engine);
     struct gm_app *app = &engine->apps[id];
-    if (reason == GM_REFUSED_NONE)
-        reason = find_reason(engine, id, bytes);
     app->refusal.newest = (struct gm_alloc_refusal){
         .reason = reason,
         .bytes = bytes,
@@ -59,6 +40,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         app->refusal.newest.limit = gm_engine_host_room(engine);
         app->refusal.newest.taken = engine->table->beyond;
     }
+    app->refusal.n++;
     if (app->refusal.due == 0)
         app->refusal.due = engine->now + GM_REFUSAL_LOOK_NS;
 }
@@ -68,28 +50,44 @@ static bool is_told_elsewhere(const struct gm_engine *engine, const struct gm_ap
 {
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
         const struct gm_engine *other = app->client->engines[i];
-        if (other && other != engine &&
-            other->apps[app->client->id].refusal.newest.reason != GM_REFUSED_NONE)
+        if (other && other != engine && other->apps[app->client->id].refusal.n > 0)
             return true;
     }
     return false;
 }
 
+static void tell(struct gm_engine *engine, uint32_t id, const struct gm_alloc_refusal *refusal,
+                 uint64_t n)
+{
+    gm_engine_note_refusal(engine, id, refusal, n);
+    engine->apps[id].refusal.told_at = engine->now;
+}
+
+/* What the driver refused, the shim says: the daemon was not asked. Of the rest the newest decision
+ * is the reason. If there was none, the program has a limit of its own (a pool's). */
 static void note(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    uint64_t *told = &app->client->refused_told; /* the program counts for all its GPUs */
-    const uint64_t refused = app->stat ? atomic_load(&app->stat->refused) : *told;
-    const uint64_t n = refused - *told;
-    if (n == 0 || (app->refusal.newest.reason == GM_REFUSED_NONE && is_told_elsewhere(engine, app)))
+    struct gm_client *client = app->client; /* the program counts for all its GPUs */
+    if (!app->stat)
         return;
-    if (app->refusal.newest.reason == GM_REFUSED_NONE)
-        app->refusal.newest = (struct gm_alloc_refusal){
-            .reason = GM_REFUSED_DRIVER, .bytes = atomic_load(&app->stat->refused_bytes)};
-    gm_engine_note_refusal(engine, id, &app->refusal.newest, n);
-    app->refusal.newest.reason = GM_REFUSED_NONE;
-    *told = refused;
-    app->refusal.told_at = engine->now;
+    const uint64_t by_driver =
+        gm_less(atomic_load(&app->stat->driver_refused), client->driver_refused_told);
+    const uint64_t all = gm_less(atomic_load(&app->stat->refused), client->refused_told);
+    const uint64_t others = gm_less(all, by_driver);
+    if (by_driver > 0) {
+        const struct gm_alloc_refusal driver = {
+            .reason = GM_REFUSED_DRIVER, .bytes = atomic_load(&app->stat->driver_refused_bytes)};
+        tell(engine, id, &driver, by_driver);
+        client->driver_refused_told += by_driver;
+        client->refused_told += gm_least(all, by_driver);
+    }
+    if (others == 0 || (app->refusal.n == 0 && is_told_elsewhere(engine, app)))
+        return;
+    const struct gm_alloc_refusal own = {.reason = GM_REFUSED_OWN};
+    tell(engine, id, app->refusal.n > 0 ? &app->refusal.newest : &own, others);
+    app->refusal.n = gm_less(app->refusal.n, others);
+    client->refused_told += others;
 }
 
 void gm_engine_note_refusals(struct gm_engine *engine)
@@ -104,8 +102,8 @@ void gm_engine_note_refusals(struct gm_engine *engine)
             note(engine, id);
         else if (app->refusal.due)
             app->refusal.due = free_at;
-        if (engine->now >= app->refusal.due)
-            app->refusal.due = 0;
+        if (app->refusal.due && engine->now >= app->refusal.due)
+            app->refusal.due = app->refusal.n = 0; /* the program got it after all */
     }
 }
 
@@ -205,9 +203,12 @@ const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char 
     case GM_REFUSED_MAP:
         snprintf(text, size, "the program could not map it, see the daemon's log");
         break;
+    case GM_REFUSED_OWN:
+        snprintf(text, size, "a limit of its own, as of a memory pool: the daemon was not asked");
+        break;
     default:
         snprintf(text, size,
-                 "the driver refused memory that gpumux does not manage: the GPU itself is full");
+                 "the driver refused memory that gpumux does not manage: the daemon was not asked");
         break;
     }
     return text;

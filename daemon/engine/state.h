@@ -84,7 +84,8 @@ struct gm_moment {
     X(WAITING, "waiting")   /* as many of its user's allocations wait as may */                    \
     X(HOST, "host")         /* the system gives no host memory */                                  \
     X(MAP, "map")           /* the program could not map it */                                     \
-    X(DRIVER, "driver")     /* the driver's own memory: gpumux was not asked */
+    X(DRIVER, "driver")     /* the driver did, memory of its own: gpumux was not asked */          \
+    X(OWN, "own")           /* a limit of the program's own: gpumux was not asked */
 enum gm_refusal_reason {
 #define GM_REFUSAL(NAME, name) GM_REFUSED_##NAME,
     GM_REFUSALS(GM_REFUSAL)
@@ -197,7 +198,8 @@ struct gm_app {
         uint64_t look_at;             /* when the next one is due */
     } spares;
     struct {                            /* refusals.c */
-        struct gm_alloc_refusal newest; /* reason NONE: none since the log */
+        struct gm_alloc_refusal newest; /* the daemon's own last one */
+        uint64_t n;                     /* of these, that the program did not count yet */
         uint64_t told_at;               /* when it was last told; 0: never */
         uint64_t due;                   /* look again then; 0: no need to */
     } refusal;
@@ -231,6 +233,8 @@ struct gm_app {
 struct gm_waiting_alloc {
     struct gm_admit_request ask; /* first: the list links these */
     struct gm_msg_alloc alloc;
+    enum gm_refusal_reason reason; /* why it could not be had at the last try; NONE: no room in the
+                                      tiers */
 };
 
 /* How long one switch took and where the time went: from the decision to let the app run to its

@@ -61,6 +61,28 @@ static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_allo
     return true;
 }
 
+const char *gm_engine_waits_for(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_admit_request *at = engine->waiting;
+    while (at && at->app != id)
+        at = at->next;
+    if (!at)
+        return "the daemon stops";
+    switch (waiting_of(at)->reason) {
+    case GM_REFUSED_BUDGET:
+        return "no program gets more than the budget now";
+    case GM_REFUSED_PINNED:
+        return "pinned memory has no room for what is beyond the budget or a cap";
+    case GM_REFUSED_USER:
+        return "its user's programs have all that user-pinned= in a rule gives them";
+    case GM_REFUSED_LIMIT:
+        return "it has all that its environment allows";
+    default:
+        return at == engine->waiting ? "GPU and host memory are full"
+                                     : "GPU and host memory are full, and others asked before";
+    }
+}
+
 /* Take the request at *place out of the list. */
 static void forget(struct gm_engine *engine, struct gm_admit_request **place)
 {
@@ -149,19 +171,21 @@ static void refuse_impossible(struct gm_engine *engine)
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_admit_app *app = &engine->admit_apps[id];
-        if (app->most > 0 && gm_engine_can_ever_have(engine, id, app->most))
+        if (app->most > 0 && gm_engine_never_has(engine, id, app->most) == GM_REFUSED_NONE)
             app->most = 0;
         has_some = has_some || app->most > 0;
     }
     for (struct gm_admit_request **place = &engine->waiting; has_some && *place;) {
         const struct gm_waiting_alloc *waiting = waiting_of(*place);
         const uint32_t id = waiting->ask.app;
-        if (engine->admit_apps[id].most == 0 ||
-            gm_engine_can_ever_have(engine, id, waiting->ask.bytes)) {
+        const enum gm_refusal_reason reason =
+            engine->admit_apps[id].most == 0 ? GM_REFUSED_NONE
+                                             : gm_engine_never_has(engine, id, waiting->ask.bytes);
+        if (reason == GM_REFUSED_NONE) {
             place = &(*place)->next;
             continue;
         }
-        refuse(engine, id, &waiting->alloc, GM_REFUSED_NONE);
+        refuse(engine, id, &waiting->alloc, reason);
         forget(engine, place);
     }
 }
@@ -170,15 +194,20 @@ static void refuse_impossible(struct gm_engine *engine)
 static void carry_out(struct gm_engine *engine, enum gm_admit_action action,
                       struct gm_admit_request **place)
 {
-    const struct gm_waiting_alloc *waiting = waiting_of(*place);
+    struct gm_waiting_alloc *waiting = waiting_of(*place);
     const uint32_t id = waiting->ask.app;
-    if (action == GM_ADMIT_GRANT && !gm_engine_commit(engine, id, &waiting->alloc)) {
-        (*place)->is_barred = true;
-        return;
-    }
-    if (action != GM_ADMIT_GRANT)
+    if (action == GM_ADMIT_GRANT) {
+        waiting->reason = gm_engine_commit(engine, id, &waiting->alloc);
+        if (waiting->reason != GM_REFUSED_NONE) {
+            (*place)->is_barred = true;
+            return;
+        }
+    } else if (action == GM_ADMIT_BREAK) {
+        refuse(engine, id, &waiting->alloc, GM_REFUSED_DEADLOCK);
+    } else {
         refuse(engine, id, &waiting->alloc,
-               action == GM_ADMIT_BREAK ? GM_REFUSED_DEADLOCK : GM_REFUSED_NONE);
+               (*place)->is_barred ? waiting->reason : GM_REFUSED_FULL);
+    }
     forget(engine, place);
 }
 
@@ -205,18 +234,20 @@ void gm_engine_admit_waiting(struct gm_engine *engine)
 
 void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
-    const struct gm_waiting_alloc asked = {
+    struct gm_waiting_alloc asked = {
         .ask = {.app = id, .bytes = alloc->bytes, .since = engine->now}, .alloc = *alloc};
-    enum gm_refusal_reason reason = GM_REFUSED_NONE;
 
     /* Its program gets it from the driver when the daemon has ended. */
     if (engine->stopping.is_on && wait_for_room(engine, &asked))
         return;
     gm_engine_make_room(engine, id, alloc->bytes);
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
-    if (gm_engine_can_ever_have(engine, id, alloc->bytes)) {
-        if (!engine->waiting && gm_engine_commit(engine, id, alloc))
+    enum gm_refusal_reason reason = gm_engine_never_has(engine, id, alloc->bytes);
+    if (reason == GM_REFUSED_NONE) {
+        reason = engine->waiting ? GM_REFUSED_FULL : gm_engine_commit(engine, id, alloc);
+        if (reason == GM_REFUSED_NONE)
             return;
+        asked.reason = reason;
         /* Behind others it waits whatever it waits for: there may be room for it. */
         if (engine->waiting || is_room_to_come(engine)) {
             if (wait_for_room(engine, &asked))

@@ -146,7 +146,7 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
     } else if (app->state == GM_APP_RUNNING && app->gate.busy_reason) {
         snprintf(text, size, "could not be paused: %s", drain_text(app->gate.busy_reason));
     } else if (app->allocs.waiting > 0) {
-        snprintf(text, size, "an allocation waits: GPU and host memory are full");
+        snprintf(text, size, "an allocation waits: %s", gm_engine_waits_for(engine, id));
     } else if (app->state == GM_APP_PAUSED && account->policy.is_paused) {
         say_paused(engine, id, text, size);
     } else if (app->state == GM_APP_DRAINING) {

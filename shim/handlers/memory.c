@@ -53,11 +53,11 @@ CUresult gm_on_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (gm_is_ours(&where, bytesize))
         result = gm_allocate(where, bytesize, dptr);
     if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return gm_tell_allocated(result, bytesize);
+        return gm_tell_allocated(result);
     result = gm_real.cuMemAlloc_v2(dptr, bytesize);
     if (result == CUDA_SUCCESS)
         gm_note_real(where, *dptr, bytesize);
-    return gm_tell_allocated(result, bytesize);
+    return gm_tell_driver_allocated(result, bytesize);
 }
 
 CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -81,11 +81,11 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
     if (result == CUDA_SUCCESS)
         *pPitch = pitch;
     if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return gm_tell_allocated(result, bytes);
+        return gm_tell_allocated(result);
     result = gm_real.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (result == CUDA_SUCCESS)
         gm_note_real(where, *dptr, *pPitch * Height);
-    return gm_tell_allocated(result, pitch * Height);
+    return gm_tell_driver_allocated(result, pitch * Height);
 }
 
 /* Neither the program nor the GPU uses it any more. */

@@ -26,9 +26,10 @@ static CUresult gm_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
 {
     struct gm_alloc place;
     CUresult result;
-    if (!gm_pools_alloc(dptr, bytes, pool, stream, &place, &result))
-        result = gm_alloc_real(dptr, bytes, pool, stream, &place);
-    return gm_tell_allocated(result, bytes);
+    if (gm_pools_alloc(dptr, bytes, pool, stream, &place, &result))
+        return gm_tell_allocated(result);
+    result = gm_alloc_real(dptr, bytes, pool, stream, &place);
+    return gm_tell_driver_allocated(result, bytes);
 }
 
 /*

@@ -170,11 +170,11 @@ CUresult gm_on_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
             *handle = value;
     }
     if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return gm_tell_allocated(result, size);
+        return gm_tell_allocated(result);
     result = gm_real.cuMemCreate(handle, size, prop, flags);
     if (result == CUDA_SUCCESS && gpu >= 0)
         gm_vmm_note_real(*handle, size, gpu);
-    return gm_tell_allocated(result, size);
+    return gm_tell_driver_allocated(result, size);
 }
 
 CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)

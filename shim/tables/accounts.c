@@ -17,14 +17,21 @@ void gm_count_real(uint64_t bytes, bool is_on)
         atomic_fetch_sub(word, bytes);
 }
 
-CUresult gm_tell_allocated(CUresult result, uint64_t bytes)
+CUresult gm_tell_allocated(CUresult result)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        atomic_fetch_add(&gm_gate_stat()->refused, 1);
+    return result;
+}
+
+CUresult gm_tell_driver_allocated(CUresult result, uint64_t bytes)
 {
     struct gm_stat *stat = gm_gate_stat();
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        atomic_store(&stat->refused_bytes, bytes);
-        atomic_fetch_add(&stat->refused, 1);
+        atomic_store(&stat->driver_refused_bytes, bytes);
+        atomic_fetch_add(&stat->driver_refused, 1);
     }
-    return result;
+    return gm_tell_allocated(result);
 }
 
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on)

@@ -24,9 +24,10 @@ void gm_count_real(uint64_t bytes, bool is_on);
 /* Count, or uncount, memory on `gpu` without an address: real handles of the program's own VMM. */
 void gm_charge_real(int32_t gpu, uint64_t bytes, bool is_on);
 
-/* Returns `result`, the answer to an allocation of `bytes`, and counts OUT_OF_MEMORY for the
- * daemon. */
-CUresult gm_tell_allocated(CUresult result, uint64_t bytes);
+/* Returns `result`, the answer to an allocation, and counts OUT_OF_MEMORY for the daemon: what it
+ * refused itself, or what the driver refused, which only the shim knows of. */
+CUresult gm_tell_allocated(CUresult result);
+CUresult gm_tell_driver_allocated(CUresult result, uint64_t bytes);
 
 /* Memory that is not in the allocation map. */
 enum gm_account { GM_ACCOUNT_ARRAYS, GM_ACCOUNT_GRAPHS, GM_ACCOUNT_DRIVER, GM_ACCOUNTS };

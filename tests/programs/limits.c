@@ -278,10 +278,11 @@ static void try_sizes(uint64_t n)
     atomic_store(&stat->spares[0], n);
     atomic_store(&stat->spares[1], VA + n);
     atomic_store(&stat->refused, n);
-    atomic_store(&stat->refused_bytes, n);
+    atomic_store(&stat->driver_refused_bytes, n);
     atomic_store(&stat->features_off, (uint32_t)n);
     sync_all();
     atomic_store(&stat->refused, 0);
+    atomic_store(&stat->driver_refused, n);
     sync_all();
 }
 

@@ -51,16 +51,17 @@ bool gm_engine_make_free_frame(struct gm_engine *e, uint32_t pool, unsigned clas
     return true;
 }
 
-bool gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_alloc *alloc)
+enum gm_refusal_reason gm_engine_commit(struct gm_engine *e, uint32_t id,
+                                        const struct gm_msg_alloc *alloc)
 {
     n_commits++;
     if (is_table_full)
-        return false;
+        return GM_REFUSED_FULL;
     const uint32_t index = gm_table_add_allocation(e->table, id, alloc->va, alloc->bytes);
     assert_int_not_equal(index, GM_NONE);
     e->table->allocations[index].is_pending = true;
     e->apps[id].allocs.pending++;
-    return true;
+    return GM_REFUSED_NONE;
 }
 
 void gm_engine_answer_alloc(struct gm_engine *e, uint32_t index, CUresult result)
@@ -164,7 +165,7 @@ static void give(uint32_t id, uint64_t bytes)
     const struct gm_msg_alloc alloc = {.va = next_va, .bytes = bytes};
     newest[id] = next_va;
     next_va += bytes;
-    assert_true(gm_engine_commit(engine, id, &alloc));
+    assert_int_equal(gm_engine_commit(engine, id, &alloc), GM_REFUSED_NONE);
     for (uint64_t left = bytes; left > 0; left -= gm_class_bytes(gm_chunk_next(left)))
         assert_true(
             gm_engine_make_free_frame(engine, engine->table->apps[id].pool, gm_chunk_next(left)));
@@ -297,7 +298,7 @@ static void test_nobody_lacks(void **state)
     const struct gm_msg_alloc alloc = {.va = next_va, .bytes = 4 * MIB};
     newest[1] = next_va;
     next_va += alloc.bytes;
-    assert_true(gm_engine_commit(engine, 1, &alloc)); /* waited for */
+    assert_int_equal(gm_engine_commit(engine, 1, &alloc), GM_REFUSED_NONE); /* waited for */
     assert_false(ask(0, 2 * MIB));
     assert_false(ask(1, 2 * MIB));
     assert_true(gm_engine_make_free_frame(engine, engine->table->apps[1].pool, 1));
@@ -333,7 +334,7 @@ static void test_called_off(void **state)
     assert_true(ask(0, 4 * MIB));
     assert_true(ask(0, 6 * MIB));
     const struct gm_msg_alloc alloc = {.va = next_va, .bytes = 4 * MIB};
-    assert_true(gm_engine_commit(engine, 0, &alloc));
+    assert_int_equal(gm_engine_commit(engine, 0, &alloc), GM_REFUSED_NONE);
     gm_engine_call_off_ahead(engine, 1);
     assert_int_equal(n_refused, 0);
     gm_engine_call_off_ahead(engine, 0);

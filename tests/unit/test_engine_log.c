@@ -186,7 +186,7 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     gm_engine_note_refusals(engine);
     assert_int_equal(journal->gpu[0].n_refusals, 0);
     for (int i = 0; i < 25; i++, engine->now += 100 * GM_MS) {
-        engine->apps[1].refusal.newest.reason = GM_REFUSED_FULL;
+        engine->apps[1].refusal.n += 10;
         stat->refused += 10;
         gm_engine_note_refusals(engine);
     }
@@ -197,12 +197,53 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     gm_engine_note_last_refusal(engine, 1);
     assert_int_equal(journal->gpu[0].n_refusals, 4);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 250);
-    stat->refused_bytes = 12345; /* the daemon was not asked */
+    stat->driver_refused_bytes = 12345; /* the daemon was not asked */
+    stat->driver_refused++;
     stat->refused++;
     engine->now += 2 * GM_S;
     gm_engine_note_refusals(engine);
     assert_int_equal(journal->gpu[0].refusals[4].refusal.reason, GM_REFUSED_DRIVER);
     assert_int_equal(journal->gpu[0].refusals[4].refusal.bytes, 12345);
+    assert_int_equal(engine->counts[GM_EVENT_REFUSED], 251);
+    free(stat);
+}
+
+/* The program counts a refusal when the answer has reached it. So the daemon may have refused the
+ * next one by then, and the program may be told of that when it leaves. */
+static void a_refusal_has_the_reason_that_was_decided(void **state)
+{
+    (void)state;
+    struct gm_stat *stat = calloc(1, sizeof *stat);
+    join(1, 10);
+    engine->apps[1].session = (struct gm_session *)(uintptr_t)1;
+    engine->apps[1].stat = stat;
+    struct gm_client client = {.id = 1, .engines = {engine}};
+    engine->apps[1].client = &client;
+    struct gm_table_app apps[2] = {0};
+    struct gm_table table = {.apps = apps};
+    engine->table = &table;
+    for (int i = 0; i < 2; i++)
+        gm_engine_refused(engine, 1, (uint64_t)(3 + i) << 30, GM_REFUSED_USER);
+    stat->refused++;
+    gm_engine_note_refusals(engine);
+    stat->refused++;
+    gm_engine_note_last_refusal(engine, 1);
+    assert_int_equal(journal->gpu[0].n_refusals, 2);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(journal->gpu[0].refusals[i].refusal.reason, GM_REFUSED_USER);
+    /* One that was asked for again, and had then, is none. A pool's own limit is no reason of the
+     * daemon's. What a program takes back of its count says nothing. */
+    gm_engine_refused(engine, 1, 1 << 30, GM_REFUSED_USER);
+    engine->now += 5 * GM_S;
+    gm_engine_note_refusals(engine);
+    stat->refused = 1;
+    gm_engine_note_refusals(engine);
+    assert_int_equal(journal->gpu[0].n_refusals, 2);
+    stat->refused = 3;
+    gm_engine_note_refusals(engine);
+    assert_int_equal(journal->gpu[0].n_refusals, 3);
+    assert_int_equal(journal->gpu[0].refusals[2].refusal.reason, GM_REFUSED_OWN);
+    engine->table = NULL;
     free(stat);
 }
 
@@ -435,6 +476,7 @@ int main(void)
         LOG(test_range),
         LOG(what_was_refused_is_told),
         LOG(a_program_that_tries_does_not_flood_the_log),
+        LOG(a_refusal_has_the_reason_that_was_decided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

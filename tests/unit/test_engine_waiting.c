@@ -33,14 +33,15 @@ uint64_t gm_engine_left(const struct gm_engine *e)
     return ROOM - taken;
 }
 
-bool gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_alloc *alloc)
+enum gm_refusal_reason gm_engine_commit(struct gm_engine *e, uint32_t id,
+                                        const struct gm_msg_alloc *alloc)
 {
     if (alloc->bytes > gm_engine_left(e))
-        return false;
+        return GM_REFUSED_FULL;
     taken += alloc->bytes;
     e->table->apps[id].committed += alloc->bytes;
     had[id]++;
-    return true;
+    return GM_REFUSED_NONE;
 }
 
 void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
@@ -55,10 +56,10 @@ void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
     }
 }
 
-bool gm_engine_can_ever_have(const struct gm_engine *e, uint32_t id, uint64_t bytes)
+enum gm_refusal_reason gm_engine_never_has(const struct gm_engine *e, uint32_t id, uint64_t bytes)
 {
     looks++;
-    return e->table->apps[id].committed + bytes <= ROOM;
+    return e->table->apps[id].committed + bytes <= ROOM ? GM_REFUSED_NONE : GM_REFUSED_USER;
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *e, uint32_t id, uint64_t cookie)
@@ -226,7 +227,7 @@ static void one_user_has_so_many(void **state)
     expect(OTHER, 0, 1);
     assert_int_equal(reasons[OTHER], GM_REFUSED_WAITING);
     ask(OTHER, 101);
-    assert_int_equal(reasons[OTHER], GM_REFUSED_NONE); /* it can never have that */
+    assert_int_equal(reasons[OTHER], GM_REFUSED_USER); /* it can never have that */
     ask(NEW, 50);
     expect(NEW, 0, 0);
     for (unsigned i = 0; i <= GM_WAITING_OF_USER; i++)

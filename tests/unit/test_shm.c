@@ -54,10 +54,11 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, array_bytes, 48, 8);
     LAYOUT(gm_stat, graph_bytes, 56, 8);
     LAYOUT(gm_stat, refused, 64, 8);
-    LAYOUT(gm_stat, refused_bytes, 72, 8);
-    LAYOUT(gm_stat, spares, 80, 512);
-    LAYOUT(gm_stat, driver_bytes, 592, 8);
-    LAYOUT(gm_stat, reserved, 600, 4096 - 600);
+    LAYOUT(gm_stat, driver_refused, 72, 8);
+    LAYOUT(gm_stat, driver_refused_bytes, 80, 8);
+    LAYOUT(gm_stat, spares, 88, 512);
+    LAYOUT(gm_stat, driver_bytes, 600, 8);
+    LAYOUT(gm_stat, reserved, 608, 4096 - 608);
     LAYOUT(gm_stat, slot, 4096, 128 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 
