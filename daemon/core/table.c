@@ -479,6 +479,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         chunk->class = (uint8_t)gm_chunk_next(left);
         *link = c;
         link = &chunk->sibling;
+        a->chunks++;
         a->missing++;
         gm_table_turn_chunk(table, c, GM_CHUNK_EV_ADD);
         at += gm_class_bytes(chunk->class);
@@ -506,6 +507,7 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
         return;
     unlist(table, index);
     chunk->is_freed = true;
+    app->chunks--;
     app->missing--;
     table->allocations[chunk->allocation].missing--;
     app->committed -= gm_class_bytes(chunk->class);

@@ -133,7 +133,8 @@ struct gm_table_app {
     uint64_t resident;  /* bytes of its settled chunks on the GPU that are not fixed */
     uint64_t device;    /* bytes of all GPU frames that its chunks have: fixed ones, those in
                            flight and those that were freed, too */
-    uint32_t missing;   /* live chunks that are not settled on the GPU */
+    uint32_t chunks;    /* live ones */
+    uint32_t missing;   /* ... that are not settled on the GPU */
     struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
     struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
     uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */

@@ -344,7 +344,8 @@ static void bound_by(struct room *room, uint64_t bytes, enum gm_refusal_reason b
 }
 
 /* What the app could have in all, with `taken` bytes mapped on the host by others. */
-static struct room room_beside(const struct gm_engine *engine, uint32_t id, uint64_t taken)
+static struct room room_beside(const struct gm_engine *engine, uint32_t id, uint64_t taken,
+                               uint64_t files)
 {
     const uint64_t used = taken + engine->table->apps[id].beyond;
     const uint64_t on_host = gm_less(gm_engine_host_room(engine), used);
@@ -358,12 +359,14 @@ static struct room room_beside(const struct gm_engine *engine, uint32_t id, uint
     }
     bound_by(&room, told_room_for(engine, id), GM_REFUSED_LIMIT);
     bound_by(&room, gm_engine_user_room(engine, id), GM_REFUSED_USER);
+    bound_by(&room, files * GM_CHUNK_MAX, GM_REFUSED_FILES);
     return room;
 }
 
 static struct room room_now(const struct gm_engine *engine, uint32_t id)
 {
-    return room_beside(engine, id, engine->table->beyond - engine->table->apps[id].beyond);
+    return room_beside(engine, id, engine->table->beyond - engine->table->apps[id].beyond,
+                       gm_engine_files_for(engine, id, false));
 }
 
 uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
@@ -498,6 +501,8 @@ enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t id,
 
     if (alloc->bytes > room.bytes)
         return room.bound;
+    if (gm_chunk_count(alloc->bytes) > gm_engine_files_for(engine, id, false))
+        return GM_REFUSED_FILES;
     if (table->committed + gm_engine_orphaned(engine) + alloc->bytes <= gm_engine_capacity(engine))
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
     if (index == GM_NONE)
@@ -518,8 +523,11 @@ enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t id,
 enum gm_refusal_reason gm_engine_never_has(const struct gm_engine *engine, uint32_t id,
                                            uint64_t bytes)
 {
-    const struct room room = room_beside(engine, id, 0);
-    return bytes <= room.bytes ? GM_REFUSED_NONE : room.bound;
+    const uint64_t files = gm_engine_files_for(engine, id, true);
+    const struct room room = room_beside(engine, id, 0, files);
+    if (bytes > room.bytes)
+        return room.bound;
+    return gm_chunk_count(bytes) <= files ? GM_REFUSED_NONE : GM_REFUSED_FILES;
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)

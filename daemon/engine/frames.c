@@ -274,12 +274,12 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
      * one. */
     const bool is_short_of_files =
         result == CUDA_ERROR_OPERATING_SYSTEM ||
-        (result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left() < GM_FILES_SPARE);
+        (result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left_for_frames() < GM_FILES_SPARE);
     if (engine->create_error != result && is_short_of_files)
         gm_log(GM_LOG_WARN,
-               "cannot make GPU memory: all but the last %u of %u open files are in use: raise "
+               "cannot make GPU memory: all %u of %u open files that are for it are in use: raise "
                "LimitNOFILE or ulimit -n of gpumuxd",
-               gm_files_kept(), gm_files_limit());
+               gm_files_for_frames(), gm_files_limit());
     else if (engine->create_error != result)
         gm_log(GM_LOG_WARN,
                "cannot make GPU memory within the budget (%s): programs beside gpumux use it",

@@ -175,6 +175,9 @@ const char *gm_engine_refusal_word(enum gm_refusal_reason reason);
 /* Put on the ctl pages what each program could allocate now. After every change of what is
  * committed, before the program hears of it. */
 void gm_engine_tell_room(struct gm_engine *engine);
+/* How many more chunks it could have, since each needs an open file when it runs: beside what
+ * others keep now, or alone. GM_NONE: a program that has nothing yet. */
+uint64_t gm_engine_files_for(const struct gm_engine *engine, uint32_t app, bool is_alone);
 /* What all tiers can still hold. */
 uint64_t gm_engine_left(const struct gm_engine *engine);
 /* What a program that has nothing yet could allocate now. */

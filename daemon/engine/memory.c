@@ -198,7 +198,7 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
                                           .reserve = engine->device_reserve};
     uint64_t next = gm_budget_next(&input);
 
-    if (next > table->budget && gm_files_left() >= GM_FILES_SPARE)
+    if (next > table->budget && gm_files_left_for_frames() >= GM_FILES_SPARE)
         set_budget(engine, next, "the GPU has more memory free");
     if (next >= table->budget)
         return;

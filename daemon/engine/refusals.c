@@ -13,6 +13,7 @@
 #include "common/size.h"
 #include "common/sums.h"
 #include "daemon/engine/inside.h"
+#include "daemon/memory/files.h"
 
 void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
                        enum gm_refusal_reason reason)
@@ -27,6 +28,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         .taken = capacity - gm_engine_left(engine),
         .is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window,
         .is_host_mappable = !engine->pool.is_registered,
+        .files = gm_files_for_frames(),
     };
     if (reason == GM_REFUSED_BUDGET) {
         app->refusal.newest.limit = gm_engine_offered(engine);
@@ -148,6 +150,8 @@ const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal)
         return "user-pinned= in the rule for its user";
     case GM_REFUSED_LIMIT:
         return "CUDA_DEVICE_MEMORY_LIMIT or GPU_MEMORY_LIMIT in its environment";
+    case GM_REFUSED_FILES:
+        return "LimitNOFILE or ulimit -n of gpumuxd";
     case GM_REFUSED_FULL:
     case GM_REFUSED_DEADLOCK:
         return refusal->is_unswappable ? "--pinned" : "--pinned, --paged or --disk";
@@ -182,6 +186,13 @@ const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char 
         break;
     case GM_REFUSED_LIMIT:
         snprintf(text, size, "by its environment it may have %s, and it has %s", limit, held);
+        break;
+    case GM_REFUSED_FILES:
+        snprintf(
+            text, size,
+            "each piece of 2 to 32 MiB needs an open file of gpumuxd, and there are %u for all "
+            "of its %s and what others share or have in host memory",
+            refusal->files, held);
         break;
     case GM_REFUSED_FULL:
         snprintf(text, size, "all tiers together hold %s, and %s are taken%s", limit, taken,

@@ -79,6 +79,7 @@ struct gm_moment {
     X(PINNED, "pinned")     /* what is beyond the budget has no room in pinned memory */           \
     X(USER, "user")         /* the programs of its user have all that a rule gives them */         \
     X(LIMIT, "limit")       /* a variable of its environment says how much it may have in all */   \
+    X(FILES, "files")       /* each chunk needs an open file, and there are too few */             \
     X(FULL, "full")         /* all tiers are */                                                    \
     X(DEADLOCK, "deadlock") /* it waited for others that waited for it */                          \
     X(WAITING, "waiting")   /* as many of its user's allocations wait as may */                    \
@@ -97,6 +98,7 @@ struct gm_alloc_refusal {
     uint64_t bytes, held;  /* what was asked for, and what the program had */
     uint64_t limit;        /* budget, pinned memory or all tiers: the reason says which */
     uint64_t taken;        /* of it */
+    uint32_t files;        /* that there are for frames */
     bool is_unswappable;   /* pinned memory is too small to swap anything */
     bool is_host_mappable; /* the GPU can read host memory */
 };

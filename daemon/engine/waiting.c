@@ -75,6 +75,8 @@ const char *gm_engine_waits_for(const struct gm_engine *engine, uint32_t id)
         return "pinned memory has no room for what is beyond the budget or a cap";
     case GM_REFUSED_USER:
         return "its user's programs have all that user-pinned= in a rule gives them";
+    case GM_REFUSED_FILES:
+        return "gpumuxd has too few open files: raise LimitNOFILE or ulimit -n";
     case GM_REFUSED_LIMIT:
         return "it has all that its environment allows";
     default:
@@ -243,6 +245,8 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     gm_engine_make_room(engine, id, alloc->bytes);
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
     enum gm_refusal_reason reason = gm_engine_never_has(engine, id, alloc->bytes);
+    if (reason == GM_REFUSED_FILES && gm_engine_take_spares(engine, id, UINT64_MAX) > 0)
+        reason = gm_engine_never_has(engine, id, alloc->bytes);
     if (reason == GM_REFUSED_NONE) {
         reason = engine->waiting ? GM_REFUSED_FULL : gm_engine_commit(engine, id, alloc);
         if (reason == GM_REFUSED_NONE)

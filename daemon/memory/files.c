@@ -1,10 +1,15 @@
 /* Open files: see files.h. */
 #include "daemon/memory/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 static uint32_t limit = UINT32_MAX;
+static uint32_t for_frames = UINT32_MAX;
+static uint32_t of_frame = 1;
+static atomic_uint frames;
 
 void gm_files_init(uint64_t most)
 {
@@ -19,6 +24,54 @@ uint32_t gm_files_limit(void)
 uint32_t gm_files_kept(void)
 {
     return limit / 4 < GM_FILES_KEPT ? limit / 4 : GM_FILES_KEPT;
+}
+
+uint32_t gm_files_divide(void)
+{
+    const uint32_t left = gm_files_left(), programs = left / 3;
+    for_frames = (left - programs) / of_frame;
+    return programs;
+}
+
+uint32_t gm_files_count(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    uint32_t n = 0;
+    while (folder && readdir(folder))
+        n++;
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+void gm_files_frame_takes(uint32_t n)
+{
+    of_frame = n > 0 ? n : 1;
+}
+
+uint32_t gm_files_for_frames(void)
+{
+    return for_frames;
+}
+
+bool gm_files_add_frame(void)
+{
+    if (atomic_fetch_add(&frames, 1) < for_frames)
+        return true;
+    gm_files_drop_frame();
+    return false;
+}
+
+void gm_files_drop_frame(void)
+{
+    atomic_fetch_sub(&frames, 1);
+}
+
+uint32_t gm_files_left_for_frames(void)
+{
+    const uint32_t n = atomic_load(&frames), left = gm_files_left() / of_frame;
+    const uint32_t ours = for_frames > n ? for_frames - n : 0;
+    return ours < left ? ours : left;
 }
 
 bool gm_files_is_kept(int fd)

@@ -26,6 +26,26 @@ void gm_files_init(uint64_t limit);
 uint32_t gm_files_limit(void);
 uint32_t gm_files_kept(void);
 
+/* How many are open now; 0: nobody can tell. */
+uint32_t gm_files_count(void);
+
+/* A frame takes so many: its own, and what the driver opens for it. */
+void gm_files_frame_takes(uint32_t n);
+
+/* From now on the rest is divided, so that neither takes the other's: a third is for programs'
+ * connections, and the others are for frames. Returns how many there are for programs. */
+uint32_t gm_files_divide(void);
+
+/* How many frames there can be at once; UINT32_MAX before that. */
+uint32_t gm_files_for_frames(void);
+
+/* A frame has a file. False: it may not. */
+bool gm_files_add_frame(void);
+void gm_files_drop_frame(void);
+
+/* How many more frames there can be. */
+uint32_t gm_files_left_for_frames(void);
+
 /* Whether this new file is one of those kept: close it, unless it is for control. */
 bool gm_files_is_kept(int fd);
 

@@ -6,17 +6,33 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/chunk.h"
 #include "daemon/memory/files.h"
 
 /* Programs know the frames of all GPUs by these. */
 static atomic_uint next_id = 1;
+
+/* Make one frame and see how many files it takes: the driver may open some of its own. If there is
+ * no memory for it now, it counts as one. */
+static void measure(struct gm_frames *frames)
+{
+    const uint32_t before = gm_files_count();
+    if (gm_frames_create(frames, 0, GM_CHUNK_MIN) != CUDA_SUCCESS)
+        return;
+    const uint32_t after = gm_files_count();
+    gm_files_frame_takes(after > before ? after - before : 1);
+    gm_frames_destroy(frames, 0, GM_CHUNK_MIN);
+}
 
 int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevice device,
                    uint32_t max)
 {
     *frames = (struct gm_frames){.cuda = cuda, .device = device};
     frames->handles = calloc(max, sizeof *frames->handles);
-    return frames->handles ? 0 : -ENOMEM;
+    if (!frames->handles)
+        return -ENOMEM;
+    measure(frames);
+    return 0;
 }
 
 void gm_frames_close(struct gm_frames *frames)
@@ -32,7 +48,7 @@ static CUresult export_handle(struct gm_frames *frames, struct gm_frame_handle *
         &frame->fd, frame->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    if (gm_files_is_kept(frame->fd)) {
+    if (gm_files_is_kept(frame->fd) || !gm_files_add_frame()) {
         close(frame->fd);
         return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
     }
@@ -76,6 +92,7 @@ free_va:
     cuda->cuMemAddressFree(frame->va, bytes);
 close_fd:
     close(frame->fd);
+    gm_files_drop_frame();
 release:
     cuda->cuMemRelease(frame->handle);
     return result;
@@ -98,6 +115,7 @@ void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
     struct gm_frame_handle *frame = &frames->handles[index];
 
     close(frame->fd);
+    gm_files_drop_frame();
     if (!frame->is_unit) {
         cuda->cuMemUnmap(frame->va, bytes);
         cuda->cuMemAddressFree(frame->va, bytes);

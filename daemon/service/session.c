@@ -1096,7 +1096,7 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
     all->control = control;
     all->max_apps = max_apps;
     all->max_visitors = gm_files_kept() * 2 / 3;
-    all->apps_by_files = gm_files_left() / GM_SESSION_FILES;
+    all->apps_by_files = gm_files_divide() / GM_SESSION_FILES;
     all->bounds.max_files = gm_files_limit() / GM_SESSION_OTHERS;
     TAILQ_INIT(&all->living);
     TAILQ_INIT(&all->ending);

@@ -164,6 +164,9 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         const char *what = "its memory is being moved to the GPU";
         if (engine->create_error == CUDA_ERROR_OUT_OF_MEMORY)
             what = "the GPU has no room within the budget: programs beside gpumux use it";
+        else if (engine->create_error == CUDA_ERROR_OPERATING_SYSTEM)
+            what = "gpumuxd has too few open files for its memory and that of others: raise "
+                   "LimitNOFILE or ulimit -n";
         else if (engine->create_error != CUDA_SUCCESS)
             what = "the daemon cannot make more GPU memory (see the log): trying again";
         else if (is_short_of_disk(engine, id))

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/inside.h"
+#include "daemon/memory/files.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/log.h"
 
@@ -44,6 +45,10 @@ uint64_t gm_engine_left(const struct gm_engine *e)
 {
     (void)e;
     return 0;
+}
+uint32_t gm_files_for_frames(void)
+{
+    return UINT32_MAX;
 }
 uint64_t gm_engine_host_room(const struct gm_engine *e)
 {
