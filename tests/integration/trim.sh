@@ -54,14 +54,14 @@ stop_daemon
 
 # --- paused programs ---
 
-start_daemon --gpu-budget 400M --rule 'command=gm_worker_dlsym paused' --rule 'user=65534 user-gpu=40M'
+start_daemon --gpu-budget 400M --rule 'command=gm_worker_dlsym* paused' --rule 'user=65534 user-gpu=40M'
 app roots linked --bytes 64M --allocs 2 --iterations 3 --seed 1 --until "$dir/enough"
 stranger_app guests --bytes 48M --allocs 6 --iterations 3 --seed 2 --until "$dir/enough"
 app ruled dlsym --bytes 16M --allocs 1 --iterations 3 --seed 3 --until "$dir/enough"
 await_ready roots
 await_ready guests
 within "$patience" has_state ruled paused || fail "the rule does not pause it"
-says ruled 'paused by the rule command=gm_worker_dlsym paused' || fail "which rule? $(app_of "$(pid_of ruled)")"
+says ruled 'paused by the rule command=gm_worker_dlsym\* paused' || fail "which rule? $(app_of "$(pid_of ruled)")"
 within "$patience" says guests 'MiB may not be on the GPU: above user-gpu=40M by the rule user=65534 user-gpu=40M' ||
     fail "what keeps it off the GPU? $(app_of "$(pid_of guests)")"
 "$ctl" pause "$(pid_of roots)" > "$dir/said" || fail "$(cat "$dir/said")"
