@@ -35,6 +35,9 @@ enum gm_sched_event_kind {
     GM_SCHED_BUSY, /* its gate could not be closed: it did not drain; it keeps the GPU, ask again */
     GM_SCHED_HURRY, /* a signal came to it while it waits: an early, short turn would end its call
                      */
+    GM_SCHED_TIE,   /* it runs on other GPUs as well, and has no use of this one alone: it is told
+                     * when  it could run (gm_sched_is_ready), and others have the room meanwhile */
+    GM_SCHED_UNTIE, /* it runs like any other, as it did before TIE */
     GM_SCHED_TIMER, /* nothing happened, but wake_at came */
     GM_SCHED_ROOM,  /* the budget is now `bytes` (the app field is unused) */
 };
@@ -69,6 +72,7 @@ enum gm_sched_reason {
     GM_WHY_ROOM,        /* not in the set: does not fit beside the apps before it */
     GM_WHY_PAUSED,      /* not in the set: it was paused */
     GM_WHY_SHARE,       /* not in the set: it used up its share of the time, for now */
+    GM_WHY_TIED,        /* not in the set: it could run, and is tied */
     GM_WHY_NOT_DRAINED, /* in the set against its turn: it did not drain */
     GM_WHYS,
 };
@@ -119,6 +123,10 @@ int gm_sched_step(struct gm_sched *sched, uint64_t now, const struct gm_sched_ev
 /* The same for new settings of `app`, all at once. */
 int gm_sched_set(struct gm_sched *sched, uint64_t now, uint32_t app,
                  const struct gm_sched_policy *policy, struct gm_sched_decision *decision);
+
+/* Whether `app` waits, is tied, and would be in the set if it were not. It stays ready until
+ * somebody of a better rank comes, or takes the room of a turn before it. */
+bool gm_sched_is_ready(const struct gm_sched *sched, uint32_t app);
 
 struct gm_sched_account {
     struct gm_sched_policy policy;

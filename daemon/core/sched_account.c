@@ -11,7 +11,7 @@ static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm
     if (gm_sched_is_held(s, a) && (gm_sched_is_too_large(s, a) || !gm_sched_is_eligible(a) ||
                                    (a->place != GM_TURN && s->overdue != NIL)))
         return GM_WHY_NOT_DRAINED;
-    if (!s->is_tight || !a->is_wanting)
+    if ((!s->is_tight && s->decision.n_next == 0) || !a->is_wanting)
         return GM_WHY_FITS;
     if (a->is_boosted)
         return a->is_hurried ? GM_WHY_HURRIED : GM_WHY_BOOSTED;
@@ -84,6 +84,14 @@ bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
     return true;
 }
 
+bool gm_sched_is_ready(const struct gm_sched *sched, uint32_t app)
+{
+    if (app >= sched->config.max_apps)
+        return false;
+    const struct gm_sched_app *a = &sched->apps[app];
+    return a->is_tied && !a->is_open && a->place == GM_QUEUE && a->is_ready;
+}
+
 uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app)
 {
     if (app >= sched->config.max_apps || !sched->apps[app].is_known)
@@ -145,6 +153,7 @@ static const struct {
     [GM_WHY_ROOM] = {"room", "does not fit beside the apps before it"},
     [GM_WHY_PAUSED] = {"paused", "paused"},
     [GM_WHY_SHARE] = {"share", "it used up its share of the time for now"},
+    [GM_WHY_TIED] = {"gpus", "its other GPUs, or those of its group, are not free now"},
     [GM_WHY_NOT_DRAINED] = {"not-drained", "did not drain, asked again later"},
 };
 

@@ -16,6 +16,7 @@ struct walk {
     uint32_t borrower; /* the first borrower that has bytes, or NIL */
     uint64_t ahead_ns; /* the slices of those before it on the timeline */
     bool is_blocked;   /* somebody of this rank is left out */
+    bool is_short;     /* ... for want of room */
 };
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -184,7 +185,7 @@ static void take_turn(struct gm_sched *s, struct walk *w, uint32_t id)
 static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
-    s->is_tight = w->is_blocked = w->rank->has_left = true;
+    s->is_tight = w->is_blocked = w->is_short = w->rank->has_left = true;
     s->is_asking |= a->bytes - w->room <= s->lapsed;
     if (a->is_chosen)
         gm_sched_charge(s, id); /* ... and does again */
@@ -206,6 +207,27 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
         a->why = GM_WHY_TURN;
         a->ahead = NIL; /* of one that did not drain: gm_sched_account knows */
     }
+}
+
+/* Its gate is closed, and it is tied. If it could have its turn, or room that others leave, it is
+ * ready, and keeps its place; who stands behind it borrows the room. */
+static void stand_by(struct gm_sched *s, struct walk *w, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    a->is_ready = a->bytes <= (w->is_short ? w->room : w->spare);
+    if (!a->is_ready) {
+        leave_out(s, w, id);
+        return;
+    }
+    if (a->is_chosen)
+        gm_sched_charge(s, id);
+    w->is_blocked = w->rank->has_left = true;
+    a->is_chosen = false;
+    next_add(s, id);
+    s->needs_boost |= gm_sched_needs_boost(s, a);
+    a->slice_in = w->ahead_ns;
+    a->why = GM_WHY_TIED;
+    a->ahead = NIL;
 }
 
 /* It used up its next slice while it drained, or too much of it to be worth a switch, and an app
@@ -238,9 +260,11 @@ static void choose_queue(struct gm_sched *s, struct walk *w)
             set_add(s, id);
             take_turn(s, w, id);
         } else if (gm_sched_is_too_large(s, a)) {
-            a->is_chosen = false;
+            a->is_chosen = a->is_ready = false;
         } else if (forfeits_turn(s, a, w->room)) {
             end_slice(s, id); /* met again */
+        } else if (a->is_tied && !a->is_open) {
+            stand_by(s, w, id);
         } else if (a->bytes > w->room) {
             leave_out(s, w, id);
         } else {
@@ -361,7 +385,7 @@ static void decide_once(struct gm_sched *s)
         w.number = rank;
         w.before = w.room;
         w.borrower = w.rank->senior = NIL;
-        w.is_blocked = w.rank->has_left = false;
+        w.is_blocked = w.is_short = w.rank->has_left = false;
         end_slices(s, &w);
         choose_turn(s, &w);
         choose_queue(s, &w);

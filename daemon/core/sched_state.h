@@ -72,6 +72,8 @@ struct gm_sched_app {
     bool is_boosted; /* it goes first for one slice, as it waited for too long, or ... */
     bool is_hurried; /* ... for a short one, as a signal came; valid if boosted */
     bool is_spent;   /* its share is used up for now */
+    bool is_tied;    /* it stands in line, and is not in the set while its gate is closed */
+    bool is_ready;   /* ... and it would be in the set; valid while it stands in QUEUE */
     bool has_turn;   /* in TURN, or sent away from there in the middle of its slice */
     bool has_wanted;
     bool is_past_start; /* `gaps` begins with its second */

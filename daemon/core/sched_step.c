@@ -83,6 +83,12 @@
  * which asks it again; but its bytes count until it is closed, so that the others do not move for
  * an attempt that fails.
  *
+ * A tied app is one that needs other GPUs, too. It stands in line, grows old and goes first like
+ * any other, but does not take its turn: those behind it are borrowers. While it could have its
+ * turn it is ready. It is untied when it is ready on all its GPUs, and then takes all of its turns
+ * at once. So nobody holds a GPU while it waits for another one; and it waits no longer than the
+ * longest of what an app of its rank waits on each of them, as who goes first stays ready.
+ *
  * Growth: when those whose turn it is do not fit together any more, slices that are used up end
  * first; then the most junior turns that do not fit end early, whoever grew. So growth of one app
  * never takes the turn of a more senior one, and the most senior of a rank is never sent away for
@@ -168,6 +174,8 @@ static const uint8_t faults[GM_SCHED_TIMER][STATES] = {
     [GM_SCHED_CLOSED] =   { BAD_APP,   BAD_EVENT, BAD_EVENT, 0 },
     [GM_SCHED_BUSY] =     { BAD_APP,   BAD_EVENT, BAD_EVENT, 0 },
     [GM_SCHED_HURRY] =    { BAD_APP,   0,         0,         0 },
+    [GM_SCHED_TIE] =      { BAD_APP,   0,         0,         0 },
+    [GM_SCHED_UNTIE] =    { BAD_APP,   0,         0,         0 },
 };
 /* clang-format on */
 
@@ -289,12 +297,21 @@ static void app_hurries(struct gm_sched *s, uint32_t id)
     gm_sched_append(s, id, GM_QUEUE, GM_RANK_BOOSTED);
 }
 
+/* A tied app whose gate is closed has no turn: it stands first in line for one. */
+static void step_aside(struct gm_sched *s, uint32_t id)
+{
+    const struct gm_sched_app *a = &s->apps[id];
+    if (a->is_tied && !a->is_open && a->place == GM_TURN)
+        gm_sched_insert(s, id, GM_QUEUE, a->rank, NIL);
+}
+
 static void app_closed(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
     gm_sched_turn_into(s, id, false, a->is_wanting);
     a->is_stuck = false;
     gm_sched_stand(s, id);
+    step_aside(s, id);
 }
 
 static void apply(struct gm_sched *s, const struct gm_sched_event *event)
@@ -335,6 +352,11 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
         break;
     case GM_SCHED_HURRY:
         app_hurries(s, event->app);
+        break;
+    case GM_SCHED_TIE:
+    case GM_SCHED_UNTIE:
+        a->is_tied = event->kind == GM_SCHED_TIE;
+        step_aside(s, event->app);
         break;
     case GM_SCHED_TIMER:
     case GM_SCHED_ROOM:

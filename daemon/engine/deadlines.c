@@ -171,6 +171,8 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         at = earlier(at, gm_engine_placing_due(engine, id));
         if (app->moves.retry_at)
             at = earlier(at, app->moves.retry_at);
+        if (app->session)
+            at = earlier(at, gm_group_due(engine, id));
         if (app->state == GM_APP_PAUSED && app->idle.want_at > engine->now &&
             gm_group_is_several(engine, id))
             at = earlier(at, app->idle.want_at);

@@ -186,6 +186,28 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
     feed(engine, (struct gm_sched_event){.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns});
 }
 
+void gm_engine_tie(struct gm_engine *engine, uint32_t id, bool is_tied)
+{
+    const uint32_t number = engine->apps[id].unit;
+    const struct gm_sched_event event = {.kind = is_tied ? GM_SCHED_TIE : GM_SCHED_UNTIE,
+                                         .app = number};
+    if (engine->units[number].is_tied == is_tied || engine->stopping.is_on)
+        return;
+    engine->units[number].is_tied = is_tied;
+    step(engine, &event);
+}
+
+bool gm_engine_is_ready(const struct gm_engine *engine, uint32_t id)
+{
+    const uint32_t number = engine->apps[id].unit;
+    return engine->units[number].is_open || gm_sched_is_ready(engine->sched, number);
+}
+
+bool gm_engine_unit_wants(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return engine->units[app->unit].is_wanting;
+}
+
 void gm_engine_feed_policy(struct gm_engine *engine, uint32_t id,
                            const struct gm_sched_policy *said)
 {

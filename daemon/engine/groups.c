@@ -11,7 +11,11 @@ struct gm_group {
     struct gm_groups *all; /* NULL: it has no name */
     struct gm_client *clients;
     uint64_t round;  /* how often all of them were made to yield */
-    bool is_several; /* it has, or had, more than one member */
+    bool is_granted; /* they take their turns on all GPUs; else they stand by */
+    uint64_t granted_at;
+    uint64_t grant_at; /* ... and do not before */
+    uint64_t waits_at; /* since when they wait for that; 0: they do not */
+    bool is_several;   /* it has, or had, more than one member */
     uid_t uid;
     char name[64];
 };
@@ -275,24 +279,35 @@ static bool is_put_off(const struct gm_engine *engine, const struct gm_app *app)
 
 /* What a member sees of its group. */
 struct view {
-    bool is_first;    /* nobody is on a GPU before its own */
-    bool is_next;     /* all on GPUs before its own have their turns */
-    bool others_work; /* another one runs and does not rest */
-    bool has_waiting; /* a thread of one waits at its gate */
-    bool is_put_off;  /* one of them cannot be loaded now */
+    bool is_first;     /* nobody is on a GPU before its own */
+    bool is_next;      /* all on GPUs before its own want their turns, or have them */
+    bool is_spread;    /* somebody is on another GPU */
+    bool is_ready;     /* all could have their turns now, or have them */
+    bool has_closed;   /* one of them does not run */
+    uint64_t moved_at; /* when memory last came nearer for one of them that is not whole */
+    bool others_work;  /* another one runs and does not rest */
+    bool has_waiting;  /* a thread of one waits at its gate */
+    bool is_put_off;   /* one of them cannot be loaded now */
 };
 
 static struct view look(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *self = &engine->apps[id];
     struct walk walk = walk_over(self->client->group);
-    struct view view = {.is_first = true, .is_next = true};
+    struct view view = {.is_first = true, .is_next = true, .is_ready = true};
     struct gm_engine *at;
     const struct gm_app *app;
     while ((app = step(&walk, &at)) != NULL) {
         const bool is_before = at->config.index < engine->config.index;
         view.is_first = view.is_first && !is_before;
-        view.is_next = view.is_next && (!is_before || has_turn(app));
+        view.is_next =
+            view.is_next && (!is_before || has_turn(app) || gm_engine_unit_wants(at, app));
+        view.is_spread = view.is_spread || at != engine;
+        view.is_ready = view.is_ready && gm_engine_is_ready(at, app->client->id);
+        view.has_closed = view.has_closed || !(app->state == GM_APP_RUNNING || app->places.is_held);
+        if (app->state == GM_APP_LOADING && at->table->apps[app->client->id].missing > 0 &&
+            app->moves.progress_at > view.moved_at)
+            view.moved_at = app->moves.progress_at;
         view.others_work = view.others_work || (app != self && app->state == GM_APP_RUNNING &&
                                                 !is_at_rest(engine, app));
         view.has_waiting = view.has_waiting || atomic_load(&app->stat->waiting) > 0 ||
@@ -323,8 +338,10 @@ void gm_group_changed(struct gm_engine *engine, uint32_t id)
 void gm_group_yield(struct gm_engine *engine, uint32_t id)
 {
     struct gm_group *group = group_of(engine, id);
-    if (group)
-        engine->apps[id].group.round = ++group->round;
+    if (!group)
+        return;
+    engine->apps[id].group.round = ++group->round;
+    group->is_granted = false;
 }
 
 void gm_group_opens(struct gm_engine *engine, uint32_t id)
@@ -390,11 +407,67 @@ static void set_wanting(struct gm_engine *engine, uint32_t id, bool is_wanting)
     gm_engine_feed(engine, is_wanting ? GM_SCHED_WANT : GM_SCHED_IDLE, id, 0);
 }
 
+static void call_all(const struct gm_group *group)
+{
+    struct gm_engine *at;
+    struct walk walk = walk_over(group);
+    while (step(&walk, &at))
+        gm_engine_call(at);
+}
+
+/* How long they may stand still with their turns, until all of them run. */
+static uint64_t stall_ns(const struct gm_engine *engine, const struct gm_group *group)
+{
+    const bool is_urgent =
+        group->waits_at != 0 && engine->now >= group->waits_at + engine->config.patience_ns;
+    return is_urgent ? engine->config.drain_deadline_ns + GM_LATE_NS + GM_STALL_NS : GM_GRANT_NS;
+}
+
+/* They take their turns on all GPUs as soon as all could have them. If not all of them run soon,
+ * they give them back. */
+static void grant(const struct gm_engine *engine, struct gm_group *group, const struct view *view)
+{
+    const uint64_t since = view->moved_at > group->granted_at ? view->moved_at : group->granted_at;
+    const bool was_granted = group->is_granted;
+    if (!view->has_closed)
+        group->waits_at = 0;
+    else if (group->waits_at == 0 && view->has_waiting)
+        group->waits_at = engine->now;
+    if (!group->is_granted && view->is_ready && !view->is_put_off &&
+        engine->now >= group->grant_at) {
+        group->is_granted = true;
+        group->granted_at = engine->now;
+    } else if (group->is_granted && view->has_closed &&
+               (view->is_put_off || engine->now >= since + stall_ns(engine, group))) {
+        group->is_granted = false;
+        group->grant_at = engine->now + GM_WANT_AGAIN_NS;
+    }
+    if (group->is_granted != was_granted)
+        call_all(group);
+}
+
+uint64_t gm_group_due(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = group_of(engine, id);
+    if (!group)
+        return GM_TIME_NEVER;
+    const struct view view = look(engine, id);
+    if (!view.is_spread || !view.has_closed)
+        return GM_TIME_NEVER;
+    if (!group->is_granted)
+        return group->grant_at > engine->now ? group->grant_at : GM_TIME_NEVER;
+    const uint64_t since = view.moved_at > group->granted_at ? view.moved_at : group->granted_at;
+    return since + stall_ns(engine, group);
+}
+
 static void follow(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const struct gm_group *group = app->client->group;
+    struct gm_group *group = app->client->group;
     const struct view view = look(engine, id);
+    if (view.is_spread)
+        grant(engine, group, &view);
+    gm_engine_tie(engine, id, view.is_spread && !group->is_granted);
     const bool is_called = app->group.is_called;
     app->group.is_called = false;
     if (app->places.is_held || app->is_part_stopped || engine->stopping.is_on)

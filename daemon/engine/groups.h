@@ -4,16 +4,19 @@
  * engines. A group of one member needs none of this.
  *
  * Each engine has a scheduler of its own. To it all members on one GPU are one app (feed.c), so
- * they have their turn together. Over several GPUs they come together by order: members ask for
- * their turn on a GPU only when all on the GPUs before it have theirs (they load, or run). When all
- * are whole, all gates open. When one of them has to yield, or is to, all gates close, and all
- * stand in line again on the first GPU. If one does not drain, its turn goes on, and so the others
- * on its GPU run with it: it may wait for them.
+ * they have their turn together. Over several GPUs they stand in line on all of them, tied
+ * (GM_SCHED_TIE): each scheduler tells when they could have their turn, and others have the room
+ * meanwhile. When they could on all GPUs, they take all their turns at once. When all are whole,
+ * all gates open. When one of them has to yield, or is to, all gates close, and all stand in line
+ * again. If one does not drain, its turn goes on, and so the others on its GPU run with it: it may
+ * wait for them.
  *
- * That ends: who waits for a turn holds only turns on GPUs that come before in the order, so there
- * is no circle; who holds all turns runs, and yields within a slice if others wait; and a scheduler
- * makes nobody wait for ever for a turn. It costs what a GPU could have done while a member of a
- * group there waits for another GPU.
+ * So nobody holds a turn on one GPU while it waits for one on another, there is no circle, and no
+ * GPU has nothing to do for that. What can still hold them up when they have taken their turns is
+ * memory that does not come: who must make room does not drain, say. Then they give their turns
+ * back after GM_GRANT_NS, and try again a second later; but once they have waited for --patience
+ * they hold on to them for as long as a drain may take. A scheduler makes nobody wait for ever, and
+ * who waited for --patience goes first: so they run in bounded time.
  *
  * Idleness is the group's: a member that rests keeps its turn as long as another one works.
  *
@@ -95,6 +98,9 @@ bool gm_group_wants(struct gm_engine *engine, uint32_t app);
 bool gm_group_is_waiting(const struct gm_engine *engine, uint32_t app, bool *is_first);
 /* Whether all others of its group rest too: nothing of them runs, and nothing came for a while. */
 bool gm_group_rests(const struct gm_engine *engine, uint32_t app);
+
+/* When its group gives its turns back, or takes them, though nothing happens. */
+uint64_t gm_group_due(const struct gm_engine *engine, uint32_t app);
 
 /* Do for this engine's apps what the states of the others in their groups ask for. */
 void gm_engine_follow_groups(struct gm_engine *engine);

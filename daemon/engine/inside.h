@@ -410,6 +410,12 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
 /* What holds for it now. */
 void gm_engine_feed_policy(struct gm_engine *engine, uint32_t app,
                            const struct gm_sched_policy *policy);
+/* It stands by until all of its group could have their turns, or does not. */
+void gm_engine_tie(struct gm_engine *engine, uint32_t app, bool is_tied);
+/* It has its turn, or could have it and is tied. */
+bool gm_engine_is_ready(const struct gm_engine *engine, uint32_t app);
+/* One of those that are one app to the scheduler wants its turn. */
+bool gm_engine_unit_wants(const struct gm_engine *engine, const struct gm_app *app);
 /* As the functions of core/sched.h: of the unit of the app; `ahead` names an app. */
 bool gm_engine_account(const struct gm_engine *engine, uint32_t app,
                        struct gm_sched_account *account);

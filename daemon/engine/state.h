@@ -362,6 +362,7 @@ struct gm_open {
 /* What the scheduler knows as one app (feed.c), as it was told. */
 struct gm_unit {
     bool is_used, is_wanting, is_open;
+    bool is_tied;    /* it waits for its turns on other GPUs, too */
     bool is_paused;  /* by its settings, not for one that stands still */
     uint32_t member; /* one of its apps */
     uint64_t bytes;

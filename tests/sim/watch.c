@@ -40,6 +40,12 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* It waits until it is untied. */
+static bool stands_by(const struct watch_app *a)
+{
+    return a->is_tied && !a->is_open;
+}
+
 static bool is_running(const struct watch_app *a)
 {
     return a->is_open && a->is_wanting;
@@ -216,6 +222,11 @@ static void apply(struct watch *w, const struct gm_sched_event *event)
         a->held_until = w->now + w->config.retry_ns;
         w->busy++;
         calm_not_before(w, a->held_until + (w->drain_max == NEVER ? 0 : w->drain_max));
+        break;
+    case GM_SCHED_TIE:
+    case GM_SCHED_UNTIE:
+        a->is_tied = event->kind == GM_SCHED_TIE;
+        w->first = NOBODY; /* its turn is called off, or comes before those behind it */
         break;
     case GM_SCHED_HURRY:
     case GM_SCHED_TIMER:
@@ -422,11 +433,12 @@ static void check_set(struct watch *w)
     check(others <= less(w->config.budget, held));
     for (uint32_t app = 0; app < w->n && everybody <= w->config.budget && !has_stuck; app++) {
         const struct watch_app *a = &w->apps[app];
-        if (a->is_known && (a->is_wanting || a->is_open) && is_eligible(w, a))
+        if (a->is_known && (a->is_wanting || a->is_open) && is_eligible(w, a) && !stands_by(a))
             check_app(app, a->is_chosen); /* everything fits: nobody is ever paused */
     }
     for (uint32_t i = 0; i < d->n_next && !has_stuck; i++) /* no room is left unused */
-        check_app(d->next[i], w->apps[d->next[i]].bytes > w->config.budget - others);
+        check_app(d->next[i], w->apps[d->next[i]].bytes > w->config.budget - others ||
+                                  stands_by(&w->apps[d->next[i]]));
     check(d->wake_at > w->now);
     check(d->n_next > 0 || has_stuck || has_limited || d->wake_at == NEVER);
 }
@@ -463,7 +475,7 @@ static void check_ranks(struct watch *w)
         for (rank = 0; rank <= a->rank; rank++)
             used = plus(used, before[rank]);
         /* One that is being closed does not wait yet. */
-        if (!a->is_open && !a->is_stuck)
+        if (!a->is_open && !a->is_stuck && !a->is_tied)
             check_app(d->next[i], a->bytes > less(w->config.budget, used));
     }
 }

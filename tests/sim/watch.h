@@ -28,6 +28,7 @@
 
 struct watch_app {
     bool is_known, is_wanting, is_open;
+    bool is_tied;  /* it is not in the set while its gate is closed */
     bool is_stuck; /* BUSY was said of it, and it was not closed since */
     bool is_chosen, is_coming, was_chosen;
     uint64_t bytes, held_until, joined_at;

@@ -345,6 +345,39 @@ static void check_pinned(void)
             caps >> 20, machine.config.pinned >> 20);
 }
 
+/* It has its turn and all of its memory here, and waits for others, of its own or of its group. */
+static bool holds_gpu(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->session && app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 &&
+           gm_engine_movable(engine, id) > 0 && gm_group_is_several(engine, id) &&
+           !app->places.is_held;
+}
+
+/* Somebody waits for his turn who needs this GPU only. */
+static bool is_wanted(const struct gm_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->decision.n_next; i++)
+        if (!gm_group_is_several(engine, engine->decision.next[i]))
+            return true;
+    return false;
+}
+
+/* In a calm machine no GPU is kept from others for more than a second by who cannot run there,
+ * since it waits for another GPU. */
+static void check_held(uint32_t index)
+{
+    const struct gm_engine *engine = machine.daemon.engines[index];
+    const bool is_to_be = machine.is_calm && !engine->stopping.is_on && is_wanted(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        uint64_t *since = &machine.gpus[index].kept_at[id];
+        *since = !is_to_be || !holds_gpu(engine, id) ? 0 : *since == 0 ? machine.now : *since;
+        require(*since == 0 || machine.now - *since <= GM_S,
+                "GPU %u is kept from others for %lu ms by app %u, which waits for another GPU",
+                index, (uint64_t)((machine.now - *since) / GM_MS), id);
+    }
+}
+
 /* ---- groups ---- */
 
 static bool is_member(const struct program *p, uint32_t group)
@@ -429,6 +462,7 @@ void checks_run(void)
         for (uint32_t user = 0; user < USERS && machine.has_caps; user++)
             check_user(machine.daemon.engines[i], user);
         events_run(machine.daemon.engines[i]);
+        check_held(i);
     }
     check_pinned();
     for (uint32_t i = 1; i <= machine.n_programs; i++) {

@@ -204,7 +204,7 @@ struct program {
     uint32_t most_pages[GPUS]; /* that it wants */
     struct gm_wishes wishes;
     bool was_oversize; /* it could have more than the budget once */
-    bool may_share, may_park, may_spare, is_lazy;
+    bool may_share, may_park, may_spare, is_lazy, is_hog;
     uint64_t touches, turns; /* since the end began */
     uint64_t own[GPUS];      /* bytes of frames that it had after the step before */
     uint64_t device[GPUS];   /* ... that it and its group had */
@@ -239,6 +239,8 @@ struct gpu {
     uint64_t bytes, beside; /* of it; of them used by others */
     uint16_t faults[FAULT_GPU_KINDS];
     struct watch watch;
+    uint64_t
+        kept_at[PROGRAMS]; /* by app: since when it keeps the GPU and does not run; 0: not so */
 };
 
 enum { USERS = 3 };
@@ -270,6 +272,8 @@ struct machine {
     bool has_sharing, has_groups;
     bool has_sizes;      /* rules and programs say who may be larger than the GPU */
     struct chance sizes; /* ... of its own, so that other machines stay as they are */
+    bool has_hogs;       /* some latency-critical programs on the second GPU work all the time */
+    struct chance hogs;  /* likewise */
     bool has_caps;       /* programs have caps, which change */
     struct chance caps;  /* likewise */
     struct gm_user_totals totals[USERS]; /* of user 1000 and up */

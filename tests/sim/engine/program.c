@@ -868,7 +868,8 @@ static void live(struct program *p)
         say(p, GM_MSG_EXPECT, &expect);
     }
     if (--p->work == 0)
-        p->think_until = machine.now + chance_below(p->is_lazy ? 3 * GM_S : 100 * GM_MS);
+        p->think_until =
+            p->is_hog ? 0 : machine.now + chance_below(p->is_lazy ? 3 * GM_S : 100 * GM_MS);
 }
 
 static void on_live(void *arg, uint64_t life, uint64_t unused)
@@ -976,6 +977,8 @@ static void draw_places(struct program *p, bool has_executed)
         if ((machine.config.is_oversize && chance_percent(40)) ||
             (machine.has_sizes && draw_percent(&machine.sizes, 50)))
             pages += (uint32_t)chance_below(budget / 2 + 1);
+        if (machine.has_hogs) /* no two of them fit together, mostly */
+            pages = budget - (uint32_t)draw(&machine.hogs, budget / 2);
         p->most_pages[gpu] = pages < most ? pages : most;
     }
     if (!machine.has_groups || !chance_percent(60))
@@ -1022,6 +1025,13 @@ void program_start(struct program *p, bool has_executed)
         p->wishes.cap = draw_cap(budget);
     }
     p->wishes.class = (uint32_t)chance_below(GM_CLASSES + 2);
+    if (machine.has_hogs && draw_percent(&machine.hogs, 40)) {
+        p->is_hog = true;
+        p->gpus = 2;
+        p->group = 0;
+        p->wishes.class = GM_CLASS_LATENCY + 1;
+        p->most_pages[1] = (uint32_t)(machine.daemon.engines[1]->config.budget >> GM_CHUNK_SHIFT);
+    }
     p->may_share = machine.has_sharing && chance_percent(70);
     p->may_park = chance_percent(60);
     p->may_spare = chance_percent(40);

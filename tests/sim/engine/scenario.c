@@ -152,6 +152,9 @@ static void draw_machine(void)
     machine.n_programs = 2 + (uint32_t)chance_below(PROGRAMS - 2);
     machine.is_calm = config->budget != 0 && chance_percent(25);
     machine.is_faulty = !machine.is_calm && chance_percent(90);
+    machine.has_hogs = machine.is_calm && machine.n_gpus > 1 && draw_percent(&machine.hogs, 60);
+    if (machine.has_hogs)
+        config->budget = chunks(16 + draw(&machine.hogs, 8));
     machine.users = 1 + (uint32_t)chance_below(3);
     machine.has_sharing = !machine.is_calm && chance_percent(30);
     machine.has_sizes = draw_percent(&machine.sizes, 35);
@@ -471,6 +474,7 @@ void scenario_run(uint64_t seed, bool is_verbose)
     machine = (struct machine){.seed = seed,
                                .chance = {.state = seed},
                                .sizes = {.state = ~seed},
+                               .hogs = {.state = seed ^ 0x686f6773ull << 32},
                                .caps = {.state = seed ^ 0x63617073ull << 32},
                                .now = GM_S,
                                .hash = 0xcbf29ce484222325ull,

@@ -1,0 +1,60 @@
+#!/bin/sh
+# A program on two GPUs, of which a busy latency-critical program has one: who wants the other one has it meanwhile, and is
+# not held up. The one on both has turns all the same, as it waits for --patience at most. And where a program that is
+# stopped keeps its part of one GPU, the other GPU is there for others.
+export SIMCUDA_DEVICES=2
+. "$(dirname "$0")/lib.sh"
+command -v python3 > /dev/null 2>&1 || skip "no python3"
+start_mlfq --slice 200ms --patience 4s --gpu 0,1 --idle 1s # who looks at its memory works
+
+run_at() { # NAME GPU: seconds that it ran there
+    python3 -c 'import json, sys
+apps = json.load(open(sys.argv[1]))["apps"]
+print(sum(a["run_s"] for a in apps if a["pid"] == int(sys.argv[2]) and a["gpu"] == int(sys.argv[3])))' \
+        "$dir/status.json" "$(pid_of "$1")" "$2"
+}
+# has_run NAME GPU SINCE: for a tenth of a second more.
+has_run() {
+    is_up && awk -v now="$(run_at "$1" "$2")" -v then="$3" 'BEGIN { exit !(now > then + 0.1) }'
+}
+
+app both linked --mode devices --bytes 72M --allocs 3 --iterations 4 --seed 1 --until "$dir/enough"
+await_ready both
+export CUDA_VISIBLE_DEVICES=1 GPUMUX_CLASS=latency
+app busy linked --bytes 150M --iterations 10 --seed 2 --until "$dir/enough"
+unset CUDA_VISIBLE_DEVICES GPUMUX_CLASS
+await_ready busy
+app third linked --bytes 128M --iterations 10 --seed 3 --until "$dir/enough"
+await_ready third
+
+# The one on both waits for its turn on GPU 1, and the third one has GPU 0; until the first one goes first.
+waits() {
+    is_up && app_of "$(pid_of both)" > "$dir/both" && grep -q '"gpu":0.*"state":"waiting".*itsotherGPUs' "$dir/both"
+}
+within "$patience" waits || fail "both does not wait: $(app_of "$(pid_of both)")"
+for turn in 1 2; do
+    within "$patience" has_run third 0 "$(run_at third 0)" || fail "the third one does not run on a GPU that nobody has"
+done
+within "$patience" has_run both 0 "$(run_at both 0)" || fail "who is on both has no turn: $(app_of "$(pid_of both)")"
+within "$patience" has_run both 1 "$(run_at both 1)" || fail "who is on both has no turn: $(app_of "$(pid_of both)")"
+
+# Who is stopped keeps its part of GPU 1. Who needs that has no turn on GPU 0 either, and the third one runs.
+is_running_at_1() {
+    is_up && app_has "$(pid_of busy)" '"state":"running"'
+}
+within "$patience" is_running_at_1 || fail "busy does not run"
+stop busy
+within "$patience" has_state busy stopped || fail "busy is not stopped"
+is_told() {
+    is_up && app_has "$(pid_of both)" "pid$(pid_of busy)isstopped"
+}
+within "$patience" is_told || fail "both is not told: $(app_of "$(pid_of both)")"
+for turn in 1 2 3; do
+    within "$patience" has_run third 0 "$(run_at third 0)" || fail "the third one does not run on a GPU that nobody has"
+done
+kill -CONT "$(pid_of busy)"
+within "$patience" has_run busy 1 "$(run_at busy 1)" || fail "busy does not go on"
+touch "$dir/enough"
+expect_pass both busy third
+expect_empty
+stop_daemon
