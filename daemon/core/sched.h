@@ -25,7 +25,8 @@
 #define GM_SCHED_LEVELS_MAX 8u
 
 enum gm_sched_event_kind {
-    GM_SCHED_JOIN,  /* an app appeared: idle, 0 bytes, class auto, weight 1, no limit, not paused */
+    GM_SCHED_JOIN,  /* an app of `user` appeared: idle, 0 bytes, class auto, weight 1, no limit, not
+                       paused */
     GM_SCHED_LEAVE, /* it is gone */
     GM_SCHED_WANT,  /* it has GPU work to submit (or submits: its gate is open) */
     GM_SCHED_IDLE,  /* it submits nothing, waits for nothing (its gate neither), runs nothing */
@@ -47,6 +48,7 @@ struct gm_sched_event {
     uint32_t app; /* the engine's app id: 0 .. max_apps-1 */
     uint64_t bytes;
     uint64_t ago_ns; /* IDLE: it is idle for so long already, and is not charged for that */
+    uint32_t user;   /* JOIN: whose it is, any number; turns go by user first */
 };
 
 /* What is said of an app, over what is inferred. */
@@ -164,13 +166,13 @@ bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, u
 
 /*
  * The longest that an app which fits the budget, is not paused and has no limit on its share waits
- * from WANT to OPENED, with `n` apps runnable or open at some time meanwhile (itself included),
- * whose drain takes no longer than drain_ns and whose memory is moved within load_ns, none that
- * does not drain, and none that is hurried. sched_step.c derives it. GM_TIME_NEVER if that is
- * beyond 64 bits.
+ * from WANT to OPENED, with `n` apps of `users` users runnable or open at some time meanwhile
+ * (itself included), whose drain takes no longer than drain_ns and whose memory is moved within
+ * load_ns, none that does not drain, and none that is hurried. sched_step.c derives it.
+ * GM_TIME_NEVER if that is beyond 64 bits.
  */
-uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint64_t drain_ns,
-                        uint64_t load_ns);
+uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint32_t users,
+                        uint64_t drain_ns, uint64_t load_ns);
 
 /* "its turn", "another app's slice is not over", ...: one short phrase. */
 const char *gm_sched_reason_text(enum gm_sched_reason reason);

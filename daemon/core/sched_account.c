@@ -124,15 +124,17 @@ static uint64_t times_or_never(uint64_t a, uint64_t n)
     return n && a > GM_TIME_NEVER / n ? GM_TIME_NEVER : a * n;
 }
 
-uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint64_t drain_ns,
-                        uint64_t load_ns)
+uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint32_t users,
+                        uint64_t drain_ns, uint64_t load_ns)
 {
     uint64_t longest = config->slice_ns << (config->levels - 1);
     uint64_t weighted = config->slice_ns / 4 * GM_SCHED_WEIGHT_MAX / GM_SCHED_WEIGHT_MIN;
     uint64_t swap = gm_sum_or_never(drain_ns, load_ns);
+    /* Before each of its user's turns there is one of each user, at most. */
+    const uint64_t turns = users > 0 && users <= n ? ((uint64_t)n - users + 1) * users : n;
     uint64_t bound = config->patience_ns;
-    bound = gm_sum_or_never(bound, times_or_never(longest > weighted ? longest : weighted, n));
-    bound = gm_sum_or_never(bound, times_or_never(gm_sum_or_never(config->slice_ns, swap), n));
+    bound = gm_sum_or_never(bound, times_or_never(longest > weighted ? longest : weighted, turns));
+    bound = gm_sum_or_never(bound, times_or_never(gm_sum_or_never(config->slice_ns, swap), turns));
     return gm_sum_or_never(bound, swap);
 }
 

@@ -262,7 +262,9 @@ static void choose_queue(struct gm_sched *s, struct walk *w)
         } else if (gm_sched_is_too_large(s, a)) {
             a->is_chosen = a->is_ready = false;
         } else if (forfeits_turn(s, a, w->room)) {
-            end_slice(s, id); /* met again */
+            const uint32_t before = a->prev;
+            end_slice(s, id); /* met again, at once where only its own user waits behind */
+            next = before == NIL ? w->rank->queue.head : s->apps[before].next;
         } else if (a->is_tied && !a->is_open) {
             stand_by(s, w, id);
         } else if (a->bytes > w->room) {

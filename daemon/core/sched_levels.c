@@ -177,6 +177,38 @@ void gm_sched_pass(struct gm_sched *s, uint64_t now)
     s->now += passed;
 }
 
+/* What a user's apps may go first for, all together: it grows by the user's part of the time. */
+static void add_to_user(const struct gm_sched *s, struct gm_sched_user *user, uint64_t ns)
+{
+    const uint64_t most = s->config.allotment_ns;
+    ns = gm_sum_or_never(ns, (s->now - user->lead_at) / s->n_users);
+    user->lead_ns = ns < most - user->lead_ns ? user->lead_ns + ns : most;
+    user->lead_at = s->now;
+}
+
+/* How long it goes first. Where there are several users, it takes no more than half of what its
+ * user has: the rest is for the user's other apps that come back meanwhile. */
+static uint64_t begin_lead(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    struct gm_sched_user *user = &s->users[a->user];
+    uint64_t lead = a->rested_ns;
+    if (s->n_users < 2)
+        return lead;
+    add_to_user(s, user, 0);
+    lead = lead < user->lead_ns / 2 ? lead : user->lead_ns / 2;
+    if (lead < least_lead(s))
+        return 0;
+    user->lead_ns -= lead;
+    return lead;
+}
+
+void gm_sched_end_lead(const struct gm_sched *s, struct gm_sched_app *a)
+{
+    if (s->n_users > 1)
+        add_to_user(s, &s->users[a->user], a->lead_ns);
+    a->lead_ns = 0;
+}
+
 void gm_sched_come_back(const struct gm_sched *s, struct gm_sched_app *a)
 {
     const uint64_t worked = a->run_ns - a->worked_ns, most = s->config.allotment_ns;
@@ -186,7 +218,7 @@ void gm_sched_come_back(const struct gm_sched *s, struct gm_sched_app *a)
     earned = earned * a->policy.weight / GM_SCHED_WEIGHT;
     a->rested_ns = earned < most - a->rested_ns ? a->rested_ns + earned : most;
     if (a->has_wanted && s->config.levels > 1 && a->rested_ns >= least_lead(s))
-        a->lead_ns = a->rested_ns;
+        a->lead_ns = begin_lead(s, a);
 }
 
 /* It pays for all the time that others lack by it, that in which its memory is moved as well. */
@@ -363,12 +395,26 @@ static uint64_t round_of(const struct gm_sched *s, const struct gm_sched_app *a)
     return slice * weights / weight_of(a);
 }
 
+/*
+ * A turn of each of the others, by user first: before each turn of its own user's programs there is
+ * one of each user. So other users' programs do not make it longer, only users do.
+ */
+static uint64_t round_for(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    const struct gm_sched_rank *r = &s->ranks[a->rank];
+    uint64_t round;
+    if (r->n_users < 2)
+        return r->round_ns;
+    const uint64_t longest = gm_sched_slice(s, a) * r->weight_max / weight_of(a) + 1;
+    const uint64_t turns = (uint64_t)r->n_users * a->n_of_user;
+    return __builtin_mul_overflow(longest, turns, &round) ? GM_TIME_NEVER : round;
+}
+
 /* ---- Aging: who waited for too long is boosted ---- */
 
 static uint64_t boost_at(const struct gm_sched *s, const struct gm_sched_app *a)
 {
-    return gm_sum_or_never(gm_sum_or_never(a->queued_at, s->config.patience_ns),
-                           s->ranks[a->rank].round_ns);
+    return gm_sum_or_never(gm_sum_or_never(a->queued_at, s->config.patience_ns), round_for(s, a));
 }
 
 bool gm_sched_needs_boost(const struct gm_sched *s, const struct gm_sched_app *a)
@@ -406,6 +452,33 @@ static void weigh(struct gm_sched *s, struct gm_sched_rank *rank, const struct g
     s->weights += a->policy.weight;
 }
 
+static void count_of_users(struct gm_sched *s, struct gm_sched_rank *r, uint32_t head)
+{
+    for (uint32_t id = head; id != NIL; id = s->apps[id].next) {
+        struct gm_sched_user *user = &s->users[s->apps[id].user];
+        if (user->seen != s->mark) {
+            user->seen = s->mark;
+            user->n_wanting = 0;
+            r->n_users++;
+        }
+        user->n_wanting++;
+    }
+}
+
+static void count_users(struct gm_sched *s, struct gm_sched_rank *r)
+{
+    r->n_users = 0;
+    if (s->n_users < 2)
+        return;
+    s->mark++;
+    count_of_users(s, r, r->turn.head);
+    count_of_users(s, r, r->queue.head);
+    for (uint32_t id = r->turn.head; id != NIL; id = s->apps[id].next)
+        s->apps[id].n_of_user = s->users[s->apps[id].user].n_wanting;
+    for (uint32_t id = r->queue.head; id != NIL; id = s->apps[id].next)
+        s->apps[id].n_of_user = s->users[s->apps[id].user].n_wanting;
+}
+
 static void weigh_ranks(struct gm_sched *s)
 {
     s->weights = 0;
@@ -418,6 +491,7 @@ static void weigh_ranks(struct gm_sched *s)
             weigh(s, r, &s->apps[id]);
         for (uint32_t id = r->queue.head; id != NIL; id = s->apps[id].next)
             weigh(s, r, &s->apps[id]);
+        count_users(s, r);
         if (r->weights > 0)
             r->round_ns = round_of(s, &s->apps[r->turn.head == NIL ? r->queue.head : r->turn.head]);
     }

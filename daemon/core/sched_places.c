@@ -84,14 +84,46 @@ void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place,
     *(a->next == NIL ? &l->tail : &s->apps[a->next].prev) = id;
 }
 
+/*
+ * Behind whom an app enters QUEUE, but not before `least`: from the last of its own user on, or
+ * else from there, it passes the first that it meets of each other user, and stops at a second of
+ * any. So before each app of a user there is one of each other user since the last, whatever their
+ * numbers. With one user: the tail. Who is too large has no turn, and counts for nothing.
+ */
+static uint32_t find_entry(struct gm_sched *s, const struct gm_sched_app *a,
+                           const struct gm_sched_list *l, uint32_t least)
+{
+    uint32_t after = l->tail;
+    if (s->n_users < 2)
+        return after;
+    while (after != least &&
+           (s->apps[after].user != a->user || gm_sched_is_too_large(s, &s->apps[after])))
+        after = s->apps[after].prev;
+    s->mark++;
+    for (uint32_t id = after == NIL ? l->head : s->apps[after].next; id != NIL;
+         id = s->apps[id].next) {
+        struct gm_sched_user *user = &s->users[s->apps[id].user];
+        if (gm_sched_is_too_large(s, &s->apps[id]))
+            continue;
+        if (user->seen == s->mark)
+            break;
+        user->seen = s->mark;
+        after = id;
+    }
+    return after;
+}
+
 void gm_sched_append(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank)
 {
     struct gm_sched_list *l = list_of(s, place, rank);
     const struct gm_sched_app *a = &s->apps[id];
     if (l && a->place == place && a->rank == rank && l->tail == id)
         return;
+    /* Who goes behind others in it has no place before where it stood. */
+    const uint32_t stood = a->place == GM_QUEUE && a->rank == rank ? a->prev : NIL;
     gm_sched_remove(s, id);
-    gm_sched_insert(s, id, place, rank, l ? l->tail : NIL);
+    const uint32_t tail = l ? l->tail : NIL;
+    gm_sched_insert(s, id, place, rank, place == GM_QUEUE ? find_entry(s, a, l, stood) : tail);
 }
 
 void gm_sched_stand(struct gm_sched *s, uint32_t id)

@@ -60,6 +60,8 @@ struct gm_sched_app {
     uint32_t n_gaps;              /* noted; beyond the ring: where it goes on */
     uint64_t slice_in; /* left out: its slice is expected after so long, as of the last decision */
 
+    uint32_t user;       /* its place in gm_sched.users */
+    uint32_t n_of_user;  /* apps of its user that want at its rank; valid if several users do */
     uint32_t next, prev; /* in the list of its place */
     uint32_t ahead;      /* left out: for whom it waits */
     uint8_t why;         /* left out: enum gm_sched_reason */
@@ -83,12 +85,21 @@ struct gm_sched_list {
     uint32_t head, tail;
 };
 
+struct gm_sched_user {
+    uint32_t user, n_apps; /* 0 apps: nobody */
+    uint32_t n_wanting;    /* apps at the rank that is counted; valid if `seen` is its mark */
+    uint64_t lead_ns;      /* for which its apps may go first; right up to lead_at */
+    uint64_t lead_at;
+    uint64_t seen; /* the mark of the last pass that met an app of it */
+};
+
 /* What the apps that want and stand at a rank come to. */
 struct gm_sched_rank {
     struct gm_sched_list turn, queue;
     uint32_t weight_min, weight_max; /* 0: nobody */
     uint64_t weights;                /* their sum */
     uint64_t round_ns;               /* the sum of their slices; valid if there are any */
+    uint32_t n_users;                /* whose apps they are; 0 if all apps are of one user */
     uint32_t senior;                 /* the first of TURN that has bytes, or NIL */
     bool has_left;                   /* somebody of it is left out */
 };
@@ -101,6 +112,9 @@ struct gm_sched {
     struct gm_sched_list resting, held;
     uint32_t at_level[GM_SCHED_LEVELS_MAX + 1]; /* apps */
     struct gm_sched_app *apps;
+    struct gm_sched_user *users; /* max_apps of them */
+    uint32_t n_users;            /* that have apps */
+    uint64_t mark;               /* of the last pass over users */
     uint32_t *set;
     uint32_t *next;
     struct gm_sched_decision decision;
@@ -166,6 +180,7 @@ void gm_sched_remove(struct gm_sched *s, uint32_t id);
 /* Put `id` into the list of `place` (and rank) right behind `after`; NIL: at its head. */
 void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank,
                      uint32_t after);
+/* ... where those that come enter it: at its tail; QUEUE goes by user first. */
 void gm_sched_append(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank);
 /* Put it where it belongs by what it does and what is said of it; where it stands already it keeps
  * its place. */
@@ -196,6 +211,8 @@ uint64_t gm_sched_left(const struct gm_sched *s, const struct gm_sched_app *a);
 bool gm_sched_has_little(const struct gm_sched *s, const struct gm_sched_app *a);
 /* It comes back from a rest: what it saved up by it, and whether it goes first for that. */
 void gm_sched_come_back(const struct gm_sched *s, struct gm_sched_app *a);
+/* It rests again: what it did not use up of that. */
+void gm_sched_end_lead(const struct gm_sched *s, struct gm_sched_app *a);
 /* Time passes: what who wants the GPU has of it. */
 void gm_sched_pass(struct gm_sched *s, uint64_t now);
 /* Its turn is over: what is left of its slice is added to its next one. */

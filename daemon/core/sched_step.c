@@ -9,7 +9,8 @@
  *   TURN     apps whose turn it is, the most senior first. An app that was chosen and is not open
  *            yet (its memory is being moved) keeps its turn.
  *   QUEUE    apps that want the GPU and wait for their turn, the longest wait first. They enter at
- *            the tail: when their turn ends, when they come to this rank, when they want the GPU.
+ *            the tail: when their turn ends, when they come to this rank, when they want the GPU;
+ *            with apps of several users they enter by user, see below.
  *
  * Beside the ranks there are RESTING, apps that want nothing and whose gate is open, the least
  * recently runnable first, and HELD, apps that may not run by their settings. An idle app with a
@@ -22,6 +23,11 @@
  * *blocked*; those behind it in its rank that fit are in the set as *borrowers*: they keep their
  * place in QUEUE, so the blocked app has the room as soon as it could run without them. If
  * everything fits, no app is ever paused.
+ *
+ * Users. Turns go by user first, by app of that user then, in each rank. An app enters QUEUE behind
+ * the last of its user (else at the head), passes one app of each other user, and stops at a second
+ * one of any. So of two users who always want the GPU, and of whose apps no two fit beside each
+ * other, each has every second turn, however many apps he has. With one user this is the tail.
  *
  * Levels (Nixie section 6). An app of class `auto` begins at level 1. When its run time since it
  * came to level p exceeds T(p) = T * 2^(p-1) it drops to p + 1. It rises from p, while it is idle,
@@ -49,6 +55,8 @@
  *   - All the time costs that others wait for it: what it runs, and the move of its memory before.
  *   - It goes first if it has saved up an eighth of S, until it rests or that is used up. Those who
  *     go first at the same time take turns of that length.
+ *   - Where there are several users, a user's apps together go first for no longer than the user's
+ *     part of the time, and T(1) once. So more apps, and new ones, gain nothing.
  *
  * So while others wait, an app runs before its turn for no longer than it left the GPU to each of
  * the others, and T(1) once. What it runs so is taken off its slice at its level as well: the
@@ -103,7 +111,9 @@
  *
  * What an app can expect. In its own rank it waits for one round: a turn of each of the others,
  * which is a slice, and what was left of the one before. For an app whose turn ends stands behind
- * all who wait.
+ * all who wait. Where u users want the GPU at its rank, and it is one of k of its user, a round is
+ * k * u turns: one of each user before each of those of its own. So the apps of other users make it
+ * no longer.
  *
  * For apps of better ranks it waits as long as those want the GPU; an app that wants it all the
  * time drops in the end below or beside it, but many that rest now and then, or one that is set to
@@ -111,16 +121,16 @@
  * round of its rank is boosted: it gets a slice S before everybody else; boosted apps take turns as
  * in any rank, and no app stands before them. So an app of the lowest priority gets at the very
  * least a slice S in patience_ns + round + what gm_sched_bound says of the rest, and more as soon
- * as the others leave anything. With n apps that are runnable or open at some time during the wait,
- * all of which drain, it waits at most
+ * as the others leave anything. With n apps of u users that are runnable or open at some time
+ * during the wait, all of which drain, it waits at most
  *
- *     patience + n * L  +  n * (S + drain + load) + drain + load
+ *     patience + m * L  +  m * (S + drain + load) + drain + load,    m = u * (n - u + 1)
  *
- * with L the longest slice there can be, and the longest drain and load there are: it is boosted
- * after a round of at most n slices, and then each of the others that were boosted before has one
- * slice S, opens after others have drained and its memory was moved, and goes. This takes an engine
- * that begins to move memory for an app only if all before it in the set have, or could have,
- * theirs. An app larger than the budget never runs and keeps no app waiting.
+ * with L the longest slice there can be, and the longest drain and load there are (m is n for one
+ * user): it is boosted after a round of at most m slices, and then each of the others that go
+ * before has one slice S, opens after others have drained and its memory was moved, and goes. This
+ * takes an engine that begins to move memory for an app only if all before it in the set have, or
+ * could have, theirs. An app larger than the budget never runs and keeps no app waiting.
  *
  * Signals: a program that handles a signal may have to return from its call first. So an app that
  * waits and tells of one (HURRY) is boosted at once, but for GM_SCHED_HURRY_NS only. Programs can
@@ -179,13 +189,34 @@ static const uint8_t faults[GM_SCHED_TIMER][STATES] = {
 };
 /* clang-format on */
 
-static void app_joins(struct gm_sched *s, uint32_t id)
+/* The place of `user`, for one more app of his. There are no more users than apps. */
+static uint32_t enter_user(struct gm_sched *s, uint32_t user)
+{
+    uint32_t free = NIL, at = 0;
+    while (at < s->config.max_apps && (s->users[at].n_apps == 0 || s->users[at].user != user)) {
+        if (free == NIL && s->users[at].n_apps == 0)
+            free = at;
+        at++;
+    }
+    if (at == s->config.max_apps) {
+        at = free;
+        s->users[at] = (struct gm_sched_user){
+            .user = user, .lead_ns = s->config.allotment_ns, .lead_at = s->now};
+        s->n_users++;
+    }
+    s->users[at].n_apps++;
+    return at;
+}
+
+static void app_joins(struct gm_sched *s, uint32_t id, uint32_t user)
 {
     struct gm_sched_app *a = &s->apps[id];
     memset(a, 0, sizeof *a);
     a->is_known = true;
     a->charged_at = a->changed_at = s->now;
     a->level = 1;
+    a->user = enter_user(s, user);
+    a->n_of_user = 1;
     a->policy.weight = GM_SCHED_WEIGHT;
     a->policy.share = GM_SCHED_SHARE_ALL;
     a->ahead = NIL;
@@ -200,6 +231,8 @@ static void app_leaves(struct gm_sched *s, uint32_t id)
 {
     s->at_level[s->apps[id].level]--;
     gm_sched_remove(s, id);
+    struct gm_sched_user *user = &s->users[s->apps[id].user];
+    s->n_users -= --user->n_apps == 0;
     memset(&s->apps[id], 0, sizeof s->apps[id]);
 }
 
@@ -273,7 +306,7 @@ static void app_rests(struct gm_sched *s, uint32_t id, uint64_t ago_ns)
     if (a->has_turn)
         gm_sched_end_turn(s, a);
     a->is_boosted = false; /* it has had what it waited for */
-    a->lead_ns = 0;
+    gm_sched_end_lead(s, a);
     a->rest_fair_ns = s->fair_ns;
     gm_sched_stand(s, id);
 }
@@ -323,7 +356,7 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
     struct gm_sched_app *a = &s->apps[event->app];
     switch (event->kind) {
     case GM_SCHED_JOIN:
-        app_joins(s, event->app);
+        app_joins(s, event->app, event->user);
         break;
     case GM_SCHED_LEAVE:
         app_leaves(s, event->app);
@@ -380,7 +413,7 @@ size_t gm_sched_size(const struct gm_sched_config *config)
         config->allotment_ns > ALLOTMENT_MAX || config->patience_ns == 0)
         return 0;
     return aligned(sizeof(struct gm_sched)) + aligned(n * sizeof(struct gm_sched_app)) +
-           2 * aligned(n * sizeof(uint32_t));
+           aligned(n * sizeof(struct gm_sched_user)) + 2 * aligned(n * sizeof(uint32_t));
 }
 
 struct gm_sched *gm_sched_init(void *memory, const struct gm_sched_config *config)
@@ -393,7 +426,8 @@ struct gm_sched *gm_sched_init(void *memory, const struct gm_sched_config *confi
     struct gm_sched *s = memory;
     s->config = *config;
     s->apps = (struct gm_sched_app *)((char *)memory + aligned(sizeof *s));
-    s->set = (uint32_t *)((char *)s->apps + aligned(n * sizeof *s->apps));
+    s->users = (struct gm_sched_user *)((char *)s->apps + aligned(n * sizeof *s->apps));
+    s->set = (uint32_t *)((char *)s->users + aligned(n * sizeof *s->users));
     s->next = (uint32_t *)((char *)s->set + aligned(n * sizeof(uint32_t)));
     for (uint32_t rank = 0; rank < GM_RANKS; rank++)
         s->ranks[rank].turn = s->ranks[rank].queue = none;

@@ -156,6 +156,8 @@ static void feed(struct gm_engine *engine, struct gm_sched_event event)
     const uint32_t id = event.app, other = gm_group_other_here(engine, id);
     event.app = event.kind == GM_SCHED_JOIN ? join(engine, id) : engine->apps[id].unit;
     struct gm_unit *unit = &engine->units[event.app];
+    if (event.kind == GM_SCHED_JOIN)
+        event.user = (uint32_t)engine->apps[id].uid;
     if (event.kind == GM_SCHED_SIZE && engine->apps[id].is_stopped)
         event.bytes = 0; /* what it keeps is no room */
     if (event.kind == GM_SCHED_WANT || event.kind == GM_SCHED_IDLE)

@@ -14,9 +14,9 @@
 /* What follows the name of an event. */
 static const struct {
     const char *name;
-    bool has_app, has_bytes, has_ago;
+    bool has_app, has_bytes, has_ago, has_user;
 } events[] = {
-    [GM_SCHED_JOIN] = {"join", .has_app = true},
+    [GM_SCHED_JOIN] = {"join", .has_app = true, .has_user = true},
     [GM_SCHED_LEAVE] = {"leave", .has_app = true},
     [GM_SCHED_WANT] = {"want", .has_app = true},
     [GM_SCHED_IDLE] = {"idle", .has_app = true, .has_ago = true},
@@ -58,11 +58,12 @@ size_t gm_trace_event(char *line, size_t size, uint64_t now, const struct gm_sch
 {
     assert((unsigned)event->kind < EVENTS);
     bool has_app = events[event->kind].has_app, has_bytes = events[event->kind].has_bytes;
-    uint64_t number = has_bytes ? event->bytes : event->ago_ns;
+    bool has_user = events[event->kind].has_user;
+    uint64_t number = has_bytes ? event->bytes : has_user ? event->user : event->ago_ns;
     char app_text[16] = "", number_text[24] = "";
     if (has_app)
         snprintf(app_text, sizeof app_text, " %" PRIu32, event->app);
-    if (has_bytes || (events[event->kind].has_ago && number > 0))
+    if (has_bytes || ((has_user || events[event->kind].has_ago) && number > 0))
         snprintf(number_text, sizeof number_text, " %" PRIu64, number);
     return print(line, size, "%" PRIu64 " %s%s%s\n", now, events[event->kind].name, app_text,
                  number_text);
@@ -244,6 +245,8 @@ static void parse_entry(struct reader *r, struct gm_trace_entry *e)
         e->event.bytes = next_number(r, "the size", 0, UINT64_MAX);
     if (events[kind].has_ago && *r->at != '\0')
         e->event.ago_ns = next_number(r, "the time it is idle", 1, UINT64_MAX);
+    if (events[kind].has_user && *r->at != '\0' && *r->at != '\n')
+        e->event.user = (uint32_t)next_number(r, "the user", 1, UINT32_MAX);
 }
 
 int gm_trace_parse(const char *line, struct gm_trace_entry *entry, char *why, size_t why_size)

@@ -4,14 +4,14 @@
  * makes the same decisions again (tests/sim).
  *
  *   gpumux-sched-trace 1 max_apps=64 budget=85899345920 levels=5 allotment_ns=8000000000 ...
- *   1200000 join 3
+ *   1200000 join 3 1000
  *   1200000 set 3 class=batch weight=1000 share=1000 paused=0
  *   1250000 size 3 1073741824
  *   9000000 timer
  *   9500000 idle 3 100000000
  *
  * The first line holds all settings. Each other line holds a time in nanoseconds, which never
- * decreases, and an event that the scheduler accepted. Each value has one spelling: writing a
+ * decreases, and an event that the scheduler accepted. `join` has the user, if it is not root. Each value has one spelling: writing a
  * parsed entry gives the same bytes.
  *
  * Pure string code without state. record.c writes, tests/sim parses; calls core/sched and

@@ -308,10 +308,10 @@ static void check_patience(uint32_t n, enum gm_sched_class class, uint64_t patie
     set(&w, low, GM_CLASS_BATCH, GM_SCHED_WEIGHT, GM_SCHED_SHARE_ALL);
     for (uint32_t i = 0; i < n; i++)
         set(&w, world_join(&w, 700, &steady, 1), class, GM_SCHED_WEIGHT, GM_SCHED_SHARE_ALL);
-    uint64_t length = 100 * gm_sched_bound(&w.config, n + 1, w.drain_max, w.load_max);
+    uint64_t length = 100 * gm_sched_bound(&w.config, n + 1, 1, w.drain_max, w.load_max);
     run_until(&w, length);
     const struct watch_app *a = &w.watch.apps[low];
-    uint64_t bound = gm_sched_bound(&w.config, n + 1, w.drain_max, w.load_max);
+    uint64_t bound = gm_sched_bound(&w.config, n + 1, 1, w.drain_max, w.load_max);
     uint64_t period = bound + w.config.slice_ns;
     check(&w, a->longest_wait_ns <= bound);
     check(&w, a->run_ns >= (length / period - 1) * w.config.slice_ns);

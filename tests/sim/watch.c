@@ -190,6 +190,7 @@ static void apply(struct watch *w, const struct gm_sched_event *event)
     switch (event->kind) {
     case GM_SCHED_JOIN:
         join(w, event->app);
+        w->has_users |= event->user != 0;
         break;
     case GM_SCHED_LEAVE:
         leave(w, a);
@@ -543,7 +544,8 @@ static void check_waits(struct watch *w)
         for (uint32_t other = 0; other < w->n; other++)
             n += w->apps[other].is_known && w->apps[other].present_at != NEVER &&
                  w->apps[other].present_at >= a->wait_from;
-        check_app(app, waited <= gm_sched_bound(&w->config, n, w->drain_max, w->load_max));
+        const uint32_t users = w->has_users ? (n + 1) / 2 : 1; /* the longest that there is */
+        check_app(app, waited <= gm_sched_bound(&w->config, n, users, w->drain_max, w->load_max));
     }
 }
 

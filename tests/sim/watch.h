@@ -79,6 +79,7 @@ struct watch {
 
     uint64_t opened, busy, timers;
     uint64_t run_ns, taken_ns; /* of those that left */
+    bool has_users;            /* other than 0 */
     bool has_waiting;          /* somebody was left out since the last step */
     double fair_ns;            /* what who wants the GPU ran, by its weight, on average */
     uint64_t turns;            /* opened, level and share changes: each may need a wake */

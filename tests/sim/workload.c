@@ -2,7 +2,7 @@
  * Random workloads. A seed draws the settings of the scheduler, an engine (how long drains and
  * loads take, whether memory moves, whether drains fail and the budget changes), a mix of programs,
  * and how often they come, die, and are given other settings. Times are drawn as multiples of a
- * slice.
+ * slice. In each third workload the programs are of several users.
  */
 #include "tests/sim/workload.h"
 
@@ -210,6 +210,8 @@ uint64_t workload_run(uint64_t seed, enum workload_way way, FILE *trace, struct 
     l.pausing_percent = seed % 4 == 2 ? 20 + (unsigned)draw(&l.pauses, 80) : 0;
     if (seed >= WORKLOAD_STORMS)
         draw_storm(&l);
+    w->users.state = seed * 7 + 1;
+    w->n_users = seed % 3 == 1 ? 2 + (uint32_t)draw(&w->users, 3) : 1;
     world_start(w);
     uint64_t crowd = 2 + draw(&w->chance, w->config.max_apps - 1);
     for (uint64_t i = 0; i < crowd; i++)

@@ -290,7 +290,8 @@ uint32_t world_join(struct world *w, uint64_t bytes, const struct habit *habit, 
     a->chance.state = w->seed * 1000003 + w->joins++;
     a->rest_at = NEVER;
     a->die_at = habit->life_ns ? w->now + 1 + draw_around(&w->chance, habit->life_ns) : NEVER;
-    send_kind(w, GM_SCHED_JOIN, app, 0);
+    const uint32_t user = w->n_users > 1 ? (uint32_t)draw(&w->users, w->n_users) : 0;
+    send_event(w, &(struct gm_sched_event){.kind = GM_SCHED_JOIN, .app = app, .user = user});
     a->bytes = bytes;
     if (bytes > 0)
         send_kind(w, GM_SCHED_SIZE, app, bytes);

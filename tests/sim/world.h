@@ -82,7 +82,9 @@ struct world {
     uint64_t room_at, policy_at, join_at;
     uint64_t budget_max;
     uint64_t joins;
-    uint32_t n_max;                      /* apps at a time */
+    uint32_t n_max;   /* apps at a time */
+    uint32_t n_users; /* whose they are is drawn apart; 0 and 1: of one */
+    struct chance users;
     void (*arrive)(struct world *world); /* somebody joins, each join_gap */
 };
 

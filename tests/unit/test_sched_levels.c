@@ -544,7 +544,7 @@ static void lowest_priority_gets_a_slice_when_patience_ends(void **state)
     pass(100 * (out + SLICE));
     uint64_t slices = account(1).run_ns / SLICE;
     assert_in_range(slices, 100, 102);
-    assert_true(out + 2 * SLICE <= gm_sched_bound(&levels_config, 2, 0, 0));
+    assert_true(out + 2 * SLICE <= gm_sched_bound(&levels_config, 2, 1, 0, 0));
 }
 
 static void those_out_of_patience_take_turns(void **state)

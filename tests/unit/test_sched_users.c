@@ -1,0 +1,205 @@
+/* core/sched, apps of several users: turns go by user first. */
+#include "tests/unit/sched_fixture.h"
+
+enum { PATIENCE = 1000 };
+
+static int setup_patient(void **state)
+{
+    (void)state;
+    struct gm_sched_config config = {.max_apps = APPS,
+                                     .budget = BUDGET,
+                                     .levels = 1,
+                                     .allotment_ns = QUANTUM,
+                                     .slice_ns = QUANTUM,
+                                     .patience_ns = PATIENCE,
+                                     .retry_ns = RETRY};
+    return setup_with(&config);
+}
+
+/* An app of `user`, beside which nothing fits, comes and wants. */
+static void arrive_of(uint32_t user, uint32_t app)
+{
+    struct gm_sched_event join = {.kind = GM_SCHED_JOIN, .app = app, .user = user};
+    assert_int_equal(gm_sched_step(sched, now, &join, &last), 0);
+    size(app, 60);
+    event(GM_SCHED_WANT, app);
+    engine();
+}
+
+static uint64_t run_of(uint32_t first, uint32_t n)
+{
+    uint64_t sum = 0;
+    for (uint32_t app = first; app < first + n; app++)
+        sum += account(app).run_ns;
+    return sum;
+}
+
+/* The order in which they are there changes nothing. */
+static void each_user_has_half(void **state)
+{
+    (void)state;
+    for (uint32_t app = 1; app < 5; app++)
+        arrive_of(7, app);
+    arrive_of(8, 0);
+    arrive_of(7, 5);
+    arrive_of(7, 6);
+    expect_set("1");
+    expect_next("2 0 3 4 5 6");
+    pass(400 * QUANTUM);
+    const uint64_t before = account(0).run_ns;
+    pass(100000 * QUANTUM);
+    assert_in_range(account(0).run_ns - before, 49999 * QUANTUM, 50001 * QUANTUM);
+    for (uint32_t app = 1; app < 7; app++) /* within a user each has as much */
+        assert_in_range(account(app).run_ns, 8300 * QUANTUM, 8400 * QUANTUM);
+}
+
+static void three_users_have_a_third(void **state)
+{
+    (void)state;
+    for (uint32_t app = 0; app < 4; app++)
+        arrive_of(1, app);
+    for (uint32_t app = 4; app < 6; app++)
+        arrive_of(2, app);
+    arrive_of(3, 6);
+    expect_next("1 4 6 2 5 3");
+    pass(30000 * QUANTUM);
+    assert_in_range(run_of(0, 4), 9990 * QUANTUM, 10010 * QUANTUM);
+    assert_in_range(run_of(4, 2), 9990 * QUANTUM, 10010 * QUANTUM);
+    assert_in_range(run_of(6, 1), 9990 * QUANTUM, 10010 * QUANTUM);
+}
+
+/* Programs that pause, leave and come again have no more of it for their user. */
+static void pauses_and_newcomers_gain_nothing(void **state)
+{
+    (void)state;
+    arrive_of(8, 0);
+    for (uint32_t app = 1; app < 7; app++)
+        arrive_of(7, app);
+    for (uint32_t i = 0; i < 20000; i++) {
+        const uint32_t app = 1 + i % 6;
+        event(i % 2 ? GM_SCHED_LEAVE : GM_SCHED_IDLE, app);
+        is_open[app] = is_open[app] && i % 2 == 0;
+        engine();
+        if (i % 2)
+            arrive_of(7, app);
+        else
+            event(GM_SCHED_WANT, app);
+        engine();
+        pass(QUANTUM / 4);
+    }
+    assert_in_range(account(0).run_ns, 2400 * QUANTUM, 5000 * QUANTUM);
+}
+
+/* With one user it is the tail, whatever his number. */
+static void one_user_has_the_turns_of_before(void **state)
+{
+    (void)state;
+    for (uint32_t app = 0; app < 5; app++)
+        arrive_of(3, app);
+    expect_next("1 2 3 4");
+    pass(QUANTUM);
+    engine();
+    expect_set("1");
+    expect_next("2 3 4 0");
+    arrive_of(4, 5); /* another comes: and the first one's order stays */
+    expect_next("2 5 3 4 0");
+    event(GM_SCHED_LEAVE, 5);
+    arrive_of(3, 6);
+    expect_next("2 3 4 0 6");
+}
+
+/* One that can never run keeps nobody of its user behind others. */
+static void too_large_counts_for_nothing(void **state)
+{
+    (void)state;
+    arrive_of(8, 0);
+    arrive_of(7, 1);
+    size(1, BUDGET + 1);
+    engine();
+    arrive_of(7, 2);
+    pass(1000 * QUANTUM);
+    assert_in_range(account(0).run_ns, 490 * QUANTUM, 510 * QUANTUM);
+    assert_in_range(account(2).run_ns, 490 * QUANTUM, 510 * QUANTUM);
+}
+
+/* Patience counts from a round of users: class latency goes first, and of those that wait the one
+ * of the small user is the first whose patience ends, though it came last. */
+static void patience_grows_with_users_only(void **state)
+{
+    (void)state;
+    arrive_of(9, 0);
+    struct gm_sched_policy latency = {
+        .class = GM_CLASS_LATENCY, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    assert_int_equal(gm_sched_set(sched, now, 0, &latency, &last), 0);
+    engine();
+    for (uint32_t app = 1; app < 6; app++)
+        arrive_of(7, app);
+    arrive_of(8, 6);
+    expect_set("0");
+    pass(PATIENCE + 2 * QUANTUM);
+    expect_set("0");
+    pass(2);
+    expect_set("6");
+    expect_reason(6, GM_WHY_BOOSTED);
+    pass(PATIENCE + 11 * QUANTUM);
+    uint64_t others = run_of(1, 5), its = run_of(6, 1);
+    assert_true(others >= QUANTUM && its >= QUANTUM);
+    pass(1000 * PATIENCE);
+    others = run_of(1, 5);
+    its = run_of(6, 1);
+    assert_true(its + 2 * QUANTUM >= others / 5 && others > 100 * QUANTUM);
+}
+
+static int setup_levels(void **state)
+{
+    (void)state;
+    struct gm_sched_config config = {.max_apps = APPS,
+                                     .budget = BUDGET,
+                                     .levels = 3,
+                                     .allotment_ns = 8 * QUANTUM,
+                                     .slice_ns = QUANTUM,
+                                     .patience_ns = GM_TIME_NEVER,
+                                     .retry_ns = RETRY};
+    return setup_with(&config);
+}
+
+/* Each app may go first for a while after its first rest. A user who brings new ones all the time
+ * goes first for the user's part of the time all the same. */
+static void new_apps_go_first_no_longer(void **state)
+{
+    (void)state;
+    const struct gm_sched_policy interactive = {
+        .class = GM_CLASS_INTERACTIVE, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    arrive_of(8, 0);
+    assert_int_equal(gm_sched_set(sched, now, 0, &interactive, &last), 0);
+    const uint64_t from = now;
+    for (uint32_t i = 0; i < 3000; i++) {
+        const uint32_t app = 1 + i % 6;
+        if (i >= 6)
+            event(GM_SCHED_LEAVE, app);
+        is_open[app] = false;
+        arrive_of(7, app);
+        event(GM_SCHED_IDLE, app);
+        event(GM_SCHED_WANT, app);
+        engine();
+        pass(QUANTUM);
+    }
+    assert_true(account(0).run_ns > (now - from) / 5);
+}
+
+#define levels_rule(f) cmocka_unit_test_setup_teardown(f, setup_levels, teardown)
+#define patient_rule(f) cmocka_unit_test_setup_teardown(f, setup_patient, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        rule(each_user_has_half),
+        rule(three_users_have_a_third),
+        rule(pauses_and_newcomers_gain_nothing),
+        rule(one_user_has_the_turns_of_before),
+        rule(too_large_counts_for_nothing),
+        levels_rule(new_apps_go_first_no_longer),
+        patient_rule(patience_grows_with_users_only),
+    };
+    return cmocka_run_group_tests_name("sched_users", tests, NULL, NULL);
+}
