@@ -61,6 +61,7 @@ static void take_stuck_of(struct gm_sched *s, const struct gm_sched_list *list)
                 a->is_stuck = false; /* it is its turn: as if nothing had been */
             continue;
         }
+        s->users[a->user].late_in = s->passes;
         s->is_overfull |= a->bytes > s->free;
         s->free = gm_less(s->free, a->bytes);
         if (!gm_sched_is_held(s, a))
@@ -162,6 +163,7 @@ static void choose_stuck(struct gm_sched *s, uint32_t id)
     }
     if (!s->is_asking && !s->is_overfull && gm_sched_is_eligible(a)) {
         a->is_stuck = false; /* it borrows like any other */
+        s->has_drained = true;
         s->lapsed -= a->bytes;
         set_add(s, id);
         return;
@@ -186,7 +188,7 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
     s->is_tight = w->is_blocked = w->is_short = w->rank->has_left = true;
-    s->is_asking |= a->bytes - w->room <= s->lapsed;
+    s->is_asking |= a->bytes > w->room && a->bytes - w->room <= s->lapsed;
     if (a->is_chosen)
         gm_sched_charge(s, id); /* ... and does again */
     a->is_chosen = false;
@@ -209,12 +211,22 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
     }
 }
 
+/* While an app of its user keeps room that it should not have, and somebody waits, it waits as
+ * well: else one after the other could begin beside that, grow, and not drain. */
+static bool may_begin(struct gm_sched *s, const struct gm_sched_app *a)
+{
+    const bool is_late =
+        s->n_users > 1 && s->is_tight && !a->is_open && s->users[a->user].late_in == s->passes;
+    s->has_late |= is_late;
+    return !is_late;
+}
+
 /* Its gate is closed, and it is tied. If it could have its turn, or room that others leave, it is
  * ready, and keeps its place; who stands behind it borrows the room. */
 static void stand_by(struct gm_sched *s, struct walk *w, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
-    a->is_ready = a->bytes <= (w->is_short ? w->room : w->spare);
+    a->is_ready = a->bytes <= (w->is_short ? w->room : w->spare) && may_begin(s, a);
     if (!a->is_ready) {
         leave_out(s, w, id);
         return;
@@ -256,6 +268,7 @@ static void choose_queue(struct gm_sched *s, struct walk *w)
             if (!gm_sched_is_held(s, a)) {
                 s->lapsed -= a->bytes;
                 a->is_stuck = false;
+                s->has_drained = true;
             }
             set_add(s, id);
             take_turn(s, w, id);
@@ -267,7 +280,7 @@ static void choose_queue(struct gm_sched *s, struct walk *w)
             next = before == NIL ? w->rank->queue.head : s->apps[before].next;
         } else if (a->is_tied && !a->is_open) {
             stand_by(s, w, id);
-        } else if (a->bytes > w->room) {
+        } else if (a->bytes > w->room || !may_begin(s, a)) {
             leave_out(s, w, id);
         } else {
             w->room -= a->bytes;
@@ -289,7 +302,9 @@ static void choose_resting(struct gm_sched *s, uint64_t room)
     room += is_free ? s->lapsed : 0;
     for (uint32_t id = s->resting.tail; id != NIL; id = s->apps[id].prev) {
         struct gm_sched_app *a = &s->apps[id];
-        a->is_stuck = a->is_stuck && !(is_free && !gm_sched_is_held(s, a));
+        const bool is_stuck = a->is_stuck && !(is_free && !gm_sched_is_held(s, a));
+        s->has_drained |= a->is_stuck && !is_stuck;
+        a->is_stuck = is_stuck;
         if (a->is_stuck && (has_waiting || s->is_overfull)) {
             choose_stuck(s, id);
         } else if (a->is_stuck) {
@@ -378,7 +393,8 @@ static void decide_once(struct gm_sched *s)
     s->decision.n_set = 0;
     s->decision.n_next = 0;
     s->first = s->overdue = NIL;
-    s->is_tight = s->is_asking = s->needs_boost = false;
+    s->is_tight = s->is_asking = s->needs_boost = s->has_late = s->has_drained = false;
+    s->passes++;
     gm_sched_settle(s);
     take_stuck(s);
     struct walk w = {.room = s->free};
@@ -402,7 +418,7 @@ void gm_sched_decide(struct gm_sched *s)
      * memory counts. Each pass boosts one more. */
     do
         decide_once(s);
-    while (s->needs_boost);
+    while (s->needs_boost || (s->has_late && s->has_drained));
     s->has_waiting = s->decision.n_next > 0;
     s->decision.wake_at = wake_time(s);
 }

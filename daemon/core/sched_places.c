@@ -84,11 +84,16 @@ void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place,
     *(a->next == NIL ? &l->tail : &s->apps[a->next].prev) = id;
 }
 
+static bool stands_by(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return gm_sched_is_too_large(s, a) || (a->is_tied && !a->is_open);
+}
+
 /*
  * Behind whom an app enters QUEUE, but not before `least`: from the last of its own user on, or
  * else from there, it passes the first that it meets of each other user, and stops at a second of
  * any. So before each app of a user there is one of each other user since the last, whatever their
- * numbers. With one user: the tail. Who is too large has no turn, and counts for nothing.
+ * numbers. With one user: the tail. Who is too large or tied has no turn, and counts for nothing.
  */
 static uint32_t find_entry(struct gm_sched *s, const struct gm_sched_app *a,
                            const struct gm_sched_list *l, uint32_t least)
@@ -96,14 +101,13 @@ static uint32_t find_entry(struct gm_sched *s, const struct gm_sched_app *a,
     uint32_t after = l->tail;
     if (s->n_users < 2)
         return after;
-    while (after != least &&
-           (s->apps[after].user != a->user || gm_sched_is_too_large(s, &s->apps[after])))
+    while (after != least && (s->apps[after].user != a->user || stands_by(s, &s->apps[after])))
         after = s->apps[after].prev;
     s->mark++;
     for (uint32_t id = after == NIL ? l->head : s->apps[after].next; id != NIL;
          id = s->apps[id].next) {
         struct gm_sched_user *user = &s->users[s->apps[id].user];
-        if (gm_sched_is_too_large(s, &s->apps[id]))
+        if (stands_by(s, &s->apps[id]))
             continue;
         if (user->seen == s->mark)
             break;

@@ -90,7 +90,8 @@ struct gm_sched_user {
     uint32_t n_wanting;    /* apps at the rank that is counted; valid if `seen` is its mark */
     uint64_t lead_ns;      /* for which its apps may go first; right up to lead_at */
     uint64_t lead_at;
-    uint64_t seen; /* the mark of the last pass that met an app of it */
+    uint64_t late_in; /* the last pass in which one of its apps had not drained */
+    uint64_t seen;    /* the mark of the last pass that met an app of it */
 };
 
 /* What the apps that want and stand at a rank come to. */
@@ -114,6 +115,7 @@ struct gm_sched {
     struct gm_sched_app *apps;
     struct gm_sched_user *users; /* max_apps of them */
     uint32_t n_users;            /* that have apps */
+    uint64_t passes;             /* decisions so far */
     uint64_t mark;               /* of the last pass over users */
     uint32_t *set;
     uint32_t *next;
@@ -131,6 +133,8 @@ struct gm_sched {
     bool is_asking;     /* somebody could run if what has lapsed drained: ask it again */
     bool is_overfull;   /* what is stuck exceeds the budget: ask it again in any case */
     bool needs_boost;   /* an app that is left out must be boosted: decide again */
+    bool has_late;      /* somebody is left out for an app of its user that did not drain, */
+    bool has_drained;   /* ... and one of those is as if nothing had been: decide again */
     bool has_waiting;   /* somebody is left out */
 };
 

@@ -97,6 +97,9 @@
  * at once. So nobody holds a GPU while it waits for another one; and it waits no longer than the
  * longest of what an app of its rank waits on each of them, as who goes first stays ready.
  *
+ * Where there are several users, and somebody is left out, no other app of a user begins while one
+ * of that user's did not drain.
+ *
  * Growth: when those whose turn it is do not fit together any more, slices that are used up end
  * first; then the most junior turns that do not fit end early, whoever grew. So growth of one app
  * never takes the turn of a more senior one, and the most senior of a rank is never sent away for

@@ -190,6 +190,7 @@ static void apply(struct watch *w, const struct gm_sched_event *event)
     switch (event->kind) {
     case GM_SCHED_JOIN:
         join(w, event->app);
+        a->user = event->user;
         w->has_users |= event->user != 0;
         break;
     case GM_SCHED_LEAVE:
@@ -446,6 +447,15 @@ static void check_set(struct watch *w)
 
 /* ---- Ranks ---- */
 
+/* An app of its user did not drain, and there are others: it begins when that has. */
+static bool is_late(const struct watch *w, const struct watch_app *a)
+{
+    for (uint32_t app = 0; app < w->n && w->has_users; app++)
+        if (w->apps[app].is_stuck && w->apps[app].user == a->user)
+            return true;
+    return false;
+}
+
 /* Who waits would not fit either if all of a lower rank were away. */
 static void check_ranks(struct watch *w)
 {
@@ -476,7 +486,7 @@ static void check_ranks(struct watch *w)
         for (rank = 0; rank <= a->rank; rank++)
             used = plus(used, before[rank]);
         /* One that is being closed does not wait yet. */
-        if (!a->is_open && !a->is_stuck && !a->is_tied)
+        if (!a->is_open && !a->is_stuck && !a->is_tied && !is_late(w, a))
             check_app(d->next[i], a->bytes > less(w->config.budget, used));
     }
 }

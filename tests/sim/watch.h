@@ -32,6 +32,7 @@ struct watch_app {
     bool is_stuck; /* BUSY was said of it, and it was not closed since */
     bool is_chosen, is_coming, was_chosen;
     uint64_t bytes, held_until, joined_at;
+    uint32_t user;
     uint64_t run_ns, wait_ns, idle_ns;
     uint64_t running_since; /* while it is open and wants */
     uint64_t taken_ns;      /* run time that was idle time, as became known later: in all, */

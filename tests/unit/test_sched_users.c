@@ -187,6 +187,35 @@ static void new_apps_go_first_no_longer(void **state)
     assert_true(account(0).run_ns > (now - from) / 5);
 }
 
+static void small_of(uint32_t user, uint32_t app)
+{
+    struct gm_sched_event join = {.kind = GM_SCHED_JOIN, .app = app, .user = user};
+    assert_int_equal(gm_sched_step(sched, now, &join, &last), 0);
+    event(GM_SCHED_WANT, app);
+}
+
+/* Else one after the other could begin beside what does not drain, grow, and not drain either. */
+static void user_that_is_late_begins_nothing_more(void **state)
+{
+    (void)state;
+    arrive_of(7, 1);
+    arrive_of(8, 0);
+    now += QUANTUM;
+    event(GM_SCHED_TIMER, 0);
+    expect_set("0");
+    event(GM_SCHED_BUSY, 1);
+    expect_set("1");
+    small_of(7, 2);
+    small_of(8, 3);
+    expect_set("1 3");
+    event(GM_SCHED_OPENED, 3);
+    now = last.wake_at;
+    event(GM_SCHED_TIMER, 0); /* it is asked again */
+    expect_set("3");
+    event(GM_SCHED_CLOSED, 1);
+    expect_set("0 3 2");
+}
+
 #define levels_rule(f) cmocka_unit_test_setup_teardown(f, setup_levels, teardown)
 #define patient_rule(f) cmocka_unit_test_setup_teardown(f, setup_patient, teardown)
 
@@ -198,6 +227,7 @@ int main(void)
         rule(pauses_and_newcomers_gain_nothing),
         rule(one_user_has_the_turns_of_before),
         rule(too_large_counts_for_nothing),
+        rule(user_that_is_late_begins_nothing_more),
         levels_rule(new_apps_go_first_no_longer),
         patient_rule(patience_grows_with_users_only),
     };
