@@ -18,8 +18,10 @@ void gm_engine_look_under_way(struct gm_engine *engine)
         under_way.is_copying[way] = gm_mover_under_way(engine->mover, (enum gm_way)way) > 0;
         has[GM_PART_COPY] = has[GM_PART_COPY] || under_way.is_copying[way];
     }
-    has[GM_PART_LOWER] = engine->is_waiting_below;
-    has[GM_PART_PINNED] = engine->is_short_of_pages;
+    /* While the link is busy both ways, more room in pinned memory would gain nothing. */
+    const bool is_link_full = under_way.is_copying[GM_WAY_IN] && under_way.is_copying[GM_WAY_OUT];
+    has[GM_PART_LOWER] = engine->is_waiting_below && !is_link_full;
+    has[GM_PART_PINNED] = engine->is_short_of_pages && !is_link_full;
     has[GM_PART_HASH] = engine->hashing.copies > 0;
     has[GM_PART_UNMAP] = engine->coming[GM_WAY_OUT].copies > 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
