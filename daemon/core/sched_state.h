@@ -90,6 +90,7 @@ struct gm_sched_user {
     uint32_t n_wanting;    /* apps at the rank that is counted; valid if `seen` is its mark */
     uint64_t lead_ns;      /* for which its apps may go first; right up to lead_at */
     uint64_t lead_at;
+    uint64_t hurry_from; /* none of its apps is hurried before; kept when they are gone */
     uint64_t late_in; /* the last pass in which one of its apps had not drained */
     uint64_t seen;    /* the mark of the last pass that met an app of it */
 };
@@ -108,7 +109,6 @@ struct gm_sched_rank {
 struct gm_sched {
     struct gm_sched_config config;
     uint64_t now;
-    uint64_t hurry_from; /* nobody is hurried before */
     struct gm_sched_rank ranks[GM_RANKS];
     struct gm_sched_list resting, held;
     uint32_t at_level[GM_SCHED_LEVELS_MAX + 1]; /* apps */

@@ -137,9 +137,9 @@
  *
  * Signals: a program that handles a signal may have to return from its call first. So an app that
  * waits and tells of one (HURRY) is boosted at once, but for GM_SCHED_HURRY_NS only. Programs can
- * say so whenever they like. Therefore an app gets that once in GM_SCHED_HURRY_AGAIN_NS, all of
- * them together once in GM_SCHED_HURRY_ALL_NS, and nobody while an app of class `latency` wants the
- * GPU.
+ * say so whenever they like. Therefore an app gets that once in GM_SCHED_HURRY_AGAIN_NS, all apps
+ * of a user together once in GM_SCHED_HURRY_USER_NS, and nobody while an app of class `latency`
+ * wants the GPU.
  *
  * Time: nothing is done by tick. Times are charged on the edges, so charged time is run time.
  * wake_at is the next end of a slice that somebody waits for, change of a level that somebody waits
@@ -197,14 +197,17 @@ static uint32_t enter_user(struct gm_sched *s, uint32_t user)
 {
     uint32_t free = NIL, at = 0;
     while (at < s->config.max_apps && (s->users[at].n_apps == 0 || s->users[at].user != user)) {
-        if (free == NIL && s->users[at].n_apps == 0)
+        if (s->users[at].n_apps == 0 && (free == NIL || s->users[at].user == user))
             free = at;
         at++;
     }
     if (at == s->config.max_apps) {
         at = free;
-        s->users[at] = (struct gm_sched_user){
-            .user = user, .lead_ns = s->config.allotment_ns, .lead_at = s->now};
+        const bool was_here = s->users[at].user == user;
+        s->users[at] = (struct gm_sched_user){.user = user,
+                                              .lead_ns = s->config.allotment_ns,
+                                              .lead_at = s->now,
+                                              .hurry_from = was_here ? s->users[at].hurry_from : 0};
         s->n_users++;
     }
     s->users[at].n_apps++;
@@ -324,10 +327,11 @@ static bool has_critical(const struct gm_sched *s)
 static void app_hurries(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
-    if (a->is_boosted || !gm_sched_is_left_out(s, a) || has_critical(s) || s->now < s->hurry_from ||
-        s->now < a->hurry_from)
+    struct gm_sched_user *user = &s->users[a->user];
+    if (a->is_boosted || !gm_sched_is_left_out(s, a) || has_critical(s) ||
+        s->now < user->hurry_from || s->now < a->hurry_from)
         return;
-    s->hurry_from = s->now + GM_SCHED_HURRY_ALL_NS;
+    user->hurry_from = s->now + GM_SCHED_HURRY_USER_NS;
     a->hurry_from = s->now + GM_SCHED_HURRY_AGAIN_NS;
     a->is_boosted = a->is_hurried = true;
     gm_sched_append(s, id, GM_QUEUE, GM_RANK_BOOSTED);

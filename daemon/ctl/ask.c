@@ -60,8 +60,8 @@ static const char *advice(const char *path)
         return "start one there, with `gpumuxd --socket PATH`";
     if (session && session[0] == '/')
         return "start it with `systemctl start gpumuxd`, or `gpumuxd --user` for yourself";
-    return "start it with `systemctl start gpumuxd`, or for yourself with XDG_RUNTIME_DIR set, "
-           "which it is not: `gpumuxd --user` says to what";
+    return "start it with `systemctl start gpumuxd`, or for yourself with `gpumuxd --user`, "
+           "which says what to set";
 }
 
 /* Connect to `path` or to the first place that answers. Returns an fd; or -1, the reason in `why`,

@@ -1,7 +1,7 @@
 /*
  * Bounds: what one user may ask of the daemon, so that no user can take its loop, its memory or its
- * files from others. Pure: time is a value. Owns struct gm_bound but for its two counts of
- * sessions. Called by session.c, loop thread only.
+ * files from others. Pure: time is a value. Owns struct gm_bound but for what session.c
+ * counts and notes there. Called by session.c, loop thread only.
  *
  *   time      A round is one pass of the loop. In each round a user has GM_BOUND_ROUND_NS of the
  *             loop's time, however many connections it has; what it sent beyond waits in its
@@ -51,6 +51,7 @@ struct gm_bound {
     uint64_t over, since;  /* the last round in which it stood in line; in every one since then */
     uint64_t bytes;        /* of output that waits */
     uint32_t messages, files;
+    uint64_t document_at;    /* when session.c last made a document for it */
     uint64_t settings_since; /* n_settings since then */
     uint32_t n_settings;
     uint64_t told_at[GM_BOUND_KINDS]; /* 0: never */

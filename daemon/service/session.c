@@ -692,16 +692,19 @@ static void ask(struct gm_session *session, enum gm_msg_type answer, uint64_t si
     watch(session);
 }
 
-/* Whose document is made next; NULL: nobody's now. */
+/* Whose document is made next: of the user who had none for longest, the one who asked first. NULL:
+ * nobody's now. */
 static struct gm_session *next_asking(const struct gm_sessions *all, uint64_t now)
 {
-    struct gm_session *session;
+    struct gm_session *session, *next = NULL;
     TAILQ_FOREACH(session, &all->asking, stand)
     {
         if (session->user->is_trusted)
             return session;
+        if (!next || session->user->document_at < next->user->document_at)
+            next = session;
     }
-    return now >= all->document_at ? TAILQ_FIRST(&all->asking) : NULL;
+    return now >= all->document_at ? next : NULL;
 }
 
 static struct gm_session *find_asking(const struct gm_sessions *all, enum gm_msg_type answer,
@@ -757,11 +760,11 @@ static void answer_documents(struct gm_sessions *all)
     struct gm_session *first;
     uint64_t now = gm_now();
     while ((first = next_asking(all, now)) != NULL) {
-        const bool is_others = !first->user->is_trusted;
+        struct gm_bound *user = first->user;
         const uint64_t begun = now;
         answer_all(all, first);
-        now = gm_now();
-        if (is_others) /* however often root asks, others have theirs */
+        now = user->document_at = gm_now();
+        if (!user->is_trusted) /* however often root asks, others have theirs */
             all->document_at = now + (now - begun) * GM_SESSION_DOCUMENTS;
     }
     if (!TAILQ_EMPTY(&all->asking))

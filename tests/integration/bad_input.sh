@@ -90,7 +90,7 @@ what="--user without XDG_RUNTIME_DIR"
 expect 1 "--user needs XDG_RUNTIME_DIR" env -u XDG_RUNTIME_DIR "$daemon" --user
 what="status without a daemon, and no place for one of the user's"
 [ -e /run/gpumux/gpumux.sock ] ||
-    expect 3 "with XDG_RUNTIME_DIR set, which it is not" env -u XDG_RUNTIME_DIR -u GPUMUX_SOCKET "$ctl" status
+    expect 3 "which says what to set" env -u XDG_RUNTIME_DIR -u GPUMUX_SOCKET "$ctl" status
 what="status without a daemon at a place of the user's choice"
 expect 3 "start one there, with \`gpumuxd --socket PATH\`" "$ctl" --socket "$dir/none" status
 

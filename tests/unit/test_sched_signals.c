@@ -89,6 +89,39 @@ static void all_together_get_it_rarely(void **state)
     assert_int_equal(sum, 3 * GM_SCHED_HURRY_NS);
 }
 
+/* What one user's apps use up, another user's do not lack; nor does the user by leaving. */
+static void each_user_has_it(void **state)
+{
+    (void)state;
+    begin(0);
+    for (uint32_t app = 1; app <= 3; app++) {
+        const struct gm_sched_event join = {
+            .kind = GM_SCHED_JOIN, .app = app, .user = app == 3 ? 8 : 7};
+        assert_int_equal(gm_sched_step(sched, now, &join, &last), 0);
+        size(app, 60);
+        event(GM_SCHED_WANT, app);
+    }
+    engine();
+    hurry(1);
+    expect_set("1");
+    pass(GM_SCHED_HURRY_NS);
+    hurry(2);
+    expect_set("0");
+    hurry(3);
+    expect_set("3");
+    pass(GM_SCHED_HURRY_NS);
+    expect_set("0");
+    event(GM_SCHED_LEAVE, 1);
+    event(GM_SCHED_LEAVE, 2);
+    const struct gm_sched_event again = {.kind = GM_SCHED_JOIN, .app = 1, .user = 7};
+    assert_int_equal(gm_sched_step(sched, now, &again, &last), 0);
+    size(1, 60);
+    event(GM_SCHED_WANT, 1);
+    engine();
+    hurry(1);
+    expect_set("0");
+}
+
 static void who_may_not_run_gets_none(void **state)
 {
     (void)state;
@@ -132,6 +165,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_app_gets_it_rarely_whatever_it_says, setup_long,
                                         teardown),
         cmocka_unit_test_setup_teardown(all_together_get_it_rarely, setup_long, teardown),
+        cmocka_unit_test_setup_teardown(each_user_has_it, setup_long, teardown),
         cmocka_unit_test_setup_teardown(who_may_not_run_gets_none, setup_long, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
