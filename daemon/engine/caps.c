@@ -104,10 +104,10 @@ static struct sums sum_up(const struct gm_engine *engine, uint32_t id)
     return sums;
 }
 
-/* What the other apps of its user need on the GPU, and keep there. */
+/* What the other apps of its user need on the GPU, and keep there or left behind. */
 static uint64_t user_bytes(const struct gm_engine *engine, uint32_t id)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = gm_engine_left_behind(engine, engine->apps[id].uid, false);
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid &&
             !gm_group_is_one(engine, id, other))
@@ -161,9 +161,9 @@ uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t id)
 uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t total = engine->apps[id].cap.user_pinned;
-    uint64_t bytes = 0;
     if (total == 0)
         return UINT64_MAX;
+    uint64_t bytes = gm_engine_left_behind(engine, engine->apps[id].uid, true);
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid)
             bytes += engine->table->apps[other].committed - engine->table->apps[other].fixed;
@@ -173,7 +173,8 @@ uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t id)
 /* Frames of memory that another program of its user has just freed count until they are free. */
 static bool user_has_room(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
-    uint64_t device = bytes, needed = 0;
+    const uint64_t left = gm_engine_left_behind(engine, engine->apps[id].uid, false);
+    uint64_t device = bytes + left, needed = left;
     for (uint32_t other = 0; other < engine->config.max_apps; other++) {
         if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
             continue;
@@ -302,7 +303,7 @@ static uint64_t unwanted(const struct gm_engine *engine)
 static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t total = engine->apps[id].cap.user_gpu;
-    uint64_t bytes = 0;
+    uint64_t bytes = total != 0 ? gm_engine_left_behind(engine, engine->apps[id].uid, false) : 0;
     for (uint32_t other = 0; total != 0 && other < engine->config.max_apps; other++) {
         if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
             continue;

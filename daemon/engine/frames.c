@@ -196,6 +196,18 @@ static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch
                : GM_NONE;
 }
 
+uint64_t gm_engine_left_behind(const struct gm_engine *engine, uid_t uid, bool is_host)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < engine->n_condemned; i++) {
+        const struct gm_frame *entry = &engine->table->frames[engine->condemned[i]];
+        if (entry->is_host == is_host && engine->table->pools[entry->pool].uid == uid &&
+            is_copied(engine, &engine->frame_more[engine->condemned[i]]))
+            bytes += gm_class_bytes(entry->class);
+    }
+    return bytes;
+}
+
 /* What it has on the GPU, and the frames that it was told to unmap or to map. */
 uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t id)
 {

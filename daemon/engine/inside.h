@@ -308,6 +308,9 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
 /* One DROP of `frame` is answered by `app`, or void. */
 void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* Bytes of frames that ended programs of the user left behind, on the GPU or in host memory: a copy
+ * of what they had open lives on in another process. */
+uint64_t gm_engine_left_behind(const struct gm_engine *engine, uid_t uid, bool is_host);
 /* Bytes that a program which does not answer keeps from the others. */
 uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t app);
 /* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
