@@ -373,6 +373,7 @@ void sim_memory_own(int device, uint64_t *bytes, uint64_t *frames)
 {
     struct sim_device_state *d = &devices[device];
     enter(d);
+    reap(d);
     *bytes = d->shared->slot[d->slot].bytes;
     *frames = d->shared->slot[d->slot].made;
     leave(d);
