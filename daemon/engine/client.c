@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -124,11 +125,23 @@ static void end_copies(struct gm_client *client)
         uv_close((uv_handle_t *)&copies->poll, free_copies);
 }
 
+/* Read what the copies say, and forget it. Descriptors go with it: one may be the other end of this
+ * connection, which would stay open as long as nobody reads. */
+static void discard(int fd)
+{
+    uint8_t byte;
+    for (int i = 0; i < 64 && recv(fd, &byte, 1, MSG_DONTWAIT) >= 0; i++)
+        continue;
+}
+
 static void on_hang_up(uv_poll_t *poll, int status, int events)
 {
-    struct gm_client *client = ((struct gm_copies *)poll->data)->client;
-    if (status == 0 && (events & UV_DISCONNECT) == 0)
+    const struct gm_copies *copies = poll->data;
+    struct gm_client *client = copies->client;
+    if (status == 0 && (events & UV_DISCONNECT) == 0) {
+        discard(copies->fd); /* the loop calls again for the rest */
         return;
+    }
     gm_client_hold(client); /* the engines may drop it */
     end_copies(client);
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
@@ -154,7 +167,7 @@ void gm_client_died(struct gm_client *client, uv_loop_t *loop,
     copies->fd = fd;
     copies->client = client;
     client->copies = copies;
-    uv_poll_start(&copies->poll, UV_DISCONNECT, on_hang_up);
+    uv_poll_start(&copies->poll, UV_READABLE | UV_DISCONNECT, on_hang_up);
 }
 
 void gm_client_drop(struct gm_client *client)
