@@ -225,7 +225,8 @@ static void expect_list(unsigned own, unsigned others)
     assert_int_equal(first[1].used, own * MIB);
     assert_int_equal(second[0].used, others * MIB);
     assert_int_equal(second[1].used, own * MIB);
-    assert_memory_equal(second, third, 2 * sizeof *second);
+    for (unsigned i = 0; i < 2; i++) /* not as bytes: there is padding */
+        assert_true(second[i].pid == third[i].pid && second[i].used == third[i].used);
 }
 
 /* What a device file says of two processes. */
