@@ -6,6 +6,7 @@
 #   ROUNDS   how often: $CALM seconds without them, then $STORM seconds with them; then once more without. A single round
 #            finds what may not happen at all. Several of a minute each tell whether root's programs keep their rate.
 #   SEED     what they do
+GM_SHRINK=1 # it is small as it is
 . "$(dirname "$0")/lib.sh"
 hostile=$BUILD/tests/programs/gm_hostile_many
 rounds=${ROUNDS:-1} calm=${CALM:-2} storm=${STORM:-5}
