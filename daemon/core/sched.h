@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "common/classes.h"
+#include "daemon/core/why.h"
 
 #define GM_TIME_NEVER UINT64_MAX
 #define GM_SCHED_LEVELS_MAX 8u
@@ -57,26 +58,6 @@ struct gm_sched_policy {
     bool is_paused;  /* does not run */
     uint32_t weight; /* thousandths: its slices are to those of its level as the weights are */
     uint32_t share;  /* thousandths of the GPU's time that it gets at most; SHARE_ALL: no limit */
-};
-
-/* Why an app is not in the set, or is. Shown by `mux-ctl status` and `mux-ctl log`. */
-enum gm_sched_reason {
-    GM_WHY_NONE = 0,
-    GM_WHY_FITS,        /* in the set: everything fits */
-    GM_WHY_SLICE,       /* in the set: its turn at its level */
-    GM_WHY_FIRST,       /* in the set: others wait, all of them of lower priority */
-    GM_WHY_RESTED,      /* in the set: it came back from a rest, and others work without a pause */
-    GM_WHY_BOOSTED,     /* in the set: it had waited for so long that it goes before all others */
-    GM_WHY_HURRIED,     /* in the set: a signal came to it, and it has an early, short turn */
-    GM_WHY_IDLE,        /* not in the set: it wants nothing */
-    GM_WHY_TURN,        /* not in the set: the slice of another app of its level is not over */
-    GM_WHY_PRIORITY,    /* not in the set: apps of higher priority use the room */
-    GM_WHY_ROOM,        /* not in the set: does not fit beside the apps before it */
-    GM_WHY_PAUSED,      /* not in the set: it was paused */
-    GM_WHY_SHARE,       /* not in the set: it used up its share of the time, for now */
-    GM_WHY_TIED,        /* not in the set: it could run, and is tied */
-    GM_WHY_NOT_DRAINED, /* in the set against its turn: it did not drain */
-    GM_WHYS,
 };
 
 struct gm_sched_config {
@@ -143,8 +124,8 @@ struct gm_sched_account {
     uint64_t rested_ns;  /* GPU time saved up by rests, as of its last want, less what it cost */
     bool has_lead;       /* it came back from a rest: it goes before all levels */
     uint64_t bytes;
-    enum gm_sched_reason reason;
-    uint32_t ahead; /* which app it waits for, UINT32_MAX if none in particular */
+    enum gm_why reason; /* why it is in the set, or is not */
+    uint32_t ahead;     /* which app it waits for, UINT32_MAX if none in particular */
 };
 
 /* What is known of `app` at `now`. Returns false for an unknown app. */
@@ -173,10 +154,5 @@ bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, u
  */
 uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint32_t users,
                         uint64_t drain_ns, uint64_t load_ns);
-
-/* "its turn", "another app's slice is not over", ...: one short phrase. */
-const char *gm_sched_reason_text(enum gm_sched_reason reason);
-/* "turn", "priority", ...: one word, for machines. */
-const char *gm_sched_reason_name(enum gm_sched_reason reason);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define NIL GM_SCHED_NIL
 
-static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm_sched_app *a)
+static enum gm_why why_chosen(const struct gm_sched *s, const struct gm_sched_app *a)
 {
     if (gm_sched_is_held(s, a) && (gm_sched_is_too_large(s, a) || !gm_sched_is_eligible(a) ||
                                    (a->place != GM_TURN && s->overdue != NIL)))
@@ -20,8 +20,7 @@ static enum gm_sched_reason why_chosen(const struct gm_sched *s, const struct gm
     return s->ranks[a->rank].has_left || s->decision.n_next == 0 ? GM_WHY_SLICE : GM_WHY_FIRST;
 }
 
-static enum gm_sched_reason why_not(const struct gm_sched *s, const struct gm_sched_app *a,
-                                    uint32_t *ahead)
+static enum gm_why why_not(const struct gm_sched *s, const struct gm_sched_app *a, uint32_t *ahead)
 {
     if (!a->is_wanting && !(a->policy.is_paused && a->is_open))
         return GM_WHY_IDLE;
@@ -38,7 +37,7 @@ static enum gm_sched_reason why_not(const struct gm_sched *s, const struct gm_sc
     *ahead = a->ahead;
     if (a->why == GM_WHY_TURN && s->overdue != NIL)
         *ahead = s->overdue;
-    return (enum gm_sched_reason)a->why;
+    return (enum gm_why)a->why;
 }
 
 bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
@@ -136,35 +135,4 @@ uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint32
     bound = gm_sum_or_never(bound, times_or_never(longest > weighted ? longest : weighted, turns));
     bound = gm_sum_or_never(bound, times_or_never(gm_sum_or_never(config->slice_ns, swap), turns));
     return gm_sum_or_never(bound, swap);
-}
-
-/* One row a reason: for machines and for people. */
-static const struct {
-    const char *name, *text;
-} reasons[GM_WHYS] = {
-    [GM_WHY_NONE] = {"unknown", "unknown"},
-    [GM_WHY_FITS] = {"fits", "there is room"},
-    [GM_WHY_SLICE] = {"slice", "its turn"},
-    [GM_WHY_FIRST] = {"first", "of the highest priority that wants the GPU"},
-    [GM_WHY_RESTED] = {"rested", "its turn: it came back from a rest"},
-    [GM_WHY_BOOSTED] = {"patience", "its turn: it had waited for long"},
-    [GM_WHY_HURRIED] = {"signal", "an early, short turn: a signal came to it"},
-    [GM_WHY_IDLE] = {"idle", "idle"},
-    [GM_WHY_TURN] = {"turn", "another app's slice is not over"},
-    [GM_WHY_PRIORITY] = {"priority", "an app of higher priority runs"},
-    [GM_WHY_ROOM] = {"room", "does not fit beside the apps before it"},
-    [GM_WHY_PAUSED] = {"paused", "paused"},
-    [GM_WHY_SHARE] = {"share", "it used up its share of the time for now"},
-    [GM_WHY_TIED] = {"gpus", "its other GPUs, or those of its group, are not free now"},
-    [GM_WHY_NOT_DRAINED] = {"not-drained", "did not drain, asked again later"},
-};
-
-const char *gm_sched_reason_text(enum gm_sched_reason reason)
-{
-    return reasons[reason < GM_WHYS ? reason : GM_WHY_NONE].text;
-}
-
-const char *gm_sched_reason_name(enum gm_sched_reason reason)
-{
-    return reasons[reason < GM_WHYS ? reason : GM_WHY_NONE].name;
 }

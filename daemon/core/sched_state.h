@@ -64,7 +64,7 @@ struct gm_sched_app {
     uint32_t n_of_user;  /* apps of its user that want at its rank; valid if several users do */
     uint32_t next, prev; /* in the list of its place */
     uint32_t ahead;      /* left out: for whom it waits */
-    uint8_t why;         /* left out: enum gm_sched_reason */
+    uint8_t why;         /* left out: enum gm_why */
     uint8_t place, rank; /* enum gm_sched_place; the rank of TURN and QUEUE */
     bool is_known;
     bool is_wanting;
@@ -91,8 +91,8 @@ struct gm_sched_user {
     uint64_t lead_ns;      /* for which its apps may go first; right up to lead_at */
     uint64_t lead_at;
     uint64_t hurry_from; /* none of its apps is hurried before; kept when they are gone */
-    uint64_t late_in; /* the last pass in which one of its apps had not drained */
-    uint64_t seen;    /* the mark of the last pass that met an app of it */
+    uint64_t late_in;    /* the last pass in which one of its apps had not drained */
+    uint64_t seen;       /* the mark of the last pass that met an app of it */
 };
 
 /* What the apps that want and stand at a rank come to. */

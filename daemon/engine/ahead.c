@@ -56,7 +56,7 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
     if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
         alloc->bytes > most - taken || alloc->bytes > gm_engine_gpu_room_for(engine, id) ||
         !is_whole(engine) || !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
-        gm_engine_commit(engine, id, alloc) != GM_REFUSED_NONE)
+        gm_engine_commit(engine, id, alloc) != GM_WHY_NONE)
         return false;
     const uint32_t index = gm_table_find_allocation(table, id, alloc->va);
     engine->table->allocations[index].is_ahead = true;

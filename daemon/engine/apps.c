@@ -334,10 +334,10 @@ static uint64_t told_room_for(const struct gm_engine *engine, uint32_t id)
 /* What an app can have, and what keeps it from having more. */
 struct room {
     uint64_t bytes;
-    enum gm_refusal_reason bound;
+    enum gm_why bound;
 };
 
-static void bound_by(struct room *room, uint64_t bytes, enum gm_refusal_reason bound)
+static void bound_by(struct room *room, uint64_t bytes, enum gm_why bound)
 {
     if (bytes < room->bytes)
         *room = (struct room){.bytes = bytes, .bound = bound};
@@ -350,16 +350,16 @@ static struct room room_beside(const struct gm_engine *engine, uint32_t id, uint
     const uint64_t used = taken + engine->table->apps[id].beyond;
     const uint64_t on_host = gm_less(gm_engine_host_room(engine), used);
     const uint64_t capped_on_host = gm_less(gm_engine_cap_room(engine), used);
-    struct room room = {.bytes = gm_engine_gpu_room_for(engine, id), .bound = GM_REFUSED_BUDGET};
+    struct room room = {.bytes = gm_engine_gpu_room_for(engine, id), .bound = GM_WHY_BUDGET};
     if (gm_engine_is_oversize(engine, id)) {
-        room = (struct room){.bytes = room.bytes + on_host, .bound = GM_REFUSED_PINNED};
+        room = (struct room){.bytes = room.bytes + on_host, .bound = GM_WHY_PINNED};
     } else if (gm_engine_is_capped(engine, id) && !engine->pool.is_registered) {
-        room = (struct room){.bytes = room.bytes + capped_on_host, .bound = GM_REFUSED_PINNED};
-        bound_by(&room, gm_engine_budget_room_for(engine, id), GM_REFUSED_BUDGET);
+        room = (struct room){.bytes = room.bytes + capped_on_host, .bound = GM_WHY_PINNED};
+        bound_by(&room, gm_engine_budget_room_for(engine, id), GM_WHY_BUDGET);
     }
-    bound_by(&room, told_room_for(engine, id), GM_REFUSED_LIMIT);
-    bound_by(&room, gm_engine_user_room(engine, id), GM_REFUSED_USER);
-    bound_by(&room, files * GM_CHUNK_MAX, GM_REFUSED_FILES);
+    bound_by(&room, told_room_for(engine, id), GM_WHY_LIMIT);
+    bound_by(&room, gm_engine_user_room(engine, id), GM_WHY_USER);
+    bound_by(&room, files * GM_CHUNK_MAX, GM_WHY_FILES);
     return room;
 }
 
@@ -490,8 +490,8 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
     }
 }
 
-enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t id,
-                                        const struct gm_msg_alloc *alloc)
+enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
+                             const struct gm_msg_alloc *alloc)
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
@@ -502,11 +502,11 @@ enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t id,
     if (alloc->bytes > room.bytes)
         return room.bound;
     if (gm_chunk_count(alloc->bytes) > gm_engine_files_for(engine, id, false))
-        return GM_REFUSED_FILES;
+        return GM_WHY_FILES;
     if (table->committed + gm_engine_orphaned(engine) + alloc->bytes <= gm_engine_capacity(engine))
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
     if (index == GM_NONE)
-        return GM_REFUSED_FULL;
+        return GM_WHY_FULL;
     gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
     table->allocations[index].cookie = alloc->cookie;
     table->allocations[index].is_pending = true;
@@ -516,18 +516,17 @@ enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t id,
     gm_engine_need_budget(engine, gm_group_movable(engine, id) + table->fixed);
     gm_engine_tell_room(engine); /* before ALLOCATED */
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
-    return GM_REFUSED_NONE;
+    return GM_WHY_NONE;
 }
 
 /* No program gets more than the budget, unless it may be larger. */
-enum gm_refusal_reason gm_engine_never_has(const struct gm_engine *engine, uint32_t id,
-                                           uint64_t bytes)
+enum gm_why gm_engine_never_has(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     const uint64_t files = gm_engine_files_for(engine, id, true);
     const struct room room = room_beside(engine, id, 0, files);
     if (bytes > room.bytes)
         return room.bound;
-    return gm_chunk_count(bytes) <= files ? GM_REFUSED_NONE : GM_REFUSED_FILES;
+    return gm_chunk_count(bytes) <= files ? GM_WHY_NONE : GM_WHY_FILES;
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)

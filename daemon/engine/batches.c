@@ -248,7 +248,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
         if ((app->state == GM_APP_RUNNING || app->places.is_held) &&
             engine->table->allocations[at].is_pending) {
             if (!engine->table->allocations[at].is_ahead)
-                gm_engine_refused(engine, id, engine->table->allocations[at].bytes, GM_REFUSED_MAP);
+                gm_engine_refused(engine, id, engine->table->allocations[at].bytes, GM_WHY_MAP);
             gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
         }
     }

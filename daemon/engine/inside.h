@@ -84,11 +84,10 @@ uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t app);
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
 /* Commit what an ALLOC asks for. Else why it cannot be had now, and nothing has changed. */
-enum gm_refusal_reason gm_engine_commit(struct gm_engine *engine, uint32_t app,
-                                        const struct gm_msg_alloc *alloc);
+enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t app,
+                             const struct gm_msg_alloc *alloc);
 /* Why a program could not have `bytes` more if it were alone; NONE: it could. */
-enum gm_refusal_reason gm_engine_never_has(const struct gm_engine *engine, uint32_t app,
-                                           uint64_t bytes);
+enum gm_why gm_engine_never_has(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t app, uint64_t cookie);
 /* A spare of its program's is the daemon's again: as if FREE had come, but TAKEN is the answer. */
 void gm_engine_take_back(struct gm_engine *engine, uint32_t allocation);
@@ -158,8 +157,7 @@ void gm_engine_note_features(struct gm_engine *engine);
 
 /* refusals.c */
 /* An allocation of `app` is refused, for the reason that was decided on. */
-void gm_engine_refused(struct gm_engine *engine, uint32_t app, uint64_t bytes,
-                       enum gm_refusal_reason reason);
+void gm_engine_refused(struct gm_engine *engine, uint32_t app, uint64_t bytes, enum gm_why reason);
 /* Put into the log what programs were refused, once a second each. */
 void gm_engine_note_refusals(struct gm_engine *engine);
 /* `app` leaves: what is not in the log yet. */
@@ -167,9 +165,8 @@ void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t app);
 /* When gm_engine_note_refusals has something to do though nothing happens. */
 uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
 /* "all tiers together hold 3.0G, and 2.9G are taken", and which options to raise. */
-const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char *text, size_t size);
-const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal);
-const char *gm_engine_refusal_word(enum gm_refusal_reason reason);
+const char *gm_engine_refusal_text(const struct gm_reason *refusal, char *text, size_t size);
+const char *gm_engine_refusal_raise(const struct gm_reason *refusal);
 
 /* room.c */
 /* Put on the ctl pages what each program could allocate now. After every change of what is
@@ -463,8 +460,8 @@ void gm_engine_note_leaver(struct gm_engine *engine, uint32_t app, bool has_left
 /* `app` is about to run; `took`: if that is a switch, else NULL. */
 void gm_engine_note_switch(struct gm_engine *engine, uint32_t app, const struct gm_switch *took);
 /* `app` was refused memory, `n` times since the last note of that. */
-void gm_engine_note_refusal(struct gm_engine *engine, uint32_t app,
-                            const struct gm_alloc_refusal *refusal, uint64_t n);
+void gm_engine_note_refusal(struct gm_engine *engine, uint32_t app, const struct gm_reason *refusal,
+                            uint64_t n);
 /* Levels that changed by themselves. */
 void gm_engine_note_levels(struct gm_engine *engine);
 /* `by` changed what is said of `app`; its level now is no news. */

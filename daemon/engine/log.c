@@ -42,8 +42,7 @@ void gm_engine_note_leaver(struct gm_engine *engine, uint32_t id, bool has_left)
             slot = &engine->leavers[i];
     slot->at = engine->now;
     slot->has_left = has_left;
-    slot->party =
-        party(engine, id, has_left ? "left" : gm_sched_reason_name(account.reason), &account);
+    slot->party = party(engine, id, has_left ? "left" : gm_why_name(account.reason), &account);
 }
 
 /* Those who yielded since `since` become the note's. */
@@ -69,7 +68,7 @@ void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct g
     if (!took)
         return;
     uint64_t since = account.waiting_at ? account.waiting_at : engine->apps[id].chosen.begin.at;
-    struct gm_note note = {.app = party(engine, id, gm_sched_reason_name(account.reason), &account),
+    struct gm_note note = {.app = party(engine, id, gm_why_name(account.reason), &account),
                            .took = *took,
                            .wait_ns = engine->now > since ? engine->now - since : 0};
     take_leavers(engine, id, since, &note);
@@ -109,14 +108,13 @@ void gm_engine_note_set(struct gm_engine *engine, uint32_t id, uid_t by,
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_SET, .app = id, .set.note = &note});
 }
 
-void gm_engine_note_refusal(struct gm_engine *engine, uint32_t id,
-                            const struct gm_alloc_refusal *refusal, uint64_t n)
+void gm_engine_note_refusal(struct gm_engine *engine, uint32_t id, const struct gm_reason *refusal,
+                            uint64_t n)
 {
     struct gm_sched_account account = account_of(engine, id);
-    const struct gm_note note = {
-        .app = party(engine, id, gm_engine_refusal_word(refusal->reason), &account),
-        .refusal = *refusal,
-        .n_refused = n};
+    const struct gm_note note = {.app = party(engine, id, gm_why_name(refusal->why), &account),
+                                 .refusal = *refusal,
+                                 .n_refused = n};
     gm_engine_emit(
         engine,
         &(struct gm_event){.kind = GM_EVENT_REFUSED, .app = id, .times = n, .refused.note = &note});

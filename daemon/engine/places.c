@@ -83,7 +83,7 @@ static bool lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
         engine->apps[chunk->app].moves.retry_at = engine->now + GM_MAP_RETRY_NS;
     if (!engine->table->allocations[at].is_pending)
         return false;
-    gm_engine_refused(engine, chunk->app, engine->table->allocations[at].bytes, GM_REFUSED_HOST);
+    gm_engine_refused(engine, chunk->app, engine->table->allocations[at].bytes, GM_WHY_HOST);
     gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
     return true;
 }

@@ -15,13 +15,12 @@
 #include "daemon/engine/inside.h"
 #include "daemon/memory/files.h"
 
-void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
-                       enum gm_refusal_reason reason)
+void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes, enum gm_why reason)
 {
     const uint64_t capacity = gm_engine_capacity(engine);
     struct gm_app *app = &engine->apps[id];
-    app->refusal.newest = (struct gm_alloc_refusal){
-        .reason = reason,
+    app->refusal.newest = (struct gm_reason){
+        .why = reason,
         .bytes = bytes,
         .held = engine->table->apps[id].committed,
         .limit = capacity,
@@ -30,15 +29,15 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes,
         .is_host_mappable = !engine->pool.is_registered,
         .files = gm_files_for_frames(),
     };
-    if (reason == GM_REFUSED_BUDGET) {
+    if (reason == GM_WHY_BUDGET) {
         app->refusal.newest.limit = gm_engine_offered(engine);
         app->refusal.newest.taken = engine->table->fixed - engine->table->apps[id].fixed;
-    } else if (reason == GM_REFUSED_USER) {
+    } else if (reason == GM_WHY_USER) {
         app->refusal.newest.limit = app->cap.user_pinned;
         app->refusal.newest.taken = app->cap.user_pinned - gm_engine_user_room(engine, id);
-    } else if (reason == GM_REFUSED_LIMIT) {
+    } else if (reason == GM_WHY_LIMIT) {
         app->refusal.newest.limit = gm_client_told(app->client, UINT64_MAX);
-    } else if (reason == GM_REFUSED_PINNED) {
+    } else if (reason == GM_WHY_PINNED) {
         app->refusal.newest.limit = gm_engine_host_room(engine);
         app->refusal.newest.taken = engine->table->beyond;
     }
@@ -58,8 +57,7 @@ static bool is_told_elsewhere(const struct gm_engine *engine, const struct gm_ap
     return false;
 }
 
-static void tell(struct gm_engine *engine, uint32_t id, const struct gm_alloc_refusal *refusal,
-                 uint64_t n)
+static void tell(struct gm_engine *engine, uint32_t id, const struct gm_reason *refusal, uint64_t n)
 {
     gm_engine_note_refusal(engine, id, refusal, n);
     engine->apps[id].refusal.told_at = engine->now;
@@ -78,15 +76,15 @@ static void note(struct gm_engine *engine, uint32_t id)
     const uint64_t all = gm_less(atomic_load(&app->stat->refused), client->refused_told);
     const uint64_t others = gm_less(all, by_driver);
     if (by_driver > 0) {
-        const struct gm_alloc_refusal driver = {
-            .reason = GM_REFUSED_DRIVER, .bytes = atomic_load(&app->stat->driver_refused_bytes)};
+        const struct gm_reason driver = {.why = GM_WHY_DRIVER,
+                                         .bytes = atomic_load(&app->stat->driver_refused_bytes)};
         tell(engine, id, &driver, by_driver);
         client->driver_refused_told += by_driver;
         client->refused_told += gm_least(all, by_driver);
     }
     if (others == 0 || (app->refusal.n == 0 && is_told_elsewhere(engine, app)))
         return;
-    const struct gm_alloc_refusal own = {.reason = GM_REFUSED_OWN};
+    const struct gm_reason own = {.why = GM_WHY_OWN};
     tell(engine, id, app->refusal.n > 0 ? &app->refusal.newest : &own, others);
     app->refusal.n = gm_less(app->refusal.n, others);
     client->refused_told += others;
@@ -127,94 +125,84 @@ uint64_t gm_engine_refusals_due(const struct gm_engine *engine)
 
 /* ---- words ---- */
 
-const char *gm_engine_refusal_word(enum gm_refusal_reason reason)
+const char *gm_engine_refusal_raise(const struct gm_reason *refusal)
 {
-    static const char *const words[] = {
-#define GM_REFUSAL(NAME, name) [GM_REFUSED_##NAME] = name,
-        GM_REFUSALS(GM_REFUSAL)
-#undef GM_REFUSAL
-    };
-    return words[reason];
-}
-
-const char *gm_engine_refusal_raise(const struct gm_alloc_refusal *refusal)
-{
-    switch (refusal->reason) {
-    case GM_REFUSED_BUDGET:
+    switch (refusal->why) {
+    case GM_WHY_BUDGET:
         return refusal->is_host_mappable
                    ? "--gpu-budget, or take --oversize host or GPUMUX_OVERSIZE=host"
                    : "--gpu-budget";
-    case GM_REFUSED_PINNED:
+    case GM_WHY_PINNED:
         return "--pinned";
-    case GM_REFUSED_USER:
+    case GM_WHY_USER:
         return "user-pinned= in the rule for its user";
-    case GM_REFUSED_LIMIT:
+    case GM_WHY_LIMIT:
         return "CUDA_DEVICE_MEMORY_LIMIT or GPU_MEMORY_LIMIT in its environment";
-    case GM_REFUSED_FILES:
+    case GM_WHY_FILES:
         return "LimitNOFILE or ulimit -n of gpumuxd";
-    case GM_REFUSED_FULL:
-    case GM_REFUSED_DEADLOCK:
+    case GM_WHY_FULL:
+    case GM_WHY_DEADLOCK:
         return refusal->is_unswappable ? "--pinned" : "--pinned, --paged or --disk";
     default:
         return "";
     }
 }
 
-const char *gm_engine_refusal_text(const struct gm_alloc_refusal *refusal, char *text, size_t size)
+const char *gm_engine_refusal_text(const struct gm_reason *refusal, char *text, size_t size)
 {
     char limit[32], taken[32], held[32];
     gm_format_size(refusal->limit, limit, sizeof limit);
     gm_format_size(refusal->taken, taken, sizeof taken);
     gm_format_size(refusal->held, held, sizeof held);
-    switch (refusal->reason) {
-    case GM_REFUSED_BUDGET:
+    switch (refusal->why) {
+    case GM_WHY_BUDGET:
         snprintf(text, size, "no program gets more than the budget of %s, and it has %s%s%s%s",
                  limit, held, refusal->taken ? "; " : "", refusal->taken ? taken : "",
                  refusal->taken ? " are shared by others" : "");
         break;
-    case GM_REFUSED_PINNED:
+    case GM_WHY_PINNED:
         snprintf(text, size,
                  "what is beyond the budget or a cap is in pinned memory, which has room for %s of "
                  "it, and %s are taken",
                  limit, taken);
         break;
-    case GM_REFUSED_USER:
+    case GM_WHY_USER:
         snprintf(
             text, size,
             "the programs of its user may have %s of memory that can be moved out, and have %s",
             limit, taken);
         break;
-    case GM_REFUSED_LIMIT:
+    case GM_WHY_LIMIT:
         snprintf(text, size, "by its environment it may have %s, and it has %s", limit, held);
         break;
-    case GM_REFUSED_FILES:
+    case GM_WHY_FILES:
         snprintf(
             text, size,
             "each piece of 2 to 32 MiB needs an open file of gpumuxd, and there are %u for all "
             "of its %s and what others share or have in host memory",
             refusal->files, held);
         break;
-    case GM_REFUSED_FULL:
+    case GM_WHY_FULL:
         snprintf(text, size, "all tiers together hold %s, and %s are taken%s", limit, taken,
                  refusal->is_unswappable ? "; pinned memory is too small to swap anything" : "");
         break;
-    case GM_REFUSED_DEADLOCK:
+    case GM_WHY_DEADLOCK:
         snprintf(text, size,
                  "it has %s and waited for others that have memory and waited for it; all tiers "
                  "together hold %s",
                  held, limit);
         break;
-    case GM_REFUSED_WAITING:
+    case GM_WHY_WAITING:
         snprintf(text, size, "%d allocations of its user wait for room already",
                  GM_WAITING_OF_USER);
         break;
-    case GM_REFUSED_HOST:
+    case GM_WHY_HOST:
         snprintf(text, size, "the system gives no more host memory, see the daemon's log");
         break;
-    case GM_REFUSED_MAP:
+    case GM_WHY_MAP:
         snprintf(text, size, "the program could not map it, see the daemon's log");
         break;
-    case GM_REFUSED_OWN:
+    case GM_WHY_OWN:
         snprintf(text, size, "a limit of its own, as of a memory pool: the daemon was not asked");
         break;
     default:

@@ -21,6 +21,7 @@
 #include "daemon/core/table.h"
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
+#include "daemon/core/why.h"
 #include "daemon/memory/cuda.h"
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
@@ -70,37 +71,6 @@ struct gm_moment {
     uint64_t bytes[GM_WAYS];                              /* submitted */
     uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it */
     uint64_t clean, zero;     /* bytes evicted without a copy: not changed, and all zero */
-};
-
-/* Why an allocation was refused: its word in the log. */
-#define GM_REFUSALS(X)                                                                             \
-    X(NONE, "none")                                                                                \
-    X(BUDGET, "budget")     /* no program gets more */                                             \
-    X(PINNED, "pinned")     /* what is beyond the budget has no room in pinned memory */           \
-    X(USER, "user")         /* the programs of its user have all that a rule gives them */         \
-    X(LIMIT, "limit")       /* a variable of its environment says how much it may have in all */   \
-    X(FILES, "files")       /* each chunk needs an open file, and there are too few */             \
-    X(FULL, "full")         /* all tiers are */                                                    \
-    X(DEADLOCK, "deadlock") /* it waited for others that waited for it */                          \
-    X(WAITING, "waiting")   /* as many of its user's allocations wait as may */                    \
-    X(HOST, "host")         /* the system gives no host memory */                                  \
-    X(MAP, "map")           /* the program could not map it */                                     \
-    X(DRIVER, "driver")     /* the driver did, memory of its own: gpumux was not asked */          \
-    X(OWN, "own")           /* a limit of the program's own: gpumux was not asked */
-enum gm_refusal_reason {
-#define GM_REFUSAL(NAME, name) GM_REFUSED_##NAME,
-    GM_REFUSALS(GM_REFUSAL)
-#undef GM_REFUSAL
-};
-/* An allocation that was refused, as things were then. */
-struct gm_alloc_refusal {
-    enum gm_refusal_reason reason;
-    uint64_t bytes, held;  /* what was asked for, and what the program had */
-    uint64_t limit;        /* budget, pinned memory or all tiers: the reason says which */
-    uint64_t taken;        /* of it */
-    uint32_t files;        /* that there are for frames */
-    bool is_unswappable;   /* pinned memory is too small to swap anything */
-    bool is_host_mappable; /* the GPU can read host memory */
 };
 
 struct gm_app {
@@ -199,11 +169,11 @@ struct gm_app {
         uint64_t seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
         uint64_t look_at;             /* when the next one is due */
     } spares;
-    struct {                            /* refusals.c */
-        struct gm_alloc_refusal newest; /* the daemon's own last one */
-        uint64_t n;                     /* of these, that the program did not count yet */
-        uint64_t told_at;               /* when it was last told; 0: never */
-        uint64_t due;                   /* look again then; 0: no need to */
+    struct {                     /* refusals.c */
+        struct gm_reason newest; /* the daemon's own last one */
+        uint64_t n;              /* of these, that the program did not count yet */
+        uint64_t told_at;        /* when it was last told; 0: never */
+        uint64_t due;            /* look again then; 0: no need to */
     } refusal;
     struct {                 /* hints.c */
         struct gm_hold hint; /* whose time has not come; end 0: none */
@@ -235,7 +205,7 @@ struct gm_app {
 struct gm_waiting_alloc {
     struct gm_admit_request ask; /* first: the list links these */
     struct gm_msg_alloc alloc;
-    enum gm_refusal_reason reason; /* why it could not be had at the last try; NONE: no room in the
+    enum gm_why reason; /* why it could not be had at the last try; NONE: no room in the
                                       tiers */
 };
 
@@ -284,7 +254,7 @@ struct gm_note {
     struct gm_settings said;       /* what was changed */
     struct gm_sched_policy policy; /* what holds now */
     /* REFUSED: the last one, and how many there were since the entry before. */
-    struct gm_alloc_refusal refusal;
+    struct gm_reason refusal;
     uint64_t n_refused;
 };
 

@@ -69,15 +69,15 @@ const char *gm_engine_waits_for(const struct gm_engine *engine, uint32_t id)
     if (!at)
         return "the daemon stops";
     switch (waiting_of(at)->reason) {
-    case GM_REFUSED_BUDGET:
+    case GM_WHY_BUDGET:
         return "no program gets more than the budget now";
-    case GM_REFUSED_PINNED:
+    case GM_WHY_PINNED:
         return "pinned memory has no room for what is beyond the budget or a cap";
-    case GM_REFUSED_USER:
+    case GM_WHY_USER:
         return "its user's programs have all that user-pinned= in a rule gives them";
-    case GM_REFUSED_FILES:
+    case GM_WHY_FILES:
         return "gpumuxd has too few open files: raise LimitNOFILE or ulimit -n";
-    case GM_REFUSED_LIMIT:
+    case GM_WHY_LIMIT:
         return "it has all that its environment allows";
     default:
         return at == engine->waiting ? "GPU and host memory are full"
@@ -97,7 +97,7 @@ static void forget(struct gm_engine *engine, struct gm_admit_request **place)
 }
 
 static void refuse(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc,
-                   enum gm_refusal_reason reason)
+                   enum gm_why reason)
 {
     gm_engine_refused(engine, id, alloc->bytes, reason);
     gm_engine_refuse_alloc(engine, id, alloc->cookie);
@@ -173,17 +173,17 @@ static void refuse_impossible(struct gm_engine *engine)
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_admit_app *app = &engine->admit_apps[id];
-        if (app->most > 0 && gm_engine_never_has(engine, id, app->most) == GM_REFUSED_NONE)
+        if (app->most > 0 && gm_engine_never_has(engine, id, app->most) == GM_WHY_NONE)
             app->most = 0;
         has_some = has_some || app->most > 0;
     }
     for (struct gm_admit_request **place = &engine->waiting; has_some && *place;) {
         const struct gm_waiting_alloc *waiting = waiting_of(*place);
         const uint32_t id = waiting->ask.app;
-        const enum gm_refusal_reason reason =
-            engine->admit_apps[id].most == 0 ? GM_REFUSED_NONE
-                                             : gm_engine_never_has(engine, id, waiting->ask.bytes);
-        if (reason == GM_REFUSED_NONE) {
+        const enum gm_why reason = engine->admit_apps[id].most == 0
+                                       ? GM_WHY_NONE
+                                       : gm_engine_never_has(engine, id, waiting->ask.bytes);
+        if (reason == GM_WHY_NONE) {
             place = &(*place)->next;
             continue;
         }
@@ -200,15 +200,14 @@ static void carry_out(struct gm_engine *engine, enum gm_admit_action action,
     const uint32_t id = waiting->ask.app;
     if (action == GM_ADMIT_GRANT) {
         waiting->reason = gm_engine_commit(engine, id, &waiting->alloc);
-        if (waiting->reason != GM_REFUSED_NONE) {
+        if (waiting->reason != GM_WHY_NONE) {
             (*place)->is_barred = true;
             return;
         }
     } else if (action == GM_ADMIT_BREAK) {
-        refuse(engine, id, &waiting->alloc, GM_REFUSED_DEADLOCK);
+        refuse(engine, id, &waiting->alloc, GM_WHY_DEADLOCK);
     } else {
-        refuse(engine, id, &waiting->alloc,
-               (*place)->is_barred ? waiting->reason : GM_REFUSED_FULL);
+        refuse(engine, id, &waiting->alloc, (*place)->is_barred ? waiting->reason : GM_WHY_FULL);
     }
     forget(engine, place);
 }
@@ -244,19 +243,19 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         return;
     gm_engine_make_room(engine, id, alloc->bytes);
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
-    enum gm_refusal_reason reason = gm_engine_never_has(engine, id, alloc->bytes);
-    if (reason == GM_REFUSED_FILES && gm_engine_take_spares(engine, id, UINT64_MAX) > 0)
+    enum gm_why reason = gm_engine_never_has(engine, id, alloc->bytes);
+    if (reason == GM_WHY_FILES && gm_engine_take_spares(engine, id, UINT64_MAX) > 0)
         reason = gm_engine_never_has(engine, id, alloc->bytes);
-    if (reason == GM_REFUSED_NONE) {
-        reason = engine->waiting ? GM_REFUSED_FULL : gm_engine_commit(engine, id, alloc);
-        if (reason == GM_REFUSED_NONE)
+    if (reason == GM_WHY_NONE) {
+        reason = engine->waiting ? GM_WHY_FULL : gm_engine_commit(engine, id, alloc);
+        if (reason == GM_WHY_NONE)
             return;
         asked.reason = reason;
         /* Behind others it waits whatever it waits for: there may be room for it. */
         if (engine->waiting || is_room_to_come(engine)) {
             if (wait_for_room(engine, &asked))
                 return; /* the round that follows looks at all that wait */
-            reason = GM_REFUSED_WAITING;
+            reason = GM_WHY_WAITING;
         }
     }
     refuse(engine, id, alloc, reason);

@@ -111,7 +111,7 @@ static void say_waiting(const struct gm_engine *engine, uint32_t id,
 {
     const bool has_ahead = account->ahead < engine->config.max_apps &&
                            engine->apps[account->ahead].state != GM_APP_UNUSED;
-    const char *why = gm_sched_reason_text(account->reason);
+    const char *why = gm_why_text(account->reason);
     char other[128], rule[512];
     if (account->reason == GM_WHY_SHARE &&
         gm_engine_rule_of(engine, id, GM_SET_SHARE, rule, sizeof rule))
@@ -227,7 +227,7 @@ static void add_account(cJSON *object, const struct gm_sched_account *account, b
     cJSON_AddNumberToObject(object, "waiting_s",
                             is_waiting ? (double)(now - account->waiting_at) / (double)GM_S : 0);
     cJSON_AddStringToObject(object, "reason",
-                            is_stopped ? "stopped" : gm_sched_reason_name(account->reason));
+                            is_stopped ? "stopped" : gm_why_name(account->reason));
 }
 
 /* Memory that only the driver can move, by kind. small_bytes includes real_bytes. The program

@@ -53,7 +53,7 @@ static void print_app(struct replay *r, uint32_t app)
         snprintf(end, sizeof end, "left at %.3f", seconds(r->entry.now - r->began));
     else
         snprintf(end, sizeof end, "level %" PRIu32 ", %s", account.level,
-                 gm_sched_reason_text(account.reason));
+                 gm_why_text(account.reason));
     fprintf(r->out,
             "%6" PRIu32 " %7" PRIu32 " %7" PRIu64 " %10.3f %10.3f %10.3f %10.3f %10.3f  %s\n", app,
             a->slices, a->waits, a->waits ? seconds(a->waited_ns) / (double)a->waits : 0,

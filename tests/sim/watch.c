@@ -319,12 +319,12 @@ static void check_share(struct watch *w, uint32_t app)
     check_app(app, a->owed <= burst + drain + 1000000);
 }
 
-static bool is_boosted(enum gm_sched_reason reason)
+static bool is_boosted(enum gm_why reason)
 {
     return reason == GM_WHY_BOOSTED || reason == GM_WHY_HURRIED;
 }
 
-static bool is_reason_of_set(enum gm_sched_reason reason)
+static bool is_reason_of_set(enum gm_why reason)
 {
     return reason == GM_WHY_FITS || reason == GM_WHY_SLICE || reason == GM_WHY_FIRST ||
            reason == GM_WHY_RESTED || is_boosted(reason) || reason == GM_WHY_NOT_DRAINED;

@@ -42,7 +42,7 @@ struct watch_app {
                       patience counts apart */
     bool has_lead; /* likewise */
     double saved_ns, rest_fair_ns; /* what its rests earned it; fair_ns when the last one began */
-    enum gm_sched_reason reason;
+    enum gm_why reason;
 
     uint64_t wait_from;  /* the bound counts from here; NEVER: it does not wait */
     uint64_t present_at; /* when it last wanted or was open; NEVER: not since it joined */

@@ -20,7 +20,7 @@ static void print_decision(const struct world *w)
         struct gm_sched_account account = {.level = 0};
         gm_sched_account(w->sched, w->now, app, &account);
         printf(" %" PRIu32 ":%" PRIu64 "/%" PRIu32 "%s(%s)", app, w->apps[app].bytes, account.level,
-               w->apps[app].is_open ? "" : "-", gm_sched_reason_name(account.reason));
+               w->apps[app].is_open ? "" : "-", gm_why_name(account.reason));
     }
     printf("  next");
     for (uint32_t i = 0; i < w->decision.n_next; i++) {

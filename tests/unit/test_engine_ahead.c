@@ -51,17 +51,16 @@ bool gm_engine_make_free_frame(struct gm_engine *e, uint32_t pool, unsigned clas
     return true;
 }
 
-enum gm_refusal_reason gm_engine_commit(struct gm_engine *e, uint32_t id,
-                                        const struct gm_msg_alloc *alloc)
+enum gm_why gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     n_commits++;
     if (is_table_full)
-        return GM_REFUSED_FULL;
+        return GM_WHY_FULL;
     const uint32_t index = gm_table_add_allocation(e->table, id, alloc->va, alloc->bytes);
     assert_int_not_equal(index, GM_NONE);
     e->table->allocations[index].is_pending = true;
     e->apps[id].allocs.pending++;
-    return GM_REFUSED_NONE;
+    return GM_WHY_NONE;
 }
 
 void gm_engine_answer_alloc(struct gm_engine *e, uint32_t index, CUresult result)
@@ -165,7 +164,7 @@ static void give(uint32_t id, uint64_t bytes)
     const struct gm_msg_alloc alloc = {.va = next_va, .bytes = bytes};
     newest[id] = next_va;
     next_va += bytes;
-    assert_int_equal(gm_engine_commit(engine, id, &alloc), GM_REFUSED_NONE);
+    assert_int_equal(gm_engine_commit(engine, id, &alloc), GM_WHY_NONE);
     for (uint64_t left = bytes; left > 0; left -= gm_class_bytes(gm_chunk_next(left)))
         assert_true(
             gm_engine_make_free_frame(engine, engine->table->apps[id].pool, gm_chunk_next(left)));
@@ -298,7 +297,7 @@ static void test_nobody_lacks(void **state)
     const struct gm_msg_alloc alloc = {.va = next_va, .bytes = 4 * MIB};
     newest[1] = next_va;
     next_va += alloc.bytes;
-    assert_int_equal(gm_engine_commit(engine, 1, &alloc), GM_REFUSED_NONE); /* waited for */
+    assert_int_equal(gm_engine_commit(engine, 1, &alloc), GM_WHY_NONE); /* waited for */
     assert_false(ask(0, 2 * MIB));
     assert_false(ask(1, 2 * MIB));
     assert_true(gm_engine_make_free_frame(engine, engine->table->apps[1].pool, 1));
@@ -334,7 +333,7 @@ static void test_called_off(void **state)
     assert_true(ask(0, 4 * MIB));
     assert_true(ask(0, 6 * MIB));
     const struct gm_msg_alloc alloc = {.va = next_va, .bytes = 4 * MIB};
-    assert_int_equal(gm_engine_commit(engine, 0, &alloc), GM_REFUSED_NONE);
+    assert_int_equal(gm_engine_commit(engine, 0, &alloc), GM_WHY_NONE);
     gm_engine_call_off_ahead(engine, 1);
     assert_int_equal(n_refused, 0);
     gm_engine_call_off_ahead(engine, 0);

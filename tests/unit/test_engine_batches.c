@@ -64,8 +64,7 @@ void gm_engine_answer_alloc(struct gm_engine *e, uint32_t allocation, CUresult r
     (void)e, (void)allocation, (void)result;
 }
 
-void gm_engine_refused(struct gm_engine *e, uint32_t app, uint64_t bytes,
-                       enum gm_refusal_reason reason)
+void gm_engine_refused(struct gm_engine *e, uint32_t app, uint64_t bytes, enum gm_why reason)
 {
     (void)e, (void)app, (void)bytes, (void)reason;
 }

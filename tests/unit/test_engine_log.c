@@ -150,8 +150,8 @@ static void what_was_refused_is_told(void **state)
 {
     (void)state;
     join(1, 10);
-    const struct gm_alloc_refusal full = {
-        .reason = GM_REFUSED_FULL, .bytes = 192 << 20, .limit = 1 << 30, .taken = 900 << 20};
+    const struct gm_reason full = {
+        .why = GM_WHY_FULL, .bytes = 192 << 20, .limit = 1 << 30, .taken = 900 << 20};
     for (uint64_t i = 1; i <= 12; i++)
         gm_engine_note_refusal(engine, 1, &full, i);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 78);
@@ -187,7 +187,7 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     engine->apps[1].stat = stat;
     struct gm_client client = {.id = 1, .engines = {engine}};
     engine->apps[1].client = &client;
-    engine->apps[1].refusal.newest.reason = GM_REFUSED_FULL;
+    engine->apps[1].refusal.newest.why = GM_WHY_FULL;
     gm_engine_note_refusals(engine);
     assert_int_equal(journal->gpu[0].n_refusals, 0);
     for (int i = 0; i < 25; i++, engine->now += 100 * GM_MS) {
@@ -198,7 +198,7 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     assert_int_equal(journal->gpu[0].n_refusals, 3);
     assert_int_equal(journal->gpu[0].refusals[0].n_refused, 10);
     assert_int_equal(journal->gpu[0].refusals[1].n_refused, 100);
-    assert_int_equal(journal->gpu[0].refusals[1].refusal.reason, GM_REFUSED_FULL);
+    assert_int_equal(journal->gpu[0].refusals[1].refusal.why, GM_WHY_FULL);
     gm_engine_note_last_refusal(engine, 1);
     assert_int_equal(journal->gpu[0].n_refusals, 4);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 250);
@@ -207,7 +207,7 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     stat->refused++;
     engine->now += 2 * GM_S;
     gm_engine_note_refusals(engine);
-    assert_int_equal(journal->gpu[0].refusals[4].refusal.reason, GM_REFUSED_DRIVER);
+    assert_int_equal(journal->gpu[0].refusals[4].refusal.why, GM_WHY_DRIVER);
     assert_int_equal(journal->gpu[0].refusals[4].refusal.bytes, 12345);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 251);
     free(stat);
@@ -228,17 +228,17 @@ static void a_refusal_has_the_reason_that_was_decided(void **state)
     struct gm_table table = {.apps = apps};
     engine->table = &table;
     for (int i = 0; i < 2; i++)
-        gm_engine_refused(engine, 1, (uint64_t)(3 + i) << 30, GM_REFUSED_USER);
+        gm_engine_refused(engine, 1, (uint64_t)(3 + i) << 30, GM_WHY_USER);
     stat->refused++;
     gm_engine_note_refusals(engine);
     stat->refused++;
     gm_engine_note_last_refusal(engine, 1);
     assert_int_equal(journal->gpu[0].n_refusals, 2);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(journal->gpu[0].refusals[i].refusal.reason, GM_REFUSED_USER);
+        assert_int_equal(journal->gpu[0].refusals[i].refusal.why, GM_WHY_USER);
     /* One that was asked for again, and had then, is none. A pool's own limit is no reason of the
      * daemon's. What a program takes back of its count says nothing. */
-    gm_engine_refused(engine, 1, 1 << 30, GM_REFUSED_USER);
+    gm_engine_refused(engine, 1, 1 << 30, GM_WHY_USER);
     engine->now += 5 * GM_S;
     gm_engine_note_refusals(engine);
     stat->refused = 1;
@@ -247,7 +247,7 @@ static void a_refusal_has_the_reason_that_was_decided(void **state)
     stat->refused = 3;
     gm_engine_note_refusals(engine);
     assert_int_equal(journal->gpu[0].n_refusals, 3);
-    assert_int_equal(journal->gpu[0].refusals[2].refusal.reason, GM_REFUSED_OWN);
+    assert_int_equal(journal->gpu[0].refusals[2].refusal.why, GM_WHY_OWN);
     engine->table = NULL;
     free(stat);
 }

@@ -33,15 +33,14 @@ uint64_t gm_engine_left(const struct gm_engine *e)
     return ROOM - taken;
 }
 
-enum gm_refusal_reason gm_engine_commit(struct gm_engine *e, uint32_t id,
-                                        const struct gm_msg_alloc *alloc)
+enum gm_why gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     if (alloc->bytes > gm_engine_left(e))
-        return GM_REFUSED_FULL;
+        return GM_WHY_FULL;
     taken += alloc->bytes;
     e->table->apps[id].committed += alloc->bytes;
     had[id]++;
-    return GM_REFUSED_NONE;
+    return GM_WHY_NONE;
 }
 
 void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
@@ -62,10 +61,10 @@ uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t id, uint64_t least)
     return 0; /* nobody is short of files */
 }
 
-enum gm_refusal_reason gm_engine_never_has(const struct gm_engine *e, uint32_t id, uint64_t bytes)
+enum gm_why gm_engine_never_has(const struct gm_engine *e, uint32_t id, uint64_t bytes)
 {
     looks++;
-    return e->table->apps[id].committed + bytes <= ROOM ? GM_REFUSED_NONE : GM_REFUSED_USER;
+    return e->table->apps[id].committed + bytes <= ROOM ? GM_WHY_NONE : GM_WHY_USER;
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *e, uint32_t id, uint64_t cookie)
@@ -75,10 +74,9 @@ void gm_engine_refuse_alloc(struct gm_engine *e, uint32_t id, uint64_t cookie)
     refused[id]++;
 }
 
-static enum gm_refusal_reason reasons[APPS];
+static enum gm_why reasons[APPS];
 
-void gm_engine_refused(struct gm_engine *e, uint32_t id, uint64_t bytes,
-                       enum gm_refusal_reason reason)
+void gm_engine_refused(struct gm_engine *e, uint32_t id, uint64_t bytes, enum gm_why reason)
 {
     (void)e;
     assert_true(bytes > 0);
@@ -231,9 +229,9 @@ static void one_user_has_so_many(void **state)
     expect(LATE, 0, 0);
     ask(OTHER, 50);
     expect(OTHER, 0, 1);
-    assert_int_equal(reasons[OTHER], GM_REFUSED_WAITING);
+    assert_int_equal(reasons[OTHER], GM_WHY_WAITING);
     ask(OTHER, 101);
-    assert_int_equal(reasons[OTHER], GM_REFUSED_USER); /* it can never have that */
+    assert_int_equal(reasons[OTHER], GM_WHY_USER); /* it can never have that */
     ask(NEW, 50);
     expect(NEW, 0, 0);
     for (unsigned i = 0; i <= GM_WAITING_OF_USER; i++)
@@ -315,7 +313,7 @@ static void who_wait_for_each_other_do_not_for_ever(void **state)
     assert_true(engine->waiting_wake_at <= engine->now + GM_ADMIT_STUCK_NS);
     pass(GM_ADMIT_STUCK_NS);
     expect(OTHER, 1, 1);
-    assert_int_equal(reasons[OTHER], GM_REFUSED_DEADLOCK);
+    assert_int_equal(reasons[OTHER], GM_WHY_DEADLOCK);
     expect(OWNER, 1, 0);
     give_back(OTHER, 40);
     expect(OWNER, 2, 0);

@@ -161,9 +161,9 @@ static void every_reason_has_a_text_and_a_name(void **state)
     (void)state;
     for (int a = GM_WHY_NONE; a < GM_WHYS; a++)
         for (int b = GM_WHY_NONE; b < a; b++) {
-            enum gm_sched_reason one = (enum gm_sched_reason)a, other = (enum gm_sched_reason)b;
-            assert_string_not_equal(gm_sched_reason_text(one), gm_sched_reason_text(other));
-            assert_string_not_equal(gm_sched_reason_name(one), gm_sched_reason_name(other));
+            enum gm_why one = (enum gm_why)a, other = (enum gm_why)b;
+            assert_string_not_equal(gm_why_text(one), gm_why_text(other));
+            assert_string_not_equal(gm_why_name(one), gm_why_name(other));
         }
 }
 

@@ -1,0 +1,34 @@
+/*
+ * Reasons: a word (why.def) and its numbers. Whoever decides makes one; whoever shows it makes the
+ * text. Pure; included by all of the daemon.
+ */
+#ifndef GM_CORE_WHY_H
+#define GM_CORE_WHY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum gm_why {
+#define GM_WHY(NAME, name, text) GM_WHY_##NAME,
+#include "daemon/core/why.def"
+#undef GM_WHY
+    GM_WHYS
+};
+
+/* A reason, as things were when it was made. Numbers that it does not need are 0. */
+struct gm_reason {
+    enum gm_why why;
+    uint64_t bytes, held;  /* what was asked for, and what the program had */
+    uint64_t limit;        /* budget, pinned memory or all tiers: `why` says which */
+    uint64_t taken;        /* of it */
+    uint32_t files;        /* that there are for frames */
+    bool is_unswappable;   /* pinned memory is too small to swap anything */
+    bool is_host_mappable; /* the GPU can read host memory */
+};
+
+/* "turn", "priority", ...: one word, for machines. */
+const char *gm_why_name(enum gm_why why);
+/* "another app's slice is not over", ...: one short phrase without numbers. */
+const char *gm_why_text(enum gm_why why);
+
+#endif
