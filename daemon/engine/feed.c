@@ -229,6 +229,14 @@ void gm_engine_feed_policy(struct gm_engine *engine, uint32_t id,
 
 /* ---- who asks ---- */
 
+bool gm_engine_is_chosen(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = 0; i < engine->decision.n_set; i++)
+        if (engine->decision.set[i] == id)
+            return true;
+    return false;
+}
+
 bool gm_engine_account(const struct gm_engine *engine, uint32_t id,
                        struct gm_sched_account *account)
 {

@@ -2,7 +2,9 @@
 /*
  * What the engine's files offer each other, by file. daemon/views calls what changes nothing.
  *
- *   engine.c         opening, closing, the run loop: decision -> app states -> moves -> gates
+ *   engine.c         the run loop: decision -> app states -> moves -> gates
+ *   open.c           opening and closing
+ *   gates.c          the gates of programs
  *   apps.c           messages of the shims: join, leave, ALLOC, FREE, WANT, DRAINED, DONE
  *   client.c         programs on all their GPUs: shared memory, and the gate
  *   groups.c         what runs together
@@ -60,14 +62,9 @@ static inline bool gm_engine_is_in(const struct gm_engine *engine, uint32_t app,
 }
 /* Go round soon: something in another engine has changed. */
 void gm_engine_call(struct gm_engine *engine);
-/* Close the gate of a running app, and ask for its answer. */
-void gm_engine_close_gate(struct gm_engine *engine, uint32_t app);
+/* Copies have ended (gm_mover_open). */
+void gm_engine_on_copies(void *engine);
 const char *gm_engine_tier_text(enum gm_tier tier);
-/* The answer to CLOSE; NULL: none came in time. */
-void gm_engine_drained(struct gm_engine *engine, uint32_t app,
-                       const struct gm_msg_drained *drained);
-/* Close the gate of a running app for exchanges; the scheduler is not told. */
-void gm_engine_hold(struct gm_engine *engine, uint32_t app);
 /* Bytes that all apps together may commit: what the tiers hold less the room a swap needs. */
 uint64_t gm_engine_capacity(const struct gm_engine *engine);
 /* Bytes that programs together can have mapped on the host: pinned memory less the streaming
@@ -76,6 +73,19 @@ uint64_t gm_engine_host_room(const struct gm_engine *engine);
 
 /* A copy failed: no more of that for a while. */
 void gm_engine_back_off(struct gm_engine *engine);
+
+/* gates.c */
+/* Open the gate of an app that loads, and is whole. */
+void gm_engine_open_gate(struct gm_engine *engine, uint32_t app);
+/* Close the gate of a running app, and ask for its answer. */
+void gm_engine_close_gate(struct gm_engine *engine, uint32_t app);
+/* The answer to CLOSE; NULL: none came in time. */
+void gm_engine_drained(struct gm_engine *engine, uint32_t app,
+                       const struct gm_msg_drained *drained);
+/* Close the gate of a running app for exchanges; the scheduler is not told. */
+void gm_engine_hold(struct gm_engine *engine, uint32_t app);
+/* The scheduler wants the turn of an app that is held: it ends here. */
+void gm_engine_release(struct gm_engine *engine, uint32_t app);
 
 /* apps.c */
 /* Bytes that the app needs on the GPU to run, beside those that stay there whoever runs. */
@@ -324,6 +334,8 @@ void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
 
 /* memory.c */
+/* Pinned memory has grown, or was refused (gm_hostpool_open). */
+void gm_engine_on_grown(void *engine);
 /* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
  * was given is an upper limit, of which the device may have less now. */
 static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
@@ -400,6 +412,8 @@ void gm_engine_check_deadlines(struct gm_engine *engine);
 void gm_engine_arm_timer(struct gm_engine *engine);
 
 /* feed.c */
+/* Whether the app is to have its turn now. */
+bool gm_engine_is_chosen(const struct gm_engine *engine, uint32_t app);
 /* Make the scheduler. 0, -ENOMEM or -EINVAL; its memory is freed with the tables. */
 int gm_engine_open_sched(struct gm_engine *engine);
 /* Tell the scheduler what happened. */
