@@ -47,10 +47,10 @@ enum way {
     GM_BOTH,
     GM_BARE_OUT,
     GM_BARE_BACK,
-    GM_WAYS
+    GM_COPY_WAYS
 };
-static const char *const way_names[GM_WAYS] = {"cold", "fill", "filled",   "out",
-                                               "back", "both", "bare_out", "bare_back"};
+static const char *const way_names[GM_COPY_WAYS] = {"cold", "fill", "filled",   "out",
+                                                    "back", "both", "bare_out", "bare_back"};
 enum disk_way { GM_WRITE, GM_READ, GM_WRITE_PAGED, GM_READ_PAGED, GM_DISK_WAYS };
 static const char *const disk_names[GM_DISK_WAYS] = {"from_pinned", "to_pinned", "from_paged",
                                                      "to_paged"};
@@ -62,8 +62,8 @@ struct options {
 
 struct step {
     unsigned workers;
-    double rate[GM_WAYS][GM_ROUNDS_MAX];
-    struct gm_spread spread[GM_WAYS];
+    double rate[GM_COPY_WAYS][GM_ROUNDS_MAX];
+    struct gm_spread spread[GM_COPY_WAYS];
 };
 
 struct bench {
@@ -274,7 +274,7 @@ static void run_memory(struct bench *bench, const struct options *options)
         for (size_t i = 0; i < bench->n_steps; i++)
             run_step(bench, &bench->steps[i], round);
     for (size_t i = 0; i < bench->n_steps; i++)
-        for (int way = 0; way < GM_WAYS; way++)
+        for (int way = 0; way < GM_COPY_WAYS; way++)
             bench->steps[i].spread[way] =
                 gm_samples_spread(bench->steps[i].rate[way], options->rounds);
 }
@@ -365,7 +365,7 @@ static int write_json(const struct bench *bench, const struct options *options, 
         (unsigned long long)(bench->chunks * GM_CHUNK_MAX), (unsigned long long)options->rounds);
     for (size_t i = 0; i < bench->n_steps; i++) {
         fprintf(out, "    {\"workers\": %u", bench->steps[i].workers);
-        for (int way = 0; way < GM_WAYS; way++) {
+        for (int way = 0; way < GM_COPY_WAYS; way++) {
             fprintf(out, ", ");
             gm_report_spread(out, way_names[way], bench->steps[i].spread[way]);
         }

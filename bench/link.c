@@ -34,8 +34,8 @@
 #define GM_ROUNDS_MAX 200
 #define GM_PIECES_MAX 16
 
-enum way { GM_IN, GM_OUT, GM_BOTH, GM_WAYS };
-static const char *const way_names[GM_WAYS] = {"h2d", "d2h", "both"};
+enum way { GM_IN, GM_OUT, GM_BOTH, GM_LINK_WAYS };
+static const char *const way_names[GM_LINK_WAYS] = {"h2d", "d2h", "both"};
 
 struct options {
     uint64_t from, to; /* pieces */
@@ -51,8 +51,8 @@ struct bench {
     CUstream stream[2];
     uint64_t piece[GM_PIECES_MAX];
     size_t pieces;
-    double rate[GM_PIECES_MAX][GM_WAYS][GM_ROUNDS_MAX]; /* GB/s */
-    struct gm_spread spread[GM_PIECES_MAX][GM_WAYS];
+    double rate[GM_PIECES_MAX][GM_LINK_WAYS][GM_ROUNDS_MAX]; /* GB/s */
+    struct gm_spread spread[GM_PIECES_MAX][GM_LINK_WAYS];
 };
 
 static void copy_piece(struct bench *bench, bool is_out, uint64_t at, uint64_t bytes)
@@ -99,18 +99,18 @@ static bool is_copied(struct bench *bench, uint64_t bytes)
 
 static void run_rounds(struct bench *bench, const struct options *options)
 {
-    size_t count = bench->pieces * GM_WAYS;
+    size_t count = bench->pieces * GM_LINK_WAYS;
     for (uint64_t round = 0; round < options->rounds; round++) {
         for (size_t i = 0; i < count; i++) {
             size_t at = round % 2 == 0 ? i : count - 1 - i;
-            size_t piece = at / GM_WAYS;
-            enum way way = (enum way)(at % GM_WAYS);
+            size_t piece = at / GM_LINK_WAYS;
+            enum way way = (enum way)(at % GM_LINK_WAYS);
             bench->rate[piece][way][round] =
                 measure(bench, way, bench->piece[piece], options->bytes);
         }
     }
     for (size_t i = 0; i < bench->pieces; i++)
-        for (int way = 0; way < GM_WAYS; way++)
+        for (int way = 0; way < GM_LINK_WAYS; way++)
             bench->spread[i][way] = gm_samples_spread(bench->rate[i][way], options->rounds);
 }
 
@@ -124,7 +124,7 @@ static void print_table(const struct bench *bench, const struct options *options
     printf("%10s  %22s  %22s  %22s\n", "piece", "host to device", "device to host", "both at once");
     for (size_t i = 0; i < bench->pieces; i++) {
         printf("%10s", gm_format_size(bench->piece[i], text, sizeof(text)));
-        for (int way = 0; way < GM_WAYS; way++) {
+        for (int way = 0; way < GM_LINK_WAYS; way++) {
             const struct gm_spread *s = &bench->spread[i][way];
             printf("  %6.1f (%5.1f to %5.1f)", s->median, s->low, s->high);
         }
@@ -144,7 +144,7 @@ static int write_json(const struct bench *bench, const struct options *options, 
             (unsigned long long)options->bytes, (unsigned long long)options->rounds);
     for (size_t i = 0; i < bench->pieces; i++) {
         fprintf(out, "    {\"piece\": %llu", (unsigned long long)bench->piece[i]);
-        for (int way = 0; way < GM_WAYS; way++) {
+        for (int way = 0; way < GM_LINK_WAYS; way++) {
             fprintf(out, ", ");
             gm_report_spread(out, way_names[way], bench->spread[i][way]);
         }

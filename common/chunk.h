@@ -16,6 +16,9 @@
 /* Where the authoritative copy of a chunk is, from near the GPU to far. */
 enum gm_tier { GM_TIER_NONE, GM_TIER_GPU, GM_TIER_PINNED, GM_TIER_PAGED, GM_TIER_DISK, GM_TIERS };
 
+/* Directions of copies over the link. */
+enum gm_way { GM_WAY_OUT, GM_WAY_IN, GM_WAYS };
+
 #define GM_CHUNK_SHIFT 21u  /* log2 of the smallest chunk */
 #define GM_CHUNK_CLASSES 5u /* 2, 4, 8, 16, 32 MiB */
 #define GM_CHUNK_MIN (1ull << GM_CHUNK_SHIFT)

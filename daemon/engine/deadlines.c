@@ -50,7 +50,10 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < since(engine, app->moves.progress_at) + GM_STALL_NS)
         return;
-    gm_engine_happened(engine, id, GM_EVENT_GAVE_BACK);
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_GAVE_BACK,
+                                      .app = id,
+                                      .gave_back.is_silent = engine->table->apps[id].is_silent});
     app->moves.progress_at = engine->now;
     app->idle.want_at = engine->now + GM_WANT_AGAIN_NS;
     gm_engine_sample_soon(engine);

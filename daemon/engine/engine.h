@@ -68,8 +68,7 @@ struct gm_engine_outlet {
     /* Whether a process stands still, and why. NULL: none does. */
     enum gm_stop (*stop_of)(pid_t pid);
     /* What happens in the engine (common/events.def). NULL: nobody reads it. */
-    void (*event)(struct gm_journal *journal, const struct gm_engine *engine,
-                  const struct gm_event *event);
+    void (*event)(struct gm_journal *journal, const struct gm_event *event);
 };
 
 /* What is done for latency-critical programs beside others: the words of --latency-mode. */

@@ -7,11 +7,20 @@
 void gm_engine_emit(struct gm_engine *engine, const struct gm_event *event)
 {
     const uint64_t times = event->times > 0 ? event->times : 1;
+    struct gm_event told = *event;
     engine->counts[event->kind] += times;
-    if (event->app != GM_NONE)
-        engine->apps[event->app].counts[event->kind] += times;
+    told.at = engine->now;
+    told.gpu = engine->config.index;
+    told.device = engine->config.gpu;
+    if (event->app != GM_NONE) {
+        struct gm_app *app = &engine->apps[event->app];
+        app->counts[event->kind] += times;
+        told.pid = app->pid;
+        told.uid = app->uid;
+        told.name = app->name;
+    }
     if (engine->config.outlet.event)
-        engine->config.outlet.event(engine->config.journal, engine, event);
+        engine->config.outlet.event(engine->config.journal, &told);
 }
 
 void gm_engine_happened(struct gm_engine *engine, uint32_t id, enum gm_event_kind kind)

@@ -174,9 +174,6 @@ void gm_engine_note_refusals(struct gm_engine *engine);
 void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t app);
 /* When gm_engine_note_refusals has something to do though nothing happens. */
 uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
-/* "all tiers together hold 3.0G, and 2.9G are taken", and which options to raise. */
-const char *gm_engine_refusal_text(const struct gm_reason *refusal, char *text, size_t size);
-const char *gm_engine_refusal_raise(const struct gm_reason *refusal);
 
 /* room.c */
 /* Put on the ctl pages what each program could allocate now. After every change of what is

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static struct gm_party party(const struct gm_engine *engine, uint32_t id, const char *why,
+static struct gm_party party(const struct gm_engine *engine, uint32_t id, enum gm_why why,
                              const struct gm_sched_account *account)
 {
     const struct gm_app *app = &engine->apps[id];
@@ -42,7 +42,7 @@ void gm_engine_note_leaver(struct gm_engine *engine, uint32_t id, bool has_left)
             slot = &engine->leavers[i];
     slot->at = engine->now;
     slot->has_left = has_left;
-    slot->party = party(engine, id, has_left ? "left" : gm_why_name(account.reason), &account);
+    slot->party = party(engine, id, has_left ? GM_WHY_LEFT : account.reason, &account);
 }
 
 /* Those who yielded since `since` become the note's. */
@@ -68,7 +68,7 @@ void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct g
     if (!took)
         return;
     uint64_t since = account.waiting_at ? account.waiting_at : engine->apps[id].chosen.begin.at;
-    struct gm_note note = {.app = party(engine, id, gm_why_name(account.reason), &account),
+    struct gm_note note = {.app = party(engine, id, account.reason, &account),
                            .took = *took,
                            .wait_ns = engine->now > since ? engine->now - since : 0};
     take_leavers(engine, id, since, &note);
@@ -89,8 +89,9 @@ void gm_engine_note_levels(struct gm_engine *engine)
         if (account.level == app->policy.level)
             continue;
         const struct gm_note note = {
-            .app = party(engine, id, account.level > app->policy.level ? "used up" : "rested",
-                         &account),
+            .app =
+                party(engine, id,
+                      account.level > app->policy.level ? GM_WHY_USED_UP : GM_WHY_RESTED, &account),
             .from = app->policy.level};
         app->policy.level = account.level;
         gm_engine_emit(engine,
@@ -103,7 +104,7 @@ void gm_engine_note_set(struct gm_engine *engine, uint32_t id, uid_t by,
 {
     struct gm_sched_account account = account_of(engine, id);
     const struct gm_note note = {
-        .app = party(engine, id, "set", &account), .by = by, .said = *said, .policy = *policy};
+        .app = party(engine, id, GM_WHY_SET, &account), .by = by, .said = *said, .policy = *policy};
     engine->apps[id].policy.level = account.level;
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_SET, .app = id, .set.note = &note});
 }
@@ -112,9 +113,8 @@ void gm_engine_note_refusal(struct gm_engine *engine, uint32_t id, const struct 
                             uint64_t n)
 {
     struct gm_sched_account account = account_of(engine, id);
-    const struct gm_note note = {.app = party(engine, id, gm_why_name(refusal->why), &account),
-                                 .refusal = *refusal,
-                                 .n_refused = n};
+    const struct gm_note note = {
+        .app = party(engine, id, refusal->why, &account), .refusal = *refusal, .n_refused = n};
     gm_engine_emit(
         engine,
         &(struct gm_event){.kind = GM_EVENT_REFUSED, .app = id, .times = n, .refused.note = &note});

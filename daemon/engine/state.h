@@ -209,55 +209,6 @@ struct gm_waiting_alloc {
                                       tiers */
 };
 
-/* How long one switch took and where the time went: from the decision to let the app run to its
- * open gate. Times in nanoseconds; copying in and out overlaps with both waits. */
-struct gm_switch {
-    uint64_t seq;
-    uint32_t app;
-    pid_t pid;
-    uint64_t at;                /* when its gate opened */
-    uint64_t total_ns;          /* the sum of the parts */
-    uint64_t part_ns[GM_PARTS]; /* each instant is in one: common/parts.def */
-    uint64_t way_ns[GM_WAYS];   /* with copies out, and in, under way, whatever its part */
-    uint64_t link_ns;           /* ... with any */
-    uint64_t bytes[GM_WAYS];
-    uint64_t lowered, raised; /* bytes copied from pinned memory down, and up to it, meanwhile */
-    uint64_t clean, zero;     /* bytes evicted without a copy, meanwhile */
-};
-
-/* The log (log.c): a program as it was when something was decided. */
-struct gm_party {
-    uint32_t app;
-    pid_t pid;
-    char name[64];
-    uint32_t level;
-    const char *why; /* one word */
-};
-struct gm_note {
-    /* These are the journal's (views/journal.c). */
-    int gpu;
-    uint64_t seq;            /* 1 and up */
-    uint64_t at;             /* gm_now() */
-    uint64_t wall;           /* the same, nanoseconds since 1970 */
-    enum gm_event_kind kind; /* SWITCH, LEVEL, SET or REFUSED */
-
-    struct gm_party app;
-    /* SWITCH: whose place it took, and after what wait. */
-    struct gm_switch took;
-    uint64_t wait_ns;
-    struct gm_party leavers[GM_NOTE_LEAVERS];
-    uint32_t n_leavers; /* there may be more than are named */
-    /* LEVEL: where it was before. */
-    uint32_t from;
-    /* SET */
-    uid_t by;
-    struct gm_settings said;       /* what was changed */
-    struct gm_sched_policy policy; /* what holds now */
-    /* REFUSED: the last one, and how many there were since the entry before. */
-    struct gm_reason refusal;
-    uint64_t n_refused;
-};
-
 /* Who yielded lately, until a switch takes its place (log.c). */
 struct gm_leaver {
     struct gm_party party;

@@ -22,8 +22,6 @@
 #include "daemon/memory/cuda.h"
 #include "daemon/memory/hostpool.h"
 
-enum gm_way { GM_WAY_OUT = 0, GM_WAY_IN = 1, GM_WAYS = 2 };
-
 /* Copies under way in one direction at most. 128 of 32 MiB take 75 ms, of 2 MiB 5 ms: enough to
  * keep the copy engine busy when the loop is late, few enough to change plans. */
 #define GM_WAY_DEPTH 128u

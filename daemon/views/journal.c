@@ -4,27 +4,30 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/engine/inside.h"
 #include "daemon/views/record.h"
+#include "daemon/views/why.h"
 
-static const char *name_of(const struct gm_engine *engine, uint32_t id, char text[128])
+static const char *name_of(const struct gm_event *event, char text[128])
 {
-    return id == GM_NONE ? "nobody" : gm_engine_name(engine, id, text, 128);
+    return event->app == GM_NONE ? "nobody"
+                                 : gm_view_name(event->app, event->pid, event->name, text, 128);
 }
 
-static void tell_turn(const struct gm_engine *engine, const struct gm_turn *turn)
+static void tell_turn(const struct gm_event *event)
 {
+    const struct gm_turn *turn = &event->turn.turn;
     const enum gm_model model = (enum gm_model)turn->model;
     char who[128];
     if (turn->to == GM_TURN_ILLEGAL)
         gm_log(GM_LOG_ERROR, "%s %" PRIu32 " of %s: %s is not allowed in state %s: ignored",
-               gm_model_text(model), turn->id, name_of(engine, turn->app, who),
+               gm_model_text(model), turn->id, name_of(event, who),
                gm_model_event_text(model, turn->event), gm_model_state_text(model, turn->from));
     else if (model == GM_MODEL_APP)
-        gm_log(GM_LOG_DEBUG, "app %" PRIu32 " (pid %d): %s -> %s", turn->id,
-               (int)engine->apps[turn->id].pid, gm_app_state_text((enum gm_app_state)turn->from),
+        gm_log(GM_LOG_DEBUG, "app %" PRIu32 " (pid %d): %s -> %s", turn->id, (int)event->pid,
+               gm_app_state_text((enum gm_app_state)turn->from),
                gm_app_state_text((enum gm_app_state)turn->to));
 }
 
@@ -66,7 +69,7 @@ static void tell_switch(const struct gm_note *note)
     for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
         name_party(&note->leavers[i], who, sizeof who);
         int n = snprintf(left + length, sizeof left - length, "%s%s: %s",
-                         i ? ", " : ", in the place of ", who, note->leavers[i].why);
+                         i ? ", " : ", in the place of ", who, gm_why_name(note->leavers[i].why));
         length += n > 0 && (size_t)n < sizeof left - length ? (size_t)n : 0;
     }
     name_party(&note->app, who, sizeof who);
@@ -77,8 +80,8 @@ static void tell_switch(const struct gm_note *note)
     gm_log(GM_LOG_DEBUG, /* often: mux-ctl log has them */
            "switch %llu to %s: %s%s: %.1f ms: %s; %llu MiB out, %llu in, at %.1f GB/s%s; in lower "
            "tiers %llu MiB down, %llu up",
-           (unsigned long long)took->seq, who, note->app.why, left, (double)took->total_ns / 1e6,
-           parts, (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
+           (unsigned long long)took->seq, who, gm_why_name(note->app.why), left,
+           (double)took->total_ns / 1e6, parts, (unsigned long long)(took->bytes[GM_WAY_OUT] >> 20),
            (unsigned long long)(took->bytes[GM_WAY_IN] >> 20),
            took->link_ns ? (double)moved / (double)took->link_ns : 0.0, stayed,
            (unsigned long long)(took->lowered >> 20), (unsigned long long)(took->raised >> 20));
@@ -93,97 +96,95 @@ static void tell_set(const struct gm_note *note, const char *who)
 
 static void tell_refusal(const struct gm_note *note, const char *who)
 {
-    const char *raise = gm_engine_refusal_raise(&note->refusal);
+    const char *raise = gm_view_raise(&note->refusal);
     char why[256], bytes[32], times[48] = "";
     if (note->n_refused > 1)
         snprintf(times, sizeof times, ", the last of %llu refusals",
                  (unsigned long long)note->n_refused);
     gm_log(GM_LOG_WARN, "%s: refused %s%s: %s%s%s", who,
            gm_format_size(note->refusal.bytes, bytes, sizeof bytes), times,
-           gm_engine_refusal_text(&note->refusal, why, sizeof why), raise[0] ? ": raise " : "",
-           raise);
+           gm_view_refusal(&note->refusal, why, sizeof why), raise[0] ? ": raise " : "", raise);
 }
 
 /* Into the log as the next entry, which replaces the oldest. */
-static void keep(struct gm_journal *journal, const struct gm_engine *engine,
-                 const struct gm_event *event, const struct gm_note *note)
+static void keep(struct gm_journal *journal, const struct gm_event *event,
+                 const struct gm_note *note)
 {
     struct gm_note *entry = &journal->entry[++journal->n % GM_NOTES];
     *entry = *note;
     entry->seq = journal->n;
     entry->kind = event->kind;
-    entry->gpu = engine->config.gpu;
-    entry->at = engine->now;
+    entry->gpu = event->device;
+    entry->at = event->at;
     entry->wall = gm_wall_time();
 }
 
-void gm_journal_event(struct gm_journal *journal, const struct gm_engine *engine,
-                      const struct gm_event *event)
+void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
 {
-    const uint32_t index = engine->config.index, id = event->app;
+    const uint32_t index = event->gpu, id = event->app;
     struct gm_record *record = journal->gpu[index].record;
     char who[128];
     switch (event->kind) {
     case GM_EVENT_TURN:
-        tell_turn(engine, &event->turn.turn);
+        tell_turn(event);
         break;
     case GM_EVENT_JOIN:
-        gm_log(GM_LOG_INFO, "app %" PRIu32 ": pid %d, uid %u, %s", id, (int)engine->apps[id].pid,
-               (unsigned)engine->apps[id].uid, engine->apps[id].name);
+        gm_log(GM_LOG_INFO, "app %" PRIu32 ": pid %d, uid %u, %s", id, (int)event->pid,
+               (unsigned)event->uid, event->name);
         break;
     case GM_EVENT_DRAINED:
         gm_log(GM_LOG_DEBUG, "app %" PRIu32 " %s in %.3f ms", id,
                event->drained.is_parked ? "parked" : "drained", (double)event->drained.ns / 1e6);
         break;
     case GM_EVENT_BUSY:
-        gm_log(GM_LOG_INFO, "%s keeps the GPU: it %s", name_of(engine, id, who),
+        gm_log(GM_LOG_INFO, "%s keeps the GPU: it %s", name_of(event, who),
                event->busy.has_answered ? "did not finish its work in time" : "does not answer");
         break;
     case GM_EVENT_GAVE_BACK:
-        gm_log(GM_LOG_INFO, "%s gives its turn back: %s", name_of(engine, id, who),
-               engine->table->apps[id].is_silent ? "it does not answer"
-                                                 : "its memory cannot be brought in now");
+        gm_log(GM_LOG_INFO, "%s gives its turn back: %s", name_of(event, who),
+               event->gave_back.is_silent ? "it does not answer"
+                                          : "its memory cannot be brought in now");
         break;
     case GM_EVENT_SILENT:
         gm_log(GM_LOG_INFO, "%s does not answer: its memory stays where it is",
-               name_of(engine, id, who));
+               name_of(event, who));
         break;
     case GM_EVENT_ANSWERS:
-        gm_log(GM_LOG_INFO, "%s answers again", name_of(engine, id, who));
+        gm_log(GM_LOG_INFO, "%s answers again", name_of(event, who));
         break;
     case GM_EVENT_STOPPED:
-        gm_log(GM_LOG_INFO, "%s: %s", name_of(engine, id, who), event->stopped.text);
+        gm_log(GM_LOG_INFO, "%s: %s", name_of(event, who), event->stopped.text);
         break;
     case GM_EVENT_CONTINUED:
-        gm_log(GM_LOG_INFO, "%s goes on", name_of(engine, id, who));
+        gm_log(GM_LOG_INFO, "%s goes on", name_of(event, who));
         break;
     case GM_EVENT_SCHED:
         gm_record_config(record, event->sched.config);
         break;
     case GM_EVENT_INPUT:
-        gm_record_event(record, engine->now, event->input.event);
+        gm_record_event(record, event->at, event->input.event);
         break;
     case GM_EVENT_POLICY:
-        gm_record_policy(record, engine->now, id, event->policy.policy);
+        gm_record_policy(record, event->at, id, event->policy.policy);
         break;
     case GM_EVENT_SWITCH:
-        keep(journal, engine, event, event->switch_.note);
+        keep(journal, event, event->switch_.note);
         tell_switch(event->switch_.note);
         break;
     case GM_EVENT_LEVEL:
-        keep(journal, engine, event, event->level.note);
-        gm_log(GM_LOG_DEBUG, "%s: level %u -> %u", name_of(engine, id, who),
-               event->level.note->from, event->level.note->app.level);
+        keep(journal, event, event->level.note);
+        gm_log(GM_LOG_DEBUG, "%s: level %u -> %u", name_of(event, who), event->level.note->from,
+               event->level.note->app.level);
         break;
     case GM_EVENT_SET:
-        keep(journal, engine, event, event->set.note);
-        tell_set(event->set.note, name_of(engine, id, who));
+        keep(journal, event, event->set.note);
+        tell_set(event->set.note, name_of(event, who));
         break;
     case GM_EVENT_REFUSED:
-        keep(journal, engine, event, event->refused.note);
+        keep(journal, event, event->refused.note);
         journal->gpu[index].refusals[journal->gpu[index].n_refusals++ % GM_REFUSALS_KEPT] =
             journal->entry[journal->n % GM_NOTES];
-        tell_refusal(event->refused.note, name_of(engine, id, who));
+        tell_refusal(event->refused.note, name_of(event, who));
         break;
     case GM_EVENT_ALLOC: /* these are counted only */
     case GM_EVENT_FREE:

@@ -7,8 +7,8 @@
 #ifndef GM_DAEMON_VIEWS_JOURNAL_H
 #define GM_DAEMON_VIEWS_JOURNAL_H
 
-#include "common/wire.h"
-#include "daemon/engine/state.h"
+#include "common/shm.h"
+#include "daemon/core/events.h"
 
 struct gm_record;
 
@@ -23,7 +23,6 @@ struct gm_journal {
     } gpu[GM_GPUS_MAX];      /* by the engine's index */
 };
 
-void gm_journal_event(struct gm_journal *journal, const struct gm_engine *engine,
-                      const struct gm_event *event);
+void gm_journal_event(struct gm_journal *journal, const struct gm_event *event);
 
 #endif

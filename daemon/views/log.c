@@ -1,8 +1,10 @@
 /* The log as a document: see log.h. */
 #include "daemon/views/log.h"
 
-#include "daemon/engine/inside.h"
+#include "common/units.h"
+#include "common/wire.h"
 #include "daemon/views/journal.h"
+#include "daemon/views/why.h"
 
 static void add_party(cJSON *object, const struct gm_party *party)
 {
@@ -10,7 +12,7 @@ static void add_party(cJSON *object, const struct gm_party *party)
     cJSON_AddNumberToObject(object, "pid", party->pid);
     cJSON_AddStringToObject(object, "name", party->name);
     cJSON_AddNumberToObject(object, "level", party->level);
-    cJSON_AddStringToObject(object, "why", party->why);
+    cJSON_AddStringToObject(object, "why", gm_why_name(party->why));
 }
 
 void gm_view_switch(cJSON *row, const struct gm_switch *entry)
@@ -74,9 +76,8 @@ static cJSON *describe(const struct gm_note *note)
     } else if (note->kind == GM_EVENT_REFUSED) {
         cJSON_AddNumberToObject(object, "bytes", (double)note->refusal.bytes);
         cJSON_AddNumberToObject(object, "count", (double)note->n_refused);
-        cJSON_AddStringToObject(object, "text",
-                                gm_engine_refusal_text(&note->refusal, what, sizeof what));
-        cJSON_AddStringToObject(object, "raise", gm_engine_refusal_raise(&note->refusal));
+        cJSON_AddStringToObject(object, "text", gm_view_refusal(&note->refusal, what, sizeof what));
+        cJSON_AddStringToObject(object, "raise", gm_view_raise(&note->refusal));
     } else {
         cJSON *left = cJSON_AddArrayToObject(object, "left");
         cJSON_AddNumberToObject(object, "switch", (double)note->took.seq);
@@ -92,16 +93,14 @@ static cJSON *describe(const struct gm_note *note)
     return object;
 }
 
-void gm_view_refusals(const struct gm_engine *engine, cJSON *object)
+void gm_view_refusals(const struct gm_journal *journal, uint32_t index, uint64_t now, cJSON *object)
 {
-    const struct gm_journal *journal = engine->config.journal;
-    const uint32_t index = engine->config.index;
     const uint64_t n = journal->gpu[index].n_refusals;
     cJSON *refusals = cJSON_AddArrayToObject(object, "refusals");
     for (uint64_t i = n > GM_REFUSALS_KEPT ? n - GM_REFUSALS_KEPT : 0; i < n; i++) {
         const struct gm_note *note = &journal->gpu[index].refusals[i % GM_REFUSALS_KEPT];
         cJSON *entry = describe(note);
-        cJSON_AddNumberToObject(entry, "ago_s", (double)(engine->now - note->at) / (double)GM_S);
+        cJSON_AddNumberToObject(entry, "ago_s", (double)(now - note->at) / (double)GM_S);
         cJSON_AddItemToArray(refusals, entry);
     }
 }

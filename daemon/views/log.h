@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <cjson/cJSON.h>
 
-struct gm_engine;
 struct gm_journal;
 struct gm_sched_policy;
 struct gm_switch;
@@ -17,8 +16,8 @@ struct gm_switch;
  * daemon/README.md, "The log". The caller owns it; NULL: out of memory. */
 cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since);
 
-/* Parts that the status shows as well: the newest refusals, one switch, one policy. */
-void gm_view_refusals(const struct gm_engine *engine, cJSON *object);
+/* Parts that the status shows as well: the newest refusals on a GPU, one switch, one policy. */
+void gm_view_refusals(const struct gm_journal *journal, uint32_t gpu, uint64_t now, cJSON *object);
 void gm_view_switch(cJSON *object, const struct gm_switch *took);
 void gm_view_policy(cJSON *object, const struct gm_sched_policy *policy);
 

@@ -426,7 +426,7 @@ static cJSON *describe_gpu(const struct gm_engine *engine)
                             engine->hasher ? (double)gm_hasher_ns(engine->hasher) / 1e6 : 0);
     cJSON_AddNumberToObject(object, "frames", frames);
     add_history(engine, object);
-    gm_view_refusals(engine, object);
+    gm_view_refusals(engine->config.journal, engine->config.index, engine->now, object);
     return object;
 }
 

@@ -33,7 +33,7 @@ check() {
         sub(/^\.\//, "", room)
         if (room ~ /^daemon\/core\//) {
             room = "daemon/core"
-            ours = "daemon/core/ common/chunk.h common/classes.h common/events.def common/parts.def common/sums.h common/units.h"
+            ours = "daemon/core/ common/chunk.h common/classes.h common/events.def common/parts.def common/settings.h common/sums.h common/units.h"
         } else {
             sub(/\/.*/, "", room)
             ours = room == "common" ? "common/" : \

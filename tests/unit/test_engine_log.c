@@ -28,13 +28,6 @@ static struct gm_sched_config config = {.max_apps = APPS,
                                         .patience_ns = 60 * GM_S,
                                         .retry_ns = 4 * GM_S};
 
-char *gm_engine_name(const struct gm_engine *e, uint32_t id, char *text, size_t size)
-{
-    (void)e;
-    snprintf(text, size, "app %u", id);
-    return text;
-}
-
 /* What a refusal says of the tiers; not asked for here. */
 uint64_t gm_engine_capacity(const struct gm_engine *e)
 {
@@ -168,7 +161,7 @@ static void what_was_refused_is_told(void **state)
                         "--pinned, --paged or --disk");
     cJSON_Delete(log);
     engine->now += 3 * GM_S;
-    gm_view_refusals(engine, status);
+    gm_view_refusals(journal, 0, engine->now, status);
     const cJSON *kept = cJSON_GetObjectItem(status, "refusals");
     assert_int_equal(cJSON_GetArraySize(kept), GM_REFUSALS_KEPT);
     entry = cJSON_GetArrayItem(kept, GM_REFUSALS_KEPT - 1);

@@ -33,26 +33,34 @@ static uint8_t state_of(const struct gm_engine *engine, enum gm_model model, uin
     }
 }
 
-static void begin(const struct gm_engine *engine)
+/* The first time: nothing was told yet. */
+static void begin(uint32_t gpu)
 {
-    struct gpu_states *of = &states[engine->config.index];
-    const struct gm_table *table = engine->table;
+    struct gpu_states *of = &states[gpu];
+    if (of->told[GM_MODEL_CHUNK])
+        return;
+    const struct gm_table *table = machine.daemon.engines[gpu]->table;
     of->n[GM_MODEL_CHUNK] = of->n[GM_MODEL_SHADOW] = table->max_chunks;
     of->n[GM_MODEL_FRAME] = table->max_frames;
     of->n[GM_MODEL_APP] = table->max_apps;
-    for (unsigned m = 0; m < GM_MODELS_N; m++) {
-        free(of->told[m]);
+    for (unsigned m = 0; m < GM_MODELS_N; m++)
         of->told[m] = calloc(of->n[m], 1);
-    }
+}
+
+static void forget(struct gpu_states *of)
+{
+    for (unsigned m = 0; m < GM_MODELS_N; m++)
+        free(of->told[m]);
+    *of = (struct gpu_states){0};
     plants = (struct chance){.state = machine.seed ^ 0x9e3779b97f4a7c15ull};
 }
 
-static void take_turn(const struct gm_engine *engine, const struct gm_turn *turn)
+static void take_turn(uint32_t gpu, const struct gm_turn *turn)
 {
+    begin(gpu);
     const enum gm_model model = (enum gm_model)turn->model;
     uint8_t of_client = turn->from; /* which engine tells of a client is no matter */
-    uint8_t *told =
-        model == GM_MODEL_CLIENT ? &of_client : &states[engine->config.index].told[model][turn->id];
+    uint8_t *told = model == GM_MODEL_CLIENT ? &of_client : &states[gpu].told[model][turn->id];
     require(turn->from == *told, "%s %u goes from %s, and was %s", gm_model_text(model), turn->id,
             gm_model_state_text(model, turn->from), gm_model_state_text(model, *told));
     require(turn->to != GM_TURN_ILLEGAL || is_planted, "%s %u: %s is not allowed in state %s",
@@ -78,20 +86,19 @@ static void take_input(struct watch *watch, uint64_t now, const struct gm_sched_
     watch_before(watch);
 }
 
-void events_take(struct gm_journal *journal, const struct gm_engine *engine,
-                 const struct gm_event *event)
+void events_take(struct gm_journal *journal, const struct gm_event *event)
 {
-    struct watch *watch = &machine.gpus[engine->config.index].watch;
+    struct watch *watch = &machine.gpus[event->gpu].watch;
     (void)journal;
     if (event->kind == GM_EVENT_TURN) {
-        take_turn(engine, &event->turn.turn);
+        take_turn(event->gpu, &event->turn.turn);
     } else if (event->kind == GM_EVENT_SCHED) {
-        begin(engine);
+        forget(&states[event->gpu]);
         watch->config = *event->sched.config;
     } else if (event->kind == GM_EVENT_INPUT) {
-        take_input(watch, engine->now, event->input.event);
+        take_input(watch, event->at, event->input.event);
     } else if (event->kind == GM_EVENT_POLICY) {
-        watch_policy(watch, engine->now, event->app, event->policy.policy);
+        watch_policy(watch, event->at, event->app, event->policy.policy);
         watch_before(watch);
     }
 }
@@ -140,6 +147,7 @@ static void plant(struct gm_engine *engine, enum gm_model model)
 void events_run(struct gm_engine *engine)
 {
     const struct gpu_states *of = &states[engine->config.index];
+    begin(engine->config.index);
     if (draw(&plants, 50) == 0)
         plant(engine, (enum gm_model)draw(&plants, GM_MODELS_N));
     if (machine.steps % 32 != 0)

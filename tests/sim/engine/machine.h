@@ -348,8 +348,7 @@ int uv_fake_pidfd(pid_t pid);
 void mover_lose_context(uint32_t gpu);
 
 /* events.c: takes what happens in an engine; and what it does after each step. */
-void events_take(struct gm_journal *journal, const struct gm_engine *engine,
-                 const struct gm_event *event);
+void events_take(struct gm_journal *journal, const struct gm_event *event);
 void events_run(struct gm_engine *engine);
 
 /* checks.c: after each step. */

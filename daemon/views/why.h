@@ -1,0 +1,19 @@
+/*
+ * Reasons (core/why.h) as texts with their numbers. Called by the other files of this folder.
+ */
+#ifndef GM_DAEMON_VIEWS_WHY_H
+#define GM_DAEMON_VIEWS_WHY_H
+
+#include <stddef.h>
+
+#include "daemon/core/why.h"
+
+/* "app 3 (pid 812, python3)". Returns `text`. */
+char *gm_view_name(uint32_t app, int32_t pid, const char *name, char *text, size_t size);
+
+/* Why an allocation was refused: "all tiers together hold 3.0G, and 2.9G are taken"; and which
+ * options to raise, "" for none. Returns `text`. */
+const char *gm_view_refusal(const struct gm_reason *refusal, char *text, size_t size);
+const char *gm_view_raise(const struct gm_reason *refusal);
+
+#endif
