@@ -18,8 +18,8 @@ static bool is_whole(const struct gm_engine *engine)
              app->state == GM_APP_DRAINING))
             return false;
     }
-    return engine->table->budget == gm_engine_offered(engine) && engine->create_retry_at == 0 &&
-           !engine->create_more && !engine->waiting;
+    return engine->table->budget == gm_engine_offered(engine) &&
+           !gm_engine_is_off(engine, GM_RETRY_FRAME) && !engine->create_more && !engine->waiting;
 }
 
 /* Whether the device has memory to spare. It may have less than the budget, as programs beside

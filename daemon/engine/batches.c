@@ -238,7 +238,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
     gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
            (int)app->pid, app->name, batch->n, result);
     if (!is_all_ahead(engine, batch))
-        app->moves.retry_at = engine->now + GM_MAP_RETRY_NS;
+        gm_engine_back_off_app(engine, id);
     app->moves.raise_error = 0;
     for (uint32_t i = 0; i < batch->n; i++) {
         struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
@@ -295,6 +295,8 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     }
     if (batch->kind == GM_BATCH_MAP && result != 0)
         map_failed(engine, id, batch, result);
+    else if (batch->kind == GM_BATCH_MAP)
+        gm_engine_app_went_well(engine, id);
     for (uint32_t i = 0; i < batch->n; i++) {
         uint32_t item = batch->items[i];
         if (batch->kind == GM_BATCH_DROP) {

@@ -91,26 +91,17 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
     engine->again = true;
 }
 
-void gm_engine_back_off(struct gm_engine *engine)
-{
-    const uint64_t wait = engine->copy_wait == 0 ? GM_COPY_RETRY_NS : 2 * engine->copy_wait;
-    engine->copy_wait = wait < GM_COPY_RETRY_MOST_NS ? wait : GM_COPY_RETRY_MOST_NS;
-    engine->copy_retry_at = engine->now + engine->copy_wait;
-    engine->plan_is_stale = true;
-}
-
 /* The chunk comes when gm_engine_try_failed has tried again. */
 static void try_later(struct gm_engine *engine, uint32_t index)
 {
-    if (engine->copy_retry_at <= engine->now)
-        gm_engine_back_off(engine);
+    gm_engine_back_off(engine, GM_RETRY_COPY);
     engine->table->chunks[index].copy_pending = true;
     engine->failed[engine->n_failed++] = index;
 }
 
 void gm_engine_try_failed(struct gm_engine *engine)
 {
-    if (engine->copy_retry_at > engine->now)
+    if (gm_engine_is_off(engine, GM_RETRY_COPY))
         return;
     for (uint32_t i = engine->n_failed; i-- > 0;) {
         const uint32_t index = engine->failed[i];
@@ -158,9 +149,10 @@ void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
  * dirty already. */
 static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult result)
 {
-    gm_engine_back_off(engine);
+    gm_engine_back_off(engine, GM_RETRY_COPY);
     gm_log(GM_LOG_WARN, "GPU memory could not be cleared (%s): trying again in %llu ms",
-           gm_cuda_text(&engine->cuda, result), (unsigned long long)(engine->copy_wait / GM_MS));
+           gm_cuda_text(&engine->cuda, result),
+           (unsigned long long)(engine->retries[GM_RETRY_COPY].wait / GM_MS));
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state == GM_FRAME_FREE &&
             engine->table->frames[i].clear == number)
@@ -171,12 +163,13 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     char name[128];
-    gm_engine_back_off(engine);
+    gm_engine_back_off(engine, GM_RETRY_COPY);
     gm_log(GM_LOG_WARN,
            "%s: a copy %s the GPU failed (%s): its memory stays where it is, trying "
            "again in %llu ms",
            gm_engine_name(engine, chunk->app, name, sizeof name), way == GM_WAY_OUT ? "from" : "to",
-           gm_cuda_text(&engine->cuda, result), (unsigned long long)(engine->copy_wait / GM_MS));
+           gm_cuda_text(&engine->cuda, result),
+           (unsigned long long)(engine->retries[GM_RETRY_COPY].wait / GM_MS));
     if (chunk->state == GM_CHUNK_LEAVING)
         undo_eviction(engine, index);
     else if (way == GM_WAY_OUT || chunk->is_freed)
@@ -292,7 +285,6 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     assert(error == 0 || is_of_disk);
     struct gm_app *app = &engine->apps[chunk->app];
     int *last = is_raise ? &app->moves.raise_error : &engine->lower_error;
-    uint64_t *retry_at = is_raise ? &app->moves.retry_at : &engine->lower_retry_at;
     if (error) {
         /* The chunk keeps its old copy: it ends where it began. */
         if (*last != error)
@@ -307,11 +299,20 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
         chunk->to_page = chunk->page;
         chunk->page = GM_NONE;
         *last = error;
-        *retry_at = engine->now + GM_LOWER_RETRY_NS;
+        if (is_raise)
+            gm_engine_back_off_app(engine, chunk->app);
+        else
+            gm_engine_back_off(engine, GM_RETRY_BELOW);
     } else {
         *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
-        if (is_of_disk && *retry_at <= engine->now)
+        const bool is_off = is_raise ? gm_engine_is_app_off(engine, chunk->app)
+                                     : gm_engine_is_off(engine, GM_RETRY_BELOW);
+        if (is_of_disk && !is_off)
             *last = 0;
+        if (is_of_disk && is_raise)
+            gm_engine_app_went_well(engine, chunk->app);
+        else if (is_of_disk)
+            gm_engine_went_well(engine, GM_RETRY_BELOW);
     }
     gm_engine_settle(engine, index);
     gm_engine_run(engine);
@@ -350,7 +351,7 @@ void gm_engine_take_copies(struct gm_engine *engine)
                 copy_failed(engine, (enum gm_way)way, index, result);
                 continue;
             }
-            engine->copy_wait = 0;
+            gm_engine_went_well(engine, GM_RETRY_COPY);
             gm_engine_settle(engine, index);
         }
     }

@@ -34,10 +34,8 @@ static uint64_t asked_at(const struct gm_engine *engine, const struct gm_app *ap
 static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->moves.retry_at && engine->now >= app->moves.retry_at) {
-        app->moves.retry_at = 0;
+    if (gm_engine_app_retry_comes(engine, id))
         engine->plan_is_stale = true;
-    }
     if (app->state != GM_APP_LOADING || engine->stopping.is_on)
         return;
     /* Others are being waited for, which ends in bounded time; once. */
@@ -46,7 +44,7 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
         app->moves.progress_at = engine->now;
     if (engine->table->apps[id].missing == 0 && gm_group_is_several(engine, id))
         app->moves.progress_at = engine->now; /* it waits for its group */
-    bool has_failed = app->moves.retry_at != 0 && !app->places.is_held;
+    const bool has_failed = app->retry.at != 0 && !app->places.is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < since(engine, app->moves.progress_at) + GM_STALL_NS)
         return;
@@ -69,16 +67,6 @@ static void check_silence(struct gm_engine *engine, uint32_t id)
         return;
     gm_engine_note_silence(engine, id, is_silent);
     gm_engine_happened(engine, id, is_silent ? GM_EVENT_SILENT : GM_EVENT_ANSWERS);
-}
-
-/* A retry time that has come: true, and it is cleared. */
-static bool is_due(struct gm_engine *engine, uint64_t *at)
-{
-    if (*at == 0 || engine->now < *at)
-        return false;
-    *at = 0;
-    engine->plan_is_stale = true;
-    return true;
 }
 
 /* Its answer to CLOSE is to come in time. */
@@ -123,12 +111,14 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         check_loading(engine, id, is_held_up);
-    is_due(engine, &engine->create_retry_at);
-    is_due(engine, &engine->copy_retry_at);
-    is_due(engine, &engine->lower_retry_at);
     gm_engine_check_budget(engine);
-    if (is_due(engine, &engine->pool_retry_at))
-        gm_engine_want_memory(engine);
+    for (unsigned retry = 0; retry < GM_RETRIES; retry++) {
+        if (!gm_engine_retry_comes(engine, (enum gm_retry)retry))
+            continue;
+        engine->plan_is_stale = true;
+        if (retry == GM_RETRY_PINNED)
+            gm_engine_want_memory(engine);
+    }
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -172,8 +162,8 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         if (app->state == GM_APP_RUNNING)
             is_open = true;
         at = earlier(at, gm_engine_placing_due(engine, id));
-        if (app->moves.retry_at)
-            at = earlier(at, app->moves.retry_at);
+        if (app->retry.at)
+            at = earlier(at, app->retry.at);
         if (app->session)
             at = earlier(at, gm_group_due(engine, id));
         if (app->state == GM_APP_PAUSED && app->idle.want_at > engine->now &&
@@ -192,14 +182,9 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     at = earlier(at, gm_engine_turn_due(engine));
     if (engine->waiting)
         at = earlier(at, engine->waiting_wake_at);
-    if (engine->create_retry_at)
-        at = earlier(at, engine->create_retry_at);
-    if (engine->copy_retry_at)
-        at = earlier(at, engine->copy_retry_at);
-    if (engine->lower_retry_at)
-        at = earlier(at, engine->lower_retry_at);
-    if (engine->pool_retry_at)
-        at = earlier(at, engine->pool_retry_at);
+    for (unsigned retry = 0; retry < GM_RETRIES; retry++)
+        if (engine->retries[retry].at)
+            at = earlier(at, engine->retries[retry].at);
     if (engine->budget_check_at)
         at = earlier(at, engine->budget_check_at);
     at = earlier(at, gm_engine_give_back_at(engine));

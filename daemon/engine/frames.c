@@ -266,7 +266,7 @@ bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned
 uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     uint32_t frame;
-    if (engine->create_retry_at)
+    if (gm_engine_is_off(engine, GM_RETRY_FRAME))
         return GM_NONE;
     if (engine->created == GM_CREATE_AT_ONCE) {
         engine->create_more = true;
@@ -279,6 +279,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     engine->created++;
     if (result == CUDA_SUCCESS) {
         engine->create_error = CUDA_SUCCESS;
+        gm_engine_went_well(engine, GM_RETRY_FRAME);
         return frame;
     }
     gm_table_end_frame(engine->table, frame);
@@ -297,7 +298,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
                "cannot make GPU memory within the budget (%s): programs beside gpumux use it",
                gm_cuda_text(&engine->cuda, result));
     engine->create_error = result;
-    engine->create_retry_at = engine->now + GM_CREATE_RETRY_NS;
+    gm_engine_back_off(engine, GM_RETRY_FRAME);
     /* Without files for more frames, those that there are must do. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
         engine->create_refused =

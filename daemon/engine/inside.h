@@ -28,6 +28,7 @@
  *   turns.c          best-effort programs take turns beside a latency-critical one
  *   hints.c          holding others for a request that is announced
  *   stops.c          programs that stand still
+ *   backoff.c        when to try again what failed
  *   deadlines.c      the timer: answers that do not come, retries
  *   feed.c           what the scheduler is told, and what it decided
  *   policy.c         settings of programs
@@ -71,8 +72,25 @@ uint64_t gm_engine_capacity(const struct gm_engine *engine);
  * window. */
 uint64_t gm_engine_host_room(const struct gm_engine *engine);
 
-/* A copy failed: no more of that for a while. */
-void gm_engine_back_off(struct gm_engine *engine);
+/* backoff.c */
+/* It failed: no more of that for a while. */
+void gm_engine_back_off(struct gm_engine *engine, enum gm_retry retry);
+void gm_engine_went_well(struct gm_engine *engine, enum gm_retry retry);
+static inline bool gm_engine_is_off(const struct gm_engine *engine, enum gm_retry retry)
+{
+    return engine->retries[retry].at > engine->now;
+}
+/* True once: the time to try again has come. */
+bool gm_engine_retry_comes(struct gm_engine *engine, enum gm_retry retry);
+/* The same for the loading of an app. */
+void gm_engine_back_off_app(struct gm_engine *engine, uint32_t app);
+void gm_engine_app_went_well(struct gm_engine *engine, uint32_t app);
+static inline bool gm_engine_is_app_off(const struct gm_engine *engine, uint32_t app)
+{
+    return engine->apps[app].retry.at > engine->now;
+}
+bool gm_engine_app_retry_comes(struct gm_engine *engine, uint32_t app);
+void gm_engine_retry_at_once(struct gm_engine *engine, uint32_t app);
 
 /* gates.c */
 /* Open the gate of an app that loads, and is whole. */

@@ -68,18 +68,20 @@ void gm_engine_want_memory(struct gm_engine *engine)
  * a second only. */
 static bool have_shadows_changed(const struct gm_engine *engine)
 {
-    return engine->pool_retry_at == 0 && engine->shadows_told != gm_engine_wanted_shadows(engine);
+    return !gm_engine_is_off(engine, GM_RETRY_PINNED) &&
+           engine->shadows_told != gm_engine_wanted_shadows(engine);
 }
 
 void gm_engine_on_grown(void *arg)
 {
     struct gm_engine *engine = arg;
     engine->now = gm_now();
-    if ((engine->pool.refusal != CUDA_SUCCESS || engine->pool.stuck != CUDA_SUCCESS) &&
-        engine->pool_retry_at == 0)
-        engine->pool_retry_at = engine->now + GM_POOL_RETRY_NS;
+    if (engine->pool.refusal != CUDA_SUCCESS || engine->pool.stuck != CUDA_SUCCESS)
+        gm_engine_back_off(engine, GM_RETRY_PINNED);
+    else
+        gm_engine_went_well(engine, GM_RETRY_PINNED);
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
-        gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again every second",
+        gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again",
                (unsigned long long)(gm_hostpool_size(&engine->pool) >> 20),
                gm_cuda_text(&engine->cuda, engine->pool.refusal));
     engine->pool_refusal = engine->pool.refusal;

@@ -51,7 +51,7 @@ static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
             .used = used_of(engine, (enum gm_tier)tier),
             .ending = engine->ending[tier],
-            .is_closed = tier == GM_TIER_DISK && engine->lower_retry_at > engine->now,
+            .is_closed = tier == GM_TIER_DISK && gm_engine_is_off(engine, GM_RETRY_BELOW),
         };
 }
 
@@ -61,7 +61,7 @@ static bool can_stage(const struct gm_engine *engine, uint32_t id)
            engine->table->apps[id].beyond ==
                0 && /* else what comes is known when its turn begins */
            !engine->table->apps[id].is_silent &&
-           !gm_engine_is_vacating(engine, id) && engine->apps[id].moves.retry_at <= engine->now;
+           !gm_engine_is_vacating(engine, id) && !gm_engine_is_app_off(engine, id);
 }
 
 /* Who gives its place on the GPU up for `target` ahead of its turn: those that wait like it, and
@@ -149,7 +149,7 @@ void gm_engine_plan(struct gm_engine *engine)
                 (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0))
                 continue;
             is_waiting = true;
-            if (app->moves.retry_at > engine->now || (pass == 1 && app->batches.ping != 0))
+            if (gm_engine_is_app_off(engine, id) || (pass == 1 && app->batches.ping != 0))
                 continue;
             engine->targets[input.n_targets++] = id;
             input.is_growing = input.is_growing || pass == 0;
@@ -356,7 +356,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         chunk->frame != move->frame || (!is_leaving && !can_lose(engine, chunk->app)))
         return true;
     if ((!is_leaving && state != GM_APP_PAUSED) || !has_room(engine, GM_WAY_OUT) ||
-        engine->copy_retry_at > engine->now ||
+        gm_engine_is_off(engine, GM_RETRY_COPY) ||
         engine->apps[chunk->app].moves.coming[GM_WAY_OUT].copies >= GM_UNMAPS_AT_ONCE ||
         !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
         !may_have(engine, engine->targets[0]))
@@ -394,7 +394,7 @@ void gm_engine_clear_frames(struct gm_engine *engine)
     struct gm_table *table = engine->table;
     if (engine->plan_from < engine->plan.n)
         return; /* most of them are for chunks that overwrite them */
-    if (engine->copy_retry_at > engine->now)
+    if (gm_engine_is_off(engine, GM_RETRY_COPY))
         return;
     /* From where the last round ended: each clears a few, and there may be 70,000. */
     for (uint32_t left = table->max_frames; table->dirty > 0 && left > 0; left--) {

@@ -80,7 +80,7 @@ static bool lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
     if (engine->pool.refusal == CUDA_SUCCESS)
         return false;
     if (engine->stopping.is_on)
-        engine->apps[chunk->app].moves.retry_at = engine->now + GM_MAP_RETRY_NS;
+        gm_engine_back_off_app(engine, chunk->app);
     if (!engine->table->allocations[at].is_pending)
         return false;
     gm_engine_refused(engine, chunk->app, engine->table->allocations[at].bytes, GM_WHY_HOST);
@@ -106,7 +106,7 @@ static uint32_t host_frame(struct gm_engine *engine, const struct gm_chunk *chun
         gm_log(GM_LOG_WARN, "cannot export host memory (%s): trying again",
                gm_cuda_text(&engine->cuda, result));
         gm_table_end_frame(engine->table, frame);
-        engine->apps[chunk->app].moves.retry_at = engine->now + GM_MAP_RETRY_NS;
+        gm_engine_back_off_app(engine, chunk->app);
         return GM_NONE;
     }
     engine->unit_frame[chunk->page] = frame;
@@ -190,7 +190,7 @@ void gm_engine_map_on_host(struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[id];
         const bool is_saved = engine->stopping.is_on && engine->stopping.host == id;
         if ((app->state != GM_APP_LOADING && app->state != GM_APP_RUNNING && !is_saved) ||
-            app->moves.retry_at > engine->now || app->batches.ping != 0)
+            gm_engine_is_app_off(engine, id) || app->batches.ping != 0)
             continue;
         const struct gm_list *list = &engine->table->apps[id].to_map;
         for (uint32_t at = list->head, next; at != GM_NONE; at = next) {

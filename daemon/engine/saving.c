@@ -81,7 +81,7 @@ static void give_up_hopeless(struct gm_engine *engine)
             give_up(engine, id, "the program does not answer");
         else if (app->state == GM_APP_LOADING && is_stuck)
             give_up(engine, id, "it cannot be brought back");
-        else if (engine->stopping.host == id && app->moves.retry_at > engine->now)
+        else if (engine->stopping.host == id && gm_engine_is_app_off(engine, id))
             give_up(engine, id, "it cannot be put where the program keeps it");
     }
 }
@@ -237,7 +237,7 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     engine->stopping.host = GM_NONE;
     engine->decision.wake_at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        engine->apps[id].moves.retry_at = 0;
+        gm_engine_retry_at_once(engine, id);
         gm_engine_end_placing(engine, id, true);
     }
     gm_engine_drop_all_shadows(engine);

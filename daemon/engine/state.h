@@ -73,6 +73,19 @@ struct gm_moment {
     uint64_t clean, zero;     /* bytes evicted without a copy: not changed, and all zero */
 };
 
+/* What is left alone for a while after it failed (backoff.c). */
+enum gm_retry {
+    GM_RETRY_COPY,   /* between the GPU and pinned memory; nothing is evicted meanwhile */
+    GM_RETRY_BELOW,  /* writing to the disk */
+    GM_RETRY_FRAME,  /* making a frame */
+    GM_RETRY_PINNED, /* growing pinned memory */
+    GM_RETRIES
+};
+struct gm_backoff {
+    uint64_t at;   /* not before; 0: now */
+    uint64_t wait; /* ... how long that was after the last failure; 0: it went well since */
+};
+
 struct gm_app {
     enum gm_app_state state;
     struct gm_client *client;
@@ -133,11 +146,11 @@ struct gm_app {
         uint64_t ping;        /* must be answered before memory is moved for it; 0: none */
         uint32_t unanswered_maps;
     } batches;
-    struct { /* moves.c, chunks.c, batches.c, places.c */
+    struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
+                                a lower tier */
+    struct {                 /* moves.c, chunks.c, batches.c, places.c */
         struct gm_coming coming[GM_WAYS];
         uint64_t progress_at; /* while LOADING: when its memory last came nearer */
-        uint64_t retry_at;    /* do not load before: a mapping, or a copy from a lower tier, failed
-                               */
         int raise_error;      /* -errno of the copy; 0: one from the disk ended well since, or a
                                  mapping failed */
     } moves;
@@ -314,7 +327,6 @@ struct gm_engine {
     uint64_t window;           /* pinned bytes that stay free for streaming */
     uint64_t reserve;          /* ... of which evictions leave this much: gm_plan_reserve */
     uint64_t ending[GM_TIERS]; /* bytes that copies under way give back in their tier */
-    uint64_t lower_retry_at;   /* the disk could not be written: do not try before */
     int lower_error;           /* -errno of that, 0 if it could be written since */
     uint32_t host_copies;      /* copies between host tiers under way */
     uint64_t host_bytes;       /* ... and what they copy in memory */
@@ -352,9 +364,7 @@ struct gm_engine {
     uint32_t n_late;
     uint32_t *failed; /* chunks whose copy in, or mapping, must be tried again */
     uint32_t n_failed;
-    uint64_t copy_retry_at; /* ... then, and nothing is evicted before; 0: now */
-    uint64_t copy_wait; /* ... how long that was after the last failure; 0: it went well since */
-    uint32_t *unsent;   /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
+    uint32_t *unsent; /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
     uint32_t n_unsent;
 
     struct gm_plan plan;
@@ -370,8 +380,7 @@ struct gm_engine {
     uint32_t *condemned;
     uint32_t n_condemned;
     bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
-    uint64_t create_retry_at;
-    uint64_t pool_retry_at;   /* pinned memory was refused: ask again then */
+    struct gm_backoff retries[GM_RETRIES];
     CUresult pool_refusal;    /* ... why, as it was logged */
     uint64_t room;            /* as the scheduler was told */
     uint64_t first_budget;    /* at the start */

@@ -151,7 +151,7 @@ static void say_why(const struct gm_engine *engine, uint32_t id,
         say_paused(engine, id, text, size);
     } else if (app->state == GM_APP_DRAINING) {
         snprintf(text, size, "finishing its GPU work");
-    } else if (app->moves.retry_at > engine->now) {
+    } else if (gm_engine_is_app_off(engine, id)) {
         snprintf(text, size, "%s",
                  app->moves.raise_error ? "a lower tier fails (see the log): trying again"
                                         : "it could not map its memory: trying again soon");

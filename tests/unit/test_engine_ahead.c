@@ -307,9 +307,9 @@ static void test_nobody_lacks(void **state)
     engine->waiting = &waiting.ask;
     assert_false(ask(0, 2 * MIB));
     engine->waiting = NULL;
-    engine->create_retry_at = 1;
+    engine->retries[GM_RETRY_FRAME].at = engine->now + 1;
     assert_false(ask(0, 2 * MIB));
-    engine->create_retry_at = 0;
+    engine->retries[GM_RETRY_FRAME].at = 0;
     engine->create_more = true;
     assert_false(ask(0, 2 * MIB));
     engine->create_more = false;

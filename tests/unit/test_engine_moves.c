@@ -473,10 +473,10 @@ static void not_for_who_cannot_have_it(void **state)
     (void)state;
     fill_up();
     is_expected[SECOND] = is_expected[LAST] = false;
-    engine->apps[FIRST].moves.retry_at = engine->now + 1;
+    engine->apps[FIRST].retry.at = engine->now + 1;
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
-    engine->apps[FIRST].moves.retry_at = 0;
+    engine->apps[FIRST].retry.at = 0;
     world.table->apps[FIRST].is_silent = true;
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
@@ -676,7 +676,7 @@ static void the_disk_is_closed_after_an_error(void **state)
     gm_engine_plan(engine);
     assert_int_equal(planned_for_disk(), 128 * MIB);
 
-    engine->lower_retry_at = engine->now + GM_S;
+    engine->retries[GM_RETRY_BELOW].at = engine->now + GM_S;
     gm_engine_plan(engine);
     assert_int_equal(planned_for_disk(), 0);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 2048 * MIB);
@@ -696,7 +696,7 @@ static void the_disk_is_closed_after_an_error(void **state)
     assert_true(planned(GM_MOVE_FILL, FIRST) > 1024 * MIB);
     engine->apps[FIRST].state = GM_APP_LOADING;
 
-    engine->lower_retry_at = engine->now;
+    engine->retries[GM_RETRY_BELOW].at = engine->now;
     gm_engine_plan(engine);
     assert_true(planned_for_disk() > 0);
     assert_int_equal(engine->short_from, engine->short_to);
