@@ -149,7 +149,7 @@ static void carry_out(struct world *world)
         const struct gm_move *move = &world->plan.moves[i];
         uint32_t frame = move->frame;
         if (move->kind == GM_MOVE_DESTROY) {
-            gm_table_condemn_frame(table, frame);
+            gm_table_condemn_frame(table, frame, GM_NONE);
             gm_table_end_frame(table, frame);
             continue;
         }

@@ -48,6 +48,7 @@ struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chu
         table->frames[i].next = i + 1 < max_frames ? i + 1 : GM_NONE;
     table->free_chunk = table->free_allocation = max_chunks ? 0 : GM_NONE;
     table->free_frame = max_frames ? 0 : GM_NONE;
+    table->first_condemned = GM_NONE;
     return table;
 }
 
@@ -417,16 +418,17 @@ bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
     return !allocation->is_freed && !allocation->is_pending && allocation->missing == 0;
 }
 
-void gm_table_fix(struct gm_table *table, uint32_t index)
+void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
 {
     const struct gm_allocation *allocation = &table->allocations[index];
-    assert(gm_table_can_fix(table, index));
+    assert(gm_table_can_fix(table, index) && share != 0);
     for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
         struct gm_chunk *chunk = &table->chunks[c];
         struct gm_frame *frame = &table->frames[chunk->frame];
         assert(is_settled(chunk) && !chunk->is_fixed);
         unlist(table, c);
-        chunk->is_fixed = frame->is_fixed = true;
+        chunk->is_fixed = true;
+        frame->share = share;
         if (chunk->tier == GM_TIER_GPU) {
             table->apps[chunk->app].fixed += gm_class_bytes(chunk->class);
             table->fixed += gm_class_bytes(chunk->class);
@@ -437,9 +439,9 @@ void gm_table_fix(struct gm_table *table, uint32_t index)
 
 static void unfix(struct gm_table *table, struct gm_frame *frame)
 {
-    if (frame->is_fixed && !frame->is_host)
+    if (frame->share != 0 && !frame->is_host)
         table->fixed -= gm_class_bytes(frame->class);
-    frame->is_fixed = false;
+    frame->share = 0;
 }
 
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes)
@@ -474,7 +476,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         chunk->va = at;
         chunk->app = app;
         chunk->allocation = index;
-        chunk->frame = chunk->page = chunk->to_page = GM_NONE;
+        chunk->frame = chunk->page = chunk->host_frame = chunk->to_page = GM_NONE;
         chunk->sibling = chunk->next_shadow = chunk->prev_shadow = GM_NONE;
         chunk->class = (uint8_t)gm_chunk_next(left);
         *link = c;
@@ -561,7 +563,7 @@ static uint32_t new_frame(struct gm_table *table, uint32_t pool, unsigned class,
     struct gm_frame *frame = &table->frames[index];
     table->free_frame = frame->next;
     memset(frame, 0, sizeof *frame);
-    frame->chunk = frame->next = frame->prev = GM_NONE;
+    frame->chunk = frame->next = frame->prev = frame->page = frame->exit_of = GM_NONE;
     frame->pool = pool;
     frame->class = (uint8_t) class;
     frame->is_host = is_host;
@@ -580,18 +582,32 @@ uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned clas
     return index;
 }
 
-uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t pool, unsigned class)
+uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t index)
 {
-    return new_frame(table, pool, class, true);
+    const struct gm_chunk *chunk = &table->chunks[index];
+    const uint32_t frame = new_frame(table, table->apps[chunk->app].pool, chunk->class, true);
+    if (frame != GM_NONE)
+        table->frames[frame].page = chunk->page;
+    return frame;
 }
 
-/* The list of its pool that a frame is in by its state; NULL: in none. */
+/* The list that a frame is in by its state; NULL: in none. */
 static uint32_t *frame_list(struct gm_table *table, const struct gm_frame *frame)
 {
     struct gm_pool *pool = &table->pools[frame->pool];
+    if (frame->state == GM_FRAME_CONDEMNED)
+        return &table->first_condemned;
     if (frame->state == GM_FRAME_FREE)
         return &pool->head[frame->class];
     return frame->state == GM_FRAME_LEAVING ? &pool->leaving[frame->class] : NULL;
+}
+
+/* What of it counts as `ending`. */
+static uint64_t ending_bytes(const struct gm_frame *frame)
+{
+    const bool is_ending = !frame->is_host && frame->state == GM_FRAME_CONDEMNED &&
+                           frame->exit_of == GM_NONE && frame->silent == 0;
+    return is_ending ? gm_class_bytes(frame->class) : 0;
 }
 
 /* The sum that counts a frame on the GPU by its state; NULL: none does. */
@@ -623,7 +639,9 @@ static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_stat
     }
     if (sum_of(table, frame))
         *sum_of(table, frame) -= gm_class_bytes(frame->class);
+    table->ending -= ending_bytes(frame);
     frame->state = (uint8_t)state;
+    table->ending += ending_bytes(frame);
     if (sum_of(table, frame))
         *sum_of(table, frame) += gm_class_bytes(frame->class);
     if (state == GM_FRAME_FREE) {
@@ -650,8 +668,8 @@ static bool turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_eve
                                  .id = index,
                                  .app = frame->chunk == GM_NONE ? GM_NONE
                                                                 : table->chunks[frame->chunk].app};
-    const bool is_possible = (event != GM_FRAME_EV_GIVE || !frame->is_fixed) &&
-                             (event != GM_FRAME_EV_ORPHAN || frame->is_fixed);
+    const bool is_possible = (event != GM_FRAME_EV_GIVE || frame->share == 0) &&
+                             (event != GM_FRAME_EV_ORPHAN || frame->share != 0);
     const uint8_t to = next_state(table, turn, is_possible);
     if (to == GM_TURN_ILLEGAL)
         return false;
@@ -660,16 +678,20 @@ static bool turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_eve
     return true;
 }
 
-/* The frame is `chunk`'s from now on; GM_NONE: no chunk's. */
-static void give_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
+/* Its chunk has it no more. A host frame takes the pages along. */
+static void leave_chunk(struct gm_table *table, uint32_t index)
 {
     struct gm_frame *frame = &table->frames[index];
-    const uint64_t bytes = gm_class_bytes(frame->class);
-    if (!frame->is_host && frame->chunk != GM_NONE)
-        table->apps[table->chunks[frame->chunk].app].device -= bytes;
-    if (!frame->is_host && chunk != GM_NONE)
-        table->apps[table->chunks[chunk].app].device += bytes;
-    frame->chunk = chunk;
+    if (frame->chunk == GM_NONE)
+        return;
+    struct gm_chunk *chunk = &table->chunks[frame->chunk];
+    if (!frame->is_host)
+        table->apps[chunk->app].device -= gm_class_bytes(frame->class);
+    if (chunk->frame == index)
+        chunk->frame = GM_NONE;
+    if (chunk->host_frame == index)
+        chunk->host_frame = chunk->page = GM_NONE;
+    frame->chunk = GM_NONE;
 }
 
 void gm_table_end_frame(struct gm_table *table, uint32_t index)
@@ -689,7 +711,7 @@ bool gm_table_free_frame(struct gm_table *table, uint32_t index)
 {
     if (!turn_frame(table, index, GM_FRAME_EV_GIVE))
         return false;
-    give_frame(table, index, GM_NONE);
+    leave_chunk(table, index);
     return true;
 }
 
@@ -715,32 +737,72 @@ void gm_table_soil_frame(struct gm_table *table, uint32_t index)
 void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
 {
     if (turn_frame(table, index, GM_FRAME_EV_ORPHAN))
-        give_frame(table, index, GM_NONE);
+        leave_chunk(table, index);
 }
 
 bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
 {
+    struct gm_frame *frame = &table->frames[index];
     if (!turn_frame(table, index, GM_FRAME_EV_TAKE))
         return false;
-    give_frame(table, index, chunk);
-    table->frames[index].is_dirty = true;
+    leave_chunk(table, index);
+    frame->chunk = chunk;
+    frame->is_dirty = true;
     table->chunks[chunk].frame = index;
+    if (frame->is_host) {
+        table->chunks[chunk].host_frame = index;
+        table->chunks[chunk].page = frame->page;
+    } else {
+        table->apps[table->chunks[chunk].app].device += gm_class_bytes(frame->class);
+    }
     return true;
 }
 
-bool gm_table_condemn_frame(struct gm_table *table, uint32_t index)
+bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exit_of)
 {
+    struct gm_frame *frame = &table->frames[index];
     if (!turn_frame(table, index, GM_FRAME_EV_CONDEMN))
         return false;
-    unfix(table, &table->frames[index]);
-    give_frame(table, index, GM_NONE);
+    unfix(table, frame);
+    leave_chunk(table, index);
+    table->ending -= ending_bytes(frame);
+    frame->exit_of = exit_of;
+    table->ending += ending_bytes(frame);
     return true;
+}
+
+void gm_table_release_frames(struct gm_table *table, uint32_t app)
+{
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next) {
+        struct gm_frame *frame = &table->frames[i];
+        if (frame->exit_of != app)
+            continue;
+        frame->exit_of = GM_NONE;
+        table->ending += ending_bytes(frame);
+    }
+}
+
+void gm_table_count_drops(struct gm_table *table, uint32_t index, int drops, int silent)
+{
+    struct gm_frame *frame = &table->frames[index];
+    assert(frame->state == GM_FRAME_CONDEMNED);
+    table->ending -= ending_bytes(frame);
+    frame->drops += (uint32_t)drops;
+    frame->silent += (uint32_t)silent;
+    assert(frame->silent <= frame->drops);
+    table->ending += ending_bytes(frame);
+}
+
+void gm_table_destroy_frame(struct gm_table *table, uint32_t index)
+{
+    assert(table->frames[index].state == GM_FRAME_CONDEMNED);
+    table->frames[index].is_destroyed = true;
 }
 
 const char *gm_table_check(const struct gm_table *table)
 {
-    uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0, shadows = 0,
-             lost = 0, device = 0;
+    uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0, ending = 0,
+             shadows = 0, lost = 0, device = 0;
     uint32_t dirty = 0;
     for (uint32_t i = 0; i < table->max_frames; i++) {
         const struct gm_frame *frame = &table->frames[i];
@@ -753,9 +815,13 @@ const char *gm_table_check(const struct gm_table *table)
             free += gm_class_bytes(frame->class);
         if (!frame->is_host && frame->state == GM_FRAME_CONDEMNED)
             condemned += gm_class_bytes(frame->class);
-        if (frame->is_fixed && frame->state != GM_FRAME_USED)
+        ending += ending_bytes(frame);
+        if (frame->silent > frame->drops ||
+            (frame->state != GM_FRAME_CONDEMNED && (frame->drops > 0 || frame->exit_of != GM_NONE)))
+            return "a frame waits to end that is not condemned";
+        if (frame->share != 0 && frame->state != GM_FRAME_USED)
             return "a fixed frame is not in use";
-        if (frame->is_fixed && !frame->is_host)
+        if (frame->share != 0 && !frame->is_host)
             all_fixed += gm_class_bytes(frame->class);
         if ((frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING) &&
             frame->chunk != GM_NONE) {
@@ -763,6 +829,8 @@ const char *gm_table_check(const struct gm_table *table)
             device += frame->is_host ? 0 : gm_class_bytes(frame->class);
             if (chunk->frame != i && !frame->is_host)
                 return "a used frame's chunk does not hold it";
+            if (frame->is_host && (chunk->host_frame != i || chunk->page != frame->page))
+                return "the pages of a chunk are not those of its host frame";
             if (chunk->class != frame->class)
                 return "a chunk and its frame differ in size";
             if (!chunk->is_freed && table->apps[chunk->app].pool != frame->pool)
@@ -773,8 +841,8 @@ const char *gm_table_check(const struct gm_table *table)
         return "allocated bytes are not those of the frames";
     if (dirty != table->dirty)
         return "dirty free frames are not counted right";
-    if (free != table->free || condemned != table->condemned)
-        return "free or condemned bytes are not those of the frames";
+    if (free != table->free || condemned != table->condemned || ending != table->ending)
+        return "free, condemned or ending bytes are not those of the frames";
     if (all_fixed != table->fixed)
         return "fixed bytes are not those of the frames";
     if (allocated > table->budget)
@@ -797,7 +865,7 @@ const char *gm_table_check(const struct gm_table *table)
                              ? gm_class_bytes(chunk->class)
                              : 0;
                 if (chunk->is_fixed &&
-                    (!is_settled(chunk) || !table->frames[chunk->frame].is_fixed))
+                    (!is_settled(chunk) || table->frames[chunk->frame].share == 0))
                     return "a fixed chunk is not in a fixed frame";
                 if (is_settled(chunk)) {
                     const bool is_resident = chunk->state == GM_CHUNK_RESIDENT;

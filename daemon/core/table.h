@@ -54,6 +54,7 @@ struct gm_chunk {
     uint32_t allocation;
     uint32_t frame;                    /* GM_NONE: none */
     uint32_t page;                     /* first page of its copy in `tier`'s store, GM_NONE: none */
+    uint32_t host_frame;               /* ... the host frame that these pages are; GM_NONE: none */
     uint32_t to_page;                  /* MOVING: of the copy being made */
     uint32_t sibling;                  /* next chunk of the allocation, by address */
     uint32_t next, prev;               /* in its app's list for its place */
@@ -100,13 +101,18 @@ struct gm_frame {
     uint64_t clear; /* unless it is dirty, it is clear when copies in up to this one have ended */
     uint32_t chunk;
     uint32_t pool;
-    uint32_t next, prev; /* free list */
+    uint32_t next, prev; /* in the list for its state */
+    uint32_t page;       /* host frame: its pages, which end with it */
+    uint32_t share;      /* it is fixed: the number of what it is part of; 0: it is not */
+    uint32_t exit_of;    /* condemned: the app whose process must end first; GM_NONE: none */
+    uint32_t drops;      /* ... DROPs that are not answered yet */
+    uint32_t silent;     /* ... of those, owed by apps that do not answer */
     uint8_t class;
-    uint8_t state; /* enum gm_frame_state; its one setter: set_frame */
-    bool is_host;  /* host memory: not in the budget; its chunk's data is in it as long as it is
-                      used, mapped or not */
-    bool is_dirty; /* a chunk had it since it was made or cleared */
-    bool is_fixed; /* its chunk is; after that was freed, while others still map the frame */
+    uint8_t state;     /* enum gm_frame_state; its one setter: set_frame */
+    bool is_host;      /* host memory: not in the budget; its chunk's data is in it as long as it is
+                          used, mapped or not */
+    bool is_dirty;     /* a chunk had it since it was made or cleared */
+    bool is_destroyed; /* condemned: its handle is, and the driver keeps the memory */
 };
 
 struct gm_pool {
@@ -164,6 +170,7 @@ struct gm_table {
     uint32_t dirty;     /* free frames that are */
     uint32_t max_apps, max_chunks, max_frames;
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
+    uint32_t first_condemned;                         /* of all users */
     uint32_t used_chunks;
     struct gm_table_app *apps;
     struct gm_chunk *chunks;
@@ -200,8 +207,9 @@ static inline bool gm_chunk_is_still(const struct gm_chunk *chunk)
 /* Set what of its memory an app may not have on the GPU. */
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes);
 
-/* Fix all chunks of an allocation, and their frames. All of them are settled. */
-void gm_table_fix(struct gm_table *table, uint32_t allocation);
+/* Fix all chunks of an allocation, and their frames, as part of what has the number `share`, which
+ * is not 0. All of them are settled. */
+void gm_table_fix(struct gm_table *table, uint32_t allocation, uint32_t share);
 /* Whether it can be fixed: it is live and whole. */
 bool gm_table_can_fix(const struct gm_table *table, uint32_t allocation);
 
@@ -234,8 +242,9 @@ void gm_table_end_allocation(struct gm_table *table, uint32_t allocation);
 
 /* A new frame of `pool`, USED without a chunk; GM_NONE: no slot or no room. */
 uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned class);
-/* The same of host memory, outside the budget. */
-uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t pool, unsigned class);
+/* The same of the pinned pages that the chunk has, outside the budget. The pages are part of the
+ * frame as soon as the chunk takes it: they leave the chunk with it. */
+uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t chunk);
 /* Its memory is gone. */
 void gm_table_end_frame(struct gm_table *table, uint32_t frame);
 /* Into its pool's free list. The fence stays. False, of this and the next two: not legal; on_turn
@@ -248,9 +257,18 @@ void gm_table_soil_frame(struct gm_table *table, uint32_t frame);
 /* The chunk of a fixed frame has ended; others still map the frame. It stays USED, without a chunk.
  */
 void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
-/* From the free list to `chunk`, which makes it dirty, or to the condemned. */
+/* From the free list to `chunk`, which makes it dirty. */
 bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
-bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame);
+/* It is nobody's any more, and ends when nothing reaches it. If `exit_of` is an app, it waits for
+ * that app's process. */
+bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
+/* Condemned frames wait for this app's process no more. */
+void gm_table_release_frames(struct gm_table *table, uint32_t app);
+/* A condemned frame waits for so many more answers to DROP, so many of them of apps that are
+ * silent; or for fewer. */
+void gm_table_count_drops(struct gm_table *table, uint32_t frame, int drops, int silent);
+/* The handle of a condemned frame is destroyed, and the driver keeps the memory. */
+void gm_table_destroy_frame(struct gm_table *table, uint32_t frame);
 
 /* NULL if every invariant holds, else the name of the first that does not. For tests and debug. */
 const char *gm_table_check(const struct gm_table *table);

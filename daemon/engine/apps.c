@@ -45,13 +45,7 @@ static void stop_watching(struct gm_app *app)
 /* Its frames wait for its process no longer. */
 static void release_frames(struct gm_engine *engine, uint32_t id)
 {
-    for (uint32_t i = 0; i < engine->n_condemned; i++) {
-        uint32_t frame = engine->condemned[i];
-        if (engine->frame_more[frame].exit_of != id)
-            continue;
-        engine->frame_more[frame].exit_of = GM_NONE;
-        gm_engine_count_ending(engine, frame);
-    }
+    gm_table_release_frames(engine->table, id);
     engine->plan_is_stale = true;
 }
 

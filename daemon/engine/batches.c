@@ -187,11 +187,8 @@ static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, b
 {
     if (!batch || batch->kind != GM_BATCH_DROP)
         return;
-    for (uint32_t i = 0; i < batch->n; i++) {
-        struct gm_frame_state_more *more = &engine->frame_more[batch->items[i]];
-        more->silent = is_silent ? more->silent + 1 : more->silent - 1;
-        gm_engine_count_ending(engine, batch->items[i]);
-    }
+    for (uint32_t i = 0; i < batch->n; i++)
+        gm_table_count_drops(engine->table, batch->items[i], 0, is_silent ? 1 : -1);
 }
 
 static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
@@ -307,7 +304,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         }
     }
     free(batch);
-    if (engine->n_condemned > 0)
+    if (engine->table->first_condemned != GM_NONE)
         gm_engine_reap(engine);
 }
 

@@ -37,9 +37,8 @@ static void free_page(struct gm_engine *engine, uint32_t index)
     struct gm_chunk *chunk = &engine->table->chunks[index];
     gm_engine_end_shadow(engine, index);
     enum gm_tier tier = chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
-    if (chunk->page != GM_NONE && tier == GM_TIER_PINNED &&
-        engine->unit_frame[chunk->page] != GM_NONE)
-        gm_engine_condemn(engine, engine->unit_frame[chunk->page], exit_of(engine, chunk));
+    if (chunk->page != GM_NONE && chunk->host_frame != GM_NONE)
+        gm_engine_condemn(engine, chunk->host_frame, exit_of(engine, chunk));
     else if (chunk->page != GM_NONE)
         gm_stores_free(engine->stores, tier, chunk->page);
     chunk->page = GM_NONE;
@@ -51,10 +50,9 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
     uint32_t frame = chunk->frame;
     const bool is_host = engine->table->frames[frame].is_host;
     chunk->frame = GM_NONE;
-    if (engine->frame_more[frame].share) {
-        chunk->page = is_host ? GM_NONE : chunk->page; /* the frame has it */
+    if (engine->table->frames[frame].share != 0)
         gm_engine_leave_share(engine, frame);
-    } else if (is_host)
+    else if (is_host)
         ; /* it stays as long as the data in its pages: free_page */
     else if (engine->apps[chunk->app].state == GM_APP_GONE)
         gm_engine_condemn(engine, frame, exit_of(engine, chunk));
@@ -199,7 +197,7 @@ static void keep_or_free(struct gm_engine *engine, uint32_t index)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
     /* A host frame's pages go with it. */
-    if (chunk->page != GM_NONE && engine->unit_frame[chunk->page] == GM_NONE)
+    if (chunk->page != GM_NONE && chunk->host_frame == GM_NONE)
         gm_engine_keep_shadow(engine, index);
     if (chunk->shadow == GM_SHADOW_NONE)
         free_page(engine, index);

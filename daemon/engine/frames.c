@@ -1,7 +1,7 @@
 /*
  * Frames: makes them within the budget, takes them from one app for the next, and destroys them
- * when nobody can reach them any more. Owns the list of condemned frames. Called by most files of
- * the engine; calls memory/frames.c and the table. moves.c clears frames.
+ * when nobody can reach them any more. Called by most files of the engine; calls memory/frames.c
+ * and the table. moves.c clears frames.
  */
 #include "daemon/engine/inside.h"
 
@@ -12,49 +12,27 @@
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
 {
-    struct gm_frame_state_more *more = &engine->frame_more[frame];
-    uint8_t bit = (uint8_t)(1u << (frame % 8));
+    const uint8_t bit = (uint8_t)(1u << (frame % 8));
 
-    if (!gm_table_condemn_frame(engine->table, frame))
+    if (!gm_table_condemn_frame(engine->table, frame, exit_of))
         return;
-    more->drops = more->silent = 0;
-    more->is_destroyed = false;
-    more->exit_of = exit_of;
-    engine->condemned[engine->n_condemned++] = frame;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         if (app->session && (app->batches.imports[frame / 8] & bit)) {
             app->batches.imports[frame / 8] &= (uint8_t)~bit;
-            more->drops++;
-            more->silent += engine->table->apps[id].is_silent;
+            gm_table_count_drops(engine->table, frame, 1, engine->table->apps[id].is_silent);
             gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
         }
     }
-    gm_engine_count_ending(engine, frame);
     /* If it waits for nobody, no event will come either. */
-    engine->reap_more = engine->reap_more || (more->drops == 0 && exit_of == GM_NONE);
-}
-
-void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame)
-{
-    struct gm_frame_state_more *more = &engine->frame_more[frame];
-    const struct gm_frame *entry = &engine->table->frames[frame];
-    bool is_ending = !entry->is_host && entry->state == GM_FRAME_CONDEMNED &&
-                     more->exit_of == GM_NONE && more->silent == 0;
-    if (is_ending && !more->is_counted)
-        engine->table->ending += gm_class_bytes(entry->class);
-    if (!is_ending && more->is_counted)
-        engine->table->ending -= gm_class_bytes(entry->class);
-    more->is_counted = is_ending;
+    if (engine->table->frames[frame].drops == 0 && exit_of == GM_NONE)
+        engine->reap_more = true;
 }
 
 /* One DROP of `frame` is answered, or void. */
 void gm_engine_drop_done(struct gm_engine *engine, uint32_t id, uint32_t frame)
 {
-    struct gm_frame_state_more *more = &engine->frame_more[frame];
-    more->drops--;
-    more->silent -= engine->table->apps[id].is_silent;
-    gm_engine_count_ending(engine, frame);
+    gm_table_count_drops(engine->table, frame, -1, -(int)engine->table->apps[id].is_silent);
 }
 
 void gm_engine_drop_idle_pools(struct gm_engine *engine)
@@ -114,9 +92,9 @@ static bool is_reachable(const struct gm_engine *engine, uint32_t frame)
 }
 
 /* Its app's process has ended, and others have copies of what it had open. */
-static bool is_copied(const struct gm_engine *engine, const struct gm_frame_state_more *more)
+static bool is_copied(const struct gm_engine *engine, const struct gm_frame *frame)
 {
-    const struct gm_app *app = more->exit_of == GM_NONE ? NULL : &engine->apps[more->exit_of];
+    const struct gm_app *app = frame->exit_of == GM_NONE ? NULL : &engine->apps[frame->exit_of];
     return app && !app->exit.poll && app->client->copies;
 }
 
@@ -133,7 +111,7 @@ static bool destroy_copied(struct gm_engine *engine, uint32_t frame)
     const uint64_t bytes = gm_class_bytes(engine->table->frames[frame].class);
     const uint64_t before = free_on_device(engine);
     gm_frames_destroy(&engine->frames, frame, bytes);
-    engine->frame_more[frame].is_destroyed = true;
+    gm_table_destroy_frame(engine->table, frame);
     return free_on_device(engine) >= before + bytes;
 }
 
@@ -143,37 +121,26 @@ void gm_engine_reap(struct gm_engine *engine)
     uint64_t cleared = gm_mover_done(engine->mover, GM_WAY_IN);
     uint32_t reaped = 0;
     engine->reap_more = false;
-    for (uint32_t i = 0; i < engine->n_condemned;) {
-        uint32_t frame = engine->condemned[i];
+    for (uint32_t frame = engine->table->first_condemned, next; frame != GM_NONE; frame = next) {
         const struct gm_frame *entry = &engine->table->frames[frame];
-        const struct gm_frame_state_more *more = &engine->frame_more[frame];
-        const bool may_be_kept = !entry->is_host && !more->is_destroyed && is_copied(engine, more);
-        if (entry->fence > read || entry->clear > cleared || more->drops > 0 ||
-            (more->exit_of != GM_NONE && !may_be_kept) ||
-            (entry->is_host && is_reachable(engine, frame))) {
-            i++;
+        const bool may_be_kept =
+            !entry->is_host && !entry->is_destroyed && is_copied(engine, entry);
+        next = entry->next;
+        if (entry->fence > read || entry->clear > cleared || entry->drops > 0 ||
+            (entry->exit_of != GM_NONE && !may_be_kept) ||
+            (entry->is_host && is_reachable(engine, frame)))
             continue;
-        }
         if (reaped++ == GM_REAP_AT_ONCE) {
             engine->reap_more = true;
             break;
         }
-        if (may_be_kept && !destroy_copied(engine, frame)) {
-            i++;
+        if (may_be_kept && !destroy_copied(engine, frame))
             continue;
-        }
-        if (more->is_counted)
-            engine->table->ending -= gm_class_bytes(entry->class);
-        engine->frame_more[frame].is_counted = false;
-        if (!more->is_destroyed)
+        if (!entry->is_destroyed)
             gm_frames_destroy(&engine->frames, frame, gm_class_bytes(entry->class));
-        engine->frame_more[frame].is_destroyed = false;
-        if (entry->is_host) {
-            engine->unit_frame[more->page] = GM_NONE;
-            gm_stores_free(engine->stores, GM_TIER_PINNED, more->page);
-        }
+        if (entry->is_host)
+            gm_stores_free(engine->stores, GM_TIER_PINNED, entry->page);
         gm_table_end_frame(engine->table, frame);
-        engine->condemned[i] = engine->condemned[--engine->n_condemned];
         engine->plan_is_stale = true;
         engine->again = true;
     }
@@ -199,10 +166,11 @@ static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch
 uint64_t gm_engine_left_behind(const struct gm_engine *engine, uid_t uid, bool is_host)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < engine->n_condemned; i++) {
-        const struct gm_frame *entry = &engine->table->frames[engine->condemned[i]];
+    const struct gm_frame *entry;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
+        entry = &engine->table->frames[i];
         if (entry->is_host == is_host && engine->table->pools[entry->pool].uid == uid &&
-            is_copied(engine, &engine->frame_more[engine->condemned[i]]))
+            is_copied(engine, entry))
             bytes += gm_class_bytes(entry->class);
     }
     return bytes;
@@ -233,11 +201,10 @@ void gm_engine_update_room(struct gm_engine *engine)
         uint64_t bytes = gm_engine_kept(engine, id);
         room -= bytes < room ? bytes : room;
     }
-    for (uint32_t i = 0; i < engine->n_condemned; i++) {
-        uint32_t frame = engine->condemned[i];
-        const struct gm_frame *entry = &engine->table->frames[frame];
-        if (entry->is_host || (engine->frame_more[frame].silent == 0 &&
-                               !is_copied(engine, &engine->frame_more[frame])))
+    const struct gm_frame *entry;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
+        entry = &engine->table->frames[i];
+        if (entry->is_host || (entry->silent == 0 && !is_copied(engine, entry)))
             continue;
         /* It ends when the one that does not answer lets go of it, or the last copy is closed. */
         uint64_t bytes = gm_class_bytes(entry->class);

@@ -343,8 +343,6 @@ void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept);
 void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t kept);
 /* Destroy condemned frames that nothing holds back. */
 void gm_engine_reap(struct gm_engine *engine);
-/* Keep the table's `ending` bytes right: after any change to what a condemned frame waits for. */
-void gm_engine_count_ending(struct gm_engine *engine, uint32_t frame);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
 

@@ -198,13 +198,9 @@ static int make_tables(struct gm_engine *engine)
         return -ENOMEM;
     engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
     engine->apps = calloc(max_apps, sizeof *engine->apps);
-    engine->frame_more = calloc(max_frames, sizeof *engine->frame_more);
     engine->late = calloc(max_chunks, sizeof *engine->late);
     engine->failed = calloc(max_chunks, sizeof *engine->failed);
     engine->unsent = calloc(max_chunks, sizeof *engine->unsent);
-    const uint32_t pages = gm_hostpool_pages(&engine->pool);
-    engine->unit_frame = malloc((pages + 1) * sizeof *engine->unit_frame);
-    engine->condemned = calloc(max_frames, sizeof *engine->condemned);
     engine->targets = calloc(max_apps, sizeof *engine->targets);
     engine->victims = calloc(max_apps, sizeof *engine->victims);
     engine->donors = calloc(max_apps, sizeof *engine->donors);
@@ -219,13 +215,11 @@ static int make_tables(struct gm_engine *engine)
     engine->plan.moves = calloc(engine->plan.capacity, sizeof *engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
-    if (!engine->table_memory || !engine->apps || !engine->frame_more || !engine->late ||
-        !engine->failed || !engine->unsent || !engine->unit_frame || !engine->condemned ||
-        !engine->targets || !engine->victims || !engine->donors || !engine->in_set ||
-        !engine->running || !engine->admit_apps || !engine->stopping.apps ||
+    if (!engine->table_memory || !engine->apps || !engine->late || !engine->failed ||
+        !engine->unsent || !engine->targets || !engine->victims || !engine->donors ||
+        !engine->in_set || !engine->running || !engine->admit_apps || !engine->stopping.apps ||
         !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
-    memset(engine->unit_frame, 0xff, (pages + 1) * sizeof *engine->unit_frame); /* GM_NONE */
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
     gm_engine_watch_table(engine);
@@ -243,12 +237,9 @@ static void free_tables(struct gm_engine *engine)
     free(engine->units);
     free(engine->set);
     free(engine->apps);
-    free(engine->frame_more);
     free(engine->late);
     free(engine->failed);
     free(engine->unsent);
-    free(engine->unit_frame);
-    free(engine->condemned);
     free(engine->targets);
     free(engine->victims);
     free(engine->donors);
@@ -408,7 +399,7 @@ void gm_engine_close(struct gm_engine *engine)
     }
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state != GM_FRAME_UNUSED &&
-            !engine->frame_more[i].is_destroyed)
+            !engine->table->frames[i].is_destroyed)
             gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
     gm_hostpool_close(&engine->pool);
     uv_timer_stop(&engine->timer);

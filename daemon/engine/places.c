@@ -89,13 +89,12 @@ static bool lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
 }
 
 /* The host frame of the unit that the chunk lies in, whole. GM_NONE: it cannot be had now. */
-static uint32_t host_frame(struct gm_engine *engine, const struct gm_chunk *chunk)
+static uint32_t host_frame(struct gm_engine *engine, uint32_t index)
 {
-    uint32_t frame = engine->unit_frame[chunk->page];
-    if (frame != GM_NONE)
-        return frame;
-    frame =
-        gm_table_add_host_frame(engine->table, engine->table->apps[chunk->app].pool, chunk->class);
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->host_frame != GM_NONE)
+        return chunk->host_frame;
+    const uint32_t frame = gm_table_add_host_frame(engine->table, index);
     if (frame == GM_NONE)
         return GM_NONE;
     const CUresult result = gm_frames_adopt(
@@ -109,15 +108,12 @@ static uint32_t host_frame(struct gm_engine *engine, const struct gm_chunk *chun
         gm_engine_back_off_app(engine, chunk->app);
         return GM_NONE;
     }
-    engine->unit_frame[chunk->page] = frame;
-    engine->frame_more[frame].page = chunk->page;
     return frame;
 }
 
 static void map_in_place(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    const uint32_t frame = host_frame(engine, chunk);
+    const uint32_t frame = host_frame(engine, index);
     if (frame == GM_NONE)
         return;
     if (!gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_MAP))

@@ -90,10 +90,11 @@ static void give_up_hopeless(struct gm_engine *engine)
 static uint64_t room(const struct gm_engine *engine)
 {
     uint64_t bytes = engine->room;
-    for (uint32_t i = 0; i < engine->n_condemned; i++) {
-        const uint32_t frame = engine->condemned[i];
-        const uint64_t size = gm_class_bytes(engine->table->frames[frame].class);
-        if (!engine->table->frames[frame].is_host && engine->frame_more[frame].exit_of != GM_NONE)
+    const struct gm_frame *frame;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
+        frame = &engine->table->frames[i];
+        const uint64_t size = gm_class_bytes(frame->class);
+        if (!frame->is_host && frame->exit_of != GM_NONE)
             bytes -= size < bytes ? size : bytes;
     }
     return bytes;

@@ -39,6 +39,14 @@ static struct gm_share *find_owned(const struct gm_engine *engine, uint32_t owne
     return share;
 }
 
+static struct gm_share *find_share(const struct gm_engine *engine, uint32_t number)
+{
+    struct gm_share *share = engine->shares;
+    while (share && share->id != number)
+        share = share->next;
+    return share;
+}
+
 /* Whether every program could still run if `bytes` more were fixed, of what `owner` has. */
 static bool leaves_room(const struct gm_engine *engine, uint32_t owner, uint64_t bytes)
 {
@@ -73,7 +81,8 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
         free(share);
         return NULL;
     }
-    share->id = ++engine->next_share;
+    engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1; /* never 0 */
+    share->id = engine->next_share;
     share->owner = share->maker = id;
     share->pid = app->pid;
     share->uid = app->uid;
@@ -83,7 +92,6 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
         const struct gm_chunk *chunk = &table->chunks[c];
         share->places[share->n++] = (struct gm_share_place){
             .offset = chunk->va - share->va, .bytes = gm_chunk_bytes(chunk), .frame = chunk->frame};
-        engine->frame_more[chunk->frame].share = share;
     }
     share->left = share->n;
     share->next = engine->shares;
@@ -134,7 +142,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         return;
     }
     gm_engine_drop_shadows(engine, index);
-    gm_table_fix(engine->table, index);
+    gm_table_fix(engine->table, index, share->id);
     gm_engine_fit(engine, engine->table->allocations[index].app);
     engine->plan_is_stale = true;
     gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
@@ -158,7 +166,6 @@ static uint32_t not_exited(const struct gm_engine *engine, uint32_t id, pid_t pi
 /* Nobody maps the frame any more but, possibly, the process of `exit_of`, which ends. */
 static void end_place(struct gm_engine *engine, struct gm_share_place *place, uint32_t exit_of)
 {
-    engine->frame_more[place->frame].share = NULL;
     gm_engine_condemn(engine, place->frame, exit_of);
     place->frame = GM_NONE;
 }
@@ -189,7 +196,7 @@ void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va)
 
 void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame)
 {
-    struct gm_share *share = engine->frame_more[frame].share;
+    struct gm_share *share = find_share(engine, engine->table->frames[frame].share);
     share->left--;
     for (uint32_t k = 0; k < share->n; k++) {
         uint32_t i = (share->left_at + k) % share->n;
@@ -350,9 +357,7 @@ void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batc
 static struct gm_share *find_named(const struct gm_engine *engine, uint32_t id,
                                    const struct gm_msg_open *ask)
 {
-    struct gm_share *share = engine->shares;
-    while (share && share->id != ask->share)
-        share = share->next;
+    struct gm_share *share = find_share(engine, ask->share);
     if (!share || share->owner == GM_NONE || share->bytes != ask->bytes ||
         ask->gpu != engine->config.index ||
         ((share->nonce[0] ^ ask->nonce[0]) | (share->nonce[1] ^ ask->nonce[1])) != 0)

@@ -240,17 +240,6 @@ struct gm_stopping {
     void *arg;
 };
 
-/* What the engine knows of a frame beyond the table. */
-struct gm_frame_state_more {
-    uint32_t drops;         /* DROPs not yet confirmed, while condemned */
-    uint32_t silent;        /* ... of those, owed by apps that do not answer */
-    bool is_counted;        /* in the table's `ending` bytes */
-    bool is_destroyed;      /* and the driver did not give its memory back */
-    uint32_t exit_of;       /* app whose process must have exited first; GM_NONE: none */
-    struct gm_share *share; /* that it is part of, NULL: none */
-    uint32_t page;          /* host frame: its unit, which is freed with it */
-};
-
 /* A chunk of it, by address. */
 struct gm_share_place {
     uint64_t offset, bytes;
@@ -354,9 +343,8 @@ struct gm_engine {
      * or the machine was busy), and could not see that a program answered. */
     uint64_t awake_at;
 
-    struct gm_app *apps; /* by app id */
-    uint32_t n_apps;     /* in use */
-    struct gm_frame_state_more *frame_more;
+    struct gm_app *apps;     /* by app id */
+    uint32_t n_apps;         /* in use */
     uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
     uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
     struct gm_coming coming[GM_WAYS]; /* of all apps that answer */
@@ -377,9 +365,7 @@ struct gm_engine {
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;
     struct gm_turns turns; /* turns.c; timeslices.c: are_on */
-    uint32_t *condemned;
-    uint32_t n_condemned;
-    bool reap_more; /* condemned frames could be destroyed at once, but it takes long */
+    bool reap_more;        /* condemned frames could be destroyed at once, but it takes long */
     struct gm_backoff retries[GM_RETRIES];
     CUresult pool_refusal;    /* ... why, as it was logged */
     uint64_t room;            /* as the scheduler was told */
@@ -406,7 +392,6 @@ struct gm_engine {
     bool is_called;  /* gm_engine_call, since that began */
     bool is_closing;
 
-    uint32_t *unit_frame;   /* by the first page of a unit: its host frame; GM_NONE: none */
     bool is_short_of_units; /* a chunk that is to be mapped on the host found none */
     bool is_out_of_units;   /* ... and pinned memory is as large as it may be */
     struct gm_stopping stopping;

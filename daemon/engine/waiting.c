@@ -118,10 +118,10 @@ static bool is_room_to_come(const struct gm_engine *engine)
 {
     if (engine->config.is_waiting_when_full)
         return true;
-    for (uint32_t i = 0; i < engine->n_condemned; i++) {
-        uint32_t frame = engine->condemned[i];
-        const struct gm_frame_state_more *more = &engine->frame_more[frame];
-        if (engine->table->frames[frame].is_host && more->silent == 0 && more->exit_of == GM_NONE)
+    const struct gm_frame *frame;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
+        frame = &engine->table->frames[i];
+        if (frame->is_host && frame->silent == 0 && frame->exit_of == GM_NONE)
             return true;
     }
     return false;

@@ -225,8 +225,7 @@ static inline void begin_move(struct world *world, const struct gm_move *move)
     uint32_t frame = move->frame;
 
     if (move->kind == GM_MOVE_DESTROY) {
-        gm_table_condemn_frame(world->table, frame);
-        world->table->ending += gm_class_bytes(world->table->frames[frame].class);
+        gm_table_condemn_frame(world->table, frame, GM_NONE);
         world->ends[world->n_ends++] = frame;
         return;
     }
@@ -295,7 +294,6 @@ static inline void end_destroy(struct world *world, uint32_t at)
 {
     uint32_t frame = world->ends[at];
     world->ends[at] = world->ends[--world->n_ends];
-    world->table->ending -= gm_class_bytes(world->table->frames[frame].class);
     gm_table_end_frame(world->table, frame);
 }
 

@@ -79,11 +79,6 @@ void gm_engine_forgo_pages(struct gm_engine *e, uint32_t chunk)
     (void)e, (void)chunk;
 }
 
-void gm_engine_count_ending(struct gm_engine *e, uint32_t frame)
-{
-    (void)e, (void)frame;
-}
-
 void gm_engine_places_done(struct gm_engine *e, const struct gm_batch *batch, int32_t result)
 {
     (void)e, (void)batch, (void)result;
@@ -104,7 +99,8 @@ static int set_up(void **state)
         .apps = apps,
         .unsent = unsent,
         .config = {.max_apps = 2, .outlet = {.send = send_message, .end = end_session}}};
-    table = (struct gm_table){.chunks = chunks, .apps = table_apps, .max_chunks = CHUNKS};
+    table = (struct gm_table){
+        .chunks = chunks, .apps = table_apps, .max_chunks = CHUNKS, .first_condemned = GM_NONE};
     for (uint32_t id = 0; id < 2; id++)
         apps[id] = (struct gm_app){.session = (struct gm_session *)&apps[id],
                                    .batches.sent_tail = &apps[id].batches.sent};

@@ -9,8 +9,6 @@
 
 #include "daemon/engine/inside.h"
 
-#define MAX_PAGES 64u /* page_of */
-
 enum { RUNNING, FIRST, SECOND, LAST, APPS };
 
 /* Sets of one program each. */
@@ -260,7 +258,7 @@ void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
 {
     if (exit_of == GM_NONE)
         fail_msg("every frame is of use");
-    gm_table_condemn_frame(e->table, frame);
+    gm_table_condemn_frame(e->table, frame, GM_NONE);
 }
 
 void gm_engine_ping(struct gm_engine *e, uint32_t app)
@@ -284,9 +282,6 @@ static int set_up(void **state)
     engine->donors = calloc(APPS, sizeof *engine->donors);
     engine->in_set = calloc(APPS, sizeof *engine->in_set);
     engine->late = calloc(MAX_CHUNKS, sizeof *engine->late);
-    engine->frame_more = calloc(MAX_FRAMES, sizeof *engine->frame_more);
-    engine->unit_frame = malloc(MAX_PAGES * sizeof *engine->unit_frame);
-    memset(engine->unit_frame, 0xff, MAX_PAGES * sizeof *engine->unit_frame);
     engine->frames.handles = calloc(MAX_FRAMES, sizeof *engine->frames.handles);
     engine->failed = calloc(MAX_CHUNKS, sizeof *engine->failed);
     engine->plan.moves = world.moves;
@@ -332,8 +327,6 @@ static int tear_down(void **state)
     for (unsigned way = 0; way < GM_WAYS; way++)
         free(engine->ring[way]);
     free(engine->frames.handles);
-    free(engine->frame_more);
-    free(engine->unit_frame);
     free(engine->late);
     free(engine->failed);
     free(engine->in_set);

@@ -96,7 +96,7 @@ uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
 
 void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
 {
-    gm_table_condemn_frame(e->table, frame);
+    gm_table_condemn_frame(e->table, frame, GM_NONE);
     gm_table_end_frame(e->table, frame);
     n_condemned++;
     last_exit_of = exit_of;
@@ -187,8 +187,7 @@ static void free_it(uint32_t app, uint64_t va)
         uint32_t frame = table->chunks[c].frame;
         next = table->chunks[c].sibling;
         gm_table_free_chunk(table, c);
-        table->chunks[c].frame = GM_NONE;
-        if (engine->frame_more[frame].share)
+        if (table->frames[frame].share != 0)
             gm_engine_leave_share(engine, frame);
         else
             gm_table_free_frame(table, frame);
@@ -245,9 +244,8 @@ static int set_up(void **state)
                                   .budget = 512 * MIB,
                                   .outlet = {.send = send_message, .end = end_session}};
     engine->apps = calloc(APPS, sizeof *engine->apps);
-    engine->frame_more = calloc(CHUNKS, sizeof *engine->frame_more);
     engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
-    if (!engine->apps || !engine->frame_more || !engine->table_memory)
+    if (!engine->apps || !engine->table_memory)
         return -1;
     engine->table = gm_table_init(engine->table_memory, APPS, CHUNKS, CHUNKS, 512 * MIB);
     for (uint32_t id = 0; id < APPS; id++) {
@@ -276,7 +274,6 @@ static int tear_down(void **state)
     for (uint32_t id = 0; id < APPS; id++)
         free(engine->apps[id].ctl);
     free(engine->table_memory);
-    free(engine->frame_more);
     free(engine->apps);
     free(engine);
     return 0;

@@ -93,6 +93,7 @@ static int set_up(void **state)
     engine->admit_apps = calloc(APPS, sizeof *engine->admit_apps);
     engine->table = calloc(1, sizeof *engine->table);
     engine->table->apps = calloc(APPS, sizeof *engine->table->apps);
+    engine->table->first_condemned = GM_NONE;
     engine->waiting_tail = &engine->waiting;
     engine->now = GM_S;
     for (uint32_t id = 0; id < APPS; id++) {
@@ -322,18 +323,14 @@ static void who_wait_for_each_other_do_not_for_ever(void **state)
 static void host_frames_that_end_are_waited_for(void **state)
 {
     (void)state;
-    uint32_t condemned[1] = {0};
-    struct gm_frame frame = {.is_host = true};
-    struct gm_frame_state_more more = {.exit_of = GM_NONE};
+    struct gm_frame frame = {.is_host = true, .exit_of = GM_NONE, .next = GM_NONE};
     engine->table->frames = &frame;
-    engine->condemned = condemned;
-    engine->frame_more = &more;
-    engine->n_condemned = 1;
+    engine->table->first_condemned = 0;
     ask(OWNER, 80);
     ask(OTHER, 50);
     pass(GM_S);
     expect(OTHER, 0, 0);
-    more.silent = 1; /* whoever maps it does not answer */
+    frame.silent = 1; /* whoever maps it does not answer */
     gm_engine_admit_waiting(engine);
     expect(OTHER, 0, 1);
 }

@@ -99,7 +99,7 @@ static void follow(struct gm_chunk *chunk, uint32_t index, enum gm_chunk_event e
     if (event == GM_CHUNK_EV_FILL)
         frame = gm_table_add_frame(table, table->apps[chunk->app].pool, chunk->class);
     if (event == GM_CHUNK_EV_MAP)
-        frame = *unit = gm_table_add_host_frame(table, table->apps[chunk->app].pool, chunk->class);
+        frame = *unit = gm_table_add_host_frame(table, index);
     if (frame != GM_NONE)
         assert_true(gm_table_take_frame(table, frame, index));
     if (chunk->state == GM_CHUNK_RESIDENT)
@@ -109,12 +109,14 @@ static void follow(struct gm_chunk *chunk, uint32_t index, enum gm_chunk_event e
         chunk->frame = GM_NONE;
     }
     if (chunk->state == GM_CHUNK_AWAY && *unit != GM_NONE) { /* its host frame goes */
-        gm_table_condemn_frame(table, *unit);
+        const uint32_t page = chunk->page;
+        gm_table_condemn_frame(table, *unit, GM_NONE);
+        chunk->page = page;
         *unit = GM_NONE;
     }
     for (uint32_t i = 0; i < table->max_frames; i++) {
         if (table->frames[i].state == GM_FRAME_FREE)
-            gm_table_condemn_frame(table, i);
+            gm_table_condemn_frame(table, i, GM_NONE);
         if (table->frames[i].state == GM_FRAME_CONDEMNED)
             gm_table_end_frame(table, i);
     }
@@ -201,7 +203,7 @@ static void test_frames(void **state)
     gm_table_clean_frame(world.table, frame, 0);
     assert_int_equal(n_wrong, 2);
     assert_int_equal(world.table->dirty, 0);
-    assert_true(gm_table_condemn_frame(world.table, frame));
+    assert_true(gm_table_condemn_frame(world.table, frame, GM_NONE));
     assert_false(gm_table_take_frame(world.table, frame, index));
     assert_int_equal(chunk_of(&world, index)->frame, GM_NONE);
     assert_int_equal(n_wrong, 3);

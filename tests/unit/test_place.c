@@ -46,13 +46,12 @@ static void settle(struct world *world, uint32_t c)
 {
     struct gm_table *table = world->table;
     struct gm_chunk *chunk = &table->chunks[c];
-    const uint32_t pool = table->apps[chunk->app].pool;
     if (chunk->frame != GM_NONE && table->frames[chunk->frame].is_host == chunk->is_on_host)
         return;
     if (chunk->frame != GM_NONE) { /* it leaves its old place */
         const uint32_t old = chunk->frame;
         turn_chunk(table, c, chunk->is_on_host ? GM_CHUNK_EV_EVICT : GM_CHUNK_EV_UNMAP);
-        gm_table_condemn_frame(table, old);
+        gm_table_condemn_frame(table, old, GM_NONE);
         gm_table_end_frame(table, old);
         chunk->frame = GM_NONE;
         chunk->page = c * 16;
@@ -66,7 +65,7 @@ static void settle(struct world *world, uint32_t c)
     if (chunk->tier == GM_TIER_NONE)
         to_tier(table, c, GM_TIER_PINNED, c * 16);
     turn_chunk(table, c, GM_CHUNK_EV_MAP);
-    gm_table_take_frame(table, gm_table_add_host_frame(table, pool, chunk->class), c);
+    gm_table_take_frame(table, gm_table_add_host_frame(table, c), c);
     turn_chunk(table, c, GM_CHUNK_EV_DONE);
 }
 
@@ -288,11 +287,11 @@ static void test_bound_chunks(void **state)
         hot->heat = 100 * GM_PLACE_FLOOR;
         uint64_t room = 32 * MIB;
         if (what == 1) {
-            gm_table_fix(world.table, gpu);
+            gm_table_fix(world.table, gpu, 1);
             room = 0; /* beside what is fixed */
         }
         if (what == 2)
-            gm_table_fix(world.table, host);
+            gm_table_fix(world.table, host, 1);
         if (what == 3)
             hot->state = GM_CHUNK_MAPPING;
         if (what == 4)

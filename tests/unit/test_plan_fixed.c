@@ -15,7 +15,7 @@ struct fixed_world {
 /* A fixed frame that nobody maps any more. */
 static void let_go(struct world *world, uint32_t frame)
 {
-    gm_table_condemn_frame(world->table, frame);
+    gm_table_condemn_frame(world->table, frame, GM_NONE);
     gm_table_end_frame(world->table, frame);
 }
 
@@ -72,7 +72,7 @@ static void carry_out_beside(struct world *world, const struct gm_plan *plan)
         const struct gm_move *move = &plan->moves[i];
         if (move->kind != GM_MOVE_DESTROY && world->table->chunks[move->chunk].is_fixed)
             fail_msg("seed %llu: a fixed chunk moves", (unsigned long long)world->seed);
-        if (move->frame != GM_NONE && world->table->frames[move->frame].is_fixed)
+        if (move->frame != GM_NONE && world->table->frames[move->frame].share != 0)
             fail_msg("seed %llu: a fixed frame is taken", (unsigned long long)world->seed);
     }
     carry_out(world, plan);
@@ -96,7 +96,7 @@ static void change_something(struct fixed_world *fixed, uint32_t app)
     } else if (what == 2 && newest != GM_NONE && gm_table_can_fix(table, newest) &&
                !chunk_of(world, table->allocations[newest].first)->is_fixed &&
                may_fix(world, app, table->allocations[newest].bytes)) {
-        gm_table_fix(table, newest);
+        gm_table_fix(table, newest, 1);
     } else if (movable(world, app) + bytes + table->fixed <= table->budget &&
                table->committed + bytes <= 3 * table->budget) {
         allocate(world, app, bytes);
@@ -175,7 +175,7 @@ static void test_half(void **state)
     assert_false(gm_table_can_fix(world->table, shared)); /* it is not there yet */
     struct gm_plan plan = plan_for(world, &a, 1, NULL, 0);
     carry_out(world, &plan);
-    gm_table_fix(world->table, shared);
+    gm_table_fix(world->table, shared, 1);
     world_check(world);
     assert_int_equal(world->table->fixed, 128 * MIB);
     assert_int_equal(world->table->apps[a].resident, 128 * MIB);

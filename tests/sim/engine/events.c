@@ -135,7 +135,7 @@ static void plant(struct gm_engine *engine, enum gm_model model)
     else if (event == GM_FRAME_EV_GIVE)
         is_done = gm_table_free_frame(engine->table, id);
     else if (event == GM_FRAME_EV_CONDEMN)
-        is_done = gm_table_condemn_frame(engine->table, id);
+        is_done = gm_table_condemn_frame(engine->table, id, GM_NONE);
     else
         gm_table_end_frame(engine->table, id);
     require(!is_done && !is_planted, "%s %u took %s in state %s", gm_model_text(model), id,
