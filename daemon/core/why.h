@@ -18,9 +18,14 @@ enum gm_why {
 /* A reason, as things were when it was made. Numbers that it does not need are 0. */
 struct gm_reason {
     enum gm_why why;
-    uint64_t bytes, held;  /* what was asked for, and what the program had */
-    uint64_t limit;        /* budget, pinned memory or all tiers: `why` says which */
-    uint64_t taken;        /* of it */
+    enum gm_why of; /* the reason behind it */
+    bool has_app;   /* it waits for `app` */
+    uint32_t app;
+    int32_t pid;           /* who stands still */
+    uint32_t others;       /* ... and so many more do */
+    uint64_t bytes, held;  /* what is asked for, and what the program has */
+    uint64_t limit;        /* of the budget, pinned memory, all tiers, a cap: `why` says which */
+    uint64_t taken;        /* ... and what of it is taken */
     uint32_t files;        /* that there are for frames */
     bool is_unswappable;   /* pinned memory is too small to swap anything */
     bool is_host_mappable; /* the GPU can read host memory */

@@ -395,42 +395,24 @@ int gm_engine_check_cap(const struct gm_engine *engine, uint32_t id, uint64_t ca
     return 0;
 }
 
-/* What bounds it, and who said so; the lesser of a cap and a total. */
-static void say_bound(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t cap = gm_engine_cap(engine, id), by_user = user_limit(engine, id);
-    const struct gm_engine_outlet *outlet = &engine->config.outlet;
-    const uid_t uid = engine->apps[id].uid;
-    char rule[512], bytes[24];
-    if (cap == 0 || by_user < cap) {
-        const bool is_ruled =
-            outlet->total_rule && outlet->total_rule(engine->config.rules, uid, rule, sizeof rule);
-        gm_settings_format_cap(engine->apps[id].cap.user_gpu, bytes, sizeof bytes);
-        snprintf(text, size, "user-gpu=%s%s%s", bytes, is_ruled ? " by the rule " : "",
-                 is_ruled ? rule : "");
-    } else {
-        const bool is_ruled = gm_engine_rule_of(engine, id, GM_SET_CAP, rule, sizeof rule);
-        gm_settings_format_cap(cap, bytes, sizeof bytes);
-        snprintf(text, size, "cap=%s%s%s", bytes, is_ruled ? " by the rule " : "",
-                 is_ruled ? rule : "");
-    }
-}
-
-bool gm_engine_say_capped(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
-{
-    const uint64_t beyond = engine->table->apps[id].beyond;
-    char bound[600], bytes[32];
+    const uint64_t cap = gm_engine_cap(engine, id);
+    struct gm_reason why = {
+        .of = GM_WHY_CAP, .bytes = engine->table->apps[id].beyond, .limit = cap};
     if (!gm_engine_is_capped(engine, id))
-        return false;
-    say_bound(engine, id, bound, sizeof bound);
-    gm_format_size(beyond, bytes, sizeof bytes);
+        return (struct gm_reason){0};
+    if (cap == 0 || user_limit(engine, id) < cap) { /* the lesser bounds it */
+        why.of = GM_WHY_USER_TOTAL;
+        why.limit = engine->apps[id].cap.user_gpu;
+    }
     if (engine->apps[id].state == GM_APP_LOADING && !gm_engine_may_occupy(engine, id, GM_CHUNK_MIN))
-        snprintf(text, size, "waits for memory to leave the GPU, to stay below %s", bound);
-    else if (beyond > 0)
-        snprintf(text, size, "%s may not be on the GPU: above %s", bytes, bound);
+        why.why = GM_WHY_LEAVES_ROOM;
+    else if (why.bytes > 0)
+        why.why = GM_WHY_BEYOND;
     else
-        return false;
-    return true;
+        return (struct gm_reason){0};
+    return why;
 }
 
 int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t cap,

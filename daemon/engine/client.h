@@ -56,8 +56,8 @@ struct gm_client {
     uint64_t query;           /* number of the newest QUERY */
     uint64_t timeslice_us;    /* as it was told; 0: the driver's own */
     struct gm_copies *copies; /* of its connection, since its process ended; NULL: there are none */
-    enum gm_stop stop;        /* why it stands still: stops.c */
-    enum gm_stop stop_seen;   /* ... as it was at the last look, */
+    enum gm_why stop;         /* why it stands still: stops.c */
+    enum gm_why stop_seen;    /* ... as it was at the last look, */
     uint64_t stop_calls;      /* ... and how many calls had returned */
     uint64_t refused_told;    /* of gm_stat.refused, what the log has */
     uint64_t driver_refused_told; /* ... and of driver_refused */

@@ -19,6 +19,7 @@
 #include "common/wire.h"
 #include "common/classes.h"
 #include "common/settings.h"
+#include "daemon/core/why.h"
 
 struct gm_engine;
 
@@ -28,14 +29,6 @@ struct gm_journal;
 struct gm_rules;
 struct gm_session;
 struct gm_sched_policy;
-
-/* Why a process stands still. */
-enum gm_stop {
-    GM_STOP_NONE,
-    GM_STOP_SIGNAL, /* Ctrl-Z, SIGSTOP */
-    GM_STOP_TRACED, /* a debugger */
-    GM_STOP_FROZEN, /* its control group */
-};
 
 /*
  * What the engine calls of the rooms above it. It knows none of them by name: main puts their
@@ -65,8 +58,8 @@ struct gm_engine_outlet {
     bool (*total_rule)(const struct gm_rules *rules, uid_t uid, char *text, size_t size);
     /* The name of a user, or its number. Returns `name`. */
     const char *(*user)(uid_t uid, char name[64]);
-    /* Whether a process stands still, and why. NULL: none does. */
-    enum gm_stop (*stop_of)(pid_t pid);
+    /* Whether a process stands still, and why: STOPPED, TRACED, FROZEN or NONE. NULL: none does. */
+    enum gm_why (*stop_of)(pid_t pid);
     /* What happens in the engine (common/events.def). NULL: nobody reads it. */
     void (*event)(struct gm_journal *journal, const struct gm_event *event);
 };
@@ -191,7 +184,7 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t app);
 /* Each second: tell every app that the daemon is there (gm_ctl.beat). */
 void gm_engine_beat(struct gm_engine *engine);
 
-/* Bring everything up to date, before a view (daemon/views) reads the engine. */
+/* Bring everything up to date, before a snapshot. */
 void gm_engine_refresh(struct gm_engine *engine);
 
 /* What a trim gives back, in bytes. */
@@ -218,14 +211,19 @@ struct gm_set_request {
     uid_t asker;
 };
 
+/* What SET has done. */
+struct gm_set_done {
+    uint32_t changed;       /* programs */
+    struct gm_reason later; /* LATER: a program that stands still; NONE: all holds now */
+};
+
 /*
- * Change what is said of programs, of all that are selected or of none. Returns 0 and how many they
- * are; or -ENOENT (there are none), -EPERM (the asker may not) or what gm_engine_check_set says,
- * with one line in `why`, and then nothing is changed. Else `why` is what is to be said beside
- * that, or empty.
+ * Change what is said of programs, of all that are selected or of none. Returns 0 and *done; or
+ * -ENOENT (there are none), -EPERM (the asker may not) or what gm_engine_check_set says, with one
+ * line in `why`, and then nothing is changed.
  */
-int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
-                  char *why, size_t why_size);
+int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
+                  struct gm_set_done *done, char *why, size_t why_size);
 /* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
  * `why`. Part of gm_engine_set; before a change on several GPUs all of them are asked. */
 int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_request *request,

@@ -118,7 +118,7 @@ const char *gm_group_name(const struct gm_group *group)
 const struct gm_client *gm_group_stopped(const struct gm_group *group)
 {
     for (const struct gm_client *client = group->clients; client; client = client->next)
-        if (client->session && client->stop != GM_STOP_NONE)
+        if (client->session && client->stop != GM_WHY_NONE)
             return client;
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* clang-format off */
 /*
- * What the engine's files offer each other, by file. daemon/views calls what changes nothing.
+ * What the engine's files offer each other, by file. daemon/views has its snapshot alone.
  *
  *   engine.c         the run loop: decision -> app states -> moves -> gates
  *   open.c           opening and closing
@@ -28,6 +28,7 @@
  *   turns.c          best-effort programs take turns beside a latency-critical one
  *   hints.c          holding others for a request that is announced
  *   stops.c          programs that stand still
+ *   snapshot.c       what the views show
  *   backoff.c        when to try again what failed
  *   deadlines.c      the timer: answers that do not come, retries
  *   feed.c           what the scheduler is told, and what it decided
@@ -175,7 +176,7 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t app, const struct gm_msg
 /* Retry the allocations that wait for room. */
 void gm_engine_admit_waiting(struct gm_engine *engine);
 /* Why an allocation of `app` waits, which does. */
-const char *gm_engine_waits_for(const struct gm_engine *engine, uint32_t app);
+enum gm_why gm_engine_waits_for(const struct gm_engine *engine, uint32_t app);
 bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t app, uint64_t va);
 /* `app` is gone. */
 void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t app);
@@ -231,9 +232,8 @@ void gm_engine_rests(struct gm_engine *engine, uint32_t app);
 /* See who stands still, if it is time to, and do what follows from that. */
 void gm_engine_find_stops(struct gm_engine *engine);
 uint64_t gm_engine_stops_due(const struct gm_engine *engine);
-/* "pid 12 is stopped and keeps 96 MiB: kill -CONT 12", with " and keeps 96 MiB" in `keeps`. */
-char *gm_engine_stop_text(const struct gm_client *client, const char *keeps, char *text,
-                          size_t size);
+/* Of one that stands still: how, which process, and what it keeps on the GPU. */
+struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t app);
 
 /* moves.c */
 /* Whether one more copy can be submitted that way, beside those to come. */
@@ -461,6 +461,8 @@ char *gm_engine_pauser(const struct gm_engine *engine, uint32_t app, char *text,
 /* The rule from which it has a setting (enum gm_set_setting). False: from none. */
 bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t app, uint32_t setting, char *text,
                        size_t size);
+/* The rule that bounds the GPU memory of all programs of its user. False: none does. */
+bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
 /* The class that holds for it. */
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
@@ -553,8 +555,8 @@ uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t app);
 /* Whether a chunk of it may come to the GPU now. */
 bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
-/* Why it may not have all of its memory there, as a sentence. False: it may. */
-bool gm_engine_say_capped(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+/* Why it may not have all of its memory there; NONE: it may. */
+struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t app);
 /* Bytes of it that must leave the GPU. */
 uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t app);
 /* What of the app is beyond the GPU follows from its memory and its cap: after a change of either.

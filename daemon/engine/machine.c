@@ -400,12 +400,6 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
 
 /* ---- what main, mux-ctl and the views ask ---- */
 
-void gm_machine_refresh(struct gm_machine *machine)
-{
-    for (uint32_t i = 0; i < machine->n; i++)
-        gm_engine_refresh(machine->engines[i]);
-}
-
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed)
 {
     *trimmed = (struct gm_trimmed){0};
@@ -427,10 +421,10 @@ bool gm_machine_is_trimming(const struct gm_machine *machine)
 }
 
 int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,
-                   uint32_t *changed, char *why, size_t why_size)
+                   struct gm_set_done *done, char *why, size_t why_size)
 {
     int outcome = -ENOENT;
-    *changed = 0;
+    *done = (struct gm_set_done){0};
     why[0] = '\0';
     for (uint32_t i = 0; i < machine->n && machine->n > 1; i++) {
         const int error = gm_engine_check_set(machine->engines[i], request, why, why_size);
@@ -439,14 +433,16 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
     }
     for (uint32_t i = 0; i < machine->n; i++) {
         char one[256];
-        uint32_t n = 0;
-        int error = gm_engine_set(machine->engines[i], request, &n, one, sizeof one);
+        struct gm_set_done here = {0};
+        int error = gm_engine_set(machine->engines[i], request, &here, one, sizeof one);
         if (error && (outcome == 0 || (i > 0 && error == -ENOENT)))
             continue; /* such programs are on other GPUs */
-        if (error || one[0] != '\0')
+        if (error)
             snprintf(why, why_size, "%s", one);
         outcome = error;
-        *changed += n;
+        done->changed += here.changed;
+        if (here.later.why != GM_WHY_NONE)
+            done->later = here.later;
     }
     return outcome;
 }

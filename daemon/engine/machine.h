@@ -4,7 +4,7 @@
  * there; where there is one GPU, from HELLO on. Engines know nothing of one another but for groups
  * (groups.h). Host memory is divided among them equally.
  *
- * Made by main; called by sessions, control and views. Calls the engines. Loop thread only.
+ * Made by main; called by sessions and control. Calls the engines. Loop thread only.
  */
 #ifndef GM_DAEMON_ENGINE_MACHINE_H
 #define GM_DAEMON_ENGINE_MACHINE_H
@@ -12,6 +12,8 @@
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/groups.h"
+
+struct gm_snapshot;
 
 struct gm_machine {
     uv_loop_t *loop;
@@ -50,11 +52,14 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
                         const struct gm_wire_message *message);
 void gm_machine_leave(struct gm_machine *machine, uint32_t id);
 void gm_machine_beat(struct gm_machine *machine);
-void gm_machine_refresh(struct gm_machine *machine);
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed);
 bool gm_machine_is_trimming(const struct gm_machine *machine);
 int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,
-                   uint32_t *changed, char *why, size_t why_size);
+                   struct gm_set_done *done, char *why, size_t why_size);
+
+/* All that views show, brought up to date (snapshot.c). The caller frees it; NULL: out of memory.
+ */
+struct gm_snapshot *gm_machine_snapshot(struct gm_machine *machine);
 
 /* As gm_engine_join. `group`: the name of one; "": it runs by itself. On failure one line in `why`;
  * -EPERM: the group is another user's. */

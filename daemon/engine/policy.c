@@ -273,6 +273,14 @@ bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t id, uint32_t set
     return is_ruled;
 }
 
+bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    const struct gm_engine_outlet *outlet = &engine->config.outlet;
+    text[0] = '\0';
+    return outlet->total_rule &&
+           outlet->total_rule(engine->config.rules, engine->apps[id].uid, text, size);
+}
+
 char *gm_engine_pauser(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
 {
     const uint32_t paused = paused_member(engine, id);
@@ -566,22 +574,20 @@ int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_requ
 }
 
 /* Who stands still cannot give its turn back, nor its memory. */
-static void say_later(const struct gm_engine *engine, const struct gm_set_request *request,
-                      char *why, size_t size)
+static struct gm_reason why_later(const struct gm_engine *engine,
+                                  const struct gm_set_request *request)
 {
-    char stop[128];
-    if (!(request->settings.has & GM_SET_PAUSED) || !request->settings.is_paused)
-        return;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (is_selected(engine, id, request) && engine->apps[id].is_stopped) {
-            gm_engine_stop_text(engine->apps[id].client, "", stop, sizeof stop);
-            snprintf(why, size, "it takes effect when the program goes on: %s", stop);
-            return;
-        }
+    const bool pauses_it = (request->settings.has & GM_SET_PAUSED) && request->settings.is_paused;
+    for (uint32_t id = 0; id < engine->config.max_apps && pauses_it; id++) {
+        const struct gm_client *client = engine->apps[id].client;
+        if (is_selected(engine, id, request) && engine->apps[id].is_stopped)
+            return (struct gm_reason){.why = GM_WHY_LATER, .of = client->stop, .pid = client->pid};
+    }
+    return (struct gm_reason){0};
 }
 
-int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request, uint32_t *changed,
-                  char *why, size_t why_size)
+int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
+                  struct gm_set_done *done, char *why, size_t why_size)
 {
     bool is_free = gm_engine_is_admin(request->asker), has_others = false;
     uint32_t mine = 0, counted = 0;
@@ -616,8 +622,7 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))
             set_one(engine, id, request);
-    *changed = counted;
     gm_engine_run(engine);
-    say_later(engine, request, why, why_size);
+    *done = (struct gm_set_done){.changed = counted, .later = why_later(engine, request)};
     return 0;
 }

@@ -19,9 +19,6 @@
  */
 #include "daemon/engine/inside.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 /* What the engine whose client this is first finds; others hear of it. */
 static bool is_ours(const struct gm_engine *engine, const struct gm_client *client)
 {
@@ -31,7 +28,7 @@ static bool is_ours(const struct gm_engine *engine, const struct gm_client *clie
     return true;
 }
 
-static void set_stop(struct gm_client *client, enum gm_stop stop)
+static void set_stop(struct gm_client *client, enum gm_why stop)
 {
     if (client->stop == stop)
         return;
@@ -50,11 +47,10 @@ static uint32_t look_at(const struct gm_engine *engine, const struct gm_app *app
     const uint64_t calls = gm_engine_calls(app);
     const bool has_called = calls != client->stop_calls;
     client->stop_calls = calls;
-    const enum gm_stop stop =
-        has_called ? GM_STOP_NONE : engine->config.outlet.stop_of(client->pid);
-    const bool is_again = stop != GM_STOP_NONE && client->stop_seen != GM_STOP_NONE;
+    const enum gm_why stop = has_called ? GM_WHY_NONE : engine->config.outlet.stop_of(client->pid);
+    const bool is_again = stop != GM_WHY_NONE && client->stop_seen != GM_WHY_NONE;
     client->stop_seen = stop;
-    set_stop(client, is_again ? stop : GM_STOP_NONE);
+    set_stop(client, is_again ? stop : GM_WHY_NONE);
     return !has_called;
 }
 
@@ -62,7 +58,7 @@ static uint32_t look_at(const struct gm_engine *engine, const struct gm_app *app
 static bool is_concerned(const struct gm_app *app)
 {
     return app->session && (app->state != GM_APP_PAUSED || !app->idle.is_idle ||
-                            app->client->stop_seen != GM_STOP_NONE);
+                            app->client->stop_seen != GM_WHY_NONE);
 }
 
 static bool is_anybody_concerned(const struct gm_engine *engine)
@@ -96,11 +92,9 @@ static void look(struct gm_engine *engine)
 
 static void stop(struct gm_engine *engine, uint32_t id)
 {
-    char kept[48], text[128];
-    snprintf(kept, sizeof kept, " and keeps %" PRIu64 " MiB", gm_engine_kept(engine, id) >> 20);
-    gm_engine_stop_text(engine->apps[id].client, kept, text, sizeof text);
-    gm_engine_emit(
-        engine, &(struct gm_event){.kind = GM_EVENT_STOPPED, .app = id, .stopped = {.text = text}});
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_STOPPED,
+                                              .app = id,
+                                              .stopped.why = gm_engine_why_stopped(engine, id)});
     gm_engine_note_silence(engine, id, true);
     gm_engine_rests(engine, id);
     gm_engine_feed(engine, GM_SCHED_SIZE, id, 0);
@@ -122,7 +116,7 @@ static void go_on(struct gm_engine *engine, uint32_t id)
 static void follow(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const bool is_stopped = app->client->stop != GM_STOP_NONE;
+    const bool is_stopped = app->client->stop != GM_WHY_NONE;
     const bool is_part = gm_group_stopped(app->client->group) != NULL;
     if (is_part != app->is_part_stopped) {
         app->is_part_stopped = is_part;
@@ -145,15 +139,9 @@ void gm_engine_find_stops(struct gm_engine *engine)
             follow(engine, id);
 }
 
-char *gm_engine_stop_text(const struct gm_client *client, const char *keeps, char *text,
-                          size_t size)
+struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t id)
 {
-    const int pid = (int)client->pid;
-    if (client->stop == GM_STOP_FROZEN)
-        snprintf(text, size, "pid %d is frozen%s: thaw its control group", pid, keeps);
-    else if (client->stop == GM_STOP_TRACED)
-        snprintf(text, size, "pid %d is held by a debugger%s: let it continue there", pid, keeps);
-    else
-        snprintf(text, size, "pid %d is stopped%s: kill -CONT %d", pid, keeps, pid);
-    return text;
+    const struct gm_client *client = engine->apps[id].client;
+    return (struct gm_reason){
+        .why = client->stop, .pid = client->pid, .held = gm_engine_kept(engine, id)};
 }

@@ -61,27 +61,22 @@ static bool wait_for_room(struct gm_engine *engine, const struct gm_waiting_allo
     return true;
 }
 
-const char *gm_engine_waits_for(const struct gm_engine *engine, uint32_t id)
+enum gm_why gm_engine_waits_for(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_admit_request *at = engine->waiting;
     while (at && at->app != id)
         at = at->next;
     if (!at)
-        return "the daemon stops";
+        return GM_WHY_STOPPING;
     switch (waiting_of(at)->reason) {
     case GM_WHY_BUDGET:
-        return "no program gets more than the budget now";
     case GM_WHY_PINNED:
-        return "pinned memory has no room for what is beyond the budget or a cap";
     case GM_WHY_USER:
-        return "its user's programs have all that user-pinned= in a rule gives them";
     case GM_WHY_FILES:
-        return "gpumuxd has too few open files: raise LimitNOFILE or ulimit -n";
     case GM_WHY_LIMIT:
-        return "it has all that its environment allows";
+        return waiting_of(at)->reason;
     default:
-        return at == engine->waiting ? "GPU and host memory are full"
-                                     : "GPU and host memory are full, and others asked before";
+        return at == engine->waiting ? GM_WHY_FULL : GM_WHY_BEHIND;
     }
 }
 

@@ -16,6 +16,7 @@
 #include "daemon/service/users.h"
 #include "daemon/views/log.h"
 #include "daemon/views/status.h"
+#include "daemon/views/why.h"
 
 void gm_control_init(struct gm_control *control, const struct gm_options *options,
                      struct gm_machine *machine)
@@ -131,12 +132,12 @@ char *gm_control_status(struct gm_control *control)
     const struct gm_options *options = control->options;
     char *text = NULL;
     cJSON *config = config_object(options);
-    gm_machine_refresh(control->machine);
-    cJSON *engine = gm_view_status(control->machine);
+    struct gm_snapshot *snapshot = gm_machine_snapshot(control->machine);
+    cJSON *machine = snapshot ? gm_view_status(snapshot, control->machine->journal) : NULL;
     cJSON *root = cJSON_CreateObject();
     double uptime = (double)(gm_now() - control->started) / (double)GM_S;
 
-    if (!config || !engine || !root)
+    if (!config || !machine || !root)
         goto out;
     if (!cJSON_AddNumberToObject(root, "schema", GM_STATUS_SCHEMA) ||
         !cJSON_AddStringToObject(root, "version", GM_VERSION) ||
@@ -149,10 +150,10 @@ char *gm_control_status(struct gm_control *control)
     config = NULL;
     if (!add_places(control, root))
         goto out;
-    if (!add_users(cJSON_GetObjectItemCaseSensitive(engine, "apps"), "uid", "user"))
+    if (!add_users(cJSON_GetObjectItemCaseSensitive(machine, "apps"), "uid", "user"))
         goto out;
-    while (engine->child) { /* the engine's members become the document's */
-        cJSON *member = cJSON_DetachItemViaPointer(engine, engine->child);
+    while (machine->child) { /* its members become the document's */
+        cJSON *member = cJSON_DetachItemViaPointer(machine, machine->child);
         if (!cJSON_AddItemToObject(root, member->string, member)) {
             cJSON_Delete(member);
             goto out;
@@ -161,7 +162,8 @@ char *gm_control_status(struct gm_control *control)
     text = cJSON_PrintUnformatted(root);
 out:
     cJSON_Delete(root);
-    cJSON_Delete(engine);
+    cJSON_Delete(machine);
+    free(snapshot);
     cJSON_Delete(config);
     return text;
 }
@@ -243,8 +245,12 @@ void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg
         request.settings.has == 0 || !gm_settings_are_legal(&request.settings)) {
         snprintf(answer->text, sizeof answer->text, "no setting has such a value");
         answer->is_refused = 1;
-    } else {
-        answer->is_refused = gm_machine_set(control->machine, &request, &answer->changed,
-                                            answer->text, sizeof answer->text) != 0;
+        return;
     }
+    struct gm_set_done done = {0};
+    answer->is_refused =
+        gm_machine_set(control->machine, &request, &done, answer->text, sizeof answer->text) != 0;
+    answer->changed = done.changed;
+    if (!answer->is_refused)
+        gm_view_reason(&done.later, "", "", answer->text, sizeof answer->text);
 }

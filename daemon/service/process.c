@@ -168,25 +168,25 @@ static char state_of_rest(const struct gm_process_system *system, pid_t pid)
     return state;
 }
 
-enum gm_stop gm_process_stop_in(struct gm_process_system *system, pid_t pid)
+enum gm_why gm_process_stop_in(struct gm_process_system *system, pid_t pid)
 {
     char text[512], state;
     int parent;
     if (!read_file(system, text, sizeof text, "/proc/%d/stat", (int)pid) ||
         !parse(text, &state, &parent))
-        return GM_STOP_NONE;
+        return GM_WHY_NONE;
     if (is_over(state))
         state = state_of_rest(system, pid);
     if (is_over(state))
-        return GM_STOP_NONE;
+        return GM_WHY_NONE;
     if (state == 'T')
-        return GM_STOP_SIGNAL;
+        return GM_WHY_STOPPED;
     if (state == 't')
-        return GM_STOP_TRACED;
-    return is_frozen(system, pid) ? GM_STOP_FROZEN : GM_STOP_NONE;
+        return GM_WHY_TRACED;
+    return is_frozen(system, pid) ? GM_WHY_FROZEN : GM_WHY_NONE;
 }
 
-enum gm_stop gm_process_stop(pid_t pid)
+enum gm_why gm_process_stop(pid_t pid)
 {
     static struct gm_process_system here;
     return gm_process_stop_in(&here, pid);

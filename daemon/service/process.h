@@ -24,10 +24,10 @@ struct gm_process_system {
 /* The process that started this one. 0: it is gone, or cannot be looked at. */
 pid_t gm_process_parent(pid_t pid);
 
-/* Whether it stands still, and why. GM_STOP_NONE also if it cannot be looked at. A few small files
+/* Whether it stands still, and why. GM_WHY_NONE also if it cannot be looked at. A few small files
  * are read, however deep its control group is. */
-enum gm_stop gm_process_stop(pid_t pid);
+enum gm_why gm_process_stop(pid_t pid);
 /* The same, in that system. */
-enum gm_stop gm_process_stop_in(struct gm_process_system *system, pid_t pid);
+enum gm_why gm_process_stop_in(struct gm_process_system *system, pid_t pid);
 
 #endif

@@ -123,7 +123,7 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
 {
     const uint32_t index = event->gpu, id = event->app;
     struct gm_record *record = journal->gpu[index].record;
-    char who[128];
+    char who[128], why[128];
     switch (event->kind) {
     case GM_EVENT_TURN:
         tell_turn(event);
@@ -153,7 +153,8 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
         gm_log(GM_LOG_INFO, "%s answers again", name_of(event, who));
         break;
     case GM_EVENT_STOPPED:
-        gm_log(GM_LOG_INFO, "%s: %s", name_of(event, who), event->stopped.text);
+        gm_log(GM_LOG_INFO, "%s: %s", name_of(event, who),
+               gm_view_reason(&event->stopped.why, "", "", why, sizeof why));
         break;
     case GM_EVENT_CONTINUED:
         gm_log(GM_LOG_INFO, "%s goes on", name_of(event, who));

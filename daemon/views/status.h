@@ -1,17 +1,18 @@
 /*
- * The status as a document. Reads the engines and the tiers, and changes nothing. Called by
- * service/control.c, on the loop thread; calls log.c.
+ * The status as a document, from a snapshot of the machine (core/snapshot.h) and the refusals that
+ * the journal keeps. Computes nothing. Called by service/control.c, on the loop thread; calls log.c
+ * and why.c.
  */
 #ifndef GM_DAEMON_VIEWS_STATUS_H
 #define GM_DAEMON_VIEWS_STATUS_H
 
 #include <cjson/cJSON.h>
 
-struct gm_machine;
+struct gm_journal;
+struct gm_snapshot;
 
 /* The machine's part of `mux-ctl status --json`: {"gpus":[...],"apps":[...],"totals":{...}}. See
- * daemon/README.md, "Status". Call gm_machine_refresh before. The caller owns it; NULL: out of
- * memory. */
-cJSON *gm_view_status(const struct gm_machine *machine);
+ * daemon/README.md, "Status". The caller owns it; NULL: out of memory. */
+cJSON *gm_view_status(const struct gm_snapshot *snapshot, const struct gm_journal *journal);
 
 #endif

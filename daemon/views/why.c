@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/settings.h"
 #include "common/size.h"
 #include "daemon/core/tunables.h"
 
@@ -96,6 +97,110 @@ const char *gm_view_refusal(const struct gm_reason *refusal, char *text, size_t 
     default:
         snprintf(text, size,
                  "the driver refused memory that gpumux does not manage: the daemon was not asked");
+        break;
+    }
+    return text;
+}
+
+/* "pid 12 is stopped and keeps 96 MiB: kill -CONT 12" */
+static void say_stop(const struct gm_reason *why, enum gm_why how, bool has_kept, char *text,
+                     size_t size)
+{
+    char kept[48] = "";
+    if (has_kept)
+        snprintf(kept, sizeof kept, " and keeps %" PRIu64 " MiB", why->held >> 20);
+    if (how == GM_WHY_FROZEN)
+        snprintf(text, size, "pid %d is frozen%s: thaw its control group", (int)why->pid, kept);
+    else if (how == GM_WHY_TRACED)
+        snprintf(text, size, "pid %d is held by a debugger%s: let it continue there", (int)why->pid,
+                 kept);
+    else
+        snprintf(text, size, "pid %d is stopped%s: kill -CONT %d", (int)why->pid, kept,
+                 (int)why->pid);
+}
+
+static void say_room(const struct gm_reason *why, char *text, size_t size)
+{
+    char stop[128], more[32] = "";
+    if (why->of == GM_WHY_NONE) {
+        snprintf(text, size,
+                 "needs %" PRIu64 " MiB on the GPU, where others leave room for %" PRIu64 " MiB",
+                 why->bytes >> 20, why->limit >> 20);
+        return;
+    }
+    say_stop(why, why->of, true, stop, sizeof stop);
+    if (why->others > 0)
+        snprintf(more, sizeof more, " (and %" PRIu32 " more)", why->others);
+    snprintf(text, size, "needs %" PRIu64 " MiB on the GPU: %s%s", why->bytes >> 20, stop, more);
+}
+
+static void say_paused(const struct gm_reason *why, const char *by, char *text, size_t size)
+{
+    char bytes[32];
+    if (why->held > 0)
+        snprintf(text, size,
+                 "%s leave the GPU when anybody wants them, or by mux-ctl trim; paused by %s",
+                 gm_format_size(why->held, bytes, sizeof bytes), by);
+    else
+        snprintf(text, size,
+                 "on the GPU is only its CUDA context (some 500 MiB) and what the driver keeps; "
+                 "paused by %s",
+                 by);
+}
+
+static void say_capped(const struct gm_reason *why, const char *by, char *text, size_t size)
+{
+    char bound[640], bytes[32], limit[32];
+    snprintf(bound, sizeof bound, "%s=%s%s%s", why->of == GM_WHY_CAP ? "cap" : "user-gpu",
+             gm_settings_format_cap(why->limit, limit, sizeof limit), by[0] ? " by " : "", by);
+    if (why->why == GM_WHY_LEAVES_ROOM)
+        snprintf(text, size, "waits for memory to leave the GPU, to stay below %s", bound);
+    else
+        snprintf(text, size, "%s may not be on the GPU: above %s",
+                 gm_format_size(why->bytes, bytes, sizeof bytes), bound);
+}
+
+char *gm_view_reason(const struct gm_reason *why, const char *by, const char *app, char *text,
+                     size_t size)
+{
+    char stop[128];
+    switch (why->why) {
+    case GM_WHY_NONE:
+        text[0] = '\0';
+        break;
+    case GM_WHY_STOPPED:
+    case GM_WHY_TRACED:
+    case GM_WHY_FROZEN:
+        say_stop(why, why->why, true, text, size);
+        break;
+    case GM_WHY_PART_STOPPED:
+        say_stop(why, why->of, false, stop, sizeof stop);
+        snprintf(text, size, "of its group, %s", stop);
+        break;
+    case GM_WHY_LATER:
+        say_stop(why, why->of, false, stop, sizeof stop);
+        snprintf(text, size, "%s: %s", gm_why_text(why->why), stop);
+        break;
+    case GM_WHY_NOT_PAUSED:
+    case GM_WHY_ALLOC_WAITS:
+        snprintf(text, size, "%s: %s", gm_why_text(why->why), gm_why_text(why->of));
+        break;
+    case GM_WHY_LACKS_ROOM:
+        say_room(why, text, size);
+        break;
+    case GM_WHY_PAUSED:
+        say_paused(why, by, text, size);
+        break;
+    case GM_WHY_LEAVES_ROOM:
+    case GM_WHY_BEYOND:
+        say_capped(why, by, text, size);
+        break;
+    default:
+        if (by[0])
+            snprintf(text, size, "%s, by %s", gm_why_text(why->why), by);
+        else
+            snprintf(text, size, "%s%s%s", gm_why_text(why->why), why->has_app ? ": " : "",
+                     why->has_app ? app : "");
         break;
     }
     return text;

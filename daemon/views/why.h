@@ -16,4 +16,9 @@ char *gm_view_name(uint32_t app, int32_t pid, const char *name, char *text, size
 const char *gm_view_refusal(const struct gm_reason *refusal, char *text, size_t size);
 const char *gm_view_raise(const struct gm_reason *refusal);
 
+/* Why an app does not run, or is not all on the GPU; "" for NONE. `by`: who or which rule says so,
+ * or ""; `app`: the name of the app that it waits for. Returns `text`. */
+char *gm_view_reason(const struct gm_reason *why, const char *by, const char *app, char *text,
+                     size_t size);
+
 #endif

@@ -27,8 +27,10 @@
 #include "daemon/engine/machine.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
+#include "daemon/core/snapshot.h"
 #include "daemon/views/log.h"
 #include "daemon/views/status.h"
+#include "daemon/views/why.h"
 
 #define APPS 4u
 
@@ -143,15 +145,26 @@ void gm_machine_leave(struct gm_machine *m, uint32_t app)
     e->is_inside = false;
 }
 
-void gm_machine_refresh(struct gm_machine *m)
+char *gm_view_reason(const struct gm_reason *why, const char *by, const char *app, char *text,
+                     size_t size)
 {
-    (void)m;
+    (void)by;
+    (void)app;
+    snprintf(text, size, "%s", why->why == GM_WHY_NONE ? "" : gm_why_text(why->why));
+    return text;
 }
 
-cJSON *gm_view_status(const struct gm_machine *m)
+struct gm_snapshot *gm_machine_snapshot(struct gm_machine *m)
+{
+    (void)m;
+    return calloc(1, sizeof(struct gm_snapshot));
+}
+
+cJSON *gm_view_status(const struct gm_snapshot *snapshot, const struct gm_journal *journal)
 {
     char text[256];
-    (void)m;
+    assert_int_equal(snapshot->n_apps, 0);
+    assert_ptr_equal(journal, machine.journal);
     engine.documents++;
     snprintf(text, sizeof text,
              "{\"gpus\":[],\"apps\":[{\"id\":0,\"uid\":%u},{\"id\":1,\"uid\":4294967290}],"
@@ -182,8 +195,8 @@ bool gm_machine_is_trimming(const struct gm_machine *m)
     return engine.is_trimming;
 }
 
-int gm_machine_set(struct gm_machine *m, const struct gm_set_request *request, uint32_t *changed,
-                   char *text, size_t size)
+int gm_machine_set(struct gm_machine *m, const struct gm_set_request *request,
+                   struct gm_set_done *done, char *text, size_t size)
 {
     struct played *e = &engine;
     (void)m;
@@ -193,7 +206,7 @@ int gm_machine_set(struct gm_machine *m, const struct gm_set_request *request, u
         snprintf(text, size, "not that one");
         return -ENOENT;
     }
-    *changed = 3;
+    done->changed = 3;
     return 0;
 }
 

@@ -69,13 +69,6 @@ int gm_engine_check_room(const struct gm_engine *e, const bool *selected, uint64
     return 0;
 }
 
-char *gm_engine_stop_text(const struct gm_client *client, const char *keeps, char *text,
-                          size_t size)
-{
-    snprintf(text, size, "%d%s", (int)client->pid, keeps);
-    return text;
-}
-
 void gm_engine_set_cap(struct gm_engine *e, uint32_t app, uint64_t bytes)
 {
     e->apps[app].cap.bytes = bytes;
@@ -170,15 +163,15 @@ static unsigned class_of(uint32_t id)
 static int set(uid_t asker, struct gm_set_request request, const char *words)
 {
     char copy[160];
-    uint32_t changed = 0;
+    struct gm_set_done done = {0};
     request.asker = asker;
     snprintf(copy, sizeof copy, "%s", words);
     for (char *at = copy, *word; (word = strsep(&at, " ")) != NULL;)
         assert_int_equal(gm_settings_take(&request.settings, word, why, sizeof why), 0);
     why[0] = '\0';
-    int error = gm_engine_set(engine, &request, &changed, why, sizeof why);
+    int error = gm_engine_set(engine, &request, &done, why, sizeof why);
     assert_int_equal(error == 0, why[0] == '\0');
-    return error ? error : (int)changed;
+    return error ? error : (int)done.changed;
 }
 
 static int set_app(uid_t asker, uint32_t id, const char *words)

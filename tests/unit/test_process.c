@@ -48,7 +48,7 @@ static int end(void **state)
     return system(command);
 }
 
-static void expect(enum gm_stop stop)
+static void expect(enum gm_why stop)
 {
     assert_int_equal(gm_process_stop_in(&host, 7), stop);
 }
@@ -56,17 +56,17 @@ static void expect(enum gm_stop stop)
 static void signals_and_debuggers(void **state)
 {
     (void)state;
-    expect(GM_STOP_NONE); /* there is no such process */
+    expect(GM_WHY_NONE); /* there is no such process */
     put("/proc/7/stat", "7 (a) T (b) S 1 7 7");
-    expect(GM_STOP_NONE); /* the name is no state */
+    expect(GM_WHY_NONE); /* the name is no state */
     put("/proc/7/stat", "7 (a) S (b) T 1 7 7");
-    expect(GM_STOP_SIGNAL);
+    expect(GM_WHY_STOPPED);
     put("/proc/7/stat", "7 (a) t 1 7 7");
-    expect(GM_STOP_TRACED);
+    expect(GM_WHY_TRACED);
     put("/proc/7/stat", "");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
     put("/proc/7/stat", "7 (a");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
 }
 
 /* The first thread of a program may end before the others. */
@@ -74,12 +74,12 @@ static void without_its_first_thread(void **state)
 {
     (void)state;
     put("/proc/7/stat", "7 (a) Z 1 7 7");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
     put("/proc/7/task/7/stat", "7 (a) Z 1 7 7");
     put("/proc/7/task/8/stat", "8 (a) T 1 7 7");
-    expect(GM_STOP_SIGNAL);
+    expect(GM_WHY_STOPPED);
     put("/proc/7/task/8/stat", "8 (a) S 1 7 7");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
 }
 
 static void freezers(void **state)
@@ -93,30 +93,30 @@ static void freezers(void **state)
         "34 23 0:30 / /elsewhere rw - cgroup2 cgroup2 rw\n"
         "nonsense\n");
     put("/proc/7/stat", "7 (a) S 1 7 7");
-    expect(GM_STOP_NONE); /* its groups are not known */
+    expect(GM_WHY_NONE); /* its groups are not known */
     put("/proc/7/cgroup", "5:cpu:/x\n4:memory,freezer:/x/y\n1:name=freezers:/z\n0::/box/b:c/d\n");
-    expect(GM_STOP_NONE); /* ... nor whether they are frozen */
+    expect(GM_WHY_NONE); /* ... nor whether they are frozen */
     put("/cg/f/x/y/freezer.state", "THAWED\n");
     put("/cg/2/b:c/d/cgroup.events", "populated 1\nfrozen 0\n");
     put("/cg/cpu/x/freezer.state", "FROZEN\n");
     put("/cg/f/z/freezer.state", "FROZEN\n");
     put("/elsewhere/box/b:c/d/cgroup.events", "populated 1\nfrozen 1\n");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
     put("/cg/f/x/y/freezer.state", "FREEZING\n");
-    expect(GM_STOP_FROZEN);
+    expect(GM_WHY_FROZEN);
     put("/cg/f/x/y/freezer.state", "FROZEN\n");
-    expect(GM_STOP_FROZEN);
+    expect(GM_WHY_FROZEN);
     put("/cg/f/x/y/freezer.state", "");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
     put("/cg/2/b:c/d/cgroup.events", "populated 1\nfrozen 1\n");
-    expect(GM_STOP_FROZEN);
+    expect(GM_WHY_FROZEN);
     put("/proc/7/cgroup", "0::/boxes\n"); /* beside what is mounted */
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
     put("/proc/7/cgroup", "0::/box\n");
     put("/cg/2/cgroup.events", "frozen 1\n");
-    expect(GM_STOP_FROZEN);
+    expect(GM_WHY_FROZEN);
     put("/proc/7/cgroup", "::::\n0:\n:\n\n0::/../..");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
 }
 
 static void without_control_groups(void **state)
@@ -124,7 +124,7 @@ static void without_control_groups(void **state)
     (void)state;
     put("/proc/7/stat", "7 (a) S 1 7 7");
     put("/proc/7/cgroup", "4:freezer:/\n0::/\n");
-    expect(GM_STOP_NONE);
+    expect(GM_WHY_NONE);
 }
 
 int main(void)

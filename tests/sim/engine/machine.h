@@ -226,7 +226,7 @@ struct page *program_page(const struct program *program, uint32_t page); /* NULL
 int program_send(struct gm_session *session, enum gm_msg_type type, const void *body,
                  const void *entries, uint32_t count, const int *fds, int n_fds);
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text);
-enum gm_stop program_stop(pid_t pid);
+enum gm_why program_stop(pid_t pid);
 #define PROGRAM_BASE 0x7f0000000000ull
 static inline uint64_t program_va(uint32_t page)
 {

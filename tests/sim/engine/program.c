@@ -1102,12 +1102,12 @@ void program_leave(struct program *p)
     program_die(p);
 }
 
-enum gm_stop program_stop(pid_t pid)
+enum gm_why program_stop(pid_t pid)
 {
     for (uint32_t i = 1; i <= machine.n_programs; i++)
         if (machine.programs[i].pid == pid && machine.now < machine.programs[i].frozen_until)
-            return (enum gm_stop)(1 + pid % 3);
-    return GM_STOP_NONE;
+            return (enum gm_why)(1 + pid % 3);
+    return GM_WHY_NONE;
 }
 
 /* The daemon ends the session. A program whose work goes on keeps its memory. */

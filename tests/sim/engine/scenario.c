@@ -226,9 +226,9 @@ static void set_something(const struct gm_settings *settings, uint32_t uid)
 {
     const struct gm_set_request request = {
         .selects = GM_SET_UID, .uid = uid, .settings = *settings, .asker = 0};
-    uint32_t changed;
+    struct gm_set_done done;
     char why[256];
-    gm_machine_set(&machine.daemon, &request, &changed, why, sizeof why);
+    gm_machine_set(&machine.daemon, &request, &done, why, sizeof why);
 }
 
 static void change_settings(void)
@@ -300,7 +300,7 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
         if (chance_percent(20))
             gm_machine_trim(&machine.daemon, 1000 + (uid_t)chance_below(4), &trimmed);
         else
-            gm_machine_refresh(&machine.daemon);
+            free(gm_machine_snapshot(&machine.daemon));
         break;
     case 11:
         if (chance_below(1000) < 3)
