@@ -406,10 +406,17 @@ void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
     list_chunk(table, index);
 }
 
+static struct gm_pool *pool_of(struct gm_table *table, uint32_t app)
+{
+    return &table->pools[table->apps[app].pool];
+}
+
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
-    table->beyond += bytes - table->apps[app].beyond;
-    table->apps[app].beyond = bytes;
+    const uint64_t more = bytes - table->apps[app].beyond;
+    table->apps[app].beyond += more;
+    pool_of(table, app)->beyond += more;
+    table->beyond += more;
 }
 
 bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
@@ -431,6 +438,7 @@ void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
         frame->share = share;
         if (chunk->tier == GM_TIER_GPU) {
             table->apps[chunk->app].fixed += gm_class_bytes(chunk->class);
+            pool_of(table, chunk->app)->fixed += gm_class_bytes(chunk->class);
             table->fixed += gm_class_bytes(chunk->class);
         }
         list_chunk(table, c);
@@ -488,6 +496,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         left -= gm_class_bytes(chunk->class);
     }
     a->committed += bytes;
+    pool_of(table, app)->committed += bytes;
     table->committed += bytes;
     return index;
 }
@@ -513,12 +522,15 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
     app->missing--;
     table->allocations[chunk->allocation].missing--;
     app->committed -= gm_class_bytes(chunk->class);
+    pool_of(table, chunk->app)->committed -= gm_class_bytes(chunk->class);
     if (chunk->is_on_host) {
         app->on_host -= gm_class_bytes(chunk->class);
         table->on_host -= gm_class_bytes(chunk->class);
     }
-    if (chunk->is_fixed && chunk->tier == GM_TIER_GPU)
+    if (chunk->is_fixed && chunk->tier == GM_TIER_GPU) {
         app->fixed -= gm_class_bytes(chunk->class);
+        pool_of(table, chunk->app)->fixed -= gm_class_bytes(chunk->class);
+    }
     table->committed -= gm_class_bytes(chunk->class);
 }
 
@@ -678,6 +690,12 @@ static bool turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_eve
     return true;
 }
 
+static void count_device(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->apps[app].device += bytes;
+    pool_of(table, app)->device += bytes;
+}
+
 /* Its chunk has it no more. A host frame takes the pages along. */
 static void leave_chunk(struct gm_table *table, uint32_t index)
 {
@@ -686,7 +704,7 @@ static void leave_chunk(struct gm_table *table, uint32_t index)
         return;
     struct gm_chunk *chunk = &table->chunks[frame->chunk];
     if (!frame->is_host)
-        table->apps[chunk->app].device -= gm_class_bytes(frame->class);
+        count_device(table, chunk->app, -gm_class_bytes(frame->class));
     if (chunk->frame == index)
         chunk->frame = GM_NONE;
     if (chunk->host_frame == index)
@@ -753,7 +771,7 @@ bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
         table->chunks[chunk].host_frame = index;
         table->chunks[chunk].page = frame->page;
     } else {
-        table->apps[table->chunks[chunk].app].device += gm_class_bytes(frame->class);
+        count_device(table, table->chunks[chunk].app, gm_class_bytes(frame->class));
     }
     return true;
 }
@@ -797,6 +815,25 @@ void gm_table_destroy_frame(struct gm_table *table, uint32_t index)
 {
     assert(table->frames[index].state == GM_FRAME_CONDEMNED);
     table->frames[index].is_destroyed = true;
+}
+
+static bool are_pools_right(const struct gm_table *table)
+{
+    for (uint32_t i = 0; i < table->max_apps; i++) {
+        struct gm_pool left = table->pools[i];
+        for (uint32_t a = 0; a < table->max_apps; a++) {
+            const struct gm_table_app *app = &table->apps[a];
+            if (!app->is_used || app->pool != i)
+                continue;
+            left.committed -= app->committed;
+            left.beyond -= app->beyond;
+            left.fixed -= app->fixed;
+            left.device -= app->device;
+        }
+        if ((left.committed | left.beyond | left.fixed | left.device) != 0)
+            return false;
+    }
+    return true;
 }
 
 const char *gm_table_check(const struct gm_table *table)
@@ -927,5 +964,5 @@ const char *gm_table_check(const struct gm_table *table)
         return "the bytes of shadows are not those of the apps";
     if (committed != table->committed)
         return "the committed bytes are not those of the apps";
-    return NULL;
+    return are_pools_right(table) ? NULL : "a user's bytes are not those of its apps";
 }

@@ -118,6 +118,7 @@ struct gm_frame {
 struct gm_pool {
     uint32_t uid;
     uint32_t apps, frames; /* alive; 0 and 0: the pool is unused and can serve another uid */
+    uint64_t committed, beyond, fixed, device; /* the sums of its apps' */
     uint32_t head[GM_CHUNK_CLASSES]; /* free frames */
     uint32_t count[GM_CHUNK_CLASSES];
     uint32_t leaving[GM_CHUNK_CLASSES]; /* leaving frames: planning counts on them next */
