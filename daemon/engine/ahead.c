@@ -54,7 +54,7 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
     const uint64_t taken = table->committed + gm_engine_orphaned(engine);
     const uint64_t room = engine->room + table->fixed, most = room - room / GM_AHEAD_SHARE;
     if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
-        alloc->bytes > most - taken || alloc->bytes > gm_engine_gpu_room_for(engine, id) ||
+        alloc->bytes > most - taken || alloc->bytes > gm_engine_room(engine, id).gpu ||
         !is_whole(engine) || !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
         gm_engine_commit(engine, id, alloc) != GM_WHY_NONE)
         return false;

@@ -157,8 +157,7 @@ void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
 {
     gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
-    gm_engine_follow_budget(engine,
-                            GM_WHY_NONE); /* nobody may have looked since the last one left */
+    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last one left */
     gpu->budget = gm_engine_offered(engine);
     memcpy(gpu->uuid, engine->uuid.bytes, sizeof gpu->uuid);
 }
@@ -254,7 +253,7 @@ int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client)
         return -ESHUTDOWN;
     gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
-    gm_engine_follow_budget(engine, GM_WHY_NONE);
+    gm_engine_follow_budget(engine, NULL);
     int error = add_app(engine, client);
     if (error)
         return error;
@@ -296,79 +295,6 @@ drop_client:
     return error;
 }
 
-uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_table_app *app = &engine->table->apps[id];
-    return app->committed - app->beyond - app->fixed;
-}
-
-uint64_t gm_engine_gpu_limit(const struct gm_engine *engine)
-{
-    return gm_less(gm_engine_offered(engine), engine->table->fixed);
-}
-
-uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t id)
-{
-    const uint64_t limit = gm_engine_gpu_limit(engine), cap = gm_engine_cap_limit(engine, id);
-    return gm_less(gm_least(limit, cap), gm_group_movable(engine, id));
-}
-
-uint64_t gm_engine_budget_room_for(const struct gm_engine *engine, uint32_t id)
-{
-    return gm_less(gm_engine_gpu_limit(engine),
-                   gm_group_movable(engine, id) + gm_group_beyond(engine, id));
-}
-
-/* What another system's variable leaves it. */
-static uint64_t told_room_for(const struct gm_engine *engine, uint32_t id)
-{
-    return gm_less(gm_client_told(engine->apps[id].client, UINT64_MAX),
-                   engine->table->apps[id].committed);
-}
-
-/* What an app can have, and what keeps it from having more. */
-struct room {
-    uint64_t bytes;
-    enum gm_why bound;
-};
-
-static void bound_by(struct room *room, uint64_t bytes, enum gm_why bound)
-{
-    if (bytes < room->bytes)
-        *room = (struct room){.bytes = bytes, .bound = bound};
-}
-
-/* What the app could have in all, with `taken` bytes mapped on the host by others. */
-static struct room room_beside(const struct gm_engine *engine, uint32_t id, uint64_t taken,
-                               uint64_t files)
-{
-    const uint64_t used = taken + engine->table->apps[id].beyond;
-    const uint64_t on_host = gm_less(gm_engine_host_room(engine), used);
-    const uint64_t capped_on_host = gm_less(gm_engine_cap_room(engine), used);
-    struct room room = {.bytes = gm_engine_gpu_room_for(engine, id), .bound = GM_WHY_BUDGET};
-    if (gm_engine_is_oversize(engine, id)) {
-        room = (struct room){.bytes = room.bytes + on_host, .bound = GM_WHY_PINNED};
-    } else if (gm_engine_is_capped(engine, id) && !engine->pool.is_registered) {
-        room = (struct room){.bytes = room.bytes + capped_on_host, .bound = GM_WHY_PINNED};
-        bound_by(&room, gm_engine_budget_room_for(engine, id), GM_WHY_BUDGET);
-    }
-    bound_by(&room, told_room_for(engine, id), GM_WHY_LIMIT);
-    bound_by(&room, gm_engine_user_room(engine, id), GM_WHY_USER);
-    bound_by(&room, files * GM_CHUNK_MAX, GM_WHY_FILES);
-    return room;
-}
-
-static struct room room_now(const struct gm_engine *engine, uint32_t id)
-{
-    return room_beside(engine, id, engine->table->beyond - engine->table->apps[id].beyond,
-                       gm_engine_files_for(engine, id, false));
-}
-
-uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t id)
-{
-    return room_now(engine, id).bytes;
-}
-
 static void free_allocation(struct gm_engine *engine, uint32_t index)
 {
     struct gm_allocation *allocation = &engine->table->allocations[index];
@@ -390,7 +316,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
     gm_engine_want_memory(engine);
     engine->plan_is_stale = true;
     if (engine->apps[app].state != GM_APP_GONE)
-        gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_movable(engine, app));
+        gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_needed(engine, app));
 }
 
 void gm_engine_beat(struct gm_engine *engine)
@@ -490,38 +416,25 @@ enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
-    const struct room room = room_now(engine, id);
-    const uint64_t beyond = gm_less(alloc->bytes, gm_engine_gpu_room_for(engine, id));
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const uint64_t beyond = gm_less(alloc->bytes, gm_room_of(&input).gpu);
+    enum gm_why why = gm_room_refuses(&input, alloc->bytes);
     uint32_t index = GM_NONE;
 
-    if (alloc->bytes > room.bytes)
-        return room.bound;
-    if (gm_chunk_count(alloc->bytes) > gm_engine_files_for(engine, id, false))
-        return GM_WHY_FILES;
-    if (table->committed + gm_engine_orphaned(engine) + alloc->bytes <= gm_engine_capacity(engine))
+    if (why == GM_WHY_NONE)
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
     if (index == GM_NONE)
-        return GM_WHY_FULL;
+        return why == GM_WHY_NONE ? GM_WHY_FULL : why;
     gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
     table->allocations[index].cookie = alloc->cookie;
     table->allocations[index].is_pending = true;
     app->allocs.pending++;
     gm_engine_place_new(engine, index);
     gm_engine_want_memory(engine);
-    gm_engine_need_budget(engine, gm_group_movable(engine, id) + table->fixed);
+    gm_engine_need_budget(engine, id);
     gm_engine_tell_room(engine); /* before ALLOCATED */
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
     return GM_WHY_NONE;
-}
-
-/* No program gets more than the budget, unless it may be larger. */
-enum gm_why gm_engine_never_has(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
-{
-    const uint64_t files = gm_engine_files_for(engine, id, true);
-    const struct room room = room_beside(engine, id, 0, files);
-    if (bytes > room.bytes)
-        return room.bound;
-    return gm_chunk_count(bytes) <= files ? GM_WHY_NONE : GM_WHY_FILES;
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)

@@ -39,98 +39,16 @@
 #include "common/size.h"
 #include "common/sums.h"
 
-/* ---- what counts ---- */
-
-/* What the driver keeps for the app and nobody can move. Hostile input: it says no more than the
- * device has. */
-static uint64_t driver_bytes(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_stat *stat = engine->apps[id].stat;
-    const uint64_t most = engine->device_bytes;
-    uint64_t sum = 0;
-    if (!stat)
-        return 0;
-    const uint64_t kinds[] = {atomic_load(&stat->small_bytes), atomic_load(&stat->real_bytes),
-                              atomic_load(&stat->array_bytes), atomic_load(&stat->graph_bytes),
-                              atomic_load(&stat->driver_bytes)};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        sum += kinds[i] < most ? kinds[i] : most;
-    return sum;
-}
-
-/* In whole chunks, as all that limits are made of: frames come in these. */
-static uint64_t unevictable(const struct gm_engine *engine, uint32_t id)
-{
-    return engine->table->apps[id].fixed + gm_chunk_round(driver_bytes(engine, id));
-}
-
-/* The connected members of the app's group on this GPU, by `client`. */
-static const struct gm_client *next_member(const struct gm_engine *engine,
-                                           const struct gm_client *client)
-{
-    while (client && !(client->session && client->engines[engine->config.index]))
-        client = client->next;
-    return client;
-}
-
-#define EACH_MEMBER(engine, app, client)                                                           \
-    const struct gm_client *client =                                                               \
-        next_member(engine, gm_group_clients((engine)->apps[app].client->group));                  \
-    client != NULL;                                                                                \
-    client = next_member(engine, client->next)
-
-/* The sums over an app's members. */
-struct sums {
-    uint64_t movable;     /* what they need on the GPU */
-    uint64_t beyond;      /* what they may not have there */
-    uint64_t unevictable; /* fixed, and the driver's */
-    uint64_t fixed;
-    uint64_t device; /* their frames, with those that leave and those of freed memory */
-    uint64_t bend;
-};
-
-static struct sums sum_up(const struct gm_engine *engine, uint32_t id)
-{
-    struct sums sums = {0};
-    for (EACH_MEMBER(engine, id, client)) {
-        const struct gm_table_app *entry = &engine->table->apps[client->id];
-        sums.movable += gm_engine_movable(engine, client->id);
-        sums.beyond += entry->beyond;
-        sums.unevictable += unevictable(engine, client->id);
-        sums.fixed += entry->fixed;
-        sums.device += entry->device;
-        sums.bend += engine->apps[client->id].cap.bend;
-    }
-    return sums;
-}
-
-/* What the other apps of its user need on the GPU, and keep there or left behind. */
-static uint64_t user_bytes(const struct gm_engine *engine, uint32_t id)
-{
-    uint64_t bytes = gm_engine_left_behind(engine, engine->apps[id].uid, false);
-    for (uint32_t other = 0; other < engine->config.max_apps; other++)
-        if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid &&
-            !gm_group_is_one(engine, id, other))
-            bytes += gm_engine_movable(engine, other) + unevictable(engine, other);
-    return bytes;
-}
-
 /* ---- what may be had ---- */
 
 uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t cap = engine->apps[id].cap.bytes;
-    for (EACH_MEMBER(engine, id, client)) {
+    for (GM_EACH_MEMBER(engine, id, client)) {
         const uint64_t one = engine->apps[client->id].cap.bytes;
         cap = cap == 0 || (one != 0 && one < cap) ? one : cap;
     }
     return cap;
-}
-
-uint64_t gm_engine_cap_room(const struct gm_engine *engine)
-{
-    const uint64_t room = gm_engine_host_room(engine), part = room / GM_CAP_ROOM_SHARE;
-    return gm_chunk_floor(room - gm_least(part, GM_CAP_ROOM_LEFT));
 }
 
 bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
@@ -138,57 +56,10 @@ bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
     return gm_engine_cap(engine, id) != 0 || engine->apps[id].cap.user_gpu != 0;
 }
 
-/* What of a total for its user is left for the app; UINT64_MAX: there is none. */
-static uint64_t user_limit(const struct gm_engine *engine, uint32_t id)
-{
-    const uint64_t total = engine->apps[id].cap.user_gpu;
-    return total == 0 ? UINT64_MAX : gm_less(total, user_bytes(engine, id));
-}
-
-/* What the members of the app together may have in frames that are not fixed, with this cap. */
-static uint64_t limit_by(const struct gm_engine *engine, uint32_t id, uint64_t cap)
-{
-    uint64_t limit = user_limit(engine, id);
-    limit = cap != 0 && cap < limit ? cap : limit;
-    return limit == UINT64_MAX ? limit : gm_less(limit, sum_up(engine, id).unevictable);
-}
-
-uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t id)
-{
-    return limit_by(engine, id, gm_engine_cap(engine, id));
-}
-
-uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t id)
-{
-    const uint64_t total = engine->apps[id].cap.user_pinned;
-    if (total == 0)
-        return UINT64_MAX;
-    uint64_t bytes = gm_engine_left_behind(engine, engine->apps[id].uid, true);
-    for (uint32_t other = 0; other < engine->config.max_apps; other++)
-        if (engine->apps[other].session && engine->apps[other].uid == engine->apps[id].uid)
-            bytes += engine->table->apps[other].committed - engine->table->apps[other].fixed;
-    return gm_less(total, bytes);
-}
-
-/* Frames of memory that another program of its user has just freed count until they are free. */
-static bool user_has_room(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
-{
-    const uint64_t left = gm_engine_left_behind(engine, engine->apps[id].uid, false);
-    uint64_t device = bytes + left, needed = left;
-    for (uint32_t other = 0; other < engine->config.max_apps; other++) {
-        if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
-            continue;
-        device += engine->table->apps[other].device;
-        needed += gm_engine_movable(engine, other) + engine->table->apps[other].fixed;
-    }
-    const uint64_t total = engine->apps[id].cap.user_gpu;
-    return total == 0 || device <= (total > needed ? total : needed);
-}
-
 /* What of the group's sum is the app's own. */
 static uint64_t part_of(const struct gm_engine *engine, uint32_t id)
 {
-    return gm_engine_movable(engine, id) + engine->table->apps[id].fixed +
+    return gm_engine_promised(engine, id) + engine->table->apps[id].fixed +
            engine->apps[id].cap.bend;
 }
 
@@ -196,7 +67,7 @@ static uint64_t part_of(const struct gm_engine *engine, uint32_t id)
  * work may have to wait for this one. */
 static bool is_other_above(const struct gm_engine *engine, uint32_t id)
 {
-    for (EACH_MEMBER(engine, id, client))
+    for (GM_EACH_MEMBER(engine, id, client))
         if (client->id != id && engine->apps[client->id].state == GM_APP_RUNNING &&
             engine->table->apps[client->id].device > part_of(engine, client->id))
             return true;
@@ -207,14 +78,10 @@ bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t 
 {
     if (engine->stopping.is_on || !gm_engine_is_capped(engine, id))
         return true;
-    const struct sums sums = sum_up(engine, id);
-    const uint64_t limit = gm_engine_cap_limit(engine, id);
-    /* What it needs in order to run it may have, if pinned memory lacks room for more of it. */
-    const uint64_t most = limit > sums.movable ? limit : sums.movable;
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
     const bool has_part =
         engine->table->apps[id].device + bytes <= part_of(engine, id) && is_other_above(engine, id);
-    return (sums.device + bytes <= gm_more(most, sums.fixed + sums.bend) || has_part) &&
-           user_has_room(engine, id, bytes);
+    return gm_room_may_occupy(&input, bytes, has_part);
 }
 
 /* ---- what is beyond ---- */
@@ -227,31 +94,28 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
     if (beyond == engine->table->apps[id].beyond)
         return;
     gm_table_set_beyond(engine->table, id, beyond);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
     if (is_more)
         app->places.hold_at = 0; /* at once; what fails is tried again later */
     else
-        gm_engine_need_budget(engine, gm_group_movable(engine, id) + engine->table->fixed);
+        gm_engine_need_budget(engine, id);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING)
         gm_engine_want_places(engine, id);
     engine->plan_is_stale = true;
     gm_engine_want_memory(engine);
 }
 
-/* The members need less of the GPU, each in proportion. */
-static void give_up(struct gm_engine *engine, uint32_t id, const struct sums *sums, uint64_t bytes)
+/* `bytes` of the members' memory go beyond, of each in proportion. */
+static void give_up(struct gm_engine *engine, uint32_t id, uint64_t promised, uint64_t bytes)
 {
-    const uint64_t all = sums->movable >> GM_CHUNK_SHIFT;
-    const uint64_t room = gm_less(gm_engine_cap_room(engine), engine->table->beyond);
-    uint64_t left = gm_least(bytes, room);
-    const uint64_t share = left >> GM_CHUNK_SHIFT;
-    for (EACH_MEMBER(engine, id, client)) {
-        const uint64_t movable = gm_engine_movable(engine, client->id);
-        if (movable >> GM_CHUNK_SHIFT == 0)
+    const uint64_t all = promised >> GM_CHUNK_SHIFT, share = bytes >> GM_CHUNK_SHIFT;
+    uint64_t left = bytes;
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const uint64_t own = gm_engine_promised(engine, client->id);
+        if (own >> GM_CHUNK_SHIFT == 0)
             continue; /* so `all` is not 0 */
-        uint64_t part = ((movable >> GM_CHUNK_SHIFT) * share + all - 1) / all << GM_CHUNK_SHIFT;
-        part = part < left ? part : left;
-        part = part < movable ? part : movable;
+        uint64_t part = ((own >> GM_CHUNK_SHIFT) * share + all - 1) / all << GM_CHUNK_SHIFT;
+        part = gm_least(part, gm_least(left, own));
         left -= part;
         set_beyond(engine, client->id, engine->table->apps[client->id].beyond + part);
     }
@@ -260,7 +124,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, const struct sums *su
 /* The members may have more of the GPU. */
 static void take_up(struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
-    for (EACH_MEMBER(engine, id, client)) {
+    for (GM_EACH_MEMBER(engine, id, client)) {
         const uint64_t beyond = engine->table->apps[client->id].beyond;
         const uint64_t part = gm_least(beyond, bytes);
         bytes -= part;
@@ -276,13 +140,12 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
         gm_table_set_beyond(engine->table, id, all);
     if (!engine->apps[id].session || engine->stopping.is_on)
         return;
-    const struct sums sums = sum_up(engine, id);
-    const uint64_t limit = gm_engine_cap_limit(engine, id), budget = gm_engine_gpu_limit(engine);
-    const uint64_t most = limit < budget ? limit : budget;
-    if (sums.movable > limit)
-        give_up(engine, id, &sums, sums.movable - limit);
-    else if (most > sums.movable && sums.beyond > 0)
-        take_up(engine, id, most - sums.movable);
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const uint64_t less = gm_room_to_give_up(&input), more = gm_room_to_take_up(&input);
+    if (less > 0)
+        give_up(engine, id, input.own.promised, less);
+    else if (more > 0)
+        take_up(engine, id, more);
 }
 
 /* ---- each round ---- */
@@ -294,7 +157,7 @@ static uint64_t unwanted(const struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session && (engine->in_set[id] || !engine->apps[id].idle.is_idle ||
                                          gm_engine_is_capped(engine, id)))
-            wanted += gm_engine_movable(engine, id);
+            wanted += gm_engine_needed(engine, id);
     return gm_less(engine->table->budget, wanted);
 }
 
@@ -303,13 +166,15 @@ static uint64_t unwanted(const struct gm_engine *engine)
 static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t total = engine->apps[id].cap.user_gpu;
-    uint64_t bytes = total != 0 ? gm_engine_left_behind(engine, engine->apps[id].uid, false) : 0;
+    uint64_t bytes = engine->users[engine->table->apps[id].pool].left[0];
     for (uint32_t other = 0; total != 0 && other < engine->config.max_apps; other++) {
         if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
             continue;
-        const uint64_t needed = gm_engine_movable(engine, other) + unevictable(engine, other);
+        const struct gm_table_app *entry = &engine->table->apps[other];
+        const uint64_t driver = engine->apps[other].driver;
+        const uint64_t needed = gm_room_promised(entry) + entry->fixed + driver;
         const uint64_t bent = needed + engine->apps[other].cap.bend;
-        const uint64_t has = engine->table->apps[other].device + driver_bytes(engine, other);
+        const uint64_t has = entry->device + driver;
         bytes += other == id ? needed : bent > has ? bent : has;
     }
     return total == 0 ? UINT64_MAX : gm_less(total, bytes);
@@ -319,9 +184,9 @@ static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
 {
     struct gm_app *app = &engine->apps[id];
     const uint64_t beyond = engine->table->apps[id].beyond;
-    const uint64_t by_user = unwanted_by_user(engine, id);
-    uint64_t most = beyond < *left ? beyond : *left;
-    most = by_user < most ? by_user : most;
+    uint64_t most = gm_least(beyond, *left);
+    if (most > 0)
+        most = gm_least(most, unwanted_by_user(engine, id));
     if (most < app->cap.bend)
         app->places.hold_at = 0;
     app->cap.bend = gm_chunk_floor(most);
@@ -380,7 +245,8 @@ int gm_engine_check_cap(const struct gm_engine *engine, uint32_t id, uint64_t ca
                         size_t size)
 {
     const uint64_t budget = gm_engine_offered(engine);
-    const struct sums sums = sum_up(engine, id);
+    const struct gm_room_sums sums = gm_engine_sums(engine, id);
+    const uint64_t unevictable = sums.fixed + sums.driver;
     if (cap == 0)
         return 0;
     if (engine->pool.is_registered)
@@ -388,21 +254,21 @@ int gm_engine_check_cap(const struct gm_engine *engine, uint32_t id, uint64_t ca
                    "cap=%s is not possible: the GPU has no memory handles on the host", cap, 0);
     if (cap > budget)
         return say(-ERANGE, why, size, "cap=%s is above the budget of %s", cap, budget);
-    if (cap < sums.unevictable)
+    if (cap < unevictable)
         return say(-ERANGE, why, size,
-                   "cap=%s is too small: %s of the program cannot leave the GPU", cap,
-                   sums.unevictable);
+                   "cap=%s is too small: %s of the program cannot leave the GPU", cap, unevictable);
     return 0;
 }
 
 struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t cap = gm_engine_cap(engine, id);
-    struct gm_reason why = {
-        .of = GM_WHY_CAP, .bytes = engine->table->apps[id].beyond, .limit = cap};
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    struct gm_reason why = {.of = GM_WHY_CAP,
+                            .bytes = engine->table->apps[id].beyond,
+                            .limit = gm_engine_cap(engine, id)};
     if (!gm_engine_is_capped(engine, id))
         return (struct gm_reason){0};
-    if (cap == 0 || user_limit(engine, id) < cap) { /* the lesser bounds it */
+    if (gm_room_user_limit(&input) < input.cap) { /* the lesser bounds it */
         why.of = GM_WHY_USER_TOTAL;
         why.limit = engine->apps[id].cap.user_gpu;
     }
@@ -418,17 +284,18 @@ struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t i
 int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t cap,
                          char *why, size_t size)
 {
-    uint64_t beyond = engine->table->beyond, more = 0;
+    uint64_t beyond = engine->table->beyond, more = 0, on_host = 0;
     for (uint32_t id = 0; cap != 0 && id < engine->config.max_apps; id++) {
         if (!selected[id] ||
-            next_member(engine, gm_group_clients(engine->apps[id].client->group)) !=
+            gm_group_next_here(engine, gm_group_clients(engine->apps[id].client->group)) !=
                 engine->apps[id].client)
             continue; /* a group is looked at once */
-        const struct sums sums = sum_up(engine, id);
-        more += gm_less(sums.movable + sums.beyond, limit_by(engine, id, cap));
-        beyond -= sums.beyond;
+        struct gm_room_input input = gm_engine_room_input(engine, id);
+        input.cap = cap;
+        more += gm_less(input.own.promised + input.own.beyond, gm_room_cap_limit(&input));
+        beyond -= input.own.beyond;
+        on_host = gm_room_for_capped(&input);
     }
-    const uint64_t on_host = gm_engine_cap_room(engine);
     if (more == 0 || beyond + more <= on_host)
         return 0;
     char room[32];

@@ -114,8 +114,9 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_follow_hints(engine);
     gm_engine_check_deadlines(engine);
     gm_engine_update_room(engine);
-    gm_engine_follow_caps(engine);
     gm_engine_reap(engine);
+    gm_engine_count_users(engine);
+    gm_engine_follow_caps(engine);
     engine->created = 0;
     engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
     engine->create_more = false;
@@ -190,21 +191,4 @@ void gm_engine_on_copies(void *arg)
 void gm_engine_halt(struct gm_engine *engine)
 {
     engine->is_closing = true;
-}
-
-uint64_t gm_engine_capacity(const struct gm_engine *engine)
-{
-    uint64_t bytes = engine->table->budget;
-    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
-        bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
-    /* The tiers below are reached through the window: without it there are none. */
-    if (gm_stores_cap(engine->stores, GM_TIER_PINNED) < engine->window)
-        return engine->table->budget;
-    return bytes - engine->window;
-}
-
-uint64_t gm_engine_host_room(const struct gm_engine *engine)
-{
-    const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    return !engine->pool.is_registered && pinned > engine->window ? pinned - engine->window : 0;
 }

@@ -226,7 +226,7 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
                   struct gm_set_done *done, char *why, size_t why_size);
 /* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
  * `why`. Part of gm_engine_set; before a change on several GPUs all of them are asked. */
-int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_request *request,
-                        char *why, size_t why_size);
+int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,
+                        size_t why_size);
 
 #endif

@@ -163,17 +163,9 @@ static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch
                : GM_NONE;
 }
 
-uint64_t gm_engine_left_behind(const struct gm_engine *engine, uid_t uid, bool is_host)
+bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame)
 {
-    uint64_t bytes = 0;
-    const struct gm_frame *entry;
-    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
-        entry = &engine->table->frames[i];
-        if (entry->is_host == is_host && engine->table->pools[entry->pool].uid == uid &&
-            is_copied(engine, entry))
-            bytes += gm_class_bytes(entry->class);
-    }
-    return bytes;
+    return is_copied(engine, &engine->table->frames[frame]);
 }
 
 /* What it has on the GPU, and the frames that it was told to unmap or to map. */
@@ -268,6 +260,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     gm_engine_back_off(engine, GM_RETRY_FRAME);
     /* Without files for more frames, those that there are must do. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
-        engine->create_refused = is_short_of_files ? GM_WHY_NO_FILES : GM_WHY_USED_BESIDE;
+        engine->create_refused =
+            is_short_of_files ? "gpumuxd has no more open files" : GM_ENGINE_USED_BESIDE;
     return GM_NONE;
 }

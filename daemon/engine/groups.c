@@ -176,6 +176,14 @@ static bool is_here(const struct gm_engine *engine, const struct gm_client *clie
     return client->engines[engine->config.index] == engine && engine->apps[client->id].session;
 }
 
+const struct gm_client *gm_group_next_here(const struct gm_engine *engine,
+                                           const struct gm_client *client)
+{
+    while (client && !is_here(engine, client))
+        client = client->next;
+    return client;
+}
+
 void gm_group_joined(struct gm_engine *engine, uint32_t id)
 {
     struct gm_group *group = engine->apps[id].client->group;
@@ -227,35 +235,11 @@ void gm_group_sum(const struct gm_engine *engine, uint32_t id, uint64_t *bytes, 
         /* What a stopped one keeps is no room, and what the others have can be evicted as soon as
          * they are quiet. */
         if (!is_stopped || (!app->is_stopped && (is_running || app->state == GM_APP_DRAINING)))
-            *bytes += gm_engine_movable(engine, client->id);
+            *bytes += gm_engine_needed(engine, client->id);
         *is_wanting = *is_wanting || (app->is_wanting && !is_stopped);
         *is_open = *is_open && is_running;
         *has_open = *has_open || is_running || app->state == GM_APP_DRAINING;
     }
-}
-
-uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_group *group = group_of(engine, id);
-    uint64_t bytes = 0;
-    if (!group)
-        return gm_engine_movable(engine, id);
-    for (const struct gm_client *client = group->clients; client; client = client->next)
-        if (client->engines[engine->config.index] && client->session)
-            bytes += gm_engine_movable(engine, client->id);
-    return bytes;
-}
-
-uint64_t gm_group_beyond(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_group *group = group_of(engine, id);
-    uint64_t bytes = 0;
-    if (!group)
-        return engine->table->apps[id].beyond;
-    for (const struct gm_client *client = group->clients; client; client = client->next)
-        if (client->engines[engine->config.index] && client->session)
-            bytes += engine->table->apps[client->id].beyond;
-    return bytes;
 }
 
 /* It has its turn, or keeps it. */

@@ -78,11 +78,15 @@ uint32_t gm_group_name_all(const struct gm_engine *engine, uint32_t app, uint32_
 void gm_group_sum(const struct gm_engine *engine, uint32_t app, uint64_t *bytes, bool *is_wanting,
                   bool *is_open, bool *has_open);
 
-/* Bytes that the members of its group need on this GPU, `app` included (gm_engine_movable). */
-uint64_t gm_group_movable(const struct gm_engine *engine, uint32_t app);
-
-/* ... and that may not be there. */
-uint64_t gm_group_beyond(const struct gm_engine *engine, uint32_t app);
+/* The next client of a group, from `client` on, that is connected and an app of this engine. */
+const struct gm_client *gm_group_next_here(const struct gm_engine *engine,
+                                           const struct gm_client *client);
+/* for (GM_EACH_MEMBER(engine, app, client)): those of the group of `app`. */
+#define GM_EACH_MEMBER(engine, app, client)                                                        \
+    const struct gm_client *client =                                                               \
+        gm_group_next_here(engine, gm_group_clients((engine)->apps[app].client->group));           \
+    client != NULL;                                                                                \
+    client = gm_group_next_here(engine, client->next)
 
 /* The scheduler made `app` yield, so all of its group are to. */
 void gm_group_yield(struct gm_engine *engine, uint32_t app);

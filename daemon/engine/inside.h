@@ -11,7 +11,7 @@
  *   machine.c        the engines of all GPUs
  *   waiting.c        allocations for which there is no room now
  *   spares.c         freed memory that programs keep: taken back when room is wanted
- *   room.c           what programs can still allocate
+ *   room.c           what programs can have: asks core/room
  *   refusals.c       refusals of memory, and why
  *   idle.c           which apps are idle
  *   moves.c          planning, and carrying plans out
@@ -67,11 +67,6 @@ void gm_engine_call(struct gm_engine *engine);
 /* Copies have ended (gm_mover_open). */
 void gm_engine_on_copies(void *engine);
 const char *gm_engine_tier_text(enum gm_tier tier);
-/* Bytes that all apps together may commit: what the tiers hold less the room a swap needs. */
-uint64_t gm_engine_capacity(const struct gm_engine *engine);
-/* Bytes that programs together can have mapped on the host: pinned memory less the streaming
- * window. */
-uint64_t gm_engine_host_room(const struct gm_engine *engine);
 
 /* backoff.c */
 /* It failed: no more of that for a while. */
@@ -107,16 +102,12 @@ void gm_engine_hold(struct gm_engine *engine, uint32_t app);
 void gm_engine_release(struct gm_engine *engine, uint32_t app);
 
 /* apps.c */
-/* Bytes that the app needs on the GPU to run, beside those that stay there whoever runs. */
-uint64_t gm_engine_movable(const struct gm_engine *engine, uint32_t app);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
 /* Commit what an ALLOC asks for. Else why it cannot be had now, and nothing has changed. */
 enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t app,
                              const struct gm_msg_alloc *alloc);
-/* Why a program could not have `bytes` more if it were alone; NONE: it could. */
-enum gm_why gm_engine_never_has(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t app, uint64_t cookie);
 /* A spare of its program's is the daemon's again: as if FREE had come, but TAKEN is the answer. */
 void gm_engine_take_back(struct gm_engine *engine, uint32_t allocation);
@@ -148,16 +139,6 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
                            const struct gm_msg_alloc *alloc);
 /* Those of `app` that are not there yet are refused. */
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
-
-/* What one app may have on the GPU, beside what is fixed there. */
-uint64_t gm_engine_gpu_limit(const struct gm_engine *engine);
-/* What `app` can still be given. What it has is taken, and what others keep on the GPU for good
- * because it is shared. */
-uint64_t gm_engine_room_for(const struct gm_engine *engine, uint32_t app);
-/* What it could still be given of the budget, on the GPU or not. */
-uint64_t gm_engine_budget_room_for(const struct gm_engine *engine, uint32_t app);
-/* What of gm_engine_room_for is on the GPU. */
-uint64_t gm_engine_gpu_room_for(const struct gm_engine *engine, uint32_t app);
 
 /* spares.c */
 /* Bytes that `app` freed and keeps, as it says. */
@@ -198,9 +179,23 @@ uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
 /* Put on the ctl pages what each program could allocate now. After every change of what is
  * committed, before the program hears of it. */
 void gm_engine_tell_room(struct gm_engine *engine);
-/* How many more chunks it could have, since each needs an open file when it runs: beside what
- * others keep now, or alone. GM_NONE: a program that has nothing yet. */
-uint64_t gm_engine_files_for(const struct gm_engine *engine, uint32_t app, bool is_alone);
+/* Read what programs and processes say, for the sums of users: once a round, and before an app asks
+ * for memory or for a cap. */
+void gm_engine_count_users(struct gm_engine *engine);
+/* What core/room answers from; an app is its group. */
+struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t app);
+struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t app);
+/* What it can still be given. */
+struct gm_room gm_engine_room(const struct gm_engine *engine, uint32_t app);
+/* Its own part of the sums of its group: core/room.h has these words. */
+static inline uint64_t gm_engine_promised(const struct gm_engine *engine, uint32_t app)
+{
+    return gm_room_promised(&engine->table->apps[app]);
+}
+static inline uint64_t gm_engine_needed(const struct gm_engine *engine, uint32_t app)
+{
+    return gm_room_needed(&engine->table->apps[app]);
+}
 /* What all tiers can still hold. */
 uint64_t gm_engine_left(const struct gm_engine *engine);
 /* What a program that has nothing yet could allocate now. */
@@ -330,9 +325,9 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
 /* One DROP of `frame` is answered by `app`, or void. */
 void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
-/* Bytes of frames that ended programs of the user left behind, on the GPU or in host memory: a copy
- * of what they had open lives on in another process. */
-uint64_t gm_engine_left_behind(const struct gm_engine *engine, uid_t uid, bool is_host);
+/* An ended program left this condemned frame behind: a copy of what it had open lives on in another
+ * process. */
+bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame);
 /* Bytes that a program which does not answer keeps from the others. */
 uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t app);
 /* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
@@ -360,11 +355,12 @@ void gm_engine_want_memory(struct gm_engine *engine);
 /* Give back what was not needed lately; and when there may be some without any event. */
 void gm_engine_give_back(struct gm_engine *engine);
 uint64_t gm_engine_give_back_at(const struct gm_engine *engine);
-/* One app needs so much of the budget, whatever the device has. */
-void gm_engine_need_budget(struct gm_engine *engine, uint64_t bytes);
+/* The budget has room for what the app needs, whatever the device has. */
+void gm_engine_need_budget(struct gm_engine *engine, uint32_t app);
 /* Let the budget follow what the device has. `refused`: why no more frames can be made than there
- * are; NONE: they can. */
-void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused);
+ * are, for the log; NULL: they can. */
+#define GM_ENGINE_USED_BESIDE "programs beside gpumux use the GPU's memory"
+void gm_engine_follow_budget(struct gm_engine *engine, const char *refused);
 /* The same for a frame that was refused in a move, when the moves are made: it frees spares, which
  * the plan still names. */
 void gm_engine_follow_refusal(struct gm_engine *engine);
@@ -543,15 +539,8 @@ uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t app);
 /* caps.c */
 /* The cap that counts for the app; 0: none. */
 uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t app);
-/* Bytes that programs with caps can have mapped on the host: a part of gm_engine_host_room. */
-uint64_t gm_engine_cap_room(const struct gm_engine *engine);
 /* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */
 bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t app);
-/* Bytes that the members of the app may have on the GPU by that, beside what stays there anyway;
- * UINT64_MAX: it is not capped. */
-uint64_t gm_engine_cap_limit(const struct gm_engine *engine, uint32_t app);
-/* What the total of pinned memory for its user leaves; UINT64_MAX: there is none. */
-uint64_t gm_engine_user_room(const struct gm_engine *engine, uint32_t app);
 /* Whether a chunk of it may come to the GPU now. */
 bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
 /* Why it may not have all of its memory there; NONE: it may. */

@@ -209,6 +209,7 @@ static int make_tables(struct gm_engine *engine)
     engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
     engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
     engine->admit_apps = calloc(max_apps, sizeof *engine->admit_apps);
+    engine->users = calloc(max_apps, sizeof *engine->users);
     /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
      * what else is lowered, a window full at a time. */
     engine->plan.capacity = 8 * max_frames + 64;
@@ -217,8 +218,9 @@ static int make_tables(struct gm_engine *engine)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->late || !engine->failed ||
         !engine->unsent || !engine->targets || !engine->victims || !engine->donors ||
-        !engine->in_set || !engine->running || !engine->admit_apps || !engine->stopping.apps ||
-        !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
+        !engine->in_set || !engine->running || !engine->admit_apps || !engine->users ||
+        !engine->stopping.apps || !engine->stopping.set || !engine->plan.moves ||
+        !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
@@ -248,6 +250,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->stopping.apps);
     free(engine->stopping.set);
     free(engine->admit_apps);
+    free(engine->users);
     free(engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         free(engine->ring[i]);

@@ -550,14 +550,15 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
     gm_engine_note_set(engine, id, request->asker, &request->settings, &policy);
 }
 
-int gm_engine_check_set(const struct gm_engine *engine, const struct gm_set_request *request,
-                        char *why, size_t why_size)
+int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,
+                        size_t why_size)
 {
     const bool is_free = gm_engine_is_admin(request->asker);
     bool *selected;
     int error = 0;
     if (!(request->settings.has & GM_SET_CAP))
         return 0;
+    gm_engine_count_users(engine);
     selected = calloc(engine->config.max_apps, sizeof *selected);
     if (!selected)
         return refuse(-ENOMEM, why, why_size, "out of memory");

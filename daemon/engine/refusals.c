@@ -13,30 +13,15 @@
 
 void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes, enum gm_why reason)
 {
-    const uint64_t capacity = gm_engine_capacity(engine);
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
     struct gm_app *app = &engine->apps[id];
-    app->refusal.newest = (struct gm_reason){
-        .why = reason,
-        .bytes = bytes,
-        .held = engine->table->apps[id].committed,
-        .limit = capacity,
-        .taken = capacity - gm_engine_left(engine),
-        .is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window,
-        .is_host_mappable = !engine->pool.is_registered,
-        .files = gm_files_for_frames(),
-    };
-    if (reason == GM_WHY_BUDGET) {
-        app->refusal.newest.limit = gm_engine_offered(engine);
-        app->refusal.newest.taken = engine->table->fixed - engine->table->apps[id].fixed;
-    } else if (reason == GM_WHY_USER) {
-        app->refusal.newest.limit = app->cap.user_pinned;
-        app->refusal.newest.taken = app->cap.user_pinned - gm_engine_user_room(engine, id);
-    } else if (reason == GM_WHY_LIMIT) {
-        app->refusal.newest.limit = gm_client_told(app->client, UINT64_MAX);
-    } else if (reason == GM_WHY_PINNED) {
-        app->refusal.newest.limit = gm_engine_host_room(engine);
-        app->refusal.newest.taken = engine->table->beyond;
-    }
+    struct gm_reason *newest = &app->refusal.newest;
+    *newest = gm_room_reason(&input, reason);
+    newest->bytes = bytes;
+    newest->held = engine->table->apps[id].committed;
+    newest->is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window;
+    newest->is_host_mappable = input.is_host_mappable;
+    newest->files = gm_files_for_frames();
     app->refusal.n++;
     if (app->refusal.due == 0)
         app->refusal.due = engine->now + GM_REFUSAL_LOOK_NS;

@@ -1,87 +1,208 @@
 /*
- * What programs can still allocate. Writes it to each ctl page, from which cuMemGetInfo and NVML
- * take it (shim/memory/budget.c). Owns gm_ctl.room and changes nothing else. Called by engine.c,
- * apps.c, refusals.c, waiting.c and views/status.c.
+ * Gathers what core/room answers from, and tells each program what it can still allocate:
+ * cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c). Owns gm_ctl.room,
+ * gm_app.driver and gm_engine.users. Called by all who ask what an app may have.
  */
 #include "daemon/engine/inside.h"
+
+#include <string.h>
 
 #include "common/sums.h"
 #include "daemon/memory/files.h"
 
-/* What of `room` in the budget can be had. `left`: what all tiers can still hold. By option a
- * program waits for memory, so only the budget bounds it. */
-static uint64_t can_have(const struct gm_engine *engine, uint64_t room, uint64_t left)
+/* ---- what is read once a round ---- */
+
+/* What the driver keeps for the app and nobody can move, in whole chunks. Hostile input: it says no
+ * more than the device has. */
+static uint64_t driver_bytes(const struct gm_engine *engine, const struct gm_stat *stat)
 {
-    return room < left || engine->config.is_waiting_when_full ? room : left;
+    const uint64_t kinds[] = {atomic_load(&stat->small_bytes), atomic_load(&stat->real_bytes),
+                              atomic_load(&stat->array_bytes), atomic_load(&stat->graph_bytes),
+                              atomic_load(&stat->driver_bytes)};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        sum += gm_least(kinds[i], engine->device_bytes);
+    return gm_chunk_round(sum);
+}
+
+void gm_engine_count_users(struct gm_engine *engine)
+{
+    memset(engine->users, 0, engine->config.max_apps * sizeof *engine->users);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        app->driver = app->session && app->stat ? driver_bytes(engine, app->stat) : 0;
+        engine->users[engine->table->apps[id].pool].driver += app->driver;
+    }
+    const struct gm_frame *frame;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
+        frame = &engine->table->frames[i];
+        if (gm_engine_is_left_behind(engine, i))
+            engine->users[frame->pool].left[frame->is_host] += gm_class_bytes(frame->class);
+    }
+}
+
+/* ---- the input ---- */
+
+/* What all tiers together hold, less the window. The tiers below are reached through that: without
+ * it there are none. */
+static uint64_t tiers(const struct gm_engine *engine)
+{
+    const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    uint64_t bytes = engine->table->budget;
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS && pinned >= engine->window; tier++)
+        bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
+    return pinned >= engine->window ? bytes - engine->window : bytes;
+}
+
+/* What of an app keeps its files whoever runs, at most: shared memory, and host memory. */
+static uint64_t kept_files(const struct gm_table_app *app)
+{
+    return gm_least(app->chunks, (app->fixed + app->on_host) >> GM_CHUNK_SHIFT);
+}
+
+/* All that is no app's: what a program meets that starts now. */
+static struct gm_room_input for_newcomer(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
+    const uint64_t orphaned = gm_engine_orphaned(engine);
+    const uint32_t files = gm_files_for_frames();
+    struct gm_room_input input = {
+        .budget = gm_engine_offered(engine),
+        .fixed = table->fixed,
+        .host = engine->pool.is_registered ? 0 : gm_less(pinned, engine->window),
+        .host_taken = table->beyond,
+        .tiers = tiers(engine),
+        .tiers_taken = table->committed + orphaned,
+        .files = files == UINT32_MAX ? UINT64_MAX : files,
+        .files_taken = orphaned >> GM_CHUNK_SHIFT,
+        .is_host_mappable = !engine->pool.is_registered,
+        .cap = UINT64_MAX,
+        .told = UINT64_MAX,
+        .user_gpu = UINT64_MAX,
+        .user_pinned = UINT64_MAX,
+    };
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        input.files_taken += table->apps[id].is_used ? kept_files(&table->apps[id]) : 0;
+    return input;
+}
+
+struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_room_sums sums = {0};
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const struct gm_table_app *entry = &engine->table->apps[client->id];
+        sums.promised += gm_room_promised(entry);
+        sums.needed += gm_room_needed(entry);
+        sums.beyond += entry->beyond;
+        sums.fixed += entry->fixed;
+        sums.driver += engine->apps[client->id].driver;
+        sums.device += entry->device;
+        sums.bend += engine->apps[client->id].cap.bend;
+    }
+    return sums;
+}
+
+/* Those who run together with it, on all their GPUs, have files of their own. */
+static void add_files(const struct gm_engine *engine, uint32_t id, struct gm_room_input *input)
+{
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next)
+        for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+            const struct gm_engine *other = client->engines[i];
+            if (!other)
+                continue;
+            input->files_own += other->table->apps[client->id].chunks;
+            if (other == engine)
+                input->files_taken -= kept_files(&engine->table->apps[client->id]);
+        }
+}
+
+static uint64_t limit(uint64_t bytes)
+{
+    return bytes == 0 ? UINT64_MAX : bytes;
+}
+
+/* The app itself, which `all` counts among the others. */
+static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
+                                    const struct gm_room_input *all)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const uint32_t pool = engine->table->apps[id].pool;
+    const struct gm_pool *user = &engine->table->pools[pool];
+    struct gm_room_input input = *all;
+    input.own = gm_engine_sums(engine, id);
+    input.host_taken -= input.own.beyond;
+    add_files(engine, id, &input);
+    input.cap = limit(gm_engine_cap(engine, id));
+    input.is_oversize = gm_engine_is_oversize(engine, id);
+    input.told = gm_client_told(app->client, UINT64_MAX);
+    input.told_taken = engine->table->apps[id].committed;
+    input.user_gpu = limit(app->cap.user_gpu);
+    input.user_pinned = limit(app->cap.user_pinned);
+    input.user = (struct gm_room_sums){.promised = user->committed - user->beyond - user->fixed,
+                                       .beyond = user->beyond,
+                                       .fixed = user->fixed,
+                                       .driver = engine->users[pool].driver,
+                                       .device = user->device};
+    input.left_gpu = engine->users[pool].left[0];
+    input.left_host = engine->users[pool].left[1];
+    return input;
+}
+
+struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_room_input all = for_newcomer(engine);
+    return for_app(engine, id, &all);
+}
+
+/* ---- who asks ---- */
+
+struct gm_room gm_engine_room(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    return gm_room_of(&input);
 }
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
-    const struct gm_table *table = engine->table;
-    const uint64_t taken = table->committed + gm_engine_orphaned(engine);
-    const uint64_t capacity = gm_engine_capacity(engine);
-    return taken < capacity ? capacity - taken : 0;
-}
-
-/* What of other apps keeps its files whoever runs, at most: shared memory, and host memory. */
-static uint64_t files_of_others(const struct gm_engine *engine, uint32_t id)
-{
-    uint64_t files = gm_engine_orphaned(engine) >> GM_CHUNK_SHIFT;
-    for (uint32_t other = 0; other < engine->config.max_apps; other++) {
-        const struct gm_table_app *app = &engine->table->apps[other];
-        if (app->is_used && (id == GM_NONE || !gm_group_is_one(engine, id, other)))
-            files += gm_least(app->chunks, (app->fixed + app->on_host) >> GM_CHUNK_SHIFT);
-    }
-    return files;
-}
-
-/* Chunks of the programs that run together with it, on all their GPUs. */
-static uint64_t files_of_group(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
-    uint64_t files = 0;
-    for (; client; client = client->next)
-        for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
-            files += client->engines[i] ? client->engines[i]->table->apps[client->id].chunks : 0;
-    return files;
-}
-
-uint64_t gm_engine_files_for(const struct gm_engine *engine, uint32_t id, bool is_alone)
-{
-    const uint32_t all = gm_files_for_frames();
-    if (all == UINT32_MAX)
-        return UINT32_MAX;
-    const uint64_t own = id == GM_NONE ? 0 : files_of_group(engine, id);
-    return gm_less(all, own + (is_alone ? 0 : files_of_others(engine, id)));
+    return gm_less(tiers(engine), engine->table->committed + gm_engine_orphaned(engine));
 }
 
 uint64_t gm_engine_total(const struct gm_engine *engine, bool is_oversize)
 {
-    return gm_engine_offered(engine) + (is_oversize ? gm_engine_host_room(engine) : 0);
+    struct gm_room_input input = for_newcomer(engine);
+    input.is_oversize = is_oversize;
+    return gm_room_total(&input);
+}
+
+/* What a program can have, as it is told. By option it waits for memory, so the tiers do not bound
+ * it. */
+static uint64_t told(const struct gm_engine *engine, struct gm_room_input *input)
+{
+    if (engine->config.is_waiting_when_full)
+        input->tiers = UINT64_MAX;
+    const struct gm_room room = gm_room_of(input);
+    return room.gpu + room.host;
 }
 
 uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize)
 {
-    const uint64_t budget = gm_engine_offered(engine), fixed = engine->table->fixed;
-    uint64_t left = gm_engine_left(engine);
+    struct gm_room_input input = for_newcomer(engine);
+    input.is_oversize = is_oversize;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        left += gm_engine_spare_bytes(engine, id);
-    uint64_t room = budget > fixed ? budget - fixed : 0;
-    const uint64_t on_host = gm_engine_host_room(engine), beyond = engine->table->beyond;
-    if (is_oversize && on_host > beyond)
-        room += on_host - beyond;
-    room = gm_least(room, gm_engine_files_for(engine, GM_NONE, false) * GM_CHUNK_MAX);
-    return can_have(engine, room, left);
+        input.tiers_taken -= gm_engine_spare_bytes(engine, id);
+    return told(engine, &input);
 }
 
 void gm_engine_tell_room(struct gm_engine *engine)
 {
-    const uint64_t left = gm_engine_left(engine);
+    const struct gm_room_input all = for_newcomer(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_ctl *ctl = engine->apps[id].ctl;
-        if (ctl)
-            __atomic_store_n(&ctl->room[engine->config.index],
-                             can_have(engine, gm_engine_room_for(engine, id), left),
-                             __ATOMIC_RELAXED);
+        if (!ctl)
+            continue;
+        struct gm_room_input input = for_app(engine, id, &all);
+        __atomic_store_n(&ctl->room[engine->config.index], told(engine, &input), __ATOMIC_RELAXED);
     }
 }

@@ -53,7 +53,8 @@ static bool leaves_room(const struct gm_engine *engine, uint32_t owner, uint64_t
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->table->apps[id].is_used || gm_group_is_one(engine, id, owner))
             continue; /* to the owner's group it makes no difference */
-        if (gm_group_movable(engine, id) + engine->table->fixed + bytes > gm_engine_offered(engine))
+        const struct gm_room_input input = gm_engine_room_input(engine, id);
+        if (!gm_room_may_fix(&input, bytes))
             return false;
     }
     return true;
@@ -150,8 +151,8 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
            (unsigned long long)(share->bytes >> 20), share->id);
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->table->apps[other].is_used)
-            gm_engine_need_budget(engine, gm_group_movable(engine, other) + engine->table->fixed);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_movable(engine, id));
+            gm_engine_need_budget(engine, other);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
     gm_engine_update_room(engine);
     answer_share(engine, id, ask->cookie, CUDA_SUCCESS, share);
 }

@@ -95,7 +95,7 @@ static uint64_t lacking(const struct gm_engine *engine, uint32_t asker, uint64_t
         const enum gm_app_state state = engine->apps[id].state;
         if (id == asker || state == GM_APP_RUNNING || state == GM_APP_LOADING ||
             state == GM_APP_DRAINING)
-            together = gm_more(together, gm_engine_movable(engine, id));
+            together = gm_more(together, gm_engine_needed(engine, id));
     }
     const uint64_t short_of_gpu = gm_less(together, engine->room);
     return short_of_gpu > short_of_tiers ? short_of_gpu : short_of_tiers;
@@ -104,8 +104,8 @@ static uint64_t lacking(const struct gm_engine *engine, uint32_t asker, uint64_t
 /* What of it would be above the asker's cap. */
 static uint64_t above_cap(const struct gm_engine *engine, uint32_t asker, uint64_t bytes)
 {
-    const uint64_t room = gm_engine_gpu_room_for(engine, asker);
-    return gm_engine_is_capped(engine, asker) && bytes > room ? bytes - room : 0;
+    const struct gm_room_input input = gm_engine_room_input(engine, asker);
+    return gm_room_is_capped(&input) ? gm_less(bytes, gm_room_of(&input).gpu) : 0;
 }
 
 void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t bytes)

@@ -16,6 +16,7 @@
 #include "daemon/core/parts.h"
 #include "daemon/core/place.h"
 #include "daemon/core/plan.h"
+#include "daemon/core/room.h"
 #include "daemon/core/saving.h"
 #include "daemon/core/sched.h"
 #include "daemon/core/table.h"
@@ -175,6 +176,7 @@ struct gm_app {
         uint64_t user_pinned; /* ... and may need of pinned memory */
         uint64_t bend;        /* bytes that it may occupy for now beyond what it needs to run */
     } cap;
+    uint64_t driver;            /* room.c: what the driver keeps for it, as it said */
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
     } chosen;
@@ -291,6 +293,12 @@ struct gm_unit {
     uint64_t bytes;
 };
 
+/* room.c: of the apps of a user, as the last round found it. */
+struct gm_user {
+    uint64_t driver;
+    uint64_t left[2]; /* by ended programs, of which others have copies: GPU, host */
+};
+
 struct gm_engine {
     uv_loop_t *loop;
     struct gm_engine_config config;
@@ -344,6 +352,7 @@ struct gm_engine {
     uint64_t awake_at;
 
     struct gm_app *apps;     /* by app id */
+    struct gm_user *users;   /* by the table's pool */
     uint32_t n_apps;         /* in use */
     uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
     uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
@@ -378,7 +387,7 @@ struct gm_engine {
     uint32_t clear_at;          /* frame at which the next round of clearing begins */
     bool create_more;           /* more could be made at once, but it takes long */
     CUresult create_error;      /* why the last frame could not be made */
-    enum gm_why create_refused; /* ... which the budget is yet to follow; NONE: it has */
+    const char *create_refused; /* ... which the budget is yet to follow; NULL: it has */
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;

@@ -152,6 +152,15 @@ static struct gm_admit_decision decide(struct gm_engine *engine)
     return gm_admit_step(&engine->admit, &input);
 }
 
+/* Why a program could not have `bytes` more if it were alone; NONE: it could. No program gets more
+ * than the budget, unless it may be larger. */
+static enum gm_why never_has(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const struct gm_room_input alone = gm_room_alone(&input);
+    return gm_room_refuses(&alone, bytes);
+}
+
 /* Those that can never be had any more, since others share memory for good meanwhile. Whether one
  * can is asked of each app's largest only: that looks at all apps, and requests are many. */
 static void refuse_impossible(struct gm_engine *engine)
@@ -168,7 +177,7 @@ static void refuse_impossible(struct gm_engine *engine)
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_admit_app *app = &engine->admit_apps[id];
-        if (app->most > 0 && gm_engine_never_has(engine, id, app->most) == GM_WHY_NONE)
+        if (app->most > 0 && never_has(engine, id, app->most) == GM_WHY_NONE)
             app->most = 0;
         has_some = has_some || app->most > 0;
     }
@@ -177,7 +186,7 @@ static void refuse_impossible(struct gm_engine *engine)
         const uint32_t id = waiting->ask.app;
         const enum gm_why reason = engine->admit_apps[id].most == 0
                                        ? GM_WHY_NONE
-                                       : gm_engine_never_has(engine, id, waiting->ask.bytes);
+                                       : never_has(engine, id, waiting->ask.bytes);
         if (reason == GM_WHY_NONE) {
             place = &(*place)->next;
             continue;
@@ -236,11 +245,12 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     /* Its program gets it from the driver when the daemon has ended. */
     if (engine->stopping.is_on && wait_for_room(engine, &asked))
         return;
+    gm_engine_count_users(engine);
     gm_engine_make_room(engine, id, alloc->bytes);
     /* As on a real card; and no more is promised to all of them than the tiers hold. */
-    enum gm_why reason = gm_engine_never_has(engine, id, alloc->bytes);
+    enum gm_why reason = never_has(engine, id, alloc->bytes);
     if (reason == GM_WHY_FILES && gm_engine_take_spares(engine, id, UINT64_MAX) > 0)
-        reason = gm_engine_never_has(engine, id, alloc->bytes);
+        reason = never_has(engine, id, alloc->bytes);
     if (reason == GM_WHY_NONE) {
         reason = engine->waiting ? GM_WHY_FULL : gm_engine_commit(engine, id, alloc);
         if (reason == GM_WHY_NONE)

@@ -19,11 +19,4 @@ void gm_engine_close_gate(struct gm_engine *e, uint32_t id)
     fail();
 }
 
-uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
-{
-    (void)e, (void)id;
-    fail();
-    return 0;
-}
-
 #endif

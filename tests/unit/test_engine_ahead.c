@@ -33,10 +33,10 @@ uint64_t gm_engine_orphaned(const struct gm_engine *e)
     return orphaned;
 }
 
-uint64_t gm_engine_gpu_room_for(const struct gm_engine *e, uint32_t id)
+struct gm_room gm_engine_room(const struct gm_engine *e, uint32_t id)
 {
     const uint64_t committed = e->table->apps[id].committed;
-    return committed < e->config.budget ? e->config.budget - committed : 0;
+    return (struct gm_room){.gpu = committed < e->config.budget ? e->config.budget - committed : 0};
 }
 
 bool gm_engine_make_free_frame(struct gm_engine *e, uint32_t pool, unsigned class)

@@ -28,58 +28,15 @@ static struct gm_sched_config config = {.max_apps = APPS,
                                         .patience_ns = 60 * GM_S,
                                         .retry_ns = 4 * GM_S};
 
-/* What a refusal says of the tiers; not asked for here. */
-uint64_t gm_engine_capacity(const struct gm_engine *e)
+/* What a refusal says of the limits; not asked for here. */
+struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
-    (void)e;
-    return 0;
-}
-uint64_t gm_engine_left(const struct gm_engine *e)
-{
-    (void)e;
-    return 0;
+    (void)e, (void)id;
+    return (struct gm_room_input){0};
 }
 uint32_t gm_files_for_frames(void)
 {
     return UINT32_MAX;
-}
-uint64_t gm_engine_host_room(const struct gm_engine *e)
-{
-    (void)e;
-    return 0;
-}
-bool gm_engine_is_oversize(const struct gm_engine *e, uint32_t id)
-{
-    (void)id;
-    return e->config.is_oversize;
-}
-uint64_t gm_engine_user_room(const struct gm_engine *e, uint32_t id)
-{
-    (void)e;
-    (void)id;
-    return UINT64_MAX;
-}
-bool gm_engine_is_capped(const struct gm_engine *e, uint32_t id)
-{
-    (void)e;
-    (void)id;
-    return false;
-}
-uint64_t gm_engine_budget_room_for(const struct gm_engine *e, uint32_t id)
-{
-    (void)e;
-    (void)id;
-    return 0;
-}
-uint64_t gm_engine_room_for(const struct gm_engine *e, uint32_t id)
-{
-    (void)e;
-    return id;
-}
-uint64_t gm_engine_pinned_used(const struct gm_engine *e)
-{
-    (void)e;
-    return 0;
 }
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
 {

@@ -35,7 +35,7 @@ static uint32_t last_exit_of;
 void gm_engine_feed(struct gm_engine *e, enum gm_sched_event_kind kind, uint32_t id, uint64_t bytes)
 {
     assert_int_equal(kind, GM_SCHED_SIZE);
-    assert_int_equal(bytes, gm_engine_movable(e, id));
+    assert_int_equal(bytes, gm_engine_needed(e, id));
 }
 
 void gm_engine_update_room(struct gm_engine *e)
@@ -67,9 +67,9 @@ void gm_engine_drop_shadows(struct gm_engine *e, uint32_t allocation)
     (void)e, (void)allocation;
 }
 
-void gm_engine_need_budget(struct gm_engine *e, uint64_t bytes)
+void gm_engine_need_budget(struct gm_engine *e, uint32_t id)
 {
-    assert_true(bytes <= e->config.budget);
+    assert_true(id < e->config.max_apps);
 }
 
 static uint32_t groups[APPS]; /* by app */
@@ -80,18 +80,12 @@ bool gm_group_is_one(const struct gm_engine *e, uint32_t id, uint32_t other)
     return groups[id] == groups[other];
 }
 
-uint64_t gm_group_movable(const struct gm_engine *e, uint32_t id)
+struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
-    uint64_t bytes = 0;
+    struct gm_room_input input = {.budget = gm_engine_offered(e), .fixed = e->table->fixed};
     for (uint32_t other = 0; other < APPS; other++)
-        bytes += gm_group_is_one(e, id, other) ? gm_engine_movable(e, other) : 0;
-    return bytes;
-}
-
-uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
-{
-    const struct gm_table_app *app = &e->table->apps[id];
-    return app->committed - app->beyond - app->fixed;
+        input.own.needed += gm_group_is_one(e, id, other) ? gm_engine_needed(e, other) : 0;
+    return input;
 }
 
 void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)

@@ -31,23 +31,18 @@ uint64_t gm_engine_left(const struct gm_engine *e)
     return e->table->committed < capacity ? capacity - e->table->committed : 0;
 }
 
-uint64_t gm_engine_movable(const struct gm_engine *e, uint32_t id)
-{
-    return e->table->apps[id].committed;
-}
-
 static uint64_t cap_room = UINT64_MAX; /* of an app that asks */
 
-bool gm_engine_is_capped(const struct gm_engine *e, uint32_t id)
+struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
     assert_true(id < e->config.max_apps);
-    return cap_room != UINT64_MAX;
-}
-
-uint64_t gm_engine_gpu_room_for(const struct gm_engine *e, uint32_t id)
-{
-    assert_true(id < e->config.max_apps);
-    return cap_room;
+    return (struct gm_room_input){.budget = UINT64_MAX,
+                                  .cap = cap_room,
+                                  .tiers = UINT64_MAX,
+                                  .files = UINT64_MAX,
+                                  .told = UINT64_MAX,
+                                  .user_gpu = UINT64_MAX,
+                                  .user_pinned = UINT64_MAX};
 }
 
 void gm_engine_call_off_ahead(struct gm_engine *e, uint32_t id)

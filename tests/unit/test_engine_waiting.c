@@ -1,6 +1,6 @@
 /*
  * daemon/engine/waiting: who waits for room, and for how long. The engine around it is this test:
- * tiers of so many bytes.
+ * tiers of so many chunks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "daemon/engine/inside.h"
 
 #define APPS 5u
-#define ROOM 100u
+#define ROOM (100 * GM_CHUNK_MIN)
 
 enum { OWNER, OTHER, LATE, NEW, LAST };
 
@@ -22,8 +22,8 @@ static struct gm_engine *engine;
 static uint64_t taken;
 static unsigned had[APPS], refused[APPS];
 static uint64_t next_va;
-static uint64_t spares[APPS];
-static unsigned looks; /* at whether something can ever be had */
+static uint64_t spares[APPS]; /* chunks */
+static unsigned looks;        /* at whether something can ever be had */
 
 /* ---- what is around it ---- */
 
@@ -47,11 +47,11 @@ void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
 {
     (void)asker;
     for (uint32_t id = 0; id < APPS && bytes > gm_engine_left(e); id++) {
-        const uint64_t lacks = bytes - gm_engine_left(e);
+        const uint64_t lacks = (bytes - gm_engine_left(e)) / GM_CHUNK_MIN;
         const uint64_t some = spares[id] < lacks ? spares[id] : lacks;
         spares[id] -= some;
-        taken -= some;
-        e->table->apps[id].committed -= some;
+        taken -= some * GM_CHUNK_MIN;
+        e->table->apps[id].committed -= some * GM_CHUNK_MIN;
     }
 }
 
@@ -61,10 +61,21 @@ uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t id, uint64_t least)
     return 0; /* nobody is short of files */
 }
 
-enum gm_why gm_engine_never_has(const struct gm_engine *e, uint32_t id, uint64_t bytes)
+void gm_engine_count_users(struct gm_engine *e)
+{
+    assert_ptr_equal(e, engine);
+}
+
+struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
     looks++;
-    return e->table->apps[id].committed + bytes <= ROOM ? GM_WHY_NONE : GM_WHY_USER;
+    return (struct gm_room_input){.budget = UINT64_MAX,
+                                  .cap = UINT64_MAX,
+                                  .files = UINT64_MAX,
+                                  .told = UINT64_MAX,
+                                  .user_gpu = UINT64_MAX,
+                                  .user_pinned = ROOM,
+                                  .user.promised = e->table->apps[id].committed};
 }
 
 void gm_engine_refuse_alloc(struct gm_engine *e, uint32_t id, uint64_t cookie)
@@ -125,17 +136,18 @@ static int tear_down(void **state)
 /* ---- what happens ---- */
 
 /* An ALLOC, and the round that follows it. */
-static void ask(uint32_t id, uint64_t bytes)
+static void ask(uint32_t id, uint64_t chunks)
 {
-    const struct gm_msg_alloc alloc = {.cookie = id, .va = ++next_va, .bytes = bytes};
+    const struct gm_msg_alloc alloc = {
+        .cookie = id, .va = ++next_va, .bytes = chunks * GM_CHUNK_MIN};
     gm_engine_admit(engine, id, &alloc);
     gm_engine_admit_waiting(engine);
 }
 
-static void give_back(uint32_t id, uint64_t bytes)
+static void give_back(uint32_t id, uint64_t chunks)
 {
-    taken -= bytes;
-    engine->table->apps[id].committed -= bytes;
+    taken -= chunks * GM_CHUNK_MIN;
+    engine->table->apps[id].committed -= chunks * GM_CHUNK_MIN;
     gm_engine_admit_waiting(engine);
 }
 
@@ -251,12 +263,13 @@ static void many_are_looked_at_once(void **state)
     looks = 0;
     gm_engine_admit_waiting(engine);
     assert_in_range(looks, 1, APPS);
-    engine->table->apps[OTHER].committed = 40; /* and what it cannot have any more is refused */
+    engine->table->apps[OTHER].committed =
+        40 * GM_CHUNK_MIN; /* and what it cannot have any more is refused */
     gm_engine_admit_waiting(engine);
     assert_true(refused[OTHER] > 0);
     expect(LATE, 0, 0);
     for (const struct gm_admit_request *at = engine->waiting; at; at = at->next)
-        assert_true(at->app != OTHER || at->bytes <= 60);
+        assert_true(at->app != OTHER || at->bytes <= 60 * GM_CHUNK_MIN);
 }
 
 static void by_option_all_wait_in_order(void **state)

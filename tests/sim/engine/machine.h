@@ -41,6 +41,7 @@
 
 #include "daemon/engine/machine.h"
 #include "daemon/engine/inside.h"
+#include "common/sums.h"
 #include "tests/sim/chance.h"
 #include "tests/sim/watch.h"
 
@@ -324,7 +325,10 @@ static inline const struct gm_app *app_of(const struct program *p, uint32_t gpu)
  * not asked for it: without room the group may have what it needs in order to run. */
 static inline bool has_cap_room(const struct gm_engine *engine)
 {
-    return gm_engine_cap_room(engine) >= engine->table->beyond + GM_CHUNK_MIN;
+    const uint64_t pinned = gm_hostpool_cap(&engine->pool);
+    const struct gm_room_input input = {
+        .host = engine->pool.is_registered ? 0 : gm_less(pinned, engine->window)};
+    return gm_room_for_capped(&input) >= engine->table->beyond + GM_CHUNK_MIN;
 }
 
 /* For the trace, which a failure prints: what happens, with three numbers. */

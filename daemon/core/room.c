@@ -1,0 +1,184 @@
+#include "daemon/core/room.h"
+
+#include "common/sums.h"
+
+/* Of the GPU, whatever the app's cap. */
+static uint64_t gpu_limit(const struct gm_room_input *input)
+{
+    return gm_less(input->budget, input->fixed);
+}
+
+static uint64_t on_gpu(const struct gm_room_sums *sums)
+{
+    return gm_more(gm_more(sums->promised, sums->fixed), sums->driver);
+}
+
+/* What is left of a limit of `all`. */
+static uint64_t left_of(uint64_t all, uint64_t taken)
+{
+    return all == UINT64_MAX ? all : gm_less(all, taken);
+}
+
+uint64_t gm_room_user_limit(const struct gm_room_input *input)
+{
+    const uint64_t others = gm_less(on_gpu(&input->user), on_gpu(&input->own));
+    return left_of(input->user_gpu, gm_more(others, input->left_gpu));
+}
+
+uint64_t gm_room_cap_limit(const struct gm_room_input *input)
+{
+    const uint64_t limit = gm_least(input->cap, gm_room_user_limit(input));
+    const uint64_t unevictable = gm_more(input->own.fixed, input->own.driver);
+    return limit == UINT64_MAX ? limit : gm_chunk_floor(gm_less(limit, unevictable));
+}
+
+uint64_t gm_room_for_capped(const struct gm_room_input *input)
+{
+    const uint64_t part = input->host / GM_CAP_ROOM_SHARE;
+    return gm_chunk_floor(input->host - gm_least(part, GM_CAP_ROOM_LEFT));
+}
+
+uint64_t gm_room_total(const struct gm_room_input *input)
+{
+    return gm_more(input->budget, input->is_oversize ? input->host : 0);
+}
+
+static uint64_t host_taken(const struct gm_room_input *input)
+{
+    return gm_more(input->host_taken, input->own.beyond);
+}
+
+static uint64_t files_left(const struct gm_room_input *input)
+{
+    return left_of(input->files, gm_more(input->files_own, input->files_taken));
+}
+
+static uint64_t pinned_by_user(const struct gm_room_input *input)
+{
+    return gm_more(gm_more(input->user.promised, input->user.beyond), input->left_host);
+}
+
+/* The app may have no more than `bytes`: what is least of all rules bounds it. */
+static void bound(struct gm_room *room, uint64_t bytes, enum gm_why why)
+{
+    if (bytes >= gm_more(room->gpu, room->host))
+        return;
+    room->gpu = gm_least(room->gpu, bytes);
+    room->host = bytes - room->gpu;
+    room->why = why;
+}
+
+static struct gm_room whole(struct gm_room room)
+{
+    room.gpu = gm_chunk_floor(room.gpu);
+    room.host = gm_chunk_floor(room.host);
+    return room;
+}
+
+/* By all rules but those of files and tiers. */
+static struct gm_room room_by_rules(const struct gm_room_input *input)
+{
+    const struct gm_room_sums *own = &input->own;
+    const uint64_t most = gpu_limit(input);
+    struct gm_room room = {.gpu = gm_less(gm_least(most, gm_room_cap_limit(input)), own->promised),
+                           .why = GM_WHY_BUDGET};
+    if (input->is_oversize) {
+        room.host = gm_less(input->host, host_taken(input));
+        room.why = GM_WHY_PINNED;
+    } else if (gm_room_is_capped(input) && input->is_host_mappable) {
+        room.host = gm_less(gm_room_for_capped(input), host_taken(input));
+        room.why = GM_WHY_PINNED;
+        bound(&room, gm_less(most, gm_more(own->promised, own->beyond)), GM_WHY_BUDGET);
+    }
+    bound(&room, left_of(input->told, input->told_taken), GM_WHY_LIMIT);
+    bound(&room, left_of(input->user_pinned, pinned_by_user(input)), GM_WHY_USER);
+    return whole(room);
+}
+
+/* Bytes that so many files are enough for, of `bytes`. */
+static uint64_t with_files(uint64_t bytes, uint64_t files)
+{
+    if (files <= bytes / GM_CHUNK_MAX)
+        return files * GM_CHUNK_MAX;
+    while (gm_chunk_count(bytes) > files)
+        bytes &= bytes - 1; /* without its smallest chunk */
+    return bytes;
+}
+
+struct gm_room gm_room_of(const struct gm_room_input *input)
+{
+    struct gm_room room = room_by_rules(input);
+    bound(&room, gm_chunk_floor(left_of(input->tiers, input->tiers_taken)), GM_WHY_FULL);
+    bound(&room, with_files(gm_more(room.gpu, room.host), files_left(input)), GM_WHY_FILES);
+    return whole(room);
+}
+
+struct gm_room_input gm_room_alone(const struct gm_room_input *input)
+{
+    struct gm_room_input alone = *input;
+    alone.host_taken = alone.files_taken = 0;
+    alone.tiers = UINT64_MAX;
+    return alone;
+}
+
+enum gm_why gm_room_refuses(const struct gm_room_input *input, uint64_t bytes)
+{
+    struct gm_room room = room_by_rules(input);
+    const uint64_t files = files_left(input);
+    bound(&room, with_files(gm_more(room.gpu, room.host), files), GM_WHY_FILES);
+    if (bytes > gm_more(room.gpu, room.host))
+        return room.why;
+    if (gm_chunk_count(bytes) > files)
+        return GM_WHY_FILES;
+    return bytes <= left_of(input->tiers, input->tiers_taken) ? GM_WHY_NONE : GM_WHY_FULL;
+}
+
+struct gm_reason gm_room_reason(const struct gm_room_input *input, enum gm_why why)
+{
+    struct gm_reason reason = {.why = why, .limit = input->tiers, .taken = input->tiers_taken};
+    if (why == GM_WHY_BUDGET) {
+        reason.limit = input->budget;
+        reason.taken = gm_less(input->fixed, input->own.fixed);
+    } else if (why == GM_WHY_PINNED) {
+        reason.limit = input->host;
+        reason.taken = host_taken(input);
+    } else if (why == GM_WHY_LIMIT) {
+        reason.limit = input->told;
+        reason.taken = input->told_taken;
+    } else if (why == GM_WHY_USER) {
+        reason.limit = input->user_pinned;
+        reason.taken = pinned_by_user(input);
+    }
+    reason.taken = gm_least(reason.taken, reason.limit);
+    return reason;
+}
+
+uint64_t gm_room_to_give_up(const struct gm_room_input *input)
+{
+    return gm_least(gm_less(input->own.promised, gm_room_cap_limit(input)),
+                    gm_less(gm_room_for_capped(input), host_taken(input)));
+}
+
+uint64_t gm_room_to_take_up(const struct gm_room_input *input)
+{
+    const uint64_t most = gm_least(gpu_limit(input), gm_room_cap_limit(input));
+    return gm_least(gm_less(most, input->own.promised), input->own.beyond);
+}
+
+bool gm_room_may_occupy(const struct gm_room_input *input, uint64_t bytes, bool has_part)
+{
+    const struct gm_room_sums *own = &input->own, *user = &input->user;
+    const uint64_t limit = gm_room_cap_limit(input);
+    /* What it was promised it may have, though pinned memory has no room for more of it. */
+    const uint64_t most = limit > own->promised ? limit : own->promised;
+    const uint64_t needed = gm_more(gm_more(user->promised, user->fixed), input->left_gpu);
+    return (has_part ||
+            gm_more(own->device, bytes) <= gm_more(most, gm_more(own->fixed, own->bend))) &&
+           gm_more(gm_more(user->device, bytes), input->left_gpu) <=
+               (input->user_gpu > needed ? input->user_gpu : needed);
+}
+
+bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes)
+{
+    return gm_more(gm_more(input->own.needed, input->fixed), bytes) <= input->budget;
+}

@@ -1,0 +1,113 @@
+/*
+ * Room: how much memory an app may have, where, and which rule bounds it. Whatever asks "how much
+ * may it have" or "may it have so much" asks this. Pure; owns no state. The engine gathers the
+ * input (engine/room.c).
+ *
+ * An app is a program, or the programs of a group together. On the GPU two numbers describe it:
+ *
+ *   promised   all that it has committed, but for what is fixed and what is beyond
+ *   needed     what of that must be there for its next turn: for now, all of it
+ *
+ * What is *beyond* is mapped on the host while the app runs: it was promised no place on the GPU.
+ * What is *unevictable* (fixed chunks, and the driver's memory) only its end frees. A limit that
+ * does not exist is UINT64_MAX.
+ */
+#ifndef GM_CORE_ROOM_H
+#define GM_CORE_ROOM_H
+
+#include "daemon/core/table.h"
+#include "daemon/core/tunables.h"
+#include "daemon/core/why.h"
+
+/* Bytes of an app, or of all apps of a user. */
+struct gm_room_sums {
+    uint64_t promised, needed;
+    uint64_t beyond;
+    uint64_t fixed;
+    uint64_t driver; /* in whole chunks */
+    uint64_t device; /* in frames: with those that leave, and those of freed memory */
+    uint64_t bend;   /* it may occupy so much more for now */
+};
+
+static inline uint64_t gm_room_promised(const struct gm_table_app *app)
+{
+    return app->committed - app->beyond - app->fixed;
+}
+
+static inline uint64_t gm_room_needed(const struct gm_table_app *app)
+{
+    return gm_room_promised(app);
+}
+
+struct gm_room_input {
+    /* Limits of the GPU and of the host, and what of them is taken. */
+    uint64_t budget;     /* of the GPU, as programs are told it */
+    uint64_t fixed;      /* ... by unevictable chunks of any app */
+    uint64_t host;       /* that can be mapped on the host */
+    uint64_t host_taken; /* ... by other apps */
+    uint64_t tiers;      /* all of them together hold so much */
+    uint64_t tiers_taken;
+    uint64_t files; /* frames that there can be at once; each is an open file */
+    uint64_t files_own;
+    uint64_t files_taken; /* ... by others, whoever runs */
+    bool is_host_mappable;
+    /* The app. */
+    struct gm_room_sums own;
+    uint64_t cap;
+    bool is_oversize; /* it may have more than the budget */
+    uint64_t told,
+        told_taken; /* the most that its environment allows the program, and what it has */
+    /* All apps of its user, this one among them. */
+    uint64_t user_gpu, user_pinned; /* limits */
+    struct gm_room_sums user;
+    uint64_t left_gpu,
+        left_host; /* what its ended programs left behind: others have copies of it */
+};
+
+/* What an app may have beside what it has, in whole chunks. */
+struct gm_room {
+    uint64_t gpu;
+    uint64_t host; /* beyond: mapped on the host */
+    enum gm_why why;
+};
+
+struct gm_room gm_room_of(const struct gm_room_input *input);
+/* The same question for an app without others. What counts for a user still counts: who comes first
+ * has it. Tiers do not: those who have them end. */
+struct gm_room_input gm_room_alone(const struct gm_room_input *input);
+/* Which rule refuses an allocation of `bytes`, a positive multiple of GM_CHUNK_MIN; NONE: it may be
+ * committed. */
+enum gm_why gm_room_refuses(const struct gm_room_input *input, uint64_t bytes);
+/* That rule with its limit, and what of it is taken. */
+struct gm_reason gm_room_reason(const struct gm_room_input *input, enum gm_why why);
+
+/* Bytes of a GPU with nothing taken, as a program is told the total. */
+uint64_t gm_room_total(const struct gm_room_input *input);
+
+/* What can be mapped on the host for apps with a cap: a part is left, as pinned memory is cut into
+ * units of several sizes. */
+uint64_t gm_room_for_capped(const struct gm_room_input *input);
+
+/* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */
+static inline bool gm_room_is_capped(const struct gm_room_input *input)
+{
+    return input->cap != UINT64_MAX || input->user_gpu != UINT64_MAX;
+}
+
+/* What a total for its user leaves the app, with what is unevictable; and the least of that and the
+ * cap, without it. UINT64_MAX: there is no such limit. */
+uint64_t gm_room_user_limit(const struct gm_room_input *input);
+uint64_t gm_room_cap_limit(const struct gm_room_input *input);
+
+/* Bytes that must go beyond, as the app is promised more than its cap; or that may come back. */
+uint64_t gm_room_to_give_up(const struct gm_room_input *input);
+uint64_t gm_room_to_take_up(const struct gm_room_input *input);
+
+/* Whether frames of `bytes` more may be the app's now. `has_part`: it may have them whatever its
+ * cap says, as it has less than its part of its group. */
+bool gm_room_may_occupy(const struct gm_room_input *input, uint64_t bytes, bool has_part);
+
+/* Whether the app could still run if `bytes` more were fixed, of others. */
+bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes);
+
+#endif
