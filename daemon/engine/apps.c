@@ -157,7 +157,8 @@ void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
 {
     gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
-    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last one left */
+    gm_engine_follow_budget(engine,
+                            GM_WHY_NONE); /* nobody may have looked since the last one left */
     gpu->budget = gm_engine_offered(engine);
     memcpy(gpu->uuid, engine->uuid.bytes, sizeof gpu->uuid);
 }
@@ -253,7 +254,7 @@ int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client)
         return -ESHUTDOWN;
     gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
-    gm_engine_follow_budget(engine, NULL);
+    gm_engine_follow_budget(engine, GM_WHY_NONE);
     int error = add_app(engine, client);
     if (error)
         return error;

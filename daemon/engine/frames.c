@@ -260,7 +260,6 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     gm_engine_back_off(engine, GM_RETRY_FRAME);
     /* Without files for more frames, those that there are must do. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
-        engine->create_refused =
-            is_short_of_files ? "gpumuxd has no more open files" : GM_ENGINE_USED_BESIDE;
+        engine->create_refused = is_short_of_files ? GM_WHY_NO_FILES : GM_WHY_USED_BESIDE;
     return GM_NONE;
 }

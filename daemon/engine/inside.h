@@ -358,9 +358,8 @@ uint64_t gm_engine_give_back_at(const struct gm_engine *engine);
 /* The budget has room for what the app needs, whatever the device has. */
 void gm_engine_need_budget(struct gm_engine *engine, uint32_t app);
 /* Let the budget follow what the device has. `refused`: why no more frames can be made than there
- * are, for the log; NULL: they can. */
-#define GM_ENGINE_USED_BESIDE "programs beside gpumux use the GPU's memory"
-void gm_engine_follow_budget(struct gm_engine *engine, const char *refused);
+ * are; NONE: they can. */
+void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused);
 /* The same for a frame that was refused in a move, when the moves are made: it frees spares, which
  * the plan still names. */
 void gm_engine_follow_refusal(struct gm_engine *engine);

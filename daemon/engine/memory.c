@@ -166,14 +166,15 @@ static uint64_t to_leave(const struct gm_engine *engine, const struct gm_scope *
 
 /* The budget. */
 
-/* The scheduler and the planner go by it. `why` ends the line of the log. */
-static void set_budget(struct gm_engine *engine, uint64_t bytes, const char *why)
+/* The scheduler and the planner go by it. */
+static void set_budget(struct gm_engine *engine, uint64_t bytes, enum gm_why why)
 {
-    const bool is_less = bytes < engine->table->budget;
-    gm_log(is_less ? GM_LOG_WARN : GM_LOG_INFO,
-           "GPU %d: the budget is %llu MiB now (at most %llu, it was %llu): %s", engine->config.gpu,
-           (unsigned long long)(bytes >> 20), (unsigned long long)(engine->config.budget >> 20),
-           (unsigned long long)(engine->table->budget >> 20), why);
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_BUDGET,
+                                              .app = GM_NONE,
+                                              .budget = {.bytes = bytes,
+                                                         .was = engine->table->budget,
+                                                         .most = engine->config.budget,
+                                                         .why = why}});
     engine->table->budget = bytes;
     gm_engine_want_memory(engine);
     gm_engine_update_room(engine);
@@ -189,7 +190,7 @@ void gm_engine_need_budget(struct gm_engine *engine, uint32_t id)
 {
     const uint64_t bytes = needed(engine, id);
     if (bytes > engine->table->budget)
-        set_budget(engine, bytes, "an app needs as much");
+        set_budget(engine, bytes, GM_WHY_NEEDED);
 }
 
 static uint64_t largest_app(const struct gm_engine *engine)
@@ -209,7 +210,7 @@ static bool is_followed(const struct gm_engine *engine)
 }
 
 /* `why` it goes down, if it does. */
-static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least, const char *why)
+static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least, enum gm_why why)
 {
     const struct gm_table *table = engine->table;
     const struct gm_budget_input input = {.now = table->budget,
@@ -220,7 +221,7 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
     uint64_t next = gm_budget_next(&input);
 
     if (next > table->budget && gm_files_left_for_frames() >= GM_FILES_SPARE)
-        set_budget(engine, next, "the GPU has more memory free");
+        set_budget(engine, next, GM_WHY_GPU_FREE);
     if (next >= table->budget)
         return;
     /* Others need it now, so nothing is kept. What exists counts until it is destroyed: the next
@@ -233,27 +234,27 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
         set_budget(engine, next, why);
 }
 
-void gm_engine_follow_budget(struct gm_engine *engine, const char *refused)
+void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused)
 {
     const uint64_t largest = largest_app(engine), allocated = engine->table->allocated;
     size_t free_bytes = 0, total = 0;
 
-    if (refused) /* whatever the driver says is free */
+    if (refused != GM_WHY_NONE) /* whatever the driver says is free */
         follow(engine, 0, largest > allocated ? largest : allocated, refused);
     else if (is_followed(engine) &&
              engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS) {
         if (free_bytes < engine->device_reserve / 4)
             vacate(engine, &everybody);
-        follow(engine, free_bytes, largest, GM_ENGINE_USED_BESIDE);
+        follow(engine, free_bytes, largest, GM_WHY_USED_BESIDE);
     }
     engine->budget_check_at = is_followed(engine) ? engine->now + GM_BUDGET_CHECK_NS : 0;
 }
 
 void gm_engine_follow_refusal(struct gm_engine *engine)
 {
-    const char *why = engine->create_refused;
-    engine->create_refused = NULL;
-    if (why)
+    const enum gm_why why = engine->create_refused;
+    engine->create_refused = GM_WHY_NONE;
+    if (why != GM_WHY_NONE)
         gm_engine_follow_budget(engine, why);
 }
 
@@ -264,7 +265,7 @@ void gm_engine_check_budget(struct gm_engine *engine)
         return;
     engine->budget_check_at = 0;
     if (engine->n_apps > 0) /* else who comes next, or asks for the status, looks */
-        gm_engine_follow_budget(engine, NULL);
+        gm_engine_follow_budget(engine, GM_WHY_NONE);
 }
 
 void gm_engine_take_device(struct gm_engine *engine)
@@ -345,6 +346,7 @@ void gm_engine_refresh(struct gm_engine *engine)
 {
     gm_cuda_enter(&engine->cuda, engine->context);
     engine->now = gm_now();
-    gm_engine_follow_budget(engine, NULL); /* nobody may have looked since the last app left */
+    gm_engine_follow_budget(engine,
+                            GM_WHY_NONE); /* nobody may have looked since the last app left */
     gm_engine_run(engine);
 }

@@ -35,7 +35,7 @@ static bool is_open(const struct gm_app *app)
     return app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING;
 }
 
-static void give_up(struct gm_engine *engine, uint32_t id, const char *why)
+static void give_up(struct gm_engine *engine, uint32_t id, enum gm_why why)
 {
     struct gm_app *app = &engine->apps[id];
     const uint64_t bytes = gm_engine_promised(engine, id);
@@ -45,7 +45,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, const char *why)
     snprintf(text, sizeof text,
              "the daemon stops, and %" PRIu64 " of %" PRIu64 " MiB are lost with it: %s",
              (bytes - engine->table->apps[id].resident) >> 20,
-             engine->table->apps[id].committed >> 20, why);
+             engine->table->apps[id].committed >> 20, gm_why_text(why));
     engine->config.outlet.end(app->session, GM_REFUSE_STOPPING, text);
     gm_log_release(true); /* each of them is named, however many they are */
     if (engine->stopping.host == id)
@@ -76,13 +76,13 @@ static void give_up_hopeless(struct gm_engine *engine)
             engine->table->apps[id].missing == 0)
             continue;
         if (is_late)
-            give_up(engine, id, "there is no time left to bring it back");
+            give_up(engine, id, GM_WHY_NO_TIME);
         else if (engine->table->apps[id].is_silent)
-            give_up(engine, id, "the program does not answer");
+            give_up(engine, id, GM_WHY_UNANSWERED);
         else if (app->state == GM_APP_LOADING && is_stuck)
-            give_up(engine, id, "it cannot be brought back");
+            give_up(engine, id, GM_WHY_STUCK);
         else if (engine->stopping.host == id && gm_engine_is_app_off(engine, id))
-            give_up(engine, id, "it cannot be put where the program keeps it");
+            give_up(engine, id, GM_WHY_HOST_FAILS);
     }
 }
 
@@ -215,8 +215,7 @@ void gm_engine_choose_saved(struct gm_engine *engine)
     for (uint32_t i = chosen; i < n; i++)
         if (host(engine, &stopping->apps[i], left))
             return;
-    give_up(engine, stopping->apps[n - 1].app,
-            "they fit neither onto the GPU nor into host memory that the program can map");
+    give_up(engine, stopping->apps[n - 1].app, GM_WHY_FITS_NOWHERE);
 }
 
 uint64_t gm_engine_saving_due(const struct gm_engine *engine)

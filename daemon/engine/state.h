@@ -387,7 +387,7 @@ struct gm_engine {
     uint32_t clear_at;          /* frame at which the next round of clearing begins */
     bool create_more;           /* more could be made at once, but it takes long */
     CUresult create_error;      /* why the last frame could not be made */
-    const char *create_refused; /* ... which the budget is yet to follow; NULL: it has */
+    enum gm_why create_refused; /* ... which the budget is yet to follow; NONE: it has */
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;

@@ -31,6 +31,15 @@ static void tell_turn(const struct gm_event *event)
                gm_app_state_text((enum gm_app_state)turn->to));
 }
 
+static void tell_budget(const struct gm_event *event)
+{
+    gm_log(event->budget.bytes < event->budget.was ? GM_LOG_WARN : GM_LOG_INFO,
+           "GPU %d: the budget is %" PRIu64 " MiB now (at most %" PRIu64 ", it was %" PRIu64
+           "): %s",
+           event->device, event->budget.bytes >> 20, event->budget.most >> 20,
+           event->budget.was >> 20, gm_why_text(event->budget.why));
+}
+
 /* ---- notes ---- */
 
 /* "app 3 (pid 812, python3, level 2)" */
@@ -158,6 +167,9 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
         break;
     case GM_EVENT_CONTINUED:
         gm_log(GM_LOG_INFO, "%s goes on", name_of(event, who));
+        break;
+    case GM_EVENT_BUDGET:
+        tell_budget(event);
         break;
     case GM_EVENT_SCHED:
         gm_record_config(record, event->sched.config);

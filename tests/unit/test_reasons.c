@@ -1,0 +1,110 @@
+/* Reasons as texts (daemon/views/why.c): which numbers, who says so and who is waited for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "daemon/views/why.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+static const struct {
+    struct gm_reason why;
+    const char *by, *app, *text;
+} cases[] = {
+    {{.why = GM_WHY_NONE}, "", "", ""},
+    {{.why = GM_WHY_SILENT}, "", "", "it does not answer (stopped?): it keeps its GPU memory"},
+    {{.why = GM_WHY_TURN, .has_app = true, .app = 3},
+     "",
+     "app 3 (pid 812, python3)",
+     "another app's slice is not over: app 3 (pid 812, python3)"},
+    {{.why = GM_WHY_TURN}, "", "app 3 (pid 812, python3)", "another app's slice is not over"},
+    {{.why = GM_WHY_SHARE},
+     "the rule user=7 share=10%",
+     "",
+     "it used up its share of the time for now, by the rule user=7 share=10%"},
+    {{.why = GM_WHY_STOPPED, .pid = 12, .held = MIB(96)},
+     "",
+     "",
+     "pid 12 is stopped and keeps 96 MiB: kill -CONT 12"},
+    {{.why = GM_WHY_TRACED, .pid = 12, .held = MIB(96)},
+     "",
+     "",
+     "pid 12 is held by a debugger and keeps 96 MiB: let it continue there"},
+    {{.why = GM_WHY_FROZEN, .pid = 12, .held = 0},
+     "",
+     "",
+     "pid 12 is frozen and keeps 0 MiB: thaw its control group"},
+    {{.why = GM_WHY_PART_STOPPED, .of = GM_WHY_FROZEN, .pid = 12},
+     "",
+     "",
+     "of its group, pid 12 is frozen: thaw its control group"},
+    {{.why = GM_WHY_LATER, .of = GM_WHY_STOPPED, .pid = 12},
+     "",
+     "",
+     "it takes effect when the program goes on: pid 12 is stopped: kill -CONT 12"},
+    {{.why = GM_WHY_NOT_PAUSED, .of = GM_WHY_IN_CAPTURE},
+     "",
+     "",
+     "could not be paused: a stream capture stayed open"},
+    {{.why = GM_WHY_ALLOC_WAITS, .of = GM_WHY_BEHIND},
+     "",
+     "",
+     "an allocation waits: GPU and host memory are full, and others asked before"},
+    {{.why = GM_WHY_LACKS_ROOM, .bytes = MIB(96), .limit = MIB(32)},
+     "",
+     "",
+     "needs 96 MiB on the GPU, where others leave room for 32 MiB"},
+    {{.why = GM_WHY_LACKS_ROOM, .of = GM_WHY_STOPPED, .pid = 12, .bytes = MIB(96), .held = MIB(64)},
+     "",
+     "",
+     "needs 96 MiB on the GPU: pid 12 is stopped and keeps 64 MiB: kill -CONT 12"},
+    {{.why = GM_WHY_LACKS_ROOM,
+      .of = GM_WHY_TRACED,
+      .pid = 12,
+      .others = 2,
+      .bytes = MIB(96),
+      .held = MIB(64)},
+     "",
+     "",
+     "needs 96 MiB on the GPU: pid 12 is held by a debugger and keeps 64 MiB: let it continue "
+     "there (and 2 more)"},
+    {{.why = GM_WHY_PAUSED, .held = MIB(64)},
+     "alice",
+     "",
+     "64 MiB leave the GPU when anybody wants them, or by mux-ctl trim; paused by alice"},
+    {{.why = GM_WHY_PAUSED},
+     "the rule user=7 paused",
+     "",
+     "on the GPU is only its CUDA context (some 500 MiB) and what the driver keeps; paused by the "
+     "rule user=7 paused"},
+    {{.why = GM_WHY_BEYOND, .of = GM_WHY_CAP, .bytes = MIB(34), .limit = MIB(32)},
+     "",
+     "",
+     "34 MiB may not be on the GPU: above cap=32M"},
+    {{.why = GM_WHY_BEYOND, .of = GM_WHY_USER_TOTAL, .bytes = MIB(34), .limit = MIB(32)},
+     "the rule user=7 user-gpu=32M",
+     "",
+     "34 MiB may not be on the GPU: above user-gpu=32M by the rule user=7 user-gpu=32M"},
+    {{.why = GM_WHY_LEAVES_ROOM, .of = GM_WHY_CAP, .bytes = MIB(34), .limit = MIB(32)},
+     "",
+     "",
+     "waits for memory to leave the GPU, to stay below cap=32M"},
+};
+
+static void test_texts(void **state)
+{
+    char text[768];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(
+            gm_view_reason(&cases[i].why, cases[i].by, cases[i].app, text, sizeof text),
+            cases[i].text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

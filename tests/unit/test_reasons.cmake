@@ -1,0 +1,2 @@
+# The texts alone.
+gm_take(${GM_TEST} daemon views/why)
