@@ -40,7 +40,10 @@ uint64_t gm_room_for_capped(const struct gm_room_input *input)
 
 uint64_t gm_room_total(const struct gm_room_input *input)
 {
-    return gm_more(input->budget, input->is_oversize ? input->host : 0);
+    const uint64_t all = gm_more(input->budget, input->is_oversize ? input->host : 0);
+    const uint64_t shared = gm_less(input->fixed, input->own.fixed);
+    const uint64_t total = gm_less(gm_least(all, input->told), shared);
+    return total > GM_CHUNK_MIN ? total : GM_CHUNK_MIN; /* none has 0 bytes */
 }
 
 static uint64_t host_taken(const struct gm_room_input *input)

@@ -81,7 +81,7 @@ enum gm_why gm_room_refuses(const struct gm_room_input *input, uint64_t bytes);
 /* That rule with its limit, and what of it is taken. */
 struct gm_reason gm_room_reason(const struct gm_room_input *input, enum gm_why why);
 
-/* Bytes of a GPU with nothing taken, as a program is told the total. */
+/* What a program is told the GPU to have: all that it could have, less what others share. */
 uint64_t gm_room_total(const struct gm_room_input *input);
 
 /* What can be mapped on the host for apps with a cap: a part is left, as pinned memory is cut into

@@ -194,8 +194,6 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
     app->gate.epoch = client->epoch;
     client->engines[index] = engine;
     gm_client_hold(client);
-    app->ctl->budget[index] = gm_client_told(client, gm_engine_total(engine, client->is_oversize));
-    engine->told_fixed = UINT64_MAX; /* and soon less what others share */
     gm_engine_tell_room(engine);
     return 0;
 }

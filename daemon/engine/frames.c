@@ -202,7 +202,6 @@ void gm_engine_update_room(struct gm_engine *engine)
         uint64_t bytes = gm_class_bytes(entry->class);
         room -= bytes < room ? bytes : room;
     }
-    gm_engine_tell_budgets(engine);
     if (room == engine->room)
         return;
     engine->room = room;

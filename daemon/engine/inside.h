@@ -176,9 +176,11 @@ void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
 
 /* room.c */
-/* Put on the ctl pages what each program could allocate now. After every change of what is
- * committed, before the program hears of it. */
+/* Put on the ctl pages what the GPU has for each program and what it could allocate now. After
+ * every change of what is committed or shared, before the program hears of it. */
 void gm_engine_tell_room(struct gm_engine *engine);
+/* ... of a client that is no app of this engine yet. */
+void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *client);
 /* Read what programs and processes say, for the sums of users: once a round, and before an app asks
  * for memory or for a cap. */
 void gm_engine_count_users(struct gm_engine *engine);
@@ -200,9 +202,6 @@ static inline uint64_t gm_engine_needed(const struct gm_engine *engine, uint32_t
 uint64_t gm_engine_left(const struct gm_engine *engine);
 /* What a program that has nothing yet could allocate now. */
 uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize);
-/* What programs are told the GPU to have: the budget, and if they may be larger what of them can be
- * mapped on the host. */
-uint64_t gm_engine_total(const struct gm_engine *engine, bool is_oversize);
 
 /* idle.c */
 /* Look which apps do something, and ask those running ones that seem not to. */
@@ -409,8 +408,6 @@ uint64_t gm_engine_orphaned(const struct gm_engine *engine);
 /* Bytes that the app shares, and that it has open of others'. */
 uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);
-/* Put on the ctl pages what each program may take, if what is shared has changed. */
-void gm_engine_tell_budgets(struct gm_engine *engine);
 void gm_engine_close_shares(struct gm_engine *engine);
 
 /* deadlines.c */

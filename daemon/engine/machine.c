@@ -174,10 +174,7 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
     gm_engine_judge_oversize(machine->engines[0], client);
     for (uint32_t i = 0; i < machine->n; i++) {
         gm_engine_describe(machine->engines[i], &gpus[i]);
-        client->ctl->budget[i] =
-            gm_client_told(client, gm_engine_total(machine->engines[i], client->is_oversize));
-        client->ctl->room[i] = gm_client_told(
-            client, gm_engine_newcomer_room(machine->engines[i], client->is_oversize));
+        gm_engine_tell_newcomer(machine->engines[i], client);
     }
     error = gm_client_welcome(client, &machine->outlet, gpus, machine->n);
     if (error) {
@@ -233,11 +230,7 @@ void gm_machine_beat(struct gm_machine *machine)
         atomic_fetch_add(&client->ctl->beat, 1);
         for (uint32_t i = 0; i < machine->n; i++)
             if (!client->engines[i]) /* else the engine tells it */
-                __atomic_store_n(
-                    &client->ctl->room[i],
-                    gm_client_told(
-                        client, gm_engine_newcomer_room(machine->engines[i], client->is_oversize)),
-                    __ATOMIC_RELAXED);
+                gm_engine_tell_newcomer(machine->engines[i], client);
     }
 }
 

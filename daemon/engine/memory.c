@@ -178,6 +178,7 @@ static void set_budget(struct gm_engine *engine, uint64_t bytes, enum gm_why why
     engine->table->budget = bytes;
     gm_engine_want_memory(engine);
     gm_engine_update_room(engine);
+    gm_engine_tell_room(engine);
 }
 
 /* What the app needs to run: a group is one. */

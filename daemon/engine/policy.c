@@ -145,7 +145,6 @@ static void resize(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     set_oversize(app->client, is_oversize_by(engine, &app->policy.admin, &app->policy.own));
-    engine->told_fixed = UINT64_MAX; /* so that it is told */
 }
 
 /* The cap that holds. */

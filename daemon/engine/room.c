@@ -1,6 +1,7 @@
 /*
- * Gathers what core/room answers from, and tells each program what it can still allocate:
- * cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c). Owns gm_ctl.room,
+ * Gathers what core/room answers from, and tells each program what the GPU has and what it can
+ * still allocate: cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c). Owns
+ * gm_ctl.budget and gm_ctl.room,
  * gm_app.driver and gm_engine.users. Called by all who ask what an app may have.
  */
 #include "daemon/engine/inside.h"
@@ -60,8 +61,8 @@ static uint64_t kept_files(const struct gm_table_app *app)
     return gm_least(app->chunks, (app->fixed + app->on_host) >> GM_CHUNK_SHIFT);
 }
 
-/* All that is no app's: what a program meets that starts now. */
-static struct gm_room_input for_newcomer(const struct gm_engine *engine)
+/* What is taken, whoever asks. */
+static struct gm_room_input for_all(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
     const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
@@ -152,7 +153,7 @@ static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
 
 struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t id)
 {
-    const struct gm_room_input all = for_newcomer(engine);
+    const struct gm_room_input all = for_all(engine);
     return for_app(engine, id, &all);
 }
 
@@ -169,15 +170,7 @@ uint64_t gm_engine_left(const struct gm_engine *engine)
     return gm_less(tiers(engine), engine->table->committed + gm_engine_orphaned(engine));
 }
 
-uint64_t gm_engine_total(const struct gm_engine *engine, bool is_oversize)
-{
-    struct gm_room_input input = for_newcomer(engine);
-    input.is_oversize = is_oversize;
-    return gm_room_total(&input);
-}
-
-/* What a program can have, as it is told. By option it waits for memory, so the tiers do not bound
- * it. */
+/* By option a program waits for memory, so the tiers do not bound it. */
 static uint64_t told(const struct gm_engine *engine, struct gm_room_input *input)
 {
     if (engine->config.is_waiting_when_full)
@@ -186,23 +179,43 @@ static uint64_t told(const struct gm_engine *engine, struct gm_room_input *input
     return room.gpu + room.host;
 }
 
-uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize)
+/* A program that starts now: spares are no obstacle, as they are taken back. */
+static struct gm_room_input for_newcomer(const struct gm_engine *engine, bool is_oversize)
 {
-    struct gm_room_input input = for_newcomer(engine);
+    struct gm_room_input input = for_all(engine);
     input.is_oversize = is_oversize;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         input.tiers_taken -= gm_engine_spare_bytes(engine, id);
+    return input;
+}
+
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize)
+{
+    struct gm_room_input input = for_newcomer(engine, is_oversize);
     return told(engine, &input);
+}
+
+static void tell(const struct gm_engine *engine, struct gm_ctl *ctl, struct gm_room_input *input)
+{
+    const uint32_t index = engine->config.index;
+    __atomic_store_n(&ctl->budget[index], gm_room_total(input), __ATOMIC_RELAXED);
+    __atomic_store_n(&ctl->room[index], told(engine, input), __ATOMIC_RELAXED);
+}
+
+void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *client)
+{
+    struct gm_room_input input = for_newcomer(engine, client->is_oversize);
+    input.told = gm_client_told(client, UINT64_MAX);
+    tell(engine, client->ctl, &input);
 }
 
 void gm_engine_tell_room(struct gm_engine *engine)
 {
-    const struct gm_room_input all = for_newcomer(engine);
+    const struct gm_room_input all = for_all(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_ctl *ctl = engine->apps[id].ctl;
-        if (!ctl)
+        if (!engine->apps[id].ctl)
             continue;
         struct gm_room_input input = for_app(engine, id, &all);
-        __atomic_store_n(&ctl->room[engine->config.index], told(engine, &input), __ATOMIC_RELAXED);
+        tell(engine, engine->apps[id].ctl, &input);
     }
 }

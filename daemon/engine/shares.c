@@ -154,6 +154,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
             gm_engine_need_budget(engine, other);
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
     gm_engine_update_room(engine);
+    gm_engine_tell_room(engine);
     answer_share(engine, id, ask->cookie, CUDA_SUCCESS, share);
 }
 
@@ -450,25 +451,6 @@ uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t id)
     for (const struct gm_open *open = engine->opens; open; open = open->next)
         bytes += open->app == id ? open->share->bytes : 0;
     return bytes;
-}
-
-void gm_engine_tell_budgets(struct gm_engine *engine)
-{
-    const uint64_t fixed = engine->table->fixed, budget = gm_engine_offered(engine);
-    if (fixed == engine->told_fixed && budget == engine->told_budget)
-        return;
-    engine->told_fixed = fixed;
-    engine->told_budget = budget;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_app *app = &engine->apps[id];
-        if (!app->ctl)
-            continue;
-        const uint64_t taken = fixed - engine->table->apps[id].fixed;
-        const uint64_t total =
-            gm_client_told(app->client, gm_engine_total(engine, gm_engine_is_oversize(engine, id)));
-        __atomic_store_n(&app->ctl->budget[engine->config.index],
-                         taken < total ? total - taken : GM_CHUNK_MIN, __ATOMIC_RELAXED);
-    }
 }
 
 void gm_engine_close_shares(struct gm_engine *engine)

@@ -407,7 +407,6 @@ struct gm_engine {
     struct gm_share *shares;
     struct gm_open *opens;
     uint32_t next_share;
-    uint64_t told_fixed, told_budget; /* that the budgets on the ctl pages follow from */
     struct gm_moment sums;
     struct gm_parts parts;
     struct gm_switch history[GM_HISTORY];

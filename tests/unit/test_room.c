@@ -80,6 +80,15 @@ static void test_oversize(void **state)
     assert_int_equal(gm_room_total(&input), GIB);
     input.is_oversize = true;
     assert_int_equal(gm_room_total(&input), 3 * GIB);
+    input.fixed = 80 * MIB; /* of which others share 30 */
+    input.own.fixed = 50 * MIB;
+    assert_int_equal(gm_room_total(&input), 3 * GIB - 30 * MIB);
+    input.told = 100 * MIB;
+    assert_int_equal(gm_room_total(&input), 70 * MIB);
+    input.fixed = HUGE;
+    assert_int_equal(gm_room_total(&input), GM_CHUNK_MIN);
+    input = empty;
+    input.is_oversize = true;
     expect_room(&input, GIB, 2 * GIB, GM_WHY_PINNED);
     expect_last(&input, 3 * GIB, GM_WHY_PINNED);
     input.own.promised = GIB;
