@@ -48,7 +48,6 @@ struct gm_snapshot_app {
 
     uint64_t counts[GM_EVENTS];
     uint64_t timeslice_us;
-    uint64_t hints, hints_ignored, holds, short_turns;
     uint64_t refused_allocs;  /* as the program counts them */
     uint32_t waiting_threads; /* likewise */
     uint32_t features_off;    /* enum gm_feature */

@@ -11,8 +11,13 @@
 #include "common/log.h"
 
 /* It was asked. Answers come in this order. */
-static void await_answer(const struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
+static void await_answer(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
+    gm_engine_emit(engine,
+                   &(struct gm_event){
+                       .kind = GM_EVENT_ASKED,
+                       .app = (uint32_t)(app - engine->apps),
+                       .asked = {.batch = batch->id, .n = batch->n, .kind = (uint8_t)batch->kind}});
     batch->sent_at = engine->now;
     *app->batches.sent_tail = batch;
     app->batches.sent_tail = &batch->next;
@@ -274,6 +279,11 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     if (!app->batches.sent)
         app->batches.sent_tail = &app->batches.sent;
     app->batches.answered_at = engine->now;
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_ANSWERED,
+                                              .app = id,
+                                              .answered = {.batch = number,
+                                                           .ns = engine->now - batch->sent_at,
+                                                           .result = result}});
     app->gate.is_late = false;
     if (app->batches.ping == number) {
         app->batches.ping = 0;

@@ -272,6 +272,7 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
 
     engine->now = gm_now();
     engine->host_copies--;
+    gm_engine_tell_copied(engine, index, error != 0);
     *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
     assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
     chunk->copy_pending = false;
@@ -345,6 +346,7 @@ void gm_engine_take_copies(struct gm_engine *engine)
                 continue;
             }
             engine->table->chunks[index].copy_pending = false;
+            gm_engine_tell_copied(engine, index, result != CUDA_SUCCESS);
             if (result != CUDA_SUCCESS) {
                 copy_failed(engine, (enum gm_way)way, index, result);
                 continue;

@@ -28,6 +28,42 @@ void gm_engine_happened(struct gm_engine *engine, uint32_t id, enum gm_event_kin
     gm_engine_emit(engine, &(struct gm_event){.kind = kind, .app = id});
 }
 
+/* Where the data of a chunk that moves is to be. */
+static enum gm_tier goes_to(const struct gm_chunk *chunk)
+{
+    switch ((enum gm_chunk_state)chunk->state) {
+    case GM_CHUNK_COMING:
+        return GM_TIER_GPU;
+    case GM_CHUNK_MOVING:
+        return (enum gm_tier)chunk->to_tier;
+    default: /* it leaves the GPU, or its pages are cleared */
+        return GM_TIER_PINNED;
+    }
+}
+
+void gm_engine_tell_copy(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_COPY,
+                                              .app = chunk->app,
+                                              .copy = {.chunk = index,
+                                                       .bytes = gm_chunk_bytes(chunk),
+                                                       .from = chunk->tier,
+                                                       .to = (uint8_t)goes_to(chunk)}});
+}
+
+void gm_engine_tell_copied(struct gm_engine *engine, uint32_t index, bool has_failed)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_COPIED,
+                                              .app = chunk->app,
+                                              .copied = {.chunk = index,
+                                                         .bytes = gm_chunk_bytes(chunk),
+                                                         .from = chunk->tier,
+                                                         .to = (uint8_t)goes_to(chunk),
+                                                         .has_failed = has_failed}});
+}
+
 static void on_turn(void *engine, const struct gm_turn *turn)
 {
     gm_engine_emit(engine,

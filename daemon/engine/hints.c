@@ -1,6 +1,6 @@
 /*
  * Hints: EXPECT, and HOLD for the best-effort programs beside (core/hint). Owns of gm_app: hint,
- * hint_rate, holds_account and the counts of hints and holds.
+ * hint_rate and holds_account.
  *
  * A hold lasts for milliseconds and ends by itself, in the program that is held. So the daemon
  * keeps no state of it, and a hold needs no end where the daemon is stopped or killed.
@@ -8,7 +8,7 @@
 #include "daemon/engine/inside.h"
 
 #include "common/features.h"
-#include "common/log.h"
+#include "common/sums.h"
 #include "daemon/core/timeslice.h"
 
 static bool may_hint(const struct gm_engine *engine, uint32_t id)
@@ -50,9 +50,12 @@ static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
         if (!gm_hold_grant(&app->hints.account, engine->config.best_effort_share, &hold))
             continue;
         is_held = true;
-        app->hints.holds++;
-        gm_engine_send_hold(engine, id, hold.begin > engine->now ? hold.begin - engine->now : 0,
-                            hold.end - hold.begin);
+        const uint64_t in_ns = gm_less(hold.begin, engine->now);
+        gm_engine_emit(
+            engine, &(struct gm_event){.kind = GM_EVENT_HELD,
+                                       .app = id,
+                                       .held = {.in_ns = in_ns, .for_ns = hold.end - hold.begin}});
+        gm_engine_send_hold(engine, id, in_ns, hold.end - hold.begin);
     }
     return is_held || !is_anybody;
 }
@@ -61,10 +64,8 @@ static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
 static void follow(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (may_hint(engine, id) && hold_others(engine, &app->hints.hint))
-        app->hints.n++;
-    else
-        app->hints.n_ignored++;
+    const bool is_followed = may_hint(engine, id) && hold_others(engine, &app->hints.hint);
+    gm_engine_happened(engine, id, is_followed ? GM_EVENT_HINT : GM_EVENT_HINT_IGNORED);
     app->hints.hint.end = 0;
 }
 
@@ -80,10 +81,11 @@ bool gm_engine_expect(struct gm_engine *engine, uint32_t id, const struct gm_msg
     struct gm_hold hint;
     if (!may_hint(engine, id) ||
         !gm_hint_take(&app->hints.rate, engine->now, expect->after_us, expect->for_us, &hint)) {
-        app->hints.n_ignored++;
+        gm_engine_happened(engine, id, GM_EVENT_HINT_IGNORED);
         return false;
     }
-    app->hints.n_ignored += app->hints.hint.end != 0; /* this one is newer */
+    if (app->hints.hint.end != 0) /* this one is newer */
+        gm_engine_happened(engine, id, GM_EVENT_HINT_IGNORED);
     app->hints.hint = hint;
     gm_engine_follow_hints(engine);
     return app->hints.hint.end != 0;

@@ -78,6 +78,16 @@ static void list_donors(struct gm_engine *engine, struct gm_plan_input *input, u
     }
 }
 
+/* For the first of its targets. */
+static void tell_plan(struct gm_engine *engine, bool is_ahead)
+{
+    if (engine->plan.n > 0)
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_PLAN,
+                                          .app = engine->targets[0],
+                                          .plan = {.moves = engine->plan.n, .is_ahead = is_ahead}});
+}
+
 /* Into the plan: what can be staged for `target`, of which the first `n_victims` victims are later.
  */
 static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input, uint32_t target,
@@ -89,9 +99,7 @@ static void plan_ahead_for(struct gm_engine *engine, struct gm_plan_input *input
     input->n_donors = 0;
     list_donors(engine, input, target);
     gm_plan_prefetch(engine->table, input, &engine->plan);
-    if (engine->plan.n > 0)
-        gm_log(GM_LOG_DEBUG, "staging for app %u (pid %d): %u moves", target,
-               (int)engine->apps[target].pid, engine->plan.n);
+    tell_plan(engine, true);
 }
 
 /* Nobody waits for memory: stage that of the app that is expected next, of those that lack any. If
@@ -163,8 +171,10 @@ void gm_engine_plan(struct gm_engine *engine)
         input.n_victims = list_victims(engine);
         engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
         engine->short_to = input.n_targets;
+        tell_plan(engine, false);
     } else if (!is_waiting && !engine->stopping.is_on) {
         plan_shrinking(engine, &input);
+        tell_plan(engine, false);
         if (engine->plan.n == 0 && engine->config.is_prefetching)
             plan_ahead(engine, &input);
     }
@@ -232,6 +242,7 @@ static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index
     engine->sums.bytes[way] += gm_chunk_bytes(chunk);
     engine->ring[way][number % GM_WAY_DEPTH] = index;
     chunk->copy_pending = true;
+    gm_engine_tell_copy(engine, index);
     return number;
 }
 
@@ -242,6 +253,8 @@ static uint64_t clear(struct gm_engine *engine, uint32_t frame, uint32_t chunk)
     uint64_t number = gm_mover_clear(engine->mover, engine->frames.handles[frame].va,
                                      gm_class_bytes(entry->class), entry->fence);
     engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = chunk;
+    if (chunk != GM_NONE)
+        gm_engine_tell_copy(engine, chunk);
     return number;
 }
 
@@ -272,6 +285,7 @@ void gm_engine_clear_pages(struct gm_engine *engine, uint32_t index)
     const uint64_t number = gm_mover_clear(engine->mover, at, gm_chunk_bytes(chunk), 0);
     engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = index;
     chunk->copy_pending = true;
+    gm_engine_tell_copy(engine, index);
 }
 
 void gm_engine_copy_in(struct gm_engine *engine, uint32_t index)
@@ -380,12 +394,14 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
 static void await_clear(struct gm_engine *engine, uint32_t index, const struct gm_frame *was)
 {
     struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (was->is_dirty)
+    if (was->is_dirty) {
         clear(engine, chunk->frame, index);
-    else if (was->clear > engine->taken[GM_WAY_IN])
+    } else if (was->clear > engine->taken[GM_WAY_IN]) {
         engine->ring[GM_WAY_IN][was->clear % GM_WAY_DEPTH] = index;
-    else
+        gm_engine_tell_copy(engine, index);
+    } else {
         return;
+    }
     chunk->copy_pending = true;
 }
 
@@ -469,6 +485,7 @@ void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier
     chunk->copy_pending = true;
     engine->ending[chunk->tier] += bytes;
     engine->host_copies++;
+    gm_engine_tell_copy(engine, index);
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to, to_page,
                    bytes);
 }

@@ -227,10 +227,6 @@ static void take_app(const struct gm_engine *engine, uint32_t id, struct gm_snap
         .shared = gm_engine_shared_bytes(engine, id),
         .opened = gm_engine_opened_bytes(engine, id),
         .timeslice_us = app->policy.timeslice_us,
-        .hints = app->hints.n,
-        .hints_ignored = app->hints.n_ignored,
-        .holds = app->hints.holds,
-        .short_turns = app->short_turns,
     };
     snprintf(to->name, sizeof to->name, "%s", app->name);
     snprintf(to->group, sizeof to->group, "%s", gm_group_name(app->client->group));

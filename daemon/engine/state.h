@@ -194,10 +194,7 @@ struct gm_app {
         struct gm_hold hint; /* whose time has not come; end 0: none */
         struct gm_hint_rate rate;
         struct gm_hold_account account;
-        uint64_t n, n_ignored; /* of its own */
-        uint64_t holds;        /* times that it was held for others' */
     } hints;
-    uint64_t short_turns; /* turns.c: that it had */
     uint64_t turn_at;     /* turns.c: when the last one began, or when it was first to have one */
     bool is_stopped;      /* stops.c: its process stands still, and the scheduler was told */
     bool is_part_stopped; /* ... or that of another one of its group */

@@ -1,8 +1,8 @@
 /*
  * Short turns: while a latency-critical program runs beside several best-effort ones, one of these
  * works and the work of the others stands still (core/timeslice says when and who). All keep their
- * gates open and their memory on the GPU. Owns gm_engine.turns, and short_turns and turn_at of
- * gm_app. Called at the end of a round of the loop, after timeslices.c.
+ * gates open and their memory on the GPU. Owns gm_engine.turns, and turn_at of gm_app. Called at
+ * the end of a round of the loop, after timeslices.c.
  *
  * A turn begins with a HOLD to everybody else. What a hint holds is held beside that. A program
  * whose turn it is may have no work: it is asked soon (idle.c), and its turn ends with its answer.
@@ -22,7 +22,7 @@ void gm_engine_take_turns(struct gm_engine *engine)
     }
     if (gm_turns_step(&engine->turns, engine->running, engine->n_running, engine->now)) {
         struct gm_app *app = &engine->apps[engine->turns.whose];
-        app->short_turns++;
+        gm_engine_happened(engine, engine->turns.whose, GM_EVENT_SHORT_TURN);
         app->turn_at = engine->now;
         gm_engine_sample_soon(engine);
     }

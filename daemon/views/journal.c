@@ -168,6 +168,11 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
     case GM_EVENT_CONTINUED:
         gm_log(GM_LOG_INFO, "%s goes on", name_of(event, who));
         break;
+    case GM_EVENT_PLAN:
+        if (event->plan.is_ahead)
+            gm_log(GM_LOG_DEBUG, "staging for app %" PRIu32 " (pid %d): %" PRIu32 " moves", id,
+                   (int)event->pid, event->plan.moves);
+        break;
     case GM_EVENT_BUDGET:
         tell_budget(event);
         break;
@@ -203,6 +208,14 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
     case GM_EVENT_FREE:
     case GM_EVENT_PARKED:
     case GM_EVENT_YIELDED:
+    case GM_EVENT_COPY:
+    case GM_EVENT_COPIED:
+    case GM_EVENT_ASKED:
+    case GM_EVENT_ANSWERED:
+    case GM_EVENT_HINT:
+    case GM_EVENT_HINT_IGNORED:
+    case GM_EVENT_HELD:
+    case GM_EVENT_SHORT_TURN:
     case GM_EVENTS:
         break;
     }

@@ -108,10 +108,10 @@ static cJSON *describe_app(const struct gm_snapshot *snapshot, const struct gm_s
     cJSON_AddBoolToObject(object, "parked", app->is_parked);
     add_number(object, "parks", app->counts[GM_EVENT_PARKED]);
     add_number(object, "timeslice_us", app->timeslice_us);
-    add_number(object, "hints", app->hints);
-    add_number(object, "hints_ignored", app->hints_ignored);
-    add_number(object, "holds", app->holds);
-    add_number(object, "short_turns", app->short_turns);
+    add_number(object, "hints", app->counts[GM_EVENT_HINT]);
+    add_number(object, "hints_ignored", app->counts[GM_EVENT_HINT_IGNORED]);
+    add_number(object, "holds", app->counts[GM_EVENT_HELD]);
+    add_number(object, "short_turns", app->counts[GM_EVENT_SHORT_TURN]);
     add_number(object, "allocs", app->counts[GM_EVENT_ALLOC]);
     add_number(object, "frees", app->counts[GM_EVENT_FREE]);
     add_number(object, "refused_allocs", app->refused_allocs);

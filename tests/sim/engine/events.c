@@ -15,6 +15,7 @@
 static struct gpu_states {
     uint32_t n[GM_MODELS_N];
     uint8_t *told[GM_MODELS_N];
+    uint64_t *copied; /* bytes of the copy of each chunk that is under way; 0: none */
 } states[GPUS];
 static struct chance plants; /* of its own, so that the machine is the same without */
 static bool is_planted;      /* an event without a row is to come */
@@ -45,12 +46,14 @@ static void begin(uint32_t gpu)
     of->n[GM_MODEL_APP] = table->max_apps;
     for (unsigned m = 0; m < GM_MODELS_N; m++)
         of->told[m] = calloc(of->n[m], 1);
+    of->copied = calloc(of->n[GM_MODEL_CHUNK], sizeof *of->copied);
 }
 
 static void forget(struct gpu_states *of)
 {
     for (unsigned m = 0; m < GM_MODELS_N; m++)
         free(of->told[m]);
+    free(of->copied);
     *of = (struct gpu_states){0};
     plants = (struct chance){.state = machine.seed ^ 0x9e3779b97f4a7c15ull};
 }
@@ -76,6 +79,18 @@ static void take_turn(uint32_t gpu, const struct gm_turn *turn)
     *told = turn->to;
 }
 
+/* A chunk has one copy under way at a time, and each that ends has begun. */
+static void take_copy(const struct gm_event *event)
+{
+    const bool begins = event->kind == GM_EVENT_COPY;
+    const uint32_t chunk = begins ? event->copy.chunk : event->copied.chunk;
+    uint64_t *copied = &states[event->gpu].copied[chunk];
+    require(*copied == (begins ? 0 : event->copied.bytes),
+            "a copy of chunk %u %s, and %lu bytes are under way", chunk, begins ? "begins" : "ends",
+            *copied);
+    *copied = begins ? event->copy.bytes : 0;
+}
+
 static void take_input(struct watch *watch, uint64_t now, const struct gm_sched_event *event)
 {
     trace("the scheduler hears event %lu of app %lu, %lu bytes", event->kind, event->app,
@@ -95,6 +110,8 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
     } else if (event->kind == GM_EVENT_SCHED) {
         forget(&states[event->gpu]);
         watch->config = *event->sched.config;
+    } else if (event->kind == GM_EVENT_COPY || event->kind == GM_EVENT_COPIED) {
+        take_copy(event);
     } else if (event->kind == GM_EVENT_INPUT) {
         take_input(watch, event->at, event->input.event);
     } else if (event->kind == GM_EVENT_POLICY) {
