@@ -58,12 +58,12 @@ void gm_engine_exited(struct gm_engine *engine, uint32_t id)
     if (!gm_engine_is_left(app))
         release_frames(engine, id);
     else
-        engine->reap_more = true; /* what of it can end now */
+        gm_engine_reap_soon(engine); /* what of it can end now */
 }
 
 void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)
 {
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     if (!gm_engine_is_left(&engine->apps[id]))
         release_frames(engine, id);
     gm_engine_run(engine);
@@ -88,7 +88,7 @@ static void on_exit_of(uv_poll_t *poll, int status, int events)
     struct gm_engine *engine = poll->data;
     (void)status;
     (void)events;
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].exit.poll == poll) {
             gm_client_died(engine->apps[id].client, engine->loop, &engine->config.outlet);
@@ -121,19 +121,12 @@ static void watch_exit(struct gm_engine *engine, struct gm_app *app)
 void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    for (int kind = 0; kind < GM_BATCH_KINDS; kind++)
-        free(app->batches.building[kind]);
-    while (app->batches.sent) {
-        struct gm_batch *batch = app->batches.sent;
-        app->batches.sent = batch->next;
-        free(batch);
-    }
+    gm_engine_close_batches(app);
     stop_watching(app);
     if (app->client) {
         app->client->engines[engine->config.index] = NULL;
         gm_client_drop(app->client);
     }
-    free(app->batches.imports);
     memset(app, 0, sizeof *app);
 }
 
@@ -156,7 +149,7 @@ uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid)
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
 {
     gm_cuda_enter(&engine->cuda, engine->context);
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     gm_engine_follow_budget(engine,
                             GM_WHY_NONE); /* nobody may have looked since the last one left */
     gpu->budget = gm_engine_offered(engine);
@@ -170,28 +163,24 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
     struct gm_app *app = &engine->apps[id];
     if (app->state != GM_APP_UNUSED)
         return -EEXIST;
-    uint8_t *imports = calloc(engine->table->max_frames / 8 + 1, 1);
-    if (!imports)
+    memset(app, 0, sizeof *app);
+    if (gm_engine_open_batches(app, engine->table->max_frames))
         return -ENOMEM;
     if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
         gm_engine_drop_idle_pools(engine);
         if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
-            free(imports);
+            gm_engine_close_batches(app);
             return -ENOSPC;
         }
     }
-    memset(app, 0, sizeof *app);
-    app->batches.sent_tail = &app->batches.sent;
-    app->places.newest = GM_NONE;
+    gm_engine_begin_places(app);
     app->exit.pidfd = -1;
-    app->batches.imports = imports;
     app->client = client;
     app->pid = client->pid;
     app->uid = client->uid;
     memcpy(app->name, client->name, sizeof app->name);
     app->ctl = client->ctl;
     app->stat = client->stat;
-    app->gate.epoch = client->epoch;
     client->engines[index] = engine;
     gm_client_hold(client);
     gm_engine_tell_room(engine);
@@ -206,8 +195,7 @@ static void run_at_once(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
-    app->idle.is_idle = false;
-    app->idle.active_at = engine->now;
+    gm_engine_begin_work(engine, id, true);
     gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
     gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
     if (app->client->shut != 0)
@@ -226,7 +214,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
             gm_engine_exited(engine, other);
     watch_exit(engine, app);
     app->session = client->session;
-    app->idle.is_idle = true; /* until a thread of it waits for the gate */
+    gm_engine_begin_idle(engine, id); /* until a thread of it waits for the gate */
     engine->n_apps++;
     gm_group_joined(engine, id);
     gm_engine_turn(engine, id, GM_APP_EV_JOIN);
@@ -235,7 +223,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     if (is_running)
         run_at_once(engine, id);
     else
-        client->shut |= 1u << engine->config.index;
+        gm_client_keep_shut(client, engine->config.index);
     gm_engine_first_policy(engine, id, &client->wishes);
     gm_engine_run(engine);
 }
@@ -251,7 +239,7 @@ int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client)
     if (engine->stopping.is_on)
         return -ESHUTDOWN;
     gm_cuda_enter(&engine->cuda, engine->context);
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     gm_engine_follow_budget(engine, GM_WHY_NONE);
     int error = add_app(engine, client);
     if (error)
@@ -303,8 +291,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
     gm_engine_drop_shadows(engine, index);
     for (; chunk != GM_NONE; chunk = engine->table->chunks[chunk].sibling)
         gm_table_free_chunk(engine->table, chunk);
-    if (engine->apps[app].places.newest == index)
-        engine->apps[app].places.newest = GM_NONE;
+    gm_engine_forget_newest(engine, index);
     gm_engine_fit(engine, app); /* it has less beyond the GPU now */
     gm_engine_fit_places(engine, app);
     gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
@@ -330,12 +317,13 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     uint32_t index, next;
 
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
         gm_engine_note_leaver(engine, id, true);
     gm_engine_note_last_refusal(engine, id);
     gm_group_changed(engine, id);
-    app->session = app->client->session = NULL;
+    app->session = NULL;
+    gm_client_left(app->client);
     app->exit.left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
@@ -490,7 +478,7 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
 {
     const struct gm_msg_done *done = message->body;
     gm_cuda_enter(&engine->cuda, engine->context);
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     switch (message->type) {
     case GM_MSG_ALLOC:
         on_alloc(engine, id, message->body);

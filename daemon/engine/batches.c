@@ -6,6 +6,7 @@
  */
 #include "daemon/engine/inside.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/log.h"
@@ -40,6 +41,33 @@ static void undo_import(struct gm_app *app, const struct gm_batch *batch, uint32
 {
     if (batch->had_fd[i / 8] & (1u << (i % 8)))
         app->batches.imports[frame / 8] &= (uint8_t) ~(1u << (frame % 8));
+}
+
+bool gm_engine_forget_import(struct gm_app *app, uint32_t frame)
+{
+    const uint8_t bit = (uint8_t)(1u << (frame % 8));
+    const bool had = app->batches.imports[frame / 8] & bit;
+    app->batches.imports[frame / 8] &= (uint8_t)~bit;
+    return had;
+}
+
+int gm_engine_open_batches(struct gm_app *app, uint32_t max_frames)
+{
+    app->batches.sent_tail = &app->batches.sent;
+    app->batches.imports = calloc(max_frames / 8 + 1, 1);
+    return app->batches.imports ? 0 : -ENOMEM;
+}
+
+void gm_engine_close_batches(struct gm_app *app)
+{
+    for (int kind = 0; kind < GM_BATCH_KINDS; kind++)
+        free(app->batches.building[kind]);
+    while (app->batches.sent) {
+        struct gm_batch *batch = app->batches.sent;
+        app->batches.sent = batch->next;
+        free(batch);
+    }
+    free(app->batches.imports);
 }
 
 static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
@@ -149,7 +177,7 @@ void gm_engine_ping(struct gm_engine *engine, uint32_t id)
         send_batch(engine, app, batch);
 }
 
-void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
+bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
                            const uint32_t *places, uint32_t n)
 {
     union {
@@ -159,7 +187,7 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
     struct gm_app *app = &engine->apps[open->app];
     struct gm_batch *batch = new_batch(engine, open->app, kind);
     if (!batch)
-        return;
+        return false;
     struct gm_msg_map body = {.batch = batch->id};
     int fds[GM_WIRE_FDS], n_fds = 0;
 
@@ -182,10 +210,10 @@ void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
             fds[n_fds++] = engine->frames.handles[place->frame].fd;
         }
     }
-    open->unanswered++;
     await_answer(engine, app, batch);
     engine->config.outlet.send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP,
                                &body, &entries, n, fds, n_fds);
+    return true;
 }
 
 static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, bool is_silent)
@@ -278,13 +306,12 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     app->batches.sent = batch->next;
     if (!app->batches.sent)
         app->batches.sent_tail = &app->batches.sent;
-    app->batches.answered_at = engine->now;
+    gm_engine_heard(engine, id);
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_ANSWERED,
                                               .app = id,
                                               .answered = {.batch = number,
                                                            .ns = engine->now - batch->sent_at,
                                                            .result = result}});
-    app->gate.is_late = false;
     if (app->batches.ping == number) {
         app->batches.ping = 0;
         /* Nothing was planned for it before. For others the plan holds: a new one would begin with

@@ -96,7 +96,7 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
     gm_table_set_beyond(engine->table, id, beyond);
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
     if (is_more)
-        app->places.hold_at = 0; /* at once; what fails is tried again later */
+        gm_engine_hold_at_once(engine, id); /* what fails is tried again later */
     else
         gm_engine_need_budget(engine, id);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING)
@@ -188,7 +188,7 @@ static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
     if (most > 0)
         most = gm_least(most, unwanted_by_user(engine, id));
     if (most < app->cap.bend)
-        app->places.hold_at = 0;
+        gm_engine_hold_at_once(engine, id);
     app->cap.bend = gm_chunk_floor(most);
     *left -= app->cap.bend;
 }

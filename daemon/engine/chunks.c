@@ -58,7 +58,7 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
         gm_engine_condemn(engine, frame, exit_of(engine, chunk));
     else
         gm_table_free_frame(engine->table, frame);
-    engine->again = true;
+    gm_engine_again(engine);
 }
 
 /* The last that is heard of a freed chunk; with an allocation's last chunk its program is told. */
@@ -86,7 +86,7 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
         engine->config.outlet.send(app->session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
     }
     gm_table_end_allocation(engine->table, at);
-    engine->again = true;
+    gm_engine_again(engine);
 }
 
 /* The chunk comes when gm_engine_try_failed has tried again. */
@@ -133,7 +133,7 @@ static void undo_eviction(struct gm_engine *engine, uint32_t index)
         return;
     free_page(engine, index);
     gm_engine_map(engine, index);
-    engine->again = true;
+    gm_engine_again(engine);
 }
 
 void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
@@ -210,7 +210,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
     const bool is_freed = chunk->is_freed, has_failed = chunk->map_failed;
     bool has_come_nearer = !has_failed;
 
-    engine->again = true;
+    gm_engine_again(engine);
     if (gm_chunk_is_still(chunk) || chunk->copy_pending || chunk->map_pending)
         return;
     if (from == GM_CHUNK_LEAVING && !has_left(engine, index))
@@ -234,7 +234,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
     else if (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)
         keep_or_free(engine, index);
     if (has_come_nearer)
-        engine->apps[chunk->app].moves.progress_at = engine->now;
+        gm_engine_progressed(engine, chunk->app);
     if (is_freed)
         gm_engine_retire(engine, index);
     /* A plan stays right while its moves are made (plan.h). */
@@ -270,7 +270,7 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     struct gm_engine *engine = arg;
     struct gm_chunk *chunk = &engine->table->chunks[index];
 
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     engine->host_copies--;
     gm_engine_tell_copied(engine, index, error != 0);
     *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);

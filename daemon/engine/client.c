@@ -227,6 +227,21 @@ bool gm_client_shut(struct gm_client *client, uint32_t index)
     return true;
 }
 
+void gm_client_park(struct gm_client *client, bool is_parked)
+{
+    client->is_parked = is_parked;
+}
+
+void gm_client_left(struct gm_client *client)
+{
+    client->session = NULL;
+}
+
+void gm_client_keep_shut(struct gm_client *client, uint32_t index)
+{
+    client->shut |= 1u << index;
+}
+
 void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer)
 {
     const bool is_busy = answer->status == GM_DRAIN_BUSY;

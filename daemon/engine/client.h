@@ -91,6 +91,12 @@ void gm_client_died(struct gm_client *client, uv_loop_t *loop,
 /* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
  * new epoch. */
 bool gm_client_shut(struct gm_client *client, uint32_t index);
+/* Its gate is closed already, and stays so for engine number `index`, which it is new to. */
+void gm_client_keep_shut(struct gm_client *client, uint32_t index);
+/* Its work stands still on the GPU, or goes on. */
+void gm_client_park(struct gm_client *client, bool is_parked);
+/* Its session has ended. */
+void gm_client_left(struct gm_client *client);
 /* The answer to a CLOSE, before any engine hears of it. */
 void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer);
 /* It does not want that any more. True: the gate is open now. */

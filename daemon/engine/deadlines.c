@@ -24,8 +24,13 @@ static uint64_t since(const struct gm_engine *engine, uint64_t at)
  * other. */
 static uint64_t asked_at(const struct gm_engine *engine, const struct gm_app *app)
 {
-    const uint64_t sent_at = app->batches.sent->sent_at, answered_at = app->batches.answered_at;
+    const uint64_t sent_at = app->batches.sent->sent_at, answered_at = app->gate.answered_at;
     return since(engine, sent_at > answered_at ? sent_at : answered_at);
+}
+
+void gm_engine_progressed(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].progress_at = engine->now;
 }
 
 /* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
@@ -41,19 +46,19 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     /* Others are being waited for, which ends in bounded time; once. */
     if (is_held_up && engine->now < since(engine, app->chosen.begin.at) +
                                         engine->config.drain_deadline_ns + HELD_UP_NS)
-        app->moves.progress_at = engine->now;
+        gm_engine_progressed(engine, id);
     if (engine->table->apps[id].missing == 0 && gm_group_is_several(engine, id))
-        app->moves.progress_at = engine->now; /* it waits for its group */
+        gm_engine_progressed(engine, id); /* it waits for its group */
     const bool has_failed = app->retry.at != 0 && !app->places.is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&
-        engine->now < since(engine, app->moves.progress_at) + GM_STALL_NS)
+        engine->now < since(engine, app->progress_at) + GM_STALL_NS)
         return;
     gm_engine_emit(engine,
                    &(struct gm_event){.kind = GM_EVENT_GAVE_BACK,
                                       .app = id,
                                       .gave_back.is_silent = engine->table->apps[id].is_silent});
-    app->moves.progress_at = engine->now;
-    app->idle.want_at = engine->now + GM_WANT_AGAIN_NS;
+    gm_engine_progressed(engine, id);
+    gm_engine_want_later(engine, id);
     gm_engine_sample_soon(engine);
     gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
 }
@@ -89,8 +94,7 @@ static void notice_sleep(struct gm_engine *engine)
     gm_log(GM_LOG_WARN, "the daemon did not run for %llu ms: all deadlines begin anew",
            (unsigned long long)(ns / GM_MS));
     engine->awake_at = engine->now;
-    if (engine->stopping.is_on)
-        engine->stopping.until += ns;
+    gm_engine_put_off_end(engine, ns);
 }
 
 void gm_engine_check_deadlines(struct gm_engine *engine)
@@ -129,18 +133,14 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static void on_timer(uv_timer_t *timer)
 {
     struct gm_engine *engine = timer->data;
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     gm_engine_run(engine);
 }
 
-void gm_engine_call(struct gm_engine *engine)
+void gm_engine_wake(struct gm_engine *engine)
 {
-    if (engine->is_closing)
-        return;
-    engine->is_called = true;
     engine->timer_at = 0; /* at once */
-    if (!engine->is_running)
-        uv_timer_start(&engine->timer, on_timer, 0, 0);
+    uv_timer_start(&engine->timer, on_timer, 0, 0);
 }
 
 /* One timer for everything that time alone brings about. */
@@ -158,7 +158,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         if (app->batches.sent && !engine->table->apps[id].is_silent)
             at = earlier(at, asked_at(engine, app) + GM_LATE_NS);
         if (app->state == GM_APP_LOADING)
-            at = earlier(at, since(engine, app->moves.progress_at) + GM_STALL_NS);
+            at = earlier(at, since(engine, app->progress_at) + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)
             is_open = true;
         at = earlier(at, gm_engine_placing_due(engine, id));

@@ -30,7 +30,7 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event eve
     if (turn.to == GM_TURN_ILLEGAL)
         return false;
     app->state = (enum gm_app_state)turn.to;
-    engine->again = true;
+    gm_engine_again(engine);
     engine->plan_is_stale = true;
     gm_group_changed(engine, id);
     return true;
@@ -68,7 +68,7 @@ static void reconcile(struct gm_engine *engine)
                 gm_engine_want_places(engine, id);
             if (!app->places.is_held)
                 gm_engine_begin_switch(engine, id);
-            app->moves.progress_at = engine->now;
+            gm_engine_progressed(engine, id);
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
             gm_engine_end_placing(engine, id, true);
@@ -98,6 +98,15 @@ static void open_ready(struct gm_engine *engine)
     }
 }
 
+void gm_engine_call(struct gm_engine *engine)
+{
+    if (engine->is_closing)
+        return;
+    engine->is_called = true;
+    if (!engine->is_running)
+        gm_engine_wake(engine);
+}
+
 void gm_engine_run(struct gm_engine *engine)
 {
     if (engine->is_running || engine->is_closing)
@@ -117,11 +126,9 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_reap(engine);
     gm_engine_count_users(engine);
     gm_engine_follow_caps(engine);
-    engine->created = 0;
-    engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
-    engine->create_more = false;
+    gm_engine_begin_frames(engine);
     do {
-        engine->again = false;
+        gm_engine_begin_round(engine);
         if (engine->stopping.is_on)
             gm_engine_choose_saved(engine);
         gm_engine_follow_groups(engine);
@@ -179,7 +186,7 @@ void gm_engine_on_copies(void *arg)
     CUresult error = gm_mover_error(engine->mover);
     if (engine->is_closing)
         return;
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     if (error != CUDA_SUCCESS) {
         lose_gpu(engine, error);
         return;

@@ -39,7 +39,6 @@ int gm_engine_open_sched(struct gm_engine *engine)
     gm_engine_emit(
         engine, &(struct gm_event){.kind = GM_EVENT_SCHED, .app = GM_NONE, .sched.config = &sched});
     engine->decision.wake_at = engine->decided.wake_at = GM_TIME_NEVER;
-    engine->room = engine->first_budget;
     return 0;
 }
 
@@ -65,7 +64,9 @@ static void take_decision(struct gm_engine *engine)
                                    .next = next,
                                    .n_next = name_all(engine, decided->next, decided->n_next, next),
                                    .wake_at = decided->wake_at};
-    engine->has_decided = engine->again = engine->plan_is_stale = true;
+    engine->decisions++;
+    engine->plan_is_stale = true;
+    gm_engine_again(engine);
 }
 
 static void step(struct gm_engine *engine, const struct gm_sched_event *event)
@@ -78,6 +79,11 @@ static void step(struct gm_engine *engine, const struct gm_sched_event *event)
         gm_engine_emit(engine, &(struct gm_event){
                                    .kind = GM_EVENT_INPUT, .app = GM_NONE, .input.event = event});
     take_decision(engine);
+}
+
+void gm_engine_decide(struct gm_engine *engine, uint32_t *set, uint32_t n)
+{
+    engine->decision = (struct gm_sched_decision){.set = set, .n_set = n, .wake_at = GM_TIME_NEVER};
 }
 
 /* ---- units ---- */
@@ -143,7 +149,7 @@ static void note(struct gm_unit *unit, const struct gm_sched_event *event)
 
 static void feed(struct gm_engine *engine, struct gm_sched_event event)
 {
-    engine->again = true;
+    gm_engine_again(engine);
     engine->plan_is_stale = true;
     if (engine->stopping.is_on)
         return; /* gm_engine_choose_saved decides */

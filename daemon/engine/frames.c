@@ -12,14 +12,11 @@
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
 {
-    const uint8_t bit = (uint8_t)(1u << (frame % 8));
-
     if (!gm_table_condemn_frame(engine->table, frame, exit_of))
         return;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (app->session && (app->batches.imports[frame / 8] & bit)) {
-            app->batches.imports[frame / 8] &= (uint8_t)~bit;
+        if (app->session && gm_engine_forget_import(app, frame)) {
             gm_table_count_drops(engine->table, frame, 1, engine->table->apps[id].is_silent);
             gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
         }
@@ -142,7 +139,7 @@ void gm_engine_reap(struct gm_engine *engine)
             gm_stores_free(engine->stores, GM_TIER_PINNED, entry->page);
         gm_table_end_frame(engine->table, frame);
         engine->plan_is_stale = true;
-        engine->again = true;
+        gm_engine_again(engine);
     }
 }
 
@@ -206,6 +203,25 @@ void gm_engine_update_room(struct gm_engine *engine)
         return;
     engine->room = room;
     gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
+}
+
+void gm_engine_begin_frames(struct gm_engine *engine)
+{
+    engine->created = 0;
+    engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
+    engine->create_more = false;
+}
+
+enum gm_why gm_engine_take_refusal(struct gm_engine *engine)
+{
+    const enum gm_why why = engine->create_refused;
+    engine->create_refused = GM_WHY_NONE;
+    return why;
+}
+
+void gm_engine_reap_soon(struct gm_engine *engine)
+{
+    engine->reap_more = true;
 }
 
 bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class)

@@ -11,7 +11,7 @@ static void resume(struct gm_engine *engine, uint32_t id)
 {
     struct gm_client *client = engine->apps[id].client;
     const struct gm_msg_resume message = {.epoch = client->epoch};
-    client->is_parked = false;
+    gm_client_park(client, false);
     engine->config.outlet.send(client->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
 }
 
@@ -33,7 +33,7 @@ static void parked_late(struct gm_engine *engine, uint32_t id)
     if (client->shut == 0)
         resume(engine, id);
     else
-        client->is_parked = true;
+        gm_client_park(client, true);
 }
 
 void gm_engine_open_gate(struct gm_engine *engine, uint32_t id)
@@ -43,13 +43,10 @@ void gm_engine_open_gate(struct gm_engine *engine, uint32_t id)
     gm_engine_turn(engine, id, GM_APP_EV_LOADED);
     app->places.is_held = false;
     gm_engine_opened(engine, id);
-    app->idle.active_at = engine->now;
-    app->idle.quiet_at = 0;
     gm_engine_end_placing(engine, id, false);
-    if (!was_held) {
+    if (!was_held)
         gm_engine_record_switch(engine, id);
-        app->idle.is_idle = false;
-    }
+    gm_engine_begin_work(engine, id, !was_held);
     gm_group_opens(engine, id);
     let(engine, id);
     gm_engine_sample_soon(engine);
@@ -104,22 +101,31 @@ void gm_engine_release(struct gm_engine *engine, uint32_t id)
     gm_engine_happened(engine, id, GM_EVENT_YIELDED);
     gm_engine_note_leaver(engine, id, false);
     gm_engine_feed(engine, GM_SCHED_CLOSED, id, 0);
-    if (gm_group_is_several(engine, id)) { /* it stands in line with its group */
-        app->idle.is_idle = true;
-        gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
-    }
+    if (gm_group_is_several(engine, id)) /* it stands in line with its group */
+        gm_engine_rests(engine, id);
     if (app->gate.is_parked)
         gm_engine_wants(engine, id); /* it has work, though no thread need wait at the gate */
+}
+
+void gm_engine_heard(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->gate.answered_at = engine->now;
+    app->gate.is_late = false;
+}
+
+void gm_engine_awaits_anew(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->gate.closed_at = app->gate.answered_at = engine->now;
 }
 
 /* What the app answered to CLOSE, or that it did not. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_msg_drained *drained)
 {
     struct gm_app *app = &engine->apps[id];
-    if (drained) {
-        app->batches.answered_at = engine->now;
-        app->gate.is_late = false; /* it answers, be it too late */
-    }
+    if (drained)
+        gm_engine_heard(engine, id); /* be it too late */
     if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->gate.epoch)) {
         if (drained && drained->status == GM_DRAIN_PARKED)
             parked_late(engine, id);
@@ -140,7 +146,7 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         if (is_parked && !app->gate.is_parked)
             resume(engine, id); /* it was only late to say that it has no work */
         gm_engine_turn(engine, id, GM_APP_EV_QUIET);
-        app->idle.active_at = engine->now; /* it may only have waited for that */
+        gm_engine_was_active(engine, id); /* it may only have waited for that */
         gm_engine_sample_soon(engine);
         if (is_for_places)
             return;

@@ -290,8 +290,8 @@ static struct view look(const struct gm_engine *engine, uint32_t id)
         view.is_ready = view.is_ready && gm_engine_is_ready(at, app->client->id);
         view.has_closed = view.has_closed || !(app->state == GM_APP_RUNNING || app->places.is_held);
         if (app->state == GM_APP_LOADING && at->table->apps[app->client->id].missing > 0 &&
-            app->moves.progress_at > view.moved_at)
-            view.moved_at = app->moves.progress_at;
+            app->progress_at > view.moved_at)
+            view.moved_at = app->progress_at;
         view.others_work = view.others_work || (app != self && app->state == GM_APP_RUNNING &&
                                                 !is_at_rest(engine, app));
         view.has_waiting = view.has_waiting || atomic_load(&app->stat->waiting) > 0 ||
@@ -382,15 +382,6 @@ bool gm_group_rests(const struct gm_engine *engine, uint32_t id)
     return true;
 }
 
-static void set_wanting(struct gm_engine *engine, uint32_t id, bool is_wanting)
-{
-    struct gm_app *app = &engine->apps[id];
-    app->idle.is_idle = !is_wanting;
-    if (is_wanting)
-        app->idle.active_at = engine->now;
-    gm_engine_feed(engine, is_wanting ? GM_SCHED_WANT : GM_SCHED_IDLE, id, 0);
-}
-
 static void call_all(const struct gm_group *group)
 {
     struct gm_engine *at;
@@ -460,14 +451,14 @@ static void follow(struct gm_engine *engine, uint32_t id)
         app->group.round = group->round;
         gm_engine_close_gate(engine, id);
     } else if (app->state == GM_APP_RUNNING && app->idle.is_idle && view.others_work) {
-        set_wanting(engine, id, true);
+        gm_engine_stand_in_line(engine, id, true);
     } else if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING) {
         const bool may_want = view.is_next && !view.is_put_off;
         const bool is_wanted = !view.is_first || is_called || view.others_work || view.has_waiting;
         if (!app->idle.is_idle && !may_want)
-            set_wanting(engine, id, false);
+            gm_engine_stand_in_line(engine, id, false);
         else if (app->idle.is_idle && may_want && is_wanted)
-            set_wanting(engine, id, true);
+            gm_engine_stand_in_line(engine, id, true);
     }
 }
 

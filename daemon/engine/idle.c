@@ -97,6 +97,38 @@ static void note_active(struct gm_engine *engine, uint32_t id)
     app->idle.is_idle = false;
 }
 
+void gm_engine_was_active(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].idle.active_at = engine->now;
+}
+
+void gm_engine_begin_work(struct gm_engine *engine, uint32_t id, bool is_turn)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->idle.active_at = engine->now;
+    app->idle.quiet_at = 0;
+    app->idle.is_idle = app->idle.is_idle && !is_turn;
+}
+
+void gm_engine_begin_idle(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].idle.is_idle = true;
+}
+
+void gm_engine_want_later(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].idle.want_at = engine->now + GM_WANT_AGAIN_NS;
+}
+
+void gm_engine_stand_in_line(struct gm_engine *engine, uint32_t id, bool is_wanting)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->idle.is_idle = !is_wanting;
+    if (is_wanting)
+        app->idle.active_at = engine->now;
+    gm_engine_feed(engine, is_wanting ? GM_SCHED_WANT : GM_SCHED_IDLE, id, 0);
+}
+
 void gm_engine_wants(struct gm_engine *engine, uint32_t id)
 {
     if (engine->apps[id].is_stopped || gm_group_wants(engine, id))

@@ -29,6 +29,7 @@
  *   hints.c          holding others for a request that is announced
  *   stops.c          programs that stand still
  *   snapshot.c       what the views show
+ *   round.c          the time, and whether there is another round
  *   backoff.c        when to try again what failed
  *   deadlines.c      the timer: answers that do not come, retries
  *   feed.c           what the scheduler is told, and what it decided
@@ -52,6 +53,8 @@ void gm_engine_run(struct gm_engine *engine);
 bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
 /* Numbers of batches of engine n begin at n times this. */
 #define GM_ENGINE_BATCHES (1ull << 56)
+/* Make the timer due now: deadlines.c. */
+void gm_engine_wake(struct gm_engine *engine);
 /* Whose programs: all, or those of one user. */
 struct gm_scope {
     bool is_all;
@@ -67,6 +70,13 @@ void gm_engine_call(struct gm_engine *engine);
 /* Copies have ended (gm_mover_open). */
 void gm_engine_on_copies(void *engine);
 const char *gm_engine_tier_text(enum gm_tier tier);
+
+/* round.c */
+/* An event has come: read its time. */
+void gm_engine_read_clock(struct gm_engine *engine);
+/* Go round once more. */
+void gm_engine_again(struct gm_engine *engine);
+void gm_engine_begin_round(struct gm_engine *engine);
 
 /* backoff.c */
 /* It failed: no more of that for a while. */
@@ -98,6 +108,10 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t app,
                        const struct gm_msg_drained *drained);
 /* Close the gate of a running app for exchanges; the scheduler is not told. */
 void gm_engine_hold(struct gm_engine *engine, uint32_t app);
+/* It has answered CLOSE, or a batch. */
+void gm_engine_heard(struct gm_engine *engine, uint32_t app);
+/* It stood still: the time for its answers begins anew. */
+void gm_engine_awaits_anew(struct gm_engine *engine, uint32_t app);
 /* The scheduler wants the turn of an app that is held: it ends here. */
 void gm_engine_release(struct gm_engine *engine, uint32_t app);
 
@@ -208,6 +222,16 @@ uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversiz
 void gm_engine_sample(struct gm_engine *engine);
 /* An app began to run, or was paused: its idleness is noticed in time although all were idle. */
 void gm_engine_sample_soon(struct gm_engine *engine);
+/* It did something just now. */
+void gm_engine_was_active(struct gm_engine *engine, uint32_t app);
+/* Its gate opens; for a turn of its own, or only after exchanges. */
+void gm_engine_begin_work(struct gm_engine *engine, uint32_t app, bool is_turn);
+/* It is new. */
+void gm_engine_begin_idle(struct gm_engine *engine, uint32_t app);
+/* It gave its turn back though it has work: it asks again in a while. */
+void gm_engine_want_later(struct gm_engine *engine, uint32_t app);
+/* Its group has it stand in line, or not any more. */
+void gm_engine_stand_in_line(struct gm_engine *engine, uint32_t app, bool is_wanting);
 /* False: it was idle, and has made no call since: no work of it is on the GPU. */
 bool gm_engine_may_have_work(const struct gm_engine *engine, uint32_t id);
 /* A thread of it waits at the closed gate. */
@@ -336,6 +360,12 @@ void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept);
 /* ... of this user, and of users who have no program. */
 void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t kept);
 /* Destroy condemned frames that nothing holds back. */
+/* A run of the engine begins: as many frames may be made as in any. */
+void gm_engine_begin_frames(struct gm_engine *engine);
+/* Why the driver refused the last frame, once; NONE: it did not. */
+enum gm_why gm_engine_take_refusal(struct gm_engine *engine);
+/* Condemned frames may end now though nothing more is heard of them. */
+void gm_engine_reap_soon(struct gm_engine *engine);
 void gm_engine_reap(struct gm_engine *engine);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
@@ -378,8 +408,14 @@ void gm_engine_flush(struct gm_engine *engine);
 /* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.
  */
 void gm_engine_ping(struct gm_engine *engine, uint32_t app);
-/* Have `app` map (OPEN) or unmap (SHUT) `n` places of what it opens. */
-void gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
+/* Queues of a new app. 0 or -ENOMEM. */
+int gm_engine_open_batches(struct gm_app *app, uint32_t max_frames);
+void gm_engine_close_batches(struct gm_app *app);
+/* The app is to drop what it imported of the frame: whether it has imported it. */
+bool gm_engine_forget_import(struct gm_app *app, uint32_t frame);
+/* Have `app` map (OPEN) or unmap (SHUT) `n` places of what it opens. False: there is no memory for
+ * it. */
+bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
                            const uint32_t *places, uint32_t n);
 void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
 /* The connection of `app` ended: its unanswered batches are void. */
@@ -411,11 +447,16 @@ uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);
 void gm_engine_close_shares(struct gm_engine *engine);
 
 /* deadlines.c */
+/* Memory of the app came nearer, or it waits for nothing. */
+void gm_engine_progressed(struct gm_engine *engine, uint32_t app);
 void gm_engine_check_deadlines(struct gm_engine *engine);
 /* Set the timer to the next thing that time alone brings about. */
 void gm_engine_arm_timer(struct gm_engine *engine);
 
 /* feed.c */
+/* The daemon is about to end: the first `n` of `set` are to run, whatever the scheduler says. The
+ * memory stays the caller's. */
+void gm_engine_decide(struct gm_engine *engine, uint32_t *set, uint32_t n);
 /* Whether the app is to have its turn now. */
 bool gm_engine_is_chosen(const struct gm_engine *engine, uint32_t app);
 /* Make the scheduler. 0, -ENOMEM or -EINVAL; its memory is freed with the tables. */
@@ -486,6 +527,8 @@ void gm_engine_note_switch(struct gm_engine *engine, uint32_t app, const struct 
 void gm_engine_note_refusal(struct gm_engine *engine, uint32_t app, const struct gm_reason *refusal,
                             uint64_t n);
 /* Levels that changed by themselves. */
+/* The app is new. */
+void gm_engine_begin_notes(struct gm_engine *engine, uint32_t app);
 void gm_engine_note_levels(struct gm_engine *engine);
 /* `by` changed what is said of `app`; its level now is no news. */
 void gm_engine_note_set(struct gm_engine *engine, uint32_t app, uid_t by,
@@ -507,6 +550,11 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_
 /* Places for the chunks of a new allocation. */
 void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation);
 /* The app is quiet or will soon be: its chunks are to get new places then. */
+void gm_engine_begin_places(struct gm_app *app);
+/* The allocation ends: nothing waits for its places. */
+void gm_engine_forget_newest(struct gm_engine *engine, uint32_t allocation);
+/* Its gate may be closed for exchanges at once. */
+void gm_engine_hold_at_once(struct gm_engine *engine, uint32_t app);
 void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
 /* The app may have less on the GPU than it has: it has freed memory on the host, and another member
  * of its group has the room. It gets new places at once. */
@@ -565,6 +613,8 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
 /* While the daemon is about to end: decide whose gates are to be open. */
 void gm_engine_choose_saved(struct gm_engine *engine);
 /* When it must be looked at again, whatever happens. */
+/* The daemon did not run for so long. */
+void gm_engine_put_off_end(struct gm_engine *engine, uint64_t ns);
 uint64_t gm_engine_saving_due(const struct gm_engine *engine);
 
 /* timeslices.c */

@@ -78,25 +78,30 @@ void gm_engine_note_switch(struct gm_engine *engine, uint32_t id, const struct g
 
 void gm_engine_note_levels(struct gm_engine *engine)
 {
-    if (!engine->has_decided)
+    if (engine->levels_noted == engine->decisions)
         return;
-    engine->has_decided = false;
+    engine->levels_noted = engine->decisions;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
             continue;
         struct gm_sched_account account = account_of(engine, id);
-        if (account.level == app->policy.level)
+        if (account.level == app->level_noted)
             continue;
         const struct gm_note note = {
             .app =
-                party(engine, id,
-                      account.level > app->policy.level ? GM_WHY_USED_UP : GM_WHY_RESTED, &account),
-            .from = app->policy.level};
-        app->policy.level = account.level;
+                party(engine, id, account.level > app->level_noted ? GM_WHY_USED_UP : GM_WHY_RESTED,
+                      &account),
+            .from = app->level_noted};
+        app->level_noted = account.level;
         gm_engine_emit(engine,
                        &(struct gm_event){.kind = GM_EVENT_LEVEL, .app = id, .level.note = &note});
     }
+}
+
+void gm_engine_begin_notes(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].level_noted = account_of(engine, id).level;
 }
 
 void gm_engine_note_set(struct gm_engine *engine, uint32_t id, uid_t by,
@@ -105,7 +110,7 @@ void gm_engine_note_set(struct gm_engine *engine, uint32_t id, uid_t by,
     struct gm_sched_account account = account_of(engine, id);
     const struct gm_note note = {
         .app = party(engine, id, GM_WHY_SET, &account), .by = by, .said = *said, .policy = *policy};
-    engine->apps[id].policy.level = account.level;
+    engine->apps[id].level_noted = account.level;
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_SET, .app = id, .set.note = &note});
 }
 

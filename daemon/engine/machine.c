@@ -210,7 +210,7 @@ void gm_machine_leave(struct gm_machine *machine, uint32_t id)
         return;
     }
     machine->clients[id] = NULL;
-    client->session = NULL;
+    gm_client_left(client);
     for (uint32_t i = 0; i < machine->n; i++)
         if (client->engines[i])
             gm_engine_leave(machine->engines[i], id);

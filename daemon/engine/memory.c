@@ -75,7 +75,7 @@ static bool have_shadows_changed(const struct gm_engine *engine)
 void gm_engine_on_grown(void *arg)
 {
     struct gm_engine *engine = arg;
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     if (engine->pool.refusal != CUDA_SUCCESS || engine->pool.stuck != CUDA_SUCCESS)
         gm_engine_back_off(engine, GM_RETRY_PINNED);
     else
@@ -253,8 +253,7 @@ void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused)
 
 void gm_engine_follow_refusal(struct gm_engine *engine)
 {
-    const enum gm_why why = engine->create_refused;
-    engine->create_refused = GM_WHY_NONE;
+    const enum gm_why why = gm_engine_take_refusal(engine);
     if (why != GM_WHY_NONE)
         gm_engine_follow_budget(engine, why);
 }
@@ -319,7 +318,7 @@ void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *tr
     char whose[64] = "";
 
     gm_cuda_enter(&engine->cuda, engine->context);
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     let_go(engine, &scope);
     const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;
     gm_engine_want_memory(engine);
@@ -346,7 +345,7 @@ bool gm_engine_is_trimming(const struct gm_engine *engine)
 void gm_engine_refresh(struct gm_engine *engine)
 {
     gm_cuda_enter(&engine->cuda, engine->context);
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     gm_engine_follow_budget(engine,
                             GM_WHY_NONE); /* nobody may have looked since the last app left */
     gm_engine_run(engine);

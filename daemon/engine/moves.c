@@ -339,7 +339,7 @@ static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *c
 static bool is_there(struct gm_engine *engine, uint32_t id, uint64_t lately_ns)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->batches.ping == 0 && engine->now >= app->batches.answered_at + lately_ns)
+    if (app->batches.ping == 0 && engine->now >= app->gate.answered_at + lately_ns)
         gm_engine_ping(engine, id);
     return app->batches.ping == 0;
 }

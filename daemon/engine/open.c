@@ -316,7 +316,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     engine->loop = loop;
     engine->config = *config;
     engine->next_batch = GM_ENGINE_BATCHES * config->index;
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     gm_limits_read(&limits, "");
     error = gm_limits_fit(&limits, &engine->config.pinned, engine->config.paged, why, why_size);
     if (error)

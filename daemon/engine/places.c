@@ -280,6 +280,23 @@ static void choose_places(struct gm_engine *engine, uint32_t id)
                (unsigned long long)(placed.leave >> 20));
 }
 
+void gm_engine_begin_places(struct gm_app *app)
+{
+    app->places.newest = GM_NONE;
+}
+
+void gm_engine_forget_newest(struct gm_engine *engine, uint32_t allocation)
+{
+    struct gm_app *app = &engine->apps[engine->table->allocations[allocation].app];
+    if (app->places.newest == allocation)
+        app->places.newest = GM_NONE;
+}
+
+void gm_engine_hold_at_once(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].places.hold_at = 0;
+}
+
 void gm_engine_want_places(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
@@ -287,7 +304,7 @@ void gm_engine_want_places(struct gm_engine *engine, uint32_t id)
         return;
     app->places.is_wanted = true;
     app->places.wanted_at = engine->now;
-    engine->again = true;
+    gm_engine_again(engine);
 }
 
 void gm_engine_fit_places(struct gm_engine *engine, uint32_t id)
@@ -430,7 +447,7 @@ void gm_engine_note_places(struct gm_engine *engine)
 static uint64_t placing_end(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    const uint64_t moved = app->moves.progress_at + GM_PLACE_PATIENCE_NS;
+    const uint64_t moved = app->progress_at + GM_PLACE_PATIENCE_NS;
     const bool is_above = gm_engine_above_cap(engine, id) > 0;
     return is_above && moved > app->places.until ? moved : app->places.until;
 }
@@ -492,5 +509,5 @@ void gm_engine_hold_failed(struct gm_engine *engine, uint32_t id)
     app->places.hold_failed_until = engine->now + app->places.hold_wait;
     app->places.is_urgent = false;
     app->places.newest = GM_NONE;
-    engine->again = true;
+    gm_engine_again(engine);
 }

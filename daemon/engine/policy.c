@@ -428,7 +428,6 @@ static void check_rule(struct gm_engine *engine, uint32_t id)
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct gm_wishes *wishes)
 {
     struct gm_app *app = &engine->apps[id];
-    struct gm_sched_account account = {0};
     char name[128], what[192], text[512];
 
     if (engine->config.rules &&
@@ -454,8 +453,7 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
                gm_engine_name(engine, id, name, sizeof name), engine->config.gpu);
     if (app->policy.admin.has | app->policy.own.has || gm_group_other_here(engine, id) != GM_NONE)
         gm_engine_apply_policy(engine, id);
-    if (gm_engine_account(engine, id, &account))
-        app->policy.level = account.level;
+    gm_engine_begin_notes(engine, id);
 }
 
 /* `mux-ctl set` */
@@ -618,7 +616,7 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     int error = gm_engine_check_set(engine, request, why, why_size);
     if (error)
         return error;
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))
             set_one(engine, id, request);

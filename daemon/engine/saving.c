@@ -50,7 +50,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, enum gm_why why)
     gm_log_release(true); /* each of them is named, however many they are */
     if (engine->stopping.host == id)
         engine->stopping.host = GM_NONE;
-    engine->again = true;
+    gm_engine_again(engine);
 }
 
 /* When memory of any program last came nearer. */
@@ -60,8 +60,8 @@ static uint64_t last_progress(const struct gm_engine *engine)
     if (engine->awake_at > at)
         at = engine->awake_at;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].moves.progress_at > at)
-            at = engine->apps[id].moves.progress_at;
+        if (engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].progress_at > at)
+            at = engine->apps[id].progress_at;
     return at;
 }
 
@@ -142,8 +142,8 @@ static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint6
     gm_log(GM_LOG_DEBUG, "app %" PRIu32 ": %" PRIu64 " MiB are to be mapped on the host",
            saving->app, sum >> 20);
     engine->stopping.host = saving->app;
-    engine->apps[saving->app].moves.progress_at = engine->now;
-    engine->again = true;
+    gm_engine_progressed(engine, saving->app);
+    gm_engine_again(engine);
     return true;
 }
 
@@ -198,9 +198,7 @@ void gm_engine_choose_saved(struct gm_engine *engine)
                    (engine->apps[id].state == GM_APP_RUNNING ||
                     (engine->apps[id].state == GM_APP_DRAINING && engine->now >= stopping->until));
     }
-    engine->decision.set = stopping->set;
-    engine->decision.n_set = chosen;
-    engine->decision.n_next = 0;
+    gm_engine_decide(engine, stopping->set, chosen);
     if (stopping->host != GM_NONE && (!is_candidate(&engine->apps[stopping->host]) ||
                                       engine->apps[stopping->host].state == GM_APP_RUNNING))
         stopping->host = GM_NONE; /* it is whole, or has left */
@@ -218,6 +216,12 @@ void gm_engine_choose_saved(struct gm_engine *engine)
     give_up(engine, stopping->apps[n - 1].app, GM_WHY_FITS_NOWHERE);
 }
 
+void gm_engine_put_off_end(struct gm_engine *engine, uint64_t ns)
+{
+    if (engine->stopping.is_on)
+        engine->stopping.until += ns;
+}
+
 uint64_t gm_engine_saving_due(const struct gm_engine *engine)
 {
     const uint64_t at = last_progress(engine) + GM_STALL_NS;
@@ -229,13 +233,12 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     if (engine->stopping.is_on)
         return;
     gm_cuda_enter(&engine->cuda, engine->context);
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     engine->stopping.is_on = true;
     engine->stopping.on_saved = on_saved;
     engine->stopping.arg = arg;
     engine->stopping.until = engine->now + GM_SAVING_NS;
     engine->stopping.host = GM_NONE;
-    engine->decision.wake_at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         gm_engine_retry_at_once(engine, id);
         gm_engine_end_placing(engine, id, true);

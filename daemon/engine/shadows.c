@@ -292,7 +292,7 @@ static void on_hashes(void *arg)
     struct gm_engine *engine = arg;
     if (engine->is_closing)
         return;
-    engine->now = gm_now();
+    gm_engine_read_clock(engine);
     gm_engine_take_hashes(engine);
     gm_engine_run(engine);
 }

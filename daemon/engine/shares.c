@@ -299,7 +299,7 @@ static void send_maps(struct gm_engine *engine, struct gm_open *open)
         uint32_t n = 0;
         while (n < PLACES_A_MAP && open->asked < open->share->n)
             places[n++] = open->asked++;
-        gm_engine_send_places(engine, GM_BATCH_OPEN, open, places, n);
+        open->unanswered += gm_engine_send_places(engine, GM_BATCH_OPEN, open, places, n);
     }
 }
 
@@ -313,7 +313,7 @@ static void send_unmaps(struct gm_engine *engine, struct gm_open *open)
             if (is_mapped(open, open->asked))
                 places[n++] = open->asked;
         if (n > 0)
-            gm_engine_send_places(engine, GM_BATCH_SHUT, open, places, n);
+            open->unanswered += gm_engine_send_places(engine, GM_BATCH_SHUT, open, places, n);
     }
 }
 

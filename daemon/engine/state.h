@@ -117,16 +117,17 @@ struct gm_app {
     } group;
     uint32_t unit;   /* feed.c: its number in the scheduler */
     bool is_wanting; /* ... it wants its turn */
-    struct {         /* engine.c */
+    struct {         /* gates.c */
         uint64_t epoch;
         uint32_t opens; /* how often it was opened: shadows.c */
         uint64_t closed_at;
+        uint64_t answered_at; /* when it last answered CLOSE, or a batch */
         bool is_late;         /* no answer to CLOSE long after the deadline */
         bool is_parked;       /* PAUSED, LOADING: its work stands still on the GPU */
         uint32_t busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained
                                  since */
     } gate;
-    struct {                  /* idle.c; engine.c: active_at */
+    struct {                  /* idle.c */
         bool is_idle;         /* told the scheduler so */
         uint64_t calls;       /* at the last sample */
         uint64_t active_at;   /* when it last did something */
@@ -142,20 +143,19 @@ struct gm_app {
     struct { /* batches.c */
         struct gm_batch *building[GM_BATCH_KINDS];
         struct gm_batch *sent, **sent_tail;
-        uint8_t *imports;     /* a bit a frame index: it holds an import of that frame */
-        uint64_t answered_at; /* when it last answered one, or CLOSE */
-        uint64_t ping;        /* must be answered before memory is moved for it; 0: none */
+        uint8_t *imports; /* a bit a frame index: it holds an import of that frame */
+        uint64_t ping;    /* must be answered before memory is moved for it; 0: none */
         uint32_t unanswered_maps;
     } batches;
+    uint64_t progress_at;    /* deadlines.c: while LOADING, when its memory last came nearer */
     struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
                                 a lower tier */
     struct {                 /* moves.c, chunks.c, batches.c, places.c */
         struct gm_coming coming[GM_WAYS];
-        uint64_t progress_at; /* while LOADING: when its memory last came nearer */
-        int raise_error;      /* -errno of the copy; 0: one from the disk ended well since, or a
-                                 mapping failed */
+        int raise_error; /* -errno of the copy; 0: one from the disk ended well since, or a
+                            mapping failed */
     } moves;
-    struct {                        /* places.c; engine.c: is_held */
+    struct {                        /* places.c; gates.c: is_held */
         bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
         bool is_wanted;             /* its chunks are to get new places as soon as it is quiet */
         bool is_urgent;             /* ... as memory waits for that */
@@ -198,17 +198,17 @@ struct gm_app {
     uint64_t turn_at;     /* turns.c: when the last one began, or when it was first to have one */
     bool is_stopped;      /* stops.c: its process stands still, and the scheduler was told */
     bool is_part_stopped; /* ... or that of another one of its group */
-    struct {              /* policy.c; timeslices.c, log.c */
+    struct {              /* policy.c; timeslices.c: timeslice_us */
         struct gm_settings admin, own; /* what was said of it, by whom */
         bool is_limited;               /* its share of the GPU's time is */
         uint64_t timeslice_us;         /* as it was told; 0: the driver's own */
-        uint32_t level;                /* as the log last told it */
         char ignored[384];             /* what its environment asked for in vain; "": nothing */
         uid_t pauser;                  /* the administrator who paused it, */
         bool is_paused_by_rule;        /* ... or a rule */
     } policy;
-    bool is_vacating; /* memory.c: as long as it is paused its memory is to leave the GPU */
-    bool is_given_up; /* it cannot be saved, and was told: saving.c */
+    uint32_t level_noted; /* log.c: as it last told it */
+    bool is_vacating;     /* memory.c: as long as it is paused its memory is to leave the GPU */
+    bool is_given_up;     /* it cannot be saved, and was told: saving.c */
 
     uint64_t counts[GM_EVENTS]; /* of those that are about it: events.c */
 };
@@ -410,7 +410,8 @@ struct gm_engine {
     uint64_t n_history;     /* switches recorded since the start */
     uint32_t features_told; /* enum gm_feature: which the log has */
     struct gm_leaver leavers[GM_LEAVERS];
-    bool has_decided;           /* the scheduler was asked: levels may have changed */
+    uint64_t decisions;         /* feed.c: how often the scheduler was asked */
+    uint64_t levels_noted;      /* log.c: levels may have changed since that decision */
     uint64_t counts[GM_EVENTS]; /* events since the start: events.c */
 };
 

@@ -105,7 +105,7 @@ static void go_on(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     gm_engine_happened(engine, id, GM_EVENT_CONTINUED);
     gm_engine_note_silence(engine, id, false);
-    app->gate.closed_at = app->batches.answered_at = engine->now; /* its time begins anew */
+    gm_engine_awaits_anew(engine, id);
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
     /* One with an open gate did not say that its work had ended. */
     if (app->state == GM_APP_PAUSED ? gm_engine_awaits_turn(app) : app->idle.quiet_at == 0)

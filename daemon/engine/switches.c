@@ -49,7 +49,7 @@ static struct gm_moment take_moment(struct gm_engine *engine)
 void gm_engine_begin_switch(struct gm_engine *engine, uint32_t id)
 {
     engine->apps[id].chosen.begin = take_moment(engine);
-    engine->apps[id].moves.progress_at = engine->now;
+    gm_engine_progressed(engine, id);
     gm_engine_ping(engine, id);
 }
 

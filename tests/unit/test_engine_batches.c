@@ -46,6 +46,11 @@ static int send_message(struct gm_session *session, enum gm_msg_type type, const
     return 0;
 }
 
+void gm_engine_heard(struct gm_engine *e, uint32_t id)
+{
+    e->apps[id].gate.answered_at = e->now;
+}
+
 void gm_engine_settle(struct gm_engine *e, uint32_t chunk)
 {
     (void)e;

@@ -76,7 +76,7 @@ static void step(enum gm_sched_event_kind kind, uint32_t app, uint64_t bytes)
 {
     const struct gm_sched_event event = {.kind = kind, .app = app, .bytes = bytes};
     assert_int_equal(gm_sched_step(engine->sched, engine->now, &event, &engine->decision), 0);
-    engine->has_decided = true;
+    engine->decisions++;
 }
 
 /* Each is known to the scheduler by its own number. */
@@ -89,7 +89,7 @@ bool gm_engine_account(const struct gm_engine *e, uint32_t id, struct gm_sched_a
 static void join(uint32_t id, uint64_t bytes)
 {
     struct gm_app *app = &engine->apps[id];
-    *app = (struct gm_app){.state = GM_APP_PAUSED, .pid = (pid_t)(100 + id), .policy.level = 1};
+    *app = (struct gm_app){.state = GM_APP_PAUSED, .pid = (pid_t)(100 + id), .level_noted = 1};
     snprintf(app->name, sizeof app->name, "p%u", id);
     step(GM_SCHED_JOIN, id, 0);
     step(GM_SCHED_SIZE, id, bytes);
@@ -360,7 +360,7 @@ static void test_levels_and_settings(void **state)
     struct gm_sched_policy policy = {
         .class = GM_CLASS_BATCH, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
     assert_int_equal(gm_sched_set(engine->sched, engine->now, 0, &policy, &engine->decision), 0);
-    engine->has_decided = true;
+    engine->decisions++;
     gm_engine_note_set(engine, 0, 1000, &said, &policy);
     gm_engine_note_levels(engine);
     assert_int_equal(journal->n, 2);

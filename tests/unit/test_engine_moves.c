@@ -39,6 +39,11 @@ static uint32_t page_of(uint64_t bytes)
     return (uint32_t)(bytes >> GM_CHUNK_SHIFT);
 }
 
+void gm_engine_progressed(struct gm_engine *e, uint32_t id)
+{
+    e->apps[id].progress_at = e->now;
+}
+
 uint64_t gm_engine_expected(const struct gm_engine *e, uint32_t app)
 {
     return is_expected[app] ? e->now + app : GM_TIME_NEVER;
@@ -307,7 +312,7 @@ static void begin(uint64_t budget)
         assert_true(gm_table_add_app(world.table, id, 1000));
         engine->apps[id] = (struct gm_app){
             .state = id == RUNNING ? GM_APP_RUNNING : GM_APP_PAUSED,
-            .batches.answered_at = engine->now,
+            .gate.answered_at = engine->now,
             .ctl = calloc(1, sizeof *engine->apps[id].ctl),
         };
         is_expected[id] = true;

@@ -97,7 +97,7 @@ void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
     last_exit_of = exit_of;
 }
 
-void gm_engine_send_places(struct gm_engine *e, enum gm_batch_kind kind, struct gm_open *open,
+bool gm_engine_send_places(struct gm_engine *e, enum gm_batch_kind kind, struct gm_open *open,
                            const uint32_t *places, uint32_t n)
 {
     assert_ptr_equal(e, engine);
@@ -109,7 +109,7 @@ void gm_engine_send_places(struct gm_engine *e, enum gm_batch_kind kind, struct 
         assert_int_not_equal(open->share->places[places[i]].frame, GM_NONE);
         batch->items[i] = places[i];
     }
-    open->unanswered++;
+    return true;
 }
 
 static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,

@@ -28,6 +28,11 @@ uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
     return under_way[way];
 }
 
+void gm_engine_progressed(struct gm_engine *e, uint32_t id)
+{
+    e->apps[id].progress_at = e->now;
+}
+
 void gm_engine_ping(struct gm_engine *e, uint32_t id)
 {
     (void)e;
