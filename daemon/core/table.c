@@ -104,6 +104,45 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app)
     table->pools[a->pool].apps--;
 }
 
+/* Sums of an app, of its user and of all. */
+
+static struct gm_pool *pool_of(struct gm_table *table, uint32_t app)
+{
+    return &table->pools[table->apps[app].pool];
+}
+
+static void count_committed(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->apps[app].committed += bytes;
+    pool_of(table, app)->committed += bytes;
+    table->committed += bytes;
+}
+
+static void count_fixed(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->apps[app].fixed += bytes;
+    pool_of(table, app)->fixed += bytes;
+    table->orphaned -= bytes; /* of what `fixed` counts */
+}
+
+static void count_fixed_frame(struct gm_table *table, uint64_t bytes)
+{
+    table->fixed += bytes;
+    table->orphaned += bytes; /* but for what apps have of it */
+}
+
+static void count_device(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->apps[app].device += bytes;
+    pool_of(table, app)->device += bytes;
+}
+
+static void count_kept(struct gm_table *table, uint32_t app, int chunks)
+{
+    table->apps[app].kept += (uint32_t)chunks;
+    table->kept += (uint32_t)chunks;
+}
+
 /* Chunk lists. */
 
 static void list_add_first(struct gm_table *table, struct gm_list *list, uint32_t index)
@@ -403,12 +442,8 @@ void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
     chunk->is_on_host = is_on_host;
     table->apps[chunk->app].on_host += is_on_host ? size : -size;
     table->on_host += is_on_host ? size : -size;
+    count_kept(table, chunk->app, is_on_host ? 1 : -1);
     list_chunk(table, index);
-}
-
-static struct gm_pool *pool_of(struct gm_table *table, uint32_t app)
-{
-    return &table->pools[table->apps[app].pool];
 }
 
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
@@ -436,10 +471,11 @@ void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
         unlist(table, c);
         chunk->is_fixed = true;
         frame->share = share;
+        if (!chunk->is_on_host)
+            count_kept(table, chunk->app, 1);
         if (chunk->tier == GM_TIER_GPU) {
-            table->apps[chunk->app].fixed += gm_class_bytes(chunk->class);
-            pool_of(table, chunk->app)->fixed += gm_class_bytes(chunk->class);
-            table->fixed += gm_class_bytes(chunk->class);
+            count_fixed(table, chunk->app, gm_class_bytes(chunk->class));
+            count_fixed_frame(table, gm_class_bytes(chunk->class));
         }
         list_chunk(table, c);
     }
@@ -448,7 +484,7 @@ void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
 static void unfix(struct gm_table *table, struct gm_frame *frame)
 {
     if (frame->share != 0 && !frame->is_host)
-        table->fixed -= gm_class_bytes(frame->class);
+        count_fixed_frame(table, -gm_class_bytes(frame->class));
     frame->share = 0;
 }
 
@@ -495,9 +531,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         at += gm_class_bytes(chunk->class);
         left -= gm_class_bytes(chunk->class);
     }
-    a->committed += bytes;
-    pool_of(table, app)->committed += bytes;
-    table->committed += bytes;
+    count_committed(table, app, bytes);
     return index;
 }
 
@@ -521,17 +555,15 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
     app->chunks--;
     app->missing--;
     table->allocations[chunk->allocation].missing--;
-    app->committed -= gm_class_bytes(chunk->class);
-    pool_of(table, chunk->app)->committed -= gm_class_bytes(chunk->class);
+    count_committed(table, chunk->app, -gm_class_bytes(chunk->class));
+    if (chunk->is_fixed || chunk->is_on_host)
+        count_kept(table, chunk->app, -1);
     if (chunk->is_on_host) {
         app->on_host -= gm_class_bytes(chunk->class);
         table->on_host -= gm_class_bytes(chunk->class);
     }
-    if (chunk->is_fixed && chunk->tier == GM_TIER_GPU) {
-        app->fixed -= gm_class_bytes(chunk->class);
-        pool_of(table, chunk->app)->fixed -= gm_class_bytes(chunk->class);
-    }
-    table->committed -= gm_class_bytes(chunk->class);
+    if (chunk->is_fixed && chunk->tier == GM_TIER_GPU)
+        count_fixed(table, chunk->app, -gm_class_bytes(chunk->class));
 }
 
 bool gm_table_end_chunk(struct gm_table *table, uint32_t index)
@@ -688,12 +720,6 @@ static bool turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_eve
     if (to != turn.from)
         set_frame(table, index, (enum gm_frame_state)to);
     return true;
-}
-
-static void count_device(struct gm_table *table, uint32_t app, uint64_t bytes)
-{
-    table->apps[app].device += bytes;
-    pool_of(table, app)->device += bytes;
 }
 
 /* Its chunk has it no more. A host frame takes the pages along. */
@@ -882,12 +908,14 @@ const char *gm_table_check(const struct gm_table *table)
         return "free, condemned or ending bytes are not those of the frames";
     if (all_fixed != table->fixed)
         return "fixed bytes are not those of the frames";
+    uint64_t orphaned = all_fixed;
+    uint32_t all_kept = 0;
     if (allocated > table->budget)
         return "the frames exceed the budget";
     for (uint32_t a = 0; a < table->max_apps; a++) {
         const struct gm_table_app *app = &table->apps[a];
         uint64_t bytes = 0, resident = 0, on_host = 0, leaving = 0, fixed = 0;
-        uint32_t missing = 0;
+        uint32_t missing = 0, kept = 0;
         if (!app->is_used)
             continue;
         for (uint32_t i = app->allocations.head; i != GM_NONE; i = table->allocations[i].next) {
@@ -898,6 +926,7 @@ const char *gm_table_check(const struct gm_table *table)
                 const struct gm_chunk *chunk = &table->chunks[c];
                 bytes += gm_class_bytes(chunk->class);
                 on_host += chunk->is_on_host ? gm_class_bytes(chunk->class) : 0;
+                kept += chunk->is_fixed || chunk->is_on_host;
                 fixed += chunk->is_fixed && chunk->tier == GM_TIER_GPU
                              ? gm_class_bytes(chunk->class)
                              : 0;
@@ -947,6 +976,10 @@ const char *gm_table_check(const struct gm_table *table)
             return "an app's committed bytes are not those of its chunks";
         if (on_host != app->on_host || leaving != app->leaving)
             return "an app's bytes on the host are not those of its chunks";
+        orphaned -= fixed;
+        all_kept += app->kept;
+        if (kept != app->kept)
+            return "an app's chunks that keep their frames are not counted right";
         if (fixed != app->fixed)
             return "an app's fixed bytes are not those of its chunks";
         if (resident != app->resident)
@@ -956,6 +989,8 @@ const char *gm_table_check(const struct gm_table *table)
         committed += bytes;
         device -= app->device;
     }
+    if (orphaned != table->orphaned || all_kept != table->kept)
+        return "what keeps its frames is not counted right";
     if (device != 0)
         return "the apps' bytes of frames are not those of the frames";
     if (lost != table->lost)

@@ -119,7 +119,7 @@ struct gm_pool {
     uint32_t uid;
     uint32_t apps, frames; /* alive; 0 and 0: the pool is unused and can serve another uid */
     uint64_t committed, beyond, fixed, device; /* the sums of its apps' */
-    uint32_t head[GM_CHUNK_CLASSES]; /* free frames */
+    uint32_t head[GM_CHUNK_CLASSES];           /* free frames */
     uint32_t count[GM_CHUNK_CLASSES];
     uint32_t leaving[GM_CHUNK_CLASSES]; /* leaving frames: planning counts on them next */
 };
@@ -142,6 +142,7 @@ struct gm_table_app {
                            flight and those that were freed, too */
     uint32_t chunks;    /* live ones */
     uint32_t missing;   /* ... that are not settled on the GPU */
+    uint32_t kept;      /* ... that keep their frames whoever runs: fixed, or placed on the host */
     struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
     struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
     uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */
@@ -163,12 +164,14 @@ struct gm_table {
     uint64_t condemned; /* ... of those that are condemned */
     uint64_t ending; /* ... of those condemned whose end depends on the daemon only: room to come */
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
+    uint64_t orphaned;  /* ... of those that no live chunk has: others have them open */
     uint64_t committed; /* bytes of all live chunks */
     uint64_t on_host;   /* ... of those whose place is on the host */
     uint64_t beyond;    /* ... the sum of the apps' */
     uint64_t shadows;   /* bytes of pinned memory that hold shadows which are kept */
     uint64_t lost;      /* bytes of shadows that are lost */
     uint32_t dirty;     /* free frames that are */
+    uint32_t kept;      /* the sum of the apps' */
     uint32_t max_apps, max_chunks, max_frames;
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
     uint32_t first_condemned;                         /* of all users */

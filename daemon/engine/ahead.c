@@ -51,7 +51,7 @@ static bool make_frames_ahead(struct gm_engine *engine, uint32_t pool, uint64_t 
 bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     const struct gm_table *table = engine->table;
-    const uint64_t taken = table->committed + gm_engine_orphaned(engine);
+    const uint64_t taken = table->committed + table->orphaned;
     const uint64_t room = engine->room + table->fixed, most = room - room / GM_AHEAD_SHARE;
     if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
         alloc->bytes > most - taken || alloc->bytes > gm_engine_room(engine, id).gpu ||

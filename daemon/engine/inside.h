@@ -439,8 +439,6 @@ void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va);
 void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame);
 /* `app` is gone, with all that it had opened. */
 void gm_engine_forget_opens(struct gm_engine *engine, uint32_t app);
-/* Bytes on the GPU that are nobody's any more, but that others have open. */
-uint64_t gm_engine_orphaned(const struct gm_engine *engine);
 /* Bytes that the app shares, and that it has open of others'. */
 uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);

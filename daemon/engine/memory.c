@@ -32,7 +32,7 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
 {
     const struct gm_table *table = engine->table;
     const struct gm_need_input input = {
-        .committed = table->committed + gm_engine_orphaned(engine),
+        .committed = table->committed + table->orphaned,
         .beyond = table->beyond + vacated(engine),
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),

@@ -55,37 +55,27 @@ static uint64_t tiers(const struct gm_engine *engine)
     return pinned >= engine->window ? bytes - engine->window : bytes;
 }
 
-/* What of an app keeps its files whoever runs, at most: shared memory, and host memory. */
-static uint64_t kept_files(const struct gm_table_app *app)
-{
-    return gm_least(app->chunks, (app->fixed + app->on_host) >> GM_CHUNK_SHIFT);
-}
-
 /* What is taken, whoever asks. */
 static struct gm_room_input for_all(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
     const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    const uint64_t orphaned = gm_engine_orphaned(engine);
     const uint32_t files = gm_files_for_frames();
-    struct gm_room_input input = {
+    return (struct gm_room_input){
         .budget = gm_engine_offered(engine),
         .fixed = table->fixed,
         .host = engine->pool.is_registered ? 0 : gm_less(pinned, engine->window),
         .host_taken = table->beyond,
         .tiers = tiers(engine),
-        .tiers_taken = table->committed + orphaned,
+        .tiers_taken = table->committed + table->orphaned,
         .files = files == UINT32_MAX ? UINT64_MAX : files,
-        .files_taken = orphaned >> GM_CHUNK_SHIFT,
+        .files_taken = table->kept + (table->orphaned >> GM_CHUNK_SHIFT),
         .is_host_mappable = !engine->pool.is_registered,
         .cap = UINT64_MAX,
         .told = UINT64_MAX,
         .user_gpu = UINT64_MAX,
         .user_pinned = UINT64_MAX,
     };
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        input.files_taken += table->apps[id].is_used ? kept_files(&table->apps[id]) : 0;
-    return input;
 }
 
 struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
@@ -115,7 +105,7 @@ static void add_files(const struct gm_engine *engine, uint32_t id, struct gm_roo
                 continue;
             input->files_own += other->table->apps[client->id].chunks;
             if (other == engine)
-                input->files_taken -= kept_files(&engine->table->apps[client->id]);
+                input->files_taken -= engine->table->apps[client->id].kept;
         }
 }
 
@@ -167,7 +157,7 @@ struct gm_room gm_engine_room(const struct gm_engine *engine, uint32_t id)
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
-    return gm_less(tiers(engine), engine->table->committed + gm_engine_orphaned(engine));
+    return gm_less(tiers(engine), engine->table->committed + engine->table->orphaned);
 }
 
 /* By option a program waits for memory, so the tiers do not bound it. */

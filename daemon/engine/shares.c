@@ -429,14 +429,6 @@ void gm_engine_shut(struct gm_engine *engine, uint32_t id, const struct gm_msg_s
 
 /* Sums. */
 
-uint64_t gm_engine_orphaned(const struct gm_engine *engine)
-{
-    uint64_t bytes = engine->table->fixed;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        bytes -= engine->table->apps[id].is_used ? engine->table->apps[id].fixed : 0;
-    return bytes;
-}
-
 uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t bytes = 0;

@@ -21,17 +21,11 @@
 #define DEVICE (1024 * MIB)
 
 static struct gm_engine *engine;
-static uint64_t device_free, orphaned;
+static uint64_t device_free;
 static unsigned n_made, n_commits, n_looks, n_refused;
 static bool is_table_full;
 
 /* ---- what is around it ---- */
-
-uint64_t gm_engine_orphaned(const struct gm_engine *e)
-{
-    assert_ptr_equal(e, engine);
-    return orphaned;
-}
 
 struct gm_room gm_engine_room(const struct gm_engine *e, uint32_t id)
 {
@@ -104,7 +98,6 @@ static int set_up(void **state)
         assert_true(gm_table_add_app(engine->table, id, 1000));
     }
     device_free = DEVICE;
-    orphaned = 0;
     n_made = n_commits = n_looks = n_refused = 0;
     is_table_full = false;
     return 0;
@@ -210,13 +203,13 @@ static void test_room(void **state)
     assert_false(ask(0, 34 * MIB));
     assert_true(ask(0, 16 * MIB));
     arrive(0);
-    orphaned = 16 * MIB;
+    engine->table->orphaned = 16 * MIB;
     assert_false(ask(0, 2 * MIB));
-    orphaned = 14 * MIB;
+    engine->table->orphaned = 14 * MIB;
     assert_true(ask(0, 2 * MIB));
     assert_false(ask(0, 2 * MIB));
     arrive(0);
-    orphaned = 0;
+    engine->table->orphaned = 0;
     engine->room -= 128 * MIB; /* somebody does not answer */
     assert_false(ask(0, 2 * MIB));
     assert_int_equal(n_commits, 2);

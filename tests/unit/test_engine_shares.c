@@ -385,13 +385,13 @@ static void test_room_for_others(void **state)
     struct gm_msg_open ask = ask_for(0, 128 * MIB);
     assert_int_equal(open_as(2, &ask), 0);
     free_it(0, small);
-    assert_int_equal(gm_engine_orphaned(engine), 128 * MIB);
+    assert_int_equal(engine->table->orphaned, 128 * MIB);
     share(0, large);
     assert_int_equal(shared[0].result, CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(shut_as(2, AT), 0);
     share(0, large);
     assert_int_equal(shared[0].result, 0);
-    assert_int_equal(gm_engine_orphaned(engine), 0);
+    assert_int_equal(engine->table->orphaned, 0);
 }
 
 /* ... or a group, whose members run together; its own members may. */
@@ -420,7 +420,7 @@ static void test_freed_while_open(void **state)
     free_it(0, va);
     assert_int_equal(n_condemned, 0);
     assert_int_equal(gm_engine_shared_bytes(engine, 0), 0);
-    assert_int_equal(gm_engine_orphaned(engine), 64 * MIB);
+    assert_int_equal(engine->table->orphaned, 64 * MIB);
     ask.va += 64 * MIB;
     assert_int_equal(open_as(1, &ask), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(shut_as(2, AT), 0);
