@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "daemon/core/snapshot.h"
 
 /* In a calm machine, what a drain takes at most (programs park after the grace, of 50 ms at most,
  * or end their work soon), and what it takes to load a program. */
@@ -261,6 +262,36 @@ static void change_caps(void *arg, uint64_t a, uint64_t b)
     machine_at(machine.now + draw_around(&machine.caps, 300 * GM_MS), change_caps, NULL, 0, 0);
 }
 
+/* Somebody asks for the status. Each app that does not run has a reason, and sums are those of
+ * their parts. */
+static void look_at_status(void)
+{
+    struct gm_snapshot *status = gm_machine_snapshot(&machine.daemon);
+    uint64_t resident[GPUS] = {0}, n_apps = 0;
+    for (uint32_t i = 0; i < status->n_apps; i++) {
+        const struct gm_snapshot_app *app = &status->apps[i];
+        const bool is_well = app->state == GM_SHOWN_RUNNING || app->state == GM_SHOWN_IDLE;
+        require(is_well || app->why.why != GM_WHY_NONE, "app %u is in state %u without a reason",
+                app->id, (unsigned)app->state);
+        require(app->resident <= app->total && app->cached <= app->total,
+                "app %u has %lu MiB, of which %lu are resident", app->id, app->total >> 20,
+                app->resident >> 20);
+        for (uint32_t gpu = 0; gpu < status->n_gpus; gpu++)
+            resident[gpu] += status->gpus[gpu].device == app->device ? app->resident : 0;
+    }
+    for (uint32_t i = 0; i < status->n_gpus; i++) {
+        const struct gm_snapshot_gpu *gpu = &status->gpus[i];
+        require(gpu->used + gpu->cached + gpu->free == gpu->usable && gpu->used <= gpu->usable,
+                "of %lu MiB %lu are used, %lu cached and %lu free", gpu->usable >> 20,
+                gpu->used >> 20, gpu->cached >> 20, gpu->free >> 20);
+        require(resident[i] == gpu->tiers.gpu, "apps have %lu MiB on GPU %u, and it has %lu",
+                resident[i] >> 20, i, gpu->tiers.gpu >> 20);
+        n_apps += machine.daemon.engines[i]->n_apps;
+    }
+    require(n_apps == status->n_apps, "%lu apps, and %u are shown", n_apps, status->n_apps);
+    free(status);
+}
+
 static void on_happening(void *arg, uint64_t a, uint64_t b)
 {
     struct program *p = &machine.programs[1 + chance_below(machine.n_programs)];
@@ -300,7 +331,7 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
         if (chance_percent(20))
             gm_machine_trim(&machine.daemon, 1000 + (uid_t)chance_below(4), &trimmed);
         else
-            free(gm_machine_snapshot(&machine.daemon));
+            look_at_status();
         break;
     case 11:
         if (chance_below(1000) < 3)
