@@ -153,13 +153,12 @@ static void carry_out(struct world *world)
             gm_table_end_frame(table, frame);
             continue;
         }
-        struct gm_chunk *chunk = &table->chunks[move->chunk];
+        const struct gm_chunk *chunk = &table->chunks[move->chunk];
         uint64_t bytes = gm_class_bytes(chunk->class);
         unsigned to = GM_TIER_GPU;
         if (move->kind == GM_MOVE_EVICT) {
-            gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_EVICT);
-            chunk->frame = GM_NONE;
-            gm_table_free_frame(table, frame);
+            gm_table_evict(table, move->chunk, 0);
+            gm_table_leave_frame(table, move->chunk, 0);
         }
         if (move->kind == GM_MOVE_EVICT || move->kind == GM_MOVE_PROMOTE)
             to = GM_TIER_PINNED;
@@ -168,17 +167,17 @@ static void carry_out(struct world *world)
         else if (frame == GM_NONE)
             frame = gm_table_add_frame(table, table->apps[chunk->app].pool, chunk->class);
         if (move->kind == GM_MOVE_FILL) {
-            gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_FILL);
-            gm_table_take_frame(table, frame, move->chunk);
+            gm_table_fill(table, move->chunk, frame);
         } else if (move->kind != GM_MOVE_EVICT) {
-            chunk->to_tier = (uint8_t)to;
-            chunk->to_page = 0;
-            gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_MOVE);
+            gm_table_move(table, move->chunk, (enum gm_tier)to, 0);
         }
         world->input.tiers[chunk->tier].used -= bytes; /* GPU and none: not read */
         world->input.tiers[to].used += bytes;
-        chunk->page = to > GM_TIER_GPU ? 0 : GM_NONE;
-        gm_table_turn_chunk(table, move->chunk, GM_CHUNK_EV_DONE);
+        gm_table_end_copy(table, move->chunk, false);
+        gm_table_end_map(table, move->chunk, false);
+        gm_table_settle(table, move->chunk);
+        if (to == GM_TIER_GPU)
+            gm_table_leave_pages(table, move->chunk);
     }
 }
 

@@ -3,8 +3,8 @@
  * event leads to which. What has no row is not legal: the setter changes nothing and tells
  * (GM_TURN_ILLEGAL), in every build.
  *
- * Each machine has one setter: gm_table_turn_chunk, gm_table_turn_shadow and turn_frame in table.c,
- * turn in engine/client.c, and gm_engine_turn for apps. Pure data.
+ * Each machine has one setter: gm_table_turn_chunk, gm_table_turn_shadow and gm_table_turn_frame in
+ * the files of the table, turn in engine/client.c, and gm_engine_turn for apps. Pure data.
  */
 #ifndef GM_CORE_MODEL_H
 #define GM_CORE_MODEL_H
@@ -41,7 +41,7 @@
     X(UNMAP) /* ... no more */                                                                     \
     X(MOVE)                                                                                        \
     X(DONE)                                                                                        \
-    X(FAIL) /* it could not be mapped */                                                           \
+    X(FAIL) /* it stays where it began */                                                          \
     X(FREED)                                                                                       \
     X(END) /* nothing refers to it any more */
 #define GM_CHUNK_TURNS(X)                                                                          \
@@ -68,6 +68,7 @@
     X(MAPPING, FAIL, AWAY)                                                                         \
     X(UNMAPPING, DONE, AWAY)                                                                       \
     X(MOVING, DONE, AWAY)                                                                          \
+    X(MOVING, FAIL, AWAY)                                                                          \
     X(ENDING, DONE, AWAY)
 
 /* ---- frames ---- */

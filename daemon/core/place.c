@@ -17,7 +17,7 @@ static void cool(struct gm_table *table, uint32_t app)
         if (table->allocations[a].is_freed)
             continue;
         for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling)
-            table->chunks[c].heat /= 2;
+            gm_table_note_use(table, c, table->chunks[c].heat / 2, table->chunks[c].place_age);
     }
 }
 
@@ -58,7 +58,7 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
     uint32_t at = find_use(uses, n, allocation->va);
     uint64_t reach = 0; /* uses of the last place */
     for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
-        struct gm_chunk *chunk = &table->chunks[c];
+        const struct gm_chunk *chunk = &table->chunks[c];
         uint64_t from = chunk->va, end = chunk->va + gm_class_bytes(chunk->class);
         uint64_t heat = 0; /* uses times chunks of the smallest size */
         bool is_place = at < n && uses[at].va < end;
@@ -71,11 +71,11 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
             reach = uses[at].count;
         }
         heat += reach * ((end - from) >> GM_CHUNK_SHIFT);
+        uint8_t age = chunk->place_age > 0 ? (uint8_t)(chunk->place_age - 1) : 0;
         if (is_place)
-            chunk->place_age = GM_PLACE_MEMORY;
-        else if (chunk->place_age > 0)
-            chunk->place_age--;
-        chunk->heat = add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class);
+            age = GM_PLACE_MEMORY;
+        gm_table_note_use(table, c, add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class),
+                          age);
         add_known(known, chunk);
     }
 }

@@ -58,8 +58,6 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
         !is_whole(engine) || !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
         gm_engine_commit(engine, id, alloc) != GM_WHY_NONE)
         return false;
-    const uint32_t index = gm_table_find_allocation(table, id, alloc->va);
-    engine->table->allocations[index].is_ahead = true;
     engine->apps[id].allocs.ahead++;
     engine->apps[id].allocs.ahead_chunks += (uint32_t)gm_chunk_count(alloc->bytes);
     return true;

@@ -46,7 +46,6 @@ static void stop_watching(struct gm_app *app)
 static void release_frames(struct gm_engine *engine, uint32_t id)
 {
     gm_table_release_frames(engine->table, id);
-    engine->plan_is_stale = true;
 }
 
 /* Nothing of the app's process is on the GPU any more, as far as can be known: its frames may end.
@@ -282,15 +281,13 @@ drop_client:
     return error;
 }
 
-static void free_allocation(struct gm_engine *engine, uint32_t index)
+static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_last_word last)
 {
-    struct gm_allocation *allocation = &engine->table->allocations[index];
+    const struct gm_allocation *allocation = &engine->table->allocations[index];
     uint32_t app = allocation->app, chunk = allocation->first, next;
-    allocation->is_freed = true;
     gm_engine_unshare(engine, app, allocation->va);
     gm_engine_drop_shadows(engine, index);
-    for (; chunk != GM_NONE; chunk = engine->table->chunks[chunk].sibling)
-        gm_table_free_chunk(engine->table, chunk);
+    gm_table_free_allocation(engine->table, index, last);
     gm_engine_forget_newest(engine, index);
     gm_engine_fit(engine, app); /* it has less beyond the GPU now */
     gm_engine_fit_places(engine, app);
@@ -300,7 +297,6 @@ static void free_allocation(struct gm_engine *engine, uint32_t index)
         gm_engine_retire(engine, chunk);
     }
     gm_engine_want_memory(engine);
-    engine->plan_is_stale = true;
     if (engine->apps[app].state != GM_APP_GONE)
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_needed(engine, app));
 }
@@ -331,10 +327,8 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     gm_engine_void_batches(engine, id);
     for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {
         next = engine->table->allocations[index].next;
-        engine->table->allocations[index].wants_freed = false;
-        engine->table->allocations[index].is_taken = false;
         if (!engine->table->allocations[index].is_freed)
-            free_allocation(engine, index);
+            free_allocation(engine, index, (struct gm_last_word){.kind = GM_LAST_NONE});
     }
     gm_engine_forget_opens(engine, id);
     app->allocs.pending = app->allocs.ahead = app->allocs.ahead_chunks = 0;
@@ -359,11 +353,11 @@ void gm_engine_bury(struct gm_engine *engine)
 
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult result)
 {
-    struct gm_allocation *allocation = &engine->table->allocations[index];
+    const struct gm_allocation *allocation = &engine->table->allocations[index];
     struct gm_app *app = &engine->apps[allocation->app];
     struct gm_msg_allocated answer = {.cookie = allocation->cookie, .result = (int32_t)result};
 
-    allocation->is_pending = false;
+    gm_table_answer(engine->table, index);
     app->allocs.pending--;
     if (allocation->is_ahead) {
         app->allocs.ahead--;
@@ -372,8 +366,9 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
     if (result != CUDA_SUCCESS) {
         /* Answered at its end, when nothing of it is mapped any more: the shim gives the addresses
          * back then. */
-        allocation->failure = (int32_t)result;
-        free_allocation(engine, index);
+        const struct gm_last_word last = {
+            .kind = GM_LAST_FAILED, .result = (int32_t)result, .cookie = allocation->cookie};
+        free_allocation(engine, index, last);
     } else if (app->session) {
         engine->config.outlet.send(app->session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
     }
@@ -413,8 +408,7 @@ enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
     if (index == GM_NONE)
         return why == GM_WHY_NONE ? GM_WHY_FULL : why;
     gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
-    table->allocations[index].cookie = alloc->cookie;
-    table->allocations[index].is_pending = true;
+    gm_table_await_answer(table, index, alloc->cookie, (alloc->flags & GM_ALLOC_AHEAD) != 0);
     app->allocs.pending++;
     gm_engine_place_new(engine, index);
     gm_engine_want_memory(engine);
@@ -452,10 +446,8 @@ static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 
 void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_allocation *allocation = &engine->table->allocations[index];
-    gm_engine_happened(engine, allocation->app, GM_EVENT_FREE);
-    allocation->is_taken = true;
-    free_allocation(engine, index);
+    gm_engine_happened(engine, engine->table->allocations[index].app, GM_EVENT_FREE);
+    free_allocation(engine, index, (struct gm_last_word){.kind = GM_LAST_TAKEN});
 }
 
 static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
@@ -469,9 +461,8 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
         engine->config.outlet.send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
         return;
     }
-    engine->table->allocations[index].cookie = free_msg->cookie;
-    engine->table->allocations[index].wants_freed = true;
-    free_allocation(engine, index);
+    const struct gm_last_word last = {.kind = GM_LAST_FREED, .cookie = free_msg->cookie};
+    free_allocation(engine, index, last);
 }
 
 void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)

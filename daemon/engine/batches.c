@@ -236,9 +236,8 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
     const struct gm_app *app = &engine->apps[id];
     if (engine->table->apps[id].is_silent == is_silent)
         return;
-    engine->table->apps[id].is_silent = is_silent;
+    gm_table_set_silent(engine->table, id, is_silent);
     gm_engine_count_silence(engine, id, is_silent);
-    engine->plan_is_stale = true;
     note_drops(engine, app->batches.building[GM_BATCH_DROP], is_silent);
     for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
         note_drops(engine, batch, is_silent);
@@ -271,10 +270,10 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
         gm_engine_back_off_app(engine, id);
     app->moves.raise_error = 0;
     for (uint32_t i = 0; i < batch->n; i++) {
-        struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
-        uint32_t at = chunk->allocation;
+        const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
+        const uint32_t at = chunk->allocation;
         undo_import(app, batch, i, chunk->frame);
-        chunk->map_failed = true;
+        gm_table_end_map(engine->table, batch->items[i], true);
         if ((app->state == GM_APP_RUNNING || app->places.is_held) &&
             engine->table->allocations[at].is_pending) {
             if (!engine->table->allocations[at].is_ahead)
@@ -336,7 +335,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         if (batch->kind == GM_BATCH_DROP) {
             gm_engine_drop_done(engine, id, item);
         } else {
-            engine->table->chunks[item].map_pending = false;
+            gm_table_end_map(engine->table, item, false);
             gm_engine_settle(engine, item);
         }
     }
@@ -347,9 +346,8 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
 
 static void void_item(struct gm_engine *engine, uint32_t item)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[item];
-    chunk->map_pending = false;
-    if (chunk->is_freed)
+    gm_table_end_map(engine->table, item, false);
+    if (engine->table->chunks[item].is_freed)
         gm_engine_settle(engine, item);
 }
 

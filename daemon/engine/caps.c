@@ -101,7 +101,6 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
         gm_engine_need_budget(engine, id);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING)
         gm_engine_want_places(engine, id);
-    engine->plan_is_stale = true;
     gm_engine_want_memory(engine);
 }
 

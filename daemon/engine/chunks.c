@@ -12,13 +12,11 @@
 
 void gm_engine_map(struct gm_engine *engine, uint32_t index)
 {
-    engine->table->chunks[index].map_pending = true;
     gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_MAP, index);
 }
 
 void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
 {
-    engine->table->chunks[index].map_pending = true;
     gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_UNMAP, index);
 }
 
@@ -32,59 +30,61 @@ static uint32_t exit_of(const struct gm_engine *engine, const struct gm_chunk *c
 
 /* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
  * latter. Those of a host frame go with it, when no program can reach it any more. */
-static void free_page(struct gm_engine *engine, uint32_t index)
+void gm_engine_free_pages(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    gm_engine_end_shadow(engine, index);
-    enum gm_tier tier = chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
-    if (chunk->page != GM_NONE && chunk->host_frame != GM_NONE)
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const enum gm_tier tier =
+        chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
+    if (chunk->host_frame != GM_NONE)
         gm_engine_condemn(engine, chunk->host_frame, exit_of(engine, chunk));
-    else if (chunk->page != GM_NONE)
-        gm_stores_free(engine->stores, tier, chunk->page);
-    chunk->page = GM_NONE;
+    const uint32_t page = gm_table_leave_pages(engine->table, index);
+    if (page != GM_NONE)
+        gm_stores_free(engine->stores, tier, page);
 }
 
 void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    uint32_t frame = chunk->frame;
-    const bool is_host = engine->table->frames[frame].is_host;
-    chunk->frame = GM_NONE;
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const uint32_t frame = chunk->frame;
+    gm_engine_again(engine);
+    if (frame == GM_NONE)
+        return;
     if (engine->table->frames[frame].share != 0)
         gm_engine_leave_share(engine, frame);
-    else if (is_host)
-        ; /* it stays as long as the data in its pages: free_page */
+    else if (engine->table->frames[frame].is_host)
+        ; /* it stays as long as the data in its pages: gm_engine_free_pages */
     else if (engine->apps[chunk->app].state == GM_APP_GONE)
         gm_engine_condemn(engine, frame, exit_of(engine, chunk));
     else
         gm_table_free_frame(engine->table, frame);
-    gm_engine_again(engine);
+}
+
+static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
+{
+    const struct gm_last_word *last = &allocation->last;
+    const struct gm_msg_freed freed = {.cookie = last->cookie};
+    const struct gm_msg_taken taken = {.va = allocation->va};
+    const struct gm_msg_allocated failed = {.cookie = last->cookie, .result = last->result};
+    struct gm_session *session = engine->apps[allocation->app].session;
+    if (!session)
+        return;
+    if (last->kind == GM_LAST_FREED)
+        engine->config.outlet.send(session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
+    else if (last->kind == GM_LAST_TAKEN)
+        engine->config.outlet.send(session, GM_MSG_TAKEN, &taken, NULL, 0, NULL, 0);
+    else if (last->kind == GM_LAST_FAILED)
+        engine->config.outlet.send(session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
 }
 
 /* The last that is heard of a freed chunk; with an allocation's last chunk its program is told. */
 static void end_chunk(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    uint32_t at = chunk->allocation;
-    struct gm_app *app = &engine->apps[chunk->app];
+    const uint32_t at = engine->table->chunks[index].allocation;
 
-    free_page(engine, index);
+    gm_engine_free_pages(engine, index);
     if (!gm_table_end_chunk(engine->table, index))
         return;
-    struct gm_allocation *allocation = &engine->table->allocations[at];
-    if (allocation->wants_freed && app->session) {
-        struct gm_msg_freed freed = {.cookie = allocation->cookie};
-        engine->config.outlet.send(app->session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
-    }
-    if (allocation->is_taken && app->session) {
-        struct gm_msg_taken taken = {.va = allocation->va};
-        engine->config.outlet.send(app->session, GM_MSG_TAKEN, &taken, NULL, 0, NULL, 0);
-    }
-    if (allocation->failure && app->session) {
-        struct gm_msg_allocated failed = {.cookie = allocation->cookie,
-                                          .result = allocation->failure};
-        engine->config.outlet.send(app->session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
-    }
+    say_last_word(engine, &engine->table->allocations[at]);
     gm_table_end_allocation(engine->table, at);
     gm_engine_again(engine);
 }
@@ -93,7 +93,7 @@ static void end_chunk(struct gm_engine *engine, uint32_t index)
 static void try_later(struct gm_engine *engine, uint32_t index)
 {
     gm_engine_back_off(engine, GM_RETRY_COPY);
-    engine->table->chunks[index].copy_pending = true;
+    gm_table_begin_copy(engine->table, index);
     engine->failed[engine->n_failed++] = index;
 }
 
@@ -103,16 +103,16 @@ void gm_engine_try_failed(struct gm_engine *engine)
         return;
     for (uint32_t i = engine->n_failed; i-- > 0;) {
         const uint32_t index = engine->failed[i];
-        struct gm_chunk *chunk = &engine->table->chunks[index];
+        const struct gm_chunk *chunk = &engine->table->chunks[index];
         const bool is_copied = !chunk->is_freed && chunk->tier != GM_TIER_GPU;
         if (is_copied && !gm_engine_has_room(engine, GM_WAY_IN))
             continue;
         engine->failed[i] = engine->failed[--engine->n_failed];
-        chunk->copy_pending = false;
+        gm_table_end_copy(engine->table, index, false);
         if (chunk->is_freed) {
             gm_engine_settle(engine, index);
         } else if (!is_copied) {
-            chunk->map_failed = false;
+            gm_table_map_again(engine->table, index);
             gm_engine_map(engine, index);
         } else {
             gm_engine_copy_in(engine, index);
@@ -123,24 +123,23 @@ void gm_engine_try_failed(struct gm_engine *engine)
 /* The copy out of an eviction is not made: the chunk stays in its frame, and is mapped again. */
 static void undo_eviction(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->is_freed) {
+    if (engine->table->chunks[index].is_freed) {
         gm_engine_give_up_frame(engine, index);
         gm_engine_settle(engine, index);
         return;
     }
-    if (!gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_UNDO))
+    if (!gm_table_undo(engine->table, index))
         return;
-    free_page(engine, index);
+    gm_engine_free_pages(engine, index);
     gm_engine_map(engine, index);
     gm_engine_again(engine);
 }
 
 void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->state == GM_CHUNK_LEAVING && chunk->map_pending)
-        free_page(engine, index);
+        gm_engine_free_pages(engine, index);
 }
 
 /* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
@@ -179,7 +178,7 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
 /* Evicted: copied out, as soon as its owner has unmapped it. False: it has not left yet. */
 static bool has_left(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->frame == GM_NONE)
         return true;
     gm_engine_copy_comes(engine, GM_WAY_OUT, index);
@@ -195,20 +194,19 @@ static bool has_left(struct gm_engine *engine, uint32_t index)
 /* It is in its frame now, and its pages are a shadow or free. */
 static void keep_or_free(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     /* A host frame's pages go with it. */
     if (chunk->page != GM_NONE && chunk->host_frame == GM_NONE)
         gm_engine_keep_shadow(engine, index);
     if (chunk->shadow == GM_SHADOW_NONE)
-        free_page(engine, index);
+        gm_engine_free_pages(engine, index);
 }
 
 void gm_engine_settle(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     const enum gm_chunk_state from = (enum gm_chunk_state)chunk->state;
-    const bool is_freed = chunk->is_freed, has_failed = chunk->map_failed;
-    bool has_come_nearer = !has_failed;
+    const bool is_freed = chunk->is_freed, has_failed = chunk->is_given_up;
 
     gm_engine_again(engine);
     if (gm_chunk_is_still(chunk) || chunk->copy_pending || chunk->map_pending)
@@ -219,44 +217,35 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         try_later(engine, index); /* the data is in this frame alone */
         return;
     }
-    if (from == GM_CHUNK_MOVING) {
-        has_come_nearer = chunk->tier != chunk->to_tier; /* else the copy failed */
-        engine->ending[chunk->tier] -= gm_chunk_bytes(chunk);
-        free_page(engine, index);
-    }
-    if (from == GM_CHUNK_COMING && chunk->page != GM_NONE)
-        engine->ending[GM_TIER_PINNED] -= gm_chunk_bytes(chunk);
-    chunk->map_failed = false;
-    gm_table_turn_chunk(engine->table, index, has_failed ? GM_CHUNK_EV_FAIL : GM_CHUNK_EV_DONE);
+    if (from == GM_CHUNK_MOVING && !has_failed)
+        gm_engine_free_pages(engine, index);
+    gm_table_settle(engine->table, index);
     if (from == GM_CHUNK_ENDING ||
         (has_failed && (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)))
         gm_engine_give_up_frame(engine, index);
     else if (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)
         keep_or_free(engine, index);
-    if (has_come_nearer)
+    if (!has_failed)
         gm_engine_progressed(engine, chunk->app);
     if (is_freed)
         gm_engine_retire(engine, index);
-    /* A plan stays right while its moves are made (plan.h). */
-    if (is_freed || !has_come_nearer || engine->plan_from == engine->plan.n)
-        engine->plan_is_stale = true;
 }
 
 void gm_engine_retire(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    bool is_gone = engine->apps[chunk->app].state == GM_APP_GONE;
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const bool is_gone = engine->apps[chunk->app].state == GM_APP_GONE;
 
     assert(chunk->is_freed);
     if (!gm_chunk_is_still(chunk)) {
         if (is_gone) {
-            chunk->map_pending = false;
+            gm_table_end_map(engine->table, index, false);
             gm_engine_settle(engine, index);
         }
         return;
     }
     if (chunk->frame != GM_NONE && !is_gone) {
-        if (gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_FREED))
+        if (gm_table_unmap(engine->table, index))
             gm_engine_unmap(engine, index);
         return;
     }
@@ -268,14 +257,14 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
 void gm_engine_host_copied(void *arg, uint32_t index, int error)
 {
     struct gm_engine *engine = arg;
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
 
     gm_engine_read_clock(engine);
     engine->host_copies--;
     gm_engine_tell_copied(engine, index, error != 0);
     *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
     assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
-    chunk->copy_pending = false;
+    gm_table_end_copy(engine->table, index, error != 0);
     /* What cannot be read keeps its app waiting; what cannot be written closes the disk to plans.
      * One that ends well when it may be tried again makes the next failure news. What is copied in
      * memory, where nothing fails, does not, nor what ends well before. */
@@ -294,9 +283,6 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
                    gm_engine_tier_text((enum gm_tier)chunk->to_tier), strerror(-error), chunk->app,
                    (int)app->pid, app->name);
         gm_stores_free(engine->stores, (enum gm_tier)chunk->to_tier, chunk->to_page);
-        chunk->to_tier = chunk->tier;
-        chunk->to_page = chunk->page;
-        chunk->page = GM_NONE;
         *last = error;
         if (is_raise)
             gm_engine_back_off_app(engine, chunk->app);
@@ -322,7 +308,7 @@ static void take_late(struct gm_engine *engine)
 {
     while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
         const uint32_t index = engine->late[--engine->n_late];
-        engine->table->chunks[index].copy_pending = false;
+        gm_table_end_copy(engine->table, index, false);
         if (!engine->table->chunks[index].is_freed) {
             gm_engine_copy_out(engine, index);
             continue;
@@ -345,7 +331,7 @@ void gm_engine_take_copies(struct gm_engine *engine)
                     clear_failed(engine, engine->taken[way], result);
                 continue;
             }
-            engine->table->chunks[index].copy_pending = false;
+            gm_table_end_copy(engine->table, index, false);
             gm_engine_tell_copied(engine, index, result != CUDA_SUCCESS);
             if (result != CUDA_SUCCESS) {
                 copy_failed(engine, (enum gm_way)way, index, result);

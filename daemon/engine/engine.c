@@ -137,7 +137,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_admit_waiting(engine);
         gm_engine_try_failed(engine);
         gm_engine_place(engine);
-        if (engine->plan_is_stale)
+        if (gm_engine_is_plan_stale(engine))
             gm_engine_plan(engine);
         gm_engine_move(engine);
         gm_engine_follow_refusal(engine);

@@ -72,6 +72,5 @@ static void on_turn(void *engine, const struct gm_turn *turn)
 
 void gm_engine_watch_table(struct gm_engine *engine)
 {
-    engine->table->on_turn = on_turn;
-    engine->table->on_turn_arg = engine;
+    gm_table_watch(engine->table, on_turn, engine);
 }

@@ -59,10 +59,8 @@ void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept)
         for (uint32_t i = 0;
              i < table->max_frames && table->free > 0 && table->allocated - table->condemned > kept;
              i++)
-            if (may_go(engine, i, pass == 0)) {
+            if (may_go(engine, i, pass == 0))
                 gm_engine_condemn(engine, i, GM_NONE);
-                engine->plan_is_stale = true; /* it may have counted on it */
-            }
 }
 
 void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t kept)
@@ -72,10 +70,8 @@ void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t
          i < table->max_frames && table->free > 0 && table->allocated - table->condemned > kept;
          i++)
         if (may_go(engine, i, true) ||
-            (may_go(engine, i, false) && table->pools[table->frames[i].pool].uid == uid)) {
+            (may_go(engine, i, false) && table->pools[table->frames[i].pool].uid == uid))
             gm_engine_condemn(engine, i, GM_NONE);
-            engine->plan_is_stale = true;
-        }
 }
 
 /* The memory of a host frame is used again. So it ends only when no process can reach it, also not
@@ -138,7 +134,6 @@ void gm_engine_reap(struct gm_engine *engine)
         if (entry->is_host)
             gm_stores_free(engine->stores, GM_TIER_PINNED, entry->page);
         gm_table_end_frame(engine->table, frame);
-        engine->plan_is_stale = true;
         gm_engine_again(engine);
     }
 }

@@ -282,6 +282,8 @@ static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigne
     return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
 }
 
+/* Whether things are no more as the plan takes them to be. */
+bool gm_engine_is_plan_stale(const struct gm_engine *engine);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 
@@ -305,10 +307,6 @@ void gm_engine_forget_lost(struct gm_engine *engine, const struct gm_scope *scop
 /* The chunk has settled on the GPU and its pages are of no other use: keep them, if they are of
  * this. */
 void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t chunk);
-/* The chunk's eviction begins: it goes where its shadow is. False: it has none. */
-bool gm_engine_claim_shadow(struct gm_engine *engine, uint32_t chunk);
-/* The chunk's pages are its copy, or are freed now. One that is kept is dropped. */
-void gm_engine_end_shadow(struct gm_engine *engine, uint32_t chunk);
 /* The app's gate opens: what it has on the GPU may change. */
 void gm_engine_opened(struct gm_engine *engine, uint32_t app);
 /* The chunk is being evicted, its owner has unmapped it and it has pages: copy it out, if it has
@@ -321,6 +319,8 @@ void gm_engine_take_hashes(struct gm_engine *engine);
 /* Tell the chunk's app to map the frame it has, or to unmap it. */
 void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's pages are none of its own any more, nor its shadow. */
+void gm_engine_free_pages(struct gm_engine *engine, uint32_t chunk);
 /* A copy, a map or an unmap of the chunk has ended: take the steps this allows. */
 void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
 /* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */

@@ -175,7 +175,7 @@ static void set_budget(struct gm_engine *engine, uint64_t bytes, enum gm_why why
                                                          .was = engine->table->budget,
                                                          .most = engine->config.budget,
                                                          .why = why}});
-    engine->table->budget = bytes;
+    gm_table_set_budget(engine->table, bytes);
     gm_engine_want_memory(engine);
     gm_engine_update_room(engine);
     gm_engine_tell_room(engine);
@@ -279,7 +279,7 @@ void gm_engine_take_device(struct gm_engine *engine)
     uint64_t bytes = free_bytes > allowed + GM_CHUNK_MAX ? free_bytes - GM_CHUNK_MAX : allowed;
     if (free_bytes < allowed)
         bytes = free_bytes;
-    table->budget = table->allocated + (bytes & ~(GM_CHUNK_MIN - 1));
+    gm_table_set_budget(table, table->allocated + (bytes & ~(GM_CHUNK_MIN - 1)));
 }
 
 /* On request. */

@@ -50,7 +50,7 @@ static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input
         input->tiers[tier] = (struct gm_plan_tier){
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
             .used = used_of(engine, (enum gm_tier)tier),
-            .ending = engine->ending[tier],
+            .ending = engine->table->gives_back[tier],
             .is_closed = tier == GM_TIER_DISK && gm_engine_is_off(engine, GM_RETRY_BELOW),
         };
 }
@@ -165,6 +165,7 @@ void gm_engine_plan(struct gm_engine *engine)
     }
     engine->plan.n = engine->plan_from = 0;
     engine->plan_is_stale = engine->plan_is_prefetch = false;
+    gm_table_note_plan(engine->table);
     engine->short_from = engine->short_to = 0;
     describe_tiers(engine, &input);
     if (input.n_targets > 0) {
@@ -236,12 +237,12 @@ static bool has_room(const struct gm_engine *engine, enum gm_way way)
 /* Returns its number. */
 static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index, uint64_t fence)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
                                       &engine->pool, chunk->page, gm_chunk_bytes(chunk), fence);
     engine->sums.bytes[way] += gm_chunk_bytes(chunk);
     engine->ring[way][number % GM_WAY_DEPTH] = index;
-    chunk->copy_pending = true;
+    gm_table_begin_copy(engine->table, index);
     gm_engine_tell_copy(engine, index);
     return number;
 }
@@ -263,39 +264,34 @@ static uint64_t clear(struct gm_engine *engine, uint32_t frame, uint32_t chunk)
  * was begun of it has ended. */
 void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    const uint32_t frame = chunk->frame;
     if (gm_mover_room(engine->mover, GM_WAY_OUT) == 0) {
-        chunk->copy_pending = true;
+        gm_table_begin_copy(engine->table, index);
         engine->late[engine->n_late++] = index;
         return;
     }
     const uint64_t number = submit(engine, GM_WAY_OUT, index, 0);
-    if (gm_mover_result(engine->mover, GM_WAY_OUT, number) != CUDA_SUCCESS)
-        return;
-    engine->table->frames[frame].fence = number;
-    chunk->frame = GM_NONE;
-    gm_table_free_frame(engine->table, frame);
+    if (gm_mover_result(engine->mover, GM_WAY_OUT, number) == CUDA_SUCCESS)
+        gm_table_leave_frame(engine->table, index, number);
 }
 
 void gm_engine_clear_pages(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     const CUdeviceptr at = (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page);
     const uint64_t number = gm_mover_clear(engine->mover, at, gm_chunk_bytes(chunk), 0);
     engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = index;
-    chunk->copy_pending = true;
+    gm_table_begin_copy(engine->table, index);
     gm_engine_tell_copy(engine, index);
 }
 
 void gm_engine_copy_in(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->frame == GM_NONE) {
         gm_engine_clear_pages(engine, index);
         return;
     }
-    chunk->copy_pending = true;
+    gm_table_begin_copy(engine->table, index);
     if (chunk->tier == GM_TIER_NONE)
         clear(engine, chunk->frame, index);
     else
@@ -363,7 +359,7 @@ static bool is_coming(const struct gm_chunk *chunk)
 static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
                   const struct gm_move *move)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     const enum gm_app_state state = engine->apps[chunk->app].state;
     const bool is_leaving = chunk->is_leaving && state == GM_APP_LOADING;
     if (chunk->is_freed || chunk->is_fixed || chunk->state != GM_CHUNK_RESIDENT ||
@@ -375,15 +371,14 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
         !may_have(engine, engine->targets[0]))
         return false;
-    const bool may = may_take(engine, hold, move),
-               is_claimed = may && gm_engine_claim_shadow(engine, move->chunk);
-    if (may && !is_claimed)
-        chunk->page = gm_engine_take_pages(engine, chunk);
-    if (!may || chunk->page == GM_NONE) {
+    uint32_t page = GM_NONE;
+    if (may_take(engine, hold, move))
+        page = chunk->shadow == GM_SHADOW_KEPT ? chunk->page : gm_engine_take_pages(engine, chunk);
+    if (page == GM_NONE) {
         engine->is_short_of_pages = !engine->plan_is_prefetch;
         return false;
     }
-    gm_table_turn_chunk(engine->table, move->chunk, GM_CHUNK_EV_EVICT);
+    gm_table_evict(engine->table, move->chunk, page);
     gm_engine_expect_copy(engine, GM_WAY_OUT, move->chunk);
     gm_engine_unmap(engine, move->chunk);
     return true;
@@ -393,16 +388,15 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
  * took it, is clear: one that was cleared long ago, or is new, is there at once. */
 static void await_clear(struct gm_engine *engine, uint32_t index, const struct gm_frame *was)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
     if (was->is_dirty) {
-        clear(engine, chunk->frame, index);
+        clear(engine, engine->table->chunks[index].frame, index);
     } else if (was->clear > engine->taken[GM_WAY_IN]) {
         engine->ring[GM_WAY_IN][was->clear % GM_WAY_DEPTH] = index;
         gm_engine_tell_copy(engine, index);
     } else {
         return;
     }
-    chunk->copy_pending = true;
+    gm_table_begin_copy(engine->table, index);
 }
 
 void gm_engine_clear_frames(struct gm_engine *engine)
@@ -429,7 +423,7 @@ void gm_engine_clear_frames(struct gm_engine *engine)
 static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
                  const struct gm_move *move)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
+    const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
     enum gm_app_state state = engine->apps[chunk->app].state;
     uint32_t frame = move->frame;
 
@@ -440,9 +434,6 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return false; /* it is being raised, or will be */
     if (frame != GM_NONE && engine->table->frames[frame].state != GM_FRAME_FREE)
         return false;
-    assert(frame == GM_NONE ||
-           (engine->table->frames[frame].class == chunk->class &&
-            engine->table->frames[frame].pool == engine->table->apps[chunk->app].pool));
     if (engine->apps[chunk->app].batches.unanswered_maps >= GM_MAPS_AT_ONCE)
         return false;
     if ((chunk->tier == GM_TIER_PINNED ||
@@ -458,14 +449,11 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return false;
 
     const struct gm_frame was = engine->table->frames[frame];
-    gm_table_turn_chunk(engine->table, move->chunk, GM_CHUNK_EV_FILL);
-    gm_table_take_frame(engine->table, frame, move->chunk);
-    if (chunk->tier == GM_TIER_PINNED) {
-        engine->ending[GM_TIER_PINNED] += gm_chunk_bytes(chunk);
+    gm_table_fill(engine->table, move->chunk, frame);
+    if (chunk->tier == GM_TIER_PINNED)
         submit(engine, GM_WAY_IN, move->chunk, was.fence);
-    } else {
+    else
         await_clear(engine, move->chunk, &was);
-    }
     gm_engine_map(engine, move->chunk);
     return true;
 }
@@ -473,17 +461,13 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
 void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to,
                           uint32_t to_page)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     const uint64_t bytes = gm_chunk_bytes(chunk);
-    chunk->to_page = to_page;
-    chunk->to_tier = (uint8_t)to;
-    if (!gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_MOVE)) {
+    if (!gm_table_move(engine->table, index, to, to_page)) {
         gm_stores_free(engine->stores, to, to_page);
         return;
     }
     *gm_engine_copied_below(engine, chunk->tier, to) += bytes;
-    chunk->copy_pending = true;
-    engine->ending[chunk->tier] += bytes;
     engine->host_copies++;
     gm_engine_tell_copy(engine, index);
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to, to_page,
@@ -570,6 +554,12 @@ static void note_stuck(struct gm_engine *engine)
     engine->is_stuck_for_pages = is_stuck;
     if (is_stuck && !was_stuck)
         gm_engine_want_memory(engine);
+}
+
+bool gm_engine_is_plan_stale(const struct gm_engine *engine)
+{
+    const bool is_over = engine->plan_from == engine->plan.n;
+    return engine->plan_is_stale || gm_table_is_plan_stale(engine->table, is_over);
 }
 
 void gm_engine_move(struct gm_engine *engine)

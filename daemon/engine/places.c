@@ -114,18 +114,14 @@ static uint32_t host_frame(struct gm_engine *engine, uint32_t index)
 static void map_in_place(struct gm_engine *engine, uint32_t index)
 {
     const uint32_t frame = host_frame(engine, index);
-    if (frame == GM_NONE)
-        return;
-    if (!gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_MAP))
-        return;
-    gm_table_take_frame(engine->table, frame, index);
-    gm_engine_map(engine, index);
+    if (frame != GM_NONE && gm_table_map(engine->table, index, frame))
+        gm_engine_map(engine, index);
 }
 
 /* The next step of a chunk that is to be mapped on the host. True: the lists have changed. */
 static bool step(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     const struct gm_app *app = &engine->apps[chunk->app];
     if (!gm_chunk_is_still(chunk))
         return false;
@@ -148,8 +144,7 @@ static bool step(struct gm_engine *engine, uint32_t index)
         gm_engine_copy_below(engine, index, GM_TIER_PINNED, page);
         return true;
     }
-    chunk->page = page;
-    gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_CLEAR);
+    gm_table_clear(engine->table, index, page);
     gm_engine_clear_pages(engine, index);
     return true;
 }
@@ -240,7 +235,7 @@ static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t 
 
 static void begin_swap(struct gm_engine *engine, uint32_t index)
 {
-    if (gm_table_turn_chunk(engine->table, index, GM_CHUNK_EV_UNMAP))
+    if (gm_table_unmap(engine->table, index))
         gm_engine_unmap(engine, index);
 }
 
@@ -272,7 +267,6 @@ static void choose_places(struct gm_engine *engine, uint32_t id)
     swap_chunks(engine, id, false);
     app->places.exchanged += placed.come;
     app->places.until = engine->now + GM_PLACE_PATIENCE_NS;
-    engine->plan_is_stale = true;
     if (placed.come + placed.leave > 0)
         gm_log(GM_LOG_DEBUG,
                "app %u (pid %d, %s): %llu MiB come from the host to the GPU, %llu leave it", id,

@@ -26,11 +26,6 @@
 
 #include "common/log.h"
 
-static bool turn(struct gm_engine *engine, uint32_t index, enum gm_shadow_event event)
-{
-    return gm_table_turn_shadow(engine->table, index, event);
-}
-
 static bool can_hash(const struct gm_engine *engine)
 {
     return engine->hasher && !engine->is_hashing_off;
@@ -43,21 +38,11 @@ uint64_t gm_engine_pinned_used(const struct gm_engine *engine)
     return gm_stores_used(engine->stores, GM_TIER_PINNED) - engine->table->shadows;
 }
 
-static void free_pages(struct gm_engine *engine, uint32_t index)
-{
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    gm_stores_free(engine->stores, GM_TIER_PINNED, chunk->page);
-    chunk->page = GM_NONE;
-    chunk->has_hash = false;
-}
-
 void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    const bool is_kept = chunk->shadow == GM_SHADOW_KEPT;
-    if ((is_kept || chunk->shadow == GM_SHADOW_LOST) && turn(engine, index, GM_SHADOW_EV_DROP) &&
-        is_kept)
-        free_pages(engine, index);
+    const uint8_t shadow = engine->table->chunks[index].shadow;
+    if (shadow == GM_SHADOW_KEPT || shadow == GM_SHADOW_LOST)
+        gm_engine_free_pages(engine, index);
 }
 
 void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation)
@@ -108,11 +93,11 @@ static bool drop_one(struct gm_engine *engine)
             last = id;
     if (last == GM_NONE)
         return false;
-    const uint32_t index = engine->table->apps[last].shadows.tail;
-    if (!turn(engine, index, GM_SHADOW_EV_LOSE))
-        return false;
-    free_pages(engine, index);
-    return true;
+    const uint32_t page =
+        gm_table_lose_shadow(engine->table, engine->table->apps[last].shadows.tail);
+    if (page != GM_NONE)
+        gm_stores_free(engine->stores, GM_TIER_PINNED, page);
+    return page != GM_NONE;
 }
 
 uint32_t gm_engine_take_pinned(struct gm_engine *engine, uint64_t bytes)
@@ -138,14 +123,14 @@ uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine)
 
 void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     const struct gm_app *app = &engine->apps[chunk->app];
     const bool is_quiet = app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING;
     if (!engine->config.has_shadows || engine->stopping.is_on || (!can_hash(engine) && !is_quiet) ||
-        chunk->is_freed || !turn(engine, index, GM_SHADOW_EV_KEEP))
+        chunk->is_freed)
         return;
     /* Of an app that runs already it is not known. */
-    chunk->opens = is_quiet ? app->gate.opens : app->gate.opens - 1;
+    gm_table_keep_shadow(engine->table, index, is_quiet ? app->gate.opens : app->gate.opens - 1);
 }
 
 void gm_engine_opened(struct gm_engine *engine, uint32_t id)
@@ -157,56 +142,30 @@ void gm_engine_opened(struct gm_engine *engine, uint32_t id)
 
 /* ---- on the way out ---- */
 
-bool gm_engine_claim_shadow(struct gm_engine *engine, uint32_t index)
-{
-    if (engine->table->chunks[index].shadow == GM_SHADOW_KEPT)
-        return turn(engine, index, GM_SHADOW_EV_CLAIM);
-    gm_engine_drop_shadow(engine, index); /* a lost one */
-    return false;
-}
-
-void gm_engine_end_shadow(struct gm_engine *engine, uint32_t index)
-{
-    if (engine->table->chunks[index].shadow == GM_SHADOW_CLAIMED)
-        turn(engine, index, GM_SHADOW_EV_END);
-    else
-        gm_engine_drop_shadow(engine, index);
-}
-
-/* The chunk leaves its frame and nothing is copied. */
-static void leave_frame(struct gm_engine *engine, uint32_t index)
-{
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    const uint32_t frame = chunk->frame;
-    gm_engine_end_shadow(engine, index);
-    chunk->frame = GM_NONE;
-    gm_table_free_frame(engine->table, frame);
-}
+/* These leave the frame, and the first two copy nothing. */
 
 static void leave_clean(struct gm_engine *engine, uint32_t index)
 {
     engine->sums.clean += gm_chunk_bytes(&engine->table->chunks[index]);
-    leave_frame(engine, index);
+    gm_table_leave_frame(engine->table, index, 0);
     gm_engine_settle(engine, index);
 }
 
 /* Its frame needs no clearing, either. */
 static void leave_zero(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
-    const uint32_t frame = chunk->frame;
-    engine->sums.zero += gm_chunk_bytes(chunk);
-    leave_frame(engine, index);
+    const uint32_t frame = engine->table->chunks[index].frame;
+    engine->sums.zero += gm_chunk_bytes(&engine->table->chunks[index]);
+    gm_table_leave_frame(engine->table, index, 0);
     gm_table_clean_frame(engine->table, frame, 0);
-    gm_stores_free(engine->stores, GM_TIER_PINNED, chunk->page);
-    chunk->page = GM_NONE;
-    chunk->has_hash = false;
+    gm_engine_free_pages(engine, index);
     gm_engine_settle(engine, index);
 }
 
-static void leave_copied(struct gm_engine *engine, uint32_t index)
+/* `hash`: of what is copied; NULL: not known. */
+static void leave_copied(struct gm_engine *engine, uint32_t index, const uint64_t *hash)
 {
-    gm_engine_end_shadow(engine, index); /* the copy overwrites it */
+    gm_table_set_hash(engine->table, index, hash);
     gm_engine_copy_out(engine, index);
 }
 
@@ -219,21 +178,20 @@ static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
 
 void gm_engine_vacate(struct gm_engine *engine, uint32_t index)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->shadow == GM_SHADOW_CLAIMED && chunk->opens == engine->apps[chunk->app].gate.opens) {
         leave_clean(engine, index);
         return;
     }
     if (!can_hash(engine) || gm_hasher_room(engine->hasher) == 0) {
-        chunk->has_hash = false;
-        leave_copied(engine, index);
+        leave_copied(engine, index, NULL);
         return;
     }
     const uint64_t number = gm_hasher_submit(
         engine->hasher, engine->frames.handles[chunk->frame].va, gm_chunk_bytes(chunk));
     engine->hash_ring[number % GM_HASH_DEPTH] = index;
     count_hash(engine, index, true);
-    chunk->copy_pending = true;
+    gm_table_begin_copy(engine->table, index);
 }
 
 /* The GPU has refused a hash: chunks are copied without from now on. */
@@ -249,11 +207,11 @@ static void give_up_hashing(struct gm_engine *engine, CUresult result)
 static void take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
                       const struct gm_hashed *hashed)
 {
-    struct gm_chunk *chunk = &engine->table->chunks[index];
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
     const bool is_known = chunk->has_hash && chunk->shadow == GM_SHADOW_CLAIMED;
 
     count_hash(engine, index, false);
-    chunk->copy_pending = false;
+    gm_table_end_copy(engine->table, index, false);
     if (chunk->is_freed) { /* nobody needs the data */
         gm_engine_give_up_frame(engine, index);
         gm_engine_settle(engine, index);
@@ -261,16 +219,13 @@ static void take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
     }
     if (result != CUDA_SUCCESS) {
         give_up_hashing(engine, result);
-        chunk->has_hash = false;
-        leave_copied(engine, index);
+        leave_copied(engine, index, NULL);
     } else if (hashed->is_zero) {
         leave_zero(engine, index);
     } else if (is_known && memcmp(chunk->hash, hashed->hash, sizeof chunk->hash) == 0) {
         leave_clean(engine, index);
     } else {
-        memcpy(chunk->hash, hashed->hash, sizeof chunk->hash);
-        chunk->has_hash = true;
-        leave_copied(engine, index);
+        leave_copied(engine, index, hashed->hash);
     }
 }
 

@@ -145,7 +145,6 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     gm_engine_drop_shadows(engine, index);
     gm_table_fix(engine->table, index, share->id);
     gm_engine_fit(engine, engine->table->allocations[index].app);
-    engine->plan_is_stale = true;
     gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
            (int)engine->apps[id].pid, engine->apps[id].name,
            (unsigned long long)(share->bytes >> 20), share->id);

@@ -317,20 +317,19 @@ struct gm_engine {
     struct gm_frames frames;
     struct gm_hostpool pool;
     struct gm_stores *stores;
-    bool has_lower;            /* there are tiers below pinned memory */
-    uint64_t window;           /* pinned bytes that stay free for streaming */
-    uint64_t reserve;          /* ... of which evictions leave this much: gm_plan_reserve */
-    uint64_t ending[GM_TIERS]; /* bytes that copies under way give back in their tier */
-    int lower_error;           /* -errno of that, 0 if it could be written since */
-    uint32_t host_copies;      /* copies between host tiers under way */
-    uint64_t host_bytes;       /* ... and what they copy in memory */
-    uint64_t disk_bytes;       /* ... and from and to the disk */
-    bool is_short_of_pages;    /* an eviction found no pinned room in this round */
-    bool is_stuck_for_pages;   /* ... and nothing under way gives any back */
-    bool is_lower_used;        /* as pinned memory was last asked for: something lies below it */
-    uint32_t short_from;       /* of `targets`: those from here on ... */
-    uint32_t short_to;         /* ... up to here lack room on a disk that cannot be written */
-    bool is_waiting_below;     /* ... and copies to or from the tiers below are under way */
+    bool has_lower;          /* there are tiers below pinned memory */
+    uint64_t window;         /* pinned bytes that stay free for streaming */
+    uint64_t reserve;        /* ... of which evictions leave this much: gm_plan_reserve */
+    int lower_error;         /* -errno of that, 0 if it could be written since */
+    uint32_t host_copies;    /* copies between host tiers under way */
+    uint64_t host_bytes;     /* ... and what they copy in memory */
+    uint64_t disk_bytes;     /* ... and from and to the disk */
+    bool is_short_of_pages;  /* an eviction found no pinned room in this round */
+    bool is_stuck_for_pages; /* ... and nothing under way gives any back */
+    bool is_lower_used;      /* as pinned memory was last asked for: something lies below it */
+    uint32_t short_from;     /* of `targets`: those from here on ... */
+    uint32_t short_to;       /* ... up to here lack room on a disk that cannot be written */
+    bool is_waiting_below;   /* ... and copies to or from the tiers below are under way */
     struct gm_admit_request *waiting, **waiting_tail; /* each a gm_waiting_alloc's */
     struct gm_admit admit;
     struct gm_admit_app *admit_apps; /* by app id; filled for each step */

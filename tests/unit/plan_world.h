@@ -131,14 +131,12 @@ static inline void free_one(struct world *world, uint32_t app)
     uint32_t index = world->table->apps[app].allocations.head;
     if (index == GM_NONE)
         return;
-    world->table->allocations[index].is_freed = true;
+    free_silently(world->table, index);
     for (uint32_t c = world->table->allocations[index].first, next; c != GM_NONE; c = next) {
         struct gm_chunk *chunk = chunk_of(world, c);
         next = chunk->sibling;
-        gm_table_free_chunk(world->table, c);
         if (chunk->frame != GM_NONE)
             gm_table_free_frame(world->table, chunk->frame);
-        chunk->frame = GM_NONE;
         if (chunk->tier > GM_TIER_GPU)
             world->used[chunk->tier] -= gm_class_bytes(chunk->class);
         if (gm_table_end_chunk(world->table, c))
@@ -235,7 +233,7 @@ static inline void begin_move(struct world *world, const struct gm_move *move)
         world->bytes[move->kind] += bytes;
     switch ((enum gm_move_kind)move->kind) {
     case GM_MOVE_EVICT:
-        turn_chunk(world->table, move->chunk, GM_CHUNK_EV_EVICT);
+        assert_true(gm_table_evict(world->table, move->chunk, 0));
         world->used[GM_TIER_PINNED] += bytes;
         break;
     case GM_MOVE_FILL:
@@ -243,16 +241,13 @@ static inline void begin_move(struct world *world, const struct gm_move *move)
             frame =
                 gm_table_add_frame(world->table, world->table->apps[chunk->app].pool, chunk->class);
         assert_int_not_equal(frame, GM_NONE);
-        turn_chunk(world->table, move->chunk, GM_CHUNK_EV_FILL);
-        gm_table_take_frame(world->table, frame, move->chunk);
+        assert_true(gm_table_fill(world->table, move->chunk, frame));
         if (chunk->tier == GM_TIER_PINNED)
             world->ending[GM_TIER_PINNED] += bytes;
         break;
     case GM_MOVE_DEMOTE:
     case GM_MOVE_PROMOTE:
-        chunk->to_tier = move->kind == GM_MOVE_PROMOTE ? GM_TIER_PINNED : move->to_tier;
-        chunk->to_page = 0;
-        turn_chunk(world->table, move->chunk, GM_CHUNK_EV_MOVE);
+        assert_true(gm_table_move(world->table, move->chunk, gm_plan_takes(move), 0));
         world->used[chunk->to_tier] += bytes;
         world->ending[chunk->tier] += bytes;
         world->bytes_to[chunk->to_tier] += bytes;
@@ -273,10 +268,8 @@ static inline void end_flight(struct world *world, uint32_t index)
         if (world->flying[i] == index)
             world->flying[i--] = world->flying[--world->n_flying];
     if (chunk->state == GM_CHUNK_LEAVING) {
-        uint32_t frame = chunk->frame;
         to = GM_TIER_PINNED;
-        chunk->frame = GM_NONE;
-        gm_table_free_frame(world->table, frame);
+        gm_table_leave_frame(world->table, index, 0);
     } else if (chunk->state == GM_CHUNK_MOVING) {
         to = chunk->to_tier;
     }
@@ -285,8 +278,9 @@ static inline void end_flight(struct world *world, uint32_t index)
         world->ending[from] -= bytes;
     }
     world->copies[index] = (uint8_t)(1u << to);
-    chunk->page = to > GM_TIER_GPU ? 0 : GM_NONE;
-    turn_chunk(world->table, index, GM_CHUNK_EV_DONE);
+    settle_chunk(world->table, index);
+    if (to == GM_TIER_GPU)
+        gm_table_leave_pages(world->table, index);
     assert_int_equal(chunk->tier, to);
 }
 

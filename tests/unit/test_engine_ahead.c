@@ -52,7 +52,7 @@ enum gm_why gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_m
         return GM_WHY_FULL;
     const uint32_t index = gm_table_add_allocation(e->table, id, alloc->va, alloc->bytes);
     assert_int_not_equal(index, GM_NONE);
-    e->table->allocations[index].is_pending = true;
+    gm_table_await_answer(e->table, index, alloc->cookie, alloc->flags != 0);
     e->apps[id].allocs.pending++;
     return GM_WHY_NONE;
 }
@@ -63,7 +63,7 @@ void gm_engine_answer_alloc(struct gm_engine *e, uint32_t index, CUresult result
     struct gm_app *app = &e->apps[allocation->app];
     assert_int_equal(result, CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(allocation->is_ahead && allocation->is_pending && !allocation->is_freed);
-    allocation->is_pending = false;
+    gm_table_answer(e->table, index);
     app->allocs.pending--;
     app->allocs.ahead--;
     n_refused++;
@@ -142,7 +142,7 @@ static void arrive(uint32_t id)
         assert_int_not_equal(frame, GM_NONE); /* made before it was granted */
         to_gpu(table, c, frame);
     }
-    table->allocations[index].is_pending = false;
+    gm_table_answer(table, index);
     engine->apps[id].allocs.pending--;
     if (table->allocations[index].is_ahead) {
         engine->apps[id].allocs.ahead--;

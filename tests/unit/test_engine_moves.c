@@ -475,10 +475,10 @@ static void not_for_who_cannot_have_it(void **state)
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
     engine->apps[FIRST].retry.at = 0;
-    world.table->apps[FIRST].is_silent = true;
+    gm_table_set_silent(world.table, FIRST, true);
     gm_engine_plan(engine);
     assert_int_equal(engine->plan.n, 0);
-    world.table->apps[FIRST].is_silent = false;
+    gm_table_set_silent(world.table, FIRST, false);
     gm_engine_plan(engine);
     assert_int_equal(planned(GM_MOVE_FILL, FIRST), 64 * MIB);
     is_expected[FIRST] = false;
@@ -556,10 +556,8 @@ static void end_below(unsigned n)
         struct gm_chunk *chunk = chunk_of(&world, index);
         engine->host_copies--;
         *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= bytes_of(&world, index);
-        engine->ending[chunk->tier] -= bytes_of(&world, index);
         world.used[chunk->tier] -= bytes_of(&world, index);
-        chunk->copy_pending = false;
-        turn_chunk(world.table, index, GM_CHUNK_EV_DONE);
+        settle_chunk(world.table, index);
     }
 }
 
@@ -569,7 +567,7 @@ static void end_copy(enum gm_way way)
     const uint32_t index = engine->ring[way][++copies_ended[way] % GM_WAY_DEPTH];
     ended[way] += sizes[way][copies_ended[way] % GM_WAY_DEPTH];
     if (index != GM_NONE)
-        chunk_of(&world, index)->map_pending = false;
+        gm_table_end_map(world.table, index, false);
     gm_engine_take_copies(engine);
     assert_true(index == GM_NONE || gm_chunk_is_still(chunk_of(&world, index)));
 }
@@ -804,7 +802,7 @@ static void end_unwritten(void)
         struct gm_chunk *chunk = chunk_of(&world, index);
         if (chunk->state != GM_CHUNK_COMING || chunk->tier != GM_TIER_NONE || chunk->copy_pending)
             continue;
-        chunk->map_pending = false;
+        gm_table_end_map(world.table, index, false);
         gm_engine_settle(engine, index);
     }
 }
@@ -919,7 +917,7 @@ static void who_does_not_unmap_holds_up_nobody(void **state)
             unmaps[others++] = unmaps[i];
     assert_int_equal(n, 64);
     n_unmaps = others;
-    world.table->apps[LAST].is_silent = true;
+    gm_table_set_silent(world.table, LAST, true);
     gm_engine_count_silence(engine, LAST, true);
     assert_int_equal(engine->coming[GM_WAY_OUT].copies, others);
     move_all();
@@ -932,7 +930,7 @@ static void who_does_not_unmap_holds_up_nobody(void **state)
     for (uint64_t i = before + others + 1; i <= copies[GM_WAY_OUT]; i++)
         engine->ring[GM_WAY_OUT][i % GM_WAY_DEPTH] = GM_NONE;
     gm_engine_count_silence(engine, LAST, false);
-    world.table->apps[LAST].is_silent = false;
+    gm_table_set_silent(world.table, LAST, false);
     for (unsigned i = 0; i < n; i++) {
         chunk_of(&world, theirs[i])->map_pending = false;
         gm_engine_settle(engine, theirs[i]);
@@ -978,7 +976,7 @@ static void what_is_freed_is_not_copied(void **state)
     begin_full_switch(64 * MIB);
     const uint32_t chunk = unmaps[0], frame = chunk_of(&world, chunk)->frame;
     const uint64_t used = world.used[GM_TIER_PINNED];
-    gm_table_free_chunk(world.table, chunk);
+    free_silently(world.table, chunk_of(&world, chunk)->allocation);
     gm_engine_retire(engine, chunk);
     assert_int_equal(world.table->frames[frame].state, GM_FRAME_LEAVING);
     answer_unmaps(1);
@@ -1040,13 +1038,14 @@ static void nothing_is_cleared_in_vain(void **state)
 /* LAST frees what it has. */
 static void free_all_of_last(void)
 {
+    const struct gm_table *table = world.table;
     const uint32_t from = n_unmaps;
-    for (uint32_t i = 0; i < MAX_CHUNKS; i++)
-        if (chunk_of(&world, i)->list != GM_LIST_NONE && chunk_of(&world, i)->app == LAST) {
-            world.table->allocations[chunk_of(&world, i)->allocation].is_freed = true;
-            gm_table_free_chunk(world.table, i);
-            gm_engine_retire(engine, i);
-        }
+    for (uint32_t a = table->apps[LAST].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next) {
+        free_silently(world.table, a);
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling)
+            gm_engine_retire(engine, c);
+    }
     answer_unmaps(n_unmaps - from);
 }
 

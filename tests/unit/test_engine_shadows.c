@@ -112,21 +112,15 @@ void gm_engine_settle(struct gm_engine *e, uint32_t index)
     struct gm_chunk *chunk = &e->table->chunks[index];
     assert_false(chunk->copy_pending);
     settled[index]++;
-    turn_chunk(e->table, index, GM_CHUNK_EV_DONE);
-    if (chunk->is_freed) { /* it ends */
-        gm_engine_end_shadow(e, index);
-        gm_stores_free(NULL, GM_TIER_PINNED, chunk->page);
-        chunk->page = GM_NONE;
-        return;
-    }
+    settle_chunk(e->table, index);
+    if (chunk->is_freed) /* it ends */
+        gm_engine_free_pages(e, index);
 }
 
 void gm_engine_copy_out(struct gm_engine *e, uint32_t index)
 {
-    struct gm_chunk *chunk = &e->table->chunks[index];
     copied[index]++;
-    gm_table_free_frame(e->table, chunk->frame);
-    chunk->frame = GM_NONE;
+    gm_table_leave_frame(e->table, index, 0);
     gm_engine_settle(e, index);
 }
 
@@ -134,7 +128,13 @@ void gm_engine_give_up_frame(struct gm_engine *e, uint32_t index)
 {
     given_up[index]++;
     gm_table_free_frame(e->table, e->table->chunks[index].frame);
-    e->table->chunks[index].frame = GM_NONE;
+}
+
+void gm_engine_free_pages(struct gm_engine *e, uint32_t index)
+{
+    const uint32_t page = gm_table_leave_pages(e->table, index);
+    if (page != GM_NONE)
+        gm_stores_free(NULL, GM_TIER_PINNED, page);
 }
 
 /* ---- the world ---- */
@@ -195,10 +195,8 @@ static void come(uint32_t index)
     to_gpu(world.table, index, frame);
     if (chunk->page != GM_NONE)
         gm_engine_keep_shadow(engine, index);
-    if (chunk->shadow == GM_SHADOW_NONE && chunk->page != GM_NONE) {
-        gm_stores_free(NULL, GM_TIER_PINNED, chunk->page);
-        chunk->page = GM_NONE;
-    }
+    if (chunk->shadow == GM_SHADOW_NONE)
+        gm_engine_free_pages(engine, index);
     check();
 }
 
@@ -215,11 +213,12 @@ static uint32_t make(uint32_t app, uint64_t with)
 static void evict(uint32_t index)
 {
     struct gm_chunk *chunk = chunk_of(&world, index);
-    if (!gm_engine_claim_shadow(engine, index))
-        chunk->page = gm_engine_take_pinned(engine, 32 * MIB);
-    assert_int_not_equal(chunk->page, GM_NONE);
-    turn_chunk(world.table, index, GM_CHUNK_EV_EVICT);
+    const bool has_shadow = chunk->shadow == GM_SHADOW_KEPT;
+    const uint32_t page = has_shadow ? chunk->page : gm_engine_take_pinned(engine, 32 * MIB);
+    assert_int_not_equal(page, GM_NONE);
+    assert_true(gm_table_evict(world.table, index, page));
     check();
+    gm_table_end_map(world.table, index, false);
     gm_engine_vacate(engine, index);
 }
 
@@ -391,8 +390,7 @@ static void test_freed_meanwhile(void **state)
     const uint32_t one = make(NEXT, 5);
     round_trip(one);
     evict(one);
-    world.table->allocations[chunk_of(&world, one)->allocation].is_freed = true;
-    gm_table_free_chunk(world.table, one);
+    free_silently(world.table, chunk_of(&world, one)->allocation);
     end_hashes();
     assert_int_equal(copied[one], 1); /* of the round before */
     assert_int_equal(given_up[one], 1);

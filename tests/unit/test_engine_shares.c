@@ -176,12 +176,11 @@ static void free_it(uint32_t app, uint64_t va)
     struct gm_table *table = engine->table;
     uint32_t index = gm_table_find_allocation(table, app, va);
     assert_int_not_equal(index, GM_NONE);
-    table->allocations[index].is_freed = true;
     gm_engine_unshare(engine, app, va);
+    free_silently(table, index);
     for (uint32_t c = table->allocations[index].first, next; c != GM_NONE; c = next) {
         uint32_t frame = table->chunks[c].frame;
         next = table->chunks[c].sibling;
-        gm_table_free_chunk(table, c);
         if (table->frames[frame].share != 0)
             gm_engine_leave_share(engine, frame);
         else

@@ -57,9 +57,7 @@ void gm_engine_take_back(struct gm_engine *e, uint32_t index)
 {
     struct gm_allocation *allocation = &e->table->allocations[index];
     assert_false(allocation->is_freed || allocation->is_pending);
-    allocation->is_freed = true;
-    for (uint32_t c = allocation->first; c != GM_NONE; c = e->table->chunks[c].sibling)
-        gm_table_free_chunk(e->table, c);
+    gm_table_free_allocation(e->table, index, (struct gm_last_word){.kind = GM_LAST_TAKEN});
     n_taken++;
 }
 

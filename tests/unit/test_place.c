@@ -50,23 +50,28 @@ static void settle(struct world *world, uint32_t c)
         return;
     if (chunk->frame != GM_NONE) { /* it leaves its old place */
         const uint32_t old = chunk->frame;
-        turn_chunk(table, c, chunk->is_on_host ? GM_CHUNK_EV_EVICT : GM_CHUNK_EV_UNMAP);
-        gm_table_condemn_frame(table, old, GM_NONE);
-        gm_table_end_frame(table, old);
-        chunk->frame = GM_NONE;
-        chunk->page = c * 16;
-        turn_chunk(table, c, GM_CHUNK_EV_DONE);
+        if (chunk->is_on_host) {
+            assert_true(gm_table_evict(table, c, c * 16));
+            gm_table_condemn_frame(table, old, GM_NONE);
+            gm_table_end_frame(table, old);
+        } else {
+            assert_true(gm_table_unmap(table, c));
+        }
+        settle_chunk(table, c);
     }
     if (!chunk->is_on_host) {
-        chunk->page = GM_NONE;
+        const uint32_t old = chunk->host_frame;
         to_new_frame(table, c);
+        if (old != GM_NONE) { /* and its pages with it */
+            gm_table_condemn_frame(table, old, GM_NONE);
+            gm_table_end_frame(table, old);
+        }
         return;
     }
     if (chunk->tier == GM_TIER_NONE)
         to_tier(table, c, GM_TIER_PINNED, c * 16);
-    turn_chunk(table, c, GM_CHUNK_EV_MAP);
-    gm_table_take_frame(table, gm_table_add_host_frame(table, c), c);
-    turn_chunk(table, c, GM_CHUNK_EV_DONE);
+    assert_true(gm_table_map(table, c, gm_table_add_host_frame(table, c)));
+    settle_chunk(table, c);
 }
 
 static void settle_all(struct world *world, uint32_t app)

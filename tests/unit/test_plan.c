@@ -93,7 +93,7 @@ static void test_counts_on_leaving_frames(void **state)
     assert_int_equal(plan.n, 2);
     struct gm_chunk *victim = &world.table->chunks[plan.moves[0].chunk];
     uint32_t frame = victim->frame;
-    turn_chunk(world.table, plan.moves[0].chunk, GM_CHUNK_EV_EVICT);
+    assert_true(gm_table_evict(world.table, plan.moves[0].chunk, 0));
     plan = plan_for(&world, &b, 1, &a, 1);
     assert_int_equal(plan.n, 1);
     assert_int_equal(plan.moves[0].kind, GM_MOVE_FILL);

@@ -24,13 +24,11 @@ static void give_back(struct fixed_world *fixed, uint32_t index, bool is_open)
 {
     struct world *world = &fixed->world;
     struct gm_table *table = world->table;
-    table->allocations[index].is_freed = true;
+    free_silently(table, index);
     for (uint32_t c = table->allocations[index].first, next; c != GM_NONE; c = next) {
         struct gm_chunk *chunk = chunk_of(world, c);
         uint32_t frame = chunk->frame;
         next = chunk->sibling;
-        gm_table_free_chunk(table, c);
-        chunk->frame = GM_NONE;
         if (frame != GM_NONE && chunk->is_fixed && is_open) {
             gm_table_orphan_frame(table, frame);
             fixed->orphans[fixed->n_orphans++] = frame;

@@ -31,10 +31,10 @@ static uint32_t condemn(uint32_t app, uint32_t exit_of)
     const uint32_t index = new_chunk(app, 32 * MIB);
     to_new_frame(world.table, index);
     const uint32_t frame = chunk_of(&world, index)->frame;
-    turn_chunk(world.table, index, GM_CHUNK_EV_EVICT);
+    assert_true(gm_table_evict(world.table, index, 0));
     assert_true(gm_table_condemn_frame(world.table, frame, exit_of));
     assert_int_equal(chunk_of(&world, index)->frame, GM_NONE);
-    turn_chunk(world.table, index, GM_CHUNK_EV_DONE);
+    settle_chunk(world.table, index);
     return frame;
 }
 
@@ -83,15 +83,14 @@ static void host_frames_keep_their_pages(void **state)
     const struct gm_chunk *chunk = chunk_of(&world, index);
     to_tier(world.table, index, GM_TIER_PINNED, 16);
     gm_table_put(world.table, index, true);
-    turn_chunk(world.table, index, GM_CHUNK_EV_MAP);
     const uint32_t frame = gm_table_add_host_frame(world.table, index);
-    assert_true(gm_table_take_frame(world.table, frame, index));
-    turn_chunk(world.table, index, GM_CHUNK_EV_DONE);
+    assert_true(gm_table_map(world.table, index, frame));
+    settle_chunk(world.table, index);
     assert_int_equal(chunk->frame, frame);
     assert_int_equal(chunk->host_frame, frame);
     assert_null(gm_table_check(world.table));
-    turn_chunk(world.table, index, GM_CHUNK_EV_UNMAP);
-    turn_chunk(world.table, index, GM_CHUNK_EV_DONE);
+    assert_true(gm_table_unmap(world.table, index));
+    settle_chunk(world.table, index);
     assert_int_equal(chunk->frame, GM_NONE);
     assert_int_equal(chunk->page, 16); /* unmapped, they have its data */
     assert_int_equal(chunk->host_frame, frame);
@@ -106,11 +105,160 @@ static void host_frames_keep_their_pages(void **state)
     expect_ending(0); /* it is not of the GPU */
 }
 
+/* What a program may have written to is not what was hashed. */
+static void who_maps_a_chunk_changes_it(void **state)
+{
+    (void)state;
+    const uint64_t hash[2] = {1, 2};
+    const uint32_t index = new_chunk(0, 32 * MIB);
+    const struct gm_chunk *chunk = chunk_of(&world, index);
+    to_new_frame(world.table, index);
+    assert_true(gm_table_evict(world.table, index, 16));
+    gm_table_set_hash(world.table, index, hash);
+    gm_table_leave_frame(world.table, index, 0);
+    settle_chunk(world.table, index);
+    to_tier(world.table, index, GM_TIER_PAGED, 3);
+    to_tier(world.table, index, GM_TIER_PINNED, 32);
+    assert_true(chunk->has_hash);
+    assert_memory_equal(chunk->hash, hash, sizeof hash);
+    gm_table_put(world.table, index, true);
+    assert_true(gm_table_map(world.table, index, gm_table_add_host_frame(world.table, index)));
+    assert_false(chunk->has_hash);
+    settle_chunk(world.table, index);
+}
+
+/* An eviction into the shadow: it is the copy when the frame is left, and it is dropped if the
+ * eviction is undone. */
+static void an_eviction_goes_where_the_shadow_is(void **state)
+{
+    (void)state;
+    const uint32_t index = new_chunk(0, 32 * MIB);
+    const struct gm_chunk *chunk = chunk_of(&world, index);
+    to_tier(world.table, index, GM_TIER_PINNED, 16);
+    for (int is_undone = 0; is_undone < 2; is_undone++) {
+        if (chunk->state != GM_CHUNK_RESIDENT)
+            to_new_frame(world.table, index);
+        const uint32_t frame = chunk->frame;
+        assert_true(gm_table_keep_shadow(world.table, index, 5));
+        assert_int_equal(chunk->opens, 5);
+        assert_true(gm_table_evict(world.table, index, 16));
+        assert_true(chunk->map_pending);
+        assert_int_equal(chunk->shadow, GM_SHADOW_CLAIMED);
+        assert_null(gm_table_check(world.table));
+        gm_table_end_map(world.table, index, false);
+        if (is_undone) {
+            assert_true(gm_table_undo(world.table, index));
+            assert_true(chunk->map_pending);
+            assert_int_equal(gm_table_leave_pages(world.table, index), 16);
+            assert_int_equal(chunk->frame, frame);
+        } else {
+            gm_table_leave_frame(world.table, index, 7);
+            assert_int_equal(chunk->frame, GM_NONE);
+            assert_int_equal(world.table->frames[frame].fence, 7);
+            assert_int_equal(world.table->frames[frame].state, GM_FRAME_FREE);
+        }
+        assert_int_equal(chunk->shadow, GM_SHADOW_NONE);
+        settle_chunk(world.table, index);
+        assert_int_equal(chunk->page, is_undone ? GM_NONE : 16);
+        assert_int_equal(chunk->tier, is_undone ? GM_TIER_GPU : GM_TIER_PINNED);
+        assert_null(gm_table_check(world.table));
+        if (!is_undone) {
+            gm_table_condemn_frame(world.table, frame, GM_NONE);
+            gm_table_end_frame(world.table, frame);
+        }
+    }
+}
+
+/* What moves gives its old bytes back when it has; what is given up stays, whatever it was. */
+static void what_is_given_up_stays(void **state)
+{
+    (void)state;
+    const uint32_t index = new_chunk(0, 32 * MIB);
+    const struct gm_chunk *chunk = chunk_of(&world, index);
+    to_tier(world.table, index, GM_TIER_PINNED, 16);
+    assert_true(gm_table_move(world.table, index, GM_TIER_DISK, 3));
+    assert_false(gm_table_move(world.table, index, GM_TIER_PAGED, 4));
+    assert_int_equal(chunk->to_tier, GM_TIER_DISK);
+    assert_int_equal(world.table->gives_back[GM_TIER_PINNED], 32 * MIB);
+    assert_null(gm_table_check(world.table));
+    gm_table_end_copy(world.table, index, true);
+    assert_true(gm_table_settle(world.table, index));
+    assert_int_equal(chunk->tier, GM_TIER_PINNED);
+    assert_int_equal(chunk->page, 16);
+    assert_int_equal(world.table->gives_back[GM_TIER_PINNED], 0);
+    assert_null(gm_table_check(world.table));
+
+    const uint32_t frame = gm_table_add_frame(world.table, world.table->apps[0].pool, chunk->class);
+    assert_true(gm_table_fill(world.table, index, frame));
+    assert_int_equal(world.table->gives_back[GM_TIER_PINNED], 32 * MIB);
+    gm_table_end_map(world.table, index, true);
+    assert_true(gm_table_settle(world.table, index));
+    assert_int_equal(chunk->state, GM_CHUNK_AWAY);
+    assert_int_equal(chunk->tier, GM_TIER_PINNED);
+    assert_int_equal(world.table->gives_back[GM_TIER_PINNED], 0);
+    assert_false(chunk->is_given_up);
+}
+
+static void expect_stale(bool is_stale, bool is_over)
+{
+    assert_int_equal(gm_table_is_plan_stale(world.table, is_over), is_stale);
+    gm_table_note_plan(world.table);
+    assert_false(gm_table_is_plan_stale(world.table, true));
+}
+
+/* What plans do makes none stale until it is over; anything else does. */
+static void facts_make_a_plan_stale(void **state)
+{
+    (void)state;
+    const uint32_t index = new_chunk(0, 32 * MIB), other = new_chunk(0, 32 * MIB);
+    const uint32_t allocation = chunk_of(&world, index)->allocation;
+    expect_stale(true, false); /* there is more memory */
+    to_new_frame(world.table, index);
+    to_new_frame(world.table, other);
+    expect_stale(false, false);
+    to_new_frame(world.table, new_chunk(0, 32 * MIB));
+    gm_table_note_plan(world.table);
+    assert_true(gm_table_evict(world.table, index, 16));
+    expect_stale(false, true); /* until it has left */
+    gm_table_end_map(world.table, index, false);
+    gm_table_leave_frame(world.table, index, 0);
+    settle_chunk(world.table, index);
+    expect_stale(true, true);
+    assert_true(
+        gm_table_fill(world.table, index, world.table->pools[0].head[GM_CHUNK_CLASSES - 1]));
+    gm_table_leave_pages(world.table, index);
+    gm_table_end_map(world.table, index, true);
+    assert_true(gm_table_settle(world.table, index));
+    expect_stale(true, false); /* it could not be mapped */
+    gm_table_free_frame(world.table, chunk_of(&world, index)->frame);
+    expect_stale(false, true);
+    gm_table_condemn_frame(world.table, world.table->pools[0].head[GM_CHUNK_CLASSES - 1], GM_NONE);
+    expect_stale(true, false);
+    gm_table_end_frame(world.table, world.table->first_condemned);
+    expect_stale(true, false);
+    gm_table_set_silent(world.table, 1, true);
+    expect_stale(true, false);
+    gm_table_set_beyond(world.table, 0, 2 * MIB);
+    expect_stale(true, false);
+    gm_table_set_budget(world.table, 512 * MIB);
+    expect_stale(true, false);
+    gm_table_put(world.table, other, false); /* as it is */
+    expect_stale(false, true);
+    gm_table_put(world.table, other, true);
+    expect_stale(true, false);
+    free_silently(world.table, allocation);
+    expect_stale(true, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(condemned_frames_are_room_to_come, begin, end),
         cmocka_unit_test_setup_teardown(host_frames_keep_their_pages, begin, end),
+        cmocka_unit_test_setup_teardown(who_maps_a_chunk_changes_it, begin, end),
+        cmocka_unit_test_setup_teardown(an_eviction_goes_where_the_shadow_is, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_given_up_stays, begin, end),
+        cmocka_unit_test_setup_teardown(facts_make_a_plan_stale, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

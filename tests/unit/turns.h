@@ -12,13 +12,20 @@ static inline void turn_chunk(struct gm_table *table, uint32_t chunk, enum gm_ch
                  gm_model_state_text(GM_MODEL_CHUNK, table->chunks[chunk].state));
 }
 
+/* What it waits for ends well. */
+static inline void settle_chunk(struct gm_table *table, uint32_t chunk)
+{
+    gm_table_end_copy(table, chunk, false);
+    gm_table_end_map(table, chunk, false);
+    assert_true(gm_table_settle(table, chunk));
+}
+
 /* To the GPU, into this frame, which is new or free. Its pages are as before. */
 static inline void to_gpu(struct gm_table *table, uint32_t chunk, uint32_t frame)
 {
     assert_int_not_equal(frame, GM_NONE);
-    turn_chunk(table, chunk, GM_CHUNK_EV_FILL);
-    assert_true(gm_table_take_frame(table, frame, chunk));
-    turn_chunk(table, chunk, GM_CHUNK_EV_DONE);
+    assert_true(gm_table_fill(table, chunk, frame));
+    settle_chunk(table, chunk);
 }
 
 /* ... into a new one of its app's pool. */
@@ -31,10 +38,14 @@ static inline void to_new_frame(struct gm_table *table, uint32_t chunk)
 /* To another tier below the GPU, or to pinned memory from nowhere. */
 static inline void to_tier(struct gm_table *table, uint32_t chunk, unsigned tier, uint32_t page)
 {
-    table->chunks[chunk].to_tier = (uint8_t)tier;
-    table->chunks[chunk].to_page = page;
-    turn_chunk(table, chunk, GM_CHUNK_EV_MOVE);
-    turn_chunk(table, chunk, GM_CHUNK_EV_DONE);
+    assert_true(gm_table_move(table, chunk, (enum gm_tier)tier, page));
+    settle_chunk(table, chunk);
+}
+
+/* Nobody needs its allocation any more, nor is told. */
+static inline void free_silently(struct gm_table *table, uint32_t allocation)
+{
+    gm_table_free_allocation(table, allocation, (struct gm_last_word){.kind = GM_LAST_NONE});
 }
 
 #endif

@@ -265,6 +265,11 @@ static void check_chunks(const struct gm_engine *engine)
              a = table->allocations[a].next)
             for (uint32_t c = table->allocations[a].first;
                  c != GM_NONE && !table->allocations[a].is_freed; c = table->chunks[c].sibling) {
+                require(table->chunks[c].state != GM_CHUNK_RESIDENT ||
+                            (table->chunks[c].page != GM_NONE) ==
+                                (table->chunks[c].shadow == GM_SHADOW_KEPT),
+                        "chunk %u is on the GPU with pages that are no shadow, or without its own",
+                        c);
                 check_quiet(engine, &table->chunks[c]);
                 check_chunk(engine, session->program, &table->chunks[c]);
                 check_shadow(engine, session->program, &table->chunks[c]);
@@ -495,7 +500,8 @@ static void check_nothing_left(const struct gm_engine *engine)
         require(gm_stores_used(engine->stores, (enum gm_tier)tier) == 0,
                 "%lu MiB of tier %d are used by nobody",
                 gm_stores_used(engine->stores, (enum gm_tier)tier) >> 20, tier);
-        require(engine->ending[tier] == 0, "copies of tier %d are to end that do not exist", tier);
+        require(table->gives_back[tier] == 0, "copies of tier %d are to end that do not exist",
+                tier);
     }
     for (int way = 0; way < GM_WAYS; way++)
         require(engine->coming[way].copies == 0 && engine->coming[way].bytes == 0,

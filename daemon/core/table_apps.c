@@ -1,0 +1,221 @@
+/* The table itself, its apps and their allocations: see table.h. */
+#include "daemon/core/table_apps.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "daemon/core/table_chunks.h"
+#include "daemon/core/table_frames.h"
+
+static size_t round16(size_t bytes)
+{
+    return (bytes + 15) & ~(size_t)15;
+}
+
+size_t gm_table_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames)
+{
+    return round16(sizeof(struct gm_table)) + round16(sizeof(struct gm_table_app) * max_apps) +
+           round16(sizeof(struct gm_pool) * max_apps) +
+           round16(sizeof(struct gm_chunk) * max_chunks) +
+           round16(sizeof(struct gm_allocation) * max_chunks) +
+           round16(sizeof(struct gm_frame) * max_frames);
+}
+
+/* Unused slots are handed out from the free list first, then from the never-used end of the array.
+ */
+struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chunks,
+                               uint32_t max_frames, uint64_t budget)
+{
+    unsigned char *at = memory;
+    struct gm_table *table = memory;
+
+    at += round16(sizeof *table);
+    table->apps = (struct gm_table_app *)at;
+    at += round16(sizeof *table->apps * max_apps);
+    table->pools = (struct gm_pool *)at;
+    at += round16(sizeof *table->pools * max_apps);
+    table->chunks = (struct gm_chunk *)at;
+    at += round16(sizeof *table->chunks * max_chunks);
+    table->allocations = (struct gm_allocation *)at;
+    at += round16(sizeof *table->allocations * max_chunks);
+    table->frames = (struct gm_frame *)at;
+
+    table->budget = budget;
+    table->max_apps = max_apps;
+    table->max_chunks = max_chunks;
+    table->max_frames = max_frames;
+    for (uint32_t i = max_chunks; i-- > 0;) {
+        table->chunks[i].next = i + 1 < max_chunks ? i + 1 : GM_NONE;
+        table->allocations[i].next = i + 1 < max_chunks ? i + 1 : GM_NONE;
+    }
+    for (uint32_t i = max_frames; i-- > 0;)
+        table->frames[i].next = i + 1 < max_frames ? i + 1 : GM_NONE;
+    table->free_chunk = table->free_allocation = max_chunks ? 0 : GM_NONE;
+    table->free_frame = max_frames ? 0 : GM_NONE;
+    table->first_condemned = GM_NONE;
+    return table;
+}
+
+static const struct gm_list empty_list = {GM_NONE, GM_NONE, 0};
+
+bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
+{
+    struct gm_table_app *a = &table->apps[app];
+    const uint32_t pool = gm_table_find_pool(table, uid);
+    assert(app < table->max_apps && !a->is_used);
+    if (pool == GM_NONE)
+        return false;
+    memset(a, 0, sizeof *a);
+    a->is_used = true;
+    a->pool = pool;
+    table->pools[pool].apps++;
+    a->allocations = a->shadows = a->to_map = empty_list;
+    for (unsigned t = 0; t < GM_TIERS; t++)
+        a->away[t] = empty_list;
+    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
+        a->by_class[c] = empty_list;
+    return true;
+}
+
+void gm_table_remove_app(struct gm_table *table, uint32_t app)
+{
+    struct gm_table_app *a = &table->apps[app];
+    assert(a->is_used && a->committed == 0 && a->allocations.count == 0);
+    a->is_used = false;
+    table->pools[a->pool].apps--;
+}
+
+void gm_table_watch(struct gm_table *table, void (*on_turn)(void *arg, const struct gm_turn *turn),
+                    void *arg)
+{
+    table->on_turn = on_turn;
+    table->on_turn_arg = arg;
+}
+
+void gm_table_set_budget(struct gm_table *table, uint64_t bytes)
+{
+    table->budget = bytes;
+    table->is_plan_stale = true;
+}
+
+void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    const uint64_t more = bytes - table->apps[app].beyond;
+    table->apps[app].beyond += more;
+    table->pools[table->apps[app].pool].beyond += more;
+    table->beyond += more;
+    table->is_plan_stale = true;
+}
+
+void gm_table_set_silent(struct gm_table *table, uint32_t app, bool is_silent)
+{
+    table->apps[app].is_silent = is_silent;
+    table->is_plan_stale = true;
+}
+
+bool gm_table_is_plan_stale(const struct gm_table *table, bool is_over)
+{
+    return table->is_plan_stale || (is_over && table->has_settled);
+}
+
+void gm_table_note_plan(struct gm_table *table)
+{
+    table->is_plan_stale = table->has_settled = false;
+}
+
+uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes)
+{
+    const uint64_t count = gm_chunk_count(bytes);
+    const uint32_t index = table->free_allocation;
+    if (index == GM_NONE || count > table->max_chunks - table->used_chunks)
+        return GM_NONE;
+
+    struct gm_allocation *allocation = &table->allocations[index];
+    struct gm_table_app *a = &table->apps[app];
+    table->free_allocation = allocation->next;
+    *allocation = (struct gm_allocation){.va = va,
+                                         .bytes = bytes,
+                                         .app = app,
+                                         .chunks = (uint32_t)count,
+                                         .missing = (uint32_t)count,
+                                         .next = a->allocations.head,
+                                         .prev = GM_NONE};
+    if (a->allocations.head != GM_NONE)
+        table->allocations[a->allocations.head].prev = index;
+    a->allocations.head = index;
+    a->allocations.count++;
+    uint32_t *link = &allocation->first;
+    for (uint64_t left = bytes; left > 0; left -= gm_class_bytes(gm_chunk_next(left))) {
+        const uint32_t chunk =
+            gm_table_add_chunk(table, index, va + bytes - left, gm_chunk_next(left));
+        *link = chunk;
+        link = &table->chunks[chunk].sibling;
+    }
+    table->is_plan_stale = true;
+    return index;
+}
+
+void gm_table_await_answer(struct gm_table *table, uint32_t index, uint64_t cookie, bool is_ahead)
+{
+    struct gm_allocation *allocation = &table->allocations[index];
+    allocation->is_pending = true;
+    allocation->is_ahead = is_ahead;
+    allocation->cookie = cookie;
+}
+
+void gm_table_answer(struct gm_table *table, uint32_t index)
+{
+    table->allocations[index].is_pending = false;
+}
+
+void gm_table_free_allocation(struct gm_table *table, uint32_t index, struct gm_last_word last)
+{
+    struct gm_allocation *allocation = &table->allocations[index];
+    assert(!allocation->is_freed);
+    allocation->is_freed = true;
+    allocation->is_pending = false;
+    allocation->last = last;
+    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling)
+        gm_table_free_chunk(table, c);
+    table->is_plan_stale = true;
+}
+
+uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va)
+{
+    for (uint32_t i = table->apps[app].allocations.head; i != GM_NONE;
+         i = table->allocations[i].next)
+        if (table->allocations[i].va == va && !table->allocations[i].is_freed)
+            return i;
+    return GM_NONE;
+}
+
+bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
+{
+    const struct gm_allocation *allocation = &table->allocations[index];
+    return !allocation->is_freed && !allocation->is_pending && allocation->missing == 0;
+}
+
+void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
+{
+    assert(gm_table_can_fix(table, index) && share != 0);
+    for (uint32_t c = table->allocations[index].first; c != GM_NONE; c = table->chunks[c].sibling)
+        gm_table_fix_chunk(table, c, share);
+    table->is_plan_stale = true;
+}
+
+void gm_table_end_allocation(struct gm_table *table, uint32_t index)
+{
+    struct gm_allocation *allocation = &table->allocations[index];
+    struct gm_table_app *app = &table->apps[allocation->app];
+    assert(allocation->chunks == 0);
+    if (allocation->prev != GM_NONE)
+        table->allocations[allocation->prev].next = allocation->next;
+    else
+        app->allocations.head = allocation->next;
+    if (allocation->next != GM_NONE)
+        table->allocations[allocation->next].prev = allocation->prev;
+    app->allocations.count--;
+    allocation->app = GM_NONE;
+    allocation->next = table->free_allocation;
+    table->free_allocation = index;
+}

@@ -1,0 +1,553 @@
+/*
+ * Chunks and their shadows: see table.h. A chunk is in one list of its app, which follows from its
+ * state, its place and its tier.
+ */
+#include "daemon/core/table_chunks.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "daemon/core/table_frames.h"
+
+static void list_add_first(struct gm_table *table, struct gm_list *list, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    chunk->prev = GM_NONE;
+    chunk->next = list->head;
+    if (list->head != GM_NONE)
+        table->chunks[list->head].prev = index;
+    else
+        list->tail = index;
+    list->head = index;
+    list->count++;
+}
+
+static void list_add(struct gm_table *table, struct gm_list *list, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    chunk->next = GM_NONE;
+    chunk->prev = list->tail;
+    if (list->tail != GM_NONE)
+        table->chunks[list->tail].next = index;
+    else
+        list->head = index;
+    list->tail = index;
+    list->count++;
+}
+
+static void list_remove(struct gm_table *table, struct gm_list *list, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    if (chunk->prev != GM_NONE)
+        table->chunks[chunk->prev].next = chunk->next;
+    else
+        list->head = chunk->next;
+    if (chunk->next != GM_NONE)
+        table->chunks[chunk->next].prev = chunk->prev;
+    else
+        list->tail = chunk->prev;
+    list->count--;
+}
+
+/* Take a chunk out of its list and sums, which still count it by its old state. One that is mapped
+ * on the host, or fixed, is in the sums only, as it is never evicted. */
+static void unlist(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    const uint64_t size = gm_class_bytes(chunk->class);
+    switch ((enum gm_chunk_list)chunk->list) {
+    case GM_LIST_NONE:
+        return;
+    case GM_LIST_RESIDENT:
+        list_remove(table, &app->by_class[chunk->class], index);
+        app->resident -= size;
+        app->leaving -= chunk->is_leaving ? size : 0;
+        chunk->is_leaving = false;
+        break;
+    case GM_LIST_SETTLED:
+        break;
+    case GM_LIST_AWAY:
+        list_remove(table, &app->away[chunk->listed_tier], index);
+        app->bytes[chunk->listed_tier] -= size;
+        app->away_count[chunk->class]--;
+        break;
+    case GM_LIST_TO_MAP:
+        list_remove(table, &app->to_map, index);
+        app->to_map_bytes -= chunk->listed_tier != GM_TIER_PINNED ? size : 0;
+        break;
+    }
+    if (chunk->list == GM_LIST_RESIDENT || chunk->list == GM_LIST_SETTLED) {
+        app->missing++;
+        table->allocations[chunk->allocation].missing++;
+    }
+    chunk->list = GM_LIST_NONE;
+}
+
+/* The tier below the GPU (or none) that a chunk is in or on its way to; GM_TIERS: neither. Planning
+ * counts on it there. */
+static enum gm_tier away_tier(const struct gm_chunk *chunk)
+{
+    switch ((enum gm_chunk_state)chunk->state) {
+    case GM_CHUNK_AWAY:
+        return (enum gm_tier)chunk->tier;
+    case GM_CHUNK_LEAVING:
+    case GM_CHUNK_UNMAPPING:
+        return GM_TIER_PINNED;
+    case GM_CHUNK_MOVING:
+        return (enum gm_tier)chunk->to_tier;
+    default:
+        return GM_TIERS;
+    }
+}
+
+/* Put a chunk, which is in no list, into the list of its state, and update the sums. */
+static void list_chunk(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    const uint64_t size = gm_class_bytes(chunk->class);
+
+    if (chunk->is_freed)
+        return;
+    if (gm_chunk_is_settled(chunk)) {
+        chunk->list = GM_LIST_SETTLED;
+        if (chunk->state == GM_CHUNK_RESIDENT && !chunk->is_fixed) {
+            chunk->list = GM_LIST_RESIDENT;
+            if (chunk->shadow == GM_SHADOW_KEPT)
+                list_add_first(table, &app->by_class[chunk->class], index);
+            else
+                list_add(table, &app->by_class[chunk->class], index);
+            app->resident += size;
+            chunk->is_leaving = chunk->is_on_host;
+            app->leaving += chunk->is_leaving ? size : 0;
+        }
+        app->missing--;
+        table->allocations[chunk->allocation].missing--;
+        return;
+    }
+    if (away_tier(chunk) == GM_TIERS)
+        return;
+    chunk->listed_tier = (uint8_t)away_tier(chunk);
+    if (chunk->is_on_host) {
+        chunk->list = GM_LIST_TO_MAP;
+        list_add(table, &app->to_map, index);
+        app->to_map_bytes += chunk->listed_tier != GM_TIER_PINNED ? size : 0;
+    } else {
+        chunk->list = GM_LIST_AWAY;
+        list_add(table, &app->away[chunk->listed_tier], index);
+        app->bytes[chunk->listed_tier] += size;
+        app->away_count[chunk->class]++;
+    }
+}
+
+/* The move that the chunk makes, if it makes one, gives so many bytes back when it ends. */
+static void count_back(struct gm_table *table, const struct gm_chunk *chunk, uint64_t bytes)
+{
+    const enum gm_tier tier = gm_chunk_gives_back(chunk);
+    if (tier != GM_TIER_NONE)
+        table->gives_back[tier] += bytes;
+}
+
+/* Where the chunk's data and frame are, now that it has left state `from`. */
+static void end_move(const struct gm_table *table, struct gm_chunk *chunk, enum gm_chunk_state from,
+                     bool has_failed)
+{
+    switch (from) {
+    case GM_CHUNK_LEAVING:
+        chunk->tier = chunk->page == GM_NONE ? GM_TIER_NONE : GM_TIER_PINNED;
+        break;
+    case GM_CHUNK_COMING:
+        chunk->tier = has_failed ? chunk->tier : GM_TIER_GPU;
+        break;
+    case GM_CHUNK_RETURNING:
+        chunk->tier = has_failed ? GM_TIER_NONE : GM_TIER_GPU;
+        break;
+    case GM_CHUNK_CLEARING:
+        chunk->tier = GM_TIER_PINNED;
+        break;
+    case GM_CHUNK_MAPPING:
+        chunk->frame = has_failed ? GM_NONE : chunk->frame;
+        break;
+    case GM_CHUNK_UNMAPPING:
+        chunk->frame = GM_NONE;
+        break;
+    case GM_CHUNK_MOVING:
+        chunk->tier = has_failed ? chunk->tier : chunk->to_tier;
+        chunk->page = has_failed ? chunk->page : chunk->to_page;
+        chunk->to_page = GM_NONE;
+        break;
+    case GM_CHUNK_ENDING:
+        chunk->tier = GM_TIER_NONE;
+        if (chunk->host_frame != GM_NONE && table->frames[chunk->host_frame].share == 0)
+            chunk->frame = GM_NONE; /* its pages are the frame until they are given up */
+        break;
+    default:
+        break;
+    }
+}
+
+bool gm_table_turn_chunk(struct gm_table *table, uint32_t index, enum gm_chunk_event event)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const struct gm_turn turn = {.model = GM_MODEL_CHUNK,
+                                 .from = chunk->state,
+                                 .event = (uint8_t)event,
+                                 .id = index,
+                                 .app = chunk->app};
+    const uint8_t to = gm_table_next(table, turn, true);
+    if (to == GM_TURN_ILLEGAL)
+        return false;
+    unlist(table, index);
+    count_back(table, chunk, -gm_class_bytes(chunk->class));
+    chunk->state = to;
+    count_back(table, chunk, gm_class_bytes(chunk->class));
+    if (event == GM_CHUNK_EV_DONE || event == GM_CHUNK_EV_FAIL)
+        end_move(table, chunk, (enum gm_chunk_state)turn.from, event == GM_CHUNK_EV_FAIL);
+    if (event == GM_CHUNK_EV_UNDO)
+        gm_table_take_frame(table, chunk->frame, index);
+    if (event == GM_CHUNK_EV_EVICT ||
+        (event == GM_CHUNK_EV_FREED && turn.from == GM_CHUNK_RESIDENT && !chunk->is_fixed))
+        gm_table_turn_frame(table, chunk->frame, GM_FRAME_EV_LEAVE);
+    list_chunk(table, index);
+    return true;
+}
+
+static void list_shadow(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    chunk->prev_shadow = GM_NONE;
+    chunk->next_shadow = app->shadows.head;
+    if (app->shadows.head != GM_NONE)
+        table->chunks[app->shadows.head].prev_shadow = index;
+    else
+        app->shadows.tail = index;
+    app->shadows.head = index;
+    app->shadows.count++;
+    app->shadow_bytes += gm_class_bytes(chunk->class);
+    table->shadows += gm_class_bytes(chunk->class);
+}
+
+static void unlist_shadow(struct gm_table *table, uint32_t index)
+{
+    const struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    if (chunk->prev_shadow != GM_NONE)
+        table->chunks[chunk->prev_shadow].next_shadow = chunk->next_shadow;
+    else
+        app->shadows.head = chunk->next_shadow;
+    if (chunk->next_shadow != GM_NONE)
+        table->chunks[chunk->next_shadow].prev_shadow = chunk->prev_shadow;
+    else
+        app->shadows.tail = chunk->prev_shadow;
+    app->shadows.count--;
+    app->shadow_bytes -= gm_class_bytes(chunk->class);
+    table->shadows -= gm_class_bytes(chunk->class);
+}
+
+bool gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm_shadow_event event)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const struct gm_turn turn = {.model = GM_MODEL_SHADOW,
+                                 .from = chunk->shadow,
+                                 .event = (uint8_t)event,
+                                 .id = index,
+                                 .app = chunk->app};
+    const uint8_t to =
+        gm_table_next(table, turn, event != GM_SHADOW_EV_KEEP || gm_chunk_can_have_shadow(chunk));
+    if (to == GM_TURN_ILLEGAL)
+        return false;
+    if (turn.from == GM_SHADOW_KEPT)
+        unlist_shadow(table, index);
+    if (turn.from == GM_SHADOW_LOST)
+        table->lost -= gm_class_bytes(chunk->class);
+    chunk->shadow = to;
+    if (to == GM_SHADOW_LOST)
+        table->lost += gm_class_bytes(chunk->class);
+    if (to == GM_SHADOW_KEPT) {
+        list_shadow(table, index);
+        unlist(table, index); /* to the head of its list */
+        list_chunk(table, index);
+    }
+    return true;
+}
+
+/* ---- what happens to a chunk ---- */
+
+static void count_committed(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->apps[app].committed += bytes;
+    table->pools[table->apps[app].pool].committed += bytes;
+    table->committed += bytes;
+}
+
+static void count_fixed(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->apps[app].fixed += bytes;
+    table->pools[table->apps[app].pool].fixed += bytes;
+    table->orphaned -= bytes; /* of what `fixed` counts */
+}
+
+static void count_kept(struct gm_table *table, uint32_t app, int chunks)
+{
+    table->apps[app].kept += (uint32_t)chunks;
+    table->kept += (uint32_t)chunks;
+}
+
+uint32_t gm_table_add_chunk(struct gm_table *table, uint32_t allocation, uint64_t va,
+                            unsigned class)
+{
+    const uint32_t index = table->free_chunk;
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[table->allocations[allocation].app];
+    table->free_chunk = chunk->next;
+    table->used_chunks++;
+    *chunk = (struct gm_chunk){.va = va,
+                               .app = table->allocations[allocation].app,
+                               .allocation = allocation,
+                               .class = (uint8_t) class,
+                               .frame = GM_NONE,
+                               .page = GM_NONE,
+                               .host_frame = GM_NONE,
+                               .to_page = GM_NONE,
+                               .sibling = GM_NONE,
+                               .next_shadow = GM_NONE,
+                               .prev_shadow = GM_NONE};
+    app->chunks++;
+    app->missing++;
+    count_committed(table, chunk->app, gm_class_bytes(class));
+    gm_table_turn_chunk(table, index, GM_CHUNK_EV_ADD);
+    return index;
+}
+
+void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const uint64_t size = gm_class_bytes(chunk->class);
+    assert(!chunk->is_freed && !chunk->is_fixed);
+    if (chunk->is_on_host == is_on_host)
+        return;
+    unlist(table, index);
+    chunk->is_on_host = is_on_host;
+    table->apps[chunk->app].on_host += is_on_host ? size : -size;
+    table->on_host += is_on_host ? size : -size;
+    count_kept(table, chunk->app, is_on_host ? 1 : -1);
+    list_chunk(table, index);
+    table->is_plan_stale = true;
+}
+
+void gm_table_note_use(struct gm_table *table, uint32_t index, uint32_t heat, uint8_t age)
+{
+    table->chunks[index].heat = heat;
+    table->chunks[index].place_age = age;
+}
+
+void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    assert(gm_chunk_is_settled(chunk) && !chunk->is_fixed);
+    unlist(table, index);
+    chunk->is_fixed = true;
+    gm_table_fix_frame(table, chunk->frame, share);
+    if (!chunk->is_on_host)
+        count_kept(table, chunk->app, 1);
+    if (chunk->tier == GM_TIER_GPU)
+        count_fixed(table, chunk->app, gm_class_bytes(chunk->class));
+    list_chunk(table, index);
+}
+
+/* Turn the chunk; what it waits for then is that its owner maps or unmaps it. */
+static bool ask(struct gm_table *table, uint32_t index, enum gm_chunk_event event)
+{
+    if (!gm_table_turn_chunk(table, index, event))
+        return false;
+    table->chunks[index].map_pending = true;
+    return true;
+}
+
+bool gm_table_evict(struct gm_table *table, uint32_t index, uint32_t page)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    if (chunk->shadow == GM_SHADOW_KEPT)
+        gm_table_turn_shadow(table, index, GM_SHADOW_EV_CLAIM);
+    else if (chunk->shadow == GM_SHADOW_LOST)
+        gm_table_turn_shadow(table, index, GM_SHADOW_EV_DROP);
+    if (!ask(table, index, GM_CHUNK_EV_EVICT))
+        return false;
+    chunk->page = page;
+    return true;
+}
+
+bool gm_table_undo(struct gm_table *table, uint32_t index)
+{
+    table->is_plan_stale = true; /* it has counted on the frame */
+    return ask(table, index, GM_CHUNK_EV_UNDO);
+}
+
+bool gm_table_fill(struct gm_table *table, uint32_t index, uint32_t frame)
+{
+    assert(table->frames[frame].class == table->chunks[index].class &&
+           table->frames[frame].pool == table->apps[table->chunks[index].app].pool);
+    return ask(table, index, GM_CHUNK_EV_FILL) && gm_table_take_frame(table, frame, index);
+}
+
+bool gm_table_clear(struct gm_table *table, uint32_t index, uint32_t page)
+{
+    if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_CLEAR))
+        return false;
+    table->chunks[index].page = page;
+    table->chunks[index].copy_pending = true;
+    return true;
+}
+
+bool gm_table_map(struct gm_table *table, uint32_t index, uint32_t frame)
+{
+    if (!ask(table, index, GM_CHUNK_EV_MAP) || !gm_table_take_frame(table, frame, index))
+        return false;
+    table->chunks[index].has_hash = false; /* its app writes there */
+    return true;
+}
+
+bool gm_table_unmap(struct gm_table *table, uint32_t index)
+{
+    return ask(table, index, table->chunks[index].is_freed ? GM_CHUNK_EV_FREED : GM_CHUNK_EV_UNMAP);
+}
+
+bool gm_table_move(struct gm_table *table, uint32_t index, enum gm_tier to, uint32_t page)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const uint8_t before = chunk->to_tier;
+    chunk->to_tier = (uint8_t)to; /* its new list goes by it */
+    if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_MOVE)) {
+        chunk->to_tier = before;
+        return false;
+    }
+    chunk->to_page = page;
+    chunk->copy_pending = true;
+    return true;
+}
+
+void gm_table_begin_copy(struct gm_table *table, uint32_t index)
+{
+    assert(!gm_chunk_is_still(&table->chunks[index]));
+    table->chunks[index].copy_pending = true;
+}
+
+void gm_table_end_copy(struct gm_table *table, uint32_t index, bool is_given_up)
+{
+    table->chunks[index].copy_pending = false;
+    table->chunks[index].is_given_up |= is_given_up;
+}
+
+void gm_table_end_map(struct gm_table *table, uint32_t index, bool is_given_up)
+{
+    table->chunks[index].map_pending = false;
+    table->chunks[index].is_given_up |= is_given_up;
+}
+
+void gm_table_map_again(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    chunk->map_pending = true;
+    chunk->copy_pending = chunk->is_given_up = false;
+}
+
+bool gm_table_settle(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const bool has_failed = chunk->is_given_up;
+    assert(!chunk->copy_pending && !chunk->map_pending);
+    chunk->is_given_up = false;
+    table->has_settled = true;
+    table->is_plan_stale = table->is_plan_stale || has_failed || chunk->is_freed;
+    return gm_table_turn_chunk(table, index, has_failed ? GM_CHUNK_EV_FAIL : GM_CHUNK_EV_DONE);
+}
+
+void gm_table_leave_frame(struct gm_table *table, uint32_t index, uint64_t fence)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const uint32_t frame = chunk->frame;
+    if (fence != 0)
+        table->frames[frame].fence = fence;
+    gm_table_free_frame(table, frame);
+    if (chunk->shadow == GM_SHADOW_CLAIMED)
+        gm_table_turn_shadow(table, index, GM_SHADOW_EV_END);
+}
+
+uint32_t gm_table_leave_pages(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    const uint32_t page = chunk->page;
+    if (chunk->shadow != GM_SHADOW_NONE)
+        gm_table_turn_shadow(table, index,
+                             chunk->shadow == GM_SHADOW_CLAIMED ? GM_SHADOW_EV_END
+                                                                : GM_SHADOW_EV_DROP);
+    chunk->page = chunk->host_frame = GM_NONE;
+    if (chunk->state != GM_CHUNK_MOVING)
+        chunk->has_hash = false;
+    return page;
+}
+
+void gm_table_set_hash(struct gm_table *table, uint32_t index, const uint64_t *hash)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    chunk->has_hash = hash != NULL;
+    if (hash)
+        memcpy(chunk->hash, hash, sizeof chunk->hash);
+}
+
+bool gm_table_keep_shadow(struct gm_table *table, uint32_t index, uint32_t opens)
+{
+    if (!gm_table_turn_shadow(table, index, GM_SHADOW_EV_KEEP))
+        return false;
+    table->chunks[index].opens = opens;
+    return true;
+}
+
+uint32_t gm_table_lose_shadow(struct gm_table *table, uint32_t index)
+{
+    if (!gm_table_turn_shadow(table, index, GM_SHADOW_EV_LOSE))
+        return GM_NONE;
+    struct gm_chunk *chunk = &table->chunks[index];
+    const uint32_t page = chunk->page;
+    chunk->page = GM_NONE;
+    chunk->has_hash = false;
+    return page;
+}
+
+void gm_table_free_chunk(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_table_app *app = &table->apps[chunk->app];
+    if (chunk->is_freed)
+        return;
+    unlist(table, index);
+    chunk->is_freed = true;
+    app->chunks--;
+    app->missing--;
+    table->allocations[chunk->allocation].missing--;
+    if (chunk->is_fixed || chunk->is_on_host)
+        count_kept(table, chunk->app, -1);
+    if (chunk->is_on_host) {
+        app->on_host -= gm_class_bytes(chunk->class);
+        table->on_host -= gm_class_bytes(chunk->class);
+    }
+    if (chunk->is_fixed && chunk->tier == GM_TIER_GPU)
+        count_fixed(table, chunk->app, -gm_class_bytes(chunk->class));
+    count_committed(table, chunk->app, -gm_class_bytes(chunk->class));
+}
+
+bool gm_table_end_chunk(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = &table->chunks[index];
+    assert(chunk->is_freed && chunk->frame == GM_NONE && chunk->shadow == GM_SHADOW_NONE);
+    if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_END))
+        return false;
+    bool is_last = --table->allocations[chunk->allocation].chunks == 0;
+    chunk->next = table->free_chunk;
+    chunk->app = GM_NONE;
+    table->free_chunk = index;
+    table->used_chunks--;
+    return is_last;
+}

@@ -1,0 +1,297 @@
+/*
+ * Frames and pools: see table.h. Frames are in one list each by their state: free and leaving ones
+ * in those of their pool, condemned ones in one for all.
+ */
+#include "daemon/core/table_frames.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* The pool of `uid`, else an unused one, else GM_NONE. */
+uint32_t gm_table_find_pool(struct gm_table *table, uint32_t uid)
+{
+    uint32_t spare = GM_NONE;
+    for (uint32_t i = 0; i < table->max_apps; i++) {
+        struct gm_pool *pool = &table->pools[i];
+        bool is_used = pool->apps > 0 || pool->frames > 0;
+        if (is_used && pool->uid == uid)
+            return i;
+        if (!is_used && spare == GM_NONE)
+            spare = i;
+    }
+    if (spare != GM_NONE) {
+        struct gm_pool *pool = &table->pools[spare];
+        pool->uid = uid;
+        for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
+            pool->head[c] = pool->leaving[c] = GM_NONE;
+            pool->count[c] = 0;
+        }
+    }
+    return spare;
+}
+
+static void count_fixed(struct gm_table *table, const struct gm_frame *frame, uint64_t bytes)
+{
+    if (frame->share == 0 || frame->is_host)
+        return;
+    table->fixed += bytes;
+    table->orphaned += bytes; /* but for what apps have of it */
+}
+
+void gm_table_fix_frame(struct gm_table *table, uint32_t index, uint32_t share)
+{
+    struct gm_frame *frame = &table->frames[index];
+    frame->share = share;
+    count_fixed(table, frame, gm_class_bytes(frame->class));
+}
+
+static void unfix(struct gm_table *table, struct gm_frame *frame)
+{
+    count_fixed(table, frame, -gm_class_bytes(frame->class));
+    frame->share = 0;
+}
+
+/* The list that a frame is in by its state; NULL: in none. */
+static uint32_t *frame_list(struct gm_table *table, const struct gm_frame *frame)
+{
+    struct gm_pool *pool = &table->pools[frame->pool];
+    if (frame->state == GM_FRAME_CONDEMNED)
+        return &table->first_condemned;
+    if (frame->state == GM_FRAME_FREE)
+        return &pool->head[frame->class];
+    return frame->state == GM_FRAME_LEAVING ? &pool->leaving[frame->class] : NULL;
+}
+
+/* The sum that counts a frame on the GPU by its state; NULL: none does. */
+static uint64_t *sum_of(struct gm_table *table, const struct gm_frame *frame)
+{
+    if (frame->is_host)
+        return NULL;
+    if (frame->state == GM_FRAME_FREE)
+        return &table->free;
+    return frame->state == GM_FRAME_CONDEMNED ? &table->condemned : NULL;
+}
+
+/* Keeps the lists, their count and the sums. */
+static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_state state)
+{
+    struct gm_frame *frame = &table->frames[index];
+    uint32_t *list = frame_list(table, frame);
+    if (list) {
+        if (frame->prev != GM_NONE)
+            table->frames[frame->prev].next = frame->next;
+        else
+            *list = frame->next;
+        if (frame->next != GM_NONE)
+            table->frames[frame->next].prev = frame->prev;
+    }
+    if (frame->state == GM_FRAME_FREE) {
+        table->pools[frame->pool].count[frame->class]--;
+        table->dirty -= frame->is_dirty;
+    }
+    if (sum_of(table, frame))
+        *sum_of(table, frame) -= gm_class_bytes(frame->class);
+    table->ending -= gm_frame_ending(frame);
+    frame->state = (uint8_t)state;
+    table->ending += gm_frame_ending(frame);
+    if (sum_of(table, frame))
+        *sum_of(table, frame) += gm_class_bytes(frame->class);
+    if (state == GM_FRAME_FREE) {
+        table->pools[frame->pool].count[frame->class]++;
+        table->dirty += frame->is_dirty;
+    }
+    list = frame_list(table, frame);
+    if (list) {
+        frame->prev = GM_NONE;
+        frame->next = *list;
+        if (frame->next != GM_NONE)
+            table->frames[frame->next].prev = index;
+        *list = index;
+    }
+}
+
+/* The one setter of a frame's state. False: the event is not legal in it. */
+bool gm_table_turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_event event)
+{
+    const struct gm_frame *frame = &table->frames[index];
+    const struct gm_turn turn = {.model = GM_MODEL_FRAME,
+                                 .from = frame->state,
+                                 .event = (uint8_t)event,
+                                 .id = index,
+                                 .app = frame->chunk == GM_NONE ? GM_NONE
+                                                                : table->chunks[frame->chunk].app};
+    const bool is_possible = (event != GM_FRAME_EV_GIVE || frame->share == 0) &&
+                             (event != GM_FRAME_EV_ORPHAN || frame->share != 0);
+    const uint8_t to = gm_table_next(table, turn, is_possible);
+    if (to == GM_TURN_ILLEGAL)
+        return false;
+    if (to != turn.from)
+        set_frame(table, index, (enum gm_frame_state)to);
+    return true;
+}
+
+static uint32_t new_frame(struct gm_table *table, uint32_t pool, unsigned class, bool is_host)
+{
+    uint32_t index = table->free_frame;
+    if (index == GM_NONE)
+        return GM_NONE;
+    struct gm_frame *frame = &table->frames[index];
+    table->free_frame = frame->next;
+    memset(frame, 0, sizeof *frame);
+    frame->chunk = frame->next = frame->prev = frame->page = frame->exit_of = GM_NONE;
+    frame->pool = pool;
+    frame->class = (uint8_t) class;
+    frame->is_host = is_host;
+    table->pools[pool].frames++;
+    gm_table_turn_frame(table, index, GM_FRAME_EV_MAKE);
+    return index;
+}
+
+uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned class)
+{
+    uint32_t index = GM_NONE;
+    if (gm_class_bytes(class) <= table->budget - table->allocated)
+        index = new_frame(table, pool, class, false);
+    if (index != GM_NONE)
+        table->allocated += gm_class_bytes(class);
+    return index;
+}
+
+uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t index)
+{
+    const struct gm_chunk *chunk = &table->chunks[index];
+    const uint32_t frame = new_frame(table, table->apps[chunk->app].pool, chunk->class, true);
+    if (frame != GM_NONE)
+        table->frames[frame].page = chunk->page;
+    return frame;
+}
+
+static void count_device(struct gm_table *table, uint32_t app, uint64_t bytes)
+{
+    table->apps[app].device += bytes;
+    table->pools[table->apps[app].pool].device += bytes;
+}
+
+/* Its chunk has it no more. A host frame takes the pages along. */
+static void leave_chunk(struct gm_table *table, uint32_t index)
+{
+    struct gm_frame *frame = &table->frames[index];
+    if (frame->chunk == GM_NONE)
+        return;
+    struct gm_chunk *chunk = &table->chunks[frame->chunk];
+    if (!frame->is_host)
+        count_device(table, chunk->app, -gm_class_bytes(frame->class));
+    if (chunk->frame == index)
+        chunk->frame = GM_NONE;
+    if (chunk->host_frame == index)
+        chunk->host_frame = chunk->page = GM_NONE;
+    frame->chunk = GM_NONE;
+}
+
+bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
+{
+    struct gm_frame *frame = &table->frames[index];
+    if (!gm_table_turn_frame(table, index, GM_FRAME_EV_TAKE))
+        return false;
+    leave_chunk(table, index);
+    frame->chunk = chunk;
+    frame->is_dirty = true;
+    table->chunks[chunk].frame = index;
+    if (frame->is_host) {
+        table->chunks[chunk].host_frame = index;
+        table->chunks[chunk].page = frame->page;
+    } else {
+        count_device(table, table->chunks[chunk].app, gm_class_bytes(frame->class));
+    }
+    return true;
+}
+
+bool gm_table_free_frame(struct gm_table *table, uint32_t index)
+{
+    if (!gm_table_turn_frame(table, index, GM_FRAME_EV_GIVE))
+        return false;
+    leave_chunk(table, index);
+    return true;
+}
+
+void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear)
+{
+    struct gm_frame *frame = &table->frames[index];
+    if (!gm_table_turn_frame(table, index, GM_FRAME_EV_CLEAN))
+        return;
+    table->dirty -= frame->is_dirty;
+    frame->is_dirty = false;
+    frame->clear = clear;
+}
+
+void gm_table_soil_frame(struct gm_table *table, uint32_t index)
+{
+    struct gm_frame *frame = &table->frames[index];
+    if (!gm_table_turn_frame(table, index, GM_FRAME_EV_SOIL))
+        return;
+    table->dirty += !frame->is_dirty;
+    frame->is_dirty = true;
+}
+
+void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
+{
+    if (gm_table_turn_frame(table, index, GM_FRAME_EV_ORPHAN))
+        leave_chunk(table, index);
+}
+
+bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exit_of)
+{
+    struct gm_frame *frame = &table->frames[index];
+    if (!gm_table_turn_frame(table, index, GM_FRAME_EV_CONDEMN))
+        return false;
+    unfix(table, frame);
+    leave_chunk(table, index);
+    table->ending -= gm_frame_ending(frame);
+    frame->exit_of = exit_of;
+    table->ending += gm_frame_ending(frame);
+    table->is_plan_stale = true; /* it may have counted on a free one */
+    return true;
+}
+
+void gm_table_release_frames(struct gm_table *table, uint32_t app)
+{
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next) {
+        struct gm_frame *frame = &table->frames[i];
+        if (frame->exit_of != app)
+            continue;
+        frame->exit_of = GM_NONE;
+        table->ending += gm_frame_ending(frame);
+        table->is_plan_stale = true;
+    }
+}
+
+void gm_table_count_drops(struct gm_table *table, uint32_t index, int drops, int silent)
+{
+    struct gm_frame *frame = &table->frames[index];
+    assert(frame->state == GM_FRAME_CONDEMNED);
+    table->ending -= gm_frame_ending(frame);
+    frame->drops += (uint32_t)drops;
+    frame->silent += (uint32_t)silent;
+    assert(frame->silent <= frame->drops);
+    table->ending += gm_frame_ending(frame);
+}
+
+void gm_table_destroy_frame(struct gm_table *table, uint32_t index)
+{
+    assert(table->frames[index].state == GM_FRAME_CONDEMNED);
+    table->frames[index].is_destroyed = true;
+}
+
+void gm_table_end_frame(struct gm_table *table, uint32_t index)
+{
+    struct gm_frame *frame = &table->frames[index];
+    if (!gm_table_turn_frame(table, index, GM_FRAME_EV_END))
+        return;
+    unfix(table, frame);
+    if (!frame->is_host)
+        table->allocated -= gm_class_bytes(frame->class);
+    table->pools[frame->pool].frames--;
+    frame->next = table->free_frame;
+    table->free_frame = index;
+    table->is_plan_stale = true;
+}

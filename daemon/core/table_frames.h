@@ -1,0 +1,58 @@
+/* What happens to frames: see table.h. False: not legal in the state that it is in; on_turn is
+ * told, and nothing has changed. */
+#ifndef GM_CORE_TABLE_FRAMES_H
+#define GM_CORE_TABLE_FRAMES_H
+
+#include "daemon/core/table_rows.h"
+
+/* A new frame of `pool`, USED without a chunk; GM_NONE: no slot or no room. */
+uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned class);
+/* The same of the pinned pages that the chunk has, outside the budget. The pages are part of the
+ * frame as soon as the chunk takes it: they leave the chunk with it. */
+uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t chunk);
+/* Its memory is gone. */
+void gm_table_end_frame(struct gm_table *table, uint32_t frame);
+/* Into its pool's free list. The fence stays. False, of this and the next two: not legal; on_turn
+ * is told, and nothing has changed. */
+bool gm_table_free_frame(struct gm_table *table, uint32_t frame);
+/* A free frame is clear when copies in up to number `clear` have ended. */
+void gm_table_clean_frame(struct gm_table *table, uint32_t frame, uint64_t clear);
+/* A free frame is not clear after all. */
+void gm_table_soil_frame(struct gm_table *table, uint32_t frame);
+/* The chunk of a fixed frame has ended; others still map the frame. It stays USED, without a chunk.
+ */
+void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
+/* From the free list to `chunk`, which makes it dirty. */
+bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
+/* It is nobody's any more, and ends when nothing reaches it. If `exit_of` is an app, it waits for
+ * that app's process. */
+bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
+/* Condemned frames wait for this app's process no more. */
+void gm_table_release_frames(struct gm_table *table, uint32_t app);
+/* A condemned frame waits for so many more answers to DROP, so many of them of apps that are
+ * silent; or for fewer. */
+void gm_table_count_drops(struct gm_table *table, uint32_t frame, int drops, int silent);
+/* The handle of a condemned frame is destroyed, and the driver keeps the memory. */
+void gm_table_destroy_frame(struct gm_table *table, uint32_t frame);
+
+/* ---- for the files of the table and for tests ---- */
+
+/* The state after `turn`; GM_TURN_ILLEGAL: it is not legal. on_turn is told of both. */
+static inline uint8_t gm_table_next(const struct gm_table *table, struct gm_turn turn,
+                                    bool is_possible)
+{
+    turn.to = is_possible ? gm_model_next((enum gm_model)turn.model, turn.from, turn.event)
+                          : GM_TURN_ILLEGAL;
+    if (table->on_turn)
+        table->on_turn(table->on_turn_arg, &turn);
+    return turn.to;
+}
+
+/* The one setter of a frame's state. False: the event is not legal in it. */
+bool gm_table_turn_frame(struct gm_table *table, uint32_t frame, enum gm_frame_event event);
+/* A settled chunk's frame is fixed, as part of `share`. */
+void gm_table_fix_frame(struct gm_table *table, uint32_t frame, uint32_t share);
+/* The pool of `uid`, else an unused one, else GM_NONE. */
+uint32_t gm_table_find_pool(struct gm_table *table, uint32_t uid);
+
+#endif

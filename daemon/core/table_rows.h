@@ -1,0 +1,204 @@
+/* What the table knows: see table.h. Nobody writes this but the files table_*.c. */
+#ifndef GM_CORE_TABLE_ROWS_H
+#define GM_CORE_TABLE_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/chunk.h"
+#include "daemon/core/model.h"
+
+/* What a chunk is counted as, and in which list of its app it is. */
+enum gm_chunk_list {
+    GM_LIST_NONE,     /* on its way in, or freed */
+    GM_LIST_RESIDENT, /* by_class */
+    GM_LIST_SETTLED,  /* in none: mapped on the host, or fixed */
+    GM_LIST_AWAY,     /* away[listed_tier] */
+    GM_LIST_TO_MAP,   /* to_map */
+};
+
+struct gm_chunk {
+    uint64_t va;
+    uint64_t hash[2]; /* of its copy below the GPU, or of its shadow, if has_hash */
+    uint32_t app;
+    uint32_t allocation;
+    uint32_t frame;                    /* GM_NONE: none */
+    uint32_t page;                     /* first page of its copy in `tier`'s store, GM_NONE: none */
+    uint32_t host_frame;               /* ... the host frame that these pages are; GM_NONE: none */
+    uint32_t to_page;                  /* MOVING: of the copy being made */
+    uint32_t sibling;                  /* next chunk of the allocation, by address */
+    uint32_t next, prev;               /* in its app's list for its place */
+    uint32_t heat;                     /* how much it is used: place.h */
+    uint32_t next_shadow, prev_shadow; /* in its app's list */
+    uint32_t opens; /* gm_app.gate.opens at which it is still as its shadow; see engine/shadows.c */
+    uint8_t shadow; /* enum gm_shadow */
+    bool has_hash;
+    uint8_t place_age; /* for so many more reports a place in it is remembered */
+    uint8_t class;
+    uint8_t tier;  /* enum gm_tier: where the authoritative copy is */
+    uint8_t state; /* enum gm_chunk_state; its one setter: gm_table_turn_chunk */
+    uint8_t listed_tier;
+    uint8_t to_tier;   /* enum gm_tier: where one that is MOVING goes */
+    uint8_t list;      /* enum gm_chunk_list: which of its app's lists it is in */
+    bool is_leaving;   /* counted in its app's `leaving` bytes */
+    bool is_freed;     /* its allocation was freed: it ends when nothing touches it any more */
+    bool is_on_host;   /* its place: its app maps it on the host, or is to */
+    bool is_fixed;     /* unevictable */
+    bool is_given_up;  /* a copy or the app failed: it ends where it began */
+    bool copy_pending; /* it waits for a copy, or for the fence before it */
+    bool map_pending;  /* it waits for the app to map or unmap it */
+};
+
+/* What an app is told when nothing is left of an allocation. */
+struct gm_last_word {
+    enum { GM_LAST_NONE, GM_LAST_FREED, GM_LAST_TAKEN, GM_LAST_FAILED } kind;
+    int32_t result;  /* FAILED: why, a CUresult, as the answer to ALLOC */
+    uint64_t cookie; /* FREED, FAILED */
+};
+
+struct gm_allocation {
+    uint64_t va;
+    uint64_t bytes;
+    uint64_t cookie; /* of the pending ALLOC */
+    uint32_t app;
+    uint32_t first;      /* chunk */
+    uint32_t chunks;     /* alive */
+    uint32_t missing;    /* chunks that are not settled on the GPU */
+    uint32_t next, prev; /* in its app's list; next also links the free list */
+    bool is_pending;     /* ALLOC is not answered yet */
+    bool is_ahead;       /* ... and nobody waits for the answer */
+    bool is_freed;       /* it ends with its last chunk */
+    struct gm_last_word last;
+};
+
+struct gm_frame {
+    uint64_t fence; /* copies out up to this sequence number must end before it is written */
+    uint64_t clear; /* unless it is dirty, it is clear when copies in up to this one have ended */
+    uint32_t chunk;
+    uint32_t pool;
+    uint32_t next, prev; /* in the list for its state */
+    uint32_t page;       /* host frame: its pages, which end with it */
+    uint32_t share;      /* it is fixed: the number of what it is part of; 0: it is not */
+    uint32_t exit_of;    /* condemned: the app whose process must end first; GM_NONE: none */
+    uint32_t drops;      /* ... DROPs that are not answered yet */
+    uint32_t silent;     /* ... of those, owed by apps that do not answer */
+    uint8_t class;
+    uint8_t state;     /* enum gm_frame_state; its one setter: set_frame */
+    bool is_host;      /* host memory: not in the budget; its chunk's data is in it as long as it is
+                          used, mapped or not */
+    bool is_dirty;     /* a chunk had it since it was made or cleared */
+    bool is_destroyed; /* condemned: its handle is, and the driver keeps the memory */
+};
+
+struct gm_pool {
+    uint32_t uid;
+    uint32_t apps, frames; /* alive; 0 and 0: the pool is unused and can serve another uid */
+    uint64_t committed, beyond, fixed, device; /* the sums of its apps' */
+    uint32_t head[GM_CHUNK_CLASSES];           /* free frames */
+    uint32_t count[GM_CHUNK_CLASSES];
+    uint32_t leaving[GM_CHUNK_CLASSES]; /* leaving frames: planning counts on them next */
+};
+
+struct gm_list {
+    uint32_t head, tail, count;
+};
+
+struct gm_table_app {
+    bool is_used;
+    bool is_silent;     /* it does not answer: nothing of it can be evicted now */
+    uint32_t pool;      /* of its uid */
+    uint64_t committed; /* bytes of its live chunks */
+    uint64_t on_host;   /* ... of those whose place is on the host */
+    uint64_t leaving;   /* ... of those of them that are still on the GPU */
+    uint64_t beyond;    /* ... that it may not have on the GPU: the engine's promise to others */
+    uint64_t fixed;     /* ... of those on the GPU that are fixed */
+    uint64_t resident;  /* bytes of its settled chunks on the GPU that are not fixed */
+    uint64_t device;    /* bytes of all GPU frames that its chunks have: fixed ones, those in
+                           flight and those that were freed, too */
+    uint32_t chunks;    /* live ones */
+    uint32_t missing;   /* ... that are not settled on the GPU */
+    uint32_t kept;      /* ... that keep their frames whoever runs: fixed, or placed on the host */
+    struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
+    struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
+    uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */
+    uint32_t away_count[GM_CHUNK_CLASSES];     /* chunks in those lists, by size */
+    struct gm_list to_map; /* to be mapped on the host, and not in flight from the GPU */
+    uint64_t to_map_bytes; /* ... of those that are not in pinned memory yet */
+    struct gm_list allocations;
+    struct gm_list shadows; /* chunks whose shadows are kept; those that are evicted first first */
+    uint64_t shadow_bytes;
+};
+
+struct gm_table {
+    /* Told of each change of a state, and of each event that is not legal; NULL: nobody is. */
+    void (*on_turn)(void *arg, const struct gm_turn *turn);
+    void *on_turn_arg;
+    bool is_plan_stale; /* what no plan foresees has happened since there is one */
+    bool has_settled;   /* a chunk has come to rest since: what every plan foresees */
+    uint64_t budget;    /* bytes of frames that may exist */
+    uint64_t allocated; /* bytes of frames that exist */
+    uint64_t free;      /* ... of those that are free */
+    uint64_t condemned; /* ... of those that are condemned */
+    uint64_t ending; /* ... of those condemned whose end depends on the daemon only: room to come */
+    uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
+    uint64_t orphaned;             /* ... of those that no live chunk has: others have them open */
+    uint64_t committed;            /* bytes of all live chunks */
+    uint64_t on_host;              /* ... of those whose place is on the host */
+    uint64_t beyond;               /* ... the sum of the apps' */
+    uint64_t gives_back[GM_TIERS]; /* bytes that copies under way free in their tier */
+    uint64_t shadows;              /* bytes of pinned memory that hold shadows which are kept */
+    uint64_t lost;                 /* bytes of shadows that are lost */
+    uint32_t dirty;                /* free frames that are */
+    uint32_t kept;                 /* the sum of the apps' */
+    uint32_t max_apps, max_chunks, max_frames;
+    uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
+    uint32_t first_condemned;                         /* of all users */
+    uint32_t used_chunks;
+    struct gm_table_app *apps;
+    struct gm_chunk *chunks;
+    struct gm_frame *frames;
+    struct gm_allocation *allocations;
+    struct gm_pool *pools; /* max_apps of them */
+};
+
+/* Whether nothing of it moves, nor is being mapped or unmapped. */
+static inline bool gm_chunk_is_still(const struct gm_chunk *chunk)
+{
+    return chunk->state <= GM_CHUNK_ON_HOST;
+}
+
+/* Its app can use it: it is on the GPU, or mapped on the host. */
+static inline bool gm_chunk_is_settled(const struct gm_chunk *chunk)
+{
+    return chunk->state == GM_CHUNK_RESIDENT || chunk->state == GM_CHUNK_ON_HOST;
+}
+
+/* It can be evicted. */
+static inline bool gm_chunk_can_leave(const struct gm_chunk *chunk)
+{
+    return chunk->state == GM_CHUNK_RESIDENT && !chunk->is_fixed && !chunk->is_freed;
+}
+
+/* ... and has pages beside its frame. */
+static inline bool gm_chunk_can_have_shadow(const struct gm_chunk *chunk)
+{
+    return gm_chunk_can_leave(chunk) && chunk->page != GM_NONE;
+}
+
+/* The tier in which the move that it makes gives its bytes back; GM_TIER_NONE: it gives none. */
+static inline enum gm_tier gm_chunk_gives_back(const struct gm_chunk *chunk)
+{
+    const bool is_moving = chunk->state == GM_CHUNK_MOVING || chunk->state == GM_CHUNK_COMING;
+    return is_moving ? (enum gm_tier)chunk->tier : GM_TIER_NONE;
+}
+
+/* What of a condemned frame counts as `ending`. */
+static inline uint64_t gm_frame_ending(const struct gm_frame *frame)
+{
+    const bool is_ending = !frame->is_host && frame->state == GM_FRAME_CONDEMNED &&
+                           frame->exit_of == GM_NONE && frame->silent == 0;
+    return is_ending ? gm_class_bytes(frame->class) : 0;
+}
+
+#endif
