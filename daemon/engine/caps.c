@@ -1,34 +1,35 @@
 /*
  * Caps: the most device memory that an app may occupy, and what all apps of a user may. Owns
  * struct gm_app.cap, and what is beyond the GPU of apps that have a cap. Called by policy.c,
- * apps.c, places.c, moves.c and engine.c; calls the table, groups.c and places.c.
+ * apps.c, places.c, moves.c and engine.c; calls the table, groups.c and places.c. What a cap leaves
+ * an app says core/room.
  *
- * A cap is of an app on each of its GPUs. The programs of a group are one app, so it bounds their
- * sum; if they have several caps the smallest counts. A total for a user bounds what its apps need
- * on the GPU together: who comes first has it. What the driver alone can move counts as the
- * program tells it (gm_stat), without managed memory, which the driver moves by itself; so does
- * what is fixed. The rest of the cap is for frames. What of a program does not fit there is
- * `beyond`: it is mapped on the host when the program runs (places.c). So a cap is what --oversize
- * is for the budget, whatever that option says.
+ * A cap holds for an app on each of its GPUs. The programs of a group are one app, so it bounds
+ * their sum. If they have several caps, the smallest counts. A total for a user bounds what its
+ * apps are promised on the GPU together: who comes first has it. Unevictable memory counts, too:
+ * what is fixed, and what the driver keeps, as the program tells it (gm_stat). Managed memory does
+ * not count, as the driver moves it by itself. The rest of the cap is for frames. What of a program
+ * does not fit there is `beyond`: it is mapped on the host when the program runs (places.c). So a
+ * cap does for one app what --oversize does for the budget, whatever that option says.
  *
  * It is kept by three things:
  *
- *   beyond   the sum of what the members of an app need on the GPU is never above the cap
- *   fill     a chunk gets no frame while the app's frames and this one are above it. So an app
- *            whose cap was lowered never grows, and one that exchanges is not above it in between.
- *            Of a group one that has less than its part gets that while another one is above
- *   leaving  who is above it gets new places as soon as it is quiet; a paused app is evicted
+ *   beyond   what the members of an app are promised on the GPU is never above the cap
+ *   fill     a chunk gets no frame if the app's frames would be above the cap with it. So an app
+ *            whose cap was lowered never grows, and one that exchanges is never above its cap. In a
+ *            group, a member may grow up to its own part while another member has more than its own
+ *   leaving  an app above its cap gets new places as soon as it is quiet; a paused app is evicted
  *
- * Pinned memory must have room for what is beyond: a cap for which it has none is refused. If what
- * the driver keeps grows, as much as has room leaves.
+ * Pinned memory must have room for what is beyond: a cap for which it has none is refused. If the
+ * driver comes to keep more, as much goes beyond as pinned memory has room for.
  *
- * A total of pinned memory bounds all memory of a user that can be evicted, as any of it may have
- * to be there.
+ * A total of pinned memory bounds all evictable memory of a user, as any of it may have to be
+ * there.
  *
- * By option a cap bends: an app may have what nobody else wants now. Others are those that run or
- * wait for their turn. Its promise to them stays: it needs no more than its cap in order to run,
- * and goes back to that when room is wanted. What bends is never more than a total for the user
- * leaves: else two apps that bend would wait for each other's place for ever.
+ * By option a cap bends: an app may have what nobody else wants now. Others are apps that run or
+ * wait for their turn. What they are promised stays theirs: the app needs no more than its cap in
+ * order to run, and goes back to that when room is wanted. It bends no further than a total for the
+ * user allows. Otherwise two apps that bend would wait for each other's frames for ever.
  */
 #include "daemon/engine/inside.h"
 
@@ -59,8 +60,7 @@ bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
 /* What of the group's sum is the app's own. */
 static uint64_t part_of(const struct gm_engine *engine, uint32_t id)
 {
-    return gm_engine_promised(engine, id) + engine->table->apps[id].fixed +
-           engine->apps[id].cap.bend;
+    return gm_engine_places_room(engine, id) + engine->table->apps[id].fixed;
 }
 
 /* Another member that runs has more than its part. It goes below that when it drains, for which its
