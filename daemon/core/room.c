@@ -185,3 +185,22 @@ bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes)
 {
     return gm_more(gm_more(input->own.needed, input->fixed), bytes) <= input->budget;
 }
+
+/* The budget that leaves `kept` bytes of the device, in whole chunks. */
+static uint64_t budget_beside(const struct gm_room_device *device, uint64_t kept)
+{
+    return gm_chunk_floor(gm_less(device->available, kept));
+}
+
+uint64_t gm_room_next_budget(const struct gm_room_device *device)
+{
+    const uint64_t reserve = device->reserve, now = device->budget;
+    uint64_t next = now;
+    if (device->available < now + reserve / 4)
+        next = budget_beside(device, reserve / 2);
+    else if (device->available > now + reserve + reserve / 2 ||
+             budget_beside(device, reserve) >= device->most)
+        next = budget_beside(device, reserve);
+    next = gm_least(next, device->most);
+    return next > device->least ? next : device->least;
+}

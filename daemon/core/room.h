@@ -107,6 +107,22 @@ uint64_t gm_room_to_take_up(const struct gm_room_input *input);
  * cap says, as it has less than its part of its group. */
 bool gm_room_may_occupy(const struct gm_room_input *input, uint64_t bytes, bool has_part);
 
+/* The device's memory, in bytes. */
+struct gm_room_device {
+    uint64_t budget;      /* for frames, now */
+    uint64_t least, most; /* its limits */
+    uint64_t available;   /* existing frames, and what is free */
+    uint64_t reserve;     /* to be left to contexts, and to what programs allocate past gpumux */
+};
+
+/*
+ * The budget from now on, while other programs take the device's memory and give it back: a
+ * multiple of 2 MiB, or one of its limits. If less than a quarter of the reserve is left beyond the
+ * budget, the budget falls until half of it is. If more than one and a half is left, the budget
+ * rises until all of it is. So contexts that come and go do not change it.
+ */
+uint64_t gm_room_next_budget(const struct gm_room_device *device);
+
 /* Whether the app could still run if `bytes` more were fixed, of others. */
 bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes);
 

@@ -1,6 +1,6 @@
 /*
  * How much memory the daemon makes: a little more than programs need (core/need.h), on the GPU
- * within a budget that follows what other programs leave there (core/budget.h). Unused memory goes
+ * within a budget that follows what other programs leave there (core/room.h). Unused memory goes
  * back to the system, less what was needed lately. frames.c destroys frames, hostpool.c slabs,
  * stores.c paged memory. Owns the budget. Called by engine.c, by files that need the budget to
  * change, and by control.c and session.c for a trim.
@@ -214,12 +214,12 @@ static bool is_followed(const struct gm_engine *engine)
 static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least, enum gm_why why)
 {
     const struct gm_table *table = engine->table;
-    const struct gm_budget_input input = {.now = table->budget,
+    const struct gm_room_device device = {.budget = table->budget,
                                           .most = engine->config.budget,
                                           .least = least,
                                           .available = table->allocated + free_bytes,
                                           .reserve = engine->device_reserve};
-    uint64_t next = gm_budget_next(&input);
+    uint64_t next = gm_room_next_budget(&device);
 
     if (next > table->budget && gm_files_left_for_frames() >= GM_FILES_SPARE)
         set_budget(engine, next, GM_WHY_GPU_FREE);

@@ -9,7 +9,6 @@
 #include "common/shm.h"
 #include "daemon/memory/claim.h"
 #include "daemon/core/admit.h"
-#include "daemon/core/budget.h"
 #include "daemon/core/events.h"
 #include "daemon/core/hint.h"
 #include "daemon/core/need.h"
@@ -376,7 +375,7 @@ struct gm_engine {
     uint64_t room;            /* as the scheduler was told */
     uint64_t first_budget;    /* at the start */
     bool is_budget_auto;      /* it follows what the device has; else it was given */
-    uint64_t device_reserve;  /* of the device, that is left to others: core/budget.h */
+    uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
     uint32_t created;                              /* frames made in this round */

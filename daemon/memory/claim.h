@@ -10,7 +10,7 @@
  *
  * A user's daemon is refused beside the system's. The system's starts beside users' daemons,
  * whatever they hold, and says which one it found; so do daemons of different users. Neither can
- * then have more than what the GPU has free (core/budget.h).
+ * then have more than what the GPU has free (core/room.h).
  *
  * $GPUMUX_RUN_DIR stands for /run, for tests. Called by the engine when it opens and closes. Calls
  * lockfile.c.

@@ -1,4 +1,4 @@
-/* daemon/core/budget: the budget follows what the device has. */
+/* daemon/core/room: the budget follows what the device has. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,20 +6,19 @@
 
 #include <cmocka.h>
 
-#include "common/chunk.h"
-#include "daemon/core/budget.h"
+#include "daemon/core/room.h"
 
 #define MIB (1ull << 20)
 
 /* The device has 1024 MiB, of which 64 are the reserve. */
 static uint64_t next(uint64_t now, uint64_t available, uint64_t least)
 {
-    const struct gm_budget_input input = {.now = now * MIB,
-                                          .most = 960 * MIB,
-                                          .least = least * MIB,
-                                          .available = available * MIB,
-                                          .reserve = 64 * MIB};
-    return gm_budget_next(&input) / MIB;
+    const struct gm_room_device input = {.budget = now * MIB,
+                                         .most = 960 * MIB,
+                                         .least = least * MIB,
+                                         .available = available * MIB,
+                                         .reserve = 64 * MIB};
+    return gm_room_next_budget(&input) / MIB;
 }
 
 static void test_up(void **state)
@@ -47,19 +46,19 @@ static void test_down(void **state)
 /* A budget that was given: `reserve` is one frame. */
 static void test_given(void **state)
 {
-    struct gm_budget_input input = {.now = 112 * MIB,
-                                    .most = 160 * MIB,
-                                    .least = 112 * MIB,
-                                    .available = 112 * MIB,
-                                    .reserve = 32 * MIB};
+    struct gm_room_device input = {.budget = 112 * MIB,
+                                   .most = 160 * MIB,
+                                   .least = 112 * MIB,
+                                   .available = 112 * MIB,
+                                   .reserve = 32 * MIB};
     (void)state;
-    assert_int_equal(gm_budget_next(&input), 112 * MIB);
+    assert_int_equal(gm_room_next_budget(&input), 112 * MIB);
     input.available = 191 * MIB;
-    assert_int_equal(gm_budget_next(&input), 158 * MIB);
+    assert_int_equal(gm_room_next_budget(&input), 158 * MIB);
     input.available = 192 * MIB;
-    assert_int_equal(gm_budget_next(&input), 160 * MIB);
-    input.now = 158 * MIB;
-    assert_int_equal(gm_budget_next(&input), 160 * MIB);
+    assert_int_equal(gm_room_next_budget(&input), 160 * MIB);
+    input.budget = 158 * MIB;
+    assert_int_equal(gm_room_next_budget(&input), 160 * MIB);
 }
 
 /* From wherever it is, one step is enough, and what follows from that changes nothing: contexts
