@@ -60,7 +60,7 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     gm_engine_progressed(engine, id);
     gm_engine_want_later(engine, id);
     gm_engine_sample_soon(engine);
-    gm_engine_feed(engine, GM_SCHED_IDLE, id, 0);
+    gm_engine_rests(engine, id);
 }
 
 static void check_silence(struct gm_engine *engine, uint32_t id)
