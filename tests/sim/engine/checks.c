@@ -29,6 +29,10 @@ static void check_memory(const struct gm_engine *engine)
     for (uint32_t i = 0; i < engine->table->max_frames; i++) {
         if (engine->table->frames[i].state == GM_FRAME_UNUSED || engine->table->frames[i].is_host)
             continue;
+        if (engine->table->frames[i].is_destroyed) { /* others keep its memory */
+            bytes += gm_class_bytes(engine->table->frames[i].class);
+            continue;
+        }
         const struct gm_frame_handle *frame = &engine->frames.handles[i];
         const struct handle *handle = handle_at((int)frame->handle);
         require(handle->is_held && !handle->is_host && handle->gpu == engine->config.index,
@@ -36,6 +40,22 @@ static void check_memory(const struct gm_engine *engine)
         bytes += (uint64_t)handle->pages << GM_CHUNK_SHIFT;
     }
     require(bytes == engine->table->allocated, "the frames' memory is not what the table says");
+}
+
+/* Pinned memory that is mapped, be it by a process that is dying or by what one left, stays a host
+ * frame. */
+static void check_host_frames(void)
+{
+    static bool is_frame[HANDLES];
+    memset(is_frame, 0, sizeof is_frame);
+    for (uint32_t k = 0; k < machine.n_gpus; k++) {
+        const struct gm_engine *engine = machine.daemon.engines[k];
+        for (uint32_t i = 0; i < engine->table->max_frames; i++)
+            if (engine->table->frames[i].state != GM_FRAME_UNUSED &&
+                engine->table->frames[i].is_host)
+                is_frame[engine->frames.handles[i].handle] = true;
+    }
+    require(!handle_is_mapped_in_pool(is_frame), "host memory that a process has mapped is free");
 }
 
 /* Who may not be larger than the budget is not; each is told what it could have. (What others share
@@ -198,6 +218,16 @@ static uint32_t find_copy(const struct gm_engine *engine, const struct gm_chunk 
     return stored_pages(engine->stores, (enum gm_tier)chunk->tier, chunk->page, pages, n);
 }
 
+/* Nobody else can reach a page of pinned memory with data of a program, unless it is shared. */
+static void check_reach(const struct program *p, const struct page *page)
+{
+    const struct handle *handle = handle_of_page(page);
+    require(!handle || !handle->is_host || handle->is_shared || handle->maps == 0 ||
+                handle->program == p->number,
+            "data of program %u lies in host memory that program %u has mapped", p->number,
+            handle->program);
+}
+
 /* The authoritative copy of each chunk holds what its program wrote. */
 static void check_chunk(const struct gm_engine *engine, const struct program *p,
                         const struct gm_chunk *chunk)
@@ -211,6 +241,8 @@ static void check_chunk(const struct gm_engine *engine, const struct program *p,
     const uint32_t n = find_copy(engine, chunk, pages), at = first - region->first;
     for (uint32_t i = 0; i < gm_chunk_bytes(chunk) >> GM_CHUNK_SHIFT; i++) {
         const uint64_t tag = region->content ? region->content->tag[at + i] : 0;
+        if (n > 0)
+            check_reach(p, pages[i]);
         require(n == 0 || pages[i]->tag == tag,
                 "page %u of program %u's chunk at %lx, in tier %u (%s), holds %lx, and the "
                 "program wrote %lx",
@@ -233,6 +265,8 @@ static void check_shadow(const struct gm_engine *engine, const struct program *p
         p->regions[r].state == REGION_FREED || chunk->opens != engine->apps[chunk->app].gate.opens)
         return;
     const uint32_t n = pinned_pages(&engine->pool, chunk->page, pages, HANDLE_PAGES);
+    for (uint32_t i = 0; i < n; i++)
+        check_reach(p, pages[i]);
     for (uint32_t i = 0; i < n; i++)
         require(pages[i]->tag == p->regions[r].content->tag[first - p->regions[r].first + i],
                 "the shadow of program %u's chunk at %lx is not as the chunk", p->number,
@@ -335,6 +369,60 @@ static void check_stopped(struct program *p, uint32_t gpu)
     p->was_stopped[gpu] = is_stopped;
 }
 
+/* How late a deadline may be noticed: the daemon's timers have milliseconds. */
+#define NOTICED_MOST (50 * GM_MS)
+
+/* ... and for how long a request may wait that could be served. */
+#define UNSERVED_MOST (100 * GM_MS)
+
+/* Who does not answer in time is known to be silent, busy or late to end, and nobody waits. */
+static void check_deadlines(const struct gm_engine *engine)
+{
+    const uint64_t now = machine.now - NOTICED_MOST;
+    for (uint32_t id = 0; id < engine->config.max_apps && !engine->is_closing; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        const struct gm_batch *batch = app->batches.sent;
+        const uint64_t answered_at = app->gate.answered_at;
+        if (app->state == GM_APP_UNUSED)
+            continue;
+        require(!batch || engine->table->apps[id].is_silent || now < batch->sent_at + GM_LATE_NS ||
+                    now < answered_at + GM_LATE_NS,
+                "app %u answers nothing, and nobody knows", id);
+        require(app->state != GM_APP_DRAINING || app->is_stopped ||
+                    now < app->gate.closed_at + engine->config.drain_deadline_ns + GM_LATE_NS,
+                "app %u drains for longer than it may", id);
+        require(app->state != GM_APP_GONE || !app->exit.poll || app->exit.is_late ||
+                    now < app->exit.left_at + GM_EXIT_NS,
+                "app %u is waited for, and does not end", id);
+        require(app->state != GM_APP_LOADING || engine->stopping.is_on ||
+                    now < app->progress_at + GM_STALL_NS,
+                "app %u loads, and comes no nearer", id);
+    }
+}
+
+/* The first that waits for memory could have it, or somebody never can. NULL: neither. */
+static const struct gm_admit_request *find_unserved(const struct gm_engine *engine)
+{
+    const bool is_on = !engine->stopping.is_on && !engine->is_closing;
+    for (const struct gm_admit_request *at = engine->waiting; is_on && at; at = at->next) {
+        const struct gm_room_input input = gm_engine_room_input(engine, at->app);
+        const struct gm_room_input alone = gm_room_alone(&input);
+        if ((at == engine->waiting && gm_room_refuses(&input, at->bytes) == GM_WHY_NONE) ||
+            gm_room_refuses(&alone, at->bytes) != GM_WHY_NONE)
+            return at;
+    }
+    return NULL;
+}
+
+static void check_waiting(uint32_t index)
+{
+    const struct gm_admit_request *at = find_unserved(machine.daemon.engines[index]);
+    uint64_t *since = &machine.gpus[index].unserved_at;
+    *since = !at ? 0 : *since == 0 ? machine.now : *since;
+    require(!at || machine.now - *since <= UNSERVED_MOST,
+            "app %u waits for %lu MiB, which it could have or never can", at->app, at->bytes >> 20);
+}
+
 /* Host memory is for all GPUs, and each has its part of it. */
 static void check_pinned(void)
 {
@@ -368,8 +456,17 @@ static bool is_wanted(const struct gm_engine *engine)
     return false;
 }
 
+/* For how long it may hold a turn: once it has waited for --patience, as long as others may take to
+ * make room. */
+static uint64_t most_held(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t since = engine->apps[id].gate.closed_at;
+    const bool is_urgent = machine.now >= since + engine->config.patience_ns;
+    return GM_S + (is_urgent ? engine->config.drain_deadline_ns + GM_LATE_NS + GM_STALL_NS : 0);
+}
+
 /* In a calm machine no GPU is kept from others for more than a second by who cannot run there,
- * since it waits for another GPU. */
+ * since it waits for another GPU; or for longer if it waited for too long. */
 static void check_held(uint32_t index)
 {
     const struct gm_engine *engine = machine.daemon.engines[index];
@@ -377,7 +474,7 @@ static void check_held(uint32_t index)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         uint64_t *since = &machine.gpus[index].kept_at[id];
         *since = !is_to_be || !holds_gpu(engine, id) ? 0 : *since == 0 ? machine.now : *since;
-        require(*since == 0 || machine.now - *since <= GM_S,
+        require(*since == 0 || machine.now - *since <= most_held(engine, id),
                 "GPU %u is kept from others for %lu ms by app %u, which waits for another GPU",
                 index, (uint64_t)((machine.now - *since) / GM_MS), id);
     }
@@ -466,10 +563,13 @@ void checks_run(void)
             count_device(machine.daemon.engines[i]);
         for (uint32_t user = 0; user < USERS && machine.has_caps; user++)
             check_user(machine.daemon.engines[i], user);
+        check_deadlines(machine.daemon.engines[i]);
+        check_waiting(i);
         events_run(machine.daemon.engines[i]);
         check_held(i);
     }
     check_pinned();
+    check_host_frames();
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         struct program *p = &machine.programs[i];
         for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)

@@ -103,6 +103,20 @@ struct handle *handle_at(int handle)
     return &handles[handle];
 }
 
+const struct handle *handle_of_page(const struct page *page)
+{
+    const uintptr_t at = (uintptr_t)page - (uintptr_t)handles;
+    return at < sizeof handles ? &handles[at / sizeof *handles] : NULL;
+}
+
+bool handle_is_mapped_in_pool(const bool is_frame[HANDLES])
+{
+    for (uint32_t i = 1; i < n_handles; i++)
+        if (handles[i].is_held && handles[i].is_host && handles[i].maps > 0 && !is_frame[i])
+            return true;
+    return false;
+}
+
 static void end_handle(struct handle *handle)
 {
     if (handle->is_held || handle->refs > 0)

@@ -98,6 +98,10 @@ struct handle {
 /* cuda.c */
 int handle_of_fd(int fd);
 struct handle *handle_at(int handle);
+/* The memory that a page is of; NULL: of none that has a handle. */
+const struct handle *handle_of_page(const struct page *page);
+/* Some host memory that is no frame is mapped by somebody: the pool may give it to others. */
+bool handle_is_mapped_in_pool(const bool is_frame[HANDLES]);
 void handle_ref(int handle);
 void handle_unref(int handle);
 /* The page at an address of the daemon's, which must be mapped. */
@@ -127,7 +131,8 @@ uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_
 enum { PROGRAMS = 12, PROGRAM_PAGES = 512, REGIONS = 24, IMPORTS = 512, NO_REGION = 255 };
 enum { GPUS = 2, GROUPS = 2 };
 
-/* What a program wrote: the tags of an allocation, which programs that share it have together. */
+/* What a program wrote: the tags of an allocation, which programs that share it have together; and
+ * behind them those before the last write. */
 struct content {
     uint32_t refs, pages;
     uint64_t tag[];
@@ -177,6 +182,10 @@ struct program {
     bool is_dying;  /* its process ends soon */
     bool is_active; /* its work may use memory: gate open, or closed and not drained */
     bool is_parked;
+    bool is_inside;        /* ... and its threads wait for that work: they ask for nothing */
+    bool has_copies;       /* another process has copies of what it has open, and survives it */
+    bool is_lying;         /* it answered what it was not asked */
+    uint64_t deaf_until;   /* its link stands still, and nobody sees that: it answers nothing */
     uint64_t frozen_until; /* stopped: it does and answers nothing, */
     uint64_t frozen_at;    /* ... since then */
     uint64_t ran[GPUS];    /* as the scheduler charged it when it was found stopped */
@@ -228,6 +237,7 @@ int program_send(struct gm_session *session, enum gm_msg_type type, const void *
                  const void *entries, uint32_t count, const int *fds, int n_fds);
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text);
 enum gm_why program_stop(pid_t pid);
+int program_keep(struct gm_session *session); /* gm_engine_outlet.keep */
 #define PROGRAM_BASE 0x7f0000000000ull
 static inline uint64_t program_va(uint32_t page)
 {
@@ -240,6 +250,7 @@ struct gpu {
     uint64_t bytes, beside; /* of it; of them used by others */
     uint16_t faults[FAULT_GPU_KINDS];
     struct watch watch;
+    uint64_t unserved_at; /* since when somebody waits for memory in vain; 0: not so */
     uint64_t
         kept_at[PROGRAMS]; /* by app: since when it keeps the GPU and does not run; 0: not so */
 };
@@ -277,6 +288,7 @@ struct machine {
     struct chance hogs;  /* likewise */
     bool has_caps;       /* programs have caps, which change */
     struct chance caps;  /* likewise */
+    struct chance odd;   /* likewise, of what few programs do */
     struct gm_user_totals totals[USERS]; /* of user 1000 and up */
     uint8_t rule[PROGRAMS];              /* 0 none, 1 refuse, 2 host */
     uint64_t next_tag;
@@ -291,6 +303,7 @@ struct machine {
         uint64_t joins, deaths, turns, copies, clears, clean, lowered, faults, allocs, opens, parks;
         uint64_t doubles; /* machines of two GPUs */
         uint64_t planted; /* events that were not legal */
+        uint64_t deaf, lies, inside, copied;
     } sums;
 };
 extern struct machine machine;
@@ -349,6 +362,9 @@ void uv_fake_end(void);
 /* The process has ended: who watches it is told. */
 void uv_fake_exit(pid_t pid);
 int uv_fake_pidfd(pid_t pid);
+/* The other end of a connection, until it hangs up. */
+int uv_fake_connection(void);
+void uv_fake_hang_up(int fd);
 void mover_lose_context(uint32_t gpu);
 
 /* events.c: takes what happens in an engine; and what it does after each step. */

@@ -52,11 +52,14 @@ static void run_seeds(uint64_t n, uint64_t from, bool has_found)
            " programs, %" PRIu64 " of them killed, %" PRIu64 " allocations, %" PRIu64
            " turns, %" PRIu64 " copies, %" PRIu64 " pages not copied, %" PRIu64 " clears, %" PRIu64
            " copies between lower tiers, "
-           "%" PRIu64 " parks, %" PRIu64 " shares opened, %" PRIu64 " faults, %" PRIu64
+           "%" PRIu64 " parks, %" PRIu64 " of them of threads that wait for their work, %" PRIu64
+           " shares opened, %" PRIu64 " links stood still, %" PRIu64 " wrong answers, %" PRIu64
+           " connections survived, %" PRIu64 " faults, %" PRIu64
            " events that are not legal; %" PRIu64 " machines had two GPUs\n",
            n, steps, seconds, machine.sums.joins, machine.sums.deaths, machine.sums.allocs,
            machine.sums.turns, machine.sums.copies, machine.sums.clean, machine.sums.clears,
-           machine.sums.lowered, machine.sums.parks, machine.sums.opens, machine.sums.faults,
+           machine.sums.lowered, machine.sums.parks, machine.sums.inside, machine.sums.opens,
+           machine.sums.deaf, machine.sums.lies, machine.sums.copied, machine.sums.faults,
            machine.sums.planted, machine.sums.doubles);
     printf("all invariants hold\n");
 }

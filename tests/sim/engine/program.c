@@ -18,7 +18,9 @@
  *
  * It stops answering for a while, lets drains fail, dies in the middle of everything (the end of
  * its connection and of its process come apart and in any order), and executes another program
- * with the same pid.
+ * with the same pid. Its link may stand still while its threads go on. Once parked, its threads may
+ * be such that ask for nothing. It may answer what it was not asked: its session must end. Copies
+ * of what it has open may survive it.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -111,11 +113,10 @@ static uint64_t behind(uint64_t *last, uint64_t usual)
 
 /* ---- to the daemon ---- */
 
-static void on_up(void *arg, uint64_t number, uint64_t unused)
+static void on_up(void *arg, uint64_t number, uint64_t is_lie)
 {
     struct mail *mail = arg;
     struct program *p = &machine.programs[number];
-    (void)unused;
     if (p->session && p->session->life == mail->life && !machine.is_lost) {
         const struct gm_wire_message message = {.type = (uint16_t)mail->type,
                                                 .body = mail->body,
@@ -123,6 +124,8 @@ static void on_up(void *arg, uint64_t number, uint64_t unused)
                                                 .count = mail->count};
         trace(up_name(mail->type), p->number, *(uint64_t *)(void *)mail->body % 1000000, 0);
         gm_machine_message(&machine.daemon, p->app, &message);
+        require(!is_lie || !p->is_connected, "program %u answered what it was not asked, and stays",
+                p->number);
     }
     free(mail);
 }
@@ -228,7 +231,7 @@ static void drop_import(struct program *p, uint32_t frame)
 
 static struct content *new_content(uint32_t pages)
 {
-    struct content *content = calloc(1, sizeof *content + pages * sizeof *content->tag);
+    struct content *content = calloc(1, sizeof *content + 2 * pages * sizeof *content->tag);
     require(content, "no memory");
     content->refs = 1;
     content->pages = pages;
@@ -295,10 +298,28 @@ static struct region *any_region(struct program *p, enum region_state state)
 
 /* ---- what the shim answers ---- */
 
+static bool is_odd(unsigned of)
+{
+    return !machine.is_calm && !machine.is_ending && draw(&machine.odd, of) == 0;
+}
+
+/* Now and then of another batch. */
 static void done(struct program *p, uint64_t batch, int32_t result)
 {
-    const struct gm_msg_done answer = {.batch = batch, .result = result};
-    say(p, GM_MSG_DONE, &answer);
+    const bool is_lie = p->is_connected && is_odd(1000);
+    const struct gm_msg_done answer = {.batch = batch + (is_lie ? 1 + draw(&machine.odd, 3) : 0),
+                                       .result = result};
+    p->is_lying = p->is_lying || is_lie;
+    machine.sums.lies += is_lie;
+    if (p->is_connected)
+        machine_at(behind(&p->up_at, 30 * GM_US), on_up,
+                   new_mail(p->life, GM_MSG_DONE, &answer, NULL, 0), p->number, is_lie);
+}
+
+/* When it answers again. */
+static uint64_t silent_until(const struct program *p)
+{
+    return p->frozen_until > p->deaf_until ? p->frozen_until : p->deaf_until;
 }
 
 static void on_map(struct program *p, const struct mail *mail)
@@ -396,7 +417,10 @@ static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint6
         answer.status = is_parking ? GM_DRAIN_PARKED : GM_DRAIN_QUIET;
         p->is_active = false;
         p->is_parked = is_parking;
+        p->is_inside = is_parking && draw_percent(&machine.odd, 30);
+        atomic_store(&p->stat->slot[1].blocked, p->is_inside);
         machine.sums.parks += is_parking;
+        machine.sums.inside += p->is_inside;
     }
     if (atomic_load(&p->ctl->is_counting))
         tell_uses(p);
@@ -413,8 +437,8 @@ static void on_drain(void *arg, uint64_t number, uint64_t unused)
     struct drain *drain = arg;
     struct program *p = &machine.programs[number];
     (void)unused;
-    if (p->life == drain->life && p->is_connected && machine.now < p->frozen_until) {
-        machine_at(p->frozen_until, on_drain, drain, number, 0);
+    if (p->life == drain->life && p->is_connected && machine.now < silent_until(p)) {
+        machine_at(silent_until(p), on_drain, drain, number, 0);
         return;
     }
     if (p->life == drain->life && p->is_connected)
@@ -444,8 +468,8 @@ static void on_quiet(void *arg, uint64_t life, uint64_t query)
     struct program *p = arg;
     if (p->life != life || !p->is_connected || p->query != query)
         return;
-    if (machine.now < p->frozen_until) {
-        machine_at(p->frozen_until, on_quiet, p, life, query);
+    if (machine.now < silent_until(p)) {
+        machine_at(silent_until(p), on_quiet, p, life, query);
         return;
     }
     const struct gm_msg_quiet answer = {.query = query, .is_quiet = !machine_fails(FAULT_DRAIN)};
@@ -506,7 +530,8 @@ static void on_mail(struct program *p, const struct mail *mail)
         machine_at(machine.now + chance_time(GM_MS), on_quiet, p, p->life, p->query);
         break;
     case GM_MSG_RESUME:
-        p->is_parked = false;
+        p->is_parked = p->is_inside = false;
+        atomic_store(&p->stat->slot[1].blocked, 0);
         break;
     case GM_MSG_ALLOCATED:
         on_allocated(p, body);
@@ -577,8 +602,8 @@ static void on_down(void *arg, uint64_t a, uint64_t b)
 {
     struct program *p = arg;
     struct mail *mail = p->inbox;
-    if (mail->life == p->life && p->is_connected && machine.now < p->frozen_until) {
-        machine_at(p->frozen_until, on_down, p, a, b);
+    if (mail->life == p->life && p->is_connected && machine.now < silent_until(p)) {
+        machine_at(silent_until(p), on_down, p, a, b);
         return;
     }
     p->inbox = mail->next;
@@ -594,7 +619,7 @@ int program_send(struct gm_session *session, enum gm_msg_type type, const void *
 {
     struct program *p = session->program;
     if (p->life != session->life || !p->is_connected)
-        return -EPIPE;
+        return p->session == session && p->is_connected ? 0 : -EPIPE; /* nobody reads it */
     struct mail *mail = new_mail(p->life, type, body, entries, count);
     if (type == GM_MSG_WELCOME) {
         p->ctl = mmap(NULL, sizeof *p->ctl, PROT_READ, MAP_SHARED, fds[0], 0);
@@ -757,8 +782,12 @@ static void touch(struct program *p)
         const uint32_t i = (uint32_t)chance_below(region->pages);
         struct page *page = program_page(p, region->first + i);
         require(page, "program %u uses memory that is not mapped", p->number);
-        const uint64_t tag = chance_percent(10) ? 0 : ++machine.next_tag; /* as if cleared */
-        page->tag = region->content->tag[i] = tag;
+        uint64_t *now = &region->content->tag[i], *before = now + region->content->pages;
+        uint64_t tag = chance_percent(10) ? 0 : ++machine.next_tag; /* as if cleared */
+        if (draw_percent(&machine.odd, 15))
+            tag = *before; /* it is as it was */
+        *before = *now;
+        page->tag = *now = tag;
     }
 }
 
@@ -840,8 +869,15 @@ static void live(struct program *p)
         p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : 6 * GM_S);
         trace("program %lu stops until %lu us", p->number, p->frozen_until / GM_US, 0);
     }
+    if (is_odd(1000)) {
+        machine.sums.deaf++;
+        p->deaf_until = machine.now + draw(&machine.odd, 6 * GM_S);
+        trace("program %lu is deaf until %lu us", p->number, p->deaf_until / GM_US, 0);
+    }
     if (machine.has_caps && !machine.is_ending && draw_percent(&machine.caps, 2))
         tell_pieces(p);
+    if (p->is_parked && p->is_inside)
+        return;
     if (p->unanswered == 0 && (!machine.is_ending ? chance_percent(25) : bare_gpu(p) < GPUS))
         machine.is_ending ? ask_for_memory(p, bare_gpu(p)) : change_memory(p);
     if (p->unanswered > 0 && !chance_percent(10))
@@ -936,6 +972,58 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
     }
     p->session = session;
     machine.sums.joins++;
+}
+
+/* What the dead left: somebody else has their connection, and what they had mapped. */
+struct rest {
+    int fd, n, handles[PROGRAM_PAGES]; /* one a page */
+};
+static struct rest *rests[PROGRAMS]; /* whose process has ended, and the daemon does not know yet */
+
+static void end_rest(void *arg, uint64_t a, uint64_t b)
+{
+    struct rest *rest = arg;
+    (void)a;
+    (void)b;
+    for (int i = 0; i < rest->n; i++) {
+        struct mapping at = {.handle = (uint16_t)rest->handles[i]};
+        unmap_page(&at);
+        handle_unref(rest->handles[i]);
+    }
+    if (rest->fd >= 0)
+        uv_fake_hang_up(rest->fd);
+    free(rest);
+}
+
+static void end_connection(struct program *p);
+
+/* A daemon that does not watch processes does not ask: the connection ends some time. */
+static void on_forgotten(void *arg, uint64_t number, uint64_t unused)
+{
+    (void)unused;
+    if (rests[number] != arg)
+        return;
+    rests[number] = NULL;
+    end_connection(&machine.programs[number]);
+    end_rest(arg, 0, 0);
+}
+
+static void leave_rest(struct program *p)
+{
+    struct rest *rest = calloc(1, sizeof *rest);
+    require(rest, "no memory");
+    rest->fd = -1;
+    for (unsigned i = 0; i < PROGRAM_PAGES; i++)
+        if (p->map[i].handle != NO_HANDLE) {
+            handle_at(p->map[i].handle)->maps++;
+            handle_ref(p->map[i].handle);
+            rest->handles[rest->n++] = p->map[i].handle;
+        }
+    rests[p->number] = rest;
+    machine_at(machine.now + 5 * GM_S, on_forgotten, rest, p->number, 0);
+    p->is_joined = false;
+    p->frozen_until = 0;
+    machine.sums.copied++;
 }
 
 static void forget_memory(struct program *p)
@@ -1068,11 +1156,15 @@ static void on_ended(void *arg, uint64_t life, uint64_t has_executed)
     struct program *p = arg;
     if (p->life != life || !p->is_dying)
         return;
-    end_connection(p);
+    p->has_copies = p->has_copies && p->is_connected && p->session && !machine.is_ending;
+    if (p->has_copies)
+        leave_rest(p); /* its connection stays */
+    else
+        end_connection(p);
     forget_memory(p);
     forget_pages(p);
     p->is_active = p->is_dying = false;
-    if (has_executed && !machine.is_ending && !p->session) {
+    if (has_executed && !p->has_copies && !machine.is_ending && !p->session) {
         program_start(p, true);
         return;
     }
@@ -1089,9 +1181,10 @@ void program_die(struct program *p)
     trace("program %lu dies", p->number, 0, 0);
     machine.sums.deaths++;
     p->is_dying = true;
-    if (chance_percent(60))
+    p->has_copies = is_odd(8);
+    if (chance_percent(60) && !p->has_copies)
         end_connection(p);
-    const uint64_t usual = machine.is_calm || chance_percent(80) ? 3 * GM_MS : 4 * GM_S;
+    const uint64_t usual = machine.is_calm || chance_percent(80) ? 3 * GM_MS : 8 * GM_S;
     /* Longer than the daemon waits for it, but not for ever: it keeps memory of the GPU. */
     const uint64_t time = chance_time(usual), most = 2 * GM_EXIT_NS;
     machine_at(machine.now + (time < most ? time : most), on_ended, p, p->life, chance_percent(10));
@@ -1110,11 +1203,32 @@ enum gm_why program_stop(pid_t pid)
     return GM_WHY_NONE;
 }
 
+/* The daemon hears that the process has ended. If something has copies of its connection, that goes
+ * on for a while. */
+int program_keep(struct gm_session *session)
+{
+    struct program *p = session->program;
+    struct rest *rest = rests[p->number];
+    rests[p->number] = NULL;
+    if (!rest)
+        return -1;
+    const int fd = rest->fd = uv_fake_connection();
+    end_connection(p);
+    if (fd < 0) {
+        end_rest(rest, 0, 0);
+        return fd;
+    }
+    const uint64_t time = chance_time(GM_S), most = 2 * GM_EXIT_NS;
+    machine_at(machine.now + (time < most ? time : most), end_rest, rest, 0, 0);
+    return fd;
+}
+
 /* The daemon ends the session. A program whose work goes on keeps its memory. */
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text)
 {
     struct program *p = session->program;
-    require(reason != GM_REFUSE_PROTOCOL, "program %u is taken for hostile: %s", p->number, text);
+    require(reason != GM_REFUSE_PROTOCOL || p->is_lying, "program %u is taken for hostile: %s",
+            p->number, text);
     trace("the daemon ends the session of program %lu (reason %lu)", p->number, reason, 0);
     if (p->life != session->life || !p->is_connected)
         return;

@@ -24,7 +24,7 @@
 #define LATE_MOST (5 * GM_MS) /* the daemon's timers have milliseconds */
 
 /* A seed takes some hundredths of a second. One that takes so long hangs, or the machine does. */
-#define SEED_MOST_S 120
+#define SEED_MOST_S 40
 
 #define PLACE "sim_engine: the scheduler, seed "
 
@@ -120,6 +120,7 @@ static void draw_machine(void)
                    .totals = totals,
                    .user = user_name,
                    .stop_of = program_stop,
+                   .keep = program_keep,
                    .event = events_take},
         .rules = (const struct gm_rules *)&machine,
         .pinned = machine.n_gpus * GM_CHUNK_MAX *
@@ -372,6 +373,8 @@ static void stop_failing(void)
         struct program *p = &machine.programs[i];
         if (p->frozen_until > machine.now)
             p->frozen_until = machine.now;
+        if (p->deaf_until > machine.now)
+            p->deaf_until = machine.now;
         p->touches = 0;
         p->is_lazy = false;
     }
@@ -507,6 +510,7 @@ void scenario_run(uint64_t seed, bool is_verbose)
                                .sizes = {.state = ~seed},
                                .hogs = {.state = seed ^ 0x686f6773ull << 32},
                                .caps = {.state = seed ^ 0x63617073ull << 32},
+                               .odd = {.state = seed ^ 0x6f646421ull << 32},
                                .now = GM_S,
                                .hash = 0xcbf29ce484222325ull,
                                .is_verbose = is_verbose,

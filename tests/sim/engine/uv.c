@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Numbers that no file has: closing one does nothing. */
-enum { PIDFDS = 1 << 21, POLLS = 64 };
+enum { PIDFDS = 1 << 21, POLLS = 64, OF_CONNECTION = -1 };
 
 static struct {
     pid_t pid;
@@ -149,27 +149,41 @@ int uv_fake_pidfd(pid_t pid)
     return -1;
 }
 
-static void on_exit_seen(void *arg, uint64_t i, uint64_t unused)
+static void on_end_seen(void *arg, uint64_t i, uint64_t events)
 {
     uv_poll_t *poll = arg;
-    (void)unused;
     if (watches[i].poll != poll)
         return;
-    trace("process %lu ended", (uint64_t)watches[i].pid, 0, 0);
+    trace("process %lu ended (event %lu)", (uint64_t)watches[i].pid, events, 0);
     uv_poll_cb fn = NULL;
     memcpy(&fn, &poll->u.reserved[0], sizeof fn);
-    fn(poll, 0, UV_READABLE);
+    fn(poll, 0, (int)events);
+}
+
+static void end_watch(unsigned i, int events)
+{
+    watches[i].has_exited = true;
+    if (watches[i].poll)
+        machine_at(machine.now + chance_time(GM_MS), on_end_seen, watches[i].poll, i,
+                   (uint64_t)events);
 }
 
 void uv_fake_exit(pid_t pid)
 {
     for (unsigned i = 0; i < POLLS; i++) {
-        if (watches[i].pid != pid || watches[i].has_exited)
-            continue;
-        watches[i].has_exited = true;
-        if (watches[i].poll)
-            machine_at(machine.now + chance_time(GM_MS), on_exit_seen, watches[i].poll, i, 0);
+        if (watches[i].pid == pid && !watches[i].has_exited)
+            end_watch(i, UV_READABLE);
     }
+}
+
+int uv_fake_connection(void)
+{
+    return uv_fake_pidfd(OF_CONNECTION);
+}
+
+void uv_fake_hang_up(int fd)
+{
+    end_watch((unsigned)(fd - PIDFDS), UV_DISCONNECT);
 }
 
 int uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd)
