@@ -1,0 +1,248 @@
+"""Faults that the tests must catch: plants each of list.txt and says which test notices.
+
+mutants.py check                       every fault's text is found exactly once in its folder
+mutants.py run [BUILD-DIR] [NAME...]   plants all of them, or those, one after the other
+
+The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none is given; it must be configured). The
+simulator of the engine runs first, over SEEDS seeds (environment; 1000), for faults of the daemon. Then come the unit tests of the
+file: those that link it or include its header. list.txt says how a fault is written.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIST = os.path.join(ROOT, "tests", "mutants", "list.txt")
+SEEDS = int(os.environ.get("SEEDS", "1000"))
+CACHED = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_MAKE_PROGRAM", "GM_CUDA_INCLUDE")
+SAID_MOST = 110
+TEST_MOST_S = 600
+
+
+class Mutant:
+    def __init__(self, name, folder):
+        self.name, self.folder = name, folder
+        self.why, self.old, self.new = [], [], []
+        self.path = None  # of the file with its text
+
+    def pattern(self):
+        """Any white space stands for any other, so that formatting does not matter."""
+        return re.compile(r"\s+".join(re.escape(word) for word in " ".join(self.old).split()))
+
+    def planted(self, text):
+        return self.pattern().sub(lambda _: "\n".join(self.new), text)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read_list():
+    mutants = []
+    for line in read(LIST).splitlines():
+        head = re.fullmatch(r"([a-z0-9-]+): (\S+)", line)
+        if head:
+            mutants.append(Mutant(*head.groups()))
+        elif line.startswith("    - "):
+            mutants[-1].old.append(line[6:])
+        elif line.startswith("    + "):
+            mutants[-1].new.append(line[6:])
+        elif line.startswith("    "):
+            mutants[-1].why.append(line.strip())
+        elif line.strip() and not line.startswith("#"):
+            sys.exit(f"{LIST}: what is this? {line}")
+    return mutants
+
+
+def sources(root, folder):
+    at = os.path.join(root, folder)
+    return [f"{folder}/{name}" for name in sorted(os.listdir(at)) if name.endswith((".c", ".h"))] if os.path.isdir(at) else []
+
+
+def fault_of(mutant, root):
+    """What is wrong with a fault of the list; None: nothing. Finds its file in the tree at `root`."""
+    if not mutant.old or not mutant.new or not mutant.why:
+        return "it lacks what it is, the text, or what is put in its place"
+    found = [path for path in sources(root, mutant.folder)
+             for _ in mutant.pattern().findall(read(os.path.join(root, path)))]
+    if len(found) != 1:
+        return f"its text is found {len(found)} times in {mutant.folder}, not once: {' '.join(found)}"
+    mutant.path = found[0]
+    return None
+
+
+def check(mutants):
+    names = [mutant.name for mutant in mutants]
+    faults = [f"{name}: is there twice" for name in sorted(set(names)) if names.count(name) > 1]
+    faults += [f"{mutant.name}: {fault}" for mutant in mutants if (fault := fault_of(mutant, ROOT))]
+    print("\n".join(faults) if faults else f"{len(mutants)} faults, each has its place")
+    return len(faults)
+
+
+# ---- building ----
+
+def call(*command, **options):
+    return subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=False, **options)
+
+
+def copy_tree(tree):
+    """The tree as it is now. What has not changed keeps its time, so that it is not built again."""
+    files = call("git", "-C", ROOT, "ls-files", "-co", "--exclude-standard").stdout.splitlines()
+    for path in files:
+        source, target = os.path.join(ROOT, path), os.path.join(tree, path)
+        if not os.path.isfile(source):
+            continue
+        if not os.path.exists(target) or read_bytes(source) != read_bytes(target):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copy(source, target)
+    wanted = set(files)
+    for folder, _, names in os.walk(tree):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.relpath(path, tree) not in wanted:
+                os.remove(path)
+
+
+def read_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def configure(build, tree, made):
+    cache = dict(re.findall(r"^(\w+):\w+=(.*)$", read(os.path.join(build, "CMakeCache.txt")), re.M))
+    options = [f"-D{key}={cache[key]}" for key in CACHED if cache.get(key)]
+    done = call("cmake", "-S", tree, "-B", made, "-G", cache["CMAKE_GENERATOR"], "-DGM_WERROR=OFF", "-DGM_GPU_PROGRAMS=OFF", *options)
+    if done.returncode != 0:
+        sys.exit(done.stdout)
+
+
+def build_target(made, target):
+    """What the compiler says if it does not build; None: it does."""
+    done = call("cmake", "--build", made, "--target", target, "-j2")
+    return None if done.returncode == 0 else done.stdout
+
+
+# ---- which tests ----
+
+def tests_of(path):
+    """Unit tests that link a file, or include its header or that of its family (sched_step.c has sched.h)."""
+    room, base = path.split("/", 1)[1][:-2].split("/")
+    header = re.compile(rf'#include "{os.path.dirname(path)}/{base.split("_")[0]}\w*\.h"')
+    tests, unit = [], os.path.join(ROOT, "tests", "unit")
+    for name in sorted(os.listdir(unit)):
+        test, kind = os.path.splitext(name)
+        if not test.startswith("test_") or kind != ".c":
+            continue
+        text = read(os.path.join(unit, name))
+        for world in re.findall(r'#include "tests/unit/(\w+\.h)"', text):
+            text += read(os.path.join(unit, world))
+        links = os.path.join(unit, test + ".cmake")
+        if os.path.exists(links) and re.search(rf"\b({room}/)?{base}\b", read(links)) or header.search(text):
+            tests.append(test)
+    return tests
+
+
+def runs_of(mutant, made):
+    """Test, its target, and its command: in this order."""
+    runs = []
+    if mutant.path.startswith("daemon/"):
+        runs.append(("sim", "sim_engine", [f"{made}/tests/sim/sim_engine"]))
+    if mutant.path.startswith("daemon/core/sched"):
+        runs.append(("sim_sched", "sim_sched", [f"{made}/tests/sim/sim_sched"]))
+    for test in tests_of(mutant.path):
+        runs.append((test.replace("test_", "unit ", 1), test, [f"{made}/tests/unit/{test}"]))
+    return runs
+
+
+def said(output):
+    """The line that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if re.search(r"sim_engine: seed|ERROR|rror:|seed|signal|ssert", line)]
+    return lines[0][:SAID_MOST] if lines else ""
+
+
+def run_sim(sim):
+    """A seed that fails without the fault, too, says nothing: the next ones are run."""
+    seed = 1
+    while seed <= SEEDS:
+        done = call(sim, "--seeds", str(SEEDS + 1 - seed), str(seed), timeout=TEST_MOST_S)
+        found = re.search(r"sim_engine: seed (\d+)", done.stdout)
+        if done.returncode == 0 or not found:
+            return done
+        seed = int(found.group(1))
+        if call(sim + ".whole", "--seeds", "1", str(seed)).returncode == 0:
+            return done
+        seed += 1
+    return done
+
+
+def who_catches(mutant, made):
+    for test, target, command in runs_of(mutant, made):
+        fault = build_target(made, target)
+        if fault:
+            sys.exit(f"{mutant.name} does not build:\n{fault[-3000:]}")
+        try:
+            done = run_sim(*command) if test == "sim" else call(*command, timeout=TEST_MOST_S, cwd=made)
+        except subprocess.TimeoutExpired:
+            return test, "it does not end"
+        if done.returncode != 0:
+            return test, said(done.stdout)
+    return None, ""
+
+
+def run(build, mutants):
+    tree, made = os.path.join(build, "mutants", "tree"), os.path.join(build, "mutants", "build")
+    os.makedirs(tree, exist_ok=True)
+    copy_tree(tree)
+    configure(build, tree, made)
+    fault = build_target(made, "sim_engine")
+    if fault:
+        sys.exit(fault)
+    shutil.copy(f"{made}/tests/sim/sim_engine", f"{made}/tests/sim/sim_engine.whole")
+    caught = by_sim = 0
+    for mutant in mutants:
+        begin = time.monotonic()
+        fault = fault_of(mutant, tree)
+        if fault:
+            print(f"{mutant.name}: {fault}", flush=True)
+            continue
+        path = os.path.join(tree, mutant.path)
+        whole = read(path)
+        write(path, mutant.planted(whole))
+        try:
+            test, text = who_catches(mutant, made)
+        finally:
+            write(path, whole)
+        caught += test is not None
+        by_sim += test == "sim"
+        print(f"{mutant.name}: {test or 'nobody'} ({time.monotonic() - begin:.0f} s) {text}".rstrip(), flush=True)
+    print(f"{by_sim} by the simulator of the engine\n{caught} caught, {len(mutants) - caught} not")
+    return caught < len(mutants)
+
+
+def main(arguments):
+    mutants = read_list()
+    if arguments == ["check"]:
+        return check(mutants)
+    if arguments[:1] != ["run"]:
+        sys.exit(__doc__)
+    names, build = arguments[1:], os.path.join(ROOT, "build")
+    if names and os.path.exists(os.path.join(names[0], "CMakeCache.txt")):
+        build = os.path.abspath(names.pop(0))
+    unknown = set(names) - {mutant.name for mutant in mutants}
+    if unknown:
+        sys.exit("no such faults: " + " ".join(sorted(unknown)))
+    return run(build, [mutant for mutant in mutants if not names or mutant.name in names])
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(sys.argv[1:]) else 0)
