@@ -22,6 +22,17 @@ enum gm_event_kind {
 #undef GM_EVENT
 /* clang-format on */
 
+/* What a program is asked to do with its mappings. OPEN and SHUT: MAP and UNMAP of what another
+ * program shares; never built up, sent at once. */
+enum gm_batch_kind {
+    GM_BATCH_MAP,
+    GM_BATCH_UNMAP,
+    GM_BATCH_DROP,
+    GM_BATCH_KINDS,
+    GM_BATCH_OPEN = GM_BATCH_KINDS,
+    GM_BATCH_SHUT,
+};
+
 /* How long one switch took and where the time went: from the decision to let the app run to its
  * open gate. Times in nanoseconds; copying in and out overlaps with both waits. */
 struct gm_switch {

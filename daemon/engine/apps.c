@@ -11,7 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/log.h"
 #include "common/sums.h"
 
 /*

@@ -9,8 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/log.h"
-
 /* It was asked. Answers come in this order. */
 static void await_answer(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
@@ -260,12 +258,9 @@ static bool is_all_ahead(const struct gm_engine *engine, const struct gm_batch *
     return true;
 }
 
-static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *batch,
-                       int32_t result)
+static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
 {
     struct gm_app *app = &engine->apps[id];
-    gm_log(GM_LOG_WARN, "app %u (pid %d, %s) could not map %u chunks (CUDA error %d)", id,
-           (int)app->pid, app->name, batch->n, result);
     if (!is_all_ahead(engine, batch))
         gm_engine_back_off_app(engine, id);
     app->moves.raise_error = 0;
@@ -293,11 +288,16 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
                                   "an answer to a batch that was not sent");
         return;
     }
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_ANSWERED,
+                                              .app = id,
+                                              .answered = {.batch = number,
+                                                           .ns = engine->now - batch->sent_at,
+                                                           .n = batch->n,
+                                                           .kind = (uint8_t)batch->kind,
+                                                           .result = result}});
     if (result != 0 && batch->kind != GM_BATCH_MAP && batch->kind != GM_BATCH_OPEN) {
         /* A shim cannot unmap or drop when its driver is shutting down: the process is on its way
          * out. Its frames stay where they are until its connection ends. */
-        gm_log(GM_LOG_INFO, "app %u (pid %d) cannot unmap (CUDA error %d): taken for exiting", id,
-               (int)app->pid, result);
         engine->config.outlet.end(app->session, GM_REFUSE_STOPPING,
                                   "the program cannot unmap memory");
         return;
@@ -306,11 +306,6 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     if (!app->batches.sent)
         app->batches.sent_tail = &app->batches.sent;
     gm_engine_heard(engine, id);
-    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_ANSWERED,
-                                              .app = id,
-                                              .answered = {.batch = number,
-                                                           .ns = engine->now - batch->sent_at,
-                                                           .result = result}});
     if (app->batches.ping == number) {
         app->batches.ping = 0;
         /* Nothing was planned for it before. For others the plan holds: a new one would begin with
@@ -327,7 +322,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         return;
     }
     if (batch->kind == GM_BATCH_MAP && result != 0)
-        map_failed(engine, id, batch, result);
+        map_failed(engine, id, batch);
     else if (batch->kind == GM_BATCH_MAP)
         gm_engine_app_went_well(engine, id);
     for (uint32_t i = 0; i < batch->n; i++) {

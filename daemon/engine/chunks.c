@@ -8,8 +8,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/log.h"
-
 void gm_engine_map(struct gm_engine *engine, uint32_t index)
 {
     gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_MAP, index);
@@ -147,9 +145,11 @@ void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
 static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult result)
 {
     gm_engine_back_off(engine, GM_RETRY_COPY);
-    gm_log(GM_LOG_WARN, "GPU memory could not be cleared (%s): trying again in %llu ms",
-           gm_cuda_text(&engine->cuda, result),
-           (unsigned long long)(engine->retries[GM_RETRY_COPY].wait / GM_MS));
+    gm_engine_emit(engine, &(struct gm_event){
+                               .kind = GM_EVENT_COPY_FAILED,
+                               .app = GM_NONE,
+                               .copy_failed = {.error = gm_cuda_text(&engine->cuda, result),
+                                               .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state == GM_FRAME_FREE &&
             engine->table->frames[i].clear == number)
@@ -159,14 +159,15 @@ static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult res
 static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
-    char name[128];
     gm_engine_back_off(engine, GM_RETRY_COPY);
-    gm_log(GM_LOG_WARN,
-           "%s: a copy %s the GPU failed (%s): its memory stays where it is, trying "
-           "again in %llu ms",
-           gm_engine_name(engine, chunk->app, name, sizeof name), way == GM_WAY_OUT ? "from" : "to",
-           gm_cuda_text(&engine->cuda, result),
-           (unsigned long long)(engine->retries[GM_RETRY_COPY].wait / GM_MS));
+    gm_engine_emit(
+        engine,
+        &(struct gm_event){.kind = GM_EVENT_COPY_FAILED,
+                           .app = chunk->app,
+                           .copy_failed = {.from = way == GM_WAY_OUT ? GM_TIER_GPU : GM_TIER_PINNED,
+                                           .to = way == GM_WAY_OUT ? GM_TIER_PINNED : GM_TIER_GPU,
+                                           .error = gm_cuda_text(&engine->cuda, result),
+                                           .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     if (chunk->state == GM_CHUNK_LEAVING)
         undo_eviction(engine, index);
     else if (way == GM_WAY_OUT || chunk->is_freed)
@@ -276,12 +277,11 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     if (error) {
         /* The chunk keeps its old copy: it ends where it began. */
         if (*last != error)
-            gm_log(GM_LOG_ERROR,
-                   "a copy from %s to %s failed (%s), of app %u (pid %d, %s): trying again in a "
-                   "while",
-                   gm_engine_tier_text((enum gm_tier)chunk->tier),
-                   gm_engine_tier_text((enum gm_tier)chunk->to_tier), strerror(-error), chunk->app,
-                   (int)app->pid, app->name);
+            gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_COPY_FAILED,
+                                                      .app = chunk->app,
+                                                      .copy_failed = {.from = chunk->tier,
+                                                                      .to = chunk->to_tier,
+                                                                      .error = strerror(-error)}});
         gm_stores_free(engine->stores, (enum gm_tier)chunk->to_tier, chunk->to_page);
         *last = error;
         if (is_raise)

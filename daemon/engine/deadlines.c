@@ -9,8 +9,6 @@
  */
 #include "daemon/engine/inside.h"
 
-#include "common/log.h"
-
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)
 
@@ -91,8 +89,8 @@ static void notice_sleep(struct gm_engine *engine)
     if (engine->timer_at == 0 || engine->now < engine->timer_at + GM_ASLEEP_NS)
         return;
     const uint64_t ns = engine->now - engine->timer_at;
-    gm_log(GM_LOG_WARN, "the daemon did not run for %llu ms: all deadlines begin anew",
-           (unsigned long long)(ns / GM_MS));
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_SLEPT, .app = GM_NONE, .slept.ns = ns});
     engine->awake_at = engine->now;
     gm_engine_put_off_end(engine, ns);
 }

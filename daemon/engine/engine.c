@@ -8,15 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/log.h"
-
-const char *gm_engine_tier_text(enum gm_tier tier)
-{
-    static const char *const names[GM_TIERS] = {"nowhere", "GPU", "pinned memory", "paged memory",
-                                                "disk"};
-    return names[tier];
-}
-
 bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
 {
     struct gm_app *app = &engine->apps[id];
@@ -168,14 +159,15 @@ static void lose_gpu(struct gm_engine *engine, CUresult error)
 {
     const char *name = gm_cuda_text(&engine->cuda, error);
     char text[128];
-    gm_log(GM_LOG_ERROR, "the daemon's CUDA context is lost (%s): stopping", name);
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_LOST, .app = GM_NONE, .lost.error = name});
     snprintf(text, sizeof text, "the daemon has lost the GPU (%s)", name);
     engine->is_closing = true;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session)
             continue;
         engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_STOPPING, text);
-        gm_log_release(true); /* each of them is named */
+        gm_engine_happened(engine, id, GM_EVENT_CUT_OFF);
     }
     engine->config.on_lost(engine->config.arg);
 }

@@ -6,7 +6,6 @@
  * Owns gm_engine.features_told. The words are the programs' own: shown, never trusted.
  */
 #include "common/features.h"
-#include "common/log.h"
 #include "daemon/engine/inside.h"
 
 void gm_engine_note_features(struct gm_engine *engine)
@@ -27,8 +26,10 @@ void gm_engine_note_features(struct gm_engine *engine)
         for (size_t i = 0; off != 0 && i < sizeof features / sizeof features[0]; i++) {
             if ((off & features[i].bit) == 0)
                 continue;
-            gm_log(GM_LOG_INFO, "app %u (pid %d, %s) does without %s, as others will here: %s", id,
-                   (int)app->pid, app->name, features[i].name, features[i].text);
+            gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_FEATURE,
+                                                      .app = id,
+                                                      .feature = {.name = features[i].name,
+                                                                  .text = features[i].text}});
             engine->features_told |= features[i].bit;
         }
     }

@@ -15,8 +15,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/log.h"
-
 int gm_engine_open_sched(struct gm_engine *engine)
 {
     const struct gm_engine_config *config = &engine->config;
@@ -73,8 +71,11 @@ static void step(struct gm_engine *engine, const struct gm_sched_event *event)
 {
     int fault = gm_sched_step(engine->sched, engine->now, event, &engine->decided);
     if (fault)
-        gm_log(GM_LOG_ERROR, "scheduler: event %d of app %u refused (fault %d)", (int)event->kind,
-               event->app, fault);
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_FAULT,
+                                                  .app = GM_NONE,
+                                                  .fault = {.event = (int32_t)event->kind,
+                                                            .unit = event->app,
+                                                            .fault = fault}});
     else
         gm_engine_emit(engine, &(struct gm_event){
                                    .kind = GM_EVENT_INPUT, .app = GM_NONE, .input.event = event});
@@ -226,7 +227,10 @@ void gm_engine_feed_policy(struct gm_engine *engine, uint32_t id,
     engine->units[unit].is_paused = said->is_paused;
     int fault = gm_sched_set(engine->sched, engine->now, unit, policy, &engine->decided);
     if (fault)
-        gm_log(GM_LOG_ERROR, "scheduler: settings of app %u refused (fault %d)", id, fault);
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_FAULT,
+                                          .app = id,
+                                          .fault = {.event = -1, .unit = id, .fault = fault}});
     else
         gm_engine_emit(engine, &(struct gm_event){
                                    .kind = GM_EVENT_POLICY, .app = unit, .policy.policy = policy});

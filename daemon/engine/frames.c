@@ -5,7 +5,6 @@
  */
 #include "daemon/engine/inside.h"
 
-#include "common/log.h"
 #include "daemon/memory/files.h"
 
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
@@ -257,15 +256,15 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     const bool is_short_of_files =
         result == CUDA_ERROR_OPERATING_SYSTEM ||
         (result != CUDA_ERROR_OUT_OF_MEMORY && gm_files_left_for_frames() < GM_FILES_SPARE);
-    if (engine->create_error != result && is_short_of_files)
-        gm_log(GM_LOG_WARN,
-               "cannot make GPU memory: all %u of %u open files that are for it are in use: raise "
-               "LimitNOFILE or ulimit -n of gpumuxd",
-               gm_files_for_frames(), gm_files_limit());
-    else if (engine->create_error != result)
-        gm_log(GM_LOG_WARN,
-               "cannot make GPU memory within the budget (%s): programs beside gpumux use it",
-               gm_cuda_text(&engine->cuda, result));
+    if (engine->create_error != result)
+        gm_engine_emit(
+            engine, &(struct gm_event){.kind = GM_EVENT_NO_FRAME,
+                                       .app = GM_NONE,
+                                       .no_frame = {.why = is_short_of_files ? GM_WHY_NO_FILES
+                                                                             : GM_WHY_USED_BESIDE,
+                                                    .error = gm_cuda_text(&engine->cuda, result),
+                                                    .files = gm_files_for_frames(),
+                                                    .files_limit = gm_files_limit()}});
     engine->create_error = result;
     gm_engine_back_off(engine, GM_RETRY_FRAME);
     /* Without files for more frames, those that there are must do. */

@@ -19,8 +19,6 @@
  */
 #include "daemon/engine/inside.h"
 
-#include "common/log.h"
-
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u
 
@@ -161,8 +159,8 @@ static void ask(struct gm_engine *engine, uint32_t id)
 
     app->idle.is_asked = true;
     app->idle.asked_epoch = app->gate.epoch;
-    gm_log(GM_LOG_DEBUG, "app %u looks idle: is its GPU work over? (query %llu)", id,
-           (unsigned long long)query.query);
+    gm_engine_emit(engine, &(struct gm_event){
+                               .kind = GM_EVENT_QUERIED, .app = id, .queried.query = query.query});
     engine->config.outlet.send(app->session, GM_MSG_QUERY, &query, NULL, 0, NULL, 0);
 }
 
@@ -174,7 +172,8 @@ static void rest_if_idle(struct gm_engine *engine, uint32_t id)
     if (app->idle.quiet_at == 0 || app->idle.is_idle ||
         engine->now - app->idle.active_at < engine->config.idle_ns || !gm_group_rests(engine, id))
         return;
-    gm_log(GM_LOG_DEBUG, "app %u is idle (query %llu)", id, (unsigned long long)app->idle.query);
+    gm_engine_emit(engine, &(struct gm_event){
+                               .kind = GM_EVENT_IDLE, .app = id, .idle.query = app->idle.query});
     app->idle.is_idle = true;
     gm_engine_take_spares(engine, id, UINT64_MAX);
     gm_engine_feed_idle(engine, id, engine->now - app->idle.quiet_at);
@@ -229,7 +228,7 @@ static bool look_at_paused(struct gm_engine *engine, uint32_t id)
         app->idle.active_at = engine->now;
     if (engine->now - app->idle.active_at < engine->config.idle_ns)
         return !is_waiting;
-    gm_log(GM_LOG_DEBUG, "app %u is idle: it was paused, and nothing of it waits", id);
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_IDLE, .app = id, .idle.query = 0});
     app->idle.is_idle = true;
     gm_engine_feed_idle(engine, id, 0);
     return false;

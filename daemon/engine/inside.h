@@ -69,7 +69,6 @@ static inline bool gm_engine_is_in(const struct gm_engine *engine, uint32_t app,
 void gm_engine_call(struct gm_engine *engine);
 /* Copies have ended (gm_mover_open). */
 void gm_engine_on_copies(void *engine);
-const char *gm_engine_tier_text(enum gm_tier tier);
 
 /* round.c */
 /* An event has come: read its time. */

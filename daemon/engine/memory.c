@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 
-#include "common/log.h"
 #include "common/sums.h"
 #include "daemon/memory/files.h"
 
@@ -81,9 +80,12 @@ void gm_engine_on_grown(void *arg)
     else
         gm_engine_went_well(engine, GM_RETRY_PINNED);
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
-        gm_log(GM_LOG_WARN, "pinned memory refused at %llu MiB (%s): asking again",
-               (unsigned long long)(gm_hostpool_size(&engine->pool) >> 20),
-               gm_cuda_text(&engine->cuda, engine->pool.refusal));
+        gm_engine_emit(
+            engine, &(struct gm_event){
+                        .kind = GM_EVENT_NO_PINNED,
+                        .app = GM_NONE,
+                        .no_pinned = {.bytes = gm_hostpool_size(&engine->pool),
+                                      .error = gm_cuda_text(&engine->cuda, engine->pool.refusal)}});
     engine->pool_refusal = engine->pool.refusal;
     gm_engine_run(engine);
 }
@@ -315,7 +317,6 @@ void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *tr
 {
     const struct gm_table *table = engine->table;
     const struct gm_scope scope = scope_of(engine, asker);
-    char whose[64] = "";
 
     gm_cuda_enter(&engine->cuda, engine->context);
     gm_engine_read_clock(engine);
@@ -328,11 +329,13 @@ void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *tr
     trimmed->pinned = gm_hostpool_leaving(&engine->pool) - leaving;
     trimmed->gpu = table->condemned - condemned + to_leave(engine, &scope);
     trimmed->paged = scope.is_all ? gm_stores_trim(engine->stores) : 0;
-    if (!scope.is_all)
-        snprintf(whose, sizeof whose, ", of uid %u's", (unsigned)asker);
-    gm_log(GM_LOG_INFO, "trim: %llu MiB on the GPU, %llu MiB pinned and %llu MiB paged go back%s",
-           (unsigned long long)(trimmed->gpu >> 20), (unsigned long long)(trimmed->pinned >> 20),
-           (unsigned long long)(trimmed->paged >> 20), whose);
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_TRIMMED,
+                                              .app = GM_NONE,
+                                              .trimmed = {.gpu = trimmed->gpu,
+                                                          .pinned = trimmed->pinned,
+                                                          .paged = trimmed->paged,
+                                                          .is_all = scope.is_all,
+                                                          .user = asker}});
     gm_engine_run(engine);
 }
 

@@ -7,8 +7,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "common/log.h"
-
 /* Plans. */
 
 static bool can_lose(const struct gm_engine *engine, uint32_t id)

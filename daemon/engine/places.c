@@ -26,7 +26,6 @@
 
 #include <assert.h>
 
-#include "common/log.h"
 #include "common/size.h"
 
 /* ---- host frames ---- */
@@ -102,8 +101,10 @@ static uint32_t host_frame(struct gm_engine *engine, uint32_t index)
         gm_hostpool_unit_handle(&engine->pool, chunk->page, owner_of(engine, chunk)),
         (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page));
     if (result != CUDA_SUCCESS) {
-        gm_log(GM_LOG_WARN, "cannot export host memory (%s): trying again",
-               gm_cuda_text(&engine->cuda, result));
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_NO_EXPORT,
+                                          .app = GM_NONE,
+                                          .no_export.error = gm_cuda_text(&engine->cuda, result)});
         gm_table_end_frame(engine->table, frame);
         gm_engine_back_off_app(engine, chunk->app);
         return GM_NONE;
@@ -268,10 +269,10 @@ static void choose_places(struct gm_engine *engine, uint32_t id)
     app->places.exchanged += placed.come;
     app->places.until = engine->now + GM_PLACE_PATIENCE_NS;
     if (placed.come + placed.leave > 0)
-        gm_log(GM_LOG_DEBUG,
-               "app %u (pid %d, %s): %llu MiB come from the host to the GPU, %llu leave it", id,
-               (int)app->pid, app->name, (unsigned long long)(placed.come >> 20),
-               (unsigned long long)(placed.leave >> 20));
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_PLACED,
+                                          .app = id,
+                                          .placed = {.come = placed.come, .leave = placed.leave}});
 }
 
 void gm_engine_begin_places(struct gm_app *app)
@@ -416,7 +417,6 @@ static bool is_news(const struct gm_engine *engine, uint32_t id)
 
 void gm_engine_note_places(struct gm_engine *engine)
 {
-    char name[128], part[32], all[32];
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         const struct gm_table_app *entry = &engine->table->apps[id];
@@ -425,14 +425,10 @@ void gm_engine_note_places(struct gm_engine *engine)
             continue;
         app->places.told = entry->on_host;
         app->places.tell_at = engine->now + GM_PLACES_TOLD_NS;
-        gm_engine_name(engine, id, name, sizeof name);
-        gm_format_size(entry->on_host, part, sizeof part);
-        gm_format_size(entry->committed, all, sizeof all);
-        if (entry->on_host > 0)
-            gm_log(GM_LOG_INFO, "%s: %s of its %s are in host memory, and read over the link", name,
-                   part, all);
-        else
-            gm_log(GM_LOG_INFO, "%s: all of its %s are on the GPU again", name, all);
+        gm_engine_emit(engine, &(struct gm_event){
+                                   .kind = GM_EVENT_ON_HOST,
+                                   .app = id,
+                                   .on_host = {.bytes = entry->on_host, .all = entry->committed}});
     }
 }
 

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/log.h"
 #include "common/wishes.h"
 
 static const struct gm_sched_policy nothing_said = {
@@ -325,12 +324,12 @@ struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t
 /* Something that its environment asks for cannot be, and counts as not said. */
 static void ignore_wish(struct gm_engine *engine, uint32_t id, const char *why)
 {
-    char *ignored = engine->apps[id].policy.ignored, name[128];
+    char *ignored = engine->apps[id].policy.ignored;
     const size_t length = strlen(ignored);
     snprintf(ignored + length, sizeof engine->apps[id].policy.ignored - length, "%s%s",
              length > 0 ? "; " : "", why);
-    gm_log(GM_LOG_WARN, "%s: %s: going on without it",
-           gm_engine_name(engine, id, name, sizeof name), why);
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_IGNORED, .app = id, .ignored.why = why});
 }
 
 /* Whether its user may have what `wish` asks for, in the words of its environment. */
@@ -416,25 +415,25 @@ static void take_totals(struct gm_engine *engine, uint32_t id)
 static void check_rule(struct gm_engine *engine, uint32_t id)
 {
     struct gm_settings *admin = &engine->apps[id].policy.admin;
-    char name[128], why[256];
+    char why[256];
     if (!(admin->has & GM_SET_CAP) ||
         gm_engine_check_cap(engine, id, admin->cap, why, sizeof why) == 0)
         return;
-    gm_log(GM_LOG_WARN, "%s: %s: going on without it",
-           gm_engine_name(engine, id, name, sizeof name), why);
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_IGNORED, .app = id, .ignored.why = why});
     admin->has &= ~(uint32_t)GM_SET_CAP;
 }
 
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct gm_wishes *wishes)
 {
     struct gm_app *app = &engine->apps[id];
-    char name[128], what[192], text[512];
+    char text[512];
 
     if (engine->config.rules &&
         engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &app->policy.admin,
                                    text, sizeof text))
-        gm_log(GM_LOG_INFO, "%s: by the rule %s", gm_engine_name(engine, id, name, sizeof name),
-               text);
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_RULED, .app = id, .ruled.rule = text});
     app->policy.is_paused_by_rule = pauses(&app->policy.admin);
     take_class(engine, id, wishes->class);
     take_oversize(engine, id, wishes->oversize);
@@ -443,14 +442,11 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
     take_totals(engine, id);
     recap(engine, id);
     if (app->policy.own.has)
-        gm_log(GM_LOG_INFO, "%s: by its environment %s",
-               gm_engine_name(engine, id, name, sizeof name),
-               gm_settings_format(&app->policy.own, what, sizeof what));
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_WISHED,
+                                                  .app = id,
+                                                  .wished.settings = &app->policy.own});
     if (app->client->is_oversize && !has_host_frames(engine))
-        gm_log(GM_LOG_WARN,
-               "%s: oversize=host is not possible: GPU %d has no memory handles on the host; what "
-               "is beyond the budget is refused",
-               gm_engine_name(engine, id, name, sizeof name), engine->config.gpu);
+        gm_engine_happened(engine, id, GM_EVENT_NO_OVERSIZE);
     if (app->policy.admin.has | app->policy.own.has || gm_group_other_here(engine, id) != GM_NONE)
         gm_engine_apply_policy(engine, id);
     gm_engine_begin_notes(engine, id);

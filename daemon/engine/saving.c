@@ -23,8 +23,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "common/log.h"
-
 static bool is_candidate(const struct gm_app *app)
 {
     return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE && !app->is_given_up;
@@ -47,7 +45,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, enum gm_why why)
              (bytes - engine->table->apps[id].resident) >> 20,
              engine->table->apps[id].committed >> 20, gm_why_text(why));
     engine->config.outlet.end(app->session, GM_REFUSE_STOPPING, text);
-    gm_log_release(true); /* each of them is named, however many they are */
+    gm_engine_happened(engine, id, GM_EVENT_CUT_OFF);
     if (engine->stopping.host == id)
         engine->stopping.host = GM_NONE;
     gm_engine_again(engine);
@@ -139,8 +137,8 @@ static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint6
     put_on_host(engine, saving->app, bytes, true);
     gm_table_set_beyond(engine->table, saving->app, engine->table->apps[saving->app].beyond + sum);
     gm_hostpool_want(&engine->pool, gm_hostpool_cap(&engine->pool));
-    gm_log(GM_LOG_DEBUG, "app %" PRIu32 ": %" PRIu64 " MiB are to be mapped on the host",
-           saving->app, sum >> 20);
+    gm_engine_emit(engine, &(struct gm_event){
+                               .kind = GM_EVENT_SAVING, .app = saving->app, .saving.bytes = sum});
     engine->stopping.host = saving->app;
     gm_engine_progressed(engine, saving->app);
     gm_engine_again(engine);
@@ -166,8 +164,9 @@ static void end(struct gm_engine *engine)
         whole += is_open(&engine->apps[id]);
         lost += engine->apps[id].is_given_up;
     }
-    gm_log(lost > 0 ? GM_LOG_WARN : GM_LOG_INFO,
-           "%u programs go on without gpumux, with all of their memory; lost: %u", whole, lost);
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_SAVED,
+                                              .app = GM_NONE,
+                                              .saved = {.whole = whole, .lost = lost}});
     engine->stopping.is_over = true;
 }
 

@@ -24,8 +24,6 @@
 
 #include <string.h>
 
-#include "common/log.h"
-
 static bool can_hash(const struct gm_engine *engine)
 {
     return engine->hasher && !engine->is_hashing_off;
@@ -198,9 +196,11 @@ void gm_engine_vacate(struct gm_engine *engine, uint32_t index)
 static void give_up_hashing(struct gm_engine *engine, CUresult result)
 {
     if (!engine->is_hashing_off)
-        gm_log(GM_LOG_WARN,
-               "the GPU does not hash any more (%s): unchanged memory is copied out as well",
-               gm_cuda_text(&engine->cuda, result));
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_HASH_OFF,
+                                          .app = GM_NONE,
+                                          .hash_off = {.why = gm_cuda_text(&engine->cuda, result),
+                                                       .was_on = true}});
     engine->is_hashing_off = true;
 }
 
@@ -261,5 +261,6 @@ void gm_engine_open_hasher(struct gm_engine *engine)
                        engine, why, sizeof why) == 0)
         return;
     engine->hasher = NULL;
-    gm_log(GM_LOG_WARN, "%s: memory is copied out whether it has changed or not", why);
+    gm_engine_emit(
+        engine, &(struct gm_event){.kind = GM_EVENT_HASH_OFF, .app = GM_NONE, .hash_off.why = why});
 }

@@ -24,8 +24,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "common/log.h"
-
 #define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
 #define PLACES_AN_UNMAP ((uint32_t)GM_ENTRIES_UNMAP)
 
@@ -133,21 +131,21 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!share) {
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            gm_log(GM_LOG_WARN,
-                   "app %u (pid %d, %s) may not share %llu MiB: with the %llu MiB that are shared "
-                   "already, others could not run beside it",
-                   id, (int)engine->apps[id].pid, engine->apps[id].name,
-                   (unsigned long long)(bytes >> 20),
-                   (unsigned long long)(engine->table->fixed >> 20));
+            gm_engine_emit(
+                engine,
+                &(struct gm_event){.kind = GM_EVENT_NOT_SHARED,
+                                   .app = id,
+                                   .not_shared = {.bytes = bytes, .shared = engine->table->fixed}});
         answer_share(engine, id, ask->cookie, result, NULL);
         return;
     }
     gm_engine_drop_shadows(engine, index);
     gm_table_fix(engine->table, index, share->id);
     gm_engine_fit(engine, engine->table->allocations[index].app);
-    gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) shares %llu MiB: they stay on the GPU (share %u)", id,
-           (int)engine->apps[id].pid, engine->apps[id].name,
-           (unsigned long long)(share->bytes >> 20), share->id);
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_SHARED,
+                                      .app = id,
+                                      .shared = {.share = share->id, .bytes = share->bytes}});
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->table->apps[other].is_used)
             gm_engine_need_budget(engine, other);
@@ -189,10 +187,11 @@ void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va)
         return;
     share->owner = GM_NONE;
     if (share->opens > 0)
-        gm_log(GM_LOG_DEBUG,
-               "app %u freed what it shares (share %u, %llu MiB) while %u have it open: it stays "
-               "until they close it",
-               owner, share->id, (unsigned long long)(share->bytes >> 20), share->opens);
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_UNSHARED,
+                                                  .app = owner,
+                                                  .unshared = {.share = share->id,
+                                                               .bytes = share->bytes,
+                                                               .opens = share->opens}});
 }
 
 void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame)
@@ -355,7 +354,7 @@ void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batc
 }
 
 /* What the name stands for; NULL: nothing (any more) that this program may have. */
-static struct gm_share *find_named(const struct gm_engine *engine, uint32_t id,
+static struct gm_share *find_named(struct gm_engine *engine, uint32_t id,
                                    const struct gm_msg_open *ask)
 {
     struct gm_share *share = find_share(engine, ask->share);
@@ -365,9 +364,9 @@ static struct gm_share *find_named(const struct gm_engine *engine, uint32_t id,
         return NULL;
     if (share->uid == engine->apps[id].uid)
         return share;
-    gm_log(GM_LOG_WARN, "app %u (pid %d, %s, uid %u) may not open what uid %u shares", id,
-           (int)engine->apps[id].pid, engine->apps[id].name, (unsigned)engine->apps[id].uid,
-           (unsigned)share->uid);
+    gm_engine_emit(
+        engine,
+        &(struct gm_event){.kind = GM_EVENT_NOT_OPENED, .app = id, .not_opened.user = share->uid});
     return NULL;
 }
 
@@ -402,9 +401,11 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
         .next = engine->opens, .share = share, .va = ask->va, .cookie = ask->cookie, .app = id};
     engine->opens = open;
     share->opens++;
-    gm_log(GM_LOG_DEBUG, "app %u (pid %d, %s) opens share %u of app %u: %llu MiB", id,
-           (int)engine->apps[id].pid, engine->apps[id].name, share->id, share->owner,
-           (unsigned long long)(share->bytes >> 20));
+    gm_engine_emit(
+        engine, &(struct gm_event){
+                    .kind = GM_EVENT_OPENED,
+                    .app = id,
+                    .opened = {.share = share->id, .owner = share->owner, .bytes = share->bytes}});
     step_open(engine, open);
 }
 

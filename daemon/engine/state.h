@@ -32,15 +32,6 @@
 #include "daemon/memory/mover.h"
 #include "daemon/memory/stores.h"
 
-/* OPEN and SHUT: MAP and UNMAP of what another program shares; never built up, sent at once. */
-enum gm_batch_kind {
-    GM_BATCH_MAP,
-    GM_BATCH_UNMAP,
-    GM_BATCH_DROP,
-    GM_BATCH_KINDS,
-    GM_BATCH_OPEN = GM_BATCH_KINDS,
-    GM_BATCH_SHUT,
-};
 #define GM_BATCH_MAX ((uint32_t)GM_ENTRIES_DROP)
 _Static_assert((int)GM_ENTRIES_MAP <= (int)GM_ENTRIES_DROP &&
                    (int)GM_ENTRIES_UNMAP <= (int)GM_ENTRIES_DROP,

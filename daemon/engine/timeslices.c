@@ -9,7 +9,6 @@
 #include "daemon/engine/inside.h"
 
 #include "common/features.h"
-#include "common/log.h"
 #include "daemon/core/timeslice.h"
 #include "daemon/engine/groups.h"
 
@@ -38,7 +37,8 @@ static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
     if (us == app->client->timeslice_us)
         return;
     app->client->timeslice_us = us;
-    gm_log(GM_LOG_DEBUG, "app %u: its timeslice is %llu us", id, (unsigned long long)us);
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_TIMESLICE, .app = id, .timeslice.us = us});
     engine->config.outlet.send(app->session, GM_MSG_TIMESLICE, &message, NULL, 0, NULL, 0);
 }
 

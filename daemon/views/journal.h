@@ -1,5 +1,5 @@
 /*
- * The one reader of the engines' events (common/events.def): writes lines of the daemon's log,
+ * The one reader of the engines' events (common/events.def): has the daemon's log tell of them,
  * keeps the last decisions for `mux-ctl log` and the last refusals for the status, and records the
  * scheduler's input. main makes it and gives it to the engines, which call gm_journal_event through
  * their outlet. Loop thread only.

@@ -49,6 +49,11 @@ CIRCLES = [
     "daemon/core/plan.*",
 ]
 
+# A file, what it may not include, and why.
+FORBIDDEN = [
+    (r"daemon/engine/(?!open\.).*", "common/log.h", "what happens is an event, and views tell of it"),
+]
+
 # Arrows that are still to be cut: "from to", by file. They count for nothing above.
 EXCEPTIONS = """
 """.split("\n")
@@ -154,6 +159,10 @@ class Tree:
                 if room is not None and other is not None and not may_use(room, other):
                     path, line, what = min(places)
                     offences.append(f"{path}:{line}: {what}: {room}/ may not use {other}/")
+                for file, header, why in FORBIDDEN:
+                    for path, line, what in sorted(places):
+                        if re.fullmatch(file, path) and what == "includes " + header:
+                            offences.append(f"{path}:{line}: {what}: {why}")
         for circle in self.circles():
             if any(all(re.fullmatch(part, unit) for unit in circle) for part in CIRCLES):
                 continue
@@ -200,6 +209,7 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
     ("common/size.c", '#include "shim/gate/gate.h"', "common/ may not use shim/gate/"),
     ("daemon/core/sched.c", '#include "common/clock.h"\n#include "shim/gate/gate.h"', "daemon/core/ may not use shim/gate/"),
     ("daemon/views/status.c", '#include "daemon/engine/inside.h"', "daemon/views/ may not use daemon/engine/"),
+    ("daemon/engine/moves.c", '#include "common/log.h"', "includes common/log.h: what happens is an event"),
     ("shim/stray.c", "int gm_planted;", "shim/stray.c: lies in no room"),
 ]
 

@@ -253,12 +253,6 @@ void gm_engine_run(struct gm_engine *e)
     fail_msg("no copy below ends by itself");
 }
 
-const char *gm_engine_tier_text(enum gm_tier tier)
-{
-    (void)tier;
-    return "somewhere";
-}
-
 void gm_engine_condemn(struct gm_engine *e, uint32_t frame, uint32_t exit_of)
 {
     if (exit_of == GM_NONE)
