@@ -82,6 +82,7 @@ static void check_size(struct program *p, const struct gm_engine *engine)
     if (p->wishes.cap_is == GM_HELLO_CAP_FOREIGN && p->wishes.cap >= GM_CHUNK_MIN &&
         p->wishes.cap < total)
         total = p->wishes.cap & ~(GM_CHUNK_MIN - 1);
+    total = total > 0 ? total : GM_CHUNK_MIN; /* none has 0 bytes */
     require(told == total || machine.has_sharing, "app %u is told %lu MiB, not %lu", id, told >> 20,
             total >> 20);
 }
