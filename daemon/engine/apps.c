@@ -128,22 +128,6 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
     memset(app, 0, sizeof *app);
 }
 
-int gm_engine_places(const struct gm_engine *engine)
-{
-    int n = 0;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        n += engine->apps[id].state == GM_APP_UNUSED;
-    return engine->stopping.is_on ? -ESHUTDOWN : n;
-}
-
-uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid)
-{
-    uint32_t n = 0;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        n += engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].uid == uid;
-    return n;
-}
-
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
 {
     gm_cuda_enter(&engine->cuda, engine->context);
@@ -226,13 +210,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     gm_engine_run(engine);
 }
 
-static void remove_app(struct gm_engine *engine, uint32_t id)
-{
-    gm_engine_free_app(engine, id);
-    gm_table_remove_app(engine->table, id);
-}
-
-int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client)
+int gm_engine_join(struct gm_engine *engine, struct gm_client *client)
 {
     if (engine->stopping.is_on)
         return -ESHUTDOWN;
@@ -244,40 +222,6 @@ int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client)
         return error;
     begin_app(engine, client);
     return 0;
-}
-
-int gm_engine_join(struct gm_engine *engine, const struct gm_newcomer *who, struct gm_group *group,
-                   uint32_t *out)
-{
-    struct gm_client *client;
-    struct gm_gpu_entry gpu = {0};
-    uint32_t id;
-
-    if (engine->stopping.is_on)
-        return -ESHUTDOWN;
-    for (id = 0; id < engine->config.max_apps && engine->apps[id].state != GM_APP_UNUSED;)
-        id++;
-    if (id == engine->config.max_apps)
-        return -ENOSPC;
-    gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_describe(engine, &gpu);
-    int error = gm_client_open(&client, id, who, group);
-    if (error)
-        return error;
-    gm_engine_judge_oversize(engine, client);
-    error = add_app(engine, client);
-    if (error)
-        goto drop_client;
-    error = gm_client_welcome(client, &engine->config.outlet, &gpu, 1);
-    if (error) {
-        remove_app(engine, id);
-        goto drop_client;
-    }
-    *out = id;
-    begin_app(engine, client);
-drop_client:
-    gm_client_drop(client); /* the app holds it */
-    return error;
 }
 
 static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_last_word last)
@@ -301,13 +245,6 @@ static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_needed(engine, app));
 }
 
-void gm_engine_beat(struct gm_engine *engine)
-{
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].session)
-            atomic_fetch_add(&engine->apps[id].ctl->beat, 1);
-}
-
 void gm_engine_leave(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
@@ -319,7 +256,6 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     gm_engine_note_last_refusal(engine, id);
     gm_group_changed(engine, id);
     app->session = NULL;
-    gm_client_left(app->client);
     app->exit.left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);

@@ -15,7 +15,7 @@
  *
  * Clients of one group (groups.h) run together.
  *
- * Made by the machine or, where there is one GPU, by gm_engine_join. Owns the shared memory.
+ * Made by the machine. Owns the shared memory.
  */
 #ifndef GM_DAEMON_ENGINE_CLIENT_H
 #define GM_DAEMON_ENGINE_CLIENT_H

@@ -146,20 +146,11 @@ struct gm_newcomer {
     struct gm_wishes wishes;
 };
 
-/*
- * A program said HELLO. It runs together with `group` (groups.h; NULL: with nobody). Makes its
- * shared memory, sends WELCOME through its session and returns 0 with its id in *app; or -errno
- * (-ENOSPC: too many apps, -ESHUTDOWN: the daemon is about to end) with nothing sent. `who` is
- * copied.
- */
-struct gm_group;
-int gm_engine_join(struct gm_engine *engine, const struct gm_newcomer *who, struct gm_group *group,
-                   uint32_t *app);
-
-/* The same for a client that has its shared memory, and WELCOME, already (client.h). -EEXIST: its
- * id is in use here, by one that has not ended yet. */
+/* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
+ * nothing has changed (-EEXIST: its id is in use here, by one that has not ended yet; -ESHUTDOWN:
+ * the daemon is about to end). */
 struct gm_client;
-int gm_engine_join_client(struct gm_engine *engine, struct gm_client *client);
+int gm_engine_join(struct gm_engine *engine, struct gm_client *client);
 
 /* What WELCOME says of the GPU. */
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
@@ -167,22 +158,12 @@ void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
 /* The CUDA number of its GPU. */
 int gm_engine_gpu(const struct gm_engine *engine);
 
-/* How many more programs can join; -ESHUTDOWN: the daemon is about to end. */
-int gm_engine_places(const struct gm_engine *engine);
-
-/* How many places this user's programs have. One that has left keeps its place until its process
- * ends, or 5 s. */
-uint32_t gm_engine_places_of(const struct gm_engine *engine, uid_t uid);
-
 /* A decoded message from app `app`. May call outlet.send and outlet.end. */
 void gm_engine_message(struct gm_engine *engine, uint32_t app,
                        const struct gm_wire_message *message);
 
 /* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
 void gm_engine_leave(struct gm_engine *engine, uint32_t app);
-
-/* Each second: tell every app that the daemon is there (gm_ctl.beat). */
-void gm_engine_beat(struct gm_engine *engine);
 
 /* Bring everything up to date, before a snapshot. */
 void gm_engine_refresh(struct gm_engine *engine);
@@ -219,13 +200,13 @@ struct gm_set_done {
 
 /*
  * Change what is said of programs, of all that are selected or of none. Returns 0 and *done; or
- * -ENOENT (there are none), -EPERM (the asker may not) or what gm_engine_check_set says, with one
- * line in `why`, and then nothing is changed.
+ * -ENOENT (there are none), -EPERM (the asker may not) or another -errno, with one line in `why`,
+ * and then nothing is changed.
  */
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
                   struct gm_set_done *done, char *why, size_t why_size);
 /* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
- * `why`. Part of gm_engine_set; before a change on several GPUs all of them are asked. */
+ * `why`. All GPUs are asked before one is changed. */
 int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,
                         size_t why_size);
 

@@ -138,7 +138,7 @@ int gm_machine_places(const struct gm_machine *machine)
     int n = 0;
     for (uint32_t id = 0; id < machine->max_apps; id++)
         n += is_free(machine, id);
-    return machine->engines[0]->stopping.is_on ? -ESHUTDOWN : n;
+    return machine->is_stopping ? -ESHUTDOWN : n;
 }
 
 uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid)
@@ -155,14 +155,20 @@ uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid)
     return n;
 }
 
-/* A client of several GPUs: it is an app of none yet. */
+/* Make the client an app of GPU `gpu`. 0 or -errno. */
+static int enter(struct gm_machine *machine, struct gm_client *client, uint32_t gpu)
+{
+    return client->engines[gpu] ? 0 : gm_engine_join(machine->engines[gpu], client);
+}
+
+/* A client, which is an app of no GPU yet. */
 static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
-                   struct gm_group *group, uint32_t *out)
+                   struct gm_group *group, struct gm_client **out)
 {
     struct gm_gpu_entry gpus[GM_GPUS_MAX] = {0};
     struct gm_client *client;
     uint32_t id = 0;
-    if (machine->engines[0]->stopping.is_on)
+    if (machine->is_stopping)
         return -ESHUTDOWN;
     while (id < machine->max_apps && !is_free(machine, id))
         id++;
@@ -181,8 +187,7 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
         gm_client_drop(client);
         return error;
     }
-    machine->clients[id] = client;
-    *out = id;
+    machine->clients[id] = *out = client;
     return 0;
 }
 
@@ -190,25 +195,26 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
                     uint32_t *id, char *why, size_t why_size)
 {
     struct gm_group *group = NULL;
+    struct gm_client *client;
     int error = 0;
     if (name[0] != '\0')
         error = gm_groups_find(&machine->groups, name, who->uid, &group, why, why_size);
     if (error)
         return error;
-    error = machine->n == 1 ? gm_engine_join(machine->engines[0], who, group, id)
-                            : welcome(machine, who, group, id);
-    if (error)
+    error = welcome(machine, who, group, &client);
+    if (error) {
         snprintf(why, why_size, "cannot take one more app: %s", strerror(-error));
-    return error;
+        return error;
+    }
+    *id = client->id;
+    if (machine->n == 1)
+        enter(machine, client, 0); /* if that fails, its first allocation tries again */
+    return 0;
 }
 
 void gm_machine_leave(struct gm_machine *machine, uint32_t id)
 {
     struct gm_client *client = machine->clients[id];
-    if (!client) {
-        gm_engine_leave(machine->engines[0], id);
-        return;
-    }
     machine->clients[id] = NULL;
     gm_client_left(client);
     for (uint32_t i = 0; i < machine->n; i++)
@@ -219,10 +225,6 @@ void gm_machine_leave(struct gm_machine *machine, uint32_t id)
 
 void gm_machine_beat(struct gm_machine *machine)
 {
-    if (machine->n == 1) {
-        gm_engine_beat(machine->engines[0]);
-        return;
-    }
     for (uint32_t id = 0; id < machine->max_apps; id++) {
         struct gm_client *client = machine->clients[id];
         if (!client)
@@ -235,12 +237,6 @@ void gm_machine_beat(struct gm_machine *machine)
 }
 
 /* ---- messages ---- */
-
-/* Make the client an app of GPU `gpu`. 0 or -errno. */
-static int enter(struct gm_machine *machine, struct gm_client *client, uint32_t gpu)
-{
-    return client->engines[gpu] ? 0 : gm_engine_join_client(machine->engines[gpu], client);
-}
 
 static bool is_gpu(struct gm_machine *machine, const struct gm_client *client, uint32_t gpu)
 {
@@ -343,14 +339,7 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
     struct gm_client *client = machine->clients[id];
     uint64_t index;
     if (message->type == GM_MSG_DRAINED)
-        gm_client_answer(client ? client : machine->engines[0]->apps[id].client, message->body);
-    if (!client) {
-        if (message->type == GM_MSG_ENTER)
-            on_enter(machine, machine->engines[0]->apps[id].client, message->body);
-        else
-            gm_engine_message(machine->engines[0], id, message);
-        return;
-    }
+        gm_client_answer(client, message->body);
     switch (message->type) {
     case GM_MSG_ENTER:
         on_enter(machine, client, message->body);
@@ -419,7 +408,7 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
     int outcome = -ENOENT;
     *done = (struct gm_set_done){0};
     why[0] = '\0';
-    for (uint32_t i = 0; i < machine->n && machine->n > 1; i++) {
+    for (uint32_t i = 0; i < machine->n; i++) {
         const int error = gm_engine_check_set(machine->engines[i], request, why, why_size);
         if (error)
             return error;

@@ -22,7 +22,7 @@ struct gm_machine {
     uint32_t n; /* engines */
     struct gm_engine *engines[GM_GPUS_MAX];
     struct gm_journal *journal;
-    struct gm_client **clients; /* by id, those that are connected; where there are several GPUs */
+    struct gm_client **clients; /* by id, those that are connected */
     struct gm_groups groups;
     bool is_stopping;
     uint32_t unsaved; /* engines that have yet to call on_saved */
@@ -42,16 +42,21 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop,
                     const struct gm_engine_config *config, const uint32_t *gpus, uint32_t n,
                     char *why, size_t why_size);
 
+/* How many more programs can join; -ESHUTDOWN: the daemon is about to end. */
+int gm_machine_places(const struct gm_machine *machine);
+/* How many places this user's programs have. One that has left keeps its place until its process
+ * ends, or 5 s. */
+uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid);
+/* Each second: tell every program that the daemon is there (gm_ctl.beat). */
+void gm_machine_beat(struct gm_machine *machine);
+
 /* As the functions of the same names of engine.h, for all engines. */
 void gm_machine_save(struct gm_machine *machine, void (*on_saved)(void *arg), void *arg);
 void gm_machine_halt(struct gm_machine *machine);
 void gm_machine_close(struct gm_machine *machine);
-int gm_machine_places(const struct gm_machine *machine);
-uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid);
 void gm_machine_message(struct gm_machine *machine, uint32_t id,
                         const struct gm_wire_message *message);
 void gm_machine_leave(struct gm_machine *machine, uint32_t id);
-void gm_machine_beat(struct gm_machine *machine);
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed);
 bool gm_machine_is_trimming(const struct gm_machine *machine);
 int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,
@@ -61,8 +66,12 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
  */
 struct gm_snapshot *gm_machine_snapshot(struct gm_machine *machine);
 
-/* As gm_engine_join. `group`: the name of one; "": it runs by itself. On failure one line in `why`;
- * -EPERM: the group is another user's. */
+/*
+ * A program said HELLO. Makes its shared memory, sends WELCOME through its session and returns 0
+ * with its id; or -errno with one line in `why` (-ENOSPC: too many apps, -ESHUTDOWN: the daemon is
+ * about to end, -EPERM: the group is another user's). `group`: the name of one; "": it runs by
+ * itself. `who` is copied.
+ */
 int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, const char *group,
                     uint32_t *id, char *why, size_t why_size);
 

@@ -609,9 +609,6 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     }
     if (mine == 0)
         return refuse_none(request, has_others, why, why_size);
-    int error = gm_engine_check_set(engine, request, why, why_size);
-    if (error)
-        return error;
     gm_engine_read_clock(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))

@@ -187,7 +187,9 @@ static int set(uid_t asker, struct gm_set_request request, const char *words)
     for (char *at = copy, *word; (word = strsep(&at, " ")) != NULL;)
         assert_int_equal(gm_settings_take(&request.settings, word, why, sizeof why), 0);
     why[0] = '\0';
-    int error = gm_engine_set(engine, &request, &done, why, sizeof why);
+    int error = gm_engine_check_set(engine, &request, why, sizeof why);
+    if (error == 0)
+        error = gm_engine_set(engine, &request, &done, why, sizeof why);
     assert_int_equal(error == 0, why[0] == '\0');
     return error ? error : (int)done.changed;
 }
