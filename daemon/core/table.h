@@ -1,4 +1,3 @@
-/* clang-format off */
 /*
  * The tables: what memory there is, whose it is and where it is. Pure data: no I/O, no CUDA, no
  * allocation after init.
@@ -11,14 +10,14 @@
  *   chunk   the unit of placement. Exactly one tier holds its data. `state` (model.h) says where it
  *           is and that it moves. The tier changes only when the move has ended: copy, then commit,
  *           then free. A chunk is *resident* (in a GPU frame), *mapped on host* (its pages in
- *           pinned memory are a host frame, which its app maps), or *swapped*. Its place, is_on_host, says which of the
- *           first two it is to be when its app runs (core/place.h)
+ *           pinned memory are a host frame, which its app maps), or *swapped*. Its place,
+ *           is_on_host, says which of the first two it is to be when its app runs (core/place.h)
  *   frame   a piece of memory of one size class, made for one uid. At most one chunk holds it.
  *   pool    the free frames of one uid, by size class: memory never crosses users
  *   fixed   unevictable: other programs have the chunk mapped too, so it stays in its frame
- *   shadow  the pinned copy from which a chunk came to the GPU, kept beside it. If the chunk has not
- *           changed when it is evicted, nothing is copied. Its pages count as free: whoever wants
- *           them drops it
+ *   shadow  the pinned copy from which a chunk came to the GPU, kept beside it. If the chunk has
+ *           not changed when it is evicted, nothing is copied. Its pages count as free: whoever
+ *           wants them drops it
  *
  * Invariants, checked by gm_table_check:
  *   - The bytes of all GPU frames that exist (free, used or condemned) never exceed the budget.
@@ -30,7 +29,6 @@
  *   - A shadow is kept only of a chunk that can be evicted; its chunk is in its app's list of
  *     shadows and has pages.
  */
-/* clang-format on */
 #ifndef GM_CORE_TABLE_H
 #define GM_CORE_TABLE_H
 

@@ -6,6 +6,7 @@
 
 #include "daemon/core/table_chunks.h"
 #include "daemon/core/table_frames.h"
+#include "daemon/core/table_write.h"
 
 static size_t round16(size_t bytes)
 {
@@ -45,11 +46,11 @@ struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chu
     table->max_chunks = max_chunks;
     table->max_frames = max_frames;
     for (uint32_t i = max_chunks; i-- > 0;) {
-        table->chunks[i].next = i + 1 < max_chunks ? i + 1 : GM_NONE;
-        table->allocations[i].next = i + 1 < max_chunks ? i + 1 : GM_NONE;
+        gm_chunk_at(table, i)->next = i + 1 < max_chunks ? i + 1 : GM_NONE;
+        gm_allocation_at(table, i)->next = i + 1 < max_chunks ? i + 1 : GM_NONE;
     }
     for (uint32_t i = max_frames; i-- > 0;)
-        table->frames[i].next = i + 1 < max_frames ? i + 1 : GM_NONE;
+        gm_frame_at(table, i)->next = i + 1 < max_frames ? i + 1 : GM_NONE;
     table->free_chunk = table->free_allocation = max_chunks ? 0 : GM_NONE;
     table->free_frame = max_frames ? 0 : GM_NONE;
     table->first_condemned = GM_NONE;
@@ -60,7 +61,7 @@ static const struct gm_list empty_list = {GM_NONE, GM_NONE, 0};
 
 bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
 {
-    struct gm_table_app *a = &table->apps[app];
+    struct gm_table_app *a = gm_app_at(table, app);
     const uint32_t pool = gm_table_find_pool(table, uid);
     assert(app < table->max_apps && !a->is_used);
     if (pool == GM_NONE)
@@ -68,7 +69,7 @@ bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
     memset(a, 0, sizeof *a);
     a->is_used = true;
     a->pool = pool;
-    table->pools[pool].apps++;
+    gm_pool_at(table, pool)->apps++;
     a->allocations = a->shadows = a->to_map = empty_list;
     for (unsigned t = 0; t < GM_TIERS; t++)
         a->away[t] = empty_list;
@@ -79,10 +80,10 @@ bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
 
 void gm_table_remove_app(struct gm_table *table, uint32_t app)
 {
-    struct gm_table_app *a = &table->apps[app];
+    struct gm_table_app *a = gm_app_at(table, app);
     assert(a->is_used && a->committed == 0 && a->allocations.count == 0);
     a->is_used = false;
-    table->pools[a->pool].apps--;
+    gm_pool_at(table, a->pool)->apps--;
 }
 
 void gm_table_watch(struct gm_table *table, void (*on_turn)(void *arg, const struct gm_turn *turn),
@@ -101,15 +102,15 @@ void gm_table_set_budget(struct gm_table *table, uint64_t bytes)
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
     const uint64_t more = bytes - table->apps[app].beyond;
-    table->apps[app].beyond += more;
-    table->pools[table->apps[app].pool].beyond += more;
+    gm_app_at(table, app)->beyond += more;
+    gm_pool_at(table, table->apps[app].pool)->beyond += more;
     table->beyond += more;
     table->is_plan_stale = true;
 }
 
 void gm_table_set_silent(struct gm_table *table, uint32_t app, bool is_silent)
 {
-    table->apps[app].is_silent = is_silent;
+    gm_app_at(table, app)->is_silent = is_silent;
     table->is_plan_stale = true;
 }
 
@@ -130,8 +131,8 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
     if (index == GM_NONE || count > table->max_chunks - table->used_chunks)
         return GM_NONE;
 
-    struct gm_allocation *allocation = &table->allocations[index];
-    struct gm_table_app *a = &table->apps[app];
+    struct gm_allocation *allocation = gm_allocation_at(table, index);
+    struct gm_table_app *a = gm_app_at(table, app);
     table->free_allocation = allocation->next;
     *allocation = (struct gm_allocation){.va = va,
                                          .bytes = bytes,
@@ -141,7 +142,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
                                          .next = a->allocations.head,
                                          .prev = GM_NONE};
     if (a->allocations.head != GM_NONE)
-        table->allocations[a->allocations.head].prev = index;
+        gm_allocation_at(table, a->allocations.head)->prev = index;
     a->allocations.head = index;
     a->allocations.count++;
     uint32_t *link = &allocation->first;
@@ -149,7 +150,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         const uint32_t chunk =
             gm_table_add_chunk(table, index, va + bytes - left, gm_chunk_next(left));
         *link = chunk;
-        link = &table->chunks[chunk].sibling;
+        link = &gm_chunk_at(table, chunk)->sibling;
     }
     table->is_plan_stale = true;
     return index;
@@ -157,7 +158,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
 
 void gm_table_await_answer(struct gm_table *table, uint32_t index, uint64_t cookie, bool is_ahead)
 {
-    struct gm_allocation *allocation = &table->allocations[index];
+    struct gm_allocation *allocation = gm_allocation_at(table, index);
     allocation->is_pending = true;
     allocation->is_ahead = is_ahead;
     allocation->cookie = cookie;
@@ -165,12 +166,12 @@ void gm_table_await_answer(struct gm_table *table, uint32_t index, uint64_t cook
 
 void gm_table_answer(struct gm_table *table, uint32_t index)
 {
-    table->allocations[index].is_pending = false;
+    gm_allocation_at(table, index)->is_pending = false;
 }
 
 void gm_table_free_allocation(struct gm_table *table, uint32_t index, struct gm_last_word last)
 {
-    struct gm_allocation *allocation = &table->allocations[index];
+    struct gm_allocation *allocation = gm_allocation_at(table, index);
     assert(!allocation->is_freed);
     allocation->is_freed = true;
     allocation->is_pending = false;
@@ -205,15 +206,15 @@ void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
 
 void gm_table_end_allocation(struct gm_table *table, uint32_t index)
 {
-    struct gm_allocation *allocation = &table->allocations[index];
-    struct gm_table_app *app = &table->apps[allocation->app];
+    struct gm_allocation *allocation = gm_allocation_at(table, index);
+    struct gm_table_app *app = gm_app_at(table, allocation->app);
     assert(allocation->chunks == 0);
     if (allocation->prev != GM_NONE)
-        table->allocations[allocation->prev].next = allocation->next;
+        gm_allocation_at(table, allocation->prev)->next = allocation->next;
     else
         app->allocations.head = allocation->next;
     if (allocation->next != GM_NONE)
-        table->allocations[allocation->next].prev = allocation->prev;
+        gm_allocation_at(table, allocation->next)->prev = allocation->prev;
     app->allocations.count--;
     allocation->app = GM_NONE;
     allocation->next = table->free_allocation;

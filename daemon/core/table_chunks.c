@@ -8,14 +8,15 @@
 #include <string.h>
 
 #include "daemon/core/table_frames.h"
+#include "daemon/core/table_write.h"
 
 static void list_add_first(struct gm_table *table, struct gm_list *list, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     chunk->prev = GM_NONE;
     chunk->next = list->head;
     if (list->head != GM_NONE)
-        table->chunks[list->head].prev = index;
+        gm_chunk_at(table, list->head)->prev = index;
     else
         list->tail = index;
     list->head = index;
@@ -24,11 +25,11 @@ static void list_add_first(struct gm_table *table, struct gm_list *list, uint32_
 
 static void list_add(struct gm_table *table, struct gm_list *list, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     chunk->next = GM_NONE;
     chunk->prev = list->tail;
     if (list->tail != GM_NONE)
-        table->chunks[list->tail].next = index;
+        gm_chunk_at(table, list->tail)->next = index;
     else
         list->head = index;
     list->tail = index;
@@ -37,13 +38,13 @@ static void list_add(struct gm_table *table, struct gm_list *list, uint32_t inde
 
 static void list_remove(struct gm_table *table, struct gm_list *list, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     if (chunk->prev != GM_NONE)
-        table->chunks[chunk->prev].next = chunk->next;
+        gm_chunk_at(table, chunk->prev)->next = chunk->next;
     else
         list->head = chunk->next;
     if (chunk->next != GM_NONE)
-        table->chunks[chunk->next].prev = chunk->prev;
+        gm_chunk_at(table, chunk->next)->prev = chunk->prev;
     else
         list->tail = chunk->prev;
     list->count--;
@@ -53,8 +54,8 @@ static void list_remove(struct gm_table *table, struct gm_list *list, uint32_t i
  * on the host, or fixed, is in the sums only, as it is never evicted. */
 static void unlist(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
-    struct gm_table_app *app = &table->apps[chunk->app];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    struct gm_table_app *app = gm_app_at(table, chunk->app);
     const uint64_t size = gm_class_bytes(chunk->class);
     switch ((enum gm_chunk_list)chunk->list) {
     case GM_LIST_NONE:
@@ -79,7 +80,7 @@ static void unlist(struct gm_table *table, uint32_t index)
     }
     if (chunk->list == GM_LIST_RESIDENT || chunk->list == GM_LIST_SETTLED) {
         app->missing++;
-        table->allocations[chunk->allocation].missing++;
+        gm_allocation_at(table, chunk->allocation)->missing++;
     }
     chunk->list = GM_LIST_NONE;
 }
@@ -104,8 +105,8 @@ static enum gm_tier away_tier(const struct gm_chunk *chunk)
 /* Put a chunk, which is in no list, into the list of its state, and update the sums. */
 static void list_chunk(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
-    struct gm_table_app *app = &table->apps[chunk->app];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    struct gm_table_app *app = gm_app_at(table, chunk->app);
     const uint64_t size = gm_class_bytes(chunk->class);
 
     if (chunk->is_freed)
@@ -123,7 +124,7 @@ static void list_chunk(struct gm_table *table, uint32_t index)
             app->leaving += chunk->is_leaving ? size : 0;
         }
         app->missing--;
-        table->allocations[chunk->allocation].missing--;
+        gm_allocation_at(table, chunk->allocation)->missing--;
         return;
     }
     if (away_tier(chunk) == GM_TIERS)
@@ -189,7 +190,7 @@ static void end_move(const struct gm_table *table, struct gm_chunk *chunk, enum 
 
 bool gm_table_turn_chunk(struct gm_table *table, uint32_t index, enum gm_chunk_event event)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const struct gm_turn turn = {.model = GM_MODEL_CHUNK,
                                  .from = chunk->state,
                                  .event = (uint8_t)event,
@@ -215,12 +216,12 @@ bool gm_table_turn_chunk(struct gm_table *table, uint32_t index, enum gm_chunk_e
 
 static void list_shadow(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
-    struct gm_table_app *app = &table->apps[chunk->app];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    struct gm_table_app *app = gm_app_at(table, chunk->app);
     chunk->prev_shadow = GM_NONE;
     chunk->next_shadow = app->shadows.head;
     if (app->shadows.head != GM_NONE)
-        table->chunks[app->shadows.head].prev_shadow = index;
+        gm_chunk_at(table, app->shadows.head)->prev_shadow = index;
     else
         app->shadows.tail = index;
     app->shadows.head = index;
@@ -232,13 +233,13 @@ static void list_shadow(struct gm_table *table, uint32_t index)
 static void unlist_shadow(struct gm_table *table, uint32_t index)
 {
     const struct gm_chunk *chunk = &table->chunks[index];
-    struct gm_table_app *app = &table->apps[chunk->app];
+    struct gm_table_app *app = gm_app_at(table, chunk->app);
     if (chunk->prev_shadow != GM_NONE)
-        table->chunks[chunk->prev_shadow].next_shadow = chunk->next_shadow;
+        gm_chunk_at(table, chunk->prev_shadow)->next_shadow = chunk->next_shadow;
     else
         app->shadows.head = chunk->next_shadow;
     if (chunk->next_shadow != GM_NONE)
-        table->chunks[chunk->next_shadow].prev_shadow = chunk->prev_shadow;
+        gm_chunk_at(table, chunk->next_shadow)->prev_shadow = chunk->prev_shadow;
     else
         app->shadows.tail = chunk->prev_shadow;
     app->shadows.count--;
@@ -248,7 +249,7 @@ static void unlist_shadow(struct gm_table *table, uint32_t index)
 
 bool gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm_shadow_event event)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const struct gm_turn turn = {.model = GM_MODEL_SHADOW,
                                  .from = chunk->shadow,
                                  .event = (uint8_t)event,
@@ -277,21 +278,21 @@ bool gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm_shadow
 
 static void count_committed(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
-    table->apps[app].committed += bytes;
-    table->pools[table->apps[app].pool].committed += bytes;
+    gm_app_at(table, app)->committed += bytes;
+    gm_pool_at(table, table->apps[app].pool)->committed += bytes;
     table->committed += bytes;
 }
 
 static void count_fixed(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
-    table->apps[app].fixed += bytes;
-    table->pools[table->apps[app].pool].fixed += bytes;
+    gm_app_at(table, app)->fixed += bytes;
+    gm_pool_at(table, table->apps[app].pool)->fixed += bytes;
     table->orphaned -= bytes; /* of what `fixed` counts */
 }
 
 static void count_kept(struct gm_table *table, uint32_t app, int chunks)
 {
-    table->apps[app].kept += (uint32_t)chunks;
+    gm_app_at(table, app)->kept += (uint32_t)chunks;
     table->kept += (uint32_t)chunks;
 }
 
@@ -299,8 +300,8 @@ uint32_t gm_table_add_chunk(struct gm_table *table, uint32_t allocation, uint64_
                             unsigned class)
 {
     const uint32_t index = table->free_chunk;
-    struct gm_chunk *chunk = &table->chunks[index];
-    struct gm_table_app *app = &table->apps[table->allocations[allocation].app];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    struct gm_table_app *app = gm_app_at(table, table->allocations[allocation].app);
     table->free_chunk = chunk->next;
     table->used_chunks++;
     *chunk = (struct gm_chunk){.va = va,
@@ -323,14 +324,14 @@ uint32_t gm_table_add_chunk(struct gm_table *table, uint32_t allocation, uint64_
 
 void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const uint64_t size = gm_class_bytes(chunk->class);
     assert(!chunk->is_freed && !chunk->is_fixed);
     if (chunk->is_on_host == is_on_host)
         return;
     unlist(table, index);
     chunk->is_on_host = is_on_host;
-    table->apps[chunk->app].on_host += is_on_host ? size : -size;
+    gm_app_at(table, chunk->app)->on_host += is_on_host ? size : -size;
     table->on_host += is_on_host ? size : -size;
     count_kept(table, chunk->app, is_on_host ? 1 : -1);
     list_chunk(table, index);
@@ -339,13 +340,13 @@ void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
 
 void gm_table_note_use(struct gm_table *table, uint32_t index, uint32_t heat, uint8_t age)
 {
-    table->chunks[index].heat = heat;
-    table->chunks[index].place_age = age;
+    gm_chunk_at(table, index)->heat = heat;
+    gm_chunk_at(table, index)->place_age = age;
 }
 
 void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     assert(gm_chunk_is_settled(chunk) && !chunk->is_fixed);
     unlist(table, index);
     chunk->is_fixed = true;
@@ -362,13 +363,13 @@ static bool ask(struct gm_table *table, uint32_t index, enum gm_chunk_event even
 {
     if (!gm_table_turn_chunk(table, index, event))
         return false;
-    table->chunks[index].map_pending = true;
+    gm_chunk_at(table, index)->map_pending = true;
     return true;
 }
 
 bool gm_table_evict(struct gm_table *table, uint32_t index, uint32_t page)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     if (chunk->shadow == GM_SHADOW_KEPT)
         gm_table_turn_shadow(table, index, GM_SHADOW_EV_CLAIM);
     else if (chunk->shadow == GM_SHADOW_LOST)
@@ -396,8 +397,8 @@ bool gm_table_clear(struct gm_table *table, uint32_t index, uint32_t page)
 {
     if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_CLEAR))
         return false;
-    table->chunks[index].page = page;
-    table->chunks[index].copy_pending = true;
+    gm_chunk_at(table, index)->page = page;
+    gm_chunk_at(table, index)->copy_pending = true;
     return true;
 }
 
@@ -405,7 +406,7 @@ bool gm_table_map(struct gm_table *table, uint32_t index, uint32_t frame)
 {
     if (!ask(table, index, GM_CHUNK_EV_MAP) || !gm_table_take_frame(table, frame, index))
         return false;
-    table->chunks[index].has_hash = false; /* its app writes there */
+    gm_chunk_at(table, index)->has_hash = false; /* its app writes there */
     return true;
 }
 
@@ -416,7 +417,7 @@ bool gm_table_unmap(struct gm_table *table, uint32_t index)
 
 bool gm_table_move(struct gm_table *table, uint32_t index, enum gm_tier to, uint32_t page)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const uint8_t before = chunk->to_tier;
     chunk->to_tier = (uint8_t)to; /* its new list goes by it */
     if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_MOVE)) {
@@ -431,31 +432,33 @@ bool gm_table_move(struct gm_table *table, uint32_t index, enum gm_tier to, uint
 void gm_table_begin_copy(struct gm_table *table, uint32_t index)
 {
     assert(!gm_chunk_is_still(&table->chunks[index]));
-    table->chunks[index].copy_pending = true;
+    gm_chunk_at(table, index)->copy_pending = true;
 }
 
 void gm_table_end_copy(struct gm_table *table, uint32_t index, bool is_given_up)
 {
-    table->chunks[index].copy_pending = false;
-    table->chunks[index].is_given_up |= is_given_up;
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    chunk->copy_pending = false;
+    chunk->is_given_up = chunk->is_given_up || is_given_up;
 }
 
 void gm_table_end_map(struct gm_table *table, uint32_t index, bool is_given_up)
 {
-    table->chunks[index].map_pending = false;
-    table->chunks[index].is_given_up |= is_given_up;
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    chunk->map_pending = false;
+    chunk->is_given_up = chunk->is_given_up || is_given_up;
 }
 
 void gm_table_map_again(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     chunk->map_pending = true;
     chunk->copy_pending = chunk->is_given_up = false;
 }
 
 bool gm_table_settle(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const bool has_failed = chunk->is_given_up;
     assert(!chunk->copy_pending && !chunk->map_pending);
     chunk->is_given_up = false;
@@ -466,10 +469,10 @@ bool gm_table_settle(struct gm_table *table, uint32_t index)
 
 void gm_table_leave_frame(struct gm_table *table, uint32_t index, uint64_t fence)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const uint32_t frame = chunk->frame;
     if (fence != 0)
-        table->frames[frame].fence = fence;
+        gm_frame_at(table, frame)->fence = fence;
     gm_table_free_frame(table, frame);
     if (chunk->shadow == GM_SHADOW_CLAIMED)
         gm_table_turn_shadow(table, index, GM_SHADOW_EV_END);
@@ -477,7 +480,7 @@ void gm_table_leave_frame(struct gm_table *table, uint32_t index, uint64_t fence
 
 uint32_t gm_table_leave_pages(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const uint32_t page = chunk->page;
     if (chunk->shadow != GM_SHADOW_NONE)
         gm_table_turn_shadow(table, index,
@@ -491,7 +494,7 @@ uint32_t gm_table_leave_pages(struct gm_table *table, uint32_t index)
 
 void gm_table_set_hash(struct gm_table *table, uint32_t index, const uint64_t *hash)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     chunk->has_hash = hash != NULL;
     if (hash)
         memcpy(chunk->hash, hash, sizeof chunk->hash);
@@ -501,7 +504,7 @@ bool gm_table_keep_shadow(struct gm_table *table, uint32_t index, uint32_t opens
 {
     if (!gm_table_turn_shadow(table, index, GM_SHADOW_EV_KEEP))
         return false;
-    table->chunks[index].opens = opens;
+    gm_chunk_at(table, index)->opens = opens;
     return true;
 }
 
@@ -509,7 +512,7 @@ uint32_t gm_table_lose_shadow(struct gm_table *table, uint32_t index)
 {
     if (!gm_table_turn_shadow(table, index, GM_SHADOW_EV_LOSE))
         return GM_NONE;
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     const uint32_t page = chunk->page;
     chunk->page = GM_NONE;
     chunk->has_hash = false;
@@ -518,15 +521,15 @@ uint32_t gm_table_lose_shadow(struct gm_table *table, uint32_t index)
 
 void gm_table_free_chunk(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
-    struct gm_table_app *app = &table->apps[chunk->app];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    struct gm_table_app *app = gm_app_at(table, chunk->app);
     if (chunk->is_freed)
         return;
     unlist(table, index);
     chunk->is_freed = true;
     app->chunks--;
     app->missing--;
-    table->allocations[chunk->allocation].missing--;
+    gm_allocation_at(table, chunk->allocation)->missing--;
     if (chunk->is_fixed || chunk->is_on_host)
         count_kept(table, chunk->app, -1);
     if (chunk->is_on_host) {
@@ -540,11 +543,11 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
 
 bool gm_table_end_chunk(struct gm_table *table, uint32_t index)
 {
-    struct gm_chunk *chunk = &table->chunks[index];
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
     assert(chunk->is_freed && chunk->frame == GM_NONE && chunk->shadow == GM_SHADOW_NONE);
     if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_END))
         return false;
-    bool is_last = --table->allocations[chunk->allocation].chunks == 0;
+    bool is_last = --gm_allocation_at(table, chunk->allocation)->chunks == 0;
     chunk->next = table->free_chunk;
     chunk->app = GM_NONE;
     table->free_chunk = index;

@@ -7,12 +7,14 @@
 #include <assert.h>
 #include <string.h>
 
+#include "daemon/core/table_write.h"
+
 /* The pool of `uid`, else an unused one, else GM_NONE. */
 uint32_t gm_table_find_pool(struct gm_table *table, uint32_t uid)
 {
     uint32_t spare = GM_NONE;
     for (uint32_t i = 0; i < table->max_apps; i++) {
-        struct gm_pool *pool = &table->pools[i];
+        struct gm_pool *pool = gm_pool_at(table, i);
         bool is_used = pool->apps > 0 || pool->frames > 0;
         if (is_used && pool->uid == uid)
             return i;
@@ -20,7 +22,7 @@ uint32_t gm_table_find_pool(struct gm_table *table, uint32_t uid)
             spare = i;
     }
     if (spare != GM_NONE) {
-        struct gm_pool *pool = &table->pools[spare];
+        struct gm_pool *pool = gm_pool_at(table, spare);
         pool->uid = uid;
         for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
             pool->head[c] = pool->leaving[c] = GM_NONE;
@@ -40,7 +42,7 @@ static void count_fixed(struct gm_table *table, const struct gm_frame *frame, ui
 
 void gm_table_fix_frame(struct gm_table *table, uint32_t index, uint32_t share)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     frame->share = share;
     count_fixed(table, frame, gm_class_bytes(frame->class));
 }
@@ -54,7 +56,7 @@ static void unfix(struct gm_table *table, struct gm_frame *frame)
 /* The list that a frame is in by its state; NULL: in none. */
 static uint32_t *frame_list(struct gm_table *table, const struct gm_frame *frame)
 {
-    struct gm_pool *pool = &table->pools[frame->pool];
+    struct gm_pool *pool = gm_pool_at(table, frame->pool);
     if (frame->state == GM_FRAME_CONDEMNED)
         return &table->first_condemned;
     if (frame->state == GM_FRAME_FREE)
@@ -75,18 +77,18 @@ static uint64_t *sum_of(struct gm_table *table, const struct gm_frame *frame)
 /* Keeps the lists, their count and the sums. */
 static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_state state)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     uint32_t *list = frame_list(table, frame);
     if (list) {
         if (frame->prev != GM_NONE)
-            table->frames[frame->prev].next = frame->next;
+            gm_frame_at(table, frame->prev)->next = frame->next;
         else
             *list = frame->next;
         if (frame->next != GM_NONE)
-            table->frames[frame->next].prev = frame->prev;
+            gm_frame_at(table, frame->next)->prev = frame->prev;
     }
     if (frame->state == GM_FRAME_FREE) {
-        table->pools[frame->pool].count[frame->class]--;
+        gm_pool_at(table, frame->pool)->count[frame->class]--;
         table->dirty -= frame->is_dirty;
     }
     if (sum_of(table, frame))
@@ -97,7 +99,7 @@ static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_stat
     if (sum_of(table, frame))
         *sum_of(table, frame) += gm_class_bytes(frame->class);
     if (state == GM_FRAME_FREE) {
-        table->pools[frame->pool].count[frame->class]++;
+        gm_pool_at(table, frame->pool)->count[frame->class]++;
         table->dirty += frame->is_dirty;
     }
     list = frame_list(table, frame);
@@ -105,7 +107,7 @@ static void set_frame(struct gm_table *table, uint32_t index, enum gm_frame_stat
         frame->prev = GM_NONE;
         frame->next = *list;
         if (frame->next != GM_NONE)
-            table->frames[frame->next].prev = index;
+            gm_frame_at(table, frame->next)->prev = index;
         *list = index;
     }
 }
@@ -135,14 +137,14 @@ static uint32_t new_frame(struct gm_table *table, uint32_t pool, unsigned class,
     uint32_t index = table->free_frame;
     if (index == GM_NONE)
         return GM_NONE;
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     table->free_frame = frame->next;
     memset(frame, 0, sizeof *frame);
     frame->chunk = frame->next = frame->prev = frame->page = frame->exit_of = GM_NONE;
     frame->pool = pool;
     frame->class = (uint8_t) class;
     frame->is_host = is_host;
-    table->pools[pool].frames++;
+    gm_pool_at(table, pool)->frames++;
     gm_table_turn_frame(table, index, GM_FRAME_EV_MAKE);
     return index;
 }
@@ -162,23 +164,23 @@ uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t index)
     const struct gm_chunk *chunk = &table->chunks[index];
     const uint32_t frame = new_frame(table, table->apps[chunk->app].pool, chunk->class, true);
     if (frame != GM_NONE)
-        table->frames[frame].page = chunk->page;
+        gm_frame_at(table, frame)->page = chunk->page;
     return frame;
 }
 
 static void count_device(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
-    table->apps[app].device += bytes;
-    table->pools[table->apps[app].pool].device += bytes;
+    gm_app_at(table, app)->device += bytes;
+    gm_pool_at(table, table->apps[app].pool)->device += bytes;
 }
 
 /* Its chunk has it no more. A host frame takes the pages along. */
 static void leave_chunk(struct gm_table *table, uint32_t index)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     if (frame->chunk == GM_NONE)
         return;
-    struct gm_chunk *chunk = &table->chunks[frame->chunk];
+    struct gm_chunk *chunk = gm_chunk_at(table, frame->chunk);
     if (!frame->is_host)
         count_device(table, chunk->app, -gm_class_bytes(frame->class));
     if (chunk->frame == index)
@@ -190,16 +192,16 @@ static void leave_chunk(struct gm_table *table, uint32_t index)
 
 bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_TAKE))
         return false;
     leave_chunk(table, index);
     frame->chunk = chunk;
     frame->is_dirty = true;
-    table->chunks[chunk].frame = index;
+    gm_chunk_at(table, chunk)->frame = index;
     if (frame->is_host) {
-        table->chunks[chunk].host_frame = index;
-        table->chunks[chunk].page = frame->page;
+        gm_chunk_at(table, chunk)->host_frame = index;
+        gm_chunk_at(table, chunk)->page = frame->page;
     } else {
         count_device(table, table->chunks[chunk].app, gm_class_bytes(frame->class));
     }
@@ -216,7 +218,7 @@ bool gm_table_free_frame(struct gm_table *table, uint32_t index)
 
 void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_CLEAN))
         return;
     table->dirty -= frame->is_dirty;
@@ -226,7 +228,7 @@ void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear
 
 void gm_table_soil_frame(struct gm_table *table, uint32_t index)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_SOIL))
         return;
     table->dirty += !frame->is_dirty;
@@ -241,7 +243,7 @@ void gm_table_orphan_frame(struct gm_table *table, uint32_t index)
 
 bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exit_of)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_CONDEMN))
         return false;
     unfix(table, frame);
@@ -256,7 +258,7 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exi
 void gm_table_release_frames(struct gm_table *table, uint32_t app)
 {
     for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next) {
-        struct gm_frame *frame = &table->frames[i];
+        struct gm_frame *frame = gm_frame_at(table, i);
         if (frame->exit_of != app)
             continue;
         frame->exit_of = GM_NONE;
@@ -267,7 +269,7 @@ void gm_table_release_frames(struct gm_table *table, uint32_t app)
 
 void gm_table_count_drops(struct gm_table *table, uint32_t index, int drops, int silent)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     assert(frame->state == GM_FRAME_CONDEMNED);
     table->ending -= gm_frame_ending(frame);
     frame->drops += (uint32_t)drops;
@@ -279,18 +281,18 @@ void gm_table_count_drops(struct gm_table *table, uint32_t index, int drops, int
 void gm_table_destroy_frame(struct gm_table *table, uint32_t index)
 {
     assert(table->frames[index].state == GM_FRAME_CONDEMNED);
-    table->frames[index].is_destroyed = true;
+    gm_frame_at(table, index)->is_destroyed = true;
 }
 
 void gm_table_end_frame(struct gm_table *table, uint32_t index)
 {
-    struct gm_frame *frame = &table->frames[index];
+    struct gm_frame *frame = gm_frame_at(table, index);
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_END))
         return;
     unfix(table, frame);
     if (!frame->is_host)
         table->allocated -= gm_class_bytes(frame->class);
-    table->pools[frame->pool].frames--;
+    gm_pool_at(table, frame->pool)->frames--;
     frame->next = table->free_frame;
     table->free_frame = index;
     table->is_plan_stale = true;

@@ -155,11 +155,12 @@ struct gm_table {
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
     uint32_t first_condemned;                         /* of all users */
     uint32_t used_chunks;
-    struct gm_table_app *apps;
-    struct gm_chunk *chunks;
-    struct gm_frame *frames;
-    struct gm_allocation *allocations;
-    struct gm_pool *pools; /* max_apps of them */
+    /* Its own files alone write these: table_write.h. */
+    const struct gm_table_app *apps;
+    const struct gm_chunk *chunks;
+    const struct gm_frame *frames;
+    const struct gm_allocation *allocations;
+    const struct gm_pool *pools; /* max_apps of them */
 };
 
 /* Whether nothing of it moves, nor is being mapped or unmapped. */

@@ -70,7 +70,7 @@ static inline void make_world(struct world *world, uint64_t budget, uint64_t see
 
 static inline struct gm_chunk *chunk_of(struct world *world, uint32_t index)
 {
-    return &world->table->chunks[index];
+    return gm_chunk_at(world->table, index);
 }
 
 static inline uint64_t bytes_of(const struct world *world, uint32_t index)

@@ -59,7 +59,7 @@ enum gm_why gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_m
 
 void gm_engine_answer_alloc(struct gm_engine *e, uint32_t index, CUresult result)
 {
-    struct gm_allocation *allocation = &e->table->allocations[index];
+    const struct gm_allocation *allocation = &e->table->allocations[index];
     struct gm_app *app = &e->apps[allocation->app];
     assert_int_equal(result, CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(allocation->is_ahead && allocation->is_pending && !allocation->is_freed);

@@ -109,7 +109,7 @@ void gm_engine_run(struct gm_engine *e)
 
 void gm_engine_settle(struct gm_engine *e, uint32_t index)
 {
-    struct gm_chunk *chunk = &e->table->chunks[index];
+    const struct gm_chunk *chunk = &e->table->chunks[index];
     assert_false(chunk->copy_pending);
     settled[index]++;
     settle_chunk(e->table, index);

@@ -55,7 +55,7 @@ void gm_engine_call_off_ahead(struct gm_engine *e, uint32_t id)
 
 void gm_engine_take_back(struct gm_engine *e, uint32_t index)
 {
-    struct gm_allocation *allocation = &e->table->allocations[index];
+    const struct gm_allocation *allocation = &e->table->allocations[index];
     assert_false(allocation->is_freed || allocation->is_pending);
     gm_table_free_allocation(e->table, index, (struct gm_last_word){.kind = GM_LAST_TAKEN});
     n_taken++;
@@ -155,8 +155,8 @@ static void lies(void **state)
 {
     (void)state;
     const uint64_t kept = give(0, 4 * MIB), other = give(1, 4 * MIB), pending = give(0, 4 * MIB);
-    engine->table->allocations[gm_table_find_allocation(engine->table, 0, pending)].is_pending =
-        true;
+    gm_table_await_answer(engine->table, gm_table_find_allocation(engine->table, 0, pending), 0,
+                          false);
     *word(0, 0) = other;
     *word(0, 1) = kept | GM_SPARE_BUSY;
     *word(0, 2) = UINT64_MAX;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "daemon/core/table_write.h"
 #include "daemon/engine/inside.h"
 
 #define APPS 4u
@@ -69,7 +70,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    free(table.apps);
+    free(gm_app_at(&table, 0));
     free(engine->apps);
     free(engine);
     return 0;

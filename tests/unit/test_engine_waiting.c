@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "daemon/core/table_write.h"
 #include "daemon/engine/inside.h"
 
 #define APPS 5u
@@ -38,7 +39,7 @@ enum gm_why gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_m
     if (alloc->bytes > gm_engine_left(e))
         return GM_WHY_FULL;
     taken += alloc->bytes;
-    e->table->apps[id].committed += alloc->bytes;
+    gm_app_at(e->table, id)->committed += alloc->bytes;
     had[id]++;
     return GM_WHY_NONE;
 }
@@ -51,7 +52,7 @@ void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
         const uint64_t some = spares[id] < lacks ? spares[id] : lacks;
         spares[id] -= some;
         taken -= some * GM_CHUNK_MIN;
-        e->table->apps[id].committed -= some * GM_CHUNK_MIN;
+        gm_app_at(e->table, id)->committed -= some * GM_CHUNK_MIN;
     }
 }
 
@@ -126,7 +127,7 @@ static int tear_down(void **state)
         free(engine->apps[id].stat);
     }
     free(engine->admit_apps);
-    free(engine->table->apps);
+    free(gm_app_at(engine->table, 0));
     free(engine->table);
     free(engine->apps);
     free(engine);
@@ -147,7 +148,7 @@ static void ask(uint32_t id, uint64_t chunks)
 static void give_back(uint32_t id, uint64_t chunks)
 {
     taken -= chunks * GM_CHUNK_MIN;
-    engine->table->apps[id].committed -= chunks * GM_CHUNK_MIN;
+    gm_app_at(engine->table, id)->committed -= chunks * GM_CHUNK_MIN;
     gm_engine_admit_waiting(engine);
 }
 
@@ -263,7 +264,7 @@ static void many_are_looked_at_once(void **state)
     looks = 0;
     gm_engine_admit_waiting(engine);
     assert_in_range(looks, 1, APPS);
-    engine->table->apps[OTHER].committed =
+    gm_app_at(engine->table, OTHER)->committed =
         40 * GM_CHUNK_MIN; /* and what it cannot have any more is refused */
     gm_engine_admit_waiting(engine);
     assert_true(refused[OTHER] > 0);

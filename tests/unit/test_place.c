@@ -45,7 +45,7 @@ static void make_world(struct world *world, uint64_t budget, uint64_t seed)
 static void settle(struct world *world, uint32_t c)
 {
     struct gm_table *table = world->table;
-    struct gm_chunk *chunk = &table->chunks[c];
+    const struct gm_chunk *chunk = &table->chunks[c];
     if (chunk->frame != GM_NONE && table->frames[chunk->frame].is_host == chunk->is_on_host)
         return;
     if (chunk->frame != GM_NONE) { /* it leaves its old place */
@@ -113,7 +113,7 @@ static struct gm_chunk *nth(struct world *world, uint32_t allocation, uint32_t n
     uint32_t c = world->table->allocations[allocation].first;
     while (n-- > 0)
         c = world->table->chunks[c].sibling;
-    return &world->table->chunks[c];
+    return gm_chunk_at(world->table, c);
 }
 
 /* ---- heat ---- */
@@ -562,7 +562,7 @@ static void test_properties(void **state)
             gpu += app == 0 && !is_on_host ? bytes : 0;
             for (uint32_t c = world.table->allocations[a].first; c != GM_NONE;
                  c = world.table->chunks[c].sibling)
-                world.table->chunks[c].heat = (uint32_t)draw(&world, 1 + draw(&world, 5000));
+                gm_chunk_at(world.table, c)->heat = (uint32_t)draw(&world, 1 + draw(&world, 5000));
         }
         const uint64_t other = world.table->apps[1].on_host;
         const uint64_t most = (1 + draw(&world, 16)) * 32 * MIB;

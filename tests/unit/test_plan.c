@@ -91,14 +91,14 @@ static void test_counts_on_leaving_frames(void **state)
     carry_out(&world, &plan);
     plan = plan_for(&world, &b, 1, &a, 1);
     assert_int_equal(plan.n, 2);
-    struct gm_chunk *victim = &world.table->chunks[plan.moves[0].chunk];
+    const struct gm_chunk *victim = &world.table->chunks[plan.moves[0].chunk];
     uint32_t frame = victim->frame;
     assert_true(gm_table_evict(world.table, plan.moves[0].chunk, 0));
     plan = plan_for(&world, &b, 1, &a, 1);
     assert_int_equal(plan.n, 1);
     assert_int_equal(plan.moves[0].kind, GM_MOVE_FILL);
     assert_int_equal(plan.moves[0].frame, frame);
-    world.table->apps[a].is_silent = true; /* then it may never come */
+    gm_table_set_silent(world.table, a, true); /* then it may never come */
     plan = plan_for(&world, &b, 1, NULL, 0);
     assert_false(plan.is_complete);
     free(world.memory);

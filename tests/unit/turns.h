@@ -3,6 +3,7 @@
 #define GM_TESTS_TURNS_H
 
 #include "daemon/core/table.h"
+#include "daemon/core/table_write.h"
 
 static inline void turn_chunk(struct gm_table *table, uint32_t chunk, enum gm_chunk_event event)
 {
