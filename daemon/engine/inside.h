@@ -501,8 +501,6 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct
 void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client);
 /* Whether the app may now. False where the GPU cannot map host memory. */
 bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
-/* "app 3 (pid 812, python3)". Returns `text`. */
-char *gm_engine_name(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
 
 /* events.c */
 /* Something happened: count it and hand it to the views. */

@@ -43,13 +43,6 @@ bool gm_engine_is_admin(uid_t uid)
     return uid == 0 || uid == geteuid();
 }
 
-char *gm_engine_name(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
-{
-    const struct gm_app *app = &engine->apps[id];
-    snprintf(text, size, "app %" PRIu32 " (pid %d, %s)", id, (int)app->pid, app->name);
-    return text;
-}
-
 /* Lay `over` over `under`. */
 static void overlay(struct gm_settings *under, const struct gm_settings *over)
 {
@@ -197,24 +190,22 @@ static bool may_say(const struct gm_engine *engine, uint32_t id, const struct gm
         app->policy.admin.has & GM_SET_SHARE ? app->policy.admin.share : nothing_said.share;
     bool is_paused = (app->policy.admin.has & GM_SET_PAUSED) && app->policy.admin.is_paused;
     unsigned best = best_of(engine, app);
-    char name[128], number[24];
+    char number[24];
 
-    gm_engine_name(engine, id, name, sizeof name);
     if ((said->has & GM_SET_CLASS) && rank_of(said->class) < rank_of(best))
-        snprintf(why, size, "%s: the best class that its user may take is %s", name,
-                 gm_class_name(best));
+        snprintf(why, size, "the best class that its user may take is %s", gm_class_name(best));
     else if ((said->has & GM_SET_WEIGHT) && said->weight > weight)
-        snprintf(why, size, "%s: the greatest weight that its user may give is %s", name,
+        snprintf(why, size, "the greatest weight that its user may give is %s",
                  gm_format_thousandths(weight, number, sizeof number));
     else if ((said->has & GM_SET_SHARE) && said->share > share)
-        snprintf(why, size, "%s: the greatest share that its user may give is %s%%", name,
+        snprintf(why, size, "the greatest share that its user may give is %s%%",
                  gm_format_thousandths(share * 100, number, sizeof number));
     else if ((said->has & GM_SET_PAUSED) && !said->is_paused && is_paused)
-        snprintf(why, size, "%s: it was paused by an administrator", name);
+        snprintf(why, size, "it was paused by an administrator");
     else if (forbids_oversize(&app->policy.admin, said))
-        snprintf(why, size, "%s: an administrator says that it gets no more than the budget", name);
+        snprintf(why, size, "an administrator says that it gets no more than the budget");
     else if (exceeds_cap(&app->policy.admin, said))
-        snprintf(why, size, "%s: the greatest cap that its user may give is %s", name,
+        snprintf(why, size, "the greatest cap that its user may give is %s",
                  gm_settings_format_cap(app->policy.admin.cap, number, sizeof number));
     else
         return true;
@@ -336,11 +327,10 @@ static void ignore_wish(struct gm_engine *engine, uint32_t id, const char *why)
 static bool may_wish(struct gm_engine *engine, uint32_t id, const struct gm_settings *said,
                      const char *wish)
 {
-    char why[256], text[256], name[128];
+    char why[256], text[256];
     if (gm_engine_is_admin(engine->apps[id].uid) || may_say(engine, id, said, why, sizeof why))
         return true;
-    const size_t named = strlen(gm_engine_name(engine, id, name, sizeof name)) + strlen(": ");
-    snprintf(text, sizeof text, "%s: %.190s", wish, strlen(why) > named ? why + named : why);
+    snprintf(text, sizeof text, "%s: %.190s", wish, why);
     ignore_wish(engine, id, text);
     return false;
 }
@@ -585,6 +575,7 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
 {
     bool is_free = gm_engine_is_admin(request->asker), has_others = false;
     uint32_t mine = 0, counted = 0;
+    char reason[192];
 
     why[0] = '\0';
     if (engine->stopping.is_on)
@@ -597,8 +588,9 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
             has_others = true;
             continue;
         }
-        if (!is_free && !may_say(engine, id, &request->settings, why, why_size))
-            return -EPERM;
+        if (!is_free && !may_say(engine, id, &request->settings, reason, sizeof reason))
+            return refuse(-EPERM, why, why_size, "app %" PRIu32 " (pid %d, %s): %s", id,
+                          (int)engine->apps[id].pid, engine->apps[id].name, reason);
         if ((request->settings.has & GM_SET_OVERSIZE) && request->settings.is_oversize &&
             !has_host_frames(engine))
             return refuse(-ENOTSUP, why, why_size,

@@ -133,13 +133,6 @@ void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page)
     return NULL;
 }
 
-char *gm_engine_name(const struct gm_engine *e, uint32_t app, char *text, size_t size)
-{
-    (void)e, (void)app, (void)size;
-    text[0] = '\0';
-    return text;
-}
-
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
 {
     (void)stores;
