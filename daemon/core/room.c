@@ -71,13 +71,6 @@ static void bound(struct gm_room *room, uint64_t bytes, enum gm_why why)
     room->why = why;
 }
 
-static struct gm_room whole(struct gm_room room)
-{
-    room.gpu = gm_chunk_floor(room.gpu);
-    room.host = gm_chunk_floor(room.host);
-    return room;
-}
-
 /* By all rules but those of files and tiers. */
 static struct gm_room room_by_rules(const struct gm_room_input *input)
 {
@@ -95,7 +88,9 @@ static struct gm_room room_by_rules(const struct gm_room_input *input)
     }
     bound(&room, left_of(input->told, input->told_taken), GM_WHY_LIMIT);
     bound(&room, left_of(input->user_pinned, pinned_by_user(input)), GM_WHY_USER);
-    return whole(room);
+    room.gpu = gm_chunk_floor(room.gpu);
+    room.host = gm_chunk_floor(room.host);
+    return room;
 }
 
 /* Bytes that so many files are enough for, of `bytes`. */
@@ -113,7 +108,7 @@ struct gm_room gm_room_of(const struct gm_room_input *input)
     struct gm_room room = room_by_rules(input);
     bound(&room, gm_chunk_floor(left_of(input->tiers, input->tiers_taken)), GM_WHY_FULL);
     bound(&room, with_files(gm_more(room.gpu, room.host), files_left(input)), GM_WHY_FILES);
-    return whole(room);
+    return room;
 }
 
 struct gm_room_input gm_room_alone(const struct gm_room_input *input)
@@ -126,12 +121,10 @@ struct gm_room_input gm_room_alone(const struct gm_room_input *input)
 
 enum gm_why gm_room_refuses(const struct gm_room_input *input, uint64_t bytes)
 {
-    struct gm_room room = room_by_rules(input);
-    const uint64_t files = files_left(input);
-    bound(&room, with_files(gm_more(room.gpu, room.host), files), GM_WHY_FILES);
+    const struct gm_room room = room_by_rules(input);
     if (bytes > gm_more(room.gpu, room.host))
         return room.why;
-    if (gm_chunk_count(bytes) > files)
+    if (gm_chunk_count(bytes) > files_left(input))
         return GM_WHY_FILES;
     return bytes <= left_of(input->tiers, input->tiers_taken) ? GM_WHY_NONE : GM_WHY_FULL;
 }

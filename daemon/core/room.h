@@ -29,14 +29,14 @@ struct gm_room_sums {
     uint64_t bend;   /* it may occupy so much more for now */
 };
 
-static inline uint64_t gm_room_promised(const struct gm_table_app *app)
+/* A program's own part of that. */
+static inline uint64_t gm_room_promised(const struct gm_table *table, uint32_t app)
 {
-    return app->committed - app->beyond - app->fixed;
+    return table->apps[app].committed - table->apps[app].beyond - table->apps[app].fixed;
 }
-
-static inline uint64_t gm_room_needed(const struct gm_table_app *app)
+static inline uint64_t gm_room_needed(const struct gm_table *table, uint32_t app)
 {
-    return gm_room_promised(app);
+    return gm_room_promised(table, app);
 }
 
 struct gm_room_input {
@@ -54,14 +54,13 @@ struct gm_room_input {
     /* The app. */
     struct gm_room_sums own;
     uint64_t cap;
-    bool is_oversize; /* it may have more than the budget */
-    uint64_t told,
-        told_taken; /* the most that its environment allows the program, and what it has */
+    bool is_oversize;    /* it may have more than the budget */
+    uint64_t told;       /* the most that its environment allows the program */
+    uint64_t told_taken; /* ... and what it has */
     /* All apps of its user, this one among them. */
     uint64_t user_gpu, user_pinned; /* limits */
     struct gm_room_sums user;
-    uint64_t left_gpu,
-        left_host; /* what its ended programs left behind: others have copies of it */
+    uint64_t left_gpu, left_host; /* by ended programs: others have copies of that */
 };
 
 /* What an app may have beside what it has, in whole chunks. */
@@ -94,8 +93,8 @@ static inline bool gm_room_is_capped(const struct gm_room_input *input)
     return input->cap != UINT64_MAX || input->user_gpu != UINT64_MAX;
 }
 
-/* What a total for its user leaves the app, with what is unevictable; and the least of that and the
- * cap, without it. UINT64_MAX: there is no such limit. */
+/* What a total for its user leaves the app; and the least of that and its cap, without what is
+ * unevictable of it. */
 uint64_t gm_room_user_limit(const struct gm_room_input *input);
 uint64_t gm_room_cap_limit(const struct gm_room_input *input);
 

@@ -53,9 +53,10 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
     const struct gm_table *table = engine->table;
     const uint64_t taken = table->committed + table->orphaned;
     const uint64_t room = engine->room + table->fixed, most = room - room / GM_AHEAD_SHARE;
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
     if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
-        alloc->bytes > most - taken || alloc->bytes > gm_engine_room(engine, id).gpu ||
-        !is_whole(engine) || !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
+        alloc->bytes > most - taken || alloc->bytes > gm_room_of(&input).gpu || !is_whole(engine) ||
+        !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
         gm_engine_commit(engine, id, alloc) != GM_WHY_NONE)
         return false;
     engine->apps[id].allocs.ahead++;

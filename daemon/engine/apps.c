@@ -242,7 +242,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_
     }
     gm_engine_want_memory(engine);
     if (engine->apps[app].state != GM_APP_GONE)
-        gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_engine_needed(engine, app));
+        gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_room_needed(engine->table, app));
 }
 
 void gm_engine_leave(struct gm_engine *engine, uint32_t id)
@@ -350,7 +350,7 @@ enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
     gm_engine_want_memory(engine);
     gm_engine_need_budget(engine, id);
     gm_engine_tell_room(engine); /* before ALLOCATED */
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_needed(engine->table, id));
     return GM_WHY_NONE;
 }
 

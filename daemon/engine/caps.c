@@ -94,7 +94,7 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
     if (beyond == engine->table->apps[id].beyond)
         return;
     gm_table_set_beyond(engine->table, id, beyond);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_engine_needed(engine, id));
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_needed(engine->table, id));
     if (is_more)
         gm_engine_hold_at_once(engine, id); /* what fails is tried again later */
     else
@@ -110,7 +110,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, uint64_t promised, ui
     const uint64_t all = promised >> GM_CHUNK_SHIFT, share = bytes >> GM_CHUNK_SHIFT;
     uint64_t left = bytes;
     for (GM_EACH_MEMBER(engine, id, client)) {
-        const uint64_t own = gm_engine_promised(engine, client->id);
+        const uint64_t own = gm_room_promised(engine->table, client->id);
         if (own >> GM_CHUNK_SHIFT == 0)
             continue; /* so `all` is not 0 */
         uint64_t part = ((own >> GM_CHUNK_SHIFT) * share + all - 1) / all << GM_CHUNK_SHIFT;
@@ -156,7 +156,7 @@ static uint64_t unwanted(const struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session && (engine->in_set[id] || !engine->apps[id].idle.is_idle ||
                                          gm_engine_is_capped(engine, id)))
-            wanted += gm_engine_needed(engine, id);
+            wanted += gm_room_needed(engine->table, id);
     return gm_less(engine->table->budget, wanted);
 }
 
@@ -171,7 +171,7 @@ static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
             continue;
         const struct gm_table_app *entry = &engine->table->apps[other];
         const uint64_t driver = engine->apps[other].driver;
-        const uint64_t needed = gm_room_promised(entry) + entry->fixed + driver;
+        const uint64_t needed = gm_room_promised(engine->table, other) + entry->fixed + driver;
         const uint64_t bent = needed + engine->apps[other].cap.bend;
         const uint64_t has = entry->device + driver;
         bytes += other == id ? needed : bent > has ? bent : has;

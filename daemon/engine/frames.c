@@ -5,6 +5,7 @@
  */
 #include "daemon/engine/inside.h"
 
+#include "common/sums.h"
 #include "daemon/memory/files.h"
 
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
@@ -174,15 +175,13 @@ uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t id)
 
 void gm_engine_update_room(struct gm_engine *engine)
 {
-    const uint64_t fixed = engine->table->fixed;
-    uint64_t room = engine->table->budget > fixed ? engine->table->budget - fixed : 0;
+    uint64_t room = gm_less(engine->table->budget, engine->table->fixed);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         const bool is_away = app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent;
         if (!is_away && !app->is_stopped)
             continue; /* of those that run the scheduler knows */
-        uint64_t bytes = gm_engine_kept(engine, id);
-        room -= bytes < room ? bytes : room;
+        room = gm_less(room, gm_engine_kept(engine, id));
     }
     const struct gm_frame *entry;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
@@ -190,8 +189,7 @@ void gm_engine_update_room(struct gm_engine *engine)
         if (entry->is_host || (entry->silent == 0 && !is_copied(engine, entry)))
             continue;
         /* It ends when the one that does not answer lets go of it, or the last copy is closed. */
-        uint64_t bytes = gm_class_bytes(entry->class);
-        room -= bytes < room ? bytes : room;
+        room = gm_less(room, gm_class_bytes(entry->class));
     }
     if (room == engine->room)
         return;

@@ -200,17 +200,6 @@ void gm_engine_count_users(struct gm_engine *engine);
 /* What core/room answers from; an app is its group. */
 struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t app);
 struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t app);
-/* What it can still be given. */
-struct gm_room gm_engine_room(const struct gm_engine *engine, uint32_t app);
-/* Its own part of the sums of its group: core/room.h has these words. */
-static inline uint64_t gm_engine_promised(const struct gm_engine *engine, uint32_t app)
-{
-    return gm_room_promised(&engine->table->apps[app]);
-}
-static inline uint64_t gm_engine_needed(const struct gm_engine *engine, uint32_t app)
-{
-    return gm_room_needed(&engine->table->apps[app]);
-}
 /* What all tiers can still hold. */
 uint64_t gm_engine_left(const struct gm_engine *engine);
 /* What a program that has nothing yet could allocate now. */

@@ -23,7 +23,7 @@ static uint64_t vacated(const struct gm_engine *engine)
 {
     uint64_t bytes = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        bytes += gm_engine_is_vacating(engine, id) ? gm_engine_promised(engine, id) : 0;
+        bytes += gm_engine_is_vacating(engine, id) ? gm_room_promised(engine->table, id) : 0;
     return bytes;
 }
 

@@ -218,7 +218,7 @@ uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
 
 uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t id)
 {
-    return gm_engine_promised(engine, id) + engine->apps[id].cap.bend;
+    return gm_room_promised(engine->table, id) + engine->apps[id].cap.bend;
 }
 
 static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t id)

@@ -1,8 +1,8 @@
 /*
  * Gathers what core/room answers from, and tells each program what the GPU has and what it can
  * still allocate: cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c). Owns
- * gm_ctl.budget and gm_ctl.room,
- * gm_app.driver and gm_engine.users. Called by all who ask what an app may have.
+ * gm_ctl.budget, gm_ctl.room, gm_app.driver and gm_engine.users. Called by all who ask what an app
+ * may have.
  */
 #include "daemon/engine/inside.h"
 
@@ -49,10 +49,10 @@ void gm_engine_count_users(struct gm_engine *engine)
 static uint64_t tiers(const struct gm_engine *engine)
 {
     const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    uint64_t bytes = engine->table->budget;
+    uint64_t bytes = 0;
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS && pinned >= engine->window; tier++)
         bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
-    return pinned >= engine->window ? bytes - engine->window : bytes;
+    return engine->table->budget + gm_less(bytes, engine->window);
 }
 
 /* What is taken, whoever asks. */
@@ -83,8 +83,8 @@ struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
     struct gm_room_sums sums = {0};
     for (GM_EACH_MEMBER(engine, id, client)) {
         const struct gm_table_app *entry = &engine->table->apps[client->id];
-        sums.promised += gm_room_promised(entry);
-        sums.needed += gm_room_needed(entry);
+        sums.promised += gm_room_promised(engine->table, client->id);
+        sums.needed += gm_room_needed(engine->table, client->id);
         sums.beyond += entry->beyond;
         sums.fixed += entry->fixed;
         sums.driver += engine->apps[client->id].driver;
@@ -94,18 +94,16 @@ struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
     return sums;
 }
 
-/* Those who run together with it, on all their GPUs, have files of their own. */
+/* Those who run together with it need files at once, on all their GPUs. */
 static void add_files(const struct gm_engine *engine, uint32_t id, struct gm_room_input *input)
 {
     const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
     for (; client; client = client->next)
         for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
             const struct gm_engine *other = client->engines[i];
-            if (!other)
-                continue;
-            input->files_own += other->table->apps[client->id].chunks;
-            if (other == engine)
-                input->files_taken -= engine->table->apps[client->id].kept;
+            const struct gm_table_app *entry = other ? &other->table->apps[client->id] : NULL;
+            input->files_own += other ? entry->chunks : 0;
+            input->files_taken -= other == engine ? entry->kept : 0;
         }
 }
 
@@ -148,12 +146,6 @@ struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32
 }
 
 /* ---- who asks ---- */
-
-struct gm_room gm_engine_room(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_room_input input = gm_engine_room_input(engine, id);
-    return gm_room_of(&input);
-}
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {

@@ -36,7 +36,7 @@ static bool is_open(const struct gm_app *app)
 static void give_up(struct gm_engine *engine, uint32_t id, enum gm_why why)
 {
     struct gm_app *app = &engine->apps[id];
-    const uint64_t bytes = gm_engine_promised(engine, id);
+    const uint64_t bytes = gm_room_promised(engine->table, id);
     char text[160];
 
     app->is_given_up = true;
@@ -180,7 +180,7 @@ void gm_engine_choose_saved(struct gm_engine *engine)
     give_up_hopeless(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        const uint64_t bytes = is_candidate(app) ? gm_engine_promised(engine, id) : 0;
+        const uint64_t bytes = is_candidate(app) ? gm_room_promised(engine->table, id) : 0;
         if (is_candidate(app))
             stopping->apps[n++] =
                 (struct gm_saving){.app = id,

@@ -25,8 +25,9 @@ static bool waits_for_group(const struct gm_engine *engine, uint32_t id)
  */
 static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
 {
-    struct gm_reason why = {
-        .why = GM_WHY_LACKS_ROOM, .bytes = gm_engine_needed(engine, id), .limit = engine->room};
+    struct gm_reason why = {.why = GM_WHY_LACKS_ROOM,
+                            .bytes = gm_room_needed(engine->table, id),
+                            .limit = engine->room};
     for (uint32_t other = 0; other < engine->config.max_apps; other++) {
         const uint64_t kept = gm_engine_kept(engine, other);
         if (!engine->apps[other].is_stopped || kept == 0)
@@ -131,7 +132,8 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
         return capped.why != GM_WHY_NONE ? capped : why_loading(engine, id);
     if (account->reason == GM_WHY_IDLE && waits_for_group(engine, id))
         return (struct gm_reason){.why = GM_WHY_GROUP_FIRST};
-    if (is_paused && account->reason == GM_WHY_ROOM && gm_engine_needed(engine, id) > engine->room)
+    if (is_paused && account->reason == GM_WHY_ROOM &&
+        gm_room_needed(engine->table, id) > engine->room)
         return why_no_room(engine, id);
     if (is_paused && account->reason != GM_WHY_IDLE)
         return why_waiting(engine, account);

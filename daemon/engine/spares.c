@@ -95,24 +95,17 @@ static uint64_t lacking(const struct gm_engine *engine, uint32_t asker, uint64_t
         const enum gm_app_state state = engine->apps[id].state;
         if (id == asker || state == GM_APP_RUNNING || state == GM_APP_LOADING ||
             state == GM_APP_DRAINING)
-            together = gm_more(together, gm_engine_needed(engine, id));
+            together = gm_more(together, gm_room_needed(engine->table, id));
     }
     const uint64_t short_of_gpu = gm_less(together, engine->room);
     return short_of_gpu > short_of_tiers ? short_of_gpu : short_of_tiers;
 }
 
-/* What of it would be above the asker's cap. */
-static uint64_t above_cap(const struct gm_engine *engine, uint32_t asker, uint64_t bytes)
-{
-    const struct gm_room_input input = gm_engine_room_input(engine, asker);
-    return gm_room_is_capped(&input) ? gm_less(bytes, gm_room_of(&input).gpu) : 0;
-}
-
 void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t bytes)
 {
-    const uint64_t above = above_cap(engine, asker, bytes);
-    if (above > 0)
-        gm_engine_take_spares(engine, asker, above);
+    const struct gm_room_input input = gm_engine_room_input(engine, asker);
+    if (gm_room_is_capped(&input))
+        gm_engine_take_spares(engine, asker, gm_less(bytes, gm_room_of(&input).gpu));
     uint64_t lacks = lacking(engine, asker, bytes);
     for (uint32_t id = 0; id < engine->config.max_apps && lacks > 0; id++)
         gm_engine_call_off_ahead(engine, id);

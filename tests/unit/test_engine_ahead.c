@@ -27,10 +27,16 @@ static bool is_table_full;
 
 /* ---- what is around it ---- */
 
-struct gm_room gm_engine_room(const struct gm_engine *e, uint32_t id)
+struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
-    const uint64_t committed = e->table->apps[id].committed;
-    return (struct gm_room){.gpu = committed < e->config.budget ? e->config.budget - committed : 0};
+    return (struct gm_room_input){.budget = e->config.budget,
+                                  .own.promised = e->table->apps[id].committed,
+                                  .cap = UINT64_MAX,
+                                  .tiers = UINT64_MAX,
+                                  .files = UINT64_MAX,
+                                  .told = UINT64_MAX,
+                                  .user_gpu = UINT64_MAX,
+                                  .user_pinned = UINT64_MAX};
 }
 
 bool gm_engine_make_free_frame(struct gm_engine *e, uint32_t pool, unsigned class)

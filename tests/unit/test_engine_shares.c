@@ -35,7 +35,7 @@ static uint32_t last_exit_of;
 void gm_engine_feed(struct gm_engine *e, enum gm_sched_event_kind kind, uint32_t id, uint64_t bytes)
 {
     assert_int_equal(kind, GM_SCHED_SIZE);
-    assert_int_equal(bytes, gm_engine_needed(e, id));
+    assert_int_equal(bytes, gm_room_needed(e->table, id));
 }
 
 void gm_engine_update_room(struct gm_engine *e)
@@ -85,7 +85,7 @@ struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id
 {
     struct gm_room_input input = {.budget = gm_engine_offered(e), .fixed = e->table->fixed};
     for (uint32_t other = 0; other < APPS; other++)
-        input.own.needed += gm_group_is_one(e, id, other) ? gm_engine_needed(e, other) : 0;
+        input.own.needed += gm_group_is_one(e, id, other) ? gm_room_needed(e->table, other) : 0;
     return input;
 }
 

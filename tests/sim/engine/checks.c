@@ -119,7 +119,8 @@ static void check_cap(struct program *p, const struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[other->app];
         const uint64_t own = device_of[gpu][other->app];
         const uint64_t own_fixed = engine->table->apps[other->app].fixed;
-        const uint64_t part = gm_engine_promised(engine, other->app) + own_fixed + app->cap.bend;
+        const uint64_t part =
+            gm_room_promised(engine->table, other->app) + own_fixed + app->cap.bend;
         is_above = is_above || (app->state == GM_APP_RUNNING && own > part);
         is_fair = is_fair && (own <= other->own[gpu] || own <= part);
         device += own;
@@ -444,7 +445,7 @@ static bool holds_gpu(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     return app->session && app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 &&
-           gm_engine_needed(engine, id) > 0 && gm_group_is_several(engine, id) &&
+           gm_room_needed(engine->table, id) > 0 && gm_group_is_several(engine, id) &&
            !app->places.is_held;
 }
 

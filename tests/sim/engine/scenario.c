@@ -415,7 +415,7 @@ static bool is_below_cap(const struct program *p)
             continue;
         const struct gm_table_app *app = &engine->table->apps[p->app];
         const uint64_t cap = gm_engine_cap(engine, p->app);
-        const uint64_t needed = gm_engine_promised(engine, p->app) + app->fixed;
+        const uint64_t needed = gm_room_promised(engine->table, p->app) + app->fixed;
         if (cap != 0 && app->device > cap && app->device > app->fixed &&
             (has_cap_room(engine) || app->device > needed))
             return false;
