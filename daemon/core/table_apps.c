@@ -110,7 +110,12 @@ void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
 
 void gm_table_set_silent(struct gm_table *table, uint32_t app, bool is_silent)
 {
-    gm_app_at(table, app)->is_silent = is_silent;
+    struct gm_table_app *a = gm_app_at(table, app);
+    if (a->is_silent == is_silent)
+        return;
+    a->is_silent = is_silent;
+    table->unmaps += is_silent ? -a->unmaps : a->unmaps;
+    table->unmap_bytes += is_silent ? -a->unmap_bytes : a->unmap_bytes;
     table->is_plan_stale = true;
 }
 

@@ -147,10 +147,15 @@ const char *gm_table_check(const struct gm_table *table)
         committed += bytes;
         device -= app->device;
     }
-    uint64_t gives_back[GM_TIERS] = {0};
+    uint64_t gives_back[GM_TIERS] = {0}, unmap_bytes = 0;
+    uint32_t unmaps = 0;
     for (uint32_t i = 0; i < table->max_chunks; i++) {
         const struct gm_chunk *chunk = &table->chunks[i];
         gives_back[gm_chunk_gives_back(chunk)] += gm_class_bytes(chunk->class);
+        if (gm_chunk_waits_for_unmap(chunk) && !table->apps[chunk->app].is_silent) {
+            unmaps++;
+            unmap_bytes += gm_class_bytes(chunk->class);
+        }
         if (gm_chunk_is_still(chunk) &&
             (chunk->copy_pending || chunk->map_pending || chunk->is_given_up))
             return "a chunk that is still waits for something";
@@ -158,6 +163,8 @@ const char *gm_table_check(const struct gm_table *table)
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
         if (gives_back[tier] != table->gives_back[tier])
             return "what copies give back is not that of the chunks that move";
+    if (unmaps != table->unmaps || unmap_bytes != table->unmap_bytes)
+        return "chunks that are to be unmapped are not counted right";
     if (orphaned != table->orphaned || all_kept != table->kept)
         return "what keeps its frames is not counted right";
     if (device != 0)

@@ -358,6 +358,16 @@ void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
     list_chunk(table, index);
 }
 
+static void count_unmaps(struct gm_table *table, uint32_t app, uint32_t chunks, uint64_t bytes)
+{
+    gm_app_at(table, app)->unmaps += chunks;
+    gm_app_at(table, app)->unmap_bytes += bytes;
+    if (table->apps[app].is_silent)
+        return;
+    table->unmaps += chunks;
+    table->unmap_bytes += bytes;
+}
+
 /* Turn the chunk; what it waits for then is that its owner maps or unmaps it. */
 static bool ask(struct gm_table *table, uint32_t index, enum gm_chunk_event event)
 {
@@ -377,6 +387,7 @@ bool gm_table_evict(struct gm_table *table, uint32_t index, uint32_t page)
     if (!ask(table, index, GM_CHUNK_EV_EVICT))
         return false;
     chunk->page = page;
+    count_unmaps(table, chunk->app, 1, gm_class_bytes(chunk->class));
     return true;
 }
 
@@ -445,6 +456,8 @@ void gm_table_end_copy(struct gm_table *table, uint32_t index, bool is_given_up)
 void gm_table_end_map(struct gm_table *table, uint32_t index, bool is_given_up)
 {
     struct gm_chunk *chunk = gm_chunk_at(table, index);
+    if (gm_chunk_waits_for_unmap(chunk))
+        count_unmaps(table, chunk->app, -1u, -gm_class_bytes(chunk->class));
     chunk->map_pending = false;
     chunk->is_given_up = chunk->is_given_up || is_given_up;
 }

@@ -119,6 +119,8 @@ struct gm_table_app {
     uint32_t chunks;    /* live ones */
     uint32_t missing;   /* ... that are not settled on the GPU */
     uint32_t kept;      /* ... that keep their frames whoever runs: fixed, or placed on the host */
+    uint32_t unmaps;    /* chunks that are copied out as soon as it has unmapped them */
+    uint64_t unmap_bytes;
     struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
     struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
     uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */
@@ -151,6 +153,8 @@ struct gm_table {
     uint64_t lost;                 /* bytes of shadows that are lost */
     uint32_t dirty;                /* free frames that are */
     uint32_t kept;                 /* the sum of the apps' */
+    uint32_t unmaps;               /* the sums of the apps' that answer */
+    uint64_t unmap_bytes;
     uint32_t max_apps, max_chunks, max_frames;
     uint32_t free_chunk, free_allocation, free_frame; /* heads of unused slots */
     uint32_t first_condemned;                         /* of all users */
@@ -185,6 +189,12 @@ static inline bool gm_chunk_can_leave(const struct gm_chunk *chunk)
 static inline bool gm_chunk_can_have_shadow(const struct gm_chunk *chunk)
 {
     return gm_chunk_can_leave(chunk) && chunk->page != GM_NONE;
+}
+
+/* It is copied out as soon as its app has unmapped it. */
+static inline bool gm_chunk_waits_for_unmap(const struct gm_chunk *chunk)
+{
+    return chunk->state == GM_CHUNK_LEAVING && chunk->map_pending;
 }
 
 /* The tier in which the move that it makes gives its bytes back; GM_TIER_NONE: it gives none. */

@@ -235,7 +235,6 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
     if (engine->table->apps[id].is_silent == is_silent)
         return;
     gm_table_set_silent(engine->table, id, is_silent);
-    gm_engine_count_silence(engine, id, is_silent);
     note_drops(engine, app->batches.building[GM_BATCH_DROP], is_silent);
     for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
         note_drops(engine, batch, is_silent);

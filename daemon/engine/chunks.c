@@ -182,7 +182,6 @@ static bool has_left(struct gm_engine *engine, uint32_t index)
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->frame == GM_NONE)
         return true;
-    gm_engine_copy_comes(engine, GM_WAY_OUT, index);
     if (chunk->is_freed) /* nobody needs the data */
         gm_engine_give_up_frame(engine, index);
     else if (chunk->page != GM_NONE)
@@ -303,18 +302,16 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     gm_engine_run(engine);
 }
 
-/* Copies of late chunks come; those that are not needed any more are expected once more. */
+/* Copies of late chunks come; some are not needed any more. */
 static void take_late(struct gm_engine *engine)
 {
     while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
         const uint32_t index = engine->late[--engine->n_late];
         gm_table_end_copy(engine->table, index, false);
-        if (!engine->table->chunks[index].is_freed) {
+        if (engine->table->chunks[index].is_freed)
+            gm_engine_settle(engine, index);
+        else
             gm_engine_copy_out(engine, index);
-            continue;
-        }
-        gm_engine_expect_copy(engine, GM_WAY_OUT, index);
-        gm_engine_settle(engine, index);
     }
 }
 

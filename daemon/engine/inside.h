@@ -244,13 +244,6 @@ struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t 
 /* moves.c */
 /* Whether one more copy can be submitted that way, beside those to come. */
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way);
-/* A copy of the chunk is to come that way, as soon as the chunk is unmapped; and now it comes, or
- * is not needed any more. */
-void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t chunk);
-void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t chunk);
-/* The app does not answer, or does again: no room in the mover is kept for what it has yet to
- * unmap, or it is. */
-void gm_engine_count_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
 /* The chunk is being evicted and its owner has unmapped it: copy it out and free its frame. Late
  * answers may find no room in the mover: those chunks wait, as if their copies were under way. */
 void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);

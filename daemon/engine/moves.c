@@ -181,49 +181,19 @@ void gm_engine_plan(struct gm_engine *engine)
     engine->parts.planned_ns += gm_thread_time() - begin;
 }
 
-static void count(struct gm_coming *coming, const struct gm_coming *more, bool is_more)
-{
-    coming->copies = is_more ? coming->copies + more->copies : coming->copies - more->copies;
-    coming->bytes = is_more ? coming->bytes + more->bytes : coming->bytes - more->bytes;
-}
-
-static void count_copy(struct gm_engine *engine, enum gm_way way, uint32_t index, bool is_more)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const struct gm_coming one = {.copies = 1, .bytes = gm_chunk_bytes(chunk)};
-    count(&engine->apps[chunk->app].moves.coming[way], &one, is_more);
-    if (!engine->table->apps[chunk->app].is_silent)
-        count(&engine->coming[way], &one, is_more);
-}
-
-void gm_engine_expect_copy(struct gm_engine *engine, enum gm_way way, uint32_t index)
-{
-    count_copy(engine, way, index, true);
-}
-
-void gm_engine_copy_comes(struct gm_engine *engine, enum gm_way way, uint32_t index)
-{
-    count_copy(engine, way, index, false);
-}
-
-void gm_engine_count_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
-{
-    for (int way = 0; way < GM_WAYS; way++)
-        count(&engine->coming[way], &engine->apps[id].moves.coming[way], !is_silent);
-}
-
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
 {
-    const uint32_t hashing = way == GM_WAY_OUT ? engine->hashing.copies : 0;
-    return gm_mover_room(engine->mover, way) > engine->coming[way].copies + hashing;
+    const uint32_t coming = way == GM_WAY_OUT ? engine->table->unmaps + engine->hashing.copies : 0;
+    return gm_mover_room(engine->mover, way) > coming;
 }
 
 /* Bytes whose copies are under way or begin when their owners have unmapped them and they are
  * hashed. */
 static uint64_t under_way(const struct gm_engine *engine, enum gm_way way)
 {
-    const uint64_t hashing = way == GM_WAY_OUT ? engine->hashing.bytes : 0;
-    return gm_mover_under_way(engine->mover, way) + engine->coming[way].bytes + hashing;
+    const uint64_t coming =
+        way == GM_WAY_OUT ? engine->table->unmap_bytes + engine->hashing.bytes : 0;
+    return gm_mover_under_way(engine->mover, way) + coming;
 }
 
 static bool has_room(const struct gm_engine *engine, enum gm_way way)
@@ -365,7 +335,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return true;
     if ((!is_leaving && state != GM_APP_PAUSED) || !has_room(engine, GM_WAY_OUT) ||
         gm_engine_is_off(engine, GM_RETRY_COPY) ||
-        engine->apps[chunk->app].moves.coming[GM_WAY_OUT].copies >= GM_UNMAPS_AT_ONCE ||
+        engine->table->apps[chunk->app].unmaps >= GM_UNMAPS_AT_ONCE ||
         !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
         !may_have(engine, engine->targets[0]))
         return false;
@@ -377,7 +347,6 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return false;
     }
     gm_table_evict(engine->table, move->chunk, page);
-    gm_engine_expect_copy(engine, GM_WAY_OUT, move->chunk);
     gm_engine_unmap(engine, move->chunk);
     return true;
 }

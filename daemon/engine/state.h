@@ -49,7 +49,7 @@ struct gm_batch {
     uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
 };
 
-/* Copies that are submitted as soon as their chunks are unmapped. */
+/* Copies that are submitted as soon as their chunks are hashed. */
 struct gm_coming {
     uint32_t copies;
     uint64_t bytes;
@@ -141,9 +141,8 @@ struct gm_app {
     struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
                                 a lower tier */
     struct {                 /* moves.c, chunks.c, batches.c, places.c */
-        struct gm_coming coming[GM_WAYS];
-        int raise_error; /* -errno of the copy; 0: one from the disk ended well since, or a
-                            mapping failed */
+        int raise_error;     /* -errno of the copy; 0: one from the disk ended well since, or a
+                                mapping failed */
     } moves;
     struct {                        /* places.c; gates.c: is_held */
         bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
@@ -342,8 +341,7 @@ struct gm_engine {
     uint32_t n_apps;         /* in use */
     uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
     uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
-    struct gm_coming coming[GM_WAYS]; /* of all apps that answer */
-    uint32_t *late;                   /* unmapped chunks that wait for room in the mover */
+    uint32_t *late;          /* unmapped chunks that wait for room in the mover */
     uint32_t n_late;
     uint32_t *failed; /* chunks whose copy in, or mapping, must be tried again */
     uint32_t n_failed;

@@ -23,7 +23,7 @@ void gm_engine_look_under_way(struct gm_engine *engine)
     has[GM_PART_LOWER] = engine->is_waiting_below && !is_link_full;
     has[GM_PART_PINNED] = engine->is_short_of_pages && !is_link_full;
     has[GM_PART_HASH] = engine->hashing.copies > 0;
-    has[GM_PART_UNMAP] = engine->coming[GM_WAY_OUT].copies > 0;
+    has[GM_PART_UNMAP] = engine->table->unmaps > 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         has[GM_PART_DRAIN] = has[GM_PART_DRAIN] || app->state == GM_APP_DRAINING;

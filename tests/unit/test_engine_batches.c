@@ -74,11 +74,6 @@ void gm_engine_refused(struct gm_engine *e, uint32_t app, uint64_t bytes, enum g
     (void)e, (void)app, (void)bytes, (void)reason;
 }
 
-void gm_engine_count_silence(struct gm_engine *e, uint32_t app, bool is_silent)
-{
-    (void)e, (void)app, (void)is_silent;
-}
-
 void gm_engine_forgo_pages(struct gm_engine *e, uint32_t chunk)
 {
     (void)e, (void)chunk;

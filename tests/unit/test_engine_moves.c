@@ -384,7 +384,7 @@ static void answer_unmaps(unsigned n)
 {
     for (; n > 0; n--) {
         const uint32_t index = unmaps[unmaps_answered++];
-        chunk_of(&world, index)->map_pending = false;
+        gm_table_end_map(world.table, index, false);
         gm_engine_settle(engine, index);
     }
 }
@@ -878,8 +878,8 @@ static void unmapping_runs_ahead(void **state)
     move_all();
     assert_int_equal(copies[GM_WAY_OUT], GM_WAY_DEPTH - 1);
     finish(FIRST, 1);
-    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 0);
-    assert_int_equal(engine->coming[GM_WAY_OUT].bytes, 0);
+    assert_int_equal(world.table->unmaps, 0);
+    assert_int_equal(world.table->unmap_bytes, 0);
 }
 
 /* What one does not unmap holds up nobody else, and no room in the mover is kept for it. When it
@@ -905,8 +905,7 @@ static void who_does_not_unmap_holds_up_nobody(void **state)
     assert_int_equal(n, 64);
     n_unmaps = others;
     gm_table_set_silent(world.table, LAST, true);
-    gm_engine_count_silence(engine, LAST, true);
-    assert_int_equal(engine->coming[GM_WAY_OUT].copies, others);
+    assert_int_equal(world.table->unmaps, others);
     move_all();
     others = n_unmaps;
     assert_int_equal(submitted[GM_WAY_OUT], 128 * MIB);
@@ -916,20 +915,19 @@ static void who_does_not_unmap_holds_up_nobody(void **state)
     copies[GM_WAY_OUT] += GM_WAY_DEPTH - 1 - others;
     for (uint64_t i = before + others + 1; i <= copies[GM_WAY_OUT]; i++)
         engine->ring[GM_WAY_OUT][i % GM_WAY_DEPTH] = GM_NONE;
-    gm_engine_count_silence(engine, LAST, false);
     gm_table_set_silent(world.table, LAST, false);
     for (unsigned i = 0; i < n; i++) {
-        chunk_of(&world, theirs[i])->map_pending = false;
+        gm_table_end_map(world.table, theirs[i], false);
         gm_engine_settle(engine, theirs[i]);
     }
     assert_int_equal(engine->n_late, 64);
-    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 0);
+    assert_int_equal(world.table->unmaps, 0);
     assert_int_equal(submitted[GM_WAY_OUT], 128 * MIB);
     for (unsigned i = 0; i < n; i++)
         end_copy(GM_WAY_OUT);
     assert_int_equal(engine->n_late, 0);
     assert_int_equal(submitted[GM_WAY_OUT], 256 * MIB);
-    assert_int_equal(engine->coming[GM_WAY_OUT].copies + engine->coming[GM_WAY_OUT].bytes, 0);
+    assert_int_equal(world.table->unmaps + world.table->unmap_bytes, 0);
     for (unsigned i = 0; i < n; i++)
         assert_int_equal(chunk_of(&world, theirs[i])->frame, GM_NONE);
     assert_null(gm_table_check(world.table));
@@ -948,11 +946,11 @@ static void who_does_not_unmap_keeps_no_pages(void **state)
     answer_unmaps(1);
     assert_int_equal(copies[GM_WAY_OUT], 0);
     assert_int_equal(maps, 1);
-    chunk_of(&world, chunk)->map_pending = false;
+    gm_table_end_map(world.table, chunk, false);
     gm_engine_settle(engine, chunk);
     assert_int_equal(chunk_of(&world, chunk)->frame, frame);
     assert_int_equal(chunk_of(&world, chunk)->tier, GM_TIER_GPU);
-    assert_int_equal(engine->coming[GM_WAY_OUT].copies, 1); /* the other chunk's */
+    assert_int_equal(world.table->unmaps, 1); /* the other chunk's */
     assert_null(gm_table_check(world.table));
 }
 

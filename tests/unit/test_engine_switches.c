@@ -59,7 +59,7 @@ static int set_up(void **state)
     engine = calloc(1, sizeof *engine);
     engine->apps = calloc(APPS, sizeof *engine->apps);
     engine->table = &table;
-    table.apps = calloc(APPS, sizeof *table.apps);
+    table = (struct gm_table){.apps = calloc(APPS, sizeof *table.apps)};
     memset(pinged, 0, sizeof pinged);
     memset(under_way, 0, sizeof under_way);
     engine->config.max_apps = APPS;
@@ -141,10 +141,10 @@ static void one_alone(void **state)
     assert_int_equal(pinged[0], 1);
     at(10);
     engine->parts.planned_ns = 2 * GM_MS;
-    engine->coming[GM_WAY_OUT].copies = 1;
+    engine->table->unmaps = 1;
     drains(3, false);
     at(15);
-    engine->coming[GM_WAY_OUT].copies = 0;
+    engine->table->unmaps = 0;
     engine->hashing.copies = 1;
     step_ends();
     at(16);
@@ -187,7 +187,7 @@ static void overlapping(void **state)
 {
     (void)state;
     choose(0);
-    engine->coming[GM_WAY_OUT].copies = engine->hashing.copies = 1;
+    engine->table->unmaps = engine->hashing.copies = 1;
     engine->is_short_of_pages = engine->is_waiting_below = true;
     under_way[GM_WAY_OUT] = 1;
     engine->apps[0].batches.unanswered_maps = 1;
@@ -208,7 +208,7 @@ static void overlapping(void **state)
     engine->hashing.copies = 0;
     step_ends();
     at(21);
-    engine->coming[GM_WAY_OUT].copies = 0;
+    engine->table->unmaps = 0;
     step_ends();
     at(28);
     maps(0, 0);
@@ -318,7 +318,7 @@ static void anything(void **state)
         gm_engine_pass(engine);
         engine->parts.planned_ns += draw % 7 ? 0 : draw % 50000;
         under_way[draw / 8 % 2] = draw / 16 % 2;
-        engine->coming[GM_WAY_OUT].copies = draw / 32 % 4 == 0;
+        engine->table->unmaps = draw / 32 % 4 == 0;
         engine->hashing.copies = draw / 128 % 4 == 0;
         engine->is_short_of_pages = draw / 512 % 8 == 0;
         engine->is_waiting_below = draw / 4096 % 8 == 0;

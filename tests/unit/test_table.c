@@ -199,6 +199,35 @@ static void what_is_given_up_stays(void **state)
     assert_false(chunk->is_given_up);
 }
 
+/* What is copied out as soon as its app has unmapped it; who does not answer is not waited for. */
+static void unmaps_are_counted(void **state)
+{
+    (void)state;
+    const uint32_t one = new_chunk(0, 32 * MIB), two = new_chunk(1, 2 * MIB);
+    to_new_frame(world.table, one);
+    to_new_frame(world.table, two);
+    assert_true(gm_table_evict(world.table, one, 16));
+    gm_table_set_silent(world.table, 1, true);
+    assert_true(gm_table_evict(world.table, two, 32));
+    assert_int_equal(world.table->unmaps, 1);
+    assert_int_equal(world.table->unmap_bytes, 32 * MIB);
+    assert_int_equal(world.table->apps[1].unmaps, 1);
+    assert_null(gm_table_check(world.table));
+    gm_table_set_silent(world.table, 1, false);
+    assert_int_equal(world.table->unmap_bytes, 34 * MIB);
+    assert_null(gm_table_check(world.table));
+    gm_table_end_map(world.table, one, false);
+    gm_table_set_silent(world.table, 1, true);
+    gm_table_end_map(world.table, two, false);
+    assert_int_equal(world.table->unmaps, 0);
+    assert_int_equal(world.table->apps[1].unmaps, 0);
+    gm_table_set_silent(world.table, 1, false);
+    assert_int_equal(world.table->unmaps, 0);
+    assert_int_equal(world.table->unmap_bytes, 0);
+    assert_true(gm_table_undo(world.table, one)); /* it is mapped again, which is not counted */
+    assert_int_equal(world.table->unmaps, 0);
+}
+
 static void expect_stale(bool is_stale, bool is_over)
 {
     assert_int_equal(gm_table_is_plan_stale(world.table, is_over), is_stale);
@@ -258,6 +287,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_maps_a_chunk_changes_it, begin, end),
         cmocka_unit_test_setup_teardown(an_eviction_goes_where_the_shadow_is, begin, end),
         cmocka_unit_test_setup_teardown(what_is_given_up_stays, begin, end),
+        cmocka_unit_test_setup_teardown(unmaps_are_counted, begin, end),
         cmocka_unit_test_setup_teardown(facts_make_a_plan_stale, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

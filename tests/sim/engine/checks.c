@@ -605,9 +605,7 @@ static void check_nothing_left(const struct gm_engine *engine)
         require(table->gives_back[tier] == 0, "copies of tier %d are to end that do not exist",
                 tier);
     }
-    for (int way = 0; way < GM_WAYS; way++)
-        require(engine->coming[way].copies == 0 && engine->coming[way].bytes == 0,
-                "copies are to come of nobody");
+    require(table->unmaps == 0 && table->unmap_bytes == 0, "copies are to come of nobody");
     require(table->allocated == 0, "%lu MiB of the GPU are kept for nobody",
             table->allocated >> 20);
     require(gm_hostpool_size(&engine->pool) == 0, "%lu MiB stay pinned for nobody",
