@@ -56,12 +56,9 @@ bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct g
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
         alloc->bytes > most - taken || alloc->bytes > gm_room_of(&input).gpu || !is_whole(engine) ||
-        !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes) ||
-        gm_engine_commit(engine, id, alloc) != GM_WHY_NONE)
+        !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes))
         return false;
-    engine->apps[id].allocs.ahead++;
-    engine->apps[id].allocs.ahead_chunks += (uint32_t)gm_chunk_count(alloc->bytes);
-    return true;
+    return gm_engine_commit(engine, id, alloc) == GM_WHY_NONE;
 }
 
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)

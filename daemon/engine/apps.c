@@ -346,6 +346,10 @@ enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
     gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
     gm_table_await_answer(table, index, alloc->cookie, (alloc->flags & GM_ALLOC_AHEAD) != 0);
     app->allocs.pending++;
+    if (alloc->flags & GM_ALLOC_AHEAD) {
+        app->allocs.ahead++;
+        app->allocs.ahead_chunks += (uint32_t)gm_chunk_count(alloc->bytes);
+    }
     gm_engine_place_new(engine, index);
     gm_engine_want_memory(engine);
     gm_engine_need_budget(engine, id);

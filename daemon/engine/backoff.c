@@ -32,7 +32,7 @@ static bool come(struct gm_backoff *backoff, uint64_t now)
 void gm_engine_back_off(struct gm_engine *engine, enum gm_retry retry)
 {
     fail(&engine->retries[retry], engine->now);
-    engine->plan_is_stale = true;
+    gm_engine_replan(engine);
 }
 
 void gm_engine_went_well(struct gm_engine *engine, enum gm_retry retry)

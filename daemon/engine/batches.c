@@ -310,7 +310,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         /* Nothing was planned for it before. For others the plan holds: a new one would begin with
          * raises again, and evictions wait for those. */
         if (app->state == GM_APP_LOADING)
-            engine->plan_is_stale = true;
+            gm_engine_replan(engine);
     }
     app->batches.unanswered_maps -= batch->kind == GM_BATCH_MAP;
     if (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT) {

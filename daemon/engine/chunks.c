@@ -260,10 +260,8 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     const struct gm_chunk *chunk = &engine->table->chunks[index];
 
     gm_engine_read_clock(engine);
-    engine->host_copies--;
     gm_engine_tell_copied(engine, index, error != 0);
-    *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
-    assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
+    gm_engine_end_below(engine, index);
     gm_table_end_copy(engine->table, index, error != 0);
     /* What cannot be read keeps its app waiting; what cannot be written closes the disk to plans.
      * One that ends well when it may be tried again makes the next failure news. What is copied in
@@ -302,19 +300,6 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
     gm_engine_run(engine);
 }
 
-/* Copies of late chunks come; some are not needed any more. */
-static void take_late(struct gm_engine *engine)
-{
-    while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
-        const uint32_t index = engine->late[--engine->n_late];
-        gm_table_end_copy(engine->table, index, false);
-        if (engine->table->chunks[index].is_freed)
-            gm_engine_settle(engine, index);
-        else
-            gm_engine_copy_out(engine, index);
-    }
-}
-
 void gm_engine_take_copies(struct gm_engine *engine)
 {
     for (int way = 0; way < GM_WAYS; way++) {
@@ -338,5 +323,5 @@ void gm_engine_take_copies(struct gm_engine *engine)
             gm_engine_settle(engine, index);
         }
     }
-    take_late(engine);
+    gm_engine_take_late(engine);
 }

@@ -38,7 +38,7 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
 {
     struct gm_app *app = &engine->apps[id];
     if (gm_engine_app_retry_comes(engine, id))
-        engine->plan_is_stale = true;
+        gm_engine_replan(engine);
     if (app->state != GM_APP_LOADING || engine->stopping.is_on)
         return;
     /* Others are being waited for, which ends in bounded time; once. */
@@ -117,7 +117,7 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
     for (unsigned retry = 0; retry < GM_RETRIES; retry++) {
         if (!gm_engine_retry_comes(engine, (enum gm_retry)retry))
             continue;
-        engine->plan_is_stale = true;
+        gm_engine_replan(engine);
         if (retry == GM_RETRY_PINNED)
             gm_engine_want_memory(engine);
     }

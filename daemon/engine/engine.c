@@ -22,7 +22,7 @@ bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event eve
         return false;
     app->state = (enum gm_app_state)turn.to;
     gm_engine_again(engine);
-    engine->plan_is_stale = true;
+    gm_engine_replan(engine);
     gm_group_changed(engine, id);
     return true;
 }

@@ -63,7 +63,7 @@ static void take_decision(struct gm_engine *engine)
                                    .n_next = name_all(engine, decided->next, decided->n_next, next),
                                    .wake_at = decided->wake_at};
     engine->decisions++;
-    engine->plan_is_stale = true;
+    gm_engine_replan(engine);
     gm_engine_again(engine);
 }
 
@@ -151,7 +151,7 @@ static void note(struct gm_unit *unit, const struct gm_sched_event *event)
 static void feed(struct gm_engine *engine, struct gm_sched_event event)
 {
     gm_engine_again(engine);
-    engine->plan_is_stale = true;
+    gm_engine_replan(engine);
     if (engine->stopping.is_on)
         return; /* gm_engine_choose_saved decides */
     if (event.kind == GM_SCHED_TIMER || event.kind == GM_SCHED_ROOM) {

@@ -200,7 +200,8 @@ void gm_engine_update_room(struct gm_engine *engine)
 void gm_engine_begin_frames(struct gm_engine *engine)
 {
     engine->created = 0;
-    engine->plan_is_stale = engine->plan_is_stale || engine->create_more;
+    if (engine->create_more)
+        gm_engine_replan(engine);
     engine->create_more = false;
 }
 

@@ -73,6 +73,10 @@ void gm_engine_on_copies(void *engine);
 /* round.c */
 /* An event has come: read its time. */
 void gm_engine_read_clock(struct gm_engine *engine);
+/* What a plan follows from has changed, but for what the table knows of by itself. */
+void gm_engine_replan(struct gm_engine *engine);
+/* A plan is made. */
+void gm_engine_planned(struct gm_engine *engine);
 /* Go round once more. */
 void gm_engine_again(struct gm_engine *engine);
 void gm_engine_begin_round(struct gm_engine *engine);
@@ -257,11 +261,12 @@ void gm_engine_clear_pages(struct gm_engine *engine, uint32_t chunk);
 /* Begin to copy the chunk, settled below the GPU, to the pages at `to_page` of `to`. */
 void gm_engine_copy_below(struct gm_engine *engine, uint32_t chunk, enum gm_tier to,
                           uint32_t to_page);
-/* In which of the two sums copies between these tiers are, which are below the GPU. */
-static inline uint64_t *gm_engine_copied_below(struct gm_engine *engine, unsigned from, unsigned to)
-{
-    return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
-}
+/* Bytes that are being copied in memory or, if one of the two is the disk, from and to it. */
+uint64_t gm_engine_copied_below(const struct gm_engine *engine, unsigned from, unsigned to);
+/* The copy of the chunk between tiers below the GPU has ended, well or not. */
+void gm_engine_end_below(struct gm_engine *engine, uint32_t chunk);
+/* Copies out that found no room in the mover come, as far as there is room now. */
+void gm_engine_take_late(struct gm_engine *engine);
 
 /* Whether things are no more as the plan takes them to be. */
 bool gm_engine_is_plan_stale(const struct gm_engine *engine);

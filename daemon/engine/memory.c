@@ -135,7 +135,7 @@ static void vacate(struct gm_engine *engine, const struct gm_scope *scope)
             continue;
         app->is_vacating = true;
         gm_engine_take_spares(engine, id, UINT64_MAX);
-        engine->plan_is_stale = true;
+        gm_engine_replan(engine);
     }
 }
 

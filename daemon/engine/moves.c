@@ -162,7 +162,8 @@ void gm_engine_plan(struct gm_engine *engine)
         }
     }
     engine->plan.n = engine->plan_from = 0;
-    engine->plan_is_stale = engine->plan_is_prefetch = false;
+    gm_engine_planned(engine);
+    engine->plan_is_prefetch = false;
     gm_table_note_plan(engine->table);
     engine->short_from = engine->short_to = 0;
     describe_tiers(engine, &input);
@@ -240,6 +241,18 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
     const uint64_t number = submit(engine, GM_WAY_OUT, index, 0);
     if (gm_mover_result(engine->mover, GM_WAY_OUT, number) == CUDA_SUCCESS)
         gm_table_leave_frame(engine->table, index, number);
+}
+
+void gm_engine_take_late(struct gm_engine *engine)
+{
+    while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
+        const uint32_t index = engine->late[--engine->n_late];
+        gm_table_end_copy(engine->table, index, false);
+        if (engine->table->chunks[index].is_freed)
+            gm_engine_settle(engine, index);
+        else
+            gm_engine_copy_out(engine, index);
+    }
 }
 
 void gm_engine_clear_pages(struct gm_engine *engine, uint32_t index)
@@ -425,6 +438,24 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     return true;
 }
 
+static uint64_t *below(struct gm_engine *engine, unsigned from, unsigned to)
+{
+    return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
+}
+
+uint64_t gm_engine_copied_below(const struct gm_engine *engine, unsigned from, unsigned to)
+{
+    return from == GM_TIER_DISK || to == GM_TIER_DISK ? engine->disk_bytes : engine->host_bytes;
+}
+
+void gm_engine_end_below(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    *below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
+    engine->host_copies--;
+    assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
+}
+
 void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to,
                           uint32_t to_page)
 {
@@ -434,7 +465,7 @@ void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier
         gm_stores_free(engine->stores, to, to_page);
         return;
     }
-    *gm_engine_copied_below(engine, chunk->tier, to) += bytes;
+    *below(engine, chunk->tier, to) += bytes;
     engine->host_copies++;
     gm_engine_tell_copy(engine, index);
     gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to, to_page,
@@ -450,7 +481,7 @@ static bool copy_below(struct gm_engine *engine, const struct gm_plan_hold *hold
 
     if (!may_take(engine, hold, move))
         return false;
-    if (*gm_engine_copied_below(engine, chunk->tier, to) >=
+    if (gm_engine_copied_below(engine, chunk->tier, to) >=
         (engine->plan_is_prefetch ? GM_STAGED_AT_ONCE : GM_BELOW_AT_ONCE))
         return false;
     const uint64_t bytes = gm_chunk_bytes(chunk);

@@ -136,7 +136,7 @@ static bool step(struct gm_engine *engine, uint32_t index)
     if (chunk->tier == GM_TIER_NONE && !gm_engine_has_room(engine, GM_WAY_IN))
         return false;
     if (chunk->tier != GM_TIER_NONE &&
-        *gm_engine_copied_below(engine, chunk->tier, GM_TIER_PINNED) >= GM_BELOW_AT_ONCE)
+        gm_engine_copied_below(engine, chunk->tier, GM_TIER_PINNED) >= GM_BELOW_AT_ONCE)
         return false;
     const uint32_t page = take_unit(engine, chunk);
     if (page == GM_NONE)

@@ -244,6 +244,6 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     }
     gm_engine_drop_all_shadows(engine);
     gm_engine_take_device(engine);
-    engine->plan_is_stale = true;
+    gm_engine_replan(engine);
     gm_engine_run(engine);
 }

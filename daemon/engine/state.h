@@ -95,7 +95,7 @@ struct gm_app {
         uint64_t left_at; /* when its connection ended */
         bool is_late;     /* it was waited for long enough: only host frames wait for it now */
     } exit;
-    struct {                   /* apps.c, waiting.c, ahead.c: ALLOCs that are not answered yet */
+    struct {                   /* apps.c; waiting.c: waiting. ALLOCs that are not answered yet */
         uint32_t pending;      /* committed */
         uint32_t ahead;        /* ... of which nobody waits for */
         uint32_t ahead_chunks; /* ... and their chunks */

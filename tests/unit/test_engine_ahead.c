@@ -60,6 +60,9 @@ enum gm_why gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_m
     assert_int_not_equal(index, GM_NONE);
     gm_table_await_answer(e->table, index, alloc->cookie, alloc->flags != 0);
     e->apps[id].allocs.pending++;
+    e->apps[id].allocs.ahead += (alloc->flags & GM_ALLOC_AHEAD) != 0;
+    e->apps[id].allocs.ahead_chunks +=
+        (alloc->flags & GM_ALLOC_AHEAD) ? (uint32_t)gm_chunk_count(alloc->bytes) : 0;
     return GM_WHY_NONE;
 }
 

@@ -541,8 +541,7 @@ static void end_below(unsigned n)
     for (; n > 0; n--) {
         const uint32_t index = host[host_ended++];
         struct gm_chunk *chunk = chunk_of(&world, index);
-        engine->host_copies--;
-        *gm_engine_copied_below(engine, chunk->tier, chunk->to_tier) -= bytes_of(&world, index);
+        gm_engine_end_below(engine, index);
         world.used[chunk->tier] -= bytes_of(&world, index);
         settle_chunk(world.table, index);
     }
