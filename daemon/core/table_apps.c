@@ -19,7 +19,7 @@ size_t gm_table_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames
            round16(sizeof(struct gm_pool) * max_apps) +
            round16(sizeof(struct gm_chunk) * max_chunks) +
            round16(sizeof(struct gm_allocation) * max_chunks) +
-           round16(sizeof(struct gm_frame) * max_frames);
+           round16(sizeof(struct gm_frame) * max_frames) + 2 * gm_table_row(max_frames) * max_apps;
 }
 
 /* Unused slots are handed out from the free list first, then from the never-used end of the array.
@@ -40,6 +40,9 @@ struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chu
     table->allocations = (struct gm_allocation *)at;
     at += round16(sizeof *table->allocations * max_chunks);
     table->frames = (struct gm_frame *)at;
+    at += round16(sizeof *table->frames * max_frames);
+    table->imports = at;
+    table->drops = at + gm_table_row(max_frames) * max_apps;
 
     table->budget = budget;
     table->max_apps = max_apps;
@@ -84,6 +87,7 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app)
     assert(a->is_used && a->committed == 0 && a->allocations.count == 0);
     a->is_used = false;
     gm_pool_at(table, a->pool)->apps--;
+    memset(gm_bits_at(table, table->imports, app), 0, gm_table_row(table->max_frames));
 }
 
 void gm_table_watch(struct gm_table *table, void (*on_turn)(void *arg, const struct gm_turn *turn),
@@ -116,6 +120,7 @@ void gm_table_set_silent(struct gm_table *table, uint32_t app, bool is_silent)
     a->is_silent = is_silent;
     table->unmaps += is_silent ? -a->unmaps : a->unmaps;
     table->unmap_bytes += is_silent ? -a->unmap_bytes : a->unmap_bytes;
+    gm_table_note_silence(table, app);
     table->is_plan_stale = true;
 }
 

@@ -20,6 +20,19 @@ static bool are_pools_right(const struct gm_table *table)
     return true;
 }
 
+/* Whether a frame waits for the answers that it says. */
+static bool are_drops_right(const struct gm_table *table, uint32_t index)
+{
+    const size_t row = gm_table_row(table->max_frames);
+    uint32_t drops = 0, silent = 0;
+    for (uint32_t app = 0; app < table->max_apps; app++)
+        if (table->drops[app * row + index / 8] >> (index % 8) & 1) {
+            drops++;
+            silent += table->apps[app].is_silent;
+        }
+    return drops == table->frames[index].drops && silent == table->frames[index].silent;
+}
+
 const char *gm_table_check(const struct gm_table *table)
 {
     uint64_t allocated = 0, committed = 0, all_fixed = 0, free = 0, condemned = 0, ending = 0,
@@ -37,7 +50,7 @@ const char *gm_table_check(const struct gm_table *table)
         if (!frame->is_host && frame->state == GM_FRAME_CONDEMNED)
             condemned += gm_class_bytes(frame->class);
         ending += gm_frame_ending(frame);
-        if (frame->silent > frame->drops ||
+        if ((frame->state == GM_FRAME_CONDEMNED && !are_drops_right(table, i)) ||
             (frame->state != GM_FRAME_CONDEMNED && (frame->drops > 0 || frame->exit_of != GM_NONE)))
             return "a frame waits to end that is not condemned";
         if (frame->share != 0 && frame->state != GM_FRAME_USED)

@@ -267,15 +267,63 @@ void gm_table_release_frames(struct gm_table *table, uint32_t app)
     }
 }
 
-void gm_table_count_drops(struct gm_table *table, uint32_t index, int drops, int silent)
+static void set_bit(uint8_t *bits, uint32_t frame, bool is_set)
+{
+    const uint8_t bit = (uint8_t)(1u << (frame % 8));
+    bits[frame / 8] = (uint8_t)(is_set ? bits[frame / 8] | bit : bits[frame / 8] & ~bit);
+}
+
+static void set_import(struct gm_table *table, uint32_t frame, uint32_t app, bool is_set)
+{
+    set_bit(gm_bits_at(table, table->imports, app), frame, is_set);
+}
+
+/* The frame waits for that many more answers, and for so many of apps that are silent. */
+static void count_drops(struct gm_table *table, uint32_t index, int drops, int silent)
 {
     struct gm_frame *frame = gm_frame_at(table, index);
     assert(frame->state == GM_FRAME_CONDEMNED);
     table->ending -= gm_frame_ending(frame);
     frame->drops += (uint32_t)drops;
     frame->silent += (uint32_t)silent;
-    assert(frame->silent <= frame->drops);
     table->ending += gm_frame_ending(frame);
+}
+
+bool gm_table_import(struct gm_table *table, uint32_t index, uint32_t app)
+{
+    const bool is_new = !gm_table_has_import(table, app, index);
+    set_import(table, index, app, true);
+    return is_new;
+}
+
+void gm_table_undo_import(struct gm_table *table, uint32_t index, uint32_t app)
+{
+    set_import(table, index, app, false);
+}
+
+bool gm_table_drop(struct gm_table *table, uint32_t index, uint32_t app)
+{
+    if (!gm_table_has_import(table, app, index))
+        return false;
+    set_bit(gm_bits_at(table, table->drops, app), index, true);
+    count_drops(table, index, 1, table->apps[app].is_silent);
+    return true;
+}
+
+void gm_table_end_drop(struct gm_table *table, uint32_t index, uint32_t app, bool has_dropped)
+{
+    if (has_dropped)
+        set_import(table, index, app, false);
+    set_bit(gm_bits_at(table, table->drops, app), index, false);
+    count_drops(table, index, -1, -(int)table->apps[app].is_silent);
+}
+
+void gm_table_note_silence(struct gm_table *table, uint32_t app)
+{
+    const uint8_t *drops = gm_bits_at(table, table->drops, app);
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
+        if (drops[i / 8] >> (i % 8) & 1)
+            count_drops(table, i, 0, table->apps[app].is_silent ? 1 : -1);
 }
 
 void gm_table_destroy_frame(struct gm_table *table, uint32_t index)
@@ -289,6 +337,8 @@ void gm_table_end_frame(struct gm_table *table, uint32_t index)
     struct gm_frame *frame = gm_frame_at(table, index);
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_END))
         return;
+    for (uint32_t app = 0; app < table->max_apps; app++)
+        set_import(table, index, app, false);
     unfix(table, frame);
     if (!frame->is_host)
         table->allocated -= gm_class_bytes(frame->class);

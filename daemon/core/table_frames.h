@@ -29,9 +29,14 @@ bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk)
 bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
 /* Condemned frames wait for this app's process no more. */
 void gm_table_release_frames(struct gm_table *table, uint32_t app);
-/* A condemned frame waits for so many more answers to DROP, so many of them of apps that are
- * silent; or for fewer. */
-void gm_table_count_drops(struct gm_table *table, uint32_t frame, int drops, int silent);
+/* The app is about to map it. True: it has no import of it yet, and gets one. And it has not got
+ * that after all. */
+bool gm_table_import(struct gm_table *table, uint32_t frame, uint32_t app);
+void gm_table_undo_import(struct gm_table *table, uint32_t frame, uint32_t app);
+/* A condemned frame: if the app has an import of it, it is asked to drop that, and the frame waits.
+ * And it has dropped it, or will not answer (`has_dropped`). */
+bool gm_table_drop(struct gm_table *table, uint32_t frame, uint32_t app);
+void gm_table_end_drop(struct gm_table *table, uint32_t frame, uint32_t app, bool has_dropped);
 /* The handle of a condemned frame is destroyed, and the driver keeps the memory. */
 void gm_table_destroy_frame(struct gm_table *table, uint32_t frame);
 
@@ -52,6 +57,8 @@ static inline uint8_t gm_table_next(const struct gm_table *table, struct gm_turn
 bool gm_table_turn_frame(struct gm_table *table, uint32_t frame, enum gm_frame_event event);
 /* A settled chunk's frame is fixed, as part of `share`. */
 void gm_table_fix_frame(struct gm_table *table, uint32_t frame, uint32_t share);
+/* The app falls silent, or answers again: frames that wait for it know. */
+void gm_table_note_silence(struct gm_table *table, uint32_t app);
 /* The pool of `uid`, else an unused one, else GM_NONE. */
 uint32_t gm_table_find_pool(struct gm_table *table, uint32_t uid);
 

@@ -165,7 +165,19 @@ struct gm_table {
     const struct gm_frame *frames;
     const struct gm_allocation *allocations;
     const struct gm_pool *pools; /* max_apps of them */
+    /* By app, a bit a frame: it holds an import of that; and it is asked to drop it. */
+    const uint8_t *imports, *drops;
 };
+
+/* Bytes of the bits of one app. */
+static inline size_t gm_table_row(uint32_t max_frames)
+{
+    return (max_frames + 7) / 8;
+}
+static inline bool gm_table_has_import(const struct gm_table *table, uint32_t app, uint32_t frame)
+{
+    return table->imports[app * gm_table_row(table->max_frames) + frame / 8] >> (frame % 8) & 1;
+}
 
 /* Whether nothing of it moves, nor is being mapped or unmapped. */
 static inline bool gm_chunk_is_still(const struct gm_chunk *chunk)

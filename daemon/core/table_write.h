@@ -29,4 +29,10 @@ static inline struct gm_pool *gm_pool_at(struct gm_table *table, uint32_t index)
     return (struct gm_pool *)(uintptr_t)&table->pools[index];
 }
 
+/* Of an app, in one of the two arrays of bits. */
+static inline uint8_t *gm_bits_at(const struct gm_table *table, const uint8_t *bits, uint32_t app)
+{
+    return (uint8_t *)(uintptr_t)bits + (size_t)app * gm_table_row(table->max_frames);
+}
+
 #endif

@@ -74,7 +74,7 @@ void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
     bool has_host_frames = false;
     for (uint32_t i = 0; i < table->max_frames && !has_host_frames; i++)
         has_host_frames = table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].is_host &&
-                          gm_engine_may_reach(app, i);
+                          gm_engine_may_reach(engine, id, i);
     release_frames(engine, id);
     app->exit.is_late = true;
     if (!has_host_frames)
@@ -146,8 +146,7 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
     if (app->state != GM_APP_UNUSED)
         return -EEXIST;
     memset(app, 0, sizeof *app);
-    if (gm_engine_open_batches(app, engine->table->max_frames))
-        return -ENOMEM;
+    gm_engine_open_batches(app);
     if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
         gm_engine_drop_idle_pools(engine);
         if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {

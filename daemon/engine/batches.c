@@ -6,7 +6,6 @@
  */
 #include "daemon/engine/inside.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 /* It was asked. Answers come in this order. */
@@ -23,37 +22,26 @@ static void await_answer(struct gm_engine *engine, struct gm_app *app, struct gm
 }
 
 /* Whether `frame` must be sent along with its fd: the app has not imported it yet. */
-static bool take_import(struct gm_app *app, struct gm_batch *batch, uint32_t i, uint32_t frame)
+static bool take_import(struct gm_engine *engine, uint32_t id, struct gm_batch *batch, uint32_t i,
+                        uint32_t frame)
 {
-    uint8_t bit = (uint8_t)(1u << (frame % 8));
-    if (app->batches.imports[frame / 8] & bit)
-        return false;
-    app->batches.imports[frame / 8] |= bit;
-    batch->had_fd[i / 8] |= (uint8_t)(1u << (i % 8));
-    return true;
+    const bool is_new = gm_table_import(engine->table, frame, id);
+    if (is_new)
+        batch->had_fd[i / 8] |= (uint8_t)(1u << (i % 8));
+    return is_new;
 }
 
 /* The app undid the batch, imports and all: the next MAP sends those fds again. */
-static void undo_import(struct gm_app *app, const struct gm_batch *batch, uint32_t i,
-                        uint32_t frame)
+static void undo_import(struct gm_engine *engine, uint32_t id, const struct gm_batch *batch,
+                        uint32_t i, uint32_t frame)
 {
     if (batch->had_fd[i / 8] & (1u << (i % 8)))
-        app->batches.imports[frame / 8] &= (uint8_t) ~(1u << (frame % 8));
+        gm_table_undo_import(engine->table, frame, id);
 }
 
-bool gm_engine_forget_import(struct gm_app *app, uint32_t frame)
-{
-    const uint8_t bit = (uint8_t)(1u << (frame % 8));
-    const bool had = app->batches.imports[frame / 8] & bit;
-    app->batches.imports[frame / 8] &= (uint8_t)~bit;
-    return had;
-}
-
-int gm_engine_open_batches(struct gm_app *app, uint32_t max_frames)
+void gm_engine_open_batches(struct gm_app *app)
 {
     app->batches.sent_tail = &app->batches.sent;
-    app->batches.imports = calloc(max_frames / 8 + 1, 1);
-    return app->batches.imports ? 0 : -ENOMEM;
 }
 
 void gm_engine_close_batches(struct gm_app *app)
@@ -65,11 +53,11 @@ void gm_engine_close_batches(struct gm_app *app)
         app->batches.sent = batch->next;
         free(batch);
     }
-    free(app->batches.imports);
 }
 
 static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {
+    const uint32_t id = (uint32_t)(app - engine->apps);
     union {
         struct gm_map_entry map[GM_ENTRIES_MAP];
         struct gm_span_entry unmap[GM_UNMAPS_A_BATCH];
@@ -88,7 +76,7 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
                                                    .bytes = gm_chunk_bytes(chunk),
                                                    .frame = frame->id,
                                                    .gpu = (uint16_t)engine->config.index};
-            if (take_import(app, batch, i, chunk->frame)) {
+            if (take_import(engine, id, batch, i, chunk->frame)) {
                 entries.map[i].flags = GM_MAP_HAS_FD;
                 fds[n_fds++] = frame->fd;
             }
@@ -151,7 +139,7 @@ void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind k
         app->batches.building[kind] = new_batch(engine, id, kind);
     if (!app->batches.building[kind]) { /* over when its app has left */
         if (kind == GM_BATCH_DROP)
-            gm_engine_drop_done(engine, id, item);
+            gm_table_end_drop(engine->table, item, id, false);
         else
             engine->unsent[engine->n_unsent++] = item;
         return;
@@ -203,7 +191,7 @@ bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
                                                .frame = engine->frames.handles[place->frame].id,
                                                .gpu = (uint16_t)engine->config.index,
                                                .flags = GM_MAP_IS_SHARED};
-        if (take_import(app, batch, i, place->frame)) {
+        if (take_import(engine, open->app, batch, i, place->frame)) {
             entries.map[i].flags |= GM_MAP_HAS_FD;
             fds[n_fds++] = engine->frames.handles[place->frame].fd;
         }
@@ -212,14 +200,6 @@ bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
     engine->config.outlet.send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP,
                                &body, &entries, n, fds, n_fds);
     return true;
-}
-
-static void note_drops(struct gm_engine *engine, const struct gm_batch *batch, bool is_silent)
-{
-    if (!batch || batch->kind != GM_BATCH_DROP)
-        return;
-    for (uint32_t i = 0; i < batch->n; i++)
-        gm_table_count_drops(engine->table, batch->items[i], 0, is_silent ? 1 : -1);
 }
 
 static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
@@ -235,9 +215,6 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silen
     if (engine->table->apps[id].is_silent == is_silent)
         return;
     gm_table_set_silent(engine->table, id, is_silent);
-    note_drops(engine, app->batches.building[GM_BATCH_DROP], is_silent);
-    for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
-        note_drops(engine, batch, is_silent);
     if (!is_silent)
         return;
     forgo_pages(engine, app->batches.building[GM_BATCH_UNMAP]);
@@ -266,7 +243,7 @@ static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *b
     for (uint32_t i = 0; i < batch->n; i++) {
         const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
         const uint32_t at = chunk->allocation;
-        undo_import(app, batch, i, chunk->frame);
+        undo_import(engine, id, batch, i, chunk->frame);
         gm_table_end_map(engine->table, batch->items[i], true);
         if ((app->state == GM_APP_RUNNING || app->places.is_held) &&
             engine->table->allocations[at].is_pending) {
@@ -315,7 +292,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     app->batches.unanswered_maps -= batch->kind == GM_BATCH_MAP;
     if (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT) {
         for (uint32_t i = 0; result != 0 && i < batch->n; i++)
-            undo_import(app, batch, i, batch->open->share->places[batch->items[i]].frame);
+            undo_import(engine, id, batch, i, batch->open->share->places[batch->items[i]].frame);
         gm_engine_places_done(engine, batch, result);
         free(batch);
         return;
@@ -327,7 +304,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     for (uint32_t i = 0; i < batch->n; i++) {
         uint32_t item = batch->items[i];
         if (batch->kind == GM_BATCH_DROP) {
-            gm_engine_drop_done(engine, id, item);
+            gm_table_end_drop(engine->table, item, id, true);
         } else {
             gm_table_end_map(engine->table, item, false);
             gm_engine_settle(engine, item);
@@ -351,7 +328,7 @@ static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *b
     for (uint32_t i = 0; batch && !is_of_places && i < batch->n; i++) {
         uint32_t item = batch->items[i];
         if (batch->kind == GM_BATCH_DROP)
-            gm_engine_drop_done(engine, id, item);
+            gm_table_end_drop(engine->table, item, id, false);
         else
             void_item(engine, item);
     }

@@ -14,22 +14,12 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
 {
     if (!gm_table_condemn_frame(engine->table, frame, exit_of))
         return;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_app *app = &engine->apps[id];
-        if (app->session && gm_engine_forget_import(app, frame)) {
-            gm_table_count_drops(engine->table, frame, 1, engine->table->apps[id].is_silent);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && gm_table_drop(engine->table, frame, id))
             gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
-        }
-    }
     /* If it waits for nobody, no event will come either. */
     if (engine->table->frames[frame].drops == 0 && exit_of == GM_NONE)
         engine->reap_more = true;
-}
-
-/* One DROP of `frame` is answered, or void. */
-void gm_engine_drop_done(struct gm_engine *engine, uint32_t id, uint32_t frame)
-{
-    gm_table_count_drops(engine->table, frame, -1, -(int)engine->table->apps[id].is_silent);
 }
 
 void gm_engine_drop_idle_pools(struct gm_engine *engine)
@@ -79,7 +69,7 @@ void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t
 static bool is_reachable(const struct gm_engine *engine, uint32_t frame)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (gm_engine_may_reach(&engine->apps[id], frame))
+        if (gm_engine_may_reach(engine, id, frame))
             return true;
     return false;
 }

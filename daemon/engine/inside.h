@@ -141,11 +141,13 @@ static inline bool gm_engine_is_left(const struct gm_app *app)
 {
     return app->exit.poll || (app->client && app->client->copies);
 }
-/* Whether a process that has yet to end may have the frame mapped. */
-static inline bool gm_engine_may_reach(const struct gm_app *app, uint32_t frame)
+/* Whether its process may have the frame mapped: until it has said that it dropped that, or ended.
+ */
+static inline bool gm_engine_may_reach(const struct gm_engine *engine, uint32_t id, uint32_t frame)
 {
-    return app->state == GM_APP_GONE && gm_engine_is_left(app) &&
-           (app->batches.imports[frame / 8] >> (frame % 8) & 1);
+    const struct gm_app *app = &engine->apps[id];
+    return gm_table_has_import(engine->table, id, frame) &&
+           (app->state != GM_APP_GONE || gm_engine_is_left(app));
 }
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */
 void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
@@ -332,8 +334,6 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
-/* One DROP of `frame` is answered by `app`, or void. */
-void gm_engine_drop_done(struct gm_engine *engine, uint32_t app, uint32_t frame);
 /* An ended program left this condemned frame behind: a copy of what it had open lives on in another
  * process. */
 bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame);
@@ -394,11 +394,9 @@ void gm_engine_flush(struct gm_engine *engine);
 /* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.
  */
 void gm_engine_ping(struct gm_engine *engine, uint32_t app);
-/* Queues of a new app. 0 or -ENOMEM. */
-int gm_engine_open_batches(struct gm_app *app, uint32_t max_frames);
+/* Queues of a new app. */
+void gm_engine_open_batches(struct gm_app *app);
 void gm_engine_close_batches(struct gm_app *app);
-/* The app is to drop what it imported of the frame: whether it has imported it. */
-bool gm_engine_forget_import(struct gm_app *app, uint32_t frame);
 /* Have `app` map (OPEN) or unmap (SHUT) `n` places of what it opens. False: there is no memory for
  * it. */
 bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,

@@ -133,8 +133,7 @@ struct gm_app {
     struct { /* batches.c */
         struct gm_batch *building[GM_BATCH_KINDS];
         struct gm_batch *sent, **sent_tail;
-        uint8_t *imports; /* a bit a frame index: it holds an import of that frame */
-        uint64_t ping;    /* must be answered before memory is moved for it; 0: none */
+        uint64_t ping; /* must be answered before memory is moved for it; 0: none */
         uint32_t unanswered_maps;
     } batches;
     uint64_t progress_at;    /* deadlines.c: while LOADING, when its memory last came nearer */

@@ -50,26 +50,37 @@ static void condemned_frames_are_room_to_come(void **state)
     (void)state;
     const uint32_t first = condemn(0, GM_NONE), second = condemn(0, 1), third = condemn(1, 0);
     expect_ending(32 * MIB);
-    gm_table_count_drops(world.table, first, 2, 0);
-    gm_table_count_drops(world.table, second, 1, 1);
+    for (uint32_t app = 0; app < 2; app++) {
+        assert_false(gm_table_drop(world.table, first, app)); /* it has no import */
+        assert_true(gm_table_import(world.table, first, app));
+        assert_false(gm_table_import(world.table, first, app));
+        assert_true(gm_table_drop(world.table, first, app));
+    }
     expect_ending(32 * MIB);
-    gm_table_count_drops(world.table, first, 0, 1); /* its app falls silent */
+    gm_table_set_silent(world.table, 1, true);
     expect_ending(0);
+    gm_table_import(world.table, second, 1);
+    assert_true(gm_table_drop(world.table, second, 1));
     gm_table_release_frames(world.table, 1);
     expect_ending(0); /* the second waits for one that is silent */
-    gm_table_count_drops(world.table, second, -1, -1);
+    gm_table_end_drop(world.table, second, 1, false);
+    assert_true(gm_table_has_import(world.table, 1, second)); /* nobody knows better */
     expect_ending(32 * MIB);
     gm_table_release_frames(world.table, 0);
     expect_ending(64 * MIB);
-    gm_table_count_drops(world.table, first, -1, -1);
+    gm_table_end_drop(world.table, first, 1, true);
+    assert_false(gm_table_has_import(world.table, 1, first));
     expect_ending(96 * MIB);
+    gm_table_set_silent(world.table, 1, false);
     gm_table_end_frame(world.table, second);
     expect_ending(64 * MIB);
     assert_int_equal(world.table->first_condemned, third);
     assert_int_equal(world.table->frames[third].next, first);
     gm_table_end_frame(world.table, third);
-    gm_table_count_drops(world.table, first, -1, 0);
+    assert_int_equal(world.table->frames[first].drops, 1);
+    gm_table_end_drop(world.table, first, 0, true);
     gm_table_end_frame(world.table, first);
+    assert_false(gm_table_has_import(world.table, 1, second)); /* it is another frame now */
     expect_ending(0);
     assert_int_equal(world.table->first_condemned, GM_NONE);
     assert_int_equal(world.table->allocated, 0);
