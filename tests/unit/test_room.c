@@ -350,7 +350,8 @@ static struct gm_room_sums draw_sums(const struct gm_room_sums *least)
         const uint64_t more = chance() % 3 ? draw_bytes() : 0;
         *all[i] = more > ALL - base[i] ? ALL : base[i] + more;
     }
-    sums.needed = sums.promised;
+    sums.needed =
+        chance() % 2 ? sums.promised : 0; /* what is granted follows from what is promised */
     return sums;
 }
 
