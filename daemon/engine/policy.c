@@ -542,6 +542,7 @@ int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *r
     if (!(request->settings.has & GM_SET_CAP))
         return 0;
     gm_engine_count_users(engine);
+    gm_engine_tell_room(engine);
     selected = calloc(engine->config.max_apps, sizeof *selected);
     if (!selected)
         return refuse(-ENOMEM, why, why_size, "out of memory");

@@ -85,6 +85,14 @@ static void check_size(struct program *p, const struct gm_engine *engine)
     total = total > 0 ? total : GM_CHUNK_MIN; /* none has 0 bytes */
     require(told == total || machine.has_sharing, "app %u is told %lu MiB, not %lu", id, told >> 20,
             total >> 20);
+    struct gm_room_input input = gm_engine_room_input(engine, id);
+    input.tiers = engine->config.is_waiting_when_full ? UINT64_MAX : input.tiers;
+    const struct gm_room room = gm_room_of(&input);
+    const uint64_t told_room = engine->apps[id].ctl->room[engine->config.index];
+    /* What it has on another GPU takes files here, too; that is told a step later. */
+    require(told_room == room.gpu + room.host || machine.n_gpus > 1 || engine->is_closing,
+            "app %u is told room of %lu MiB, not %lu", id, told_room >> 20,
+            (room.gpu + room.host) >> 20);
 }
 
 /* What each app has of each GPU, by the frames themselves. */
