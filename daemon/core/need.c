@@ -1,13 +1,10 @@
 #include "daemon/core/need.h"
 
+#include "common/sums.h"
+
 static uint64_t greater(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 void gm_lately_note(struct gm_lately *lately, uint64_t now, uint64_t value)
@@ -39,15 +36,15 @@ void gm_lately_forget(struct gm_lately *lately)
 
 void gm_need_of(const struct gm_need_input *input, struct gm_need *need)
 {
-    const uint64_t frames = less(input->committed - input->beyond, input->budget);
+    const uint64_t frames = gm_least(input->committed - input->beyond, input->budget);
     const uint64_t below = input->committed - frames;
-    const uint64_t held = input->pinned_cap > input->window ? input->pinned_cap - input->window : 0;
+    const uint64_t held = gm_less(input->pinned_cap, input->window);
 
     need->frames = frames;
     need->pinned = below;
     if (below > 0)
-        need->pinned += less(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX) +
-                        less(input->shadows, need->frames);
+        need->pinned += gm_least(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX) +
+                        gm_least(input->shadows, need->frames);
     /* What lies below comes up through pinned memory, though everything fits on the GPU now. */
     if (input->is_stuck || input->lower_used > 0)
         need->pinned = greater(need->pinned, input->pinned_used + GM_NEED_AHEAD_MIN);

@@ -6,14 +6,7 @@
  *   by option        (--when-full wait) until there is room
  *   for host frames  that were given back and are still to be destroyed
  *
- * Who gets memory next (core/admit.h has the policy, with its reasons):
- *
- *   1  The one that came first, as soon as it fits.
- *   2  While that one waits for less than --patience, a program that has memory passes it with what
- *      fits, since others wait for that program.
- *   3  After that nobody passes it, unless all programs that have memory wait or are idle.
- *   4  If programs that have memory wait for each other, the last of them is refused after 1 s.
- *   5  A program without memory never passes anybody.
+ * core/admit says who gets memory next, and core/room whether it may have it.
  */
 #include "daemon/engine/inside.h"
 
