@@ -25,8 +25,9 @@ static void let(struct gm_engine *engine, uint32_t id)
         resume(engine, id);
 }
 
-/* It parked for a CLOSE that was given up, as a program does that was stopped meanwhile. Its gate
- * is open: it goes on. Or it was closed again: it goes on when it opens, whatever it answers. */
+/* It parked for a CLOSE that nobody waits for any more: its process was stopped in between. If its
+ * gate is open, it goes on. If the gate was closed again, it goes on when that opens, whatever it
+ * answers. */
 static void parked_late(struct gm_engine *engine, uint32_t id)
 {
     struct gm_client *client = engine->apps[id].client;

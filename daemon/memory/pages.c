@@ -170,15 +170,6 @@ uint32_t gm_pages_take(struct gm_pages *pages, uint64_t bytes)
     return first;
 }
 
-uint32_t gm_pages_take_run(struct gm_pages *pages, uint32_t slab, uint32_t first, uint32_t n)
-{
-    uint32_t page = GM_NONE, *link = &page;
-    const uint32_t mask = ((1u << n) - 1) << first;
-    assert((pages->slabs[slab].free_map & mask) == mask);
-    take_run(pages, slab, mask, &link);
-    return page;
-}
-
 void gm_pages_free(struct gm_pages *pages, uint32_t page)
 {
     while (page != GM_NONE) {

@@ -56,8 +56,6 @@ void gm_pages_remove_slab(struct gm_pages *pages, uint32_t slab);
 /* Take pages for `bytes` (a multiple of 2 MiB). Returns the first page of the chain, or GM_NONE if
  * too few are free. */
 uint32_t gm_pages_take(struct gm_pages *pages, uint64_t bytes);
-/* Take the `n` pages from number `first` of a slab on, all of them free. Returns the first. */
-uint32_t gm_pages_take_run(struct gm_pages *pages, uint32_t slab, uint32_t first, uint32_t n);
 /* Give a chain back. GM_NONE: nothing happens. */
 void gm_pages_free(struct gm_pages *pages, uint32_t page);
 
