@@ -1,6 +1,6 @@
 /*
  * Apps from join to end: their messages (ALLOC, FREE, WANT, DRAINED, DONE and
- * those that it passes on), and allocations that are granted or refused. Called by session.c, and
+ * those that it passes on), and allocations that are granted or refused. Called by step.c, and
  * by most files of the engine for what an app needs and has room for; calls all of them.
  */
 #include "daemon/engine/inside.h"
@@ -244,12 +244,11 @@ static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_
         gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_room_needed(engine->table, app));
 }
 
-void gm_engine_leave(struct gm_engine *engine, uint32_t id)
+void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     uint32_t index, next;
 
-    gm_engine_read_clock(engine);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
         gm_engine_note_leaver(engine, id, true);
     gm_engine_note_last_refusal(engine, id);
@@ -267,7 +266,6 @@ void gm_engine_leave(struct gm_engine *engine, uint32_t id)
     }
     gm_engine_forget_opens(engine, id);
     app->allocs.pending = app->allocs.ahead = app->allocs.ahead_chunks = 0;
-    gm_engine_run(engine);
 }
 
 void gm_engine_bury(struct gm_engine *engine)
@@ -364,7 +362,7 @@ void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cook
                                0);
 }
 
-static void on_alloc(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+void gm_engine_asked(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     struct gm_app *app = &engine->apps[id];
 
@@ -389,7 +387,7 @@ void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
     free_allocation(engine, index, (struct gm_last_word){.kind = GM_LAST_TAKEN});
 }
 
-static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
+void gm_engine_frees(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
 {
     struct gm_app *app = &engine->apps[id];
     uint32_t index = gm_table_find_allocation(engine->table, id, free_msg->va);
@@ -402,54 +400,4 @@ static void on_free(struct gm_engine *engine, uint32_t id, const struct gm_msg_f
     }
     const struct gm_last_word last = {.kind = GM_LAST_FREED, .cookie = free_msg->cookie};
     free_allocation(engine, index, last);
-}
-
-void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
-{
-    const struct gm_msg_done *done = message->body;
-    gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_read_clock(engine);
-    switch (message->type) {
-    case GM_MSG_ALLOC:
-        on_alloc(engine, id, message->body);
-        break;
-    case GM_MSG_FREE:
-        on_free(engine, id, message->body);
-        break;
-    case GM_MSG_WANT:
-        gm_engine_wants(engine, id);
-        if (((const struct gm_msg_want *)message->body)->is_hurried != 0)
-            gm_engine_feed(engine, GM_SCHED_HURRY, id, 0);
-        break;
-    case GM_MSG_DRAINED:
-        gm_engine_drained(engine, id, message->body);
-        break;
-    case GM_MSG_DONE:
-        gm_engine_batch_done(engine, id, done->batch, done->result);
-        break;
-    case GM_MSG_USES:
-        gm_engine_uses(engine, id, message->entries, message->count);
-        break;
-    case GM_MSG_QUIET:
-        gm_engine_quiet(engine, id, message->body);
-        break;
-    case GM_MSG_EXPECT:
-        if (!gm_engine_expect(engine, id, message->body))
-            return; /* nothing else has changed */
-        break;
-    case GM_MSG_SHARE:
-        gm_engine_share(engine, id, message->body);
-        break;
-    case GM_MSG_OPEN:
-        gm_engine_open_share(engine, id, message->body);
-        break;
-    case GM_MSG_SHUT:
-        gm_engine_shut(engine, id, message->body);
-        break;
-    default:
-        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_PROTOCOL,
-                                  "a message out of place");
-        break;
-    }
-    gm_engine_run(engine);
 }

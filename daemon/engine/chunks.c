@@ -254,12 +254,10 @@ void gm_engine_retire(struct gm_engine *engine, uint32_t index)
     end_chunk(engine, index);
 }
 
-void gm_engine_host_copied(void *arg, uint32_t index, int error)
+void gm_engine_copied_host(struct gm_engine *engine, uint32_t index, int error)
 {
-    struct gm_engine *engine = arg;
     const struct gm_chunk *chunk = &engine->table->chunks[index];
 
-    gm_engine_read_clock(engine);
     gm_engine_tell_copied(engine, index, error != 0);
     gm_engine_end_below(engine, index);
     gm_table_end_copy(engine->table, index, error != 0);
@@ -297,7 +295,6 @@ void gm_engine_host_copied(void *arg, uint32_t index, int error)
             gm_engine_went_well(engine, GM_RETRY_BELOW);
     }
     gm_engine_settle(engine, index);
-    gm_engine_run(engine);
 }
 
 void gm_engine_take_copies(struct gm_engine *engine)

@@ -128,17 +128,10 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void on_timer(uv_timer_t *timer)
-{
-    struct gm_engine *engine = timer->data;
-    gm_engine_read_clock(engine);
-    gm_engine_run(engine);
-}
-
 void gm_engine_wake(struct gm_engine *engine)
 {
     engine->timer_at = 0; /* at once */
-    uv_timer_start(&engine->timer, on_timer, 0, 0);
+    uv_timer_start(&engine->timer, engine->on_timer, 0, 0);
 }
 
 /* One timer for everything that time alone brings about. */
@@ -196,5 +189,5 @@ void gm_engine_arm_timer(struct gm_engine *engine)
         wait_ms = 0;
     engine->timer_at = engine->now + wait_ms * GM_MS;
     uv_update_time(engine->loop);
-    uv_timer_start(&engine->timer, on_timer, wait_ms, 0);
+    uv_timer_start(&engine->timer, engine->on_timer, wait_ms, 0);
 }

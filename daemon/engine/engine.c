@@ -1,7 +1,7 @@
 /*
  * Goes round: decision -> app states -> moves -> gates (gm_engine_run, with which every event
  * ends). Owns the states of apps (gm_engine_turn is their only setter), the engine's time, and
- * whether it goes round again or not at all. Called by all files of the engine; calls these.
+ * whether it is to end. Called by step.c; calls all files of the engine.
  */
 #include "daemon/engine/inside.h"
 
@@ -153,40 +153,6 @@ void gm_engine_run(struct gm_engine *engine)
         engine->stopping.on_saved(engine->stopping.arg);
     }
 }
-/* Nothing that this context copies can be trusted any more. Running programs keep their memory
- * without the daemon, and the others are told. */
-static void lose_gpu(struct gm_engine *engine, CUresult error)
-{
-    const char *name = gm_cuda_text(&engine->cuda, error);
-    char text[128];
-    gm_engine_emit(engine,
-                   &(struct gm_event){.kind = GM_EVENT_LOST, .app = GM_NONE, .lost.error = name});
-    snprintf(text, sizeof text, "the daemon has lost the GPU (%s)", name);
-    engine->is_closing = true;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        if (!engine->apps[id].session)
-            continue;
-        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_STOPPING, text);
-        gm_engine_happened(engine, id, GM_EVENT_CUT_OFF);
-    }
-    engine->config.on_lost(engine->config.arg);
-}
-
-void gm_engine_on_copies(void *arg)
-{
-    struct gm_engine *engine = arg;
-    CUresult error = gm_mover_error(engine->mover);
-    if (engine->is_closing)
-        return;
-    gm_engine_read_clock(engine);
-    if (error != CUDA_SUCCESS) {
-        lose_gpu(engine, error);
-        return;
-    }
-    gm_engine_take_copies(engine);
-    gm_engine_run(engine);
-}
-
 void gm_engine_halt(struct gm_engine *engine)
 {
     engine->is_closing = true;

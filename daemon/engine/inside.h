@@ -2,6 +2,7 @@
 /*
  * What the engine's files offer each other, by file. daemon/views has its snapshot alone.
  *
+ *   step.c           what comes from outside: each event enters there
  *   engine.c         the run loop: decision -> app states -> moves -> gates
  *   open.c           opening and closing
  *   gates.c          the gates of programs
@@ -67,8 +68,13 @@ static inline bool gm_engine_is_in(const struct gm_engine *engine, uint32_t app,
 }
 /* Go round soon: something in another engine has changed. */
 void gm_engine_call(struct gm_engine *engine);
-/* Copies have ended (gm_mover_open). */
+
+/* step.c: for open.c */
 void gm_engine_on_copies(void *engine);
+void gm_engine_on_grown(void *engine);
+void gm_engine_on_hashes(void *engine);
+void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error);
+void gm_engine_on_timer(uv_timer_t *timer);
 
 /* round.c */
 /* An event has come: read its time. */
@@ -119,6 +125,10 @@ void gm_engine_awaits_anew(struct gm_engine *engine, uint32_t app);
 void gm_engine_release(struct gm_engine *engine, uint32_t app);
 
 /* apps.c */
+/* ALLOC, FREE, and the end of its session. */
+void gm_engine_asked(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
+void gm_engine_frees(struct gm_engine *engine, uint32_t app, const struct gm_msg_free *free_msg);
+void gm_engine_app_left(struct gm_engine *engine, uint32_t app);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
@@ -276,7 +286,7 @@ void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 
 /* shadows.c */
-void gm_engine_open_hasher(struct gm_engine *engine);
+void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine));
 /* Pinned bytes that hold data, without shadows. */
 uint64_t gm_engine_pinned_used(const struct gm_engine *engine);
 /* Take pinned pages for `bytes`, of shadows if need be; GM_NONE: there are too few. */
@@ -324,7 +334,7 @@ void gm_engine_take_copies(struct gm_engine *engine);
 /* Try again what failed of copies in and mappings, if it is time. */
 void gm_engine_try_failed(struct gm_engine *engine);
 /* A copy between host tiers ended: gm_stores_done. */
-void gm_engine_host_copied(void *engine, uint32_t chunk, int error);
+void gm_engine_copied_host(struct gm_engine *engine, uint32_t chunk, int error);
 
 /* frames.c */
 /* A free frame more in `pool`, if that is easily had. */
@@ -357,8 +367,10 @@ void gm_engine_reap(struct gm_engine *engine);
 void gm_engine_drop_idle_pools(struct gm_engine *engine);
 
 /* memory.c */
-/* Pinned memory has grown, or was refused (gm_hostpool_open). */
-void gm_engine_on_grown(void *engine);
+/* Pinned memory has grown, or was refused. */
+void gm_engine_pinned_grew(struct gm_engine *engine);
+/* What gm_engine_trim does. */
+void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed);
 /* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
  * was given is an upper limit, of which the device may have less now. */
 static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
@@ -464,6 +476,9 @@ uint64_t gm_engine_expected(const struct gm_engine *engine, uint32_t app);
 bool gm_engine_is_later(const struct gm_engine *engine, uint32_t a, uint32_t b);
 
 /* policy.c */
+/* What gm_engine_set does. */
+int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *request,
+                        struct gm_set_done *done, char *why, size_t why_size);
 /* Have the scheduler know what holds for the app. Returns that. */
 struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t app);
 /* Root, or the user whose daemon it is. */
@@ -590,6 +605,8 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
                          char *why, size_t why_size);
 
 /* saving.c */
+/* What gm_engine_save does. */
+void gm_engine_begin_saving(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg);
 /* While the daemon is about to end: decide whose gates are to be open. */
 void gm_engine_choose_saved(struct gm_engine *engine);
 /* When it must be looked at again, whatever happens. */

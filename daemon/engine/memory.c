@@ -3,7 +3,7 @@
  * within a budget that follows what other programs leave there (core/room.h). Unused memory goes
  * back to the system, less what was needed lately. frames.c destroys frames, hostpool.c slabs,
  * stores.c paged memory. Owns the budget. Called by engine.c, by files that need the budget to
- * change, and by control.c and session.c for a trim.
+ * change, and by step.c for a trim.
  */
 #include "daemon/engine/inside.h"
 
@@ -71,10 +71,8 @@ static bool have_shadows_changed(const struct gm_engine *engine)
            engine->shadows_told != gm_engine_wanted_shadows(engine);
 }
 
-void gm_engine_on_grown(void *arg)
+void gm_engine_pinned_grew(struct gm_engine *engine)
 {
-    struct gm_engine *engine = arg;
-    gm_engine_read_clock(engine);
     if (engine->pool.refusal != CUDA_SUCCESS || engine->pool.stuck != CUDA_SUCCESS)
         gm_engine_back_off(engine, GM_RETRY_PINNED);
     else
@@ -87,7 +85,6 @@ void gm_engine_on_grown(void *arg)
                         .no_pinned = {.bytes = gm_hostpool_size(&engine->pool),
                                       .error = gm_cuda_text(&engine->cuda, engine->pool.refusal)}});
     engine->pool_refusal = engine->pool.refusal;
-    gm_engine_run(engine);
 }
 
 void gm_engine_give_back(struct gm_engine *engine)
@@ -313,13 +310,11 @@ static void let_go(struct gm_engine *engine, const struct gm_scope *scope)
     vacate(engine, scope);
 }
 
-void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed)
+void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed)
 {
     const struct gm_table *table = engine->table;
     const struct gm_scope scope = scope_of(engine, asker);
 
-    gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_read_clock(engine);
     let_go(engine, &scope);
     const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;
     gm_engine_want_memory(engine);
@@ -336,20 +331,10 @@ void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *tr
                                                           .paged = trimmed->paged,
                                                           .is_all = scope.is_all,
                                                           .user = asker}});
-    gm_engine_run(engine);
 }
 
 bool gm_engine_is_trimming(const struct gm_engine *engine)
 {
     return engine->table->condemned > 0 || gm_hostpool_leaving(&engine->pool) > 0 ||
            gm_stores_is_trimming(engine->stores) || to_leave(engine, &everybody) > 0;
-}
-
-void gm_engine_refresh(struct gm_engine *engine)
-{
-    gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_read_clock(engine);
-    gm_engine_follow_budget(engine,
-                            GM_WHY_NONE); /* nobody may have looked since the last app left */
-    gm_engine_run(engine);
 }

@@ -334,7 +334,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     const struct gm_stores_config stores = {.paged = engine->config.paged,
                                             .disk_dir = engine->config.disk_dir,
                                             .disk = engine->config.disk};
-    error = gm_stores_open(&engine->stores, loop, &engine->pool, &stores, gm_engine_host_copied,
+    error = gm_stores_open(&engine->stores, loop, &engine->pool, &stores, gm_engine_on_host_copied,
                            engine, why, why_size);
     if (error)
         goto close_pool;
@@ -351,10 +351,11 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                           engine, why, why_size);
     if (error)
         goto close_stores;
-    gm_engine_open_hasher(engine);
+    gm_engine_open_hasher(engine, gm_engine_on_hashes);
     engine->waiting_tail = &engine->waiting;
     uv_timer_init(loop, &engine->timer);
     engine->timer.data = engine;
+    engine->on_timer = gm_engine_on_timer;
     *out = engine;
     gm_log(GM_LOG_INFO,
            "GPU %d (%s): budget %llu MiB of %llu%s, pinned up to %llu MiB, paged %llu, on disk "

@@ -1,6 +1,6 @@
 /* clang-format off */
 /*
- * The settings of programs, which it owns. Called by apps.c for new ones, by control.c for SET, and
+ * The settings of programs, which it owns. Called by apps.c for new ones, by step.c for SET, and
  * by feed.c, which it tells what holds.
  *
  * Settings have two layers:
@@ -571,8 +571,8 @@ static struct gm_reason why_later(const struct gm_engine *engine,
     return (struct gm_reason){0};
 }
 
-int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
-                  struct gm_set_done *done, char *why, size_t why_size)
+int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *request,
+                        struct gm_set_done *done, char *why, size_t why_size)
 {
     bool is_free = gm_engine_is_admin(request->asker), has_others = false;
     uint32_t mine = 0, counted = 0;
@@ -602,11 +602,9 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
     }
     if (mine == 0)
         return refuse_none(request, has_others, why, why_size);
-    gm_engine_read_clock(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_selected(engine, id, request) && (is_free || engine->apps[id].uid == request->asker))
             set_one(engine, id, request);
-    gm_engine_run(engine);
     *done = (struct gm_set_done){.changed = counted, .later = why_later(engine, request)};
     return 0;
 }

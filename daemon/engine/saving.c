@@ -1,5 +1,5 @@
 /*
- * The end of the daemon. Called by main through gm_engine_save, by engine.c and deadlines.c; calls
+ * The end of the daemon. Called by step.c, engine.c and deadlines.c; calls
  * core/saving.
  *
  * Mapped frames, on the device or the host, live as long as a process holds them. So this file
@@ -227,12 +227,8 @@ uint64_t gm_engine_saving_due(const struct gm_engine *engine)
     return at < engine->stopping.until ? at : engine->stopping.until;
 }
 
-void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg)
+void gm_engine_begin_saving(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg)
 {
-    if (engine->stopping.is_on)
-        return;
-    gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_read_clock(engine);
     engine->stopping.is_on = true;
     engine->stopping.on_saved = on_saved;
     engine->stopping.arg = arg;
@@ -245,5 +241,4 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     gm_engine_drop_all_shadows(engine);
     gm_engine_take_device(engine);
     gm_engine_replan(engine);
-    gm_engine_run(engine);
 }

@@ -242,17 +242,7 @@ void gm_engine_take_hashes(struct gm_engine *engine)
 
 /* ---- opening and closing ---- */
 
-static void on_hashes(void *arg)
-{
-    struct gm_engine *engine = arg;
-    if (engine->is_closing)
-        return;
-    gm_engine_read_clock(engine);
-    gm_engine_take_hashes(engine);
-    gm_engine_run(engine);
-}
-
-void gm_engine_open_hasher(struct gm_engine *engine)
+void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine))
 {
     char why[256];
     if (!engine->config.has_shadows)

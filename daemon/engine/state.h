@@ -330,6 +330,7 @@ struct gm_engine {
     struct gm_coming hashing;          /* chunks that are hashed now */
     uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
     uv_timer_t timer;
+    uv_timer_cb on_timer;
     uint64_t timer_at; /* when it is due; 0: at once, or never */
     /* Deadlines count from here at the earliest: until then the daemon did not run (it was stopped,
      * or the machine was busy), and could not see that a program answered. */

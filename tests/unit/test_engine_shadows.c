@@ -440,7 +440,7 @@ static void test_off(void **state)
     assert_int_equal(used, 0);
     assert_int_equal(hashes, 0);
     engine->config.has_shadows = true;
-    gm_engine_open_hasher(engine);
+    gm_engine_open_hasher(engine, NULL);
     assert_null(engine->hasher);
 }
 

@@ -10,7 +10,7 @@ as a whole, count for nothing.
 The types are those of members, and of the variables and parameters of each function. What has another type is listed with
 --unknown: at most expressions that no rule here reads.
 
-writers.py ROOT checks the tree at ROOT; --plant also checks that second writers are found which are planted into copies of
+writers.py ROOT checks the tree at ROOT; --plant also checks that second writers are found which are planted into a copy of
 it; --list prints all fields with their writers.
 """
 import collections
@@ -296,17 +296,18 @@ def seconds_of(reader):
 
 
 def plant(root):
-    ok = True
-    for path, text, expected in PLANTS:
-        with tempfile.TemporaryDirectory() as copy:
-            for top in ("common", "daemon"):
-                shutil.copytree(os.path.join(root, top), os.path.join(copy, top))
+    """Whether what is planted into one copy of the tree is all found."""
+    with tempfile.TemporaryDirectory() as copy:
+        for top in ("common", "daemon"):
+            shutil.copytree(os.path.join(root, top), os.path.join(copy, top))
+        for path, text, expected in PLANTS:
             with open(os.path.join(copy, path), "a", encoding="utf-8") as file:
                 file.write("\n" + text + "\n")
-            if expected not in (field for field, line in seconds_of(Reader(copy))):
-                print(f"planted in {path}, and not found: a second writer of {expected}")
-                ok = False
-    return ok
+        found = {field for field, line in seconds_of(Reader(copy))}
+    missed = [expected for path, text, expected in PLANTS if expected not in found]
+    for field in missed:
+        print(f"planted, and not found: a second writer of {field}")
+    return not missed
 
 
 def main():
