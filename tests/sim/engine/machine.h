@@ -155,6 +155,7 @@ struct region {
     uint64_t cookie;
     struct content *content;
     bool is_asked_to_share; /* SHARE is not answered */
+    bool is_filled;         /* it wrote all of it once, if it is so */
     uint32_t share;         /* its number; 0: not shared */
     uint64_t nonce[2];
     uint32_t spare; /* which word of gm_stat.spares, */
@@ -215,6 +216,8 @@ struct program {
     struct gm_wishes wishes;
     bool was_oversize; /* it could have more than the budget once */
     bool may_share, may_park, may_spare, is_lazy, is_hog;
+    bool is_swinging; /* of what it wrote it writes the last but one again */
+    bool is_filling;  /* it writes all of its memory at first */
     uint64_t touches, turns; /* since the end began */
     uint64_t own[GPUS];      /* bytes of frames that it had after the step before */
     uint64_t device[GPUS];   /* ... that it and its group had */
@@ -263,6 +266,7 @@ struct machine {
     struct chance chance;
     bool is_verbose;
     bool is_faulty;
+    bool is_full; /* most memory is on the disk */
     bool is_calm; /* nothing fails, nobody stops, the budget stays: waits have bounds */
     uint16_t faults[FAULT_KINDS]; /* of a thousand; of the first ones see `gpus` */
     unsigned clock_reads;         /* in this step */
@@ -303,7 +307,7 @@ struct machine {
         uint64_t joins, deaths, turns, copies, clears, clean, lowered, faults, allocs, opens, parks;
         uint64_t doubles; /* machines of two GPUs */
         uint64_t planted; /* events that were not legal */
-        uint64_t deaf, lies, inside, copied;
+        uint64_t disk_errors, failed_maps, deaf, lies, inside, copied;
     } sums;
 };
 extern struct machine machine;

@@ -327,6 +327,7 @@ static void on_map(struct program *p, const struct mail *mail)
     const struct gm_map_entry *entries = (const void *)mail->entries;
     const struct gm_msg_map *body = (const void *)mail->body;
     const bool is_failing = mail->count > 0 && machine_fails(FAULT_MAP);
+    machine.sums.failed_maps += is_failing;
     int next_fd = 0;
     for (uint32_t i = 0; i < mail->count; i++) {
         const struct gm_map_entry *entry = &entries[i];
@@ -778,13 +779,16 @@ static void touch(struct program *p)
     struct region *region = any_region(p, chance_percent(90) ? REGION_HELD : REGION_OPEN);
     p->touches++;
     atomic_fetch_add(&p->stat->slot[0].calls, 1);
-    for (unsigned n = 0; region && n < 3; n++) {
-        const uint32_t i = (uint32_t)chance_below(region->pages);
+    const bool is_whole = region && p->is_filling && !region->is_filled; /* as who reads a model */
+    const uint32_t most = is_whole ? region->pages : 3;
+    for (uint32_t n = 0; region && n < most; n++) {
+        const uint32_t i = is_whole ? n : (uint32_t)chance_below(region->pages);
+        region->is_filled = true;
         struct page *page = program_page(p, region->first + i);
         require(page, "program %u uses memory that is not mapped", p->number);
         uint64_t *now = &region->content->tag[i], *before = now + region->content->pages;
         uint64_t tag = chance_percent(10) ? 0 : ++machine.next_tag; /* as if cleared */
-        if (draw_percent(&machine.odd, 15))
+        if (p->is_swinging && *now != *before)
             tag = *before; /* it is as it was */
         *before = *now;
         page->tag = *now = tag;
@@ -1065,7 +1069,7 @@ static void draw_places(struct program *p, bool has_executed)
         if ((machine.config.is_oversize && chance_percent(40)) ||
             (machine.has_sizes && draw_percent(&machine.sizes, 50)))
             pages += (uint32_t)chance_below(budget / 2 + 1);
-        if (machine.has_hogs) /* no two of them fit together, mostly */
+        if (machine.has_hogs || machine.is_full) /* no two of them fit together, mostly */
             pages = budget - (uint32_t)draw(&machine.hogs, budget / 2);
         p->most_pages[gpu] = pages < most ? pages : most;
     }
@@ -1124,6 +1128,8 @@ void program_start(struct program *p, bool has_executed)
     p->may_park = chance_percent(60);
     p->may_spare = chance_percent(40);
     p->is_lazy = chance_percent(40);
+    p->is_swinging = draw_percent(&machine.odd, 25);
+    p->is_filling = machine.is_full || draw_percent(&machine.odd, 60);
     machine_at(machine.now + chance_time(GM_MS), on_hello, p, p->life, 0);
     wake_me(p, GM_MS);
 }

@@ -98,6 +98,31 @@ static uint64_t draw_gpus(void)
     return least;
 }
 
+/* One failure follows the other. */
+static void make_harsh(void)
+{
+    for (int kind = 0; kind < FAULT_SLOW; kind++) {
+        machine.faults[kind] = (uint16_t)(50 + draw(&machine.odd, 250));
+        for (uint32_t i = 0; i < machine.n_gpus && kind < FAULT_GPU_KINDS; i++)
+            machine.gpus[i].faults[kind] = machine.faults[kind];
+    }
+}
+
+/* Most memory has to lie on the disk, which fails at times. */
+static void make_full(uint64_t least)
+{
+    struct gm_engine_config *config = &machine.config;
+    machine.is_full = true;
+    config->budget = chunks(16 + draw(&machine.odd, (least >> GM_CHUNK_SHIFT) - 16) % 16);
+    config->pinned = machine.n_gpus * 7 * GM_CHUNK_MAX;
+    config->paged =
+        draw_percent(&machine.odd, 50) ? 0 : chunks(machine.n_gpus * (1 + draw(&machine.odd, 10)));
+    config->disk = chunks(machine.n_gpus * (40 + draw(&machine.odd, 100)));
+    config->disk_dir = "/nowhere";
+    for (int kind = FAULT_DISK_WRITE; kind <= FAULT_DISK_READ && machine.is_faulty; kind++)
+        machine.faults[kind] = (uint16_t)draw(&machine.odd, 300);
+}
+
 static void draw_groups(void)
 {
     machine.has_groups = chance_percent(machine.n_gpus > 1 ? 50 : 20);
@@ -176,6 +201,10 @@ static void draw_machine(void)
     draw_groups();
     for (int kind = FAULT_GPU_KINDS; kind < FAULT_KINDS; kind++)
         machine.faults[kind] = draw_rate();
+    if (draw_percent(&machine.odd, 10))
+        make_harsh();
+    if (!machine.is_calm && draw_percent(&machine.odd, 15))
+        make_full(least);
 }
 
 /* The scheduler of one GPU knows no bounds for a program that waits for others, or for another GPU.
@@ -315,7 +344,7 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
         break;
     case 6:
     case 7:
-        if (p->is_there)
+        if (p->is_there && (!machine.is_full || draw_percent(&machine.odd, 20)))
             program_die(p);
         break;
     case 8:

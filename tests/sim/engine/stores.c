@@ -131,6 +131,7 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
         job->error = chance_percent(50) ? -ENOSPC : -EIO;
     if (from == GM_TIER_DISK && machine_fails(FAULT_DISK_READ))
         job->error = -EIO;
+    machine.sums.disk_errors += job->error != 0;
     for (uint32_t i = 0; i < job->pages; i++) {
         page_begin_read(job->from[i], "a copy between tiers");
         page_begin_write(job->to[i], "a copy between tiers");
