@@ -7,6 +7,7 @@ The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none i
 simulator of the engine runs first, over SEEDS seeds (environment; 1000), for faults of the daemon. Then come the unit tests of the
 file: those that link it or include its header. list.txt says how a fault is written.
 """
+import fcntl
 import os
 import re
 import shutil
@@ -202,6 +203,11 @@ def who_catches(mutant, made):
 def run(build, mutants):
     tree, made = os.path.join(build, "mutants", "tree"), os.path.join(build, "mutants", "build")
     os.makedirs(tree, exist_ok=True)
+    lock = open(os.path.join(build, "mutants", "lock"), "w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"faults are being planted in {build}/mutants")
     copy_tree(tree)
     configure(build, tree, made)
     fault = build_target(made, "sim_engine")
