@@ -128,12 +128,6 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-void gm_engine_wake(struct gm_engine *engine)
-{
-    engine->timer_at = 0; /* at once */
-    uv_timer_start(&engine->timer, engine->on_timer, 0, 0);
-}
-
 /* One timer for everything that time alone brings about. */
 void gm_engine_arm_timer(struct gm_engine *engine)
 {

@@ -1,31 +1,12 @@
 /*
  * Goes round: decision -> app states -> moves -> gates (gm_engine_run, with which every event
- * ends). Owns the states of apps (gm_engine_turn is their only setter), the engine's time, and
- * whether it is to end. Called by step.c; calls all files of the engine.
+ * ends). Owns in_set. Called by step.c; calls all files of the engine.
  */
 #include "daemon/engine/inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
-{
-    struct gm_app *app = &engine->apps[id];
-    const struct gm_turn turn = {.model = GM_MODEL_APP,
-                                 .from = (uint8_t)app->state,
-                                 .event = (uint8_t)event,
-                                 .to = gm_model_next(GM_MODEL_APP, app->state, event),
-                                 .id = id,
-                                 .app = id};
-    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_TURN, .app = id, .turn.turn = turn});
-    if (turn.to == GM_TURN_ILLEGAL)
-        return false;
-    app->state = (enum gm_app_state)turn.to;
-    gm_engine_again(engine);
-    gm_engine_replan(engine);
-    gm_group_changed(engine, id);
-    return true;
-}
 /* A member of a group that is not open runs, as it came to this GPU in the middle of its work, and
  * is known not to drain now. */
 static bool is_busy_guest(const struct gm_engine *engine, uint32_t id)
@@ -89,21 +70,10 @@ static void open_ready(struct gm_engine *engine)
     }
 }
 
-void gm_engine_call(struct gm_engine *engine)
-{
-    if (engine->is_closing)
-        return;
-    engine->is_called = true;
-    if (!engine->is_running)
-        gm_engine_wake(engine);
-}
-
 void gm_engine_run(struct gm_engine *engine)
 {
-    if (engine->is_running || engine->is_closing)
+    if (!gm_engine_begin_run(engine))
         return;
-    engine->is_running = true;
-    engine->is_called = false;
     gm_engine_pass(engine);
     gm_cuda_enter(&engine->cuda, engine->context);
     if (engine->now >= engine->decision.wake_at)
@@ -147,13 +117,9 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_flush(engine);
     gm_engine_arm_timer(engine);
     gm_engine_look_under_way(engine);
-    engine->is_running = false;
+    gm_engine_end_run(engine);
     if (engine->stopping.is_over) {
-        engine->is_closing = true;
+        gm_engine_halt(engine);
         engine->stopping.on_saved(engine->stopping.arg);
     }
-}
-void gm_engine_halt(struct gm_engine *engine)
-{
-    engine->is_closing = true;
 }

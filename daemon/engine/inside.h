@@ -30,6 +30,7 @@
  *   hints.c          holding others for a request that is announced
  *   stops.c          programs that stand still
  *   snapshot.c       what the views show
+ *   states.c         the states of apps
  *   round.c          the time, and whether there is another round
  *   backoff.c        when to try again what failed
  *   deadlines.c      the timer: answers that do not come, retries
@@ -50,12 +51,8 @@
 
 /* engine.c */
 void gm_engine_run(struct gm_engine *engine);
-/* The one setter of app states; false when the event is not legal in the app's state. */
-bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
 /* Numbers of batches of engine n begin at n times this. */
 #define GM_ENGINE_BATCHES (1ull << 56)
-/* Make the timer due now: deadlines.c. */
-void gm_engine_wake(struct gm_engine *engine);
 /* Whose programs: all, or those of one user. */
 struct gm_scope {
     bool is_all;
@@ -66,8 +63,6 @@ static inline bool gm_engine_is_in(const struct gm_engine *engine, uint32_t app,
 {
     return scope->is_all || engine->apps[app].uid == scope->uid;
 }
-/* Go round soon: something in another engine has changed. */
-void gm_engine_call(struct gm_engine *engine);
 
 /* step.c: for open.c */
 void gm_engine_on_copies(void *engine);
@@ -75,6 +70,10 @@ void gm_engine_on_grown(void *engine);
 void gm_engine_on_hashes(void *engine);
 void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error);
 void gm_engine_on_timer(uv_timer_t *timer);
+
+/* states.c */
+/* The one setter of app states; false when the event is not legal in the app's state. */
+bool gm_engine_turn(struct gm_engine *engine, uint32_t app, enum gm_app_event event);
 
 /* round.c */
 /* An event has come: read its time. */
@@ -85,6 +84,11 @@ void gm_engine_replan(struct gm_engine *engine);
 void gm_engine_planned(struct gm_engine *engine);
 /* Go round once more. */
 void gm_engine_again(struct gm_engine *engine);
+/* Go round soon: something in another engine has changed. */
+void gm_engine_call(struct gm_engine *engine);
+/* A run begins: false, if one is under way, or none is to be any more. */
+bool gm_engine_begin_run(struct gm_engine *engine);
+void gm_engine_end_run(struct gm_engine *engine);
 void gm_engine_begin_round(struct gm_engine *engine);
 
 /* backoff.c */

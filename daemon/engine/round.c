@@ -1,8 +1,7 @@
 /*
- * What the engine knows of the event that it works on: its time, which is read once, whether there
- * is to be another round of gm_engine_run, and whether the plan is out of date. Owns `now`, `again`
- * and `plan_is_stale`. Called by all files of the
- * engine.
+ * What the engine knows of the event that it works on: its time, which is read once, whether it
+ * goes round now, whether there is to be another round, or another run soon, or none any more, and
+ * whether the plan is out of date. Owns the fields of these. Called by all files of the engine.
  */
 #include "daemon/engine/inside.h"
 
@@ -29,4 +28,32 @@ void gm_engine_planned(struct gm_engine *engine)
 void gm_engine_begin_round(struct gm_engine *engine)
 {
     engine->again = false;
+}
+
+bool gm_engine_begin_run(struct gm_engine *engine)
+{
+    if (engine->is_running || engine->is_closing)
+        return false;
+    engine->is_running = true;
+    engine->is_called = false;
+    return true;
+}
+
+void gm_engine_end_run(struct gm_engine *engine)
+{
+    engine->is_running = false;
+}
+
+void gm_engine_call(struct gm_engine *engine)
+{
+    if (engine->is_closing)
+        return;
+    engine->is_called = true;
+    if (!engine->is_running)
+        uv_timer_start(&engine->timer, engine->on_timer, 0, 0);
+}
+
+void gm_engine_halt(struct gm_engine *engine)
+{
+    engine->is_closing = true;
 }

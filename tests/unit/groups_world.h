@@ -7,12 +7,6 @@
 
 #include "daemon/engine/inside.h"
 
-void gm_engine_call(struct gm_engine *e)
-{
-    (void)e;
-    fail();
-}
-
 void gm_engine_close_gate(struct gm_engine *e, uint32_t id)
 {
     (void)e, (void)id;
