@@ -12,7 +12,7 @@ is_gone() {
     is_up && app_has "$dead" '"state":"gone"' && app_has "$dead" 'achildhascopies'
 }
 is_told() {
-    is_up && app_has "$(pid_of large)" 'needs[0-9]*MiBontheGPU,ofwhichotherskeepallbut'
+    is_up && app_has "$(pid_of large)" 'needs[0-9]*MiBontheGPU,whereothersleaveroomfor'
 }
 is_forgotten() {
     is_up && ! app_has "$dead" pid

@@ -55,7 +55,7 @@ kill -CONT "$(pid_of "$away")"
 within "$patience" is_stopped next || fail "nobody waits with the room beside the one that runs"
 say "$stopped is stopped with that room"
 is_told_so() {
-    is_up && app_has "$(pid_of larger)" 'needs128MiBontheGPU\(,ofwhichotherskeepallbut[0-9]\|:pid[0-9]*isstopped\)'
+    is_up && app_has "$(pid_of larger)" 'needs128MiBontheGPU\(,whereothersleaveroomfor[0-9]\|:pid[0-9]*isstopped\)'
 }
 app larger linked --bytes 128M --allocs 4 --iterations 2 --seed 5
 within "$patience" is_told_so || fail "status does not say that $stopped keeps what larger needs"
