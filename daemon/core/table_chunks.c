@@ -85,23 +85,6 @@ static void unlist(struct gm_table *table, uint32_t index)
     chunk->list = GM_LIST_NONE;
 }
 
-/* The tier below the GPU (or none) that a chunk is in or on its way to; GM_TIERS: neither. Planning
- * counts on it there. */
-static enum gm_tier away_tier(const struct gm_chunk *chunk)
-{
-    switch ((enum gm_chunk_state)chunk->state) {
-    case GM_CHUNK_AWAY:
-        return (enum gm_tier)chunk->tier;
-    case GM_CHUNK_LEAVING:
-    case GM_CHUNK_UNMAPPING:
-        return GM_TIER_PINNED;
-    case GM_CHUNK_MOVING:
-        return (enum gm_tier)chunk->to_tier;
-    default:
-        return GM_TIERS;
-    }
-}
-
 /* Put a chunk, which is in no list, into the list of its state, and update the sums. */
 static void list_chunk(struct gm_table *table, uint32_t index)
 {
@@ -109,37 +92,35 @@ static void list_chunk(struct gm_table *table, uint32_t index)
     struct gm_table_app *app = gm_app_at(table, chunk->app);
     const uint64_t size = gm_class_bytes(chunk->class);
 
-    if (chunk->is_freed)
+    chunk->list = gm_chunk_list_of(chunk);
+    if (chunk->list == GM_LIST_AWAY || chunk->list == GM_LIST_TO_MAP)
+        chunk->listed_tier = (uint8_t)gm_chunk_away_tier(chunk);
+    switch ((enum gm_chunk_list)chunk->list) {
+    case GM_LIST_NONE:
         return;
-    if (gm_chunk_is_settled(chunk)) {
-        chunk->list = GM_LIST_SETTLED;
-        if (chunk->state == GM_CHUNK_RESIDENT && !chunk->is_fixed) {
-            chunk->list = GM_LIST_RESIDENT;
-            if (chunk->shadow == GM_SHADOW_KEPT)
-                list_add_first(table, &app->by_class[chunk->class], index);
-            else
-                list_add(table, &app->by_class[chunk->class], index);
-            app->resident += size;
-            chunk->is_leaving = chunk->is_on_host;
-            app->leaving += chunk->is_leaving ? size : 0;
-        }
-        app->missing--;
-        gm_allocation_at(table, chunk->allocation)->missing--;
-        return;
-    }
-    if (away_tier(chunk) == GM_TIERS)
-        return;
-    chunk->listed_tier = (uint8_t)away_tier(chunk);
-    if (chunk->is_on_host) {
-        chunk->list = GM_LIST_TO_MAP;
-        list_add(table, &app->to_map, index);
-        app->to_map_bytes += chunk->listed_tier != GM_TIER_PINNED ? size : 0;
-    } else {
-        chunk->list = GM_LIST_AWAY;
+    case GM_LIST_RESIDENT:
+        if (chunk->shadow == GM_SHADOW_KEPT)
+            list_add_first(table, &app->by_class[chunk->class], index);
+        else
+            list_add(table, &app->by_class[chunk->class], index);
+        app->resident += size;
+        chunk->is_leaving = chunk->is_on_host;
+        app->leaving += chunk->is_leaving ? size : 0;
+        break;
+    case GM_LIST_SETTLED:
+        break;
+    case GM_LIST_AWAY:
         list_add(table, &app->away[chunk->listed_tier], index);
         app->bytes[chunk->listed_tier] += size;
         app->away_count[chunk->class]++;
+        return;
+    case GM_LIST_TO_MAP:
+        list_add(table, &app->to_map, index);
+        app->to_map_bytes += chunk->listed_tier != GM_TIER_PINNED ? size : 0;
+        return;
     }
+    app->missing--;
+    gm_allocation_at(table, chunk->allocation)->missing--;
 }
 
 /* The move that the chunk makes, if it makes one, gives so many bytes back when it ends. */

@@ -179,6 +179,11 @@ static inline bool gm_table_has_import(const struct gm_table *table, uint32_t ap
     return table->imports[app * gm_table_row(table->max_frames) + frame / 8] >> (frame % 8) & 1;
 }
 
+static inline bool gm_table_has_drop(const struct gm_table *table, uint32_t app, uint32_t frame)
+{
+    return table->drops[app * gm_table_row(table->max_frames) + frame / 8] >> (frame % 8) & 1;
+}
+
 /* Whether nothing of it moves, nor is being mapped or unmapped. */
 static inline bool gm_chunk_is_still(const struct gm_chunk *chunk)
 {
@@ -189,6 +194,36 @@ static inline bool gm_chunk_is_still(const struct gm_chunk *chunk)
 static inline bool gm_chunk_is_settled(const struct gm_chunk *chunk)
 {
     return chunk->state == GM_CHUNK_RESIDENT || chunk->state == GM_CHUNK_ON_HOST;
+}
+
+/* The tier below the GPU (or none) that a chunk is in or on its way to; GM_TIERS: neither. Planning
+ * counts on it there. */
+static inline enum gm_tier gm_chunk_away_tier(const struct gm_chunk *chunk)
+{
+    switch ((enum gm_chunk_state)chunk->state) {
+    case GM_CHUNK_AWAY:
+        return (enum gm_tier)chunk->tier;
+    case GM_CHUNK_LEAVING:
+    case GM_CHUNK_UNMAPPING:
+        return GM_TIER_PINNED;
+    case GM_CHUNK_MOVING:
+        return (enum gm_tier)chunk->to_tier;
+    default:
+        return GM_TIERS;
+    }
+}
+
+/* The list that it is to be in. */
+static inline uint8_t gm_chunk_list_of(const struct gm_chunk *chunk)
+{
+    if (chunk->is_freed)
+        return GM_LIST_NONE;
+    if (gm_chunk_is_settled(chunk))
+        return chunk->state == GM_CHUNK_RESIDENT && !chunk->is_fixed ? GM_LIST_RESIDENT
+                                                                     : GM_LIST_SETTLED;
+    if (gm_chunk_away_tier(chunk) == GM_TIERS)
+        return GM_LIST_NONE;
+    return chunk->is_on_host ? GM_LIST_TO_MAP : GM_LIST_AWAY;
 }
 
 /* It can be evicted. */

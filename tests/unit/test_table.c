@@ -239,6 +239,51 @@ static void unmaps_are_counted(void **state)
     assert_int_equal(world.table->unmaps, 0);
 }
 
+#define expect_found(what, wrong)                                                                  \
+    do {                                                                                           \
+        const __typeof__(what) right = (what);                                                     \
+        (what) = (__typeof__(what))(wrong);                                                        \
+        if (!gm_table_check(world.table))                                                          \
+            fail_msg("not found: %s is %s", #what, #wrong);                                        \
+        (what) = right;                                                                            \
+        assert_null(gm_table_check(world.table));                                                  \
+    } while (0)
+
+/* The check finds a row that is wrong, and a sum. */
+static void the_check_finds_what_is_wrong(void **state)
+{
+    (void)state;
+    struct gm_table *table = world.table;
+    const uint32_t there = new_chunk(0, 32 * MIB), away = new_chunk(0, 32 * MIB);
+    const uint32_t free_frame = condemn(1, GM_NONE);
+    to_tier(table, away, GM_TIER_PAGED, 16);
+    to_new_frame(table, there);
+    struct gm_chunk *chunk = chunk_of(&world, there);
+    struct gm_table_app *app = gm_app_at(table, 0);
+    assert_null(gm_table_check(table));
+    expect_found(chunk->list, GM_LIST_SETTLED);
+    expect_found(chunk->map_pending, true);
+    expect_found(chunk->frame, free_frame);
+    expect_found(chunk->host_frame, free_frame);
+    expect_found(chunk_of(&world, away)->page, GM_NONE);
+    expect_found(chunk_of(&world, away)->listed_tier, GM_TIER_DISK);
+    expect_found(gm_frame_at(table, free_frame)->drops, 1);
+    expect_found(gm_frame_at(table, free_frame)->chunk, away);
+    expect_found(gm_bits_at(table, table->drops, 1)[0], 0xff);
+    expect_found(gm_allocation_at(table, chunk->allocation)->missing, 1);
+    expect_found(app->bytes[GM_TIER_PAGED], 0);
+    expect_found(app->away_count[chunk->class], 2);
+    expect_found(app->chunks, 1);
+    expect_found(app->to_map_bytes, MIB);
+    expect_found(app->away[GM_TIER_PAGED].tail, there);
+    expect_found(app->by_class[chunk->class].count, 0);
+    expect_found(app->unmaps, 1);
+    expect_found(table->gives_back[GM_TIER_PAGED], MIB);
+    expect_found(table->ending, 0);
+    expect_found(table->on_host, MIB);
+    expect_found(table->unmap_bytes, MIB);
+}
+
 static void expect_stale(bool is_stale, bool is_over)
 {
     assert_int_equal(gm_table_is_plan_stale(world.table, is_over), is_stale);
@@ -299,6 +344,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_eviction_goes_where_the_shadow_is, begin, end),
         cmocka_unit_test_setup_teardown(what_is_given_up_stays, begin, end),
         cmocka_unit_test_setup_teardown(unmaps_are_counted, begin, end),
+        cmocka_unit_test_setup_teardown(the_check_finds_what_is_wrong, begin, end),
         cmocka_unit_test_setup_teardown(facts_make_a_plan_stale, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
