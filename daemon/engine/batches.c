@@ -152,6 +152,16 @@ void gm_engine_batch(struct gm_engine *engine, uint32_t id, enum gm_batch_kind k
     flush_batch(engine, app, kind);
 }
 
+void gm_engine_map(struct gm_engine *engine, uint32_t chunk)
+{
+    gm_engine_batch(engine, engine->table->chunks[chunk].app, GM_BATCH_MAP, chunk);
+}
+
+void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk)
+{
+    gm_engine_batch(engine, engine->table->chunks[chunk].app, GM_BATCH_UNMAP, chunk);
+}
+
 void gm_engine_ping(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];

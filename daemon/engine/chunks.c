@@ -1,61 +1,12 @@
 /*
  * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
- * step that is possible; gm_engine_retire ends freed chunks. Called by moves.c, batches.c and
- * places.c; calls the table, the stores and the mover.
+ * step that is possible; gm_engine_retire ends freed chunks. Called by step.c, batches.c and
+ * apps.c; calls the table, and the files that begin copies.
  */
 #include "daemon/engine/inside.h"
 
 #include <assert.h>
 #include <string.h>
-
-void gm_engine_map(struct gm_engine *engine, uint32_t index)
-{
-    gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_MAP, index);
-}
-
-void gm_engine_unmap(struct gm_engine *engine, uint32_t index)
-{
-    gm_engine_batch(engine, engine->table->chunks[index].app, GM_BATCH_UNMAP, index);
-}
-
-/* Whom a frame of the chunk waits for that is nobody's any more. */
-static uint32_t exit_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
-{
-    const struct gm_app *app = &engine->apps[chunk->app];
-    const bool is_awaited = gm_engine_is_left(app) && !app->exit.is_late;
-    return app->state == GM_APP_GONE && is_awaited ? chunk->app : GM_NONE;
-}
-
-/* The pages of a chunk are in its tier's store; on its way between GPU and pinned memory, in the
- * latter. Those of a host frame go with it, when no program can reach it any more. */
-void gm_engine_free_pages(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const enum gm_tier tier =
-        chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
-    if (chunk->host_frame != GM_NONE)
-        gm_engine_condemn(engine, chunk->host_frame, exit_of(engine, chunk));
-    const uint32_t page = gm_table_leave_pages(engine->table, index);
-    if (page != GM_NONE)
-        gm_stores_free(engine->stores, tier, page);
-}
-
-void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const uint32_t frame = chunk->frame;
-    gm_engine_again(engine);
-    if (frame == GM_NONE)
-        return;
-    if (engine->table->frames[frame].share != 0)
-        gm_engine_leave_share(engine, frame);
-    else if (engine->table->frames[frame].is_host)
-        ; /* it stays as long as the data in its pages: gm_engine_free_pages */
-    else if (engine->apps[chunk->app].state == GM_APP_GONE)
-        gm_engine_condemn(engine, frame, exit_of(engine, chunk));
-    else
-        gm_table_free_frame(engine->table, frame);
-}
 
 static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
 {
@@ -185,7 +136,7 @@ static bool has_left(struct gm_engine *engine, uint32_t index)
     if (chunk->is_freed) /* nobody needs the data */
         gm_engine_give_up_frame(engine, index);
     else if (chunk->page != GM_NONE)
-        gm_engine_vacate(engine, index);
+        return gm_engine_vacate(engine, index);
     else
         undo_eviction(engine, index); /* gm_engine_forgo_pages */
     return chunk->is_freed;
@@ -297,28 +248,43 @@ void gm_engine_copied_host(struct gm_engine *engine, uint32_t index, int error)
     gm_engine_settle(engine, index);
 }
 
+/* Those that found no room in the mover come, as far as there is room now. */
+static void take_late(struct gm_engine *engine)
+{
+    uint32_t index;
+    while ((index = gm_engine_next_late(engine)) != GM_NONE)
+        if (engine->table->chunks[index].is_freed)
+            gm_engine_settle(engine, index);
+        else
+            gm_engine_copy_out(engine, index);
+}
+
 void gm_engine_take_copies(struct gm_engine *engine)
 {
-    for (int way = 0; way < GM_WAYS; way++) {
-        uint64_t done = gm_mover_done(engine->mover, (enum gm_way)way);
-        while (engine->taken[way] < done) {
-            uint32_t index = engine->ring[way][++engine->taken[way] % GM_WAY_DEPTH];
-            const CUresult result =
-                gm_mover_result(engine->mover, (enum gm_way)way, engine->taken[way]);
-            if (index == GM_NONE) { /* a free frame was cleared */
-                if (result != CUDA_SUCCESS)
-                    clear_failed(engine, engine->taken[way], result);
-                continue;
-            }
-            gm_table_end_copy(engine->table, index, false);
-            gm_engine_tell_copied(engine, index, result != CUDA_SUCCESS);
-            if (result != CUDA_SUCCESS) {
-                copy_failed(engine, (enum gm_way)way, index, result);
-                continue;
-            }
-            gm_engine_went_well(engine, GM_RETRY_COPY);
-            gm_engine_settle(engine, index);
+    struct gm_ended ended;
+    while (gm_engine_next_copy(engine, &ended)) {
+        if (ended.chunk == GM_NONE) { /* a free frame was cleared */
+            if (ended.result != CUDA_SUCCESS)
+                clear_failed(engine, ended.number, ended.result);
+            continue;
         }
+        gm_table_end_copy(engine->table, ended.chunk, false);
+        gm_engine_tell_copied(engine, ended.chunk, ended.result != CUDA_SUCCESS);
+        if (ended.result != CUDA_SUCCESS) {
+            copy_failed(engine, ended.way, ended.chunk, ended.result);
+            continue;
+        }
+        gm_engine_went_well(engine, GM_RETRY_COPY);
+        gm_engine_settle(engine, ended.chunk);
     }
-    gm_engine_take_late(engine);
+    take_late(engine);
+}
+
+void gm_engine_take_hashes(struct gm_engine *engine)
+{
+    uint32_t index;
+    bool has_left;
+    while (gm_engine_next_hash(engine, &index, &has_left))
+        if (has_left)
+            gm_engine_settle(engine, index);
 }

@@ -105,7 +105,8 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_map_on_host(engine);
         open_ready(engine);
     } while (engine->again);
-    gm_engine_clear_frames(engine);
+    if (engine->plan_from == engine->plan.n) /* most are for chunks that overwrite them */
+        gm_engine_clear_frames(engine);
     gm_engine_tell_timeslices(engine);
     gm_engine_take_turns(engine);
     gm_engine_tell_room(engine);

@@ -16,7 +16,10 @@
  *   refusals.c       refusals of memory, and why
  *   idle.c           which apps are idle
  *   moves.c          planning, and carrying plans out
- *   shadows.c        unchanged chunks are not copied out: shadows and hashes
+ *   copies.c         copies under way, and their ends
+ *   release.c        frames and pages that a chunk lets go of
+ *   shadows.c        copies of chunks that are on the GPU
+ *   hashes.c         unchanged chunks are not copied out
  *   chunks.c         the ends of copies, maps and unmaps; the end of freed chunks
  *   frames.c         making, passing on and destroying frames
  *   memory.c         how much memory is made, kept and given back; the budget
@@ -261,14 +264,14 @@ uint64_t gm_engine_stops_due(const struct gm_engine *engine);
 /* Of one that stands still: how, which process, and what it keeps on the GPU. */
 struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t app);
 
-/* moves.c */
+/* copies.c */
 /* Whether one more copy can be submitted that way, beside those to come. */
 bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way);
 /* The chunk is being evicted and its owner has unmapped it: copy it out and free its frame. Late
  * answers may find no room in the mover: those chunks wait, as if their copies were under way. */
 void gm_engine_copy_out(struct gm_engine *engine, uint32_t chunk);
-/* Clear free frames that held data, while no plan is being carried out: memory that a program has
- * not written reads as zero, and an allocation is not to wait for that. */
+/* Clear free frames that held data: memory that a program has not written reads as zero, and an
+ * allocation is not to wait for that. */
 void gm_engine_clear_frames(struct gm_engine *engine);
 /* Once more: copy the chunk from pinned memory to the frame that it has, or clear that. */
 void gm_engine_copy_in(struct gm_engine *engine, uint32_t chunk);
@@ -281,16 +284,49 @@ void gm_engine_copy_below(struct gm_engine *engine, uint32_t chunk, enum gm_tier
 uint64_t gm_engine_copied_below(const struct gm_engine *engine, unsigned from, unsigned to);
 /* The copy of the chunk between tiers below the GPU has ended, well or not. */
 void gm_engine_end_below(struct gm_engine *engine, uint32_t chunk);
-/* Copies out that found no room in the mover come, as far as there is room now. */
-void gm_engine_take_late(struct gm_engine *engine);
+/* Begin what brings the chunk into the frame that it has; `was`: that frame before. */
+void gm_engine_bring(struct gm_engine *engine, uint32_t chunk, const struct gm_frame *was);
+/* Bytes whose copies are under way, or begin when their owners have unmapped them and they are
+ * hashed. */
+uint64_t gm_engine_under_way(const struct gm_engine *engine, enum gm_way way);
+/* A copy, or a clear, of the mover that has ended. */
+struct gm_ended {
+    enum gm_way way;
+    uint64_t number;
+    uint32_t chunk; /* GM_NONE: a free frame was cleared */
+    CUresult result;
+};
+/* The next one; false: there is none. */
+bool gm_engine_next_copy(struct gm_engine *engine, struct gm_ended *ended);
+/* The next chunk whose copy out found no room in the mover, if there is some now; else GM_NONE. */
+uint32_t gm_engine_next_late(struct gm_engine *engine);
+
+/* release.c */
+/* The chunk's pages are none of its own any more, nor its shadow. */
+void gm_engine_free_pages(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
+void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
+
+/* hashes.c */
+/* shadows.c */
+void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine));
+static inline bool gm_engine_can_hash(const struct gm_engine *engine)
+{
+    return engine->hasher && !engine->is_hashing_off;
+}
+/* The chunk is being evicted, its owner has unmapped it and it has pages: copy it out, if it has
+ * changed. True: it has left, and nothing is copied. */
+bool gm_engine_vacate(struct gm_engine *engine, uint32_t chunk);
+/* Take the next hash that has ended: its chunk, and whether it has left. False: there is none. */
+bool gm_engine_next_hash(struct gm_engine *engine, uint32_t *chunk, bool *has_left);
+
+/* moves.c */
 
 /* Whether things are no more as the plan takes them to be. */
 bool gm_engine_is_plan_stale(const struct gm_engine *engine);
 void gm_engine_plan(struct gm_engine *engine);
 void gm_engine_move(struct gm_engine *engine);
 
-/* shadows.c */
-void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine));
 /* Pinned bytes that hold data, without shadows. */
 uint64_t gm_engine_pinned_used(const struct gm_engine *engine);
 /* Take pinned pages for `bytes`, of shadows if need be; GM_NONE: there are too few. */
@@ -311,22 +347,9 @@ void gm_engine_forget_lost(struct gm_engine *engine, const struct gm_scope *scop
 void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t chunk);
 /* The app's gate opens: what it has on the GPU may change. */
 void gm_engine_opened(struct gm_engine *engine, uint32_t app);
-/* The chunk is being evicted, its owner has unmapped it and it has pages: copy it out, if it has
- * changed. */
-void gm_engine_vacate(struct gm_engine *engine, uint32_t chunk);
-/* The hashes that have ended since. */
-void gm_engine_take_hashes(struct gm_engine *engine);
 
-/* chunks.c */
-/* Tell the chunk's app to map the frame it has, or to unmap it. */
-void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
-void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk);
-/* The chunk's pages are none of its own any more, nor its shadow. */
-void gm_engine_free_pages(struct gm_engine *engine, uint32_t chunk);
 /* A copy, a map or an unmap of the chunk has ended: take the steps this allows. */
 void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
-/* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
-void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
 /* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
 void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
 /* The chunk's app does not answer. If the chunk waits to be unmapped and copied out, the pinned
@@ -337,6 +360,8 @@ void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t chunk);
 void gm_engine_take_copies(struct gm_engine *engine);
 /* Try again what failed of copies in and mappings, if it is time. */
 void gm_engine_try_failed(struct gm_engine *engine);
+/* The hashes that have ended since. */
+void gm_engine_take_hashes(struct gm_engine *engine);
 /* A copy between host tiers ended: gm_stores_done. */
 void gm_engine_copied_host(struct gm_engine *engine, uint32_t chunk, int error);
 
@@ -405,6 +430,10 @@ void gm_engine_take_device(struct gm_engine *engine);
 /* Into the batch of this kind: a chunk (MAP, UNMAP) or a frame (DROP). */
 void gm_engine_batch(struct gm_engine *engine, uint32_t app, enum gm_batch_kind kind,
                      uint32_t item);
+/* Tell the chunk's app to map the frame it has, or to unmap it. */
+void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
+/* chunks.c */
+void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk);
 /* Send what is in the batches. */
 void gm_engine_flush(struct gm_engine *engine);
 /* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.

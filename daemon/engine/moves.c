@@ -1,6 +1,6 @@
 /*
- * Plans moves (core/plan.h) and carries plans out: copies between the tiers, and clearing frames.
- * Called by engine.c, chunks.c, batches.c and places.c; calls the mover and the stores.
+ * Plans moves (core/plan.h) and carries plans out: has programs unmap what leaves, and begins what
+ * comes. Owns the plan. Called by engine.c; calls the files that copy, map and make frames.
  */
 #include "daemon/engine/inside.h"
 
@@ -182,101 +182,10 @@ void gm_engine_plan(struct gm_engine *engine)
     engine->parts.planned_ns += gm_thread_time() - begin;
 }
 
-bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
-{
-    const uint32_t coming = way == GM_WAY_OUT ? engine->table->unmaps + engine->hashing.copies : 0;
-    return gm_mover_room(engine->mover, way) > coming;
-}
-
-/* Bytes whose copies are under way or begin when their owners have unmapped them and they are
- * hashed. */
-static uint64_t under_way(const struct gm_engine *engine, enum gm_way way)
-{
-    const uint64_t coming =
-        way == GM_WAY_OUT ? engine->table->unmap_bytes + engine->hashing.bytes : 0;
-    return gm_mover_under_way(engine->mover, way) + coming;
-}
-
 static bool has_room(const struct gm_engine *engine, enum gm_way way)
 {
     return gm_engine_has_room(engine, way) &&
-           (!engine->plan_is_prefetch || under_way(engine, way) < GM_STAGED_AT_ONCE);
-}
-
-/* Returns its number. */
-static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index, uint64_t fence)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
-                                      &engine->pool, chunk->page, gm_chunk_bytes(chunk), fence);
-    engine->sums.bytes[way] += gm_chunk_bytes(chunk);
-    engine->ring[way][number % GM_WAY_DEPTH] = index;
-    gm_table_begin_copy(engine->table, index);
-    gm_engine_tell_copy(engine, index);
-    return number;
-}
-
-/* Clear a frame, for `chunk` or for nobody yet (GM_NONE). Returns its number, of copies in. */
-static uint64_t clear(struct gm_engine *engine, uint32_t frame, uint32_t chunk)
-{
-    const struct gm_frame *entry = &engine->table->frames[frame];
-    uint64_t number = gm_mover_clear(engine->mover, engine->frames.handles[frame].va,
-                                     gm_class_bytes(entry->class), entry->fence);
-    engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = chunk;
-    if (chunk != GM_NONE)
-        gm_engine_tell_copy(engine, chunk);
-    return number;
-}
-
-/* The frame is free from here on: who writes it waits for this copy (the fence). If the driver
- * refused the copy, the frame keeps the data: gm_engine_take_copies undoes the eviction when what
- * was begun of it has ended. */
-void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
-{
-    if (gm_mover_room(engine->mover, GM_WAY_OUT) == 0) {
-        gm_table_begin_copy(engine->table, index);
-        engine->late[engine->n_late++] = index;
-        return;
-    }
-    const uint64_t number = submit(engine, GM_WAY_OUT, index, 0);
-    if (gm_mover_result(engine->mover, GM_WAY_OUT, number) == CUDA_SUCCESS)
-        gm_table_leave_frame(engine->table, index, number);
-}
-
-void gm_engine_take_late(struct gm_engine *engine)
-{
-    while (engine->n_late > 0 && gm_mover_room(engine->mover, GM_WAY_OUT) > 0) {
-        const uint32_t index = engine->late[--engine->n_late];
-        gm_table_end_copy(engine->table, index, false);
-        if (engine->table->chunks[index].is_freed)
-            gm_engine_settle(engine, index);
-        else
-            gm_engine_copy_out(engine, index);
-    }
-}
-
-void gm_engine_clear_pages(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page);
-    const uint64_t number = gm_mover_clear(engine->mover, at, gm_chunk_bytes(chunk), 0);
-    engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = index;
-    gm_table_begin_copy(engine->table, index);
-    gm_engine_tell_copy(engine, index);
-}
-
-void gm_engine_copy_in(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->frame == GM_NONE) {
-        gm_engine_clear_pages(engine, index);
-        return;
-    }
-    gm_table_begin_copy(engine->table, index);
-    if (chunk->tier == GM_TIER_NONE)
-        clear(engine, chunk->frame, index);
-    else
-        submit(engine, GM_WAY_IN, index, 0);
+           (!engine->plan_is_prefetch || gm_engine_under_way(engine, way) < GM_STAGED_AT_ONCE);
 }
 
 /* Bytes that are free in a tier now; of the GPU: room in the budget for new frames. */
@@ -304,7 +213,7 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
  */
 static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
-    const bool is_moving = engine->host_copies > 0 || under_way(engine, GM_WAY_OUT) > 0;
+    const bool is_moving = engine->host_copies > 0 || gm_engine_under_way(engine, GM_WAY_OUT) > 0;
     return engine->plan_evicts == 0 || !is_moving ||
            gm_plan_leaves_room(gm_chunk_bytes(chunk), free_in(engine, (enum gm_tier)chunk->tier),
                                free_in(engine, GM_TIER_PINNED), engine->window, engine->reserve);
@@ -364,42 +273,6 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
     return true;
 }
 
-/* What was never written reads as zero. The chunk waits until its frame, as it was before the chunk
- * took it, is clear: one that was cleared long ago, or is new, is there at once. */
-static void await_clear(struct gm_engine *engine, uint32_t index, const struct gm_frame *was)
-{
-    if (was->is_dirty) {
-        clear(engine, engine->table->chunks[index].frame, index);
-    } else if (was->clear > engine->taken[GM_WAY_IN]) {
-        engine->ring[GM_WAY_IN][was->clear % GM_WAY_DEPTH] = index;
-        gm_engine_tell_copy(engine, index);
-    } else {
-        return;
-    }
-    gm_table_begin_copy(engine->table, index);
-}
-
-void gm_engine_clear_frames(struct gm_engine *engine)
-{
-    struct gm_table *table = engine->table;
-    if (engine->plan_from < engine->plan.n)
-        return; /* most of them are for chunks that overwrite them */
-    if (gm_engine_is_off(engine, GM_RETRY_COPY))
-        return;
-    /* From where the last round ended: each clears a few, and there may be 70,000. */
-    for (uint32_t left = table->max_frames; table->dirty > 0 && left > 0; left--) {
-        const uint32_t at = engine->clear_at;
-        const struct gm_frame *frame = &table->frames[at];
-        const bool is_due = frame->state == GM_FRAME_FREE && frame->is_dirty &&
-                            frame->fence <= engine->taken[GM_WAY_OUT];
-        if (is_due && !gm_engine_has_room(engine, GM_WAY_IN))
-            return; /* when what is under way has ended */
-        if (is_due)
-            gm_table_clean_frame(table, at, clear(engine, at, GM_NONE));
-        engine->clear_at = at + 1 < table->max_frames ? at + 1 : 0;
-    }
-}
-
 static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
                  const struct gm_move *move)
 {
@@ -430,46 +303,9 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
 
     const struct gm_frame was = engine->table->frames[frame];
     gm_table_fill(engine->table, move->chunk, frame);
-    if (chunk->tier == GM_TIER_PINNED)
-        submit(engine, GM_WAY_IN, move->chunk, was.fence);
-    else
-        await_clear(engine, move->chunk, &was);
+    gm_engine_bring(engine, move->chunk, &was);
     gm_engine_map(engine, move->chunk);
     return true;
-}
-
-static uint64_t *below(struct gm_engine *engine, unsigned from, unsigned to)
-{
-    return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
-}
-
-uint64_t gm_engine_copied_below(const struct gm_engine *engine, unsigned from, unsigned to)
-{
-    return from == GM_TIER_DISK || to == GM_TIER_DISK ? engine->disk_bytes : engine->host_bytes;
-}
-
-void gm_engine_end_below(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    *below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
-    engine->host_copies--;
-    assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
-}
-
-void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to,
-                          uint32_t to_page)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const uint64_t bytes = gm_chunk_bytes(chunk);
-    if (!gm_table_move(engine->table, index, to, to_page)) {
-        gm_stores_free(engine->stores, to, to_page);
-        return;
-    }
-    *below(engine, chunk->tier, to) += bytes;
-    engine->host_copies++;
-    gm_engine_tell_copy(engine, index);
-    gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to, to_page,
-                   bytes);
 }
 
 /* Begin a move's copy between two tiers below the GPU. False: no room there now. */
@@ -547,7 +383,8 @@ static bool make_move(struct gm_engine *engine, const struct gm_plan_hold *hold,
 static void note_stuck(struct gm_engine *engine)
 {
     const bool is_stuck = engine->is_short_of_pages && engine->host_copies == 0 &&
-                          under_way(engine, GM_WAY_OUT) == 0 && under_way(engine, GM_WAY_IN) == 0;
+                          gm_engine_under_way(engine, GM_WAY_OUT) == 0 &&
+                          gm_engine_under_way(engine, GM_WAY_IN) == 0;
     const bool was_stuck = engine->is_stuck_for_pages;
     engine->is_stuck_for_pages = is_stuck;
     if (is_stuck && !was_stuck)

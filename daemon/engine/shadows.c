@@ -6,9 +6,7 @@
  *   its app's gate has not opened since, or
  *   the hash of its frame is that which was taken when the copy was made (memory/hash.h).
  *
- * So each chunk is hashed before it is copied out, as soon as its owner has unmapped it, and the
- * hash stays with the copy, in whatever tier. A chunk that is all zero leaves no copy: it is as one
- * that was never written. Where the GPU does not hash, the first rule is left.
+ * Where the GPU does not hash (hashes.c), the first rule is left.
  *
  * Pages of shadows count as free (gm_engine_pinned_used): plans, needs, admission and what programs
  * are promised know nothing of them. Who takes pinned pages gets them here (gm_engine_take_pinned);
@@ -17,17 +15,9 @@
  * go are those of apps that run or are about to, whose eviction is farthest away; then those of the
  * app whose turn comes next, and so on; and of an app those of the chunks that it loses last.
  *
- * Owns the shadows of chunks, their hashes, and the hashes under way. Called by moves.c, chunks.c,
- * and by those who take pinned memory; calls the table, the stores and the hasher.
+ * Called by chunks.c, and by those who take pinned memory; calls the table and the stores.
  */
 #include "daemon/engine/inside.h"
-
-#include <string.h>
-
-static bool can_hash(const struct gm_engine *engine)
-{
-    return engine->hasher && !engine->is_hashing_off;
-}
 
 /* ---- pages ---- */
 
@@ -39,8 +29,11 @@ uint64_t gm_engine_pinned_used(const struct gm_engine *engine)
 void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t index)
 {
     const uint8_t shadow = engine->table->chunks[index].shadow;
-    if (shadow == GM_SHADOW_KEPT || shadow == GM_SHADOW_LOST)
-        gm_engine_free_pages(engine, index);
+    if (shadow != GM_SHADOW_KEPT && shadow != GM_SHADOW_LOST)
+        return;
+    const uint32_t page = gm_table_leave_pages(engine->table, index);
+    if (page != GM_NONE)
+        gm_stores_free(engine->stores, GM_TIER_PINNED, page);
 }
 
 void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation)
@@ -124,8 +117,8 @@ void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t index)
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     const struct gm_app *app = &engine->apps[chunk->app];
     const bool is_quiet = app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING;
-    if (!engine->config.has_shadows || engine->stopping.is_on || (!can_hash(engine) && !is_quiet) ||
-        chunk->is_freed)
+    if (!engine->config.has_shadows || engine->stopping.is_on ||
+        (!gm_engine_can_hash(engine) && !is_quiet) || chunk->is_freed)
         return;
     /* Of an app that runs already it is not known. */
     gm_table_keep_shadow(engine->table, index, is_quiet ? app->gate.opens : app->gate.opens - 1);
@@ -134,123 +127,6 @@ void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t index)
 void gm_engine_opened(struct gm_engine *engine, uint32_t id)
 {
     engine->apps[id].gate.opens++;
-    if (!can_hash(engine)) /* nobody can tell what it changes */
+    if (!gm_engine_can_hash(engine)) /* nobody can tell what it changes */
         gm_engine_drop_shadows_of(engine, id);
-}
-
-/* ---- on the way out ---- */
-
-/* These leave the frame, and the first two copy nothing. */
-
-static void leave_clean(struct gm_engine *engine, uint32_t index)
-{
-    engine->sums.clean += gm_chunk_bytes(&engine->table->chunks[index]);
-    gm_table_leave_frame(engine->table, index, 0);
-    gm_engine_settle(engine, index);
-}
-
-/* Its frame needs no clearing, either. */
-static void leave_zero(struct gm_engine *engine, uint32_t index)
-{
-    const uint32_t frame = engine->table->chunks[index].frame;
-    engine->sums.zero += gm_chunk_bytes(&engine->table->chunks[index]);
-    gm_table_leave_frame(engine->table, index, 0);
-    gm_table_clean_frame(engine->table, frame, 0);
-    gm_engine_free_pages(engine, index);
-    gm_engine_settle(engine, index);
-}
-
-/* `hash`: of what is copied; NULL: not known. */
-static void leave_copied(struct gm_engine *engine, uint32_t index, const uint64_t *hash)
-{
-    gm_table_set_hash(engine->table, index, hash);
-    gm_engine_copy_out(engine, index);
-}
-
-static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
-{
-    const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
-    engine->hashing.copies += is_more ? 1 : -1u;
-    engine->hashing.bytes += is_more ? bytes : -bytes;
-}
-
-void gm_engine_vacate(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->shadow == GM_SHADOW_CLAIMED && chunk->opens == engine->apps[chunk->app].gate.opens) {
-        leave_clean(engine, index);
-        return;
-    }
-    if (!can_hash(engine) || gm_hasher_room(engine->hasher) == 0) {
-        leave_copied(engine, index, NULL);
-        return;
-    }
-    const uint64_t number = gm_hasher_submit(
-        engine->hasher, engine->frames.handles[chunk->frame].va, gm_chunk_bytes(chunk));
-    engine->hash_ring[number % GM_HASH_DEPTH] = index;
-    count_hash(engine, index, true);
-    gm_table_begin_copy(engine->table, index);
-}
-
-/* The GPU has refused a hash: chunks are copied without from now on. */
-static void give_up_hashing(struct gm_engine *engine, CUresult result)
-{
-    if (!engine->is_hashing_off)
-        gm_engine_emit(engine,
-                       &(struct gm_event){.kind = GM_EVENT_HASH_OFF,
-                                          .app = GM_NONE,
-                                          .hash_off = {.why = gm_cuda_text(&engine->cuda, result),
-                                                       .was_on = true}});
-    engine->is_hashing_off = true;
-}
-
-static void take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
-                      const struct gm_hashed *hashed)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const bool is_known = chunk->has_hash && chunk->shadow == GM_SHADOW_CLAIMED;
-
-    count_hash(engine, index, false);
-    gm_table_end_copy(engine->table, index, false);
-    if (chunk->is_freed) { /* nobody needs the data */
-        gm_engine_give_up_frame(engine, index);
-        gm_engine_settle(engine, index);
-        return;
-    }
-    if (result != CUDA_SUCCESS) {
-        give_up_hashing(engine, result);
-        leave_copied(engine, index, NULL);
-    } else if (hashed->is_zero) {
-        leave_zero(engine, index);
-    } else if (is_known && memcmp(chunk->hash, hashed->hash, sizeof chunk->hash) == 0) {
-        leave_clean(engine, index);
-    } else {
-        leave_copied(engine, index, hashed->hash);
-    }
-}
-
-void gm_engine_take_hashes(struct gm_engine *engine)
-{
-    const uint64_t done = gm_hasher_done(engine->hasher);
-    while (engine->hashes_taken < done) {
-        struct gm_hashed hashed;
-        const uint64_t number = ++engine->hashes_taken;
-        const CUresult result = gm_hasher_result(engine->hasher, number, &hashed);
-        take_hash(engine, engine->hash_ring[number % GM_HASH_DEPTH], result, &hashed);
-    }
-}
-
-/* ---- opening and closing ---- */
-
-void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine))
-{
-    char why[256];
-    if (!engine->config.has_shadows)
-        return;
-    if (gm_hasher_open(&engine->hasher, engine->loop, &engine->cuda, engine->context, on_hashes,
-                       engine, why, sizeof why) == 0)
-        return;
-    engine->hasher = NULL;
-    gm_engine_emit(
-        engine, &(struct gm_event){.kind = GM_EVENT_HASH_OFF, .app = GM_NONE, .hash_off.why = why});
 }

@@ -226,6 +226,23 @@ void gm_engine_batch(struct gm_engine *e, uint32_t app, enum gm_batch_kind kind,
         unmaps[n_unmaps++] = item;
 }
 
+/* As gm_engine_run does. */
+static void clear_frames(void)
+{
+    if (engine->plan_from == engine->plan.n)
+        gm_engine_clear_frames(engine);
+}
+
+void gm_engine_map(struct gm_engine *e, uint32_t chunk)
+{
+    gm_engine_batch(e, e->table->chunks[chunk].app, GM_BATCH_MAP, chunk);
+}
+
+void gm_engine_unmap(struct gm_engine *e, uint32_t chunk)
+{
+    gm_engine_batch(e, e->table->chunks[chunk].app, GM_BATCH_UNMAP, chunk);
+}
+
 static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,
                         const void *entries, uint32_t count, const int *fds, int n_fds)
 {
@@ -1004,7 +1021,7 @@ static void nothing_is_cleared_in_vain(void **state)
     (void)state;
     begin_full_switch(64 * MIB);
     move_all();
-    gm_engine_clear_frames(engine);
+    clear_frames();
     finish(FIRST, 1);
     assert_int_equal(clears, 0);
     assert_int_equal(submitted[GM_WAY_IN], 64 * MIB);
@@ -1039,14 +1056,14 @@ static void free_frames_are_cleared(void **state)
     (void)state;
     begin(64 * MIB);
     have(LAST, 64 * MIB, GM_TIER_GPU);
-    gm_engine_clear_frames(engine);
+    clear_frames();
     assert_int_equal(clears, 0);
     free_all_of_last();
     assert_int_equal(world.table->dirty, 2);
-    gm_engine_clear_frames(engine);
+    clear_frames();
     assert_int_equal(clears, 2);
     assert_int_equal(world.table->dirty, 0);
-    gm_engine_clear_frames(engine);
+    clear_frames();
     assert_int_equal(clears, 2); /* once */
     end_copy(GM_WAY_IN);
     end_copy(GM_WAY_IN);
@@ -1066,16 +1083,16 @@ static void not_everything_is_cleared_now(void **state)
     (void)state;
     begin_full_switch(64 * MIB);
     answer_unmaps(2);
-    gm_engine_clear_frames(engine);
+    clear_frames();
     assert_int_equal(clears, 0);
     engine->plan.n = engine->plan_from = 0;
-    gm_engine_clear_frames(engine);
+    clear_frames();
     assert_int_equal(clears, 0);
     end_copy(GM_WAY_OUT);
-    gm_engine_clear_frames(engine);
+    clear_frames();
     assert_int_equal(clears, 1);
     end_copy(GM_WAY_OUT);
-    gm_engine_clear_frames(engine);
+    clear_frames();
     assert_int_equal(clears, 2);
 }
 
