@@ -40,7 +40,7 @@ uint64_t gm_room_for_capped(const struct gm_room_input *input)
 
 uint64_t gm_room_total(const struct gm_room_input *input)
 {
-    const uint64_t all = gm_more(input->budget, input->is_oversize ? input->host : 0);
+    const uint64_t all = gm_more(input->budget, input->is_oversize ? input->host_alone : 0);
     const uint64_t shared = gm_less(input->fixed, input->own.fixed);
     const uint64_t total = gm_less(gm_least(all, input->told), shared);
     return total > GM_CHUNK_MIN ? total : GM_CHUNK_MIN; /* none has 0 bytes */
@@ -114,6 +114,7 @@ struct gm_room gm_room_of(const struct gm_room_input *input)
 struct gm_room_input gm_room_alone(const struct gm_room_input *input)
 {
     struct gm_room_input alone = *input;
+    alone.host = input->host_alone;
     alone.host_taken = alone.files_taken = 0;
     alone.tiers = UINT64_MAX;
     return alone;

@@ -44,6 +44,7 @@ struct gm_room_input {
     uint64_t budget;     /* of the GPU, as programs are told it */
     uint64_t fixed;      /* ... by unevictable chunks of any app */
     uint64_t host;       /* that can be mapped on the host */
+    uint64_t host_alone; /* ... if no other GPU took any */
     uint64_t host_taken; /* ... by other apps */
     uint64_t tiers;      /* all of them together hold so much */
     uint64_t tiers_taken;

@@ -230,6 +230,9 @@ void gm_engine_set_cap(struct gm_engine *engine, uint32_t id, uint64_t bytes)
     app->cap.bytes = bytes;
     gm_engine_take_spares(engine, id, UINT64_MAX); /* they are in the way, or will be */
     gm_engine_fit(engine, id);
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    if (input.own.promised > gm_room_cap_limit(&input))
+        gm_host_ask(engine); /* the rest follows when it is there */
 }
 
 static int say(int error, char *why, size_t size, const char *what, uint64_t cap, uint64_t bytes)
@@ -291,6 +294,7 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
             continue; /* a group is looked at once */
         struct gm_room_input input = gm_engine_room_input(engine, id);
         input.cap = cap;
+        input.host = gm_engine_host_soon(engine);
         more += gm_less(input.own.promised + input.own.beyond, gm_room_cap_limit(&input));
         beyond -= input.own.beyond;
         on_host = gm_room_for_capped(&input);

@@ -83,6 +83,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_sample(engine);
     gm_engine_follow_hints(engine);
     gm_engine_check_deadlines(engine);
+    gm_engine_follow_host(engine);
     gm_engine_update_room(engine);
     gm_engine_reap(engine);
     gm_engine_count_users(engine);

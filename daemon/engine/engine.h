@@ -25,6 +25,7 @@ struct gm_engine;
 
 /* The engine only hands these on. */
 struct gm_event;
+struct gm_host;
 struct gm_journal;
 struct gm_rules;
 struct gm_session;
@@ -73,13 +74,14 @@ enum gm_latency_mode {
 
 struct gm_engine_config {
     struct gm_engine_outlet outlet;
+    struct gm_host *host;    /* host.h: for all GPUs */
     int gpu;                 /* CUDA ordinal of the GPU to share */
     uint32_t engines;        /* of the daemon, which share what is for all of them; 0: this one */
     uint32_t index;          /* of the engine among the daemon's, by which programs know the GPU */
     bool is_gpu_shared;      /* start although another daemon has it */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
     unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
-    uint64_t pinned;         /* bytes of pinned host memory; 0: half of what there is */
+    uint64_t pinned;         /* bytes of pinned host memory of all GPUs; 0: half of what there is */
     uint64_t paged;          /* bytes of paged host memory below it; 0: none */
     const char *disk_dir;    /* folder of the disk tier; NULL or "": none */
     uint64_t disk;           /* bytes of it */

@@ -10,6 +10,7 @@
  *   client.c         programs on all their GPUs: shared memory, and the gate
  *   groups.c         what runs together
  *   machine.c        the engines of all GPUs
+ *   host.c           host memory of all GPUs
  *   waiting.c        allocations for which there is no room now
  *   spares.c         freed memory that programs keep: taken back when room is wanted
  *   room.c           what programs can have: asks core/room
@@ -222,6 +223,8 @@ void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *c
 void gm_engine_count_users(struct gm_engine *engine);
 /* What core/room answers from; an app is its group. */
 struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t app);
+/* Bytes that can be mapped on the host, once other GPUs have given back what they only keep. */
+uint64_t gm_engine_host_soon(const struct gm_engine *engine);
 struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t app);
 /* What all tiers can still hold. */
 uint64_t gm_engine_left(const struct gm_engine *engine);
@@ -419,6 +422,8 @@ void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused);
 /* The same for a frame that was refused in a move, when the moves are made: it frees spares, which
  * the plan still names. */
 void gm_engine_follow_refusal(struct gm_engine *engine);
+/* Other GPUs may have taken pinned memory, or given it back: plan and grow by what is left. */
+void gm_engine_follow_host(struct gm_engine *engine);
 /* ... if it is time to. */
 void gm_engine_check_budget(struct gm_engine *engine);
 /* The app is paused, and its memory is to leave the GPU. */

@@ -8,7 +8,6 @@
 
 #include "common/clock.h"
 #include "daemon/engine/inside.h"
-#include "daemon/memory/limits.h"
 
 /* ---- opening and closing ---- */
 
@@ -37,24 +36,6 @@ int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, siz
     return error;
 }
 
-/* Each engine's part of the host memory. 0 or -errno with one line in `why`. */
-static int divide(struct gm_engine_config *config, uint32_t n, char *why, size_t why_size)
-{
-    struct gm_limits limits;
-    if (n == 1)
-        return 0;
-    gm_limits_read(&limits, "");
-    int error = gm_limits_fit(&limits, &config->pinned, config->paged, why, why_size);
-    config->pinned = (config->pinned / n) & ~(GM_CHUNK_MIN - 1);
-    config->paged = (config->paged / n) & ~(GM_CHUNK_MIN - 1);
-    config->disk = (config->disk / n) & ~(GM_CHUNK_MIN - 1);
-    if (!error && config->pinned == 0) {
-        snprintf(why, why_size, "--pinned is less than 2 MiB for each of %u GPUs: raise it", n);
-        error = -EINVAL;
-    }
-    return error;
-}
-
 int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm_engine_config *all,
                     const uint32_t *gpus, uint32_t n, char *why, size_t why_size)
 {
@@ -63,7 +44,7 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
     int error;
     *machine =
         (struct gm_machine){.loop = loop, .outlet = all->outlet, .max_apps = all->max_apps, .n = n};
-    error = divide(&config, n, why, why_size);
+    error = gm_host_open(&machine->host, &config, n, why, why_size);
     if (error)
         return error;
     machine->journal = all->journal;

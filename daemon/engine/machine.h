@@ -2,7 +2,7 @@
  * The machine: the engines of all GPUs that the daemon shares, and the clients that use them. A
  * client is an app of the engine of each GPU that it uses, from its first ENTER, ALLOC or OPEN
  * there; where there is one GPU, from HELLO on. Engines know nothing of one another but for groups
- * (groups.h). Host memory is divided among them equally.
+ * (groups.h) and host memory (host.h).
  *
  * Made by main; called by sessions and control. Calls the engines. Loop thread only.
  */
@@ -12,6 +12,7 @@
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/groups.h"
+#include "daemon/engine/host.h"
 
 struct gm_snapshot;
 
@@ -24,6 +25,7 @@ struct gm_machine {
     struct gm_journal *journal;
     struct gm_client **clients; /* by id, those that are connected */
     struct gm_groups groups;
+    struct gm_host host;
     bool is_stopping;
     uint32_t unsaved; /* engines that have yet to call on_saved */
     void (*on_saved)(void *arg);

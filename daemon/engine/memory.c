@@ -37,7 +37,7 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
         .pinned_used = gm_engine_pinned_used(engine),
         .lower_used = lower_used(engine),
-        .window = engine->window,
+        .window = engine->host->window,
         .is_stuck = engine->is_stuck_for_pages || engine->is_short_of_units,
         .shadows = gm_engine_wanted_shadows(engine),
     };
@@ -49,8 +49,11 @@ static void want_pinned(struct gm_engine *engine, uint64_t bytes)
     gm_lately_note(&engine->pinned_lately, engine->now, bytes);
     if (gm_lately_most(&engine->pinned_lately) == 0) /* nothing was evicted, nor will be */
         gm_engine_drop_all_shadows(engine);
+    const uint64_t kept = gm_host_kept(engine);
+    if (gm_less(gm_hostpool_pinned(&engine->pool), gm_hostpool_leaving(&engine->pool)) > kept)
+        gm_engine_drop_all_shadows(engine);
     engine->shadows_told = gm_engine_wanted_shadows(engine);
-    gm_hostpool_want(&engine->pool, gm_lately_most(&engine->pinned_lately));
+    gm_hostpool_want(&engine->pool, gm_least(gm_lately_most(&engine->pinned_lately), kept));
 }
 
 void gm_engine_want_memory(struct gm_engine *engine)
@@ -87,16 +90,29 @@ void gm_engine_pinned_grew(struct gm_engine *engine)
     engine->pool_refusal = engine->pool.refusal;
 }
 
+void gm_engine_follow_host(struct gm_engine *engine)
+{
+    const uint64_t limit = gm_host_limit(engine);
+    if (limit == engine->pinned_limit)
+        return;
+    engine->pinned_limit = limit;
+    gm_engine_replan(engine);
+    gm_engine_want_memory(engine);
+}
+
 void gm_engine_give_back(struct gm_engine *engine)
 {
+    const bool is_asked = gm_host_is_asked(engine);
     struct gm_need need;
-    if (engine->now >= gm_engine_give_back_at(engine) ||
+    if (is_asked || engine->now >= gm_engine_give_back_at(engine) ||
         engine->is_lower_used != (lower_used(engine) > 0)) {
         gm_engine_want_memory(engine);
     } else if (have_shadows_changed(engine)) {
         describe_need(engine, &need);
         want_pinned(engine, need.pinned);
     }
+    if (is_asked)
+        gm_host_heard(engine);
     gm_engine_give_back_frames(engine, gm_lately_most(&engine->frames_lately));
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (gm_engine_is_vacating(engine, id)) /* what left is nobody's next allocation */
@@ -151,7 +167,7 @@ static void follow_paused(struct gm_engine *engine)
 /* What of the paused programs in the scope is to leave the GPU, as far as there is room below. */
 static uint64_t to_leave(const struct gm_engine *engine, const struct gm_scope *scope)
 {
-    uint64_t bytes = 0, room = 0, used = engine->window;
+    uint64_t bytes = 0, room = 0, used = engine->host->window;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (gm_engine_is_vacating(engine, id) && gm_engine_is_in(engine, id, scope))
             bytes += gm_less(engine->table->apps[id].device, engine->table->apps[id].fixed);

@@ -43,7 +43,7 @@ static uint64_t used_of(const struct gm_engine *engine, enum gm_tier tier)
 
 static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input)
 {
-    input->window = engine->window;
+    input->window = engine->host->window;
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
         input->tiers[tier] = (struct gm_plan_tier){
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
@@ -206,7 +206,7 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
     enum gm_tier tier = gm_plan_takes(move);
     if (tier == GM_TIER_NONE)
         return true;
-    return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->reserve);
+    return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->host->reserve);
 }
 
 /* plan.h's other rule; with nothing under way nobody would ask again, and the plan's order holds.
@@ -216,7 +216,8 @@ static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *c
     const bool is_moving = engine->host_copies > 0 || gm_engine_under_way(engine, GM_WAY_OUT) > 0;
     return engine->plan_evicts == 0 || !is_moving ||
            gm_plan_leaves_room(gm_chunk_bytes(chunk), free_in(engine, (enum gm_tier)chunk->tier),
-                               free_in(engine, GM_TIER_PINNED), engine->window, engine->reserve);
+                               free_in(engine, GM_TIER_PINNED), engine->host->window,
+                               engine->host->reserve);
 }
 
 /* Each of these returns true when the move was made, or is void because things changed. */

@@ -10,16 +10,6 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/memory/limits.h"
-
-/*
- * The streaming window: pinned memory that stays free, so that a switch always has a place to start
- * and a full lower tier slows it but never blocks it. Without lower tiers the largest chunk, and as
- * much again for what the size classes leave over, suffice. With them an eighth of the pinned
- * memory, at most 1 GiB: 10 ms of both links, 16 chunks each way for the worker threads; at least
- * what the planner needs for its plans to end (224 MiB).
- */
-#define WINDOW_ALONE (2 * GM_CHUNK_MAX)
 
 /* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
@@ -267,46 +257,24 @@ static void free_engine(uv_handle_t *timer)
     free(engine);
 }
 
-/* The streaming window and its reserve. 0, or -EINVAL with one line in `why`. */
-static int set_window(struct gm_engine *engine, char *why, size_t why_size)
+/* Whether memory can leave the GPU. */
+static void check_window(const struct gm_engine *engine)
 {
-    uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    uint64_t window = (cap / 8) & ~(GM_CHUNK_MIN - 1);
-    struct gm_plan_input input = {.window = WINDOW_ALONE};
-
-    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
-        input.tiers[tier].cap = gm_stores_cap(engine->stores, (enum gm_tier)tier);
-    if (input.tiers[GM_TIER_PAGED].cap + input.tiers[GM_TIER_DISK].cap > 0) {
-        if (cap < GM_PLAN_WINDOW_MIN) {
-            snprintf(why, why_size,
-                     "--pinned of %llu MiB is too little for the tiers below it, which are reached "
-                     "through it: give it %llu MiB or more",
-                     (unsigned long long)(cap >> 20), GM_PLAN_WINDOW_MIN >> 20);
-            return -EINVAL;
-        }
-        engine->has_lower = true;
-        window = window < GM_PLAN_WINDOW_MIN ? GM_PLAN_WINDOW_MIN : window;
-        input.window = window < GM_WINDOW_MAX ? window : GM_WINDOW_MAX;
-    }
-    engine->window = input.window;
-    if (cap <= engine->window)
+    const uint64_t window = engine->host->window;
+    if (gm_host_limit(engine) <= window)
         gm_log(
             GM_LOG_WARN,
             "--pinned of %llu MiB is too little to move memory out: all programs together get no "
             "more than the budget of %llu MiB. Copies go through %llu MiB: give it that, plus what "
             "programs need beyond the budget",
             (unsigned long long)(engine->config.pinned >> 20),
-            (unsigned long long)(engine->first_budget >> 20),
-            (unsigned long long)(engine->window >> 20));
-    engine->reserve = gm_plan_reserve(&input);
-    return 0;
+            (unsigned long long)(engine->first_budget >> 20), (unsigned long long)(window >> 20));
 }
 
 int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
                    char *why, size_t why_size)
 {
     struct gm_engine *engine = calloc(1, sizeof *engine);
-    struct gm_limits limits;
     int error;
 
     if (!engine) {
@@ -315,12 +283,9 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     }
     engine->loop = loop;
     engine->config = *config;
+    engine->host = config->host;
     engine->next_batch = GM_ENGINE_BATCHES * config->index;
     gm_engine_read_clock(engine);
-    gm_limits_read(&limits, "");
-    error = gm_limits_fit(&limits, &engine->config.pinned, engine->config.paged, why, why_size);
-    if (error)
-        goto free_memory;
     error = gm_cuda_open(&engine->cuda, why, why_size);
     if (error)
         goto free_memory;
@@ -331,6 +296,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                              engine->config.pinned, gm_engine_on_grown, engine, why, why_size);
     if (error)
         goto close_cuda;
+    gm_hostpool_bound(&engine->pool, gm_host_limit_of);
     const struct gm_stores_config stores = {.paged = engine->config.paged,
                                             .disk_dir = engine->config.disk_dir,
                                             .disk = engine->config.disk};
@@ -338,9 +304,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                            engine, why, why_size);
     if (error)
         goto close_pool;
-    error = set_window(engine, why, why_size);
-    if (error)
-        goto close_stores;
+    check_window(engine);
     error = make_tables(engine); /* after the stores, which refuse a disk that is not there */
     if (error) {
         snprintf(why, why_size,
@@ -356,6 +320,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     uv_timer_init(loop, &engine->timer);
     engine->timer.data = engine;
     engine->on_timer = gm_engine_on_timer;
+    gm_host_add(engine->host, engine);
     *out = engine;
     gm_log(GM_LOG_INFO,
            "GPU %d (%s): budget %llu MiB of %llu%s, pinned up to %llu MiB, paged %llu, on disk "
@@ -363,7 +328,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
            engine->config.gpu, engine->gpu_name, (unsigned long long)(engine->table->budget >> 20),
            (unsigned long long)(engine->device_bytes >> 20),
            engine->is_budget_auto ? " (it follows what the GPU has free)" : "",
-           (unsigned long long)(gm_hostpool_cap(&engine->pool) >> 20),
+           (unsigned long long)(gm_host_limit_alone(engine) >> 20),
            (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_PAGED) >> 20),
            (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_DISK) >> 20));
     return 0;
@@ -391,6 +356,7 @@ int gm_engine_gpu(const struct gm_engine *engine)
 void gm_engine_close(struct gm_engine *engine)
 {
     gm_engine_halt(engine);
+    gm_host_remove(engine);
     gm_cuda_enter(&engine->cuda, engine->context);
     gm_hasher_close(engine->hasher);
     gm_mover_close(engine->mover);

@@ -57,7 +57,7 @@ static bool is_at_cap(const struct gm_engine *engine, const struct gm_chunk *chu
 static uint32_t take_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     const uint64_t cap = gm_hostpool_cap(&engine->pool), used = gm_engine_pinned_used(engine);
-    const uint64_t kept = engine->plan_evicts > 0 ? engine->reserve : 0;
+    const uint64_t kept = engine->plan_evicts > 0 ? engine->host->reserve : 0;
     const bool has_room = used + kept + gm_chunk_bytes(chunk) <= cap;
     uint32_t page = GM_NONE;
     do
@@ -485,7 +485,7 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
         gm_table_put(table, at, false);
     }
     /* What is not mapped can leave pinned memory for the tiers below. */
-    if (engine->has_lower)
+    if (engine->host->has_lower)
         swap_chunks(engine, id, true);
 }
 

@@ -19,7 +19,7 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes, en
     *newest = gm_room_reason(&input, reason);
     newest->bytes = bytes;
     newest->held = engine->table->apps[id].committed;
-    newest->is_unswappable = gm_stores_cap(engine->stores, GM_TIER_PINNED) <= engine->window;
+    newest->is_unswappable = gm_host_limit_alone(engine) <= engine->host->window;
     newest->is_host_mappable = input.is_host_mappable;
     newest->files = gm_files_for_frames();
     app->refusal.n++;

@@ -44,29 +44,35 @@ void gm_engine_count_users(struct gm_engine *engine)
 
 /* ---- the input ---- */
 
-/* What all tiers together hold, less the window. The tiers below are reached through that: without
- * it there are none. */
-static uint64_t tiers(const struct gm_engine *engine)
+/* What of that much pinned memory can be mapped. */
+static uint64_t mappable(const struct gm_engine *engine, uint64_t pinned)
 {
-    const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
-    uint64_t bytes = 0;
-    for (int tier = GM_TIER_PINNED; tier < GM_TIERS && pinned >= engine->window; tier++)
-        bytes += gm_stores_cap(engine->stores, (enum gm_tier)tier);
-    return engine->table->budget + gm_less(bytes, engine->window);
+    return engine->pool.is_registered ? 0 : gm_less(pinned, engine->host->window);
 }
 
-/* What is taken, whoever asks. */
-static struct gm_room_input for_all(const struct gm_engine *engine)
+/* What all tiers together hold, less the window. The tiers below are reached through that: without
+ * it there are none. */
+static uint64_t tiers(const struct gm_engine *engine, uint64_t pinned)
+{
+    const uint64_t window = engine->host->window;
+    if (pinned < window)
+        return engine->table->budget;
+    return engine->table->budget + pinned - window + gm_stores_cap(engine->stores, GM_TIER_PAGED) +
+           gm_stores_cap(engine->stores, GM_TIER_DISK);
+}
+
+/* What is taken, whoever asks. `pinned`: what of that the GPU may have. */
+static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pinned)
 {
     const struct gm_table *table = engine->table;
-    const uint64_t pinned = gm_stores_cap(engine->stores, GM_TIER_PINNED);
     const uint32_t files = gm_files_for_frames();
     return (struct gm_room_input){
         .budget = gm_engine_offered(engine),
         .fixed = table->fixed,
-        .host = engine->pool.is_registered ? 0 : gm_less(pinned, engine->window),
+        .host = mappable(engine, pinned),
+        .host_alone = mappable(engine, gm_host_limit_alone(engine)),
         .host_taken = table->beyond,
-        .tiers = tiers(engine),
+        .tiers = tiers(engine, pinned),
         .tiers_taken = table->committed + table->orphaned,
         .files = files == UINT32_MAX ? UINT64_MAX : files,
         .files_taken = table->kept + (table->orphaned >> GM_CHUNK_SHIFT),
@@ -76,6 +82,12 @@ static struct gm_room_input for_all(const struct gm_engine *engine)
         .user_gpu = UINT64_MAX,
         .user_pinned = UINT64_MAX,
     };
+}
+
+/* What programs are told: shadows on other GPUs are no obstacle, as they make way. */
+static struct gm_room_input for_all_soon(const struct gm_engine *engine)
+{
+    return for_all(engine, gm_host_limit_soon(engine));
 }
 
 struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
@@ -141,15 +153,21 @@ static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
 
 struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t id)
 {
-    const struct gm_room_input all = for_all(engine);
+    const struct gm_room_input all = for_all(engine, gm_host_limit(engine));
     return for_app(engine, id, &all);
+}
+
+uint64_t gm_engine_host_soon(const struct gm_engine *engine)
+{
+    return mappable(engine, gm_host_limit_soon(engine));
 }
 
 /* ---- who asks ---- */
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
-    return gm_less(tiers(engine), engine->table->committed + engine->table->orphaned);
+    return gm_less(tiers(engine, gm_host_limit(engine)),
+                   engine->table->committed + engine->table->orphaned);
 }
 
 /* By option a program waits for memory, so the tiers do not bound it. */
@@ -164,7 +182,7 @@ static uint64_t told(const struct gm_engine *engine, struct gm_room_input *input
 /* A program that starts now: spares are no obstacle, as they are taken back. */
 static struct gm_room_input for_newcomer(const struct gm_engine *engine, bool is_oversize)
 {
-    struct gm_room_input input = for_all(engine);
+    struct gm_room_input input = for_all_soon(engine);
     input.is_oversize = is_oversize;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         input.tiers_taken -= gm_engine_spare_bytes(engine, id);
@@ -193,7 +211,8 @@ void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *c
 
 void gm_engine_tell_room(struct gm_engine *engine)
 {
-    const struct gm_room_input all = for_all(engine);
+    gm_host_promise(engine);
+    const struct gm_room_input all = for_all_soon(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->apps[id].ctl)
             continue;

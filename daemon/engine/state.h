@@ -26,6 +26,7 @@
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/groups.h"
+#include "daemon/engine/host.h"
 #include "daemon/memory/frames.h"
 #include "daemon/memory/hash.h"
 #include "daemon/memory/hostpool.h"
@@ -305,9 +306,8 @@ struct gm_engine {
     struct gm_frames frames;
     struct gm_hostpool pool;
     struct gm_stores *stores;
-    bool has_lower;          /* there are tiers below pinned memory */
-    uint64_t window;         /* pinned bytes that stay free for streaming */
-    uint64_t reserve;        /* ... of which evictions leave this much: gm_plan_reserve */
+    struct gm_host *host;
+    uint64_t pinned_limit;   /* memory.c: as it last was */
     int lower_error;         /* -errno of that, 0 if it could be written since */
     uint32_t host_copies;    /* copies between host tiers under way */
     uint64_t host_bytes;     /* ... and what they copy in memory */

@@ -5,6 +5,7 @@
  *
  *   by option        (--when-full wait) until there is room
  *   for host frames  that were given back and are still to be destroyed
+ *   for pinned memory  that other GPUs only keep, and are asked for (host.h)
  *
  * core/admit says who gets memory next, and core/room whether it may have it.
  */
@@ -104,7 +105,7 @@ void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t id)
 /* Whether an allocation without room waits. */
 static bool is_room_to_come(const struct gm_engine *engine)
 {
-    if (engine->config.is_waiting_when_full)
+    if (engine->config.is_waiting_when_full || gm_host_is_coming(engine))
         return true;
     const struct gm_frame *frame;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
@@ -226,6 +227,10 @@ void gm_engine_admit_waiting(struct gm_engine *engine)
             place = &(*place)->next;
         carry_out(engine, decision.action, place);
     }
+    if (!engine->waiting)
+        gm_host_end_wait(engine);
+    else if (engine->config.is_waiting_when_full)
+        gm_host_ask(engine);
     if (engine->waiting)
         engine->waiting_wake_at = decision.wake_at;
 }
@@ -249,6 +254,8 @@ void gm_engine_admit(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         if (reason == GM_WHY_NONE)
             return;
         asked.reason = reason;
+        if (reason == GM_WHY_FULL || reason == GM_WHY_PINNED)
+            gm_host_ask(engine);
         /* Behind others it waits whatever it waits for: there may be room for it. */
         if (engine->waiting || is_room_to_come(engine)) {
             if (wait_for_room(engine, &asked))

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "common/chunk.h"
+#include "common/sums.h"
 
 #define SLAB_BYTES GM_SLAB_BYTES
 #define WHOLE (GM_CHUNK_CLASSES - 1u) /* the class of slabs */
@@ -264,7 +265,7 @@ static uint64_t bytes_in(const struct gm_hostpool *pool, enum gm_piece_state fro
 /* What the cap leaves beside what is pinned or may be at any moment. */
 static uint64_t room(const struct gm_hostpool *pool)
 {
-    return gm_hostpool_cap(pool) - bytes_in(pool, GM_PIECE_MAKING, GM_PIECE_STUCK);
+    return gm_less(gm_hostpool_cap(pool), gm_hostpool_pinned(pool));
 }
 
 static uint64_t bytes_there(const struct gm_hostpool *pool)
@@ -570,6 +571,11 @@ fail:
     return -ENOMEM;
 }
 
+void gm_hostpool_bound(struct gm_hostpool *pool, uint64_t (*bound)(const void *arg))
+{
+    pool->bound = bound;
+}
+
 void gm_hostpool_close(struct gm_hostpool *pool)
 {
     pool->is_closing = true;
@@ -588,7 +594,7 @@ void gm_hostpool_close(struct gm_hostpool *pool)
 
 void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes)
 {
-    pool->asked = bytes < gm_hostpool_cap(pool) ? bytes : gm_hostpool_cap(pool);
+    pool->asked = gm_least(bytes, gm_hostpool_cap(pool));
     pool->is_refused = false;
     pool->stuck = CUDA_SUCCESS;
     settle(pool);
@@ -713,7 +719,13 @@ void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page)
 
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool)
 {
-    return pool->max_slabs * SLAB_BYTES;
+    const uint64_t most = pool->max_slabs * SLAB_BYTES;
+    return pool->bound ? gm_least(most, pool->bound(pool->arg)) : most;
+}
+
+uint64_t gm_hostpool_pinned(const struct gm_hostpool *pool)
+{
+    return bytes_in(pool, GM_PIECE_MAKING, GM_PIECE_STUCK);
 }
 
 uint64_t gm_hostpool_size(const struct gm_hostpool *pool)
@@ -734,4 +746,9 @@ uint64_t gm_hostpool_used(const struct gm_hostpool *pool)
 uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool)
 {
     return bytes_in(pool, GM_PIECE_LEAVING, GM_PIECE_RELEASING);
+}
+
+bool gm_hostpool_is_leaving(const struct gm_hostpool *pool)
+{
+    return pool->is_working || gm_hostpool_leaving(pool) > 0;
 }

@@ -69,10 +69,11 @@ struct gm_hostpool {
     CUdevice device;
     int node;           /* NUMA node of the slabs */
     bool is_registered; /* the device has no handles for host memory: slabs are registered */
-    uint32_t max_slabs; /* the cap, and the size of the slabs' address range */
-    uint64_t asked;     /* bytes asked for last */
-    uint32_t used_up;   /* LEAVING pieces that must be destroyed */
-    uint32_t fresh;     /* units that are */
+    uint32_t max_slabs; /* the most that the cap can be, and the size of the slabs' address range */
+    uint64_t (*bound)(const void *arg);        /* what the cap is now; NULL: that */
+    uint64_t asked;                            /* bytes asked for last */
+    uint32_t used_up;                          /* LEAVING pieces that must be destroyed */
+    uint32_t fresh;                            /* units that are */
     struct gm_piece *pieces[GM_CHUNK_CLASSES]; /* by size; the last ones are the slabs */
     uint32_t top[GM_CHUNK_CLASSES];            /* above the last that is not ABSENT */
     uint32_t count[GM_CHUNK_CLASSES][GM_PIECE_STATES];
@@ -106,6 +107,9 @@ struct gm_hostpool {
 int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_cuda *cuda,
                      CUcontext context, CUdevice device, uint64_t cap, void (*on_grown)(void *arg),
                      void *arg, char *why, size_t why_size);
+/* The cap is `bound(arg)` at any moment, in whole slabs, if that is less; `arg` as of open. It is
+ * never less than what is pinned. */
+void gm_hostpool_bound(struct gm_hostpool *pool, uint64_t (*bound)(const void *arg));
 /* Waits for the worker and frees everything. */
 void gm_hostpool_close(struct gm_hostpool *pool);
 
@@ -147,7 +151,11 @@ uint32_t gm_hostpool_pages(const struct gm_hostpool *pool); /* all page numbers 
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool);   /* bytes */
 uint64_t gm_hostpool_size(const struct gm_hostpool *pool);  /* bytes pinned now */
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool); /* bytes taken now, without idle units */
+/* ... and with what the worker makes. */
+uint64_t gm_hostpool_pinned(const struct gm_hostpool *pool);
 /* Bytes that are pinned and on their way back to the system. */
 uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool);
+/* Some are, or the worker has yet to end what may be too much. */
+bool gm_hostpool_is_leaving(const struct gm_hostpool *pool);
 
 #endif

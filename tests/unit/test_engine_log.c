@@ -19,6 +19,7 @@
 #define APPS 24u
 
 static struct gm_engine *engine;
+static struct gm_host host = {.pinned = 1};
 static struct gm_journal *journal;
 static struct gm_sched_config config = {.max_apps = APPS,
                                         .budget = 100,
@@ -38,10 +39,9 @@ uint32_t gm_files_for_frames(void)
 {
     return UINT32_MAX;
 }
-uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
+uint64_t gm_host_limit_alone(const struct gm_engine *e)
 {
-    (void)stores;
-    return tier;
+    return e->host->pinned;
 }
 
 static int set_up(void **state)
@@ -51,6 +51,7 @@ static int set_up(void **state)
     if (!engine)
         return -1;
     engine->config.max_apps = APPS;
+    engine->host = &host;
     engine->apps = calloc(APPS, sizeof *engine->apps);
     engine->config.journal = journal = calloc(1, sizeof *journal);
     engine->config.outlet.event = gm_journal_event;

@@ -16,6 +16,7 @@ static const uint32_t set_of[APPS] = {RUNNING, FIRST, SECOND, LAST};
 
 static struct world world;
 static struct gm_engine *engine;
+static struct gm_host host_memory;
 static bool is_expected[APPS];
 static uint64_t submitted[GM_WAYS], ended[GM_WAYS]; /* bytes */
 static uint64_t copies[GM_WAYS], copies_ended[GM_WAYS];
@@ -281,6 +282,8 @@ static int set_up(void **state)
 {
     (void)state;
     engine = calloc(1, sizeof *engine);
+    host_memory = (struct gm_host){0};
+    engine->host = &host_memory;
     engine->config.max_apps = APPS;
     engine->config.outlet.send = send_message;
     engine->config.is_prefetching = true;
@@ -421,9 +424,9 @@ static void begin_tiers(uint64_t budget, uint64_t window, uint64_t pinned, uint6
     begin(budget);
     world.cap[GM_TIER_PINNED] = pinned;
     world.cap[GM_TIER_PAGED] = paged;
-    engine->has_lower = true;
-    engine->window = window;
-    engine->reserve = 96 * MIB;
+    host_memory.has_lower = true;
+    host_memory.window = window;
+    host_memory.reserve = 96 * MIB;
 }
 
 /* ---- for whom ---- */

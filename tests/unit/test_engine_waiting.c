@@ -25,6 +25,8 @@ static unsigned had[APPS], refused[APPS];
 static uint64_t next_va;
 static uint64_t spares[APPS]; /* chunks */
 static unsigned looks;        /* at whether something can ever be had */
+static unsigned others_keep;  /* chunks that another GPU gives back when it is asked */
+static bool is_coming, is_waited_for;
 
 /* ---- what is around it ---- */
 
@@ -60,6 +62,24 @@ uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t id, uint64_t least)
 {
     (void)e, (void)id, (void)least;
     return 0; /* nobody is short of files */
+}
+
+void gm_host_ask(struct gm_engine *e)
+{
+    assert_ptr_equal(e, engine);
+    is_coming = is_waited_for = is_coming || others_keep > 0;
+}
+
+bool gm_host_is_coming(const struct gm_engine *e)
+{
+    assert_ptr_equal(e, engine);
+    return is_coming;
+}
+
+void gm_host_end_wait(struct gm_engine *e)
+{
+    assert_ptr_equal(e, engine);
+    is_waited_for = false;
 }
 
 void gm_engine_count_users(struct gm_engine *e)
@@ -112,7 +132,8 @@ static int set_up(void **state)
         engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
         engine->apps[id].stat = calloc(1, sizeof *engine->apps[id].stat);
     }
-    taken = next_va = 0;
+    taken = next_va = others_keep = 0;
+    is_coming = is_waited_for = false;
     memset(had, 0, sizeof had);
     memset(spares, 0, sizeof spares);
     memset(refused, 0, sizeof refused);
@@ -349,6 +370,32 @@ static void host_frames_that_end_are_waited_for(void **state)
     expect(OTHER, 0, 1);
 }
 
+/* What comes of that decides, once it is there. */
+static void what_other_gpus_keep_is_waited_for(void **state)
+{
+    (void)state;
+    taken = 60 * GM_CHUNK_MIN;
+    others_keep = 60;
+    ask(OWNER, 80);
+    pass(GM_S);
+    expect(OWNER, 0, 0);
+    assert_true(is_waited_for);
+    taken -= others_keep * GM_CHUNK_MIN;
+    others_keep = 0;
+    is_coming = false;
+    gm_engine_admit_waiting(engine);
+    expect(OWNER, 1, 0);
+    assert_false(is_waited_for);
+    ask(OTHER, 50); /* nobody keeps anything now */
+    expect(OTHER, 0, 1);
+    others_keep = 10;
+    ask(LATE, 50);
+    is_coming = false; /* too little came */
+    gm_engine_admit_waiting(engine);
+    expect(LATE, 0, 1);
+    assert_false(is_waited_for);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +409,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(holders_pass_for_as_long_as_is_patience, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_wait_for_each_other_do_not_for_ever, set_up, tear_down),
         cmocka_unit_test_setup_teardown(host_frames_that_end_are_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_other_gpus_keep_is_waited_for, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,6 +131,45 @@ static void test_release_is_tried_again(void **state)
     close_pool(&f);
 }
 
+static uint64_t bound;
+static uint64_t bound_of(const void *arg)
+{
+    (void)arg;
+    return bound;
+}
+
+/* The owner bounds the cap, and that may change at any moment. */
+static void test_bound(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_pool(&f, 8 * SLAB);
+    gm_hostpool_bound(&f.pool, bound_of);
+    bound = 3 * SLAB;
+    assert_int_equal(gm_hostpool_cap(&f.pool), 3 * SLAB);
+    grow(&f, 8 * SLAB);
+    assert_int_equal(gm_hostpool_size(&f.pool), 3 * SLAB);
+    bound = 5 * SLAB;
+    grow(&f, 8 * SLAB);
+    assert_int_equal(gm_hostpool_size(&f.pool), 5 * SLAB);
+    bound = 7 * SLAB;
+    gm_hostpool_want(&f.pool, 7 * SLAB);
+    assert_int_equal(gm_hostpool_pinned(&f.pool), 7 * SLAB); /* two are being made */
+    assert_true(gm_hostpool_is_leaving(&f.pool));
+    run(&f);
+    assert_false(gm_hostpool_is_leaving(&f.pool));
+    bound = 100 * SLAB;
+    assert_int_equal(gm_hostpool_cap(&f.pool), 8 * SLAB);
+    grow(&f, 8 * SLAB);
+    bound = 8 * SLAB;
+    grow(&f, 2 * SLAB);
+    bound = 2 * SLAB;
+    grow(&f, 8 * SLAB);
+    assert_int_equal(gm_hostpool_size(&f.pool), 2 * SLAB);
+    take(&f, 2 * SLAB);
+    close_pool(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +180,7 @@ int main(void)
         cmocka_unit_test(test_shrinks),
         cmocka_unit_test(test_wanted_again),
         cmocka_unit_test(test_release_is_tried_again),
+        cmocka_unit_test(test_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

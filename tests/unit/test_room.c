@@ -19,6 +19,7 @@
 /* A GPU of 1 GiB and 2 GiB of host memory, with nothing taken and no rule. */
 static const struct gm_room_input empty = {.budget = GIB,
                                            .host = 2 * GIB,
+                                           .host_alone = 2 * GIB,
                                            .tiers = 3 * GIB,
                                            .files = ALL,
                                            .is_host_mappable = true,
@@ -83,6 +84,11 @@ static void test_oversize(void **state)
     input.fixed = 80 * MIB; /* of which others share 30 */
     input.own.fixed = 50 * MIB;
     assert_int_equal(gm_room_total(&input), 3 * GIB - 30 * MIB);
+    input.host = GIB; /* another GPU has the rest now */
+    const struct gm_room_input alone_here = gm_room_alone(&input);
+    assert_int_equal(gm_room_of(&alone_here).host, 2 * GIB);
+    assert_int_equal(gm_room_of(&input).host, GIB);
+    assert_int_equal(gm_room_total(&input), 3 * GIB - 30 * MIB);
     input.told = 100 * MIB;
     assert_int_equal(gm_room_total(&input), 70 * MIB);
     input.fixed = HUGE;
@@ -102,7 +108,7 @@ static void test_oversize(void **state)
     expect_room(&alone, 0, 3 * GIB / 2, GM_WHY_PINNED);
     input = empty;
     input.is_oversize = true;
-    input.host = ALL; /* so would this */
+    input.host = input.host_alone = ALL; /* so would this */
     assert_int_equal(gm_room_total(&input), ALL);
     input.tiers = ALL;
     assert_int_equal(gm_room_of(&input).gpu, GIB);
@@ -375,6 +381,8 @@ static struct gm_room_input draw_input(void)
                                   .user_pinned = draw_limit(),
                                   .left_gpu = chance() % 3 ? 0 : draw_bytes(),
                                   .left_host = chance() % 3 ? 0 : draw_bytes()};
+    input.host_alone = chance() % 2 ? input.host : input.host + draw_bytes() / 4;
+    input.host_alone = input.host_alone < input.host ? ALL : input.host_alone;
     input.is_host_mappable = input.is_oversize || chance() % 2;
     input.own = draw_sums(&none);
     input.user = draw_sums(&input.own);

@@ -62,8 +62,10 @@ static void check_host_frames(void)
  * is told a step later.) */
 static void check_size(struct program *p, const struct gm_engine *engine)
 {
-    const uint64_t pinned = engine->pool.is_registered ? 0 : gm_hostpool_cap(&engine->pool);
-    const uint64_t on_host = pinned > engine->window ? pinned - engine->window : 0;
+    const bool is_mappable = !engine->pool.is_registered;
+    const uint64_t window = engine->host->window;
+    const uint64_t on_host = is_mappable ? gm_less(gm_hostpool_cap(&engine->pool), window) : 0;
+    const uint64_t alone = is_mappable ? gm_less(gm_host_limit_alone(engine), window) : 0;
     const uint32_t id = p->app;
     if (!p->session || !engine->apps[id].session || engine->stopping.is_on)
         return;
@@ -78,7 +80,7 @@ static void check_size(struct program *p, const struct gm_engine *engine)
     require(engine->table->beyond <= on_host, "%lu MiB beyond the budget are promised, of %lu",
             engine->table->beyond >> 20, on_host >> 20);
     const uint64_t told = engine->apps[id].ctl->budget[engine->config.index];
-    uint64_t total = gm_engine_offered(engine) + (is_oversize ? on_host : 0);
+    uint64_t total = gm_engine_offered(engine) + (is_oversize ? alone : 0);
     if (p->wishes.cap_is == GM_HELLO_CAP_FOREIGN && p->wishes.cap >= GM_CHUNK_MIN &&
         p->wishes.cap < total)
         total = p->wishes.cap & ~(GM_CHUNK_MIN - 1);
@@ -433,19 +435,25 @@ static void check_waiting(uint32_t index)
             "app %u waits for %lu MiB, which it could have or never can", at->app, at->bytes >> 20);
 }
 
-/* Host memory is for all GPUs, and each has its part of it. */
+/* Host memory is for all GPUs: what each has pinned, or was promised if that is more, is not too
+ * much together. So each can have what it was promised. */
 static void check_pinned(void)
 {
-    uint64_t caps = 0;
+    const struct gm_host *host = &machine.daemon.host;
+    uint64_t sum = 0;
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
-        const struct gm_hostpool *pool = &machine.daemon.engines[i]->pool;
-        caps += gm_hostpool_cap(pool);
-        require(gm_hostpool_size(pool) <= gm_hostpool_cap(pool),
-                "GPU %u has %lu MiB pinned, and may have %lu", i, gm_hostpool_size(pool) >> 20,
-                gm_hostpool_cap(pool) >> 20);
+        const struct gm_engine *engine = machine.daemon.engines[i];
+        const uint64_t pinned = gm_hostpool_pinned(&engine->pool), promised = host->promised[i];
+        const uint64_t cap = gm_hostpool_cap(&engine->pool);
+        sum += pinned > promised ? pinned : promised;
+        require(pinned <= cap, "GPU %u has %lu MiB pinned, and may have %lu", i, pinned >> 20,
+                cap >> 20);
+        require(promised <= cap, "GPU %u was promised %lu MiB of pinned memory, and may have %lu",
+                i, promised >> 20, cap >> 20);
     }
-    require(caps <= machine.config.pinned, "the GPUs may pin %lu MiB together, and --pinned is %lu",
-            caps >> 20, machine.config.pinned >> 20);
+    require(sum <= machine.config.pinned,
+            "the GPUs have %lu MiB of pinned memory or were promised it, and --pinned is %lu",
+            sum >> 20, machine.config.pinned >> 20);
 }
 
 /* It has its turn and all of its memory here, and waits for others, of its own or of its group. */

@@ -290,6 +290,7 @@ struct machine {
     struct chance sizes; /* ... of its own, so that other machines stay as they are */
     bool has_hogs;       /* some latency-critical programs on the second GPU work all the time */
     struct chance hogs;  /* likewise */
+    struct chance host;  /* host memory of several GPUs; likewise */
     bool has_caps;       /* programs have caps, which change */
     struct chance caps;  /* likewise */
     struct chance odd;   /* likewise, of what few programs do */
@@ -344,7 +345,7 @@ static inline bool has_cap_room(const struct gm_engine *engine)
 {
     const uint64_t pinned = gm_hostpool_cap(&engine->pool);
     const struct gm_room_input input = {
-        .host = engine->pool.is_registered ? 0 : gm_less(pinned, engine->window)};
+        .host = engine->pool.is_registered ? 0 : gm_less(pinned, engine->host->window)};
     return gm_room_for_capped(&input) >= engine->table->beyond + GM_CHUNK_MIN;
 }
 

@@ -195,6 +195,9 @@ static void draw_machine(void)
         if (draw_percent(&machine.caps, 30))
             machine.totals[i].pinned = chunks(machine.n_gpus * (1 + draw(&machine.caps, 2 * most)));
     }
+    if (machine.n_gpus > 1 && draw_percent(&machine.host, 60)) /* one has it, or the other */
+        config->pinned = machine.n_gpus * (has_lower ? 7 : 2) * GM_CHUNK_MAX +
+                         draw(&machine.host, 12) * GM_CHUNK_MAX;
     config->has_bending_caps = machine.has_caps && draw_percent(&machine.caps, 30);
     for (uint32_t i = 0; i < PROGRAMS && machine.has_sizes; i++)
         machine.rule[i] = (uint8_t)draw(&machine.sizes, 3);
@@ -538,6 +541,7 @@ void scenario_run(uint64_t seed, bool is_verbose)
                                .chance = {.state = seed},
                                .sizes = {.state = ~seed},
                                .hogs = {.state = seed ^ 0x686f6773ull << 32},
+                               .host = {.state = seed ^ 0x686f7374ull << 32},
                                .caps = {.state = seed ^ 0x63617073ull << 32},
                                .odd = {.state = seed ^ 0x6f646421ull << 32},
                                .now = GM_S,
