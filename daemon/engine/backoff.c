@@ -1,8 +1,9 @@
 /*
  * When to try again what failed: one rule for all of it. After a failure it is left alone for
  * GM_RETRY_NS, twice as long after each further one, up to GM_RETRY_MOST_NS. What fails while it is
- * left alone had begun before, and does not count. Owns the back-offs of the engine and of apps.
- * Called by the files whose work failed; deadlines.c sees when the time has come.
+ * left alone had begun before, and does not count. Owns the back-offs of the engine and of apps,
+ * and when memory of an app last came nearer. Called by the files whose work failed; deadlines.c
+ * sees when the time has come.
  */
 #include "daemon/engine/inside.h"
 
@@ -63,4 +64,9 @@ bool gm_engine_app_retry_comes(struct gm_engine *engine, uint32_t id)
 void gm_engine_retry_at_once(struct gm_engine *engine, uint32_t id)
 {
     engine->apps[id].retry = (struct gm_backoff){0};
+}
+
+void gm_engine_progressed(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].progress_at = engine->now;
 }

@@ -1,8 +1,8 @@
 /*
  * MAP, UNMAP and DROP messages and their answers. Frames and chunks are sent in batches: full ones
  * at once, others when the engine has gone round (gm_engine_flush). Answers come in the order of
- * the questions. Owns the queues of batches of each app. chunks.c, frames.c, moves.c and shares.c
- * fill batches; an answer calls back into those files.
+ * the questions. Owns the queues of batches of each app. The files that map and drop memory fill
+ * batches; answers.c and chunks.c take what is answered, or never will be.
  */
 #include "daemon/engine/inside.h"
 
@@ -212,59 +212,8 @@ bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
     return true;
 }
 
-static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
-{
-    if (batch && batch->kind == GM_BATCH_UNMAP)
-        for (uint32_t i = 0; i < batch->n; i++)
-            gm_engine_forgo_pages(engine, batch->items[i]);
-}
-
-void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
-{
-    const struct gm_app *app = &engine->apps[id];
-    if (engine->table->apps[id].is_silent == is_silent)
-        return;
-    gm_table_set_silent(engine->table, id, is_silent);
-    if (!is_silent)
-        return;
-    forgo_pages(engine, app->batches.building[GM_BATCH_UNMAP]);
-    for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
-        forgo_pages(engine, batch);
-}
-
-/* Whether nobody waits for any of it. */
-static bool is_all_ahead(const struct gm_engine *engine, const struct gm_batch *batch)
-{
-    for (uint32_t i = 0; i < batch->n; i++) {
-        const uint32_t at = engine->table->chunks[batch->items[i]].allocation;
-        const struct gm_allocation *allocation = &engine->table->allocations[at];
-        if (!allocation->is_ahead || !allocation->is_pending)
-            return false;
-    }
-    return true;
-}
-
-static void map_failed(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
-{
-    struct gm_app *app = &engine->apps[id];
-    if (!is_all_ahead(engine, batch))
-        gm_engine_back_off_app(engine, id);
-    app->moves.raise_error = 0;
-    for (uint32_t i = 0; i < batch->n; i++) {
-        const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
-        const uint32_t at = chunk->allocation;
-        undo_import(engine, id, batch, i, chunk->frame);
-        gm_table_end_map(engine->table, batch->items[i], true);
-        if ((app->state == GM_APP_RUNNING || app->places.is_held) &&
-            engine->table->allocations[at].is_pending) {
-            if (!engine->table->allocations[at].is_ahead)
-                gm_engine_refused(engine, id, engine->table->allocations[at].bytes, GM_WHY_MAP);
-            gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
-        }
-    }
-}
-
-void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number, int32_t result)
+struct gm_batch *gm_engine_take_answer(struct gm_engine *engine, uint32_t id, uint64_t number,
+                                       int32_t result)
 {
     struct gm_app *app = &engine->apps[id];
     struct gm_batch *batch = app->batches.sent;
@@ -272,7 +221,7 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     if (!batch || batch->id != number) { /* answers come in the order of the questions */
         engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL,
                                   "an answer to a batch that was not sent");
-        return;
+        return NULL;
     }
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_ANSWERED,
                                               .app = id,
@@ -286,12 +235,16 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
          * out. Its frames stay where they are until its connection ends. */
         engine->config.outlet.end(app->session, GM_REFUSE_STOPPING,
                                   "the program cannot unmap memory");
-        return;
+        return NULL;
     }
     app->batches.sent = batch->next;
     if (!app->batches.sent)
         app->batches.sent_tail = &app->batches.sent;
-    gm_engine_heard(engine, id);
+    app->batches.unanswered_maps -= batch->kind == GM_BATCH_MAP;
+    for (uint32_t i = 0; result != 0 && i < batch->n; i++)
+        undo_import(engine, id, batch, i,
+                    batch->open ? batch->open->share->places[batch->items[i]].frame
+                                : engine->table->chunks[batch->items[i]].frame);
     if (app->batches.ping == number) {
         app->batches.ping = 0;
         /* Nothing was planned for it before. For others the plan holds: a new one would begin with
@@ -299,71 +252,33 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
         if (app->state == GM_APP_LOADING)
             gm_engine_replan(engine);
     }
-    app->batches.unanswered_maps -= batch->kind == GM_BATCH_MAP;
-    if (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT) {
-        for (uint32_t i = 0; result != 0 && i < batch->n; i++)
-            undo_import(engine, id, batch, i, batch->open->share->places[batch->items[i]].frame);
-        gm_engine_places_done(engine, batch, result);
-        free(batch);
-        return;
-    }
-    if (batch->kind == GM_BATCH_MAP && result != 0)
-        map_failed(engine, id, batch);
-    else if (batch->kind == GM_BATCH_MAP)
-        gm_engine_app_went_well(engine, id);
-    for (uint32_t i = 0; i < batch->n; i++) {
-        uint32_t item = batch->items[i];
-        if (batch->kind == GM_BATCH_DROP) {
-            gm_table_end_drop(engine->table, item, id, true);
-        } else {
-            gm_table_end_map(engine->table, item, false);
-            gm_engine_settle(engine, item);
-        }
-    }
-    free(batch);
-    if (engine->table->first_condemned != GM_NONE)
-        gm_engine_reap(engine);
+    return batch;
 }
 
-static void void_item(struct gm_engine *engine, uint32_t item)
-{
-    gm_table_end_map(engine->table, item, false);
-    if (engine->table->chunks[item].is_freed)
-        gm_engine_settle(engine, item);
-}
-
-static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
-{
-    bool is_of_places = batch && (batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT);
-    for (uint32_t i = 0; batch && !is_of_places && i < batch->n; i++) {
-        uint32_t item = batch->items[i];
-        if (batch->kind == GM_BATCH_DROP)
-            gm_table_end_drop(engine->table, item, id, false);
-        else
-            void_item(engine, item);
-    }
-    free(batch);
-}
-
-void gm_engine_void_batches(struct gm_engine *engine, uint32_t id)
+struct gm_batch *gm_engine_take_unanswered(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     for (int kind = 0; kind < GM_BATCH_KINDS; kind++) {
         struct gm_batch *batch = app->batches.building[kind];
         app->batches.building[kind] = NULL;
-        void_batch(engine, id, batch);
+        if (batch)
+            return batch;
     }
-    while (app->batches.sent) {
-        struct gm_batch *batch = app->batches.sent;
-        app->batches.sent = batch->next;
-        void_batch(engine, id, batch);
-    }
-    app->batches.sent_tail = &app->batches.sent;
+    struct gm_batch *batch = app->batches.sent;
+    app->batches.sent = batch ? batch->next : NULL;
+    if (!app->batches.sent)
+        app->batches.sent_tail = &app->batches.sent;
+    return batch;
+}
+
+uint32_t gm_engine_take_unsent(struct gm_engine *engine, uint32_t id)
+{
     for (uint32_t i = engine->n_unsent; i-- > 0;) {
         const uint32_t item = engine->unsent[i];
         if (engine->table->chunks[item].app != id)
             continue;
         engine->unsent[i] = engine->unsent[--engine->n_unsent];
-        void_item(engine, item);
+        return item;
     }
+    return GM_NONE;
 }

@@ -1,11 +1,12 @@
 /*
  * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
- * step that is possible; gm_engine_retire ends freed chunks. Called by step.c, batches.c and
+ * step that is possible; gm_engine_retire ends freed chunks. Called by step.c, answers.c and
  * apps.c; calls the table, and the files that begin copies.
  */
 #include "daemon/engine/inside.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
@@ -287,4 +288,56 @@ void gm_engine_take_hashes(struct gm_engine *engine)
     while (gm_engine_next_hash(engine, &index, &has_left))
         if (has_left)
             gm_engine_settle(engine, index);
+}
+
+/* ---- programs that do not answer ---- */
+
+static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
+{
+    if (batch && batch->kind == GM_BATCH_UNMAP)
+        for (uint32_t i = 0; i < batch->n; i++)
+            gm_engine_forgo_pages(engine, batch->items[i]);
+}
+
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (engine->table->apps[id].is_silent == is_silent)
+        return;
+    gm_table_set_silent(engine->table, id, is_silent);
+    if (!is_silent)
+        return;
+    forgo_pages(engine, app->batches.building[GM_BATCH_UNMAP]);
+    for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
+        forgo_pages(engine, batch);
+}
+
+static void void_item(struct gm_engine *engine, uint32_t item)
+{
+    gm_table_end_map(engine->table, item, false);
+    if (engine->table->chunks[item].is_freed)
+        gm_engine_settle(engine, item);
+}
+
+static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
+{
+    const bool is_of_places = batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT;
+    for (uint32_t i = 0; !is_of_places && i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        if (batch->kind == GM_BATCH_DROP)
+            gm_table_end_drop(engine->table, item, id, false);
+        else
+            void_item(engine, item);
+    }
+    free(batch);
+}
+
+void gm_engine_void_batches(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_batch *batch;
+    uint32_t item;
+    while ((batch = gm_engine_take_unanswered(engine, id)) != NULL)
+        void_batch(engine, id, batch);
+    while ((item = gm_engine_take_unsent(engine, id)) != GM_NONE)
+        void_item(engine, item);
 }

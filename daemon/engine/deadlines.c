@@ -26,11 +26,6 @@ static uint64_t asked_at(const struct gm_engine *engine, const struct gm_app *ap
     return since(engine, sent_at > answered_at ? sent_at : answered_at);
 }
 
-void gm_engine_progressed(struct gm_engine *engine, uint32_t id)
-{
-    engine->apps[id].progress_at = engine->now;
-}
-
 /* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
  * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
  * threads wait. */

@@ -21,6 +21,7 @@
  *   release.c        frames and pages that a chunk lets go of
  *   shadows.c        copies of chunks that are on the GPU
  *   hashes.c         unchanged chunks are not copied out
+ *   answers.c        what follows from the answers to batches
  *   chunks.c         the ends of copies, maps and unmaps; the end of freed chunks
  *   frames.c         making, passing on and destroying frames
  *   memory.c         how much memory is made, kept and given back; the budget
@@ -105,6 +106,8 @@ static inline bool gm_engine_is_off(const struct gm_engine *engine, enum gm_retr
 }
 /* True once: the time to try again has come. */
 bool gm_engine_retry_comes(struct gm_engine *engine, enum gm_retry retry);
+/* Memory of the app came nearer, or it waits for nothing. */
+void gm_engine_progressed(struct gm_engine *engine, uint32_t app);
 /* The same for the loading of an app. */
 void gm_engine_back_off_app(struct gm_engine *engine, uint32_t app);
 void gm_engine_app_went_well(struct gm_engine *engine, uint32_t app);
@@ -437,8 +440,24 @@ void gm_engine_batch(struct gm_engine *engine, uint32_t app, enum gm_batch_kind 
                      uint32_t item);
 /* Tell the chunk's app to map the frame it has, or to unmap it. */
 void gm_engine_map(struct gm_engine *engine, uint32_t chunk);
+/* answers.c */
+void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
+
 /* chunks.c */
+/* Frames for whose DROP `app` owes an answer will not end while it is silent; and its evictions do
+ * not keep pinned memory from others. */
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
+/* The connection of `app` ended: its unanswered batches are void. */
+void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
 void gm_engine_unmap(struct gm_engine *engine, uint32_t chunk);
+/* The answer to batch `number` has come: take it from the queue; it is the caller's to free. NULL:
+ * it was not asked, or the app cannot unmap, and its session ends. */
+struct gm_batch *gm_engine_take_answer(struct gm_engine *engine, uint32_t app, uint64_t number,
+                                       int32_t result);
+/* Of an app that has left: the next batch without an answer, which is the caller's to free (NULL:
+ * there is none); and the next chunk for which there was no batch (GM_NONE). */
+struct gm_batch *gm_engine_take_unanswered(struct gm_engine *engine, uint32_t app);
+uint32_t gm_engine_take_unsent(struct gm_engine *engine, uint32_t app);
 /* Send what is in the batches. */
 void gm_engine_flush(struct gm_engine *engine);
 /* Have the app show that it is there, with an empty batch: memory moved for a stopped one is stuck.
@@ -451,12 +470,6 @@ void gm_engine_close_batches(struct gm_app *app);
  * it. */
 bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
                            const uint32_t *places, uint32_t n);
-void gm_engine_batch_done(struct gm_engine *engine, uint32_t app, uint64_t batch, int32_t result);
-/* The connection of `app` ended: its unanswered batches are void. */
-void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
-/* Frames for whose DROP `app` owes an answer will not end while it is silent; and its evictions do
- * not keep pinned memory from others. */
-void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_silent);
 
 /* shares.c */
 /* What a program asks. */
@@ -479,8 +492,6 @@ uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);
 void gm_engine_close_shares(struct gm_engine *engine);
 
 /* deadlines.c */
-/* Memory of the app came nearer, or it waits for nothing. */
-void gm_engine_progressed(struct gm_engine *engine, uint32_t app);
 void gm_engine_check_deadlines(struct gm_engine *engine);
 /* Set the timer to the next thing that time alone brings about. */
 void gm_engine_arm_timer(struct gm_engine *engine);

@@ -40,11 +40,6 @@ static uint32_t page_of(uint64_t bytes)
     return (uint32_t)(bytes >> GM_CHUNK_SHIFT);
 }
 
-void gm_engine_progressed(struct gm_engine *e, uint32_t id)
-{
-    e->apps[id].progress_at = e->now;
-}
-
 uint64_t gm_engine_expected(const struct gm_engine *e, uint32_t app)
 {
     return is_expected[app] ? e->now + app : GM_TIME_NEVER;
@@ -232,6 +227,18 @@ static void clear_frames(void)
 {
     if (engine->plan_from == engine->plan.n)
         gm_engine_clear_frames(engine);
+}
+
+struct gm_batch *gm_engine_take_unanswered(struct gm_engine *e, uint32_t app)
+{
+    (void)e, (void)app;
+    return NULL;
+}
+
+uint32_t gm_engine_take_unsent(struct gm_engine *e, uint32_t app)
+{
+    (void)e, (void)app;
+    return GM_NONE;
 }
 
 void gm_engine_map(struct gm_engine *e, uint32_t chunk)
