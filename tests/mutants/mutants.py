@@ -4,7 +4,7 @@ mutants.py check                       every fault's text is found exactly once 
 mutants.py run [BUILD-DIR] [NAME...]   plants all of them, or those, one after the other
 
 The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none is given; it must be configured). The
-simulator of the engine runs first, over SEEDS seeds (environment; 1000), for faults of the daemon. Then come the unit tests of the
+simulator of the engine runs first, over SEEDS seeds (environment; 400), for faults of the daemon. Then come the unit tests of the
 file: those that link it or include its header. list.txt says how a fault is written.
 """
 import fcntl
@@ -17,7 +17,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = os.path.join(ROOT, "tests", "mutants", "list.txt")
-SEEDS = int(os.environ.get("SEEDS", "1000"))
+SEEDS = int(os.environ.get("SEEDS", "400"))
 CACHED = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_MAKE_PROGRAM", "GM_CUDA_INCLUDE")
 SAID_MOST = 110
 TEST_MOST_S = 600

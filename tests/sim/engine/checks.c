@@ -412,14 +412,19 @@ static void check_deadlines(const struct gm_engine *engine)
     }
 }
 
-/* The first that waits for memory could have it, or somebody never can. NULL: neither. */
+/* The first that waits for memory could have it, or somebody who has some and may pass the first,
+ * or somebody never can. NULL: none of them. */
 static const struct gm_admit_request *find_unserved(const struct gm_engine *engine)
 {
+    const struct gm_admit_request *first = engine->waiting;
     const bool is_on = !engine->stopping.is_on && !engine->is_closing;
-    for (const struct gm_admit_request *at = engine->waiting; is_on && at; at = at->next) {
+    for (const struct gm_admit_request *at = first; is_on && at; at = at->next) {
         const struct gm_room_input input = gm_engine_room_input(engine, at->app);
         const struct gm_room_input alone = gm_room_alone(&input);
-        if ((at == engine->waiting && gm_room_refuses(&input, at->bytes) == GM_WHY_NONE) ||
+        const bool is_next =
+            at == first || (engine->table->apps[at->app].committed > 0 &&
+                            machine.now < first->since + engine->config.patience_ns);
+        if ((is_next && gm_room_refuses(&input, at->bytes) == GM_WHY_NONE) ||
             gm_room_refuses(&alone, at->bytes) != GM_WHY_NONE)
             return at;
     }
