@@ -20,7 +20,7 @@ LIST = os.path.join(ROOT, "tests", "mutants", "list.txt")
 SEEDS = int(os.environ.get("SEEDS", "400"))
 CACHED = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_MAKE_PROGRAM", "GM_CUDA_INCLUDE")
 SAID_MOST = 110
-TEST_MOST_S = 600
+SIM_MOST_S, UNIT_MOST_S = 600, 120
 
 
 class Mutant:
@@ -175,7 +175,7 @@ def run_sim(sim):
     """A seed that fails without the fault, too, says nothing: the next ones are run."""
     seed = 1
     while seed <= SEEDS:
-        done = call(sim, "--seeds", str(SEEDS + 1 - seed), str(seed), timeout=TEST_MOST_S)
+        done = call(sim, "--seeds", str(SEEDS + 1 - seed), str(seed), timeout=SIM_MOST_S)
         found = re.search(r"sim_engine: seed (\d+)", done.stdout)
         if done.returncode == 0 or not found:
             return done
@@ -192,7 +192,7 @@ def who_catches(mutant, made):
         if fault:
             sys.exit(f"{mutant.name} does not build:\n{fault[-3000:]}")
         try:
-            done = run_sim(*command) if test == "sim" else call(*command, timeout=TEST_MOST_S, cwd=made)
+            done = run_sim(*command) if test == "sim" else call(*command, timeout=UNIT_MOST_S, cwd=made)
         except subprocess.TimeoutExpired:
             return test, "it does not end"
         if done.returncode != 0:

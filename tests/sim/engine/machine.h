@@ -183,13 +183,14 @@ struct program {
     bool is_dying;  /* its process ends soon */
     bool is_active; /* its work may use memory: gate open, or closed and not drained */
     bool is_parked;
-    bool is_inside;        /* ... and its threads wait for that work: they ask for nothing */
-    bool has_copies;       /* another process has copies of what it has open, and survives it */
-    bool is_lying;         /* it answered what it was not asked */
-    uint64_t deaf_until;   /* its link stands still, and nobody sees that: it answers nothing */
-    uint64_t frozen_until; /* stopped: it does and answers nothing, */
-    uint64_t frozen_at;    /* ... since then */
-    uint64_t ran[GPUS];    /* as the scheduler charged it when it was found stopped */
+    bool is_inside;            /* ... and its threads wait for that work: they ask for nothing */
+    bool has_copies;           /* another process has copies of what it has open, and survives it */
+    bool is_lying;             /* it answered what it was not asked */
+    uint64_t deaf_until;       /* its link stands still, and nobody sees that: it answers nothing */
+    uint64_t unmappable_until; /* ... and then it maps nothing for a while */
+    uint64_t frozen_until;     /* stopped: it does and answers nothing, */
+    uint64_t frozen_at;        /* ... since then */
+    uint64_t ran[GPUS];        /* as the scheduler charged it when it was found stopped */
     bool was_stopped[GPUS];
     pid_t pid;
     uint32_t uid, app;
@@ -216,8 +217,8 @@ struct program {
     struct gm_wishes wishes;
     bool was_oversize; /* it could have more than the budget once */
     bool may_share, may_park, may_spare, is_lazy, is_hog;
-    bool is_swinging; /* of what it wrote it writes the last but one again */
-    bool is_filling;  /* it writes all of its memory at first */
+    bool is_swinging;        /* of what it wrote it writes the last but one again */
+    bool is_filling;         /* it writes all of its memory at first */
     uint64_t touches, turns; /* since the end began */
     uint64_t own[GPUS];      /* bytes of frames that it had after the step before */
     uint64_t device[GPUS];   /* ... that it and its group had */

@@ -326,7 +326,8 @@ static void on_map(struct program *p, const struct mail *mail)
 {
     const struct gm_map_entry *entries = (const void *)mail->entries;
     const struct gm_msg_map *body = (const void *)mail->body;
-    const bool is_failing = mail->count > 0 && machine_fails(FAULT_MAP);
+    const bool is_failing =
+        mail->count > 0 && (machine.now < p->unmappable_until || machine_fails(FAULT_MAP));
     machine.sums.failed_maps += is_failing;
     int next_fd = 0;
     for (uint32_t i = 0; i < mail->count; i++) {
@@ -876,6 +877,8 @@ static void live(struct program *p)
     if (is_odd(1000)) {
         machine.sums.deaf++;
         p->deaf_until = machine.now + draw(&machine.odd, 6 * GM_S);
+        if (draw_percent(&machine.odd, 40)) /* and then its GPU has no memory for a mapping */
+            p->unmappable_until = p->deaf_until + draw(&machine.odd, GM_S);
         trace("program %lu is deaf until %lu us", p->number, p->deaf_until / GM_US, 0);
     }
     if (machine.has_caps && !machine.is_ending && draw_percent(&machine.caps, 2))

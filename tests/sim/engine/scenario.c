@@ -407,6 +407,7 @@ static void stop_failing(void)
             p->frozen_until = machine.now;
         if (p->deaf_until > machine.now)
             p->deaf_until = machine.now;
+        p->unmappable_until = 0;
         p->touches = 0;
         p->is_lazy = false;
     }
