@@ -135,11 +135,11 @@ def build_target(made, target):
 
 # ---- which tests ----
 
-def tests_of(path):
+def tests_of(path, root):
     """Unit tests that link a file, or include its header or that of its family (sched_step.c has sched.h)."""
     room, base = path.split("/", 1)[1][:-2].split("/")
     header = re.compile(rf'#include "{os.path.dirname(path)}/{base.split("_")[0]}\w*\.h"')
-    tests, unit = [], os.path.join(ROOT, "tests", "unit")
+    tests, unit = [], os.path.join(root, "tests", "unit")
     for name in sorted(os.listdir(unit)):
         test, kind = os.path.splitext(name)
         if not test.startswith("test_") or kind != ".c":
@@ -153,14 +153,14 @@ def tests_of(path):
     return tests
 
 
-def runs_of(mutant, made):
+def runs_of(mutant, tree, made):
     """Test, its target, and its command: in this order."""
     runs = []
     if mutant.path.startswith("daemon/"):
         runs.append(("sim", "sim_engine", [f"{made}/tests/sim/sim_engine"]))
     if mutant.path.startswith("daemon/core/sched"):
         runs.append(("sim_sched", "sim_sched", [f"{made}/tests/sim/sim_sched"]))
-    for test in tests_of(mutant.path):
+    for test in tests_of(mutant.path, tree):
         runs.append((test.replace("test_", "unit ", 1), test, [f"{made}/tests/unit/{test}"]))
     return runs
 
@@ -186,11 +186,11 @@ def run_sim(sim):
     return done
 
 
-def who_catches(mutant, made):
-    for test, target, command in runs_of(mutant, made):
+def who_catches(mutant, tree, made):
+    for test, target, command in runs_of(mutant, tree, made):
         fault = build_target(made, target)
         if fault:
-            sys.exit(f"{mutant.name} does not build:\n{fault[-3000:]}")
+            return None, f"does not build:\n{fault[-2000:]}"
         try:
             done = run_sim(*command) if test == "sim" else call(*command, timeout=UNIT_MOST_S, cwd=made)
         except subprocess.TimeoutExpired:
@@ -225,7 +225,7 @@ def run(build, mutants):
         whole = read(path)
         write(path, mutant.planted(whole))
         try:
-            test, text = who_catches(mutant, made)
+            test, text = who_catches(mutant, tree, made)
         finally:
             write(path, whole)
         caught += test is not None
