@@ -256,7 +256,11 @@ void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
     app->session = NULL;
     app->exit.left_at = engine->now;
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
+    const uint32_t other = gm_group_other_here(engine, id);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
+    if (other != GM_NONE && !engine->stopping.is_on)
+        gm_engine_apply_policy(engine,
+                               other); /* the settings of its group are those of who is left */
     gm_engine_forget_waiting(engine, id);
     gm_engine_void_batches(engine, id);
     for (index = engine->table->apps[id].allocations.head; index != GM_NONE; index = next) {

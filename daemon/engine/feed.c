@@ -179,8 +179,6 @@ static void feed(struct gm_engine *engine, struct gm_sched_event event)
     tell(engine, event.app, event.ago_ns);
     if ((event.kind == GM_SCHED_BUSY && unit->is_open) || event.kind == GM_SCHED_HURRY)
         step(engine, &event);
-    if (event.kind == GM_SCHED_LEAVE)
-        gm_engine_apply_policy(engine, other);
     take_decision(engine); /* it names those who came and who left */
 }
 

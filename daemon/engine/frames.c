@@ -163,30 +163,6 @@ uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t id)
     return bytes;
 }
 
-void gm_engine_update_room(struct gm_engine *engine)
-{
-    uint64_t room = gm_less(engine->table->budget, engine->table->fixed);
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        const struct gm_app *app = &engine->apps[id];
-        const bool is_away = app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent;
-        if (!is_away && !app->is_stopped)
-            continue; /* of those that run the scheduler knows */
-        room = gm_less(room, gm_engine_kept(engine, id));
-    }
-    const struct gm_frame *entry;
-    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
-        entry = &engine->table->frames[i];
-        if (entry->is_host || (entry->silent == 0 && !is_copied(engine, entry)))
-            continue;
-        /* It ends when the one that does not answer lets go of it, or the last copy is closed. */
-        room = gm_less(room, gm_class_bytes(entry->class));
-    }
-    if (room == engine->room)
-        return;
-    engine->room = room;
-    gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
-}
-
 void gm_engine_begin_frames(struct gm_engine *engine)
 {
     engine->created = 0;

@@ -216,6 +216,8 @@ void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
 
 /* room.c */
+/* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
+void gm_engine_update_room(struct gm_engine *engine);
 /* Put on the ctl pages what the GPU has for each program and what it could allocate now. After
  * every change of what is committed or shared, before the program hears of it. */
 void gm_engine_tell_room(struct gm_engine *engine);
@@ -384,8 +386,6 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
 bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame);
 /* Bytes that a program which does not answer keeps from the others. */
 uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t app);
-/* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
-void gm_engine_update_room(struct gm_engine *engine);
 /* Condemn free frames as long as more than `kept` bytes of frames are there to stay. */
 void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept);
 /* ... of this user, and of users who have no program. */

@@ -1,8 +1,8 @@
 /*
- * Gathers what core/room answers from, and tells each program what the GPU has and what it can
- * still allocate: cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c). Owns
- * gm_ctl.budget, gm_ctl.room, gm_app.driver and gm_engine.users. Called by all who ask what an app
- * may have.
+ * Gathers what core/room answers from. Tells each program what the GPU has and what it can still
+ * allocate, as cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c), and the
+ * scheduler what there is for all. Owns gm_ctl.budget, gm_ctl.room, gm_app.driver, and of the
+ * engine `users` and `room`. Called by all who ask what an app may have.
  */
 #include "daemon/engine/inside.h"
 
@@ -163,6 +163,30 @@ uint64_t gm_engine_host_soon(const struct gm_engine *engine)
 }
 
 /* ---- who asks ---- */
+
+void gm_engine_update_room(struct gm_engine *engine)
+{
+    uint64_t room = gm_less(engine->table->budget, engine->table->fixed);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        const bool is_away = app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent;
+        if (!is_away && !app->is_stopped)
+            continue; /* of those that run the scheduler knows */
+        room = gm_less(room, gm_engine_kept(engine, id));
+    }
+    const struct gm_frame *entry;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
+        entry = &engine->table->frames[i];
+        if (entry->is_host || (entry->silent == 0 && !gm_engine_is_left_behind(engine, i)))
+            continue;
+        /* It ends when the one that does not answer lets go of it, or the last copy is closed. */
+        room = gm_less(room, gm_class_bytes(entry->class));
+    }
+    if (room == engine->room)
+        return;
+    engine->room = room;
+    gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
+}
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
