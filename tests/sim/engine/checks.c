@@ -372,6 +372,9 @@ static void check_stopped(struct program *p, uint32_t gpu)
             "program %u (app %u) stands still for %lu ms and is %s on GPU %u", p->number, p->app,
             (uint64_t)(since / GM_MS), gm_model_state_text(GM_MODEL_APP, app->state), gpu);
     if (is_stopped) {
+        require(p->group > 0 || engine->units[app->unit].bytes == 0,
+                "program %u (app %u) stands still, and the scheduler counts its memory", p->number,
+                p->app);
         gm_engine_account(engine, p->app, &account);
         require(!p->was_stopped[gpu] || account.run_ns == p->ran[gpu],
                 "program %u (app %u) stands still and is charged on GPU %u", p->number, p->app,
