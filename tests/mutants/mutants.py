@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -91,9 +92,16 @@ def check(mutants):
 
 # ---- building ----
 
-def call(*command, **options):
-    return subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False, **options)
+def call(*command, timeout=None, **options):
+    """Whatever ends this ends what it has started, too."""
+    with subprocess.Popen(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          start_new_session=True, **options) as process:
+        try:
+            output = process.communicate(timeout=timeout)[0]
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output)
 
 
 def copy_tree(tree):
