@@ -175,7 +175,7 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     }
     uint64_t wait_ms = at > engine->now ? (at - engine->now + GM_MS - 1) / GM_MS : 1;
     if (engine->is_called)
-        wait_ms = 0;
+        wait_ms = gm_engine_soon_ms(engine);
     engine->timer_at = engine->now + wait_ms * GM_MS;
     uv_update_time(engine->loop);
     uv_timer_start(&engine->timer, engine->on_timer, wait_ms, 0);

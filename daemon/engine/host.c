@@ -171,6 +171,8 @@ static void tell_others(struct gm_engine *engine)
     const uint64_t now = taken_now(host, index);
     const bool is_over = host->gives & bit && !gives(engine);
     const bool is_new = now != host->taken[index] || is_over;
+    if (now != host->taken[index])
+        host->heard[index] = 0;
     host->taken[index] = now;
     host->gives = gives(engine) ? host->gives | bit : host->gives & ~bit;
     for (uint32_t i = 0; i < host->n && is_new; i++)
@@ -183,7 +185,10 @@ void gm_host_promise(struct gm_engine *engine)
     struct gm_host *host = engine->host;
     if (host->n == 1)
         return;
-    host->promised[engine->config.index] = gm_least(promised_by(engine), gm_host_limit(engine));
+    const uint64_t promised = gm_least(promised_by(engine), gm_host_limit(engine));
+    if (promised != host->promised[engine->config.index])
+        host->heard[engine->config.index] = 0;
+    host->promised[engine->config.index] = promised;
     tell_others(engine);
 }
 
@@ -196,6 +201,8 @@ void gm_host_ask(struct gm_engine *engine)
         struct gm_engine *other = host->engines[i];
         if (!other || other == engine || taken_soon(host, i) >= taken_now(host, i))
             continue;
+        if (host->heard[i] & bit_of(engine))
+            continue; /* what it still has cannot leave: asked again, it would answer the same */
         host->waits |= bit_of(engine);
         host->asked |= 1u << i;
         gm_engine_call(other);
@@ -215,7 +222,10 @@ bool gm_host_is_coming(const struct gm_engine *engine)
 
 void gm_host_end_wait(struct gm_engine *engine)
 {
-    engine->host->waits &= ~bit_of(engine);
+    struct gm_host *host = engine->host;
+    host->waits &= ~bit_of(engine);
+    for (uint32_t i = 0; i < host->n; i++)
+        host->heard[i] &= ~bit_of(engine);
 }
 
 bool gm_host_is_asked(const struct gm_engine *engine)
@@ -232,6 +242,8 @@ uint64_t gm_host_kept(const struct gm_engine *engine)
 
 void gm_host_heard(struct gm_engine *engine)
 {
-    engine->host->asked &= ~bit_of(engine);
+    struct gm_host *host = engine->host;
+    host->asked &= ~bit_of(engine);
+    host->heard[engine->config.index] = host->waits;
     tell_others(engine);
 }

@@ -12,7 +12,9 @@
  * number of the GPU itself. All is counted in whole slabs.
  *
  * A pool may have more than was promised: shadows, and what it keeps for later. When an allocation
- * on another GPU lacks that, the pool is asked to give it back, and the allocation waits for it.
+ * on another GPU lacks that, the pool is asked to give it back, and the allocation waits for it. It
+ * is asked once: what cannot leave, as somebody has a page in each slab, would else be asked for
+ * and refused for ever, and the daemon would do nothing else.
  *
  * The window is pinned memory that stays free on each GPU, so that a switch always has a place to
  * start and a full lower tier slows it but never blocks it.
@@ -46,6 +48,8 @@ struct gm_host {
     uint32_t waits;              /* a bit a GPU: an allocation waits for what others give back */
     uint32_t asked;              /* ... it is to give back, and has not heard of it */
     uint32_t gives;              /* ... it gave back, or was to, when others last knew */
+    uint32_t heard[GM_GPUS_MAX]; /* bits of GPUs for which it gave back what it could, and has as
+                                    much as then */
 };
 
 /* The host memory of `n` GPUs. The sizes in `config` are those for all of them; they become those

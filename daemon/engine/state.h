@@ -331,6 +331,7 @@ struct gm_engine {
     uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
     uv_timer_t timer;
     uv_timer_cb on_timer;
+    uint64_t soon_at;  /* time of the loop when it was last called at once */
     uint64_t timer_at; /* when it is due; 0: at once, or never */
     /* Deadlines count from here at the earliest: until then the daemon did not run (it was stopped,
      * or the machine was busy), and could not see that a program answered. */

@@ -265,6 +265,38 @@ static void nothing_comes(void **state)
     assert_int_equal(gm_host_limit(&engines[1]), 10 * SLAB);
 }
 
+/* Who waits on (--when-full wait) asks in each of its rounds. It is told at once that nothing
+ * comes, and begins a round: neither may go on like that for ever. */
+static void asks_once(void **state)
+{
+    unsigned rounds = 0;
+    (void)state;
+    begin(2, 12 * SLAB, 0);
+    has(0, 9 * SLAB);
+    used[0] = 3 * SLAB; /* a page in each slab */
+    calls[0] = calls[1] = 0;
+    for (gm_host_ask(&engines[1]); calls[0] > 0 && rounds < 100; rounds++) {
+        calls[0] = 0;
+        gm_host_promise(&engines[0]);
+        gm_host_heard(&engines[0]);
+        gm_host_ask(&engines[1]);
+    }
+    assert_int_equal(rounds, 1);
+    has(0, 8 * SLAB); /* one is empty now: there may be more */
+    gm_host_ask(&engines[1]);
+    assert_true(gm_host_is_asked(&engines[0]));
+    gm_host_heard(&engines[0]);
+    tables[0].budget -= SLAB; /* its programs are promised another part */
+    tables[0].committed = 5 * SLAB;
+    gm_host_promise(&engines[0]);
+    gm_host_ask(&engines[1]);
+    assert_true(gm_host_is_asked(&engines[0]));
+    gm_host_heard(&engines[0]);
+    gm_host_end_wait(&engines[1]); /* who waits anew asks anew */
+    gm_host_ask(&engines[1]);
+    assert_true(gm_host_is_asked(&engines[0]));
+}
+
 static uint32_t random_state = 1;
 static uint32_t chance(uint32_t below)
 {
@@ -320,10 +352,10 @@ static void never_too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_need),        cmocka_unit_test(of_one_gpu),
-        cmocka_unit_test(tiers_below),    cmocka_unit_test(budget_falls),
-        cmocka_unit_test(given_back),     cmocka_unit_test(nothing_comes),
-        cmocka_unit_test(never_too_much),
+        cmocka_unit_test(by_need),     cmocka_unit_test(of_one_gpu),
+        cmocka_unit_test(tiers_below), cmocka_unit_test(budget_falls),
+        cmocka_unit_test(given_back),  cmocka_unit_test(nothing_comes),
+        cmocka_unit_test(asks_once),   cmocka_unit_test(never_too_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,6 +71,12 @@ int uv_timer_stop(uv_timer_t *timer)
     return 0;
 }
 
+uint64_t uv_now(const uv_loop_t *loop)
+{
+    (void)loop;
+    return machine.now / GM_MS;
+}
+
 void uv_update_time(uv_loop_t *loop)
 {
     (void)loop;
