@@ -66,8 +66,8 @@ void gm_engine_want_memory(struct gm_engine *engine)
     gm_stores_want(engine->stores, need.paged);
 }
 
-/* What shadows want changes with each switch. While the system refuses more, it is asked again once
- * a second only. */
+/* What shadows want changes with each switch. While the system refuses more, it is not asked for
+ * each. */
 static bool have_shadows_changed(const struct gm_engine *engine)
 {
     return !gm_engine_is_off(engine, GM_RETRY_PINNED) &&

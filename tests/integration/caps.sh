@@ -21,7 +21,7 @@ expect_refused() {
     [ "$(wc -l < "$dir/set")" = 1 ] || fail "$*: not one line: $(cat "$dir/set")"
 }
 
-start_daemon --pinned 160M --rule 'command=gm_worker_proc cap=30M'
+start_daemon --pinned 160M --rule 'command=gm_worker_proc* cap=30M'
 app big linked --bytes 120M --allocs 6 --iterations 2 --seed 3 --until "$dir/enough"
 await_ready big
 within "$patience" is_at big 120 128 || fail "not all of it is on the GPU"

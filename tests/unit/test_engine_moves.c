@@ -562,7 +562,7 @@ static void little_is_exchanged_at_once(void **state)
     assert_int_equal(submitted[GM_WAY_IN], 512 * MIB);
 }
 
-/* The next copies between the tiers below end, as gm_engine_host_copied takes it. */
+/* The next copies between the tiers below end, as gm_engine_copied_host takes it. */
 static void end_below(unsigned n)
 {
     for (; n > 0; n--) {
