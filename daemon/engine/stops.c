@@ -121,6 +121,8 @@ static void follow(struct gm_engine *engine, uint32_t id)
     if (is_part != app->is_part_stopped) {
         app->is_part_stopped = is_part;
         gm_engine_apply_policy(engine, id);
+        if (!is_part && app->is_wanting) /* a group that stood still wanted nothing */
+            gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
     }
     if (is_stopped == app->is_stopped)
         return;
