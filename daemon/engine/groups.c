@@ -30,8 +30,8 @@ static bool is_living(const struct gm_group *group)
     return false;
 }
 
-/* A group without clients ends, when the next one is looked for at the latest. */
-static void sweep(struct gm_groups *groups)
+/* At the latest when the next one is looked for. */
+void gm_groups_sweep(struct gm_groups *groups)
 {
     for (struct gm_group **link = &groups->first; *link;) {
         struct gm_group *group = *link;
@@ -48,7 +48,7 @@ int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct
                    char *why, size_t why_size)
 {
     struct gm_group *group;
-    sweep(groups);
+    gm_groups_sweep(groups);
     for (group = groups->first; group; group = group->next) {
         if (strcmp(group->name, name) != 0 || !is_living(group))
             continue;
@@ -100,7 +100,7 @@ void gm_group_remove(struct gm_client *client)
     *link = client->next;
     client->group = NULL;
     if (group->all)
-        sweep(group->all);
+        gm_groups_sweep(group->all);
     else if (!group->clients)
         free(group);
 }

@@ -41,6 +41,9 @@ struct gm_groups {
     struct gm_group *first;
 };
 
+/* Free those that nobody is in any more. */
+void gm_groups_sweep(struct gm_groups *groups);
+
 /*
  * The group of this name, made if there is none: it ends with its last client. 0; -ENOMEM; or
  * -EPERM with one line in `why`: programs of another user are in it.

@@ -184,6 +184,7 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
         return error;
     error = welcome(machine, who, group, &client);
     if (error) {
+        gm_groups_sweep(&machine->groups); /* it may be the first of its group */
         snprintf(why, why_size, "cannot take one more app: %s", strerror(-error));
         return error;
     }
