@@ -360,13 +360,16 @@ static void check_gate(const struct program *p)
             "program %u is taken to be quiet, and is not", p->number);
 }
 
-/* Who stands still is known to within a second, if it has a turn; and is charged nothing. */
+/* Who stands still is known to within a second, of that or of the beginning of its turn; and is
+ * charged nothing. */
 static void check_stopped(struct program *p, uint32_t gpu)
 {
     const struct gm_engine *engine = machine.daemon.engines[gpu];
     const struct gm_app *app = app_of(p, gpu);
     const bool is_stopped = app && app->is_stopped && !engine->stopping.is_on;
-    const uint64_t since = machine.now < p->frozen_until ? machine.now - p->frozen_at : 0;
+    const uint64_t begun = app ? app->chosen.begin.at : 0;
+    const uint64_t from = p->frozen_at > begun ? p->frozen_at : begun;
+    const uint64_t since = machine.now < p->frozen_until ? machine.now - from : 0;
     struct gm_sched_account account = {0};
     require(!app || app->is_stopped || app->state == GM_APP_PAUSED || since <= GM_S,
             "program %u (app %u) stands still for %lu ms and is %s on GPU %u", p->number, p->app,
