@@ -9,6 +9,7 @@
 #include "common/shm.h"
 #include "daemon/memory/claim.h"
 #include "daemon/core/admit.h"
+#include "daemon/core/backoff.h"
 #include "daemon/core/events.h"
 #include "daemon/core/hint.h"
 #include "daemon/core/need.h"
@@ -72,10 +73,6 @@ enum gm_retry {
     GM_RETRY_FRAME,  /* making a frame */
     GM_RETRY_PINNED, /* growing pinned memory */
     GM_RETRIES
-};
-struct gm_backoff {
-    uint64_t at;   /* not before; 0: now */
-    uint64_t wait; /* ... how long that was after the last failure; 0: it went well since */
 };
 
 struct gm_app {
