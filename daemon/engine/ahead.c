@@ -5,7 +5,13 @@
  * refused, and the program is as it was. What came is a spare (spares.c) until the program
  * allocates it.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/ahead.h"
+
+#include "daemon/engine/apps.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/room.h"
 
 /* Whether all programs have all their memory, but for what is on its way to them ahead. */
 static bool is_whole(const struct gm_engine *engine)

@@ -2,9 +2,18 @@
  * What follows from the answers to batches: chunks settle, allocations that could not be mapped are
  * refused, places of shared memory are open or shut. Called by step.c.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/answers.h"
 
 #include <stdlib.h>
+
+#include "daemon/engine/apps.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/refusals.h"
+#include "daemon/engine/shares.h"
 
 /* Whether nobody waits for any of it. */
 static bool is_all_ahead(const struct gm_engine *engine, const struct gm_batch *batch)

@@ -3,7 +3,7 @@
  * those that it passes on), and allocations that are granted or refused. Called by step.c, and
  * by most files of the engine for what an app needs and has room for; calls all of them.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/apps.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +12,29 @@
 #include <unistd.h>
 
 #include "common/sums.h"
+#include "daemon/engine/ahead.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/log.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/refusals.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/run.h"
+#include "daemon/engine/shadows.h"
+#include "daemon/engine/shares.h"
+#include "daemon/engine/states.h"
+#include "daemon/engine/waiting.h"
 
 /*
  * Watching for the end of the process: only then is nothing of it left on the GPU, if no other has

@@ -3,7 +3,9 @@
  * apps, and when memory of an app last came nearer. Called by the files whose work failed;
  * deadlines.c sees when the time has come.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/backoff.h"
+
+#include "daemon/engine/round.h"
 
 void gm_engine_back_off(struct gm_engine *engine, enum gm_retry retry)
 {

@@ -4,9 +4,12 @@
  * the questions. Owns the queues of batches of each app. The files that map and drop memory fill
  * batches; answers.c and chunks.c take what is answered, or never will be.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/batches.h"
 
 #include <stdlib.h>
+
+#include "daemon/engine/events.h"
+#include "daemon/engine/round.h"
 
 /* It was asked. Answers come in this order. */
 static void await_answer(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)

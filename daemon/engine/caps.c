@@ -1,7 +1,7 @@
 /*
  * Caps: the most device memory that an app may occupy, and what all apps of a user may. Owns
  * struct gm_app.cap, and what is beyond the GPU of apps that have a cap. Called by policy.c,
- * apps.c, places.c, moves.c and engine.c; calls the table, groups.c and places.c. What a cap leaves
+ * apps.c, places.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves
  * an app says core/room.
  *
  * A cap holds for an app on each of its GPUs. The programs of a group are one app, so it bounds
@@ -31,7 +31,7 @@
  * order to run, and goes back to that when room is wanted. It bends no further than a total for the
  * user allows. Otherwise two apps that bend would wait for each other's frames for ever.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/caps.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,6 +39,14 @@
 #include "common/settings.h"
 #include "common/size.h"
 #include "common/sums.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/spares.h"
 
 /* ---- what may be had ---- */
 

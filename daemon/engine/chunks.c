@@ -3,11 +3,20 @@
  * step that is possible; gm_engine_retire ends freed chunks. Called by step.c, answers.c and
  * apps.c; calls the table, and the files that begin copies.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/chunks.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/copies.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/hashes.h"
+#include "daemon/engine/release.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shadows.h"
 
 static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
 {

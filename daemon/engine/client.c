@@ -1,4 +1,4 @@
-#include "daemon/engine/inside.h"
+#include "daemon/engine/client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,10 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "daemon/engine/apps.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/groups.h"
 
 /* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
 static int make_shared(const char *name, size_t bytes, int seals, void **memory)

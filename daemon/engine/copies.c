@@ -4,9 +4,12 @@
  * copy in. Owns the rings of chunks by the numbers of their copies, and the sums of what is under
  * way. Called by the files that move chunks; calls the table, the mover and the stores.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/copies.h"
 
 #include <assert.h>
+
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/events.h"
 
 /* ---- between the GPU and pinned memory ---- */
 

@@ -1,13 +1,29 @@
 /*
  * Deadlines: answers that do not come, programs that make no progress, things to retry. Owns the
- * engine's timer, and the time when the daemon last began to run again. Called by engine.c; calls
+ * engine's timer, and the time when the daemon last began to run again. Called by run.c; calls
  * the files whose time has come.
  *
  * A daemon that was stopped (Ctrl-Z, a debugger, a frozen machine) finds every deadline passed, and
  * the answers unread. It knows that by its timer, which is long overdue. Then everybody has their
  * time again.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/deadlines.h"
+
+#include "daemon/engine/apps.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/hints.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/refusals.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/saving.h"
+#include "daemon/engine/stops.h"
+#include "daemon/engine/turns.h"
 
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)

@@ -108,29 +108,6 @@ struct gm_engine_config {
     void *arg;
 };
 
-/*
- * Open the GPU and make an engine on `loop`. Returns 0, or -errno with one line for a person in
- * `why` (no CUDA driver, no such GPU, a budget above the device, ...); then nothing is left behind.
- */
-int gm_engine_open(struct gm_engine **engine, uv_loop_t *loop,
-                   const struct gm_engine_config *config, char *why, size_t why_size);
-
-/*
- * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
- * they survive it (saving.c). `on_saved(arg)` is called once from the loop, or from within
- * this call, within GM_SAVING_NS; then all gates that may open are open, and the engine does
- * nothing any more. Called again it does nothing.
- */
-void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg);
-
-/* Decide and begin nothing any more. Who was to be saved and is not yet, is lost; `on_saved` is not
- * called. */
-void gm_engine_halt(struct gm_engine *engine);
-
-/* Stop everything and free it. Sessions must have left. The loop must still run once to close
- * handles. */
-void gm_engine_close(struct gm_engine *engine);
-
 /* What a program asks for itself, as HELLO told it: not checked. */
 struct gm_wishes {
     uint32_t class;    /* 0 not said, 1 + enum gm_sched_class */
@@ -148,41 +125,10 @@ struct gm_newcomer {
     struct gm_wishes wishes;
 };
 
-/* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
- * nothing has changed (-EEXIST: its id is in use here, by one that has not ended yet; -ESHUTDOWN:
- * the daemon is about to end). */
-struct gm_client;
-int gm_engine_join(struct gm_engine *engine, struct gm_client *client);
-
-/* What WELCOME says of the GPU. */
-void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
-
-/* The CUDA number of its GPU. */
-int gm_engine_gpu(const struct gm_engine *engine);
-
-/* A decoded message from app `app`. May call outlet.send and outlet.end. */
-void gm_engine_message(struct gm_engine *engine, uint32_t app,
-                       const struct gm_wire_message *message);
-
-/* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
-void gm_engine_leave(struct gm_engine *engine, uint32_t app);
-
-/* Bring everything up to date, before a snapshot. */
-void gm_engine_refresh(struct gm_engine *engine);
-
 /* What a trim gives back, in bytes. */
 struct gm_trimmed {
     uint64_t gpu, pinned, paged;
 };
-
-/* Give memory that no program needs back to the system, also what was needed lately, and move
- * paused programs off the GPU: all, if an administrator asks, or a user beside whom there is no
- * other; else that of the asker's programs and of users who have none. It goes after this call
- * returns. */
-void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed);
-
-/* Whether memory that leaves has not reached the system yet. */
-bool gm_engine_is_trimming(const struct gm_engine *engine);
 
 /* SET: the programs that all of `selects` select, what to change, and who asks. */
 struct gm_set_request {
@@ -199,17 +145,5 @@ struct gm_set_done {
     uint32_t changed;       /* programs */
     struct gm_reason later; /* LATER: a program that stands still; NONE: all holds now */
 };
-
-/*
- * Change what is said of programs, of all that are selected or of none. Returns 0 and *done; or
- * -ENOENT (there are none), -EPERM (the asker may not) or another -errno, with one line in `why`,
- * and then nothing is changed.
- */
-int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
-                  struct gm_set_done *done, char *why, size_t why_size);
-/* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
- * `why`. All GPUs are asked before one is changed. */
-int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,
-                        size_t why_size);
 
 #endif

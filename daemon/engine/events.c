@@ -2,7 +2,7 @@
  * Events (common/events.def): counts them, and hands them to the one who reads (gm_engine_outlet).
  * Owns the counters of the engine and of apps. Called by the files in which something happens.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/events.h"
 
 void gm_engine_emit(struct gm_engine *engine, const struct gm_event *event)
 {

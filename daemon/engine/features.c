@@ -5,8 +5,10 @@
  *
  * Owns gm_engine.features_told. The words are the programs' own: shown, never trusted.
  */
+#include "daemon/engine/features.h"
+
 #include "common/features.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/events.h"
 
 void gm_engine_note_features(struct gm_engine *engine)
 {

@@ -10,10 +10,14 @@
  * A unit lives from its first member's JOIN to its last one's LEAVE. It has the number of its first
  * member, or another one while that is taken by a unit whose first member has left.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/feed.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+#include "daemon/engine/events.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/round.h"
 
 int gm_engine_open_sched(struct gm_engine *engine)
 {

@@ -3,9 +3,15 @@
  * when nobody can reach them any more. Called by most files of the engine; calls memory/frames.c
  * and the table. moves.c clears frames.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/frames.h"
 
 #include "common/sums.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/round.h"
 #include "daemon/memory/files.h"
 
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,

@@ -2,10 +2,22 @@
  * The gates of programs, for the part that this GPU has in them: closing one and waiting for its
  * answer, opening it when all that its program has here is in place. A gate that is closed for
  * exchanges only is held: its program keeps its turn. Owns gm_app.gate and the sending of CLOSE and
- * RESUME. Called by engine.c, places.c and deadlines.c; what follows for the scheduler, groups and
+ * RESUME. Called by run.c, places.c and deadlines.c; what follows for the scheduler, groups and
  * places is told from here.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/gates.h"
+
+#include "daemon/engine/client.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/log.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/shadows.h"
+#include "daemon/engine/spares.h"
+#include "daemon/engine/states.h"
+#include "daemon/engine/switches.h"
 
 static void resume(struct gm_engine *engine, uint32_t id)
 {

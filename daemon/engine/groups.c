@@ -1,10 +1,16 @@
 /* See groups.h. */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/groups.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "daemon/engine/client.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/round.h"
 
 struct gm_group {
     struct gm_group *next; /* of those with a name */

@@ -23,7 +23,7 @@
  * Engines change only what is theirs: each reads the others' apps, and follows at the start of a
  * round (gm_engine_follow_groups). A change of state calls the other engines (gm_engine_call).
  *
- * Called by engine.c, apps.c, idle.c, deadlines.c, feed.c, and by clients, for coming and going.
+ * Called by run.c, apps.c, idle.c, deadlines.c, feed.c, and by clients, for coming and going.
  */
 #ifndef GM_DAEMON_ENGINE_GROUPS_H
 #define GM_DAEMON_ENGINE_GROUPS_H
@@ -33,8 +33,7 @@
 #include <sys/types.h>
 
 #include "daemon/engine/client.h"
-
-struct gm_engine;
+#include "daemon/engine/state.h"
 
 /* The groups with a name. */
 struct gm_groups {

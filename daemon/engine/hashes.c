@@ -7,9 +7,13 @@
  * Owns the hashes under way. Called by chunks.c; calls the table, release.c, copies.c and the
  * hasher.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/hashes.h"
 
 #include <string.h>
+
+#include "daemon/engine/copies.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/release.h"
 
 /* These leave the frame; the first two copy nothing, so the chunk has left. */
 

@@ -5,11 +5,13 @@
  * A hold lasts for milliseconds and ends by itself, in the program that is held. So the daemon
  * keeps no state of it, and a hold needs no end where the daemon is stopped or killed.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/hints.h"
 
 #include "common/features.h"
 #include "common/sums.h"
 #include "daemon/core/timeslice.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/policy.h"
 
 static bool may_hint(const struct gm_engine *engine, uint32_t id)
 {

@@ -1,10 +1,12 @@
+
 #include "daemon/engine/host.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #include "common/sums.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shadows.h"
 #include "daemon/memory/limits.h"
 
 /*

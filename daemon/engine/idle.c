@@ -1,6 +1,6 @@
 /*
  * Idleness. Owns the samples of each app's shared words and the QUERYs under way. Called by
- * engine.c and apps.c; tells policy.c.
+ * run.c and apps.c; tells policy.c.
  *
  * An app with an open gate is idle if none of its calls returned for --idle, none is under way, and
  * its earlier GPU work has ended. The shared words tell the first two. For the third the app is
@@ -17,7 +17,13 @@
  * waits at the gate. It needs no turn before it sends WANT, so no memory is moved for a program
  * that was paused at the very end of its work.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/idle.h"
+
+#include "daemon/engine/client.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/spares.h"
 
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u

@@ -6,9 +6,12 @@
  * level by itself, each change of settings, and each refusal of memory. A switch takes the place of
  * those who left while the newcomer waited.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/log.h"
 
 #include <string.h>
+
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
 
 static struct gm_party party(const struct gm_engine *engine, uint32_t id, enum gm_why why,
                              const struct gm_sched_account *account)

@@ -1,4 +1,5 @@
 /* See machine.h. */
+
 #include "daemon/engine/machine.h"
 
 #include <errno.h>
@@ -7,7 +8,19 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/open.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shares.h"
+#include "daemon/engine/step.h"
 
 /* ---- opening and closing ---- */
 

@@ -14,8 +14,6 @@
 #include "daemon/engine/groups.h"
 #include "daemon/engine/host.h"
 
-struct gm_snapshot;
-
 struct gm_machine {
     uv_loop_t *loop;
     struct gm_engine_outlet outlet;
@@ -63,10 +61,6 @@ void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed 
 bool gm_machine_is_trimming(const struct gm_machine *machine);
 int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,
                    struct gm_set_done *done, char *why, size_t why_size);
-
-/* All that views show, brought up to date (snapshot.c). The caller frees it; NULL: out of memory.
- */
-struct gm_snapshot *gm_machine_snapshot(struct gm_machine *machine);
 
 /*
  * A program said HELLO. Makes its shared memory, sends WELCOME through its session and returns 0

@@ -2,14 +2,23 @@
  * How much memory the daemon makes: a little more than programs need (core/need.h), on the GPU
  * within a budget that follows what other programs leave there (core/room.h). Unused memory goes
  * back to the system, less what was needed lately. frames.c destroys frames, hostpool.c slabs,
- * stores.c paged memory. Owns the budget. Called by engine.c, by files that need the budget to
+ * stores.c paged memory. Owns the budget. Called by run.c, by files that need the budget to
  * change, and by step.c for a trim.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/memory.h"
 
 #include <stdio.h>
 
 #include "common/sums.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shadows.h"
+#include "daemon/engine/spares.h"
 #include "daemon/memory/files.h"
 
 static uint64_t lower_used(const struct gm_engine *engine)

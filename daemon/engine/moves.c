@@ -1,11 +1,24 @@
 /*
  * Plans moves (core/plan.h) and carries plans out: has programs unmap what leaves, and begins what
- * comes. Owns the plan. Called by engine.c; calls the files that copy, map and make frames.
+ * comes. Owns the plan. Called by run.c; calls the files that copy, map and make frames.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/moves.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/copies.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shadows.h"
 
 /* Plans. */
 

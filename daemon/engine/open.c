@@ -2,7 +2,7 @@
  * Opens and closes an engine: its GPU, the limits of its memory, and the tables. Called by
  * machine.c.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/open.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +10,16 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/hashes.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shares.h"
+#include "daemon/engine/step.h"
+#include "daemon/engine/waiting.h"
 
 /* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
@@ -346,11 +356,6 @@ close_cuda:
 free_memory:
     free(engine);
     return error;
-}
-
-int gm_engine_gpu(const struct gm_engine *engine)
-{
-    return engine->config.gpu;
 }
 
 void gm_engine_close(struct gm_engine *engine)

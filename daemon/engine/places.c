@@ -1,7 +1,7 @@
 /*
  * Places: what of a program is resident and what is mapped on the host, for programs that may not
  * have all of their memory on the GPU (core/place.h decides). Owns host frames and the fields of
- * struct gm_app under its name. Called by apps.c, engine.c, chunks.c and saving.c; calls the table,
+ * struct gm_app under its name. Called by apps.c, run.c, chunks.c and saving.c; calls the table,
  * hostpool.c, frames.c and moves.c.
  *
  * A chunk that is mapped on the host lies in a unit of pinned memory, whose handle the program
@@ -22,11 +22,23 @@
  * try waits for longer. The same is done when the app has more than its room: its cap was lowered
  * (caps.c).
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/places.h"
 
 #include <assert.h>
 
 #include "common/size.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/copies.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/refusals.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shadows.h"
 
 /* ---- host frames ---- */
 

@@ -14,7 +14,7 @@
  * administrator who sets the default takes the setting back, also that of a rule.
  */
 /* clang-format on */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/policy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +24,15 @@
 #include <unistd.h>
 
 #include "common/wishes.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/log.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/room.h"
 
 static const struct gm_sched_policy nothing_said = {
     .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};

@@ -7,8 +7,13 @@
  * (gm_stat.refused). This count is shown, never trusted. A program that retries thousands of times
  * a second gets one line a second, with the number of the others.
  */
+#include "daemon/engine/refusals.h"
+
 #include "common/sums.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/log.h"
+#include "daemon/engine/room.h"
 #include "daemon/memory/files.h"
 
 void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes, enum gm_why reason)

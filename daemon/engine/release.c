@@ -3,7 +3,12 @@
  * somebody else may reach ends when that is over (frames.c), or with the memory that it is shared
  * as (shares.c). Called by chunks.c and hashes.c.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/release.h"
+
+#include "daemon/engine/apps.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shares.h"
 
 /* Whom a frame of the chunk waits for that is nobody's any more. */
 static uint32_t exit_of(const struct gm_engine *engine, const struct gm_chunk *chunk)

@@ -4,11 +4,20 @@
  * scheduler what there is for all. Owns gm_ctl.budget, gm_ctl.room, gm_app.driver, and of the
  * engine `users` and `room`. Called by all who ask what an app may have.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/room.h"
 
 #include <string.h>
 
 #include "common/sums.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/spares.h"
 #include "daemon/memory/files.h"
 
 /* ---- what is read once a round ---- */

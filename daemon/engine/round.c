@@ -3,7 +3,7 @@
  * goes round now, whether there is to be another round, or another run soon, or none any more, and
  * whether the plan is out of date. Owns the fields of these. Called by all files of the engine.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/round.h"
 
 void gm_engine_read_clock(struct gm_engine *engine)
 {

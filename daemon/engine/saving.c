@@ -1,5 +1,5 @@
 /*
- * The end of the daemon. Called by step.c, engine.c and deadlines.c; calls
+ * The end of the daemon. Called by step.c, run.c and deadlines.c; calls
  * core/saving.
  *
  * Mapped frames, on the device or the host, live as long as a process holds them. So this file
@@ -18,10 +18,18 @@
  * A program that does not answer is given up. If nothing moves for GM_STALL_NS, or at the time
  * limit, so are all that do not run yet.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/saving.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/shadows.h"
 
 static bool is_candidate(const struct gm_app *app)
 {

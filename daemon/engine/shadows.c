@@ -17,7 +17,10 @@
  *
  * Called by chunks.c, and by those who take pinned memory; calls the table and the stores.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/shadows.h"
+
+#include "daemon/engine/feed.h"
+#include "daemon/engine/hashes.h"
 
 /* ---- pages ---- */
 

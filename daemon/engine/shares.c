@@ -18,11 +18,22 @@
  * more than what is left. So no program starves.
  */
 /* clang-format on */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/shares.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+
+#include "daemon/engine/apps.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/shadows.h"
 
 #define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
 #define PLACES_AN_UNMAP ((uint32_t)GM_ENTRIES_UNMAP)

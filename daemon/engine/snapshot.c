@@ -2,14 +2,30 @@
  * The snapshot of the machine for the views (core/snapshot.h). Changes nothing but by bringing the
  * engines up to date first. Called by service/control.c; reads whatever the engine knows.
  */
+#include "daemon/engine/snapshot.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/sums.h"
 #include "daemon/core/snapshot.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/groups.h"
 #include "daemon/engine/machine.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/shadows.h"
+#include "daemon/engine/shares.h"
+#include "daemon/engine/spares.h"
+#include "daemon/engine/step.h"
+#include "daemon/engine/stops.h"
+#include "daemon/engine/waiting.h"
 
 /* ---- why an app does not run, or is not all on the GPU ---- */
 

@@ -17,9 +17,12 @@
  *
  * Owns gm_app.spares. Callers: waiting, engine, idle, memory, and views.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/spares.h"
 
 #include "common/sums.h"
+#include "daemon/engine/ahead.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/room.h"
 
 /* The allocation that a word says is a spare. GM_NONE: it says none. */
 static uint32_t spare_of(const struct gm_engine *engine, uint32_t id, uint64_t word)

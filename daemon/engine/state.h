@@ -1,6 +1,6 @@
 /*
  * The engine's state, shared by the files of this folder only. Each struct says which file owns
- * it. daemon/views reads it, too, and changes nothing. inside.h has the functions.
+ * it. daemon/views reads it, too, and changes nothing.
  */
 #ifndef GM_DAEMON_ENGINE_STATE_H
 #define GM_DAEMON_ENGINE_STATE_H
@@ -24,10 +24,7 @@
 #include "daemon/core/tunables.h"
 #include "daemon/core/why.h"
 #include "daemon/memory/cuda.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
-#include "daemon/engine/groups.h"
-#include "daemon/engine/host.h"
 #include "daemon/memory/frames.h"
 #include "daemon/memory/hash.h"
 #include "daemon/memory/hostpool.h"

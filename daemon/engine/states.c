@@ -1,7 +1,11 @@
 /*
  * The states of apps (core/model.h), which this file owns: gm_engine_turn is their only setter.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/states.h"
+
+#include "daemon/engine/events.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/round.h"
 
 bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
 {

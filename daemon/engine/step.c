@@ -3,9 +3,25 @@
  * Each enters here, where the time is read once, changes the state, and ends with gm_engine_run.
  * Called by the machine, and by libuv and workers through open.c; nobody in the engine calls it.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/step.h"
 
 #include <stdio.h>
+
+#include "daemon/engine/answers.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/hints.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/run.h"
+#include "daemon/engine/saving.h"
+#include "daemon/engine/shares.h"
 
 static void enter(struct gm_engine *engine)
 {

@@ -1,6 +1,6 @@
 /*
  * Programs that stand still: stopped by a signal, frozen with their control group, or held by a
- * debugger. Owns the `stop` of clients, and is_stopped of gm_app. Called by engine.c at the
+ * debugger. Owns the `stop` of clients, and is_stopped of gm_app. Called by run.c at the
  * beginning of a round and when the status is asked for.
  *
  * Only a program itself can unmap its memory, so one that stands still keeps what it has on the
@@ -17,7 +17,18 @@
  * since the last look are not looked at, and few at a time (GM_STOP_LOOKS). Two looks in a row must
  * find the program standing still: strace stops one for a moment with every system call.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/stops.h"
+
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/round.h"
 
 /* What the engine whose client this is first finds; others hear of it. */
 static bool is_ours(const struct gm_engine *engine, const struct gm_client *client)

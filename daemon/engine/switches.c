@@ -1,8 +1,12 @@
 /* Measures switches: how long they took, and where the time went. Owns the parts. Called by
- * engine.c; calls log.c and core/parts. */
-#include "daemon/engine/inside.h"
+ * run.c; calls log.c and core/parts. */
+#include "daemon/engine/switches.h"
 
 #include <string.h>
+
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/log.h"
 
 void gm_engine_pass(struct gm_engine *engine)
 {

@@ -6,11 +6,16 @@
  * A program whose gate closes keeps its timeslice: it runs nothing, and is looked at again when it
  * does.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/timeslices.h"
 
 #include "common/features.h"
 #include "daemon/core/timeslice.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
+#include "daemon/engine/hints.h"
+#include "daemon/engine/policy.h"
 
 /* Of those that it has on its GPUs; 0: none. A program has one on all. */
 static uint64_t shortest(const struct gm_app *app)

@@ -8,9 +8,12 @@
  * whose turn it is may have no work: it is asked soon (idle.c), and its turn ends with its answer.
  * Who comes next is then told to go on, whatever it is held for.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/turns.h"
 
 #include "daemon/core/timeslice.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/hints.h"
+#include "daemon/engine/idle.h"
 
 void gm_engine_take_turns(struct gm_engine *engine)
 {

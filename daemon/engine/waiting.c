@@ -9,10 +9,16 @@
  *
  * core/admit says who gets memory next, and core/room whether it may have it.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/waiting.h"
 
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "daemon/engine/apps.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/refusals.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/spares.h"
 
 static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
 {

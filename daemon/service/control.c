@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
+#include "daemon/engine/snapshot.h"
 #include "daemon/service/users.h"
 #include "daemon/views/log.h"
 #include "daemon/views/status.h"

@@ -181,20 +181,18 @@ static rlim_t harden(void)
 }
 
 /* "GPU 0" or "GPUs 0, 1". */
-static void name_gpus(const struct gm_machine *machine, char *text, size_t size)
+static void name_gpus(const struct gm_gpus *gpus, char *text, size_t size)
 {
-    size_t at = (size_t)snprintf(text, size, machine->n == 1 ? "GPU" : "GPUs");
-    for (uint32_t i = 0; i < machine->n && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s %d", i > 0 ? "," : "",
-                               gm_engine_gpu(machine->engines[i]));
+    size_t at = (size_t)snprintf(text, size, gpus->n == 1 ? "GPU" : "GPUs");
+    for (uint32_t i = 0; i < gpus->n && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s %u", i > 0 ? "," : "", gpus->gpu[i]);
 }
 
-static void log_ready(const struct gm_options *options, const struct gm_machine *machine,
-                      rlim_t files)
+static void log_ready(const struct gm_options *options, const struct gm_gpus *shared, rlim_t files)
 {
     char lines[PATH_MAX + 160];
     char gpus[96];
-    name_gpus(machine, gpus, sizeof gpus);
+    name_gpus(shared, gpus, sizeof gpus);
     gm_log(GM_LOG_INFO, "gpumuxd %s shares %s on %s", GM_VERSION, gpus, options->socket);
     if (files < FILES_WANTED)
         gm_log(GM_LOG_WARN,
@@ -316,7 +314,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     if (error)
         goto no_listen;
 
-    log_ready(options, &machine, files);
+    log_ready(options, &gpus, files);
     signals.machine = &machine;
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.machine = NULL;

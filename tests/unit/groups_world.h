@@ -5,7 +5,8 @@
 #ifndef GM_TESTS_GROUPS_WORLD_H
 #define GM_TESTS_GROUPS_WORLD_H
 
-#include "daemon/engine/inside.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/state.h"
 
 void gm_engine_close_gate(struct gm_engine *e, uint32_t id)
 {

@@ -209,7 +209,7 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
     ("shim/link/link.h", "extern int gm_spares_n;", "shim/link/ may not use shim/memory/"),
     ("common/size.c", '#include "shim/gate/gate.h"', "common/ may not use shim/gate/"),
     ("daemon/core/sched.c", '#include "common/clock.h"\n#include "shim/gate/gate.h"', "daemon/core/ may not use shim/gate/"),
-    ("daemon/views/status.c", '#include "daemon/engine/inside.h"', "daemon/views/ may not use daemon/engine/"),
+    ("daemon/views/status.c", '#include "daemon/engine/state.h"', "daemon/views/ may not use daemon/engine/"),
     ("daemon/engine/moves.c", '#include "common/log.h"', "includes common/log.h: what happens is an event"),
     ("daemon/engine/moves.c", '#include "daemon/core/table_write.h"', "core/table alone writes the table"),
     ("daemon/core/place.c", "int gm_planted = (int)(long)gm_table_turn_chunk;", "names gm_table_turn_chunk: core/table alone"),

@@ -28,6 +28,7 @@
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
 #include "daemon/core/snapshot.h"
+#include "daemon/engine/snapshot.h"
 #include "daemon/views/log.h"
 #include "daemon/views/status.h"
 #include "daemon/views/why.h"

@@ -10,7 +10,12 @@
 #include <cmocka.h>
 
 #include "common/chunk.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/ahead.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/state.h"
 #include "tests/unit/turns.h"
 
 #define APPS 3u

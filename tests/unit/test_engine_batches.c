@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "daemon/engine/inside.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/state.h"
 
 #define CHUNKS 8u
 

@@ -11,7 +11,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/inside.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/spares.h"
+#include "daemon/engine/state.h"
 #include "tests/unit/groups_world.h"
 
 #define APPS 3u

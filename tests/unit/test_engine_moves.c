@@ -7,7 +7,20 @@
  */
 #include "tests/unit/plan_world.h"
 
-#include "daemon/engine/inside.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/copies.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/moves.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/run.h"
+#include "daemon/engine/shadows.h"
+#include "daemon/engine/shares.h"
+#include "daemon/engine/state.h"
 
 enum { RUNNING, FIRST, SECOND, LAST, APPS };
 

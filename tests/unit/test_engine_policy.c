@@ -13,7 +13,16 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/engine/inside.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/log.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/state.h"
 #include "tests/unit/groups_world.h"
 #include "daemon/service/rules.h"
 

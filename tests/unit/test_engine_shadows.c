@@ -5,7 +5,14 @@
  */
 #include "tests/unit/plan_world.h"
 
-#include "daemon/engine/inside.h"
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/copies.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/hashes.h"
+#include "daemon/engine/release.h"
+#include "daemon/engine/run.h"
+#include "daemon/engine/shadows.h"
+#include "daemon/engine/state.h"
 
 enum { RUNNING, NEXT, LATER, APPS };
 

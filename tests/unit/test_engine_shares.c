@@ -12,7 +12,19 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/policy.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/shadows.h"
+#include "daemon/engine/shares.h"
+#include "daemon/engine/state.h"
 #include "tests/unit/turns.h"
 
 #define APPS 4u

@@ -11,7 +11,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/inside.h"
+#include "daemon/engine/ahead.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/spares.h"
+#include "daemon/engine/state.h"
 
 #define APPS 4u
 #define CHUNKS 256u

@@ -11,7 +11,11 @@
 #include <cmocka.h>
 
 #include "daemon/core/table_write.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/log.h"
+#include "daemon/engine/state.h"
+#include "daemon/engine/switches.h"
 
 #define APPS 4u
 
@@ -83,7 +87,7 @@ static void at(uint64_t ms)
     gm_engine_pass(engine);
 }
 
-/* What it does, as engine.c, moves.c and batches.c do; then it ends. */
+/* What it does, as run.c, moves.c and batches.c do; then it ends. */
 static void step_ends(void)
 {
     gm_engine_look_under_way(engine);

@@ -12,7 +12,13 @@
 #include <cmocka.h>
 
 #include "daemon/core/table_write.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/host.h"
+#include "daemon/engine/refusals.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/spares.h"
+#include "daemon/engine/state.h"
+#include "daemon/engine/waiting.h"
 
 #define APPS 5u
 #define ROOM (100 * GM_CHUNK_MIN)

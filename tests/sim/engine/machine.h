@@ -39,8 +39,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/engine/engine.h"
+#include "daemon/engine/host.h"
 #include "daemon/engine/machine.h"
-#include "daemon/engine/inside.h"
+#include "daemon/engine/state.h"
 #include "common/sums.h"
 #include "tests/sim/chance.h"
 #include "tests/sim/watch.h"

@@ -16,6 +16,8 @@
 
 #include "common/log.h"
 #include "daemon/core/snapshot.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/snapshot.h"
 
 /* In a calm machine, what a drain takes at most (programs park after the grace, of 50 ms at most,
  * or end their work soon), and what it takes to load a program. */

@@ -2,10 +2,41 @@
  * Goes round: decision -> app states -> moves -> gates (gm_engine_run, with which every event
  * ends). Owns in_set. Called by step.c; calls all files of the engine.
  */
-#include "daemon/engine/inside.h"
+#include "daemon/engine/run.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "daemon/engine/ahead.h"
+#include "daemon/engine/apps.h"
+#include "daemon/engine/backoff.h"
+#include "daemon/engine/batches.h"
+#include "daemon/engine/caps.h"
+#include "daemon/engine/chunks.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/copies.h"
+#include "daemon/engine/deadlines.h"
+#include "daemon/engine/features.h"
+#include "daemon/engine/feed.h"
+#include "daemon/engine/frames.h"
+#include "daemon/engine/gates.h"
+#include "daemon/engine/groups.h"
+#include "daemon/engine/hints.h"
+#include "daemon/engine/idle.h"
+#include "daemon/engine/log.h"
+#include "daemon/engine/memory.h"
+#include "daemon/engine/moves.h"
+#include "daemon/engine/places.h"
+#include "daemon/engine/refusals.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/saving.h"
+#include "daemon/engine/states.h"
+#include "daemon/engine/stops.h"
+#include "daemon/engine/switches.h"
+#include "daemon/engine/timeslices.h"
+#include "daemon/engine/turns.h"
+#include "daemon/engine/waiting.h"
 
 /* A member of a group that is not open runs, as it came to this GPU in the middle of its work, and
  * is known not to drain now. */
