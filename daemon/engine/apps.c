@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "common/sums.h"
 #include "daemon/engine/ahead.h"
@@ -18,6 +16,7 @@
 #include "daemon/engine/chunks.h"
 #include "daemon/engine/client.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/exits.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/gates.h"
@@ -29,121 +28,16 @@
 #include "daemon/engine/policy.h"
 #include "daemon/engine/refusals.h"
 #include "daemon/engine/room.h"
-#include "daemon/engine/round.h"
-#include "daemon/engine/run.h"
 #include "daemon/engine/shadows.h"
 #include "daemon/engine/shares.h"
 #include "daemon/engine/states.h"
 #include "daemon/engine/waiting.h"
 
-/*
- * Watching for the end of the process: only then is nothing of it left on the GPU, if no other has
- * copies of what it had open (client.h). Frames that it
- * had mapped are destroyed, never used again as they are, so ending them early costs no safety: the
- * driver keeps the memory for as long as anything maps it. It costs exactness, since the budget
- * then counts bytes as free that are not yet. A host frame's memory is used again, by another
- * program of the same user: it waits for the process, however long that takes.
- *
- * Where there are copies, frames are destroyed at once, too. Those whose memory the driver does not
- * give back then are counted until the last copy is closed (gm_engine_reap).
- */
-
-static void free_poll(uv_handle_t *handle)
-{
-    free(handle);
-}
-
-static void stop_watching(struct gm_app *app)
-{
-    if (!app->exit.poll)
-        return;
-    uv_poll_stop(app->exit.poll);
-    uv_close((uv_handle_t *)app->exit.poll, free_poll);
-    app->exit.poll = NULL;
-    close(app->exit.pidfd);
-    app->exit.pidfd = -1;
-}
-
-/* Its frames wait for its process no longer. */
-static void release_frames(struct gm_engine *engine, uint32_t id)
-{
-    gm_table_release_frames(engine->table, id);
-}
-
-/* Nothing of the app's process is on the GPU any more, as far as can be known: its frames may end.
- */
-void gm_engine_exited(struct gm_engine *engine, uint32_t id)
-{
-    struct gm_app *app = &engine->apps[id];
-    stop_watching(app);
-    if (!gm_engine_is_left(app))
-        release_frames(engine, id);
-    else
-        gm_engine_reap_soon(engine); /* what of it can end now */
-}
-
-void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)
-{
-    gm_engine_read_clock(engine);
-    if (!gm_engine_is_left(&engine->apps[id]))
-        release_frames(engine, id);
-    gm_engine_run(engine);
-}
-
-void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_table *table = engine->table;
-    struct gm_app *app = &engine->apps[id];
-    bool has_host_frames = false;
-    for (uint32_t i = 0; i < table->max_frames && !has_host_frames; i++)
-        has_host_frames = table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].is_host &&
-                          gm_engine_may_reach(engine, id, i);
-    release_frames(engine, id);
-    app->exit.is_late = true;
-    if (!has_host_frames)
-        stop_watching(app);
-}
-
-static void on_exit_of(uv_poll_t *poll, int status, int events)
-{
-    struct gm_engine *engine = poll->data;
-    (void)status;
-    (void)events;
-    gm_engine_read_clock(engine);
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].exit.poll == poll) {
-            gm_client_died(engine->apps[id].client, engine->loop, &engine->config.outlet);
-            gm_engine_exited(engine, id);
-        }
-    gm_engine_run(engine);
-}
-
-/* Without pidfds (Linux before 5.3) the end of the connection must do. */
-static void watch_exit(struct gm_engine *engine, struct gm_app *app)
-{
-    uv_poll_t *poll;
-    app->exit.pidfd = (int)syscall(SYS_pidfd_open, app->pid, 0);
-    if (app->exit.pidfd < 0)
-        return;
-    poll = calloc(1, sizeof *poll);
-    if (!poll || uv_poll_init(engine->loop, poll, app->exit.pidfd) != 0) {
-        free(poll);
-        close(app->exit.pidfd);
-        app->exit.pidfd = -1;
-        return;
-    }
-    poll->data = engine;
-    app->exit.poll = poll;
-    uv_poll_start(poll, UV_READABLE, on_exit_of);
-}
-
-/* Coming and going. */
-
 void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     gm_engine_close_batches(app);
-    stop_watching(app);
+    gm_engine_stop_watching(app);
     if (app->client) {
         app->client->engines[engine->config.index] = NULL;
         gm_client_drop(app->client);
@@ -151,18 +45,8 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
     memset(app, 0, sizeof *app);
 }
 
-void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
-{
-    gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_read_clock(engine);
-    gm_engine_follow_budget(engine,
-                            GM_WHY_NONE); /* nobody may have looked since the last one left */
-    gpu->budget = gm_engine_offered(engine);
-    memcpy(gpu->uuid, engine->uuid.bytes, sizeof gpu->uuid);
-}
-
 /* Take the client's place in the tables. 0 or -errno, and then nothing has changed. */
-static int add_app(struct gm_engine *engine, struct gm_client *client)
+static int take_place(struct gm_engine *engine, struct gm_client *client)
 {
     const uint32_t id = client->id, index = engine->config.index;
     struct gm_app *app = &engine->apps[id];
@@ -178,7 +62,6 @@ static int add_app(struct gm_engine *engine, struct gm_client *client)
         }
     }
     gm_engine_begin_places(app);
-    app->exit.pidfd = -1;
     app->client = client;
     app->pid = client->pid;
     app->uid = client->uid;
@@ -216,7 +99,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == client->pid)
             gm_engine_exited(engine, other);
-    watch_exit(engine, app);
+    gm_engine_watch_exit(engine, id);
     app->session = client->session;
     gm_engine_begin_idle(engine, id); /* until a thread of it waits for the gate */
     engine->n_apps++;
@@ -229,21 +112,14 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     else
         gm_client_keep_shut(client, engine->config.index);
     gm_engine_first_policy(engine, id, &client->wishes);
-    gm_engine_run(engine);
 }
 
-int gm_engine_join(struct gm_engine *engine, struct gm_client *client)
+int gm_engine_add_app(struct gm_engine *engine, struct gm_client *client)
 {
-    if (engine->stopping.is_on)
-        return -ESHUTDOWN;
-    gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_read_clock(engine);
-    gm_engine_follow_budget(engine, GM_WHY_NONE);
-    int error = add_app(engine, client);
-    if (error)
-        return error;
-    begin_app(engine, client);
-    return 0;
+    const int error = take_place(engine, client);
+    if (error == 0)
+        begin_app(engine, client);
+    return error;
 }
 
 static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_last_word last)
@@ -277,7 +153,7 @@ void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
     gm_engine_note_last_refusal(engine, id);
     gm_group_changed(engine, id);
     app->session = NULL;
-    app->exit.left_at = engine->now;
+    gm_engine_await_exit(engine, id);
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     const uint32_t other = gm_group_other_here(engine, id);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);

@@ -39,7 +39,6 @@
 #include "common/settings.h"
 #include "common/size.h"
 #include "common/sums.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/host.h"

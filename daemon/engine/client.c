@@ -10,7 +10,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/engine/apps.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/groups.h"
 
@@ -112,6 +111,7 @@ struct gm_copies {
     uv_poll_t poll;
     int fd;
     struct gm_client *client;
+    void (*on_closed)(struct gm_client *client);
 };
 
 static void free_copies(uv_handle_t *poll)
@@ -148,14 +148,13 @@ static void on_hang_up(uv_poll_t *poll, int status, int events)
     }
     gm_client_hold(client); /* the engines may drop it */
     end_copies(client);
-    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
-        if (client->engines[i])
-            gm_engine_copies_ended(client->engines[i], client->id);
+    copies->on_closed(client);
     gm_client_drop(client);
 }
 
 void gm_client_died(struct gm_client *client, uv_loop_t *loop,
-                    const struct gm_engine_outlet *outlet)
+                    const struct gm_engine_outlet *outlet,
+                    void (*on_closed)(struct gm_client *client))
 {
     if (!client->session || client->copies || !outlet->keep)
         return;
@@ -170,6 +169,7 @@ void gm_client_died(struct gm_client *client, uv_loop_t *loop,
     copies->poll.data = copies;
     copies->fd = fd;
     copies->client = client;
+    copies->on_closed = on_closed;
     client->copies = copies;
     uv_poll_start(&copies->poll, UV_READABLE | UV_DISCONNECT, on_hang_up);
 }

@@ -27,41 +27,7 @@
 #include "common/chunk.h"
 #include "common/shm.h"
 #include "common/wire.h"
-#include "daemon/core/model.h"
-#include "daemon/engine/engine.h"
-
-struct gm_group;
-struct gm_copies;
-
-struct gm_client {
-    struct gm_session *session; /* NULL once it has left */
-    struct gm_ctl *ctl;
-    struct gm_stat *stat;
-    int fds[2]; /* of both areas, until WELCOME is sent; -1 */
-    uint32_t id;
-    pid_t pid;
-    uid_t uid;
-    char name[64];
-    struct gm_wishes wishes;
-    bool is_oversize;                       /* as rules and wishes have it: policy.c */
-    uint32_t refs;                          /* its apps, and who made it */
-    struct gm_engine *engines[GM_GPUS_MAX]; /* by index: where it is an app; NULL: not there */
-    struct gm_group *group;
-    struct gm_client *next; /* of its group, in the order of ids */
-
-    uint32_t shut;  /* a bit an engine: it wants the gate closed */
-    uint64_t epoch; /* of the newest CLOSE */
-    enum gm_client_state state;
-    bool is_parked;           /* its work stands still on the GPU */
-    uint64_t query;           /* number of the newest QUERY */
-    uint64_t timeslice_us;    /* as it was told; 0: the driver's own */
-    struct gm_copies *copies; /* of its connection, since its process ended; NULL: there are none */
-    enum gm_why stop;         /* why it stands still: stops.c */
-    enum gm_why stop_seen;    /* ... as it was at the last look, */
-    uint64_t stop_calls;      /* ... and how many calls had returned */
-    uint64_t refused_told;    /* of gm_stat.refused, what the log has */
-    uint64_t driver_refused_told; /* ... and of driver_refused */
-};
+#include "daemon/engine/state.h"
 
 /* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. Returns 0;
  * or -errno, and then nothing is left. */
@@ -84,9 +50,11 @@ static inline uint64_t gm_client_told(const struct gm_client *client, uint64_t b
     return is_bounded ? client->wishes.cap & ~(GM_CHUNK_MIN - 1) : bytes;
 }
 
-/* Its process has ended: if there are copies of its connection, wait for their end. */
+/* Its process has ended: if there are copies of its connection, wait for their end, of which
+ * `on_closed` hears. */
 void gm_client_died(struct gm_client *client, uv_loop_t *loop,
-                    const struct gm_engine_outlet *outlet);
+                    const struct gm_engine_outlet *outlet,
+                    void (*on_closed)(struct gm_client *client));
 
 /* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
  * new epoch. */

@@ -9,10 +9,10 @@
  */
 #include "daemon/engine/deadlines.h"
 
-#include "daemon/engine/apps.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/chunks.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/exits.h"
 #include "daemon/engine/gates.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/hints.h"

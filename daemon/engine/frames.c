@@ -6,11 +6,10 @@
 #include "daemon/engine/frames.h"
 
 #include "common/sums.h"
-#include "daemon/engine/apps.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/exits.h"
 #include "daemon/engine/round.h"
 #include "daemon/memory/files.h"
 
@@ -182,11 +181,6 @@ enum gm_why gm_engine_take_refusal(struct gm_engine *engine)
     const enum gm_why why = engine->create_refused;
     engine->create_refused = GM_WHY_NONE;
     return why;
-}
-
-void gm_engine_reap_soon(struct gm_engine *engine)
-{
-    engine->reap_more = true;
 }
 
 bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class)

@@ -24,8 +24,6 @@ void gm_engine_give_back_frames_of(struct gm_engine *engine, uid_t uid, uint64_t
 void gm_engine_begin_frames(struct gm_engine *engine);
 /* Why the driver refused the last frame, once; NONE: it did not. */
 enum gm_why gm_engine_take_refusal(struct gm_engine *engine);
-/* Condemned frames may end now though nothing more is heard of them. */
-void gm_engine_reap_soon(struct gm_engine *engine);
 /* Destroy condemned frames that nothing holds back. */
 void gm_engine_reap(struct gm_engine *engine);
 /* Destroy the free frames of users that have no app any more: their pools are needed. */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/client.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/gates.h"
 #include "daemon/engine/idle.h"

@@ -32,7 +32,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/engine/client.h"
 #include "daemon/engine/state.h"
 
 /* The groups with a name. */

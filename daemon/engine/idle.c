@@ -19,7 +19,6 @@
  */
 #include "daemon/engine/idle.h"
 
-#include "daemon/engine/client.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "daemon/engine/apps.h"
 #include "daemon/engine/batches.h"
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"

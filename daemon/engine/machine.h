@@ -9,7 +9,6 @@
 #ifndef GM_DAEMON_ENGINE_MACHINE_H
 #define GM_DAEMON_ENGINE_MACHINE_H
 
-#include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/host.h"

@@ -330,6 +330,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     uv_timer_init(loop, &engine->timer);
     engine->timer.data = engine;
     engine->on_timer = gm_engine_on_timer;
+    engine->on_exit = gm_engine_on_exit;
     gm_host_add(engine->host, engine);
     *out = engine;
     gm_log(GM_LOG_INFO,

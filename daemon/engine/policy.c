@@ -25,7 +25,6 @@
 
 #include "common/wishes.h"
 #include "daemon/engine/caps.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"

@@ -10,7 +10,6 @@
 #include "daemon/engine/refusals.h"
 
 #include "common/sums.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/log.h"
 #include "daemon/engine/room.h"

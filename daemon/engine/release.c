@@ -5,7 +5,7 @@
  */
 #include "daemon/engine/release.h"
 
-#include "daemon/engine/apps.h"
+#include "daemon/engine/exits.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/shares.h"

@@ -13,7 +13,6 @@
 #include "daemon/engine/batches.h"
 #include "daemon/engine/caps.h"
 #include "daemon/engine/chunks.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/copies.h"
 #include "daemon/engine/deadlines.h"
 #include "daemon/engine/features.h"

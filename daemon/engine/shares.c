@@ -24,10 +24,10 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "daemon/engine/apps.h"
 #include "daemon/engine/batches.h"
 #include "daemon/engine/caps.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/exits.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/groups.h"

@@ -12,7 +12,6 @@
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/caps.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/groups.h"

@@ -72,6 +72,40 @@ enum gm_retry {
     GM_RETRIES
 };
 
+struct gm_group;
+struct gm_copies;
+
+/* One connected program on all its GPUs: client.h. Owned by client.c, but for what it says. */
+struct gm_client {
+    struct gm_session *session; /* NULL once it has left */
+    struct gm_ctl *ctl;
+    struct gm_stat *stat;
+    int fds[2]; /* of both areas, until WELCOME is sent; -1 */
+    uint32_t id;
+    pid_t pid;
+    uid_t uid;
+    char name[64];
+    struct gm_wishes wishes;
+    bool is_oversize;                       /* as rules and wishes have it: policy.c */
+    uint32_t refs;                          /* its apps, and who made it */
+    struct gm_engine *engines[GM_GPUS_MAX]; /* by index: where it is an app; NULL: not there */
+    struct gm_group *group;
+    struct gm_client *next; /* of its group, in the order of ids */
+
+    uint32_t shut;  /* a bit an engine: it wants the gate closed */
+    uint64_t epoch; /* of the newest CLOSE */
+    enum gm_client_state state;
+    bool is_parked;           /* its work stands still on the GPU */
+    uint64_t query;           /* number of the newest QUERY */
+    uint64_t timeslice_us;    /* as it was told; 0: the driver's own */
+    struct gm_copies *copies; /* of its connection, since its process ended; NULL: there are none */
+    enum gm_why stop;         /* why it stands still: stops.c */
+    enum gm_why stop_seen;    /* ... as it was at the last look, */
+    uint64_t stop_calls;      /* ... and how many calls had returned */
+    uint64_t refused_told;    /* of gm_stat.refused, what the log has */
+    uint64_t driver_refused_told; /* ... and of driver_refused */
+};
+
 struct gm_app {
     enum gm_app_state state;
     struct gm_client *client;
@@ -84,7 +118,7 @@ struct gm_app {
 
     /* Each struct is of the file that it names: no other writes it, but for what it says. */
 
-    struct {             /* apps.c */
+    struct {             /* exits.c */
         uv_poll_t *poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
         int pidfd;
         uint64_t left_at; /* when its connection ended */
@@ -325,8 +359,9 @@ struct gm_engine {
     uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
     uv_timer_t timer;
     uv_timer_cb on_timer;
-    uint64_t soon_at;  /* time of the loop when it was last called at once */
-    uint64_t timer_at; /* when it is due; 0: at once, or never */
+    uv_poll_cb on_exit; /* of the process of an app: exits.c */
+    uint64_t soon_at;   /* time of the loop when it was last called at once */
+    uint64_t timer_at;  /* when it is due; 0: at once, or never */
     /* Deadlines count from here at the earliest: until then the daemon did not run (it was stopped,
      * or the machine was busy), and could not see that a program answered. */
     uint64_t awake_at;

@@ -5,12 +5,16 @@
  */
 #include "daemon/engine/step.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/engine/answers.h"
 #include "daemon/engine/apps.h"
 #include "daemon/engine/chunks.h"
+#include "daemon/engine/client.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/exits.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/gates.h"
 #include "daemon/engine/hints.h"
@@ -27,6 +31,18 @@ static void enter(struct gm_engine *engine)
 {
     gm_cuda_enter(&engine->cuda, engine->context);
     gm_engine_read_clock(engine);
+}
+
+int gm_engine_join(struct gm_engine *engine, struct gm_client *client)
+{
+    if (engine->stopping.is_on)
+        return -ESHUTDOWN;
+    enter(engine);
+    gm_engine_follow_budget(engine, GM_WHY_NONE);
+    const int error = gm_engine_add_app(engine, client);
+    if (error == 0)
+        gm_engine_run(engine);
+    return error;
 }
 
 void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
@@ -152,7 +168,43 @@ void gm_engine_on_timer(uv_timer_t *timer)
     gm_engine_run(engine);
 }
 
+static void on_copies_closed(struct gm_client *client)
+{
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        struct gm_engine *engine = client->engines[i];
+        if (!engine)
+            continue;
+        enter(engine);
+        gm_engine_copies_ended(engine, client->id);
+        gm_engine_run(engine);
+    }
+}
+
+void gm_engine_on_exit(uv_poll_t *poll, int status, int events)
+{
+    struct gm_engine *engine = poll->data;
+    (void)status;
+    (void)events;
+    enter(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].exit.poll == poll) {
+            gm_client_died(engine->apps[id].client, engine->loop, &engine->config.outlet,
+                           on_copies_closed);
+            gm_engine_exited(engine, id);
+        }
+    gm_engine_run(engine);
+}
+
 /* ---- requests ---- */
+
+void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
+{
+    enter(engine);
+    gm_engine_follow_budget(engine,
+                            GM_WHY_NONE); /* nobody may have looked since the last one left */
+    gpu->budget = gm_engine_offered(engine);
+    memcpy(gpu->uuid, engine->uuid.bytes, sizeof gpu->uuid);
+}
 
 int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
                   struct gm_set_done *done, char *why, size_t why_size)

@@ -10,6 +10,13 @@ void gm_engine_on_grown(void *engine);
 void gm_engine_on_hashes(void *engine);
 void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error);
 void gm_engine_on_timer(uv_timer_t *timer);
+void gm_engine_on_exit(uv_poll_t *poll, int status, int events);
+/* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
+ * nothing has changed (-EEXIST: its id is in use here, by one that has not ended yet; -ESHUTDOWN:
+ * the daemon is about to end). */
+int gm_engine_join(struct gm_engine *engine, struct gm_client *client);
+/* What WELCOME says of the GPU. */
+void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
 /*
  * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
  * they survive it (saving.c). `on_saved(arg)` is called once from the loop, or from within

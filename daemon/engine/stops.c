@@ -20,7 +20,6 @@
 #include "daemon/engine/stops.h"
 
 #include "daemon/engine/chunks.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"

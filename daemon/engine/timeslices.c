@@ -10,7 +10,6 @@
 
 #include "common/features.h"
 #include "daemon/core/timeslice.h"
-#include "daemon/engine/client.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
