@@ -1,10 +1,10 @@
 /*
  * Deadlines: answers that do not come, programs that make no progress, things to retry. Owns the
- * engine's timer, and the time when the daemon last began to run again. Called by run.c; calls
+ * engine's alarm, and the time when the daemon last began to run again. Called by run.c; calls
  * the files whose time has come.
  *
  * A daemon that was stopped (Ctrl-Z, a debugger, a frozen machine) finds every deadline passed, and
- * the answers unread. It knows that by its timer, which is long overdue. Then everybody has their
+ * the answers unread. It knows that by its alarm, which is long overdue. Then everybody has their
  * time again.
  */
 #include "daemon/engine/deadlines.h"
@@ -94,12 +94,12 @@ static bool awaits_exit(const struct gm_app *app)
     return app->state == GM_APP_GONE && app->exit.poll && !app->exit.is_late;
 }
 
-/* The timer is overdue in the first round after a sleep. */
+/* The alarm is overdue in the first round after a sleep. */
 static void notice_sleep(struct gm_engine *engine)
 {
-    if (engine->timer_at == 0 || engine->now < engine->timer_at + GM_ASLEEP_NS)
+    if (engine->alarm_at == 0 || engine->now < engine->alarm_at + GM_ASLEEP_NS)
         return;
-    const uint64_t ns = engine->now - engine->timer_at;
+    const uint64_t ns = engine->now - engine->alarm_at;
     gm_engine_emit(engine,
                    &(struct gm_event){.kind = GM_EVENT_SLEPT, .app = GM_NONE, .slept.ns = ns});
     engine->awake_at = engine->now;
@@ -139,8 +139,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* One timer for everything that time alone brings about. */
-void gm_engine_arm_timer(struct gm_engine *engine)
+/* One alarm for everything that time alone brings about. */
+void gm_engine_set_alarm(struct gm_engine *engine)
 {
     uint64_t at = engine->decision.wake_at;
     uint64_t limit = engine->config.drain_deadline_ns + GM_LATE_NS;
@@ -184,15 +184,10 @@ void gm_engine_arm_timer(struct gm_engine *engine)
     if (engine->budget_check_at)
         at = earlier(at, engine->budget_check_at);
     at = earlier(at, gm_engine_give_back_at(engine));
-    if (at == GM_TIME_NEVER && !engine->is_called) {
-        uv_timer_stop(&engine->timer);
-        engine->timer_at = 0;
-        return;
-    }
-    uint64_t wait_ms = at > engine->now ? (at - engine->now + GM_MS - 1) / GM_MS : 1;
+    if (at <= engine->now) /* more of the same, after what came meanwhile */
+        at = engine->now + GM_MS;
     if (engine->is_called)
-        wait_ms = gm_engine_soon_ms(engine);
-    engine->timer_at = engine->now + wait_ms * GM_MS;
-    uv_update_time(engine->loop);
-    uv_timer_start(&engine->timer, engine->on_timer, wait_ms, 0);
+        at = engine->now;
+    engine->alarm_at = at != GM_TIME_NEVER ? at : 0;
+    gm_alarm_set(&engine->alarm, at);
 }

@@ -6,6 +6,6 @@
 
 void gm_engine_check_deadlines(struct gm_engine *engine);
 /* Set the timer to the next thing that time alone brings about. */
-void gm_engine_arm_timer(struct gm_engine *engine);
+void gm_engine_set_alarm(struct gm_engine *engine);
 
 #endif

@@ -256,9 +256,9 @@ static void free_tables(struct gm_engine *engine)
         free(engine->ring[i]);
 }
 
-static void free_engine(uv_handle_t *timer)
+static void free_engine(void *arg)
 {
-    struct gm_engine *engine = timer->data;
+    struct gm_engine *engine = arg;
     if (engine->context)
         engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
     gm_claim_close(engine->claim);
@@ -325,11 +325,13 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                           engine, why, why_size);
     if (error)
         goto close_stores;
+    error = gm_alarm_open(&engine->alarm, loop, gm_engine_on_alarm, engine);
+    if (error) {
+        snprintf(why, why_size, "no timer can be made: %s", strerror(-error));
+        goto close_mover;
+    }
     gm_engine_open_hasher(engine, gm_engine_on_hashes);
     engine->waiting_tail = &engine->waiting;
-    uv_timer_init(loop, &engine->timer);
-    engine->timer.data = engine;
-    engine->on_timer = gm_engine_on_timer;
     engine->on_exit = gm_engine_on_exit;
     gm_host_add(engine->host, engine);
     *out = engine;
@@ -344,6 +346,8 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
            (unsigned long long)(gm_stores_cap(engine->stores, GM_TIER_DISK) >> 20));
     return 0;
 
+close_mover:
+    gm_mover_close(engine->mover);
 close_stores:
     gm_stores_close(engine->stores);
 close_pool:
@@ -378,6 +382,5 @@ void gm_engine_close(struct gm_engine *engine)
             !engine->table->frames[i].is_destroyed)
             gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
     gm_hostpool_close(&engine->pool);
-    uv_timer_stop(&engine->timer);
-    uv_close((uv_handle_t *)&engine->timer, free_engine);
+    gm_alarm_close(&engine->alarm, free_engine);
 }

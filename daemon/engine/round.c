@@ -44,21 +44,13 @@ void gm_engine_end_run(struct gm_engine *engine)
     engine->is_running = false;
 }
 
-uint64_t gm_engine_soon_ms(struct gm_engine *engine)
-{
-    const uint64_t now = uv_now(engine->loop);
-    const bool is_again = engine->soon_at == now;
-    engine->soon_at = now;
-    return is_again ? 1 : 0;
-}
-
 void gm_engine_call(struct gm_engine *engine)
 {
     if (engine->is_closing)
         return;
     engine->is_called = true;
     if (!engine->is_running)
-        uv_timer_start(&engine->timer, engine->on_timer, gm_engine_soon_ms(engine), 0);
+        gm_alarm_set(&engine->alarm, 0);
 }
 
 void gm_engine_halt(struct gm_engine *engine)

@@ -14,9 +14,6 @@ void gm_engine_planned(struct gm_engine *engine);
 void gm_engine_again(struct gm_engine *engine);
 /* Go round soon: something in another engine has changed. */
 void gm_engine_call(struct gm_engine *engine);
-/* In how many milliseconds `soon` is. At once, but not twice at one time of the loop: it runs all
- * timers that are due before it reads a socket, and engines may call each other. */
-uint64_t gm_engine_soon_ms(struct gm_engine *engine);
 /* A run begins: false, if one is under way, or none is to be any more. */
 bool gm_engine_begin_run(struct gm_engine *engine);
 void gm_engine_end_run(struct gm_engine *engine);

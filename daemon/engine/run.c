@@ -147,7 +147,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_note_features(engine);
     gm_engine_give_back(engine);
     gm_engine_flush(engine);
-    gm_engine_arm_timer(engine);
+    gm_engine_set_alarm(engine);
     gm_engine_look_under_way(engine);
     gm_engine_end_run(engine);
     if (engine->stopping.is_over) {

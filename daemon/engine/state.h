@@ -7,7 +7,6 @@
 
 #include "common/clock.h"
 #include "common/shm.h"
-#include "daemon/memory/claim.h"
 #include "daemon/core/admit.h"
 #include "daemon/core/backoff.h"
 #include "daemon/core/events.h"
@@ -23,8 +22,10 @@
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
 #include "daemon/core/why.h"
-#include "daemon/memory/cuda.h"
 #include "daemon/engine/engine.h"
+#include "daemon/memory/alarm.h"
+#include "daemon/memory/claim.h"
+#include "daemon/memory/cuda.h"
 #include "daemon/memory/frames.h"
 #include "daemon/memory/hash.h"
 #include "daemon/memory/hostpool.h"
@@ -357,11 +358,9 @@ struct gm_engine {
     uint64_t hashes_taken;             /* hashes whose end was taken over */
     struct gm_coming hashing;          /* chunks that are hashed now */
     uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
-    uv_timer_t timer;
-    uv_timer_cb on_timer;
     uv_poll_cb on_exit; /* of the process of an app: exits.c */
-    uint64_t soon_at;   /* time of the loop when it was last called at once */
-    uint64_t timer_at;  /* when it is due; 0: at once, or never */
+    struct gm_alarm alarm;
+    uint64_t alarm_at; /* when it is due; 0: never */
     /* Deadlines count from here at the earliest: until then the daemon did not run (it was stopped,
      * or the machine was busy), and could not see that a program answered. */
     uint64_t awake_at;

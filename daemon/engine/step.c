@@ -161,9 +161,9 @@ void gm_engine_on_hashes(void *arg)
     gm_engine_run(engine);
 }
 
-void gm_engine_on_timer(uv_timer_t *timer)
+void gm_engine_on_alarm(void *arg)
 {
-    struct gm_engine *engine = timer->data;
+    struct gm_engine *engine = arg;
     enter(engine);
     gm_engine_run(engine);
 }

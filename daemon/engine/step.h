@@ -9,7 +9,7 @@ void gm_engine_on_copies(void *engine);
 void gm_engine_on_grown(void *engine);
 void gm_engine_on_hashes(void *engine);
 void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error);
-void gm_engine_on_timer(uv_timer_t *timer);
+void gm_engine_on_alarm(void *engine);
 void gm_engine_on_exit(uv_poll_t *poll, int status, int events);
 /* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
  * nothing has changed (-EEXIST: its id is in use here, by one that has not ended yet; -ESHUTDOWN:

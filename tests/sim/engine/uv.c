@@ -1,8 +1,8 @@
 /*
  * Fake libuv: as much of it as daemon/engine and daemon/memory/hostpool use. The loop is the
- * machine's queue of events. A timer fires when its time has come, or a little later. Work runs in
- * one event, as in a thread of its own, and its end is reported in another. A poll watches the end
- * of a process.
+ * machine's queue of events. An alarm comes at its time, or a little later. Work runs in one event,
+ * as in a thread of its own, and its end is reported in another. A poll watches the end of a
+ * process.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -33,53 +33,49 @@ void uv_fake_end(void)
     require(works == 0, "work did not end");
 }
 
-/* ---- timers ---- */
+/* ---- alarms ---- */
 
-int uv_timer_init(uv_loop_t *loop, uv_timer_t *timer)
+int gm_alarm_open(struct gm_alarm *alarm, uv_loop_t *loop, void (*fn)(void *arg), void *arg)
 {
-    timer->loop = loop;
-    timer->start_id = 0;
-    timer->timer_cb = NULL;
+    (void)loop;
+    *alarm = (struct gm_alarm){.fn = fn, .arg = arg};
     return 0;
 }
 
-static void on_timer(void *arg, uint64_t id, uint64_t unused)
+/* Alarm number `id`, if it was not set anew. */
+static void on_alarm(void *arg, uint64_t id, uint64_t unused)
 {
-    uv_timer_t *timer = arg;
+    struct gm_alarm *alarm = arg;
     (void)unused;
-    if (timer->start_id != id || !timer->timer_cb)
+    if (alarm->fd != (int)id)
         return;
-    uv_timer_cb fn = timer->timer_cb;
-    timer->timer_cb = NULL;
-    trace("timer", 0, 0, 0);
-    fn(timer);
+    alarm->fd = 0;
+    trace("alarm", 0, 0, 0);
+    alarm->fn(alarm->arg);
 }
 
-int uv_timer_start(uv_timer_t *timer, uv_timer_cb fn, uint64_t ms, uint64_t repeat)
+void gm_alarm_set(struct gm_alarm *alarm, uint64_t at)
 {
-    static uint64_t ids;
-    require(repeat == 0, "a timer that repeats");
-    timer->timer_cb = fn;
-    timer->start_id = ++ids;
-    machine_at(machine.now + ms * GM_MS + chance_below(GM_MS), on_timer, timer, timer->start_id, 0);
-    return 0;
+    static int ids;
+    alarm->fd = at != UINT64_MAX ? ++ids : 0;
+    if (alarm->fd != 0)
+        machine_at((at > machine.now ? at : machine.now) + chance_below(GM_MS), on_alarm, alarm,
+                   (uint64_t)alarm->fd, 0);
 }
 
-int uv_timer_stop(uv_timer_t *timer)
+static void on_alarm_closed(void *arg, uint64_t a, uint64_t b)
 {
-    timer->timer_cb = NULL;
-    return 0;
+    struct gm_alarm *alarm = arg;
+    (void)a;
+    (void)b;
+    alarm->on_closed(alarm->arg);
 }
 
-uint64_t uv_now(const uv_loop_t *loop)
+void gm_alarm_close(struct gm_alarm *alarm, void (*fn)(void *arg))
 {
-    (void)loop;
-    return machine.now / GM_MS;
-}
-
-void uv_update_time(uv_loop_t *loop)
-{
-    (void)loop;
+    alarm->fd = 0;
+    alarm->on_closed = fn;
+    machine_at(machine.now, on_alarm_closed, alarm, 0, 0);
 }
 
 /* ---- closing ---- */
