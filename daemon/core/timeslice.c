@@ -86,7 +86,7 @@ static uint32_t next_after(const struct gm_timeslice_app *apps, uint32_t n, uint
 
 bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32_t n, uint64_t now)
 {
-    const bool is_early = now < turns->until;
+    const bool were_on = turns->until != 0, is_early = now < turns->until;
     bool goes_on = false;
     for (uint32_t i = 0; i < n; i++) {
         apps[i].is_told = false;
@@ -94,22 +94,21 @@ bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32
     }
     if (turns->are_on && goes_on)
         return false;
-    turns->until = 0;
-    if (!turns->are_on)
-        return false;
-    const uint32_t whose = next_after(apps, n, turns->whose, now);
-    const uint32_t next = next_after(apps, n, whose, now);
-    const bool begins = whose != GM_NONE && next != GM_NONE;
+    const uint32_t whose = turns->are_on ? next_after(apps, n, turns->whose, now) : GM_NONE;
+    const uint32_t next = whose != GM_NONE ? next_after(apps, n, whose, now) : GM_NONE;
+    const bool begins = next != GM_NONE;
     for (uint32_t i = 0; i < n; i++) {
-        const bool is_its = apps[i].id == whose;
-        apps[i].is_told = is_its ? is_early : begins && has_work(&apps[i]);
-        apps[i].hold_ns = is_its               ? 0
-                          : apps[i].id == next ? GM_TURN_NS
-                                               : GM_TURN_NS + GM_TURN_LATE_NS;
+        const uint32_t id = apps[i].id;
+        const bool is_held = begins && id != whose;
+        /* The hold of who was to be next ends now by itself. */
+        const bool was_held =
+            (begins || were_on) && id != turns->whose && (is_early || id != turns->next);
+        apps[i].is_told = has_work(&apps[i]) && (is_held || was_held);
+        apps[i].hold_ns = !is_held ? 0 : id == next ? GM_TURN_NS : 2 * GM_TURN_NS;
     }
-    if (begins) {
+    if (begins)
         turns->whose = whose;
-        turns->until = now + GM_TURN_NS;
-    }
+    turns->next = next;
+    turns->until = begins ? now + GM_TURN_NS : 0;
     return begins;
 }

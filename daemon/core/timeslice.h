@@ -48,6 +48,7 @@ struct gm_timeslice_app {
 struct gm_turns {
     bool are_on;    /* by gm_timeslice_assign */
     uint32_t whose; /* the program that had the last one */
+    uint32_t next;  /* whose hold ends with it */
     uint64_t until; /* 0: nobody has one */
 };
 
@@ -63,9 +64,10 @@ bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n);
  * over after GM_TURN_NS, or when its program has no work or is gone. With only one that has work
  * there are none.
  *
- * The hold of who comes next ends with the turn, those of the others a little later, when they are
- * held again. So nothing must be said at the end of a turn, and if nobody says anything any more
- * everybody goes on. Who gets a turn early is told to go on.
+ * The hold of who comes next ends with the turn. The others are held for the next turn as well. So
+ * nothing must be said at the end of a turn, and if nobody says anything any more everybody goes
+ * on. Who gets a turn early, or another one than was to be next, is told to go on, and so is
+ * everybody when there are no turns any more.
  */
 bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32_t n, uint64_t now);
 

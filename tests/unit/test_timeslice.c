@@ -169,7 +169,7 @@ static void test_turns(void **state)
 {
     (void)state;
     struct gm_turns turns = set(NULL);
-    step(&turns, 1, "LABA", "B--HL");
+    step(&turns, 1, "LABA", "B-GHL");
     step(&turns, 20, "LABA", "----");
     step(&turns, 51, "LABA", "B-L-H");
     step(&turns, 101, "LABA", "B-HL-");
@@ -183,13 +183,23 @@ static void test_turns(void **state)
     step(&turns, 230, "LABAB", "B--HLL");
 }
 
+/* Who was to be next has no work when the turn ends: another one, which is held for longer, goes
+ * on. */
+static void test_turn_of_another(void **state)
+{
+    (void)state;
+    struct gm_turns turns = set(NULL);
+    step(&turns, 1, "LABA", "B-GHL");
+    step(&turns, 51, "LAbA", "B-H-G");
+}
+
 /* A user with three programs has as many turns as one with a single one. */
 static void test_turns_by_user(void **state)
 {
     (void)state;
     struct gm_turns turns = set("01112");
     unsigned n_turns[MOST] = {0};
-    step(&turns, 1, "LABAA", "B--LLH");
+    step(&turns, 1, "LABAA", "B-GLLH");
     for (uint64_t now = 51; now < 51 + 50 * 60; now += 50) {
         struct gm_timeslice_app apps[MOST];
         const uint32_t n = fill(apps, "LABAA", MOST);
@@ -215,10 +225,10 @@ static void test_one_has_work(void **state)
     step(&turns, 1, "LIab", "----");
     step(&turns, 1, "LAb", "---");
     assert_int_equal(turns.until, 0);
-    step(&turns, 2, "LAB", "B--H");
+    step(&turns, 2, "LAB", "B-GH");
     step(&turns, 3, "LaB", "--G"); /* who is held goes on, and has no turn */
     assert_int_equal(turns.until, 0);
-    step(&turns, 4, "LAB", "B-H-"); /* whose turn it was has had it */
+    step(&turns, 4, "LAB", "B-HG"); /* whose turn it was has had it */
     step(&turns, 54, "LAb", "---"); /* ... and the other one has no work */
     assert_int_equal(turns.until, 0);
     step(&turns, 55, "LaB", "---");
@@ -227,24 +237,26 @@ static void test_one_has_work(void **state)
     assert_int_equal(turns.until, 0);
 }
 
-/* Holds end by themselves. */
+/* Who is held goes on, once. */
 static void test_turns_end(void **state)
 {
     (void)state;
     struct gm_turns turns = set(NULL);
-    step(&turns, 1, "LAB", "B--H");
+    step(&turns, 1, "LABaA", "B-GH-L");
     turns.are_on = false;
-    step(&turns, 2, "LAB", "---");
+    step(&turns, 2, "LABaA", "--G-G");
     assert_int_equal(turns.until, 0);
+    step(&turns, 3, "LABaA", "-----");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alike),     cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_found),     cmocka_unit_test(test_unholdable),
-        cmocka_unit_test(test_turns),     cmocka_unit_test(test_one_has_work),
-        cmocka_unit_test(test_turns_end), cmocka_unit_test(test_turns_by_user),
+        cmocka_unit_test(test_alike),           cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_found),           cmocka_unit_test(test_unholdable),
+        cmocka_unit_test(test_turns),           cmocka_unit_test(test_one_has_work),
+        cmocka_unit_test(test_turns_end),       cmocka_unit_test(test_turns_by_user),
+        cmocka_unit_test(test_turn_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
