@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 9u
+#define GM_WIRE_VERSION 10u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -228,10 +228,9 @@ struct gm_msg_timeslice {
     uint64_t us;
 };
 
-/* In `in_ns` stop all work of the program, with the gate open and all memory mapped, and let it go
- * on `for_ns` later. With 0 there, let it go on now. */
+/* Stop all work of the program, with the gate open and all memory mapped, and let it go on `for_ns`
+ * later; 0: let it go on now. */
 struct gm_msg_hold {
-    uint64_t in_ns;
     uint64_t for_ns;
 };
 
@@ -397,7 +396,7 @@ _Static_assert(sizeof(struct gm_msg_taken) == 8, "gm_msg_taken");
 _Static_assert(sizeof(struct gm_msg_close) == 24, "gm_msg_close");
 _Static_assert(sizeof(struct gm_msg_resume) == 8, "gm_msg_resume");
 _Static_assert(sizeof(struct gm_msg_expect) == 16, "gm_msg_expect");
-_Static_assert(sizeof(struct gm_msg_hold) == 16, "gm_msg_hold");
+_Static_assert(sizeof(struct gm_msg_hold) == 8, "gm_msg_hold");
 _Static_assert(sizeof(struct gm_msg_timeslice) == 8, "gm_msg_timeslice");
 _Static_assert(sizeof(struct gm_msg_map) == 8, "gm_msg_map");
 _Static_assert(sizeof(struct gm_msg_unmap) == 8, "gm_msg_unmap");

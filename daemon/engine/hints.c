@@ -8,7 +8,6 @@
 #include "daemon/engine/hints.h"
 
 #include "common/features.h"
-#include "common/sums.h"
 #include "daemon/core/timeslice.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/policy.h"
@@ -25,9 +24,9 @@ bool gm_engine_can_hold(const struct gm_engine *engine, uint32_t id)
     return (atomic_load(&engine->apps[id].stat->features_off) & GM_FEATURE_PARK) == 0;
 }
 
-void gm_engine_send_hold(struct gm_engine *engine, uint32_t id, uint64_t in_ns, uint64_t for_ns)
+void gm_engine_send_hold(struct gm_engine *engine, uint32_t id, uint64_t for_ns)
 {
-    const struct gm_msg_hold message = {.in_ns = in_ns, .for_ns = for_ns};
+    const struct gm_msg_hold message = {.for_ns = for_ns};
     engine->config.outlet.send(engine->apps[id].session, GM_MSG_HOLD, &message, NULL, 0, NULL, 0);
 }
 
@@ -52,14 +51,18 @@ static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
         if (!gm_hold_grant(&app->hints.account, engine->config.best_effort_share, &hold))
             continue;
         is_held = true;
-        const uint64_t in_ns = gm_less(hold.begin, engine->now);
-        gm_engine_emit(
-            engine, &(struct gm_event){.kind = GM_EVENT_HELD,
-                                       .app = id,
-                                       .held = {.in_ns = in_ns, .for_ns = hold.end - hold.begin}});
-        gm_engine_send_hold(engine, id, in_ns, hold.end - hold.begin);
+        const uint64_t for_ns = hold.end - hold.begin;
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_HELD, .app = id, .held.for_ns = for_ns});
+        gm_engine_send_hold(engine, id, for_ns);
     }
     return is_held || !is_anybody;
+}
+
+/* When a hint of it is to be followed. */
+static uint64_t due_at(const struct gm_app *app)
+{
+    return app->hints.hint.end != 0 ? app->hints.hint.begin : GM_TIME_NEVER;
 }
 
 /* It is time for the hint of `id`. */
@@ -69,12 +72,6 @@ static void follow(struct gm_engine *engine, uint32_t id)
     const bool is_followed = may_hint(engine, id) && hold_others(engine, &app->hints.hint);
     gm_engine_happened(engine, id, is_followed ? GM_EVENT_HINT : GM_EVENT_HINT_IGNORED);
     app->hints.hint.end = 0;
-}
-
-static uint64_t due_at(const struct gm_app *app)
-{
-    return app->hints.hint.begin -
-           (app->hints.hint.begin > GM_HINT_EARLY_NS ? GM_HINT_EARLY_NS : 0);
 }
 
 bool gm_engine_expect(struct gm_engine *engine, uint32_t id, const struct gm_msg_expect *expect)
@@ -96,7 +93,7 @@ bool gm_engine_expect(struct gm_engine *engine, uint32_t id, const struct gm_msg
 void gm_engine_follow_hints(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].hints.hint.end != 0 && engine->now >= due_at(&engine->apps[id]))
+        if (engine->now >= due_at(&engine->apps[id]))
             follow(engine, id);
 }
 
@@ -104,7 +101,7 @@ uint64_t gm_engine_hints_due(const struct gm_engine *engine)
 {
     uint64_t at = GM_TIME_NEVER;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].hints.hint.end != 0 && due_at(&engine->apps[id]) < at)
+        if (due_at(&engine->apps[id]) < at)
             at = due_at(&engine->apps[id]);
     return at;
 }

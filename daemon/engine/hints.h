@@ -4,10 +4,9 @@
 
 #include "daemon/engine/state.h"
 
-/* Whether the work of a running program can be made to stand still; and do so, in `in_ns` for
- * `for_ns`. */
+/* Whether the work of a running program can be made to stand still; and do so for `for_ns`. */
 bool gm_engine_can_hold(const struct gm_engine *engine, uint32_t app);
-void gm_engine_send_hold(struct gm_engine *engine, uint32_t app, uint64_t in_ns, uint64_t for_ns);
+void gm_engine_send_hold(struct gm_engine *engine, uint32_t app, uint64_t for_ns);
 /* EXPECT. True: the engine must look again at gm_engine_hints_due. */
 bool gm_engine_expect(struct gm_engine *engine, uint32_t app, const struct gm_msg_expect *expect);
 /* Hold programs for the hints whose time has come. */

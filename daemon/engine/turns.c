@@ -31,7 +31,7 @@ void gm_engine_take_turns(struct gm_engine *engine)
     }
     for (uint32_t i = 0; i < engine->n_running; i++)
         if (engine->running[i].is_told)
-            gm_engine_send_hold(engine, engine->running[i].id, 0, engine->running[i].hold_ns);
+            gm_engine_send_hold(engine, engine->running[i].id, engine->running[i].hold_ns);
 }
 
 uint64_t gm_engine_turn_due(const struct gm_engine *engine)

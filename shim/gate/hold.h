@@ -9,7 +9,7 @@
  * The link thread ends the hold, so it must not wait for the GPU while one is on: it ends the hold
  * first. Calls that map memory may wait, for a lock whose owner waits for the GPU.
  *
- * Owns the hold that is on and the one to come. Link thread only. Calls park.
+ * Owns the hold that is on and the one that is to begin. Link thread only. Calls park.
  */
 #ifndef GM_SHIM_HOLD_H
 #define GM_SHIM_HOLD_H
@@ -18,20 +18,17 @@
 
 #include "shim/gate/park.h"
 
-/*
- * HOLD came at time `now`: begin in `in_ns`, for `for_ns`. One that is on lasts until the later
- * end. Of two that are to come, one hold is made if they overlap, else the earlier one counts.
- */
-void gm_hold(uint64_t now, uint64_t in_ns, uint64_t for_ns);
+/* HOLD came at time `now`, for `for_ns`. One that is on lasts until the later end. */
+void gm_hold(uint64_t now, uint64_t for_ns);
 
-/* Begin or end a hold whose time has come, with gm_park_hold. Returns when to call it again;
+/* Begin a hold, or end one whose time has come, with gm_park_hold. Returns when to call it again;
  * UINT64_MAX: after the next HOLD. */
 uint64_t gm_hold_look(uint64_t now, enum gm_park_outcome (*disable)(void), void (*enable)(void));
 
-/* The gate has closed: a hold that is to come makes no sense any more. */
+/* The gate has closed: a hold that is to begin makes no sense any more. */
 void gm_hold_forget(void);
 
-/* End the hold that is on, and forget the one to come. */
+/* End the hold that is on, and forget the one to begin. */
 void gm_hold_end(void (*enable)(void));
 
 #endif

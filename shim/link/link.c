@@ -645,7 +645,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         if (hold->for_ns == 0)
             gm_link_end_hold();
         else
-            gm_hold(gm_now(), hold->in_ns, hold->for_ns);
+            gm_hold(gm_now(), hold->for_ns);
         return true;
     }
     case GM_MSG_TIMESLICE:

@@ -133,7 +133,7 @@ static union body body_of(enum gm_msg_type type)
         body.expect = (struct gm_msg_expect){.after_us = 1000, .for_us = 1200};
         break;
     case GM_MSG_HOLD:
-        body.hold = (struct gm_msg_hold){.in_ns = 300000, .for_ns = 1900000};
+        body.hold = (struct gm_msg_hold){.for_ns = 1900000};
         break;
     case GM_MSG_TIMESLICE:
         body.timeslice.us = 200;

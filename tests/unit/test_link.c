@@ -539,7 +539,7 @@ static void hints(void)
         CHECK(expect->after_us == values[i] && expect->for_us == values[2 - i]);
         struct gm_msg_timeslice timeslice = {.us = values[i]};
         send_to_app(GM_MSG_TIMESLICE, &timeslice);
-        struct gm_msg_hold hold = {.in_ns = values[i], .for_ns = values[2 - i]};
+        struct gm_msg_hold hold = {.for_ns = values[i]};
         send_to_app(GM_MSG_HOLD, &hold); /* it has no channels, so nothing happens */
     }
     CHECK(close_app(60000).status == GM_DRAIN_QUIET);
