@@ -14,6 +14,7 @@
 #include "daemon/engine/events.h"
 #include "daemon/engine/exits.h"
 #include "daemon/engine/gates.h"
+#include "daemon/engine/grants.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/hints.h"
 #include "daemon/engine/idle.h"

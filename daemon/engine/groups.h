@@ -21,9 +21,9 @@
  * Idleness is the group's: a member that rests keeps its turn as long as another one works.
  *
  * Engines change only what is theirs: each reads the others' apps, and follows at the start of a
- * round (gm_engine_follow_groups). A change of state calls the other engines (gm_engine_call).
+ * round (grants.c). A change of state calls the other engines (gm_engine_call).
  *
- * Called by run.c, apps.c, idle.c, deadlines.c, feed.c, and by clients, for coming and going.
+ * Called by all who ask who runs together, and by clients, for coming and going.
  */
 #ifndef GM_DAEMON_ENGINE_GROUPS_H
 #define GM_DAEMON_ENGINE_GROUPS_H
@@ -33,6 +33,23 @@
 #include <sys/types.h>
 
 #include "daemon/engine/state.h"
+
+struct gm_group {
+    struct gm_group *next; /* of those with a name */
+    struct gm_groups *all; /* NULL: it has no name */
+    struct gm_client *clients;
+    uint64_t round;     /* how often all of them were made to yield */
+    struct {            /* grants.c */
+        bool is_on;     /* they take their turns on all GPUs; else they stand by */
+        uint64_t round; /* ... in this round only */
+        uint64_t since;
+        uint64_t next;     /* ... and do not before */
+        uint64_t waits_at; /* since when they wait for that; 0: they do not */
+    } grant;
+    bool is_several; /* it has, or had, more than one member */
+    uid_t uid;
+    char name[64];
+};
 
 /* The groups with a name. */
 struct gm_groups {
@@ -65,6 +82,20 @@ const char *gm_group_name(const struct gm_group *group);
 
 /* `app` has joined its engine. */
 void gm_group_joined(struct gm_engine *engine, uint32_t app);
+/* Its group, if that has or had more than one member; else NULL. */
+struct gm_group *gm_group_of(const struct gm_engine *engine, uint32_t app);
+/* A walk over the members that are connected, in their order: the next one, and its engine. NULL:
+ * there is none. */
+struct gm_walk {
+    const struct gm_group *group;
+    const struct gm_client *client;
+    uint32_t index;
+};
+struct gm_walk gm_group_walk(const struct gm_group *group);
+struct gm_app *gm_group_step(struct gm_walk *walk, struct gm_engine **engine);
+/* Their engines go round soon. */
+void gm_group_call(const struct gm_group *group);
+
 /* Whether its group has, or had, more than one member. */
 bool gm_group_is_several(const struct gm_engine *engine, uint32_t app);
 /* Whether the two run together. */
@@ -94,21 +125,15 @@ void gm_group_yield(struct gm_engine *engine, uint32_t app);
 /* `app` runs with its group from now on. */
 void gm_group_opens(struct gm_engine *engine, uint32_t app);
 
-/* Whether the gate of `app`, which is whole, may open: all of its group are whole, or run. */
-bool gm_group_may_open(const struct gm_engine *engine, uint32_t app);
-
 /* Work of `app` waits: the first of its group is to ask for its turn. False: that is `app`. */
 bool gm_group_wants(struct gm_engine *engine, uint32_t app);
+/* Whether that was so, once: for the first of its group. */
+bool gm_group_take_call(struct gm_engine *engine, uint32_t app);
 /* Whether any of its group waits for its turn with work; and whether `app` is the first of them. */
 bool gm_group_is_waiting(const struct gm_engine *engine, uint32_t app, bool *is_first);
 /* Whether all others of its group rest too: nothing of them runs, and nothing came for a while. */
 bool gm_group_rests(const struct gm_engine *engine, uint32_t app);
 
-/* When its group gives its turns back, or takes them, though nothing happens. */
-uint64_t gm_group_due(const struct gm_engine *engine, uint32_t app);
-
-/* Do for this engine's apps what the states of the others in their groups ask for. */
-void gm_engine_follow_groups(struct gm_engine *engine);
 /* The state of `app` changed: the engines of its group go round soon. */
 void gm_group_changed(struct gm_engine *engine, uint32_t app);
 

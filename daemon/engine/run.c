@@ -19,6 +19,7 @@
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/gates.h"
+#include "daemon/engine/grants.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/hints.h"
 #include "daemon/engine/idle.h"

@@ -16,7 +16,6 @@
 #include "daemon/engine/idle.h"
 #include "daemon/engine/spares.h"
 #include "daemon/engine/state.h"
-#include "tests/unit/groups_world.h"
 
 #define APPS 3u
 #define IDLE (100 * GM_MS)
@@ -25,27 +24,6 @@ static struct gm_engine *engine;
 static struct gm_app *app; /* number 1, the one that is looked at */
 static unsigned wants[APPS], idles[APPS], queries[APPS];
 static uint64_t asked[APPS], ago[APPS];
-
-void gm_engine_tie(struct gm_engine *e, uint32_t id, bool is_tied)
-{
-    (void)e;
-    (void)id;
-    assert_false(is_tied); /* nobody is on several GPUs */
-}
-
-bool gm_engine_is_ready(const struct gm_engine *e, uint32_t id)
-{
-    (void)e;
-    (void)id;
-    return true;
-}
-
-bool gm_engine_unit_wants(const struct gm_engine *e, const struct gm_app *other)
-{
-    (void)e;
-    (void)other;
-    return false;
-}
 
 void gm_engine_feed(struct gm_engine *e, enum gm_sched_event_kind kind, uint32_t id, uint64_t bytes)
 {

@@ -18,12 +18,10 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
-#include "daemon/engine/idle.h"
 #include "daemon/engine/log.h"
 #include "daemon/engine/policy.h"
 #include "daemon/engine/room.h"
 #include "daemon/engine/state.h"
-#include "tests/unit/groups_world.h"
 #include "daemon/service/rules.h"
 
 #define APPS 6u
@@ -40,12 +38,6 @@ void gm_engine_begin_notes(struct gm_engine *e, uint32_t id)
     struct gm_sched_account account;
     if (gm_engine_account(e, id, &account))
         e->apps[id].level_noted = account.level;
-}
-
-void gm_engine_stand_in_line(struct gm_engine *e, uint32_t id, bool is_wanting)
-{
-    (void)e, (void)id, (void)is_wanting;
-    fail(); /* these are in no group that stands in line */
 }
 
 void gm_engine_count_users(struct gm_engine *e)
