@@ -52,16 +52,17 @@ static const struct workload workloads[] = {
 };
 #define GM_WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
 
-enum kind { GM_WARM, GM_COLD, GM_PREFETCH, GM_KINDS };
-static const char *const kind_names[GM_KINDS] = {"plan, warm", "plan, cold", "prefetch, cold"};
-static const char *const kind_members[GM_KINDS] = {"plan_warm_us", "plan_cold_us",
-                                                   "prefetch_cold_us"};
+enum kind { GM_WARM, GM_COLD, GM_AHEAD, GM_KINDS };
+static const char *const kind_names[GM_KINDS] = {"plan, warm", "plan, cold", "ahead, cold"};
+static const char *const kind_members[GM_KINDS] = {"plan_warm_us", "plan_cold_us", "ahead_cold_us"};
 
 struct world {
     struct gm_table *table;
     struct gm_plan plan;
     struct gm_plan_input input;
-    uint32_t targets[GM_APPS], victims[GM_APPS];
+    struct gm_layout layout;
+    uint32_t targets[GM_APPS];
+    struct gm_layout_victim victims[GM_APPS];
     uint64_t random;
     uint8_t *other;
 };
@@ -113,8 +114,9 @@ static bool make_world(struct world *world, const struct workload *workload)
     world->input.tiers[GM_TIER_PINNED].cap = 32 * GM_GIB;
     world->input.tiers[GM_TIER_PAGED].cap = 64 * GM_GIB;
     world->input.tiers[GM_TIER_DISK].cap = beyond - 64 * GM_GIB;
-    world->input.targets = world->targets;
-    world->input.victims = world->victims;
+    world->layout.targets = world->targets;
+    world->layout.victims = world->victims;
+    world->input.layout = &world->layout;
     return true;
 }
 
@@ -125,7 +127,7 @@ static void free_world(struct world *world)
     free(world->other);
 }
 
-static void draw_turn(struct world *world, const struct workload *workload)
+static void draw_turn(struct world *world, const struct workload *workload, bool is_ahead)
 {
     uint32_t order[GM_APPS];
     for (uint32_t i = 0; i < GM_APPS; i++)
@@ -135,10 +137,15 @@ static void draw_turn(struct world *world, const struct workload *workload)
         order[i - 1] = order[j];
         order[j] = swapped;
     }
-    world->input.n_targets = workload->targets;
-    world->input.n_victims = GM_APPS - workload->targets;
+    world->layout.n_targets = is_ahead ? 1 : workload->targets;
+    world->layout.n_victims = GM_APPS - workload->targets;
+    world->layout.is_ahead = is_ahead;
     memcpy(world->targets, order, workload->targets * sizeof(*order));
-    memcpy(world->victims, order + workload->targets, world->input.n_victims * sizeof(*order));
+    for (uint32_t i = 0; i < world->layout.n_victims; i++) {
+        const uint32_t app = order[workload->targets + i];
+        world->victims[i] =
+            (struct gm_layout_victim){.app = app, .most = world->table->apps[app].resident};
+    }
 }
 
 /* The state that the plan leaves. */
@@ -187,16 +194,14 @@ static double clock_us(void)
     return (double)gm_thread_time() / 1e3;
 }
 
-static double decide(struct world *world, bool is_cold, bool is_prefetch)
+static double decide(struct world *world, bool is_cold)
 {
     if (is_cold)
         for (uint32_t at = 0; at < GM_OTHER_BYTES; at += 64)
             ((volatile uint8_t *)world->other)[at]++;
     double from = clock_us();
-    if (is_prefetch)
-        gm_plan_prefetch(world->table, &world->input, &world->plan);
-    else
-        gm_plan_make(world->table, &world->input, &world->plan);
+    gm_layout_share(world->table, &world->layout);
+    gm_plan_make(world->table, &world->input, &world->plan);
     return clock_us() - from;
 }
 
@@ -218,8 +223,8 @@ static bool measure(const struct workload *workload, uint64_t decisions,
     for (uint64_t i = 0; i < GM_WARM_UP + decisions; i++) {
         for (enum kind kind = GM_WARM; kind < GM_KINDS; kind++) {
             struct figures *f = &figures[kind];
-            draw_turn(&world, workload);
-            double us = decide(&world, kind != GM_WARM, kind == GM_PREFETCH);
+            draw_turn(&world, workload, kind == GM_AHEAD);
+            double us = decide(&world, kind != GM_WARM);
             if (i >= GM_WARM_UP) {
                 f->us[i - GM_WARM_UP] = us;
                 f->incomplete += !world.plan.is_complete;
@@ -313,7 +318,7 @@ int main(int argc, char **argv)
             print_line(&workloads[w], kind, &figures[w][kind], decisions);
             if (workloads[w].run > 1)
                 is_met = is_met && figures[w][kind].p99 <= GM_TARGET_US;
-            if (kind != GM_PREFETCH && figures[w][kind].incomplete > 0) {
+            if (kind != GM_AHEAD && figures[w][kind].incomplete > 0) {
                 fprintf(stderr, "plan: %llu plans were not complete\n",
                         (unsigned long long)figures[w][kind].incomplete);
                 return 2;

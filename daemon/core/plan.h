@@ -1,19 +1,12 @@
 /* clang-format off */
 /*
- * The planner: makes the ordered list of moves that the next slice needs. Pure; owns no state.
- * Called by the engine. Reads the table.
+ * The planner: makes the ordered list of moves that brings a layout about (core/layout.h). Pure;
+ * owns no state. Called by the engine. Reads the table.
  *
- * It evicts only what the missing chunks need room for. A missing chunk takes, in this order: a
- * free frame of its user and size; one whose eviction is under way; room in the budget, or to come
- * from condemned frames; room made by destroying free frames that nobody in this plan needs; the
- * frame of a victim. Victims come from the app whose next slice is farthest away (MSched section 5:
- * Belady's rule on the scheduler's timeline). Of its chunks, those whose frame fits as it is go
- * first.
- *
- * The objective. First, the nearest victim loses as few bytes as possible; given that, the next
- * nearest; and so on. Second, given that, every victim loses the smallest sum that the sizes of its
- * chunks allow. Frames of the wrong size or user count as room: they can be destroyed and made anew
- * (90 us, against 330 us in each direction for 16 MiB over the link).
+ * A missing chunk takes, in this order: a free frame of its user and size; one whose eviction is
+ * under way; room in the budget, or to come from condemned frames; room made by destroying free
+ * frames that nobody in this plan needs (not ahead of its turn); the frame of a victim. Of a
+ * victim's chunks, those whose frame fits as it is go first.
  *
  * Below the GPU (Nixie section 5), evicted data stays in the highest tier that has room at the end
  * of the plan. Every eviction goes through pinned memory, the only tier that the copy engines
@@ -47,7 +40,7 @@
 #ifndef GM_CORE_PLAN_H
 #define GM_CORE_PLAN_H
 
-#include "daemon/core/table.h"
+#include "daemon/core/layout.h"
 #include "daemon/core/tunables.h"
 
 enum gm_move_kind {
@@ -78,16 +71,9 @@ struct gm_plan_tier {
 };
 
 struct gm_plan_input {
-    const uint32_t *targets; /* apps whose missing chunks are wanted, most urgent first */
-    uint32_t n_targets;
-    const uint32_t *victims; /* apps that may lose chunks, farthest next use first */
-    uint32_t n_victims;
-    const uint32_t *donors; /* prefetch: those of the victims whose chunks may leave the GPU for the
-                               targets', farthest next use first */
-    uint32_t n_donors;
+    struct gm_layout *layout;
     struct gm_plan_tier tiers[GM_TIERS]; /* PINNED, PAGED and DISK are read */
     uint64_t window; /* bytes of pinned memory to leave free when the plan is done */
-    bool is_growing; /* gm_plan_switch: the first target runs, whole but for what it waits for */
 };
 
 /*
@@ -174,23 +160,21 @@ struct gm_plan {
  * after every move the frames fit the budget, and each tier its cap. Chunks in flight to a tier
  * below the GPU count as there. If the plan is not complete, carry out its moves and plan again.
  * Linear in the moves and the missing chunks of the targets.
+ *
+ * Ahead of a target's turn, what of it has no place on the GPU is promoted to pinned memory, as far
+ * as that leaves the window free. A victim's data goes down only if that brings the target's up.
+ * If nothing of the target would come nearer, the plan is empty.
  */
 void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *input,
                   struct gm_plan *plan);
-
-/*
- * Evict `bytes` of `app`, which is one of the victims and does not run; large chunks first. Carried
- * out as a plan of prefetch: nobody waits for it. What the tiers have no room for stays.
- */
-void gm_plan_shrink(const struct gm_table *table, const struct gm_plan_input *input, uint32_t app,
-                    uint64_t bytes, struct gm_plan *plan);
 
 /* How many of its moves are of that kind. */
 uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind);
 
 /*
- * The plan of a switch: that of gm_plan_make, unless a tier is closed and the others have no room
- * for what would leave. Then targets are dropped, the least urgent first, until the rest have room.
+ * The plan of what somebody waits for: that of gm_plan_make, unless a tier is closed and the others
+ * have no room for what would leave. Then targets are dropped from the layout, the least urgent
+ * first, until the rest have room.
  * If the first alone has none, a plan that would evict is empty instead: a program that is whole
  * can run, two halves cannot. Only a first target that grows takes what it can get.
  *
@@ -200,21 +184,7 @@ uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind);
  * Returns how many targets, the first ones, have room: all while no tier is closed, 0 if not even
  * the first. Each target that is dropped costs the time of one more plan.
  */
-uint32_t gm_plan_switch(const struct gm_table *table, const struct gm_plan_input *input,
+uint32_t gm_plan_switch(const struct gm_table *table, struct gm_plan_input *input,
                         struct gm_plan *plan);
-
-/*
- * Prefetch for the apps that come next, while others run and lose nothing. `input->targets` are the
- * coming apps, soonest first. `input->victims` come later than they; their data below the GPU may
- * be demoted. Fills free frames and free room, and promotes what fits into pinned memory beside the
- * window. Demotes a victim's data only if that promotes a target's.
- *
- * Data of the first target in pinned memory also takes frames of `input->donors`, of the same user
- * and size: its switch then has less to move. Nothing else is evicted, and no frame is destroyed.
- * Of apps in turn on a GPU with room for little more than one, that room is thus always the next
- * one's; by Belady's rule alone it is every other time.
- */
-void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *input,
-                      struct gm_plan *plan);
 
 #endif

@@ -11,14 +11,14 @@ void gm_plan_open_walk(const struct gm_planning *p, struct gm_plan_walk *walk, u
 {
     *walk = (struct gm_plan_walk){
         .first = target, .target = target, .chunk = GM_NONE, .stage = from, .from = from, .to = to};
-    if (target < p->input->n_targets)
+    if (target < p->input->layout->n_targets)
         walk->chunk = gm_plan_target(p, target)->away[gm_plan_order[from]].head;
 }
 
 /* The first target of `pool` from number `from` on, or GM_NONE. */
 static uint32_t find_target(const struct gm_planning *p, uint32_t pool, uint32_t from)
 {
-    for (uint32_t i = from; i < p->input->n_targets; i++)
+    for (uint32_t i = from; i < p->input->layout->n_targets; i++)
         if (gm_plan_target(p, i)->pool == pool)
             return i;
     return GM_NONE;
@@ -27,15 +27,15 @@ static uint32_t find_target(const struct gm_planning *p, uint32_t pool, uint32_t
 static void next_target(const struct gm_planning *p, struct gm_plan_walk *walk)
 {
     uint32_t next = find_target(p, gm_plan_target(p, walk->target)->pool, walk->target + 1);
-    while (next == GM_NONE && ++walk->first < p->input->n_targets)
+    while (next == GM_NONE && ++walk->first < p->input->layout->n_targets)
         if (find_target(p, gm_plan_target(p, walk->first)->pool, 0) == walk->first)
             next = walk->first;
-    walk->target = next == GM_NONE ? p->input->n_targets : next;
+    walk->target = next == GM_NONE ? p->input->layout->n_targets : next;
 }
 
 uint32_t gm_plan_next_chunk(const struct gm_planning *p, struct gm_plan_walk *walk)
 {
-    while (walk->target < p->input->n_targets) {
+    while (walk->target < p->input->layout->n_targets) {
         uint32_t chunk = walk->chunk;
         if (chunk != GM_NONE) {
             walk->chunk = gm_plan_follow(p, chunk);
@@ -47,7 +47,7 @@ uint32_t gm_plan_next_chunk(const struct gm_planning *p, struct gm_plan_walk *wa
             walk->stage = walk->from;
             next_target(p, walk);
         }
-        if (walk->target < p->input->n_targets)
+        if (walk->target < p->input->layout->n_targets)
             walk->chunk = gm_plan_target(p, walk->target)->away[gm_plan_order[walk->stage]].head;
     }
     return GM_NONE;
@@ -77,21 +77,13 @@ static void count_needs(const struct gm_planning *p, uint32_t pool,
 
 /* Frames. */
 
-/* The first leaving frame from `frame` on whose app is not silent: only those can be counted on. */
-static uint32_t skip_silent(const struct gm_table *table, uint32_t frame)
-{
-    while (frame != GM_NONE && table->apps[table->chunks[table->frames[frame].chunk].app].is_silent)
-        frame = table->frames[frame].next;
-    return frame;
-}
-
 void gm_plan_open_pool(struct gm_planning *p, uint32_t pool)
 {
     p->pool = pool;
     count_needs(p, pool, p->need);
     for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
         p->free_at[c] = p->table->pools[pool].head[c];
-        p->leaving_at[c] = skip_silent(p->table, p->table->pools[pool].leaving[c]);
+        p->leaving_at[c] = gm_layout_leaving_frame(p->table, p->table->pools[pool].leaving[c]);
     }
 }
 
@@ -104,7 +96,7 @@ uint32_t gm_plan_take_frame(struct gm_planning *p, unsigned class)
     }
     frame = p->leaving_at[class];
     if (frame != GM_NONE)
-        p->leaving_at[class] = skip_silent(p->table, p->table->frames[frame].next);
+        p->leaving_at[class] = gm_layout_leaving_frame(p->table, p->table->frames[frame].next);
     return frame;
 }
 
@@ -125,11 +117,12 @@ static void open_surplus(struct gm_planning *p)
         p->surplus_at = GM_NONE;
         return;
     }
-    p->surplus_at = is_leaving ? skip_silent(table, pool->leaving[class]) : pool->head[class];
+    p->surplus_at =
+        is_leaving ? gm_layout_leaving_frame(table, pool->leaving[class]) : pool->head[class];
     for (; *need > 0 && p->surplus_at != GM_NONE; --*need) {
         p->surplus_at = table->frames[p->surplus_at].next;
         if (is_leaving)
-            p->surplus_at = skip_silent(table, p->surplus_at);
+            p->surplus_at = gm_layout_leaving_frame(table, p->surplus_at);
     }
 }
 
@@ -145,7 +138,7 @@ uint32_t gm_plan_next_surplus(struct gm_planning *p)
             if (frame != GM_NONE) {
                 p->surplus_at = p->table->frames[frame].next;
                 if (p->surplus_list >= GM_CHUNK_CLASSES)
-                    p->surplus_at = skip_silent(p->table, p->surplus_at);
+                    p->surplus_at = gm_layout_leaving_frame(p->table, p->surplus_at);
                 return frame;
             }
             p->surplus_is_open = false;
@@ -154,88 +147,7 @@ uint32_t gm_plan_next_surplus(struct gm_planning *p)
     return GM_NONE;
 }
 
-uint64_t gm_plan_free_bytes(const struct gm_planning *p)
-{
-    uint64_t bytes = p->room;
-    for (uint32_t i = 0; i < p->table->max_apps; i++) {
-        const struct gm_pool *pool = &p->table->pools[i];
-        if (pool->frames == 0)
-            continue;
-        for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
-            uint32_t frame = skip_silent(p->table, pool->leaving[c]);
-            bytes += pool->count[c] * gm_class_bytes(c);
-            for (; frame != GM_NONE; frame = skip_silent(p->table, p->table->frames[frame].next))
-                bytes += gm_class_bytes(c);
-        }
-    }
-    return bytes;
-}
-
-/* Victims. Sizes are powers of two, so taking the largest first finds the least sums. */
-
-static uint64_t count_resident(const struct gm_planning *p, uint32_t victim,
-                               uint32_t have[GM_CHUNK_CLASSES])
-{
-    uint64_t bytes = 0;
-    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
-        have[c] = gm_plan_victim(p, victim)->by_class[c].count;
-        bytes += have[c] * gm_class_bytes(c);
-    }
-    return bytes;
-}
-
-/* The least sum of chunks that is not below `need`, which is not above the sum of all. */
-static uint64_t least_sum(const uint32_t have[GM_CHUNK_CLASSES], uint64_t need)
-{
-    uint64_t taken = 0, least = 0;
-    for (unsigned c = GM_CHUNK_CLASSES; c-- > 0;) {
-        uint64_t size = gm_class_bytes(c), n = (need - taken) / size;
-        if (n > have[c])
-            n = have[c];
-        taken += n * size;
-        if (taken == need)
-            return need;
-        if (n < have[c])
-            least = taken + size; /* one more is enough, with less left over than a larger one */
-    }
-    return least;
-}
-
-/* What victim `v` must lose: `last_need` for the last, else all but the slack, which is what nearer
- * victims lose too much. */
-static uint64_t lost_by(const struct gm_planning *p, uint32_t v, uint64_t *slack)
-{
-    uint32_t have[GM_CHUNK_CLASSES];
-    uint64_t all = count_resident(p, v, have);
-    uint64_t need = v == p->last ? p->last_need : all > *slack ? all - *slack : 0;
-    uint64_t lost = need == 0 ? 0 : least_sum(have, need);
-    *slack = lost - need + (v != p->last && *slack > all ? *slack - all : 0);
-    return lost;
-}
-
-/* The last victim loses the least part that it can. If its chunks are large and that is more than
- * needed, farther victims keep as much, the nearest of them first. */
-void gm_plan_choose_victims(struct gm_planning *p, uint64_t lack)
-{
-    uint64_t slack = 0;
-    p->to_evict = 0;
-    for (p->last = 0; p->last < p->input->n_victims; p->last++) {
-        uint64_t all = gm_plan_victim(p, p->last)->resident;
-        if (p->to_evict + all >= lack)
-            break;
-        p->to_evict += all;
-    }
-    p->whole = p->last;
-    if (p->last == p->input->n_victims || lack == 0)
-        return;
-    p->last_need = lack - p->to_evict;
-    p->to_evict += lost_by(p, p->last, &slack);
-    while (slack > 0 && p->whole > 0) {
-        p->whole--;
-        p->to_evict -= gm_plan_victim(p, p->whole)->resident;
-        p->to_evict += lost_by(p, p->whole, &slack);
-    }
-}
+/* Victims. */
 
 /*
  * Choose chunks that make `sum`: first the sizes that are wanted, whose frames can be used as they
@@ -273,21 +185,17 @@ void gm_plan_open_victim(struct gm_planning *p, uint32_t victim)
 {
     static const uint32_t nothing[GM_CHUNK_CLASSES];
     uint32_t have[GM_CHUNK_CLASSES];
-    uint64_t slack = 0, lost = 0;
 
     p->victim = victim;
-    if (victim >= p->input->n_victims)
+    if (victim >= p->input->layout->n_victims)
         return;
-    count_resident(p, victim, have);
+    const struct gm_table_app *app = gm_plan_victim(p, victim);
     for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
-        p->victim_at[c] = gm_plan_victim(p, victim)->by_class[c].head;
-        p->quota[c] = victim < p->whole ? have[c] : 0;
+        p->victim_at[c] = app->by_class[c].head;
+        have[c] = app->by_class[c].count;
     }
-    if (victim < p->whole || victim > p->last || p->last_need == 0)
-        return;
-    for (uint32_t v = p->last + 1; v-- > victim;)
-        lost = lost_by(p, v, &slack);
-    compose(p, have, gm_plan_victim(p, victim)->pool == p->pool ? p->need : nothing, lost);
+    compose(p, have, app->pool == p->pool ? p->need : nothing,
+            p->input->layout->victims[victim].loses);
 }
 
 uint32_t gm_plan_take_victim(struct gm_planning *p, unsigned class)

@@ -8,8 +8,7 @@
  *
  * First the sums: which missing chunks find a place, how many bytes are evicted, how many the
  * targets give back in each tier, and how many must be demoted so that the window is free at the
- * end. Bytes suffice for that: a frame that does not fit is destroyed and becomes room. Then the
- * victims: how many chunks of each size each loses (plan_frames.c).
+ * end. Bytes suffice for that: a frame that does not fit is destroyed and becomes room.
  *
  * Then the moves, chunk by chunk in the order of filling; beside them the promotions, as far ahead
  * as room allows, and the demotions that make room. `free` is what each tier has free once the
@@ -36,14 +35,14 @@ static void open_pinned_victim(struct gm_planning *p, uint32_t victim)
 {
     p->pinned_victim = victim;
     p->pinned_at = GM_NONE;
-    if (victim < p->input->n_victims)
+    if (victim < p->input->layout->n_victims)
         p->pinned_at = gm_plan_victim(p, victim)->away[GM_TIER_PINNED].head;
 }
 
 /* The farthest victim's next chunk that was pinned before this plan; GM_NONE: none. */
 static uint32_t peek_pinned(struct gm_planning *p)
 {
-    while (p->pinned_at == GM_NONE && p->pinned_victim < p->input->n_victims)
+    while (p->pinned_at == GM_NONE && p->pinned_victim < p->input->layout->n_victims)
         open_pinned_victim(p, p->pinned_victim + 1);
     return p->pinned_at;
 }
@@ -58,7 +57,7 @@ static uint32_t peek_evicted(struct gm_planning *p)
     if (p->evicted_at == p->plan->n)
         return GM_NONE;
     uint32_t chunk = moves[p->evicted_at].chunk;
-    while (p->input->victims[p->evicted_victim] != p->table->chunks[chunk].app)
+    while (p->input->layout->victims[p->evicted_victim].app != p->table->chunks[chunk].app)
         p->evicted_victim++;
     return chunk;
 }
@@ -215,7 +214,7 @@ static bool fill(struct gm_planning *p, uint32_t chunk, uint32_t frame, unsigned
  * is no room for them, or the plan is full. */
 static bool evict_leaving(struct gm_planning *p)
 {
-    for (uint32_t i = 0; i < p->input->n_targets; i++) {
+    for (uint32_t i = 0; i < p->input->layout->n_targets; i++) {
         const struct gm_table_app *app = gm_plan_target(p, i);
         for (unsigned c = 0; c < GM_CHUNK_CLASSES && app->leaving > 0; c++)
             for (uint32_t at = app->by_class[c].head; at != GM_NONE; at = p->table->chunks[at].next)
@@ -257,7 +256,7 @@ static bool place_chunk(struct gm_planning *p, uint32_t index, unsigned tier)
     if (frame != GM_NONE)
         return fill(p, index, frame, tier);
     while (p->room < bytes) {
-        frame = gm_plan_next_surplus(p);
+        frame = p->input->layout->is_ahead ? GM_NONE : gm_plan_next_surplus(p);
         if (frame == GM_NONE)
             frame = take_left_frame(p, GM_CHUNK_CLASSES);
         if (frame == GM_NONE)
@@ -267,7 +266,7 @@ static bool place_chunk(struct gm_planning *p, uint32_t index, unsigned tier)
         p->room += gm_class_bytes(table->frames[frame].class);
     }
     while (p->room < bytes) {
-        if (p->victim >= p->input->n_victims)
+        if (p->victim >= p->input->layout->n_victims)
             return false;
         if (gm_plan_victim(p, p->victim)->pool == p->pool) {
             uint32_t chunk = gm_plan_take_victim(p, class);
@@ -318,10 +317,8 @@ static void begin(struct gm_planning *p, const struct gm_table *table,
     p->has_tiers = input->tiers[GM_TIER_PINNED].cap > 0;
     p->window = (int64_t)input->window;
     p->reserve = (int64_t)gm_plan_reserve(input);
-    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
-        p->donated_at[c] = GM_NONE;
-        p->vain_promote[c] = p->vain_donated[c] = INT64_MAX;
-    }
+    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
+        p->vain_promote[c] = INT64_MAX;
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
         p->free[t] = input->tiers[t].is_closed
                          ? INT64_MIN / 2 /* never enough, whatever leaves it */
@@ -334,7 +331,7 @@ static void begin(struct gm_planning *p, const struct gm_table *table,
 static uint64_t sum_all(struct gm_planning *p)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < p->input->n_targets; i++) {
+    for (uint32_t i = 0; i < p->input->layout->n_targets; i++) {
         const struct gm_table_app *app = gm_plan_target(p, i);
         for (unsigned stage = 0; stage <= GM_STAGE_LAST; stage++) {
             unsigned tier = gm_plan_order[stage];
@@ -391,25 +388,7 @@ static void sum_tiers(struct gm_planning *p)
     gm_plan_open_walk(p, &p->promote, 0, GM_STAGE_PROMOTE_FIRST, GM_STAGE_PROMOTE_LAST);
 }
 
-/* Prefetching. */
-
-/* Set the cursors to the free frames of `pool` that no move of this plan takes. */
-static void resume_pool(struct gm_planning *p, uint32_t pool)
-{
-    p->pool = pool;
-    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
-        p->free_at[c] = p->table->pools[pool].head[c];
-        p->leaving_at[c] = GM_NONE; /* somebody else waits for those */
-    }
-    for (uint32_t i = 0; i < p->plan->n; i++) {
-        const struct gm_move *move = &p->plan->moves[i];
-        if (move->kind != GM_MOVE_FILL || move->frame == GM_NONE)
-            continue;
-        const struct gm_frame *frame = &p->table->frames[move->frame];
-        if (frame->pool == pool && frame->state == GM_FRAME_FREE)
-            p->free_at[frame->class] = frame->next;
-    }
-}
+/* Ahead of a target's turn. */
 
 /* Demote the farthest victim's next pinned chunk. False: there is none, or no place for it. */
 static bool demote_pinned(struct gm_planning *p)
@@ -490,93 +469,45 @@ static bool promote_or_exchange(struct gm_planning *p, uint32_t chunk, int64_t l
     return add_promote(p, chunk);
 }
 
-/* The next chunk of a donor with a frame of this size and of the current pool; GM_NONE: none. */
-static uint32_t peek_donated(struct gm_planning *p, unsigned class)
+/* What the target has in `tier`, from `chunk` on, comes to pinned memory, as far as that leaves the
+ * window free. */
+static void promote_from(struct gm_planning *p, uint32_t chunk)
 {
-    while (p->donated_at[class] == GM_NONE && p->donor[class] < p->input->n_donors) {
-        const struct gm_table_app *donor = &p->table->apps[p->input->donors[p->donor[class]++]];
-        if (donor->pool == p->pool && !donor->is_silent)
-            p->donated_at[class] = donor->by_class[class].head;
-    }
-    return p->donated_at[class];
+    for (; chunk != GM_NONE; chunk = gm_plan_follow(p, chunk))
+        if (!promote_or_exchange(p, chunk, p->window))
+            p->plan->is_complete = false;
 }
 
-/* Put `chunk`, in pinned memory, into the frame of a donor's, and leave `left` bytes of pinned
- * memory free. False: there is none, or no room for what leaves it. */
-static bool take_donated(struct gm_planning *p, uint32_t chunk, int64_t left)
+/* What of the target has no place on the GPU comes nearer. First from the disk: its turn would wait
+ * longest for that. */
+static void promote_rest(struct gm_planning *p)
 {
-    unsigned class = p->table->chunks[chunk].class;
-    int64_t bytes = chunk_bytes(p, chunk);
-    uint32_t donated = peek_donated(p, class);
-
-    if (donated == GM_NONE)
-        return false;
-    if (p->has_tiers && p->free[GM_TIER_PINNED] - bytes < left) {
-        const struct demoting before = begin_demoting(p);
-        while (p->free[GM_TIER_PINNED] - bytes < left && left < p->vain_donated[class])
-            if (!demote_pinned(p))
-                p->vain_donated[class] = left;
-        if (p->free[GM_TIER_PINNED] - bytes < left) {
-            take_back(p, &before);
-            return false;
-        }
-    }
-    if (p->plan->n + 2 > p->plan->capacity)
-        return false;
-    p->donated_at[class] = gm_plan_follow(p, donated);
-    return add_move(p, GM_MOVE_EVICT, donated, p->table->chunks[donated].frame) &&
-           add_move(p, GM_MOVE_FILL, chunk, p->table->chunks[donated].frame);
+    const struct gm_table_app *app = gm_plan_target(p, 0);
+    const bool is_disk = p->promote.stage == GM_STAGE_PROMOTE_LAST;
+    promote_from(p, is_disk ? p->promote.chunk : app->away[GM_TIER_DISK].head);
+    promote_from(p, is_disk ? GM_NONE : p->promote.chunk);
 }
 
-/* Bring one missing chunk nearer, with `left` bytes of pinned memory free on the way to the GPU.
- * False: it does not reach the GPU. */
-static bool fetch_chunk(struct gm_planning *p, uint32_t chunk, unsigned tier, int64_t left)
+/* Whether anything of the targets comes nearer by it. */
+static bool brings_any(const struct gm_plan *plan)
 {
-    unsigned class = p->table->chunks[chunk].class;
-    uint32_t frame = p->free_at[class];
-    bool has_place = frame != GM_NONE || p->room >= gm_class_bytes(class);
-
-    if (!has_place && tier == GM_TIER_PINNED)
-        return take_donated(p, chunk, left);
-    if (p->has_tiers && tier > GM_TIER_PINNED &&
-        !promote_or_exchange(p, chunk, has_place ? left : p->window))
-        return false;
-    if (!has_place || !add_move(p, GM_MOVE_FILL, chunk, frame))
-        return false;
-    if (frame == GM_NONE)
-        p->room -= gm_class_bytes(class);
-    else
-        p->free_at[class] = p->table->frames[frame].next;
-    if (tier != GM_TIER_NONE)
-        p->free[GM_TIER_PINNED] += chunk_bytes(p, chunk);
-    return true;
-}
-
-void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *input,
-                      struct gm_plan *plan)
-{
-    /* what is on disk before what is in paged memory: the app would wait longest for it */
-    static const uint8_t order[] = {GM_TIER_PINNED, GM_TIER_DISK, GM_TIER_PAGED, GM_TIER_NONE};
-    struct gm_planning p;
-    begin(&p, table, input, plan);
-    for (uint32_t i = 0; i < input->n_targets; i++) {
-        const struct gm_table_app *app = gm_plan_target(&p, i);
-        if (app->pool != p.pool)
-            resume_pool(&p, app->pool);
-        for (unsigned stage = 0; stage < sizeof order; stage++) {
-            uint32_t chunk = app->away[order[stage]].head;
-            for (; chunk != GM_NONE; chunk = gm_plan_follow(&p, chunk))
-                if (!fetch_chunk(&p, chunk, order[stage], p.window / 2))
-                    plan->is_complete = false;
-        }
-        for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) { /* donors give to the first target only */
-            p.donor[c] = input->n_donors;
-            p.donated_at[c] = GM_NONE;
-        }
-    }
+    return gm_plan_count(plan, GM_MOVE_FILL) > 0 || gm_plan_count(plan, GM_MOVE_PROMOTE) > 0;
 }
 
 /* Plans. */
+
+/* `chunk` of the current pool comes into a free frame of its size; `is_below`: it is promoted
+ * before. */
+static void fill_free_frame(struct gm_planning *p, uint32_t chunk, bool is_below)
+{
+    const unsigned class = p->table->chunks[chunk].class;
+    const uint32_t frame = p->free_at[class];
+    if (frame == GM_NONE || (is_below && !promote_or_exchange(p, chunk, 0)) ||
+        !add_move(p, GM_MOVE_FILL, chunk, frame))
+        return;
+    p->free_at[class] = p->table->frames[frame].next;
+    p->free[GM_TIER_PINNED] += chunk_bytes(p, chunk);
+}
 
 /*
  * Nothing can be evicted for the first chunk, as all tiers below the GPU are full. Plans that were
@@ -585,15 +516,15 @@ void gm_plan_prefetch(const struct gm_table *table, const struct gm_plan_input *
  */
 static void fill_free_frames(struct gm_planning *p)
 {
-    for (uint32_t i = 0; i < p->input->n_targets; i++) {
-        if (gm_plan_target(p, i)->pool != p->pool || i == 0)
-            resume_pool(p, gm_plan_target(p, i)->pool);
-        for (unsigned stage = 0; stage <= GM_STAGE_PROMOTE_LAST; stage++) {
-            uint32_t chunk = gm_plan_target(p, i)->away[gm_plan_order[stage]].head;
-            for (; chunk != GM_NONE; chunk = p->table->chunks[chunk].next)
-                if (p->free_at[p->table->chunks[chunk].class] != GM_NONE)
-                    fetch_chunk(p, chunk, gm_plan_order[stage], 0);
-        }
+    struct gm_plan_walk walk;
+    uint32_t chunk;
+    p->pool = GM_NONE;
+    gm_plan_open_walk(p, &walk, 0, 0, GM_STAGE_PROMOTE_LAST);
+    while ((chunk = gm_plan_next_chunk(p, &walk)) != GM_NONE) {
+        const uint32_t pool = gm_plan_target(p, walk.target)->pool;
+        if (pool != p->pool)
+            gm_plan_open_pool(p, pool);
+        fill_free_frame(p, chunk, walk.stage > 0);
     }
 }
 
@@ -605,7 +536,7 @@ static void fill_free_frames(struct gm_planning *p)
 static void demote_targets(struct gm_planning *p)
 {
     int64_t enough = p->reserve + (int64_t)GM_PLAN_GROUP;
-    for (uint32_t i = p->input->n_targets; i-- > 0;) {
+    for (uint32_t i = p->input->layout->n_targets; i-- > 0;) {
         uint32_t chunk = gm_plan_target(p, i)->away[GM_TIER_PINNED].tail;
         for (; chunk != GM_NONE; chunk = p->table->chunks[chunk].prev) {
             enum gm_tier tier = choose_tier(p, chunk_bytes(p, chunk), true);
@@ -617,72 +548,97 @@ static void demote_targets(struct gm_planning *p)
     }
 }
 
+/* The victims lose what they are to lose, though no target needs it. */
+static bool evict_all(struct gm_planning *p)
+{
+    gm_plan_open_victim(p, 0);
+    while (p->victim < p->input->layout->n_victims) {
+        const uint32_t chunk = gm_plan_take_any_victim(p, GM_CHUNK_CLASSES - 1);
+        if (chunk == GM_NONE)
+            gm_plan_open_victim(p, p->victim + 1);
+        else if (!evict(p, chunk))
+            return false;
+    }
+    return true;
+}
+
+/* Whether `left` bytes of pinned memory are free after the moves so far, or after demotions. */
+static bool leaves_pinned(struct gm_planning *p, int64_t left)
+{
+    while (p->free[GM_TIER_PINNED] < left)
+        if (!demote_one(p, true))
+            return false;
+    return true;
+}
+
+/* Every missing chunk up to the cut finds its place. False: one does not; ahead of a turn also if
+ * it would cost the window, for which nobody waits. */
+static bool place_chunks(struct gm_planning *p)
+{
+    const bool is_careful = p->input->layout->is_ahead && p->has_tiers;
+    const int64_t left = p->free[GM_TIER_PINNED] < p->window ? p->free[GM_TIER_PINNED] : p->window;
+    struct gm_plan_walk walk;
+    uint32_t chunk;
+    gm_plan_open_walk(p, &walk, 0, 0, GM_STAGE_LAST);
+    while ((chunk = gm_plan_next_chunk(p, &walk)) != GM_NONE && chunk != p->cut) {
+        const uint32_t pool = gm_plan_target(p, walk.target)->pool;
+        const bool is_first = p->pool == GM_NONE;
+        if (pool != p->pool)
+            gm_plan_open_pool(p, pool);
+        if (is_first)
+            gm_plan_open_victim(p, 0);
+        const struct demoting before = begin_demoting(p);
+        if ((p->has_tiers && !promote_ahead(p)) ||
+            !place_chunk(p, chunk, gm_plan_order[walk.stage]) ||
+            (is_careful && !leaves_pinned(p, left))) {
+            if (is_careful)
+                take_back(p, &before);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* False: not all of the layout comes about by it. */
+static bool make_moves(struct gm_planning *p)
+{
+    const struct gm_layout *layout = p->input->layout;
+    if (!evict_leaving(p))
+        return false;
+    if (!(layout->n_targets > 0 ? place_chunks(p) : evict_all(p))) {
+        if (p->plan->n == 0 && p->has_tiers && !layout->is_ahead)
+            fill_free_frames(p);
+        if (p->plan->n == 0 && p->has_tiers && !layout->is_ahead)
+            demote_targets(p);
+        return false;
+    }
+    while (p->has_tiers && p->to_demote > 0 && demote_one(p, true))
+        ;
+    return true;
+}
+
 void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *input,
                   struct gm_plan *plan)
 {
+    const struct gm_layout *layout = input->layout;
     struct gm_planning p;
-    struct gm_plan_walk walk;
-    uint32_t chunk;
-    uint64_t supply, missing, victims = 0, leaving = 0;
 
     begin(&p, table, input, plan);
-    for (uint32_t i = 0; i < input->n_targets; i++) {
-        leaving += gm_plan_target(&p, i)->leaving;
+    for (uint32_t i = 0; i < layout->n_targets; i++) {
         p.to_map += gm_plan_target(&p, i)->to_map_bytes;
+        p.to_evict += gm_plan_target(&p, i)->leaving;
     }
-    supply = gm_plan_free_bytes(&p) + leaving;
-    for (uint32_t i = 0; i < input->n_victims; i++)
-        victims += gm_plan_victim(&p, i)->resident;
-    missing = sum_all(&p);
-    if (missing > supply + victims)
-        missing = sum_fitting(&p, supply + victims);
-    gm_plan_choose_victims(&p, missing > supply ? missing - supply : 0);
-    p.to_evict += leaving;
+    for (uint32_t i = 0; i < layout->n_victims; i++)
+        p.to_evict += layout->victims[i].loses;
+    if (sum_all(&p) > layout->fits)
+        sum_fitting(&p, layout->fits);
     if (p.has_tiers)
         sum_tiers(&p);
-    if (!evict_leaving(&p)) {
-        plan->is_complete = false;
-        return;
-    }
-
-    gm_plan_open_walk(&p, &walk, 0, 0, GM_STAGE_LAST);
-    while ((chunk = gm_plan_next_chunk(&p, &walk)) != GM_NONE && chunk != p.cut) {
-        uint32_t pool = gm_plan_target(&p, walk.target)->pool;
-        if (p.pool == GM_NONE) {
-            gm_plan_open_pool(&p, pool);
-            gm_plan_open_victim(&p, 0);
-        } else if (pool != p.pool) {
-            gm_plan_open_pool(&p, pool);
-        }
-        if ((p.has_tiers && !promote_ahead(&p)) ||
-            !place_chunk(&p, chunk, gm_plan_order[walk.stage])) {
-            plan->is_complete = false;
-            if (plan->n == 0 && p.has_tiers)
-                fill_free_frames(&p);
-            if (plan->n == 0 && p.has_tiers)
-                demote_targets(&p);
-            return;
-        }
-    }
-    while (p.has_tiers && p.to_demote > 0 && demote_one(&p, true))
-        ;
-}
-
-void gm_plan_shrink(const struct gm_table *table, const struct gm_plan_input *input, uint32_t app,
-                    uint64_t bytes, struct gm_plan *plan)
-{
-    struct gm_planning p;
-    uint64_t left = bytes;
-    begin(&p, table, input, plan);
-    for (unsigned c = GM_CHUNK_CLASSES; c-- > 0;)
-        for (uint32_t at = table->apps[app].by_class[c].head; at != GM_NONE && left > 0;
-             at = table->chunks[at].next) {
-            if (!evict(&p, at)) {
-                plan->is_complete = false;
-                return;
-            }
-            left -= left < gm_class_bytes(c) ? left : gm_class_bytes(c);
-        }
+    plan->is_complete = make_moves(&p) && plan->is_complete;
+    if (layout->is_ahead && layout->n_targets > 0 && p.has_tiers)
+        promote_rest(&p);
+    if (layout->is_ahead && layout->n_targets > 0 && !brings_any(plan))
+        plan->n = 0;
 }
 
 uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind)
@@ -700,20 +656,21 @@ static bool has_closed_tier(const struct gm_plan_input *input)
     return input->tiers[GM_TIER_PAGED].is_closed || input->tiers[GM_TIER_DISK].is_closed;
 }
 
-uint32_t gm_plan_switch(const struct gm_table *table, const struct gm_plan_input *input,
+uint32_t gm_plan_switch(const struct gm_table *table, struct gm_plan_input *input,
                         struct gm_plan *plan)
 {
-    struct gm_plan_input fewer = *input;
+    struct gm_layout *layout = input->layout;
     gm_plan_make(table, input, plan);
     if (!has_closed_tier(input))
-        return input->n_targets;
-    while (plan->lacks_room && fewer.n_targets > 1) {
-        fewer.n_targets--;
-        gm_plan_make(table, &fewer, plan);
+        return layout->n_targets;
+    while (plan->lacks_room && layout->n_targets > 1) {
+        layout->n_targets--;
+        gm_layout_share(table, layout);
+        gm_plan_make(table, input, plan);
     }
     if (!plan->lacks_room)
-        return fewer.n_targets;
-    if (!input->is_growing && gm_plan_count(plan, GM_MOVE_EVICT) > 0)
+        return layout->n_targets;
+    if (!layout->is_growing && gm_plan_count(plan, GM_MOVE_EVICT) > 0)
         plan->n = 0;
     return 0;
 }

@@ -2,7 +2,7 @@
 /*
  * The insides of planning, shared by core/plan*.c only.
  *
- *   plan_moves.c    the moves: for one chunk, below the GPU; plans, prefetches, switches
+ *   plan_moves.c    the moves: for one chunk, below the GPU; plans, switches
  *   plan_frames.c   where chunks can go on the GPU: the order of filling, frames, victims
  */
 /* clang-format on */
@@ -62,11 +62,9 @@ struct gm_planning {
     uint32_t surplus_need[GM_CHUNK_CLASSES];
     bool surplus_is_open;
 
-    /* victims: those before `whole` lose everything, those after `last` nothing */
-    uint32_t whole, last;
-    uint64_t last_need; /* bytes that the last must lose */
-    uint64_t to_evict;  /* bytes still to be evicted, of all */
-    uint32_t victim;    /* the current one */
+    /* victims */
+    uint64_t to_evict; /* bytes still to be evicted, of all */
+    uint32_t victim;   /* the current one */
     uint32_t victim_at[GM_CHUNK_CLASSES];
     uint32_t quota[GM_CHUNK_CLASSES]; /* chunks that it still loses */
 
@@ -82,24 +80,20 @@ struct gm_planning {
     uint32_t evicted_at; /* ... and of what this plan evicts: a move */
     uint32_t evicted_victim;
 
-    /* prefetching, by size: the donor after the current one, and the next chunk of the current */
-    uint32_t donor[GM_CHUNK_CLASSES];
-    uint32_t donated_at[GM_CHUNK_CLASSES];
-    /* ... and the least `left` for which no demotion made room to promote a chunk, or to give it a
-     * donor's frame: not tried again in this plan */
-    int64_t vain_promote[GM_CHUNK_CLASSES], vain_donated[GM_CHUNK_CLASSES];
+    /* ahead, by size: the least `left` for which no demotion made room to promote a chunk */
+    int64_t vain_promote[GM_CHUNK_CLASSES];
 };
 
 static inline const struct gm_table_app *gm_plan_target(const struct gm_planning *p,
                                                         uint32_t target)
 {
-    return &p->table->apps[p->input->targets[target]];
+    return &p->table->apps[p->input->layout->targets[target]];
 }
 
 static inline const struct gm_table_app *gm_plan_victim(const struct gm_planning *p,
                                                         uint32_t victim)
 {
-    return &p->table->apps[p->input->victims[victim]];
+    return &p->table->apps[p->input->layout->victims[victim].app];
 }
 
 /* The chunk after `chunk` in its list, GM_NONE at the end. Fetches the next one into the cache:
@@ -126,11 +120,6 @@ void gm_plan_open_pool(struct gm_planning *p, uint32_t pool);
 uint32_t gm_plan_take_frame(struct gm_planning *p, unsigned class);
 /* The next frame of any pool that no target of this plan takes; GM_NONE: none. */
 uint32_t gm_plan_next_surplus(struct gm_planning *p);
-/* Bytes of frames that are free or will be, and of room. */
-uint64_t gm_plan_free_bytes(const struct gm_planning *p);
-
-/* Choose how many chunks of each size every victim loses, `lack` bytes or more in all. */
-void gm_plan_choose_victims(struct gm_planning *p, uint64_t lack);
 /* Set the cursors to victim number `victim` of the input. */
 void gm_plan_open_victim(struct gm_planning *p, uint32_t victim);
 /* The next chunk of the current victim to evict; of `class`, or of any: the smallest that makes

@@ -201,9 +201,9 @@ static int make_tables(struct gm_engine *engine)
     engine->late = calloc(max_chunks, sizeof *engine->late);
     engine->failed = calloc(max_chunks, sizeof *engine->failed);
     engine->unsent = calloc(max_chunks, sizeof *engine->unsent);
-    engine->targets = calloc(max_apps, sizeof *engine->targets);
-    engine->victims = calloc(max_apps, sizeof *engine->victims);
-    engine->donors = calloc(max_apps, sizeof *engine->donors);
+    engine->stands = calloc(max_apps, sizeof *engine->stands);
+    engine->layout.targets = calloc(max_apps, sizeof *engine->layout.targets);
+    engine->layout.victims = calloc(max_apps, sizeof *engine->layout.victims);
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
     engine->running = calloc(max_apps, sizeof *engine->running);
     engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
@@ -217,7 +217,7 @@ static int make_tables(struct gm_engine *engine)
     for (int i = 0; i < GM_WAYS; i++)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->late || !engine->failed ||
-        !engine->unsent || !engine->targets || !engine->victims || !engine->donors ||
+        !engine->unsent || !engine->stands || !engine->layout.targets || !engine->layout.victims ||
         !engine->in_set || !engine->running || !engine->admit_apps || !engine->users ||
         !engine->stopping.apps || !engine->stopping.set || !engine->plan.moves ||
         !engine->ring[0] || !engine->ring[1])
@@ -242,9 +242,9 @@ static void free_tables(struct gm_engine *engine)
     free(engine->late);
     free(engine->failed);
     free(engine->unsent);
-    free(engine->targets);
-    free(engine->victims);
-    free(engine->donors);
+    free(engine->stands);
+    free(engine->layout.targets);
+    free(engine->layout.victims);
     free(engine->in_set);
     free(engine->running);
     free(engine->stopping.apps);

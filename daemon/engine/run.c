@@ -23,6 +23,7 @@
 #include "daemon/engine/groups.h"
 #include "daemon/engine/hints.h"
 #include "daemon/engine/idle.h"
+#include "daemon/engine/layout.h"
 #include "daemon/engine/log.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/moves.h"

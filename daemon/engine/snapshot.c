@@ -15,6 +15,7 @@
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/groups.h"
+#include "daemon/engine/layout.h"
 #include "daemon/engine/machine.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/policy.h"
@@ -58,15 +59,6 @@ static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
     return why;
 }
 
-/* Whether the newest plan left the app out because the disk cannot be written. */
-static bool is_short_of_disk(const struct gm_engine *engine, uint32_t id)
-{
-    for (uint32_t i = engine->short_from; i < engine->short_to; i++)
-        if (engine->targets[i] == id)
-            return true;
-    return false;
-}
-
 static struct gm_reason why_loading(const struct gm_engine *engine, uint32_t id)
 {
     enum gm_why why = GM_WHY_LOADS;
@@ -76,7 +68,7 @@ static struct gm_reason why_loading(const struct gm_engine *engine, uint32_t id)
         why = GM_WHY_FILES_SHORT;
     else if (engine->create_error != CUDA_SUCCESS)
         why = GM_WHY_FRAMES_FAIL;
-    else if (is_short_of_disk(engine, id))
+    else if (gm_engine_is_short_of_disk(engine, id))
         why = GM_WHY_TIER_FAILS;
     else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
         why = GM_WHY_PINNED_REFUSED;

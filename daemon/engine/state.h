@@ -344,7 +344,7 @@ struct gm_engine {
     bool is_short_of_pages;  /* an eviction found no pinned room in this round */
     bool is_stuck_for_pages; /* ... and nothing under way gives any back */
     bool is_lower_used;      /* as pinned memory was last asked for: something lies below it */
-    uint32_t short_from;     /* of `targets`: those from here on ... */
+    uint32_t short_from;     /* of the layout's targets: those from here on ... */
     uint32_t short_to;       /* ... up to here lack room on a disk that cannot be written */
     bool is_waiting_below;   /* ... and copies to or from the tiers below are under way */
     struct gm_admit_request *waiting, **waiting_tail; /* each a gm_waiting_alloc's */
@@ -379,10 +379,10 @@ struct gm_engine {
 
     struct gm_plan plan;
     bool plan_is_stale;
-    bool plan_is_prefetch; /* the plan is for apps that come next; nobody waits for it */
     uint32_t plan_from;    /* moves before it are done */
     uint32_t plan_evicts;  /* evictions of it that are not */
-    uint32_t *targets, *victims, *donors;
+    struct gm_layout layout;      /* what the plan is to bring about */
+    struct gm_layout_app *stands; /* filled for each layout */
     bool *in_set;
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;

@@ -10,7 +10,7 @@
 /* How the sizes of allocations are drawn. */
 enum sizes { SIZES_EQUAL, SIZES_SMALL, SIZES_MIXED, SIZES };
 
-static uint64_t draw_size(struct world *world, enum sizes sizes)
+static inline uint64_t draw_size(struct world *world, enum sizes sizes)
 {
     switch (sizes) {
     case SIZES_EQUAL:
@@ -24,7 +24,7 @@ static uint64_t draw_size(struct world *world, enum sizes sizes)
     return (1 + draw(world, draw(world, 2) ? 100 : 10)) * GM_CHUNK_MIN;
 }
 
-static uint64_t capacity_of(const struct world *world)
+static inline uint64_t capacity_of(const struct world *world)
 {
     uint64_t bytes = world->table->budget - world->window;
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
@@ -121,7 +121,7 @@ static inline struct gm_plan plan_turn(struct world *world, const struct turn *t
     return plan;
 }
 
-static uint32_t missing_of(const struct world *world, const struct turn *turn)
+static inline uint32_t missing_of(const struct world *world, const struct turn *turn)
 {
     uint32_t missing = 0;
     for (uint32_t i = 0; i < turn->n_targets; i++)

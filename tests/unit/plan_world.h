@@ -33,6 +33,9 @@ struct world {
     void *memory;
     struct gm_table *table;
     struct gm_move moves[MAX_MOVES];
+    uint32_t targets[MAX_APPS]; /* the layout's memory */
+    struct gm_layout_victim victims[MAX_APPS];
+    struct gm_layout layout;
     uint64_t random;
     uint64_t next_va;
     uint64_t seed;
@@ -210,7 +213,7 @@ static inline void world_input(const struct world *world, struct gm_plan_input *
 static inline bool may_take(const struct world *world, const struct gm_plan_hold *hold,
                             const struct gm_move *move)
 {
-    struct gm_plan_input input = {.targets = NULL};
+    struct gm_plan_input input = {.layout = NULL};
     enum gm_tier tier = gm_plan_takes(move);
     world_input(world, &input);
     return tier == GM_TIER_NONE || gm_plan_may_take(hold, move, move_bytes(world, move),
@@ -312,40 +315,48 @@ static inline uint64_t carry_out(struct world *world, const struct gm_plan *plan
     return world->bytes[GM_MOVE_EVICT] - before;
 }
 
+/* Of the victims the first `n_donors` may lose memory. */
+static inline struct gm_plan_input set_layout(struct world *world, const uint32_t *targets,
+                                              uint32_t n_targets, const uint32_t *victims,
+                                              uint32_t n_victims, uint32_t n_donors)
+{
+    struct gm_plan_input input = {.layout = &world->layout};
+    world->layout = (struct gm_layout){.targets = world->targets,
+                                       .victims = world->victims,
+                                       .n_targets = n_targets,
+                                       .n_victims = n_victims};
+    for (uint32_t i = 0; i < n_targets; i++)
+        world->targets[i] = targets[i];
+    for (uint32_t i = 0; i < n_victims; i++)
+        world->victims[i] = (struct gm_layout_victim){
+            .app = victims[i], .most = i < n_donors ? world->table->apps[victims[i]].resident : 0};
+    world_input(world, &input);
+    return input;
+}
+
 static inline struct gm_plan plan_for(struct world *world, const uint32_t *targets,
                                       uint32_t n_targets, const uint32_t *victims,
                                       uint32_t n_victims)
 {
-    struct gm_plan_input input = {
-        .targets = targets, .n_targets = n_targets, .victims = victims, .n_victims = n_victims};
+    const struct gm_plan_input input =
+        set_layout(world, targets, n_targets, victims, n_victims, n_victims);
     struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
-    world_input(world, &input);
+    gm_layout_share(world->table, input.layout);
     gm_plan_make(world->table, &input, &plan);
     return plan;
 }
 
-/* The first `n_donors` of the victims give their places on the GPU up. */
-static inline struct gm_plan prefetch_taking(struct world *world, const uint32_t *targets,
-                                             uint32_t n_targets, const uint32_t *victims,
-                                             uint32_t n_victims, uint32_t n_donors)
+/* Ahead of the turn of `target`. The first `n_donors` of the victims make way for it. */
+static inline struct gm_plan plan_ahead(struct world *world, uint32_t target,
+                                        const uint32_t *victims, uint32_t n_victims,
+                                        uint32_t n_donors)
 {
-    struct gm_plan_input input = {.targets = targets,
-                                  .n_targets = n_targets,
-                                  .victims = victims,
-                                  .n_victims = n_victims,
-                                  .donors = victims,
-                                  .n_donors = n_donors};
+    const struct gm_plan_input input = set_layout(world, &target, 1, victims, n_victims, n_donors);
     struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
-    world_input(world, &input);
-    gm_plan_prefetch(world->table, &input, &plan);
+    world->layout.is_ahead = true;
+    gm_layout_share(world->table, input.layout);
+    gm_plan_make(world->table, &input, &plan);
     return plan;
-}
-
-static inline struct gm_plan prefetch_for(struct world *world, const uint32_t *targets,
-                                          uint32_t n_targets, const uint32_t *victims,
-                                          uint32_t n_victims)
-{
-    return prefetch_taking(world, targets, n_targets, victims, n_victims, 0);
 }
 
 #endif

@@ -381,8 +381,8 @@ static void test_space_for_moves(void **state)
     int plans = 0;
     for (bool is_complete = false; !is_complete; plans++) {
         struct gm_plan plan = {.moves = world.moves, .capacity = 3};
-        struct gm_plan_input input = {.targets = &b, .n_targets = 1, .victims = &a, .n_victims = 1};
-        world_input(&world, &input);
+        const struct gm_plan_input input = set_layout(&world, &b, 1, &a, 1, 1);
+        gm_layout_share(world.table, input.layout);
         gm_plan_make(world.table, &input, &plan);
         assert_true(plan.n > 0 && plan.n <= 3);
         carry_out(&world, &plan);
@@ -456,11 +456,11 @@ static void test_counts_on_flights(void **state)
     end_world(&world);
 }
 
-/* ---- prefetching ---- */
+/* ---- ahead ---- */
 
 /* Free room on the GPU is filled, from wherever the chunk is; what does not fit there is promoted
  * as far as the window permits; nothing leaves the GPU. */
-static void test_prefetch_fills_and_promotes(void **state)
+static void test_ahead_fills_and_promotes(void **state)
 {
     struct world world;
     const uint32_t a = A;
@@ -475,7 +475,7 @@ static void test_prefetch_fills_and_promotes(void **state)
     allocate(&world, B, 6 * CHUNK);
     run(&world, B); /* two free frames */
     world.cap[GM_TIER_PINNED] += 3 * CHUNK;
-    struct gm_plan plan = prefetch_for(&world, &a, 1, NULL, 0);
+    struct gm_plan plan = plan_ahead(&world, a, NULL, 0, 0);
     assert_false(plan.is_complete);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 2);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 5);
@@ -487,7 +487,7 @@ static void test_prefetch_fills_and_promotes(void **state)
 }
 
 /* With all tiers full, a later app's pinned data and a nearer one's data below change places. */
-static void test_prefetch_exchanges(void **state)
+static void test_ahead_exchanges(void **state)
 {
     struct world world;
     const uint32_t a = A, b = B, c = C;
@@ -502,7 +502,7 @@ static void test_prefetch_exchanges(void **state)
         assert_int_equal(chunks_in(&world, app, GM_TIER_DISK), 2);
     assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 2);
     assert_int_equal(chunks_in(&world, B, GM_TIER_PINNED), 2);
-    struct gm_plan plan = prefetch_for(&world, &a, 1, &b, 1);
+    struct gm_plan plan = plan_ahead(&world, a, &b, 1, 0);
     carry_out(&world, &plan);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 2);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 2);
@@ -511,15 +511,15 @@ static void test_prefetch_exchanges(void **state)
     assert_int_equal(chunks_in(&world, B, GM_TIER_DISK), 4);
     assert_int_equal(free_in(&world, GM_TIER_PINNED), world.window);
     /* nothing of a later app is pinned any more, and nothing is demoted for nothing */
-    plan = prefetch_for(&world, &a, 1, &b, 1);
+    plan = plan_ahead(&world, a, &b, 1, 0);
     assert_int_equal(plan.n, 0);
-    plan = prefetch_for(&world, &a, 1, &c, 1);
+    plan = plan_ahead(&world, a, &c, 1, 0);
     assert_int_equal(plan.n, 0);
     end_world(&world);
 }
 
 /* Three apps in turn, with room for one and a half: when its turn comes, half of each is there. */
-static void test_prefetch_takes_what_is_given(void **state)
+static void test_ahead_takes_what_makes_way(void **state)
 {
     struct world world;
     uint32_t victims[2];
@@ -537,13 +537,13 @@ static void test_prefetch_takes_what_is_given(void **state)
             assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 2);
             assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
         }
-        plan = prefetch_taking(&world, &next, 1, &last, 1, 1);
+        plan = plan_ahead(&world, next, &last, 1, 1);
         carry_out(&world, &plan);
         if (turn > 3) {
             assert_int_equal(world.table->apps[next].resident, 2 * CHUNK);
             assert_int_equal(world.table->apps[last].resident, 0);
         }
-        plan = prefetch_taking(&world, &next, 1, &last, 1, 1);
+        plan = plan_ahead(&world, next, &last, 1, 1);
         assert_int_equal(plan.n, 0); /* there is no more to give */
     }
     end_world(&world);
@@ -560,29 +560,30 @@ static void make_users(struct world *world, uint64_t budget, uint64_t a, uint64_
     }
 }
 
-/* Frames of another user are not given. */
-static void test_prefetch_takes_from_its_user(void **state)
+/* Another user makes way as well, but its frames are made anew. */
+static void test_ahead_of_another_user(void **state)
 {
     struct world world;
-    const uint32_t a = A, b = B;
+    const uint32_t b = B, c = C;
     (void)state;
     make_users(&world, 4, 2, 2, 2);
     run(&world, A);
     run(&world, B);
     run(&world, C);
     assert_int_equal(world.table->apps[A].resident, 0);
-    struct gm_plan plan = prefetch_taking(&world, &a, 1, &b, 1, 1);
-    assert_int_equal(plan.n, 0);
-    const uint32_t c = C;
-    plan = prefetch_taking(&world, &a, 1, &c, 1, 1);
+    struct gm_plan plan = plan_ahead(&world, A, &c, 1, 1);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DESTROY), 0);
+    plan = plan_ahead(&world, A, &b, 1, 1);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DESTROY), 2);
     assert_int_equal(carry_out(&world, &plan), 2 * CHUNK);
     assert_int_equal(world.table->apps[A].resident, 2 * CHUNK);
     end_world(&world);
 }
 
-/* Frames of another user, and frames that leave, are not for prefetching. */
-static void test_prefetch_takes_free_frames_only(void **state)
+/* Free frames of another user are not taken ahead. */
+static void test_ahead_takes_no_free_frame_of_others(void **state)
 {
     struct world world;
     const uint32_t a = A, b = B;
@@ -591,7 +592,7 @@ static void test_prefetch_takes_free_frames_only(void **state)
     struct gm_plan plan = plan_for(&world, &b, 1, NULL, 0);
     carry_out(&world, &plan);
     free_one(&world, B);
-    plan = prefetch_for(&world, &a, 1, NULL, 0);
+    plan = plan_ahead(&world, a, NULL, 0, 0);
     assert_int_equal(plan.n, 0);
     assert_false(plan.is_complete);
     end_world(&world);
@@ -615,11 +616,11 @@ int main(void)
         cmocka_unit_test(test_space_for_moves),
         cmocka_unit_test(test_may_take),
         cmocka_unit_test(test_counts_on_flights),
-        cmocka_unit_test(test_prefetch_fills_and_promotes),
-        cmocka_unit_test(test_prefetch_exchanges),
-        cmocka_unit_test(test_prefetch_takes_free_frames_only),
-        cmocka_unit_test(test_prefetch_takes_what_is_given),
-        cmocka_unit_test(test_prefetch_takes_from_its_user),
+        cmocka_unit_test(test_ahead_fills_and_promotes),
+        cmocka_unit_test(test_ahead_exchanges),
+        cmocka_unit_test(test_ahead_takes_no_free_frame_of_others),
+        cmocka_unit_test(test_ahead_takes_what_makes_way),
+        cmocka_unit_test(test_ahead_of_another_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,8 +135,10 @@ static uint64_t one_world(uint64_t seed)
         carry_out_beside(world, &plan);
         for (uint32_t i = 0; i < n_targets; i++)
             assert_int_equal(world->table->apps[targets[i]].missing, 0);
-        plan = prefetch_for(world, victims, n_victims, targets, 0);
-        carry_out_beside(world, &plan);
+        for (uint32_t i = 0; i < n_victims; i++) {
+            plan = plan_ahead(world, victims[i], NULL, 0, 0);
+            carry_out_beside(world, &plan);
+        }
     }
     while (fixed.n_orphans > 0)
         let_go(world, fixed.orphans[--fixed.n_orphans]);

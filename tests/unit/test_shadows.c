@@ -133,15 +133,12 @@ static void test_order(void **state)
 
     /* and a plan that must evict two takes those */
     const uint32_t targets[] = {1}, victims[] = {0};
-    struct gm_plan plan = {.moves = world.moves, .capacity = MAX_MOVES};
-    const struct gm_plan_input input = {.targets = targets,
-                                        .n_targets = 1,
-                                        .victims = victims,
-                                        .n_victims = 1,
-                                        .tiers = {[GM_TIER_PINNED] = {.cap = 1024 * MIB}},
-                                        .window = 64 * MIB};
+    struct gm_plan plan;
+    world.cap[GM_TIER_PINNED] = 1024 * MIB;
+    world.window = 64 * MIB;
     allocate(&world, 1, 64 * MIB);
-    gm_plan_make(world.table, &input, &plan);
+    plan = plan_for(&world, targets, 1, victims, 1);
+    world.cap[GM_TIER_PINNED] = 0;
     uint32_t evicted = 0;
     for (uint32_t i = 0; i < plan.n; i++)
         if (plan.moves[i].kind == GM_MOVE_EVICT)
