@@ -10,7 +10,6 @@
 #include "daemon/engine/apps.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/frames.h"
-#include "daemon/engine/memory.h"
 #include "daemon/engine/room.h"
 
 /* Whether all programs have all their memory, but for what is on its way to them ahead. */

@@ -49,21 +49,6 @@
 
 /* ---- what may be had ---- */
 
-uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
-{
-    uint64_t cap = engine->apps[id].cap.bytes;
-    for (GM_EACH_MEMBER(engine, id, client)) {
-        const uint64_t one = engine->apps[client->id].cap.bytes;
-        cap = cap == 0 || (one != 0 && one < cap) ? one : cap;
-    }
-    return cap;
-}
-
-bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
-{
-    return gm_engine_cap(engine, id) != 0 || engine->apps[id].cap.user_gpu != 0;
-}
-
 /* What of the group's sum is the app's own. */
 static uint64_t part_of(const struct gm_engine *engine, uint32_t id)
 {
@@ -218,13 +203,6 @@ void gm_engine_follow_caps(struct gm_engine *engine)
         if (is_there && gm_engine_bytes_for_gpu(engine, id) > gm_engine_places_room(engine, id))
             gm_engine_want_places(engine, id);
     }
-}
-
-uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t id)
-{
-    if (!engine->apps[id].session || engine->stopping.is_on || !gm_engine_is_capped(engine, id))
-        return 0;
-    return gm_less(engine->table->apps[id].resident, gm_engine_places_room(engine, id));
 }
 
 /* ---- what is said ---- */

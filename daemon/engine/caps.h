@@ -4,17 +4,11 @@
 
 #include "daemon/engine/state.h"
 
-/* The cap that counts for the app; 0: none. */
-uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t app);
-/* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */
-bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t app);
 /* Whether a chunk of it may come to the GPU now. */
 bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
 /* Why it may not have all of its memory there; NONE: it may. */
 struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t app);
 
-/* Bytes of it that must leave the GPU. */
-uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t app);
 /* What of the app is beyond the GPU follows from its memory and its cap: after a change of either.
  */
 void gm_engine_fit(struct gm_engine *engine, uint32_t app);

@@ -6,14 +6,13 @@
 #include "daemon/engine/layout.h"
 
 #include "daemon/engine/backoff.h"
-#include "daemon/engine/caps.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/moves.h"
+#include "daemon/engine/room.h"
 #include "daemon/engine/round.h"
-#include "daemon/engine/shadows.h"
 
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {

@@ -8,12 +8,6 @@
 void gm_engine_pinned_grew(struct gm_engine *engine);
 /* What gm_engine_trim does. */
 void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed);
-/* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
- * was given is an upper limit, of which the device may have less now. */
-static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
-{
-    return engine->is_budget_auto ? engine->table->budget : engine->config.budget;
-}
 
 /* Have memory made as it is needed now; after any change of what is committed or of the budget. */
 void gm_engine_want_memory(struct gm_engine *engine);

@@ -12,13 +12,10 @@
 #include "daemon/engine/batches.h"
 #include "daemon/engine/caps.h"
 #include "daemon/engine/copies.h"
-#include "daemon/engine/events.h"
-#include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/places.h"
-#include "daemon/engine/round.h"
 #include "daemon/engine/shadows.h"
 
 bool gm_engine_can_lose(const struct gm_engine *engine, uint32_t id)

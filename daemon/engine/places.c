@@ -30,13 +30,13 @@
 #include "daemon/engine/apps.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
-#include "daemon/engine/caps.h"
 #include "daemon/engine/copies.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/gates.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/refusals.h"
+#include "daemon/engine/room.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/shadows.h"
 
@@ -219,18 +219,6 @@ static bool has_places(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *app = &engine->table->apps[id];
     return app->is_used && (app->beyond > 0 || app->on_host > 0);
-}
-
-uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_table_app *app = &engine->table->apps[id];
-    const uint64_t bytes = app->committed - app->fixed;
-    return bytes > app->on_host ? bytes - app->on_host : 0;
-}
-
-uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t id)
-{
-    return gm_room_promised(engine->table, id) + engine->apps[id].cap.bend;
 }
 
 static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t id)

@@ -36,10 +36,5 @@ uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t app);
 void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
 /* Pinned pages for a chunk that leaves the GPU; GM_NONE: none now. */
 uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk);
-/* Bytes that the app has on the GPU or is to have there, and that it may have, beside what is
- * fixed.
- */
-uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t app);
-uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t app);
 
 #endif

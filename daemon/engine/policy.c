@@ -30,7 +30,6 @@
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/log.h"
-#include "daemon/engine/memory.h"
 #include "daemon/engine/room.h"
 
 static const struct gm_sched_policy nothing_said = {
@@ -133,11 +132,6 @@ void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *
         (!gm_engine_is_admin(client->uid) && forbids_oversize(&admin, &own)))
         own.has = 0;
     set_oversize(client, is_oversize_by(engine, &admin, &own));
-}
-
-bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
-{
-    return engine->apps[id].client->is_oversize && has_host_frames(engine);
 }
 
 /* What was said of its size has changed, for memory that it asks for from now on. */

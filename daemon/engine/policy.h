@@ -28,8 +28,6 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct
 /* Set whether a new client may have more memory than the budget, as rules and its wishes have it.
  */
 void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client);
-/* Whether the app may now. False where the GPU cannot map host memory. */
-bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 /* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
  * `why`. All GPUs are asked before one is changed. */
 int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,

@@ -9,14 +9,11 @@
 #include <string.h>
 
 #include "common/sums.h"
-#include "daemon/engine/caps.h"
 #include "daemon/engine/client.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/host.h"
-#include "daemon/engine/memory.h"
-#include "daemon/engine/policy.h"
 #include "daemon/engine/spares.h"
 #include "daemon/memory/files.h"
 
@@ -49,6 +46,47 @@ void gm_engine_count_users(struct gm_engine *engine)
         if (gm_engine_is_left_behind(engine, i))
             engine->users[frame->pool].left[frame->is_host] += gm_class_bytes(frame->class);
     }
+}
+
+/* ---- what bounds an app ---- */
+
+uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t cap = engine->apps[id].cap.bytes;
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const uint64_t one = engine->apps[client->id].cap.bytes;
+        cap = cap == 0 || (one != 0 && one < cap) ? one : cap;
+    }
+    return cap;
+}
+
+bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_cap(engine, id) != 0 || engine->apps[id].cap.user_gpu != 0;
+}
+
+uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *app = &engine->table->apps[id];
+    const uint64_t bytes = app->committed - app->fixed;
+    return bytes > app->on_host ? bytes - app->on_host : 0;
+}
+
+uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_room_promised(engine->table, id) + engine->apps[id].cap.bend;
+}
+
+uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t id)
+{
+    if (!engine->apps[id].session || engine->stopping.is_on || !gm_engine_is_capped(engine, id))
+        return 0;
+    return gm_less(engine->table->apps[id].resident, gm_engine_places_room(engine, id));
+}
+
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->apps[id].client->is_oversize && !engine->pool.is_registered;
 }
 
 /* ---- the input ---- */

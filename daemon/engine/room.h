@@ -4,6 +4,26 @@
 
 #include "daemon/engine/state.h"
 
+/* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
+ * was given is an upper limit, of which the device may have less now. */
+static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
+{
+    return engine->is_budget_auto ? engine->table->budget : engine->config.budget;
+}
+
+/* The cap that counts for the app; 0: none. */
+uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t app);
+/* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */
+bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t app);
+/* Bytes that the app has on the GPU or is to have there, and that it may have, beside what is
+ * fixed. */
+uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t app);
+uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t app);
+/* Bytes of it that must leave the GPU. */
+uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t app);
+/* Whether the app may now. False where the GPU cannot map host memory. */
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
+
 /* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
 void gm_engine_update_room(struct gm_engine *engine);
 /* Put on the ctl pages what the GPU has for each program and what it could allocate now. After

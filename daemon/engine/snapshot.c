@@ -17,7 +17,6 @@
 #include "daemon/engine/groups.h"
 #include "daemon/engine/layout.h"
 #include "daemon/engine/machine.h"
-#include "daemon/engine/memory.h"
 #include "daemon/engine/policy.h"
 #include "daemon/engine/room.h"
 #include "daemon/engine/shadows.h"

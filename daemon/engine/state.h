@@ -358,7 +358,7 @@ struct gm_engine {
     uint64_t hashes_taken;             /* hashes whose end was taken over */
     struct gm_coming hashing;          /* chunks that are hashed now */
     uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
-    uv_poll_cb on_exit; /* of the process of an app: exits.c */
+    uv_poll_cb on_exit;                /* of the process of an app: exits.c */
     struct gm_alarm alarm;
     uint64_t alarm_at; /* when it is due; 0: never */
     /* Deadlines count from here at the earliest: until then the daemon did not run (it was stopped,

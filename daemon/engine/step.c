@@ -22,6 +22,7 @@
 #include "daemon/engine/memory.h"
 #include "daemon/engine/places.h"
 #include "daemon/engine/policy.h"
+#include "daemon/engine/room.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/run.h"
 #include "daemon/engine/saving.h"

@@ -262,45 +262,44 @@ static void test_oversize(void **state)
     rule("command=small oversize=refuse");
     oversize_wish = GM_HELLO_OVERSIZE_UNSAID;
     join(0, ALICE, "app", 0);
-    assert_false(gm_engine_is_oversize(engine, 0));
+    assert_false(engine->apps[0].client->is_oversize);
     join(1, ALICE, "large", 0);
-    assert_true(gm_engine_is_oversize(engine, 1));
+    assert_true(engine->apps[1].client->is_oversize);
     oversize_wish = GM_HELLO_OVERSIZE_HOST;
     join(2, ALICE, "app", 0);
-    assert_true(gm_engine_is_oversize(engine, 2));
+    assert_true(engine->apps[2].client->is_oversize);
     join(3, ALICE, "small", 0);
-    assert_false(gm_engine_is_oversize(engine, 3));
+    assert_false(engine->apps[3].client->is_oversize);
     assert_int_equal(set_app(ALICE, 3, "oversize=host"), -EPERM);
     assert_string_equal(why, "app 3 (pid 103, small): an administrator says that it gets no more "
                              "than the budget");
     join(4, 0, "small", 0); /* its own administrator */
-    assert_true(gm_engine_is_oversize(engine, 4));
+    assert_true(engine->apps[4].client->is_oversize);
 
     assert_int_equal(set_app(ALICE, 0, "oversize=host"), 1);
-    assert_true(gm_engine_is_oversize(engine, 0));
+    assert_true(engine->apps[0].client->is_oversize);
     assert_int_equal(set_app(0, 0, "oversize=refuse"), 1);
-    assert_false(gm_engine_is_oversize(engine, 0));
+    assert_false(engine->apps[0].client->is_oversize);
     assert_int_equal(set_app(ALICE, 0, "oversize=host"), -EPERM);
     assert_int_equal(set_app(ALICE, 2, "oversize=refuse"), 1);
-    assert_false(gm_engine_is_oversize(engine, 2));
+    assert_false(engine->apps[2].client->is_oversize);
     assert_int_equal(set_app(0, 3, "oversize=host"), 1);
-    assert_true(gm_engine_is_oversize(engine, 3));
+    assert_true(engine->apps[3].client->is_oversize);
 
     /* By option all of them, but for whoever says no. */
     engine->config.is_oversize = true;
     oversize_wish = GM_HELLO_OVERSIZE_UNKNOWN;
     join(0, ALICE, "app", 0);
-    assert_true(gm_engine_is_oversize(engine, 0));
+    assert_true(engine->apps[0].client->is_oversize);
     oversize_wish = GM_HELLO_OVERSIZE_REFUSE;
     join(1, ALICE, "large", 0);
-    assert_false(gm_engine_is_oversize(engine, 1));
+    assert_false(engine->apps[1].client->is_oversize);
     oversize_wish = GM_HELLO_OVERSIZE_UNSAID;
     join(5, ALICE, "small", 0);
-    assert_false(gm_engine_is_oversize(engine, 5));
+    assert_false(engine->apps[5].client->is_oversize);
 
     /* Nobody where the GPU cannot read host memory. */
     engine->pool.is_registered = true;
-    assert_false(gm_engine_is_oversize(engine, 0));
     assert_int_equal(set_app(0, 5, "oversize=host"), -ENOTSUP);
     assert_string_equal(why, "oversize=host is not possible: GPU 0 has no memory handles on the "
                              "host");

@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/caps.h"
+#include "daemon/engine/room.h"
 #include "daemon/engine/snapshot.h"
 
 /* In a calm machine, what a drain takes at most (programs park after the grace, of 50 ms at most,
