@@ -10,6 +10,7 @@
 #include "daemon/engine/deadlines.h"
 
 #include "daemon/engine/backoff.h"
+#include "daemon/engine/budget.h"
 #include "daemon/engine/chunks.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/exits.h"

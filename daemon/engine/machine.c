@@ -9,11 +9,11 @@
 
 #include "common/clock.h"
 #include "daemon/engine/batches.h"
+#include "daemon/engine/budget.h"
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/host.h"
-#include "daemon/engine/memory.h"
 #include "daemon/engine/open.h"
 #include "daemon/engine/policy.h"
 #include "daemon/engine/room.h"

@@ -11,6 +11,7 @@
 #include "daemon/engine/apps.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
+#include "daemon/engine/budget.h"
 #include "daemon/engine/caps.h"
 #include "daemon/engine/chunks.h"
 #include "daemon/engine/copies.h"

@@ -24,9 +24,9 @@
 #include <stdio.h>
 
 #include "daemon/engine/backoff.h"
+#include "daemon/engine/budget.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
-#include "daemon/engine/memory.h"
 #include "daemon/engine/places.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/shadows.h"

@@ -225,7 +225,7 @@ struct gm_app {
         bool is_paused_by_rule;        /* ... or a rule */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */
-    bool is_vacating;     /* memory.c: as long as it is paused its memory is to leave the GPU */
+    bool is_vacating;     /* budget.c: as long as it is paused its memory is to leave the GPU */
     bool is_given_up;     /* it cannot be saved, and was told: saving.c */
 
     uint64_t counts[GM_EVENTS]; /* of those that are about it: events.c */

@@ -11,6 +11,7 @@
 
 #include "daemon/engine/answers.h"
 #include "daemon/engine/apps.h"
+#include "daemon/engine/budget.h"
 #include "daemon/engine/chunks.h"
 #include "daemon/engine/client.h"
 #include "daemon/engine/events.h"
