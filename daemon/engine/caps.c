@@ -45,7 +45,6 @@
 #include "daemon/engine/memory.h"
 #include "daemon/engine/places.h"
 #include "daemon/engine/room.h"
-#include "daemon/engine/spares.h"
 
 /* ---- what may be had ---- */
 
@@ -207,13 +206,15 @@ void gm_engine_follow_caps(struct gm_engine *engine)
 
 /* ---- what is said ---- */
 
-void gm_engine_set_cap(struct gm_engine *engine, uint32_t id, uint64_t bytes)
+bool gm_engine_set_cap(struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
-    struct gm_app *app = &engine->apps[id];
-    if (app->cap.bytes == bytes)
-        return;
-    app->cap.bytes = bytes;
-    gm_engine_take_spares(engine, id, UINT64_MAX); /* they are in the way, or will be */
+    const bool is_new = engine->apps[id].cap.bytes != bytes;
+    engine->apps[id].cap.bytes = bytes;
+    return is_new;
+}
+
+void gm_engine_follow_cap(struct gm_engine *engine, uint32_t id)
+{
     gm_engine_fit(engine, id);
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     if (input.own.promised > gm_room_cap_limit(&input))

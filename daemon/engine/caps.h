@@ -14,8 +14,10 @@ struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t a
 void gm_engine_fit(struct gm_engine *engine, uint32_t app);
 /* Each round: what changes without an event. */
 void gm_engine_follow_caps(struct gm_engine *engine);
-/* Its cap is `bytes` from now on; 0: it has none. */
-void gm_engine_set_cap(struct gm_engine *engine, uint32_t app, uint64_t bytes);
+/* Its cap is `bytes` from now on; 0: it has none. False: that is nothing new. */
+bool gm_engine_set_cap(struct gm_engine *engine, uint32_t app, uint64_t bytes);
+/* ... and what follows from that, once its spares are taken. */
+void gm_engine_follow_cap(struct gm_engine *engine, uint32_t app);
 /* Whether it can have that cap: 0, or -errno with one line in `why`. */
 int gm_engine_check_cap(const struct gm_engine *engine, uint32_t app, uint64_t bytes, char *why,
                         size_t why_size);

@@ -96,7 +96,7 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
     }
 }
 
-void gm_engine_hold(struct gm_engine *engine, uint32_t id)
+static void hold(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     if (!gm_engine_is_chosen(engine, id))
@@ -105,7 +105,13 @@ void gm_engine_hold(struct gm_engine *engine, uint32_t id)
     gm_engine_close_gate(engine, id);
 }
 
-/* The scheduler wants the turn of an app that was held: it ends here. */
+void gm_engine_hold_gates(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_is_to_hold(engine, id))
+            hold(engine, id);
+}
+
 void gm_engine_release(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];

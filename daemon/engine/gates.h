@@ -11,8 +11,8 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t app);
 /* The answer to CLOSE; NULL: none came in time. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t app,
                        const struct gm_msg_drained *drained);
-/* Close the gate of a running app for exchanges; the scheduler is not told. */
-void gm_engine_hold(struct gm_engine *engine, uint32_t app);
+/* Close the gates of running apps for exchanges, as places.c wants; the scheduler is not told. */
+void gm_engine_hold_gates(struct gm_engine *engine);
 /* It has answered CLOSE, or a batch. */
 void gm_engine_heard(struct gm_engine *engine, uint32_t app);
 /* It stood still: the time for its answers begins anew. */

@@ -32,7 +32,6 @@
 #include "daemon/engine/batches.h"
 #include "daemon/engine/copies.h"
 #include "daemon/engine/events.h"
-#include "daemon/engine/gates.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/refusals.h"
@@ -369,14 +368,12 @@ static bool has_pinned(const struct gm_engine *engine, uint32_t id)
            engine->now >= engine->apps[id].places.wanted_at + GM_HOLD_FOR_PINNED_NS;
 }
 
-/* Close the gate of an app that runs on, so that its chunks can move. */
-static void hold(struct gm_engine *engine, uint32_t id)
+bool gm_engine_is_to_hold(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    if (app->gate.is_late || engine->now < app->places.hold_failed_until ||
-        (!app->places.is_urgent && engine->now < app->places.hold_at) || !has_pinned(engine, id))
-        return;
-    gm_engine_hold(engine, id);
+    return app->places.is_wanted && app->state == GM_APP_RUNNING && !engine->stopping.is_on &&
+           !app->gate.is_late && engine->now >= app->places.hold_failed_until &&
+           (app->places.is_urgent || engine->now >= app->places.hold_at) && has_pinned(engine, id);
 }
 
 /* Whether it is to report what its launches use. */
@@ -393,14 +390,10 @@ static void tell_counting(const struct gm_engine *engine, uint32_t id)
 void gm_engine_place(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_app *app = &engine->apps[id];
+        const struct gm_app *app = &engine->apps[id];
         if (app->ctl && app->session)
             tell_counting(engine, id);
-        if (!app->places.is_wanted || engine->stopping.is_on)
-            continue;
-        if (app->state == GM_APP_RUNNING)
-            hold(engine, id);
-        else if (app->state == GM_APP_LOADING)
+        if (app->places.is_wanted && app->state == GM_APP_LOADING && !engine->stopping.is_on)
             choose_places(engine, id);
     }
 }

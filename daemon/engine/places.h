@@ -19,8 +19,10 @@ void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
 /* The app may have less on the GPU than it has: it has freed memory on the host, and another member
  * of its group has the room. It gets new places at once. */
 void gm_engine_fit_places(struct gm_engine *engine, uint32_t app);
-/* Each round: new places for who is quiet, gates that close for that, and the next step of chunks
- * that are to be mapped on the host. */
+/* Whether the gate of an app that runs on is to be closed, so that its chunks can move. */
+bool gm_engine_is_to_hold(const struct gm_engine *engine, uint32_t app);
+/* Each round: new places for who is quiet, and the next step of chunks that are to be mapped on the
+ * host. */
 void gm_engine_place(struct gm_engine *engine);
 void gm_engine_map_on_host(struct gm_engine *engine);
 /* Tell what of programs that run is read over the link, when that has changed. */

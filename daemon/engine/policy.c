@@ -31,6 +31,7 @@
 #include "daemon/engine/groups.h"
 #include "daemon/engine/log.h"
 #include "daemon/engine/room.h"
+#include "daemon/engine/spares.h"
 
 static const struct gm_sched_policy nothing_said = {
     .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
@@ -147,7 +148,10 @@ static void recap(struct gm_engine *engine, uint32_t id)
     struct gm_settings all = {0};
     overlay(&all, &engine->apps[id].policy.admin);
     overlay(&all, &engine->apps[id].policy.own);
-    gm_engine_set_cap(engine, id, all.cap);
+    if (!gm_engine_set_cap(engine, id, all.cap))
+        return;
+    gm_engine_take_spares(engine, id, UINT64_MAX); /* they are in the way, or will be */
+    gm_engine_follow_cap(engine, id);
 }
 
 /* Whether the cap is larger than what an administrator gave. */

@@ -132,6 +132,7 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_admit_waiting(engine);
         gm_engine_try_failed(engine);
         gm_engine_place(engine);
+        gm_engine_hold_gates(engine);
         if (gm_engine_is_plan_stale(engine))
             gm_engine_plan(engine);
         gm_engine_move(engine);

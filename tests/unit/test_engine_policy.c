@@ -21,6 +21,7 @@
 #include "daemon/engine/log.h"
 #include "daemon/engine/policy.h"
 #include "daemon/engine/room.h"
+#include "daemon/engine/spares.h"
 #include "daemon/engine/state.h"
 #include "daemon/service/rules.h"
 
@@ -87,9 +88,23 @@ int gm_engine_check_room(const struct gm_engine *e, const bool *selected, uint64
     return 0;
 }
 
-void gm_engine_set_cap(struct gm_engine *e, uint32_t app, uint64_t bytes)
+bool gm_engine_set_cap(struct gm_engine *e, uint32_t app, uint64_t bytes)
 {
     e->apps[app].cap.bytes = bytes;
+    return false;
+}
+
+void gm_engine_follow_cap(struct gm_engine *e, uint32_t app)
+{
+    (void)e, (void)app;
+    fail();
+}
+
+uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t app, uint64_t least)
+{
+    (void)e, (void)app, (void)least;
+    fail();
+    return 0;
 }
 
 static struct gm_client clients[APPS];
