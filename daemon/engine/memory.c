@@ -116,17 +116,23 @@ void gm_engine_follow_host(struct gm_engine *engine)
     gm_engine_want_memory(engine);
 }
 
+/* Less is needed, whatever brought that about: it goes back in a while. What is needed more is said
+ * by who needs it. */
+static bool falls(const struct gm_engine *engine, const struct gm_need *need)
+{
+    return need->pinned < engine->pinned_lately.value || need->frames < engine->frames_lately.value;
+}
+
 void gm_engine_give_back(struct gm_engine *engine)
 {
     const bool is_asked = gm_host_is_asked(engine);
     struct gm_need need;
-    if (is_asked || engine->now >= gm_engine_give_back_at(engine) ||
-        engine->is_lower_used != (lower_used(engine) > 0)) {
+    describe_need(engine, &need);
+    if (is_asked || engine->now >= gm_engine_give_back_at(engine) || falls(engine, &need) ||
+        engine->is_lower_used != (lower_used(engine) > 0))
         gm_engine_want_memory(engine);
-    } else if (have_shadows_changed(engine)) {
-        describe_need(engine, &need);
+    else if (have_shadows_changed(engine))
         want_pinned(engine, need.pinned);
-    }
     if (is_asked)
         gm_host_heard(engine);
     gm_engine_give_back_frames(engine, gm_lately_most(&engine->frames_lately));
