@@ -174,6 +174,11 @@ void gm_table_await_answer(struct gm_table *table, uint32_t index, uint64_t cook
     allocation->cookie = cookie;
 }
 
+void gm_table_refuse(struct gm_table *table, uint32_t index)
+{
+    gm_allocation_at(table, index)->is_refused = true;
+}
+
 void gm_table_answer(struct gm_table *table, uint32_t index)
 {
     gm_allocation_at(table, index)->is_pending = false;

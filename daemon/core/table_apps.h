@@ -40,6 +40,8 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
 void gm_table_await_answer(struct gm_table *table, uint32_t allocation, uint64_t cookie,
                            bool is_ahead);
 void gm_table_answer(struct gm_table *table, uint32_t allocation);
+/* The answer will be that there is no memory for it. */
+void gm_table_refuse(struct gm_table *table, uint32_t allocation);
 /* The live allocation of `app` that starts at `va`, or GM_NONE. */
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);
 /* Fix all chunks of an allocation, and their frames, as part of what has the number `share`, which

@@ -68,6 +68,7 @@ struct gm_allocation {
     uint32_t next, prev; /* in its app's list; next also links the free list */
     bool is_pending;     /* ALLOC is not answered yet */
     bool is_ahead;       /* ... and nobody waits for the answer */
+    bool is_refused;     /* ... which will be that there is no memory for it */
     bool is_freed;       /* it ends with its last chunk */
     struct gm_last_word last;
 };

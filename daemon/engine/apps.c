@@ -229,6 +229,19 @@ void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t id)
     }
 }
 
+void gm_engine_answer_refused(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        uint32_t index = engine->table->apps[id].allocations.head, next;
+        for (; index != GM_NONE && engine->apps[id].allocs.pending > 0; index = next) {
+            const struct gm_allocation *allocation = &engine->table->allocations[index];
+            next = allocation->next;
+            if (allocation->is_refused && allocation->is_pending)
+                gm_engine_answer_alloc(engine, index, CUDA_ERROR_OUT_OF_MEMORY);
+        }
+    }
+}
+
 enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
                              const struct gm_msg_alloc *alloc)
 {

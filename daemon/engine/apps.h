@@ -11,6 +11,8 @@ void gm_engine_app_left(struct gm_engine *engine, uint32_t app);
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
+/* Those that were refused since. */
+void gm_engine_answer_refused(struct gm_engine *engine);
 /* Commit what an ALLOC asks for. Else why it cannot be had now, and nothing has changed. */
 enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t app,
                              const struct gm_msg_alloc *alloc);

@@ -27,7 +27,6 @@
 #include <assert.h>
 
 #include "common/size.h"
-#include "daemon/engine/apps.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
 #include "daemon/engine/copies.h"
@@ -82,20 +81,18 @@ static uint32_t take_unit(struct gm_engine *engine, const struct gm_chunk *chunk
     return page;
 }
 
-/* The system gives no memory for it. An allocation that waits is refused; others try again. True:
- * the lists have changed. */
-static bool lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
+/* If the system gives no memory for it, an allocation that waits is refused; others try again. */
+static void lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     const uint32_t at = chunk->allocation;
     if (engine->pool.refusal == CUDA_SUCCESS)
-        return false;
+        return;
     if (engine->stopping.is_on)
         gm_engine_back_off_app(engine, chunk->app);
     if (!engine->table->allocations[at].is_pending)
-        return false;
+        return;
     gm_engine_refused(engine, chunk->app, engine->table->allocations[at].bytes, GM_WHY_HOST);
-    gm_engine_answer_alloc(engine, at, CUDA_ERROR_OUT_OF_MEMORY);
-    return true;
+    gm_table_refuse(engine->table, at);
 }
 
 /* The host frame of the unit that the chunk lies in, whole. GM_NONE: it cannot be had now. */
@@ -130,35 +127,34 @@ static void map_in_place(struct gm_engine *engine, uint32_t index)
         gm_engine_map(engine, index);
 }
 
-/* The next step of a chunk that is to be mapped on the host. True: the lists have changed. */
-static bool step(struct gm_engine *engine, uint32_t index)
+/* The next step of a chunk that is to be mapped on the host. */
+static void step(struct gm_engine *engine, uint32_t index)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     const struct gm_app *app = &engine->apps[chunk->app];
     if (!gm_chunk_is_still(chunk))
-        return false;
+        return;
     if (chunk->tier == GM_TIER_PINNED &&
         gm_hostpool_is_unit(&engine->pool, chunk->page, chunk->class)) {
         if (app->batches.unanswered_maps >= GM_MAPS_AT_ONCE)
-            return false;
+            return;
         map_in_place(engine, index);
-        return true;
+        return;
     }
     if (chunk->tier == GM_TIER_NONE && !gm_engine_has_room(engine, GM_WAY_IN))
-        return false;
+        return;
     if (chunk->tier != GM_TIER_NONE &&
         gm_engine_copied_below(engine, chunk->tier, GM_TIER_PINNED) >= GM_BELOW_AT_ONCE)
-        return false;
+        return;
     const uint32_t page = take_unit(engine, chunk);
-    if (page == GM_NONE)
-        return lack_unit(engine, chunk);
-    if (chunk->tier != GM_TIER_NONE) {
+    if (page == GM_NONE) {
+        lack_unit(engine, chunk);
+    } else if (chunk->tier != GM_TIER_NONE) {
         gm_engine_copy_below(engine, index, GM_TIER_PINNED, page);
-        return true;
+    } else {
+        gm_table_clear(engine->table, index, page);
+        gm_engine_clear_pages(engine, index);
     }
-    gm_table_clear(engine->table, index, page);
-    gm_engine_clear_pages(engine, index);
-    return true;
 }
 
 /* It runs, and waits until it is quiet so that its new memory can be on the GPU. */
@@ -186,7 +182,6 @@ static void call_back(struct gm_engine *engine)
 
 void gm_engine_map_on_host(struct gm_engine *engine)
 {
-    const bool was_short = engine->is_short_of_units, was_out = engine->is_out_of_units;
     engine->is_short_of_units = engine->is_out_of_units = false;
     gm_hostpool_forget_wants(&engine->pool);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
@@ -197,18 +192,23 @@ void gm_engine_map_on_host(struct gm_engine *engine)
             continue;
         const struct gm_list *list = &engine->table->apps[id].to_map;
         for (uint32_t at = list->head, next; at != GM_NONE; at = next) {
-            next = engine->table->chunks[at].next;
-            const uint32_t count = list->count;
-            if (waits_for_quiet(engine, &engine->table->chunks[at]) || !step(engine, at))
-                continue;
-            if (list->count + 1 < count)
-                next = list->head; /* an allocation was taken back, and `next` may be of it */
+            const struct gm_chunk *chunk = &engine->table->chunks[at];
+            next = chunk->next;
+            if (!waits_for_quiet(engine, chunk) &&
+                !engine->table->allocations[chunk->allocation].is_refused)
+                step(engine, at);
         }
     }
-    if (engine->is_short_of_units && !was_short)
+}
+
+void gm_engine_make_units(struct gm_engine *engine)
+{
+    if (engine->is_short_of_units && !engine->short_told)
         gm_engine_want_memory(engine);
-    if (engine->is_out_of_units && !was_out)
+    if (engine->is_out_of_units && !engine->out_told)
         call_back(engine);
+    engine->short_told = engine->is_short_of_units;
+    engine->out_told = engine->is_out_of_units;
     gm_hostpool_make_units(&engine->pool);
 }
 

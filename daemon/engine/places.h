@@ -25,6 +25,8 @@ bool gm_engine_is_to_hold(const struct gm_engine *engine, uint32_t app);
  * host. */
 void gm_engine_place(struct gm_engine *engine);
 void gm_engine_map_on_host(struct gm_engine *engine);
+/* ... and then the pinned memory that those lack which found none. */
+void gm_engine_make_units(struct gm_engine *engine);
 /* Tell what of programs that run is read over the link, when that has changed. */
 void gm_engine_note_places(struct gm_engine *engine);
 /* Whether the gate of a loaded app waits for chunks that leave. */

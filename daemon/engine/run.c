@@ -138,6 +138,8 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_move(engine);
         gm_engine_follow_refusal(engine);
         gm_engine_map_on_host(engine);
+        gm_engine_answer_refused(engine);
+        gm_engine_make_units(engine);
         open_ready(engine);
     } while (engine->again);
     if (engine->plan_from == engine->plan.n) /* most are for chunks that overwrite them */

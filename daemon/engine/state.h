@@ -379,8 +379,8 @@ struct gm_engine {
 
     struct gm_plan plan;
     bool plan_is_stale;
-    uint32_t plan_from;    /* moves before it are done */
-    uint32_t plan_evicts;  /* evictions of it that are not */
+    uint32_t plan_from;           /* moves before it are done */
+    uint32_t plan_evicts;         /* evictions of it that are not */
     struct gm_layout layout;      /* what the plan is to bring about */
     struct gm_layout_app *stands; /* filled for each layout */
     bool *in_set;
@@ -414,8 +414,9 @@ struct gm_engine {
     bool is_called;  /* gm_engine_call, since that began */
     bool is_closing;
 
-    bool is_short_of_units; /* a chunk that is to be mapped on the host found none */
-    bool is_out_of_units;   /* ... and pinned memory is as large as it may be */
+    bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */
+    bool is_out_of_units;      /* ... and pinned memory is as large as it may be */
+    bool short_told, out_told; /* ... when units were made last */
     struct gm_stopping stopping;
     struct gm_share *shares;
     struct gm_open *opens;
