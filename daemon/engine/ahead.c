@@ -7,7 +7,7 @@
  */
 #include "daemon/engine/ahead.h"
 
-#include "daemon/engine/apps.h"
+#include "daemon/engine/allocs.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/room.h"

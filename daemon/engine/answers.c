@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "daemon/engine/apps.h"
+#include "daemon/engine/allocs.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
 #include "daemon/engine/chunks.h"

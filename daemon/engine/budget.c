@@ -12,9 +12,9 @@
 #include "daemon/engine/host.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/policy.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/shadows.h"
-#include "daemon/engine/spares.h"
 #include "daemon/memory/files.h"
 
 /* Paused programs. Their memory leaves the GPU when their user, root or programs beside gpumux want

@@ -14,8 +14,8 @@
 #include "daemon/engine/idle.h"
 #include "daemon/engine/log.h"
 #include "daemon/engine/places.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/shadows.h"
-#include "daemon/engine/spares.h"
 #include "daemon/engine/states.h"
 #include "daemon/engine/switches.h"
 

@@ -22,7 +22,7 @@
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
-#include "daemon/engine/spares.h"
+#include "daemon/engine/reclaim.h"
 
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u

@@ -30,8 +30,8 @@
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/log.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/room.h"
-#include "daemon/engine/spares.h"
 
 static const struct gm_sched_policy nothing_said = {
     .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/engine/ahead.h"
+#include "daemon/engine/allocs.h"
 #include "daemon/engine/apps.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"

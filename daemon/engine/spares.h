@@ -1,17 +1,14 @@
-/* Freed memory that programs keep: taken back when room is wanted. */
+/* Freed memory that programs keep. */
 #ifndef GM_DAEMON_ENGINE_SPARES_H
 #define GM_DAEMON_ENGINE_SPARES_H
 
 #include "daemon/engine/state.h"
 
+/* Whether it can have any; and the allocation that a word of it says is one. GM_NONE: it says none.
+ */
+bool gm_engine_has_spares(const struct gm_engine *engine, uint32_t app);
+uint32_t gm_engine_spare_of(const struct gm_engine *engine, uint32_t app, uint64_t word);
 /* Bytes that `app` freed and keeps, as it says. */
 uint64_t gm_engine_spare_bytes(const struct gm_engine *engine, uint32_t app);
-/* Take back as many of them as make `least` bytes, or all. Returns how many bytes. */
-uint64_t gm_engine_take_spares(struct gm_engine *engine, uint32_t app, uint64_t least);
-void gm_engine_take_all_spares(struct gm_engine *engine);
-/* Take those back that were there when GM_SPARES_KEEP_NS ago somebody looked. */
-void gm_engine_age_spares(struct gm_engine *engine, uint32_t app);
-/* `asker` is about to have `bytes`: take back the spares that are in the way. */
-void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t bytes);
 
 #endif

@@ -125,7 +125,7 @@ struct gm_app {
         uint64_t left_at; /* when its connection ended */
         bool is_late;     /* it was waited for long enough: only host frames wait for it now */
     } exit;
-    struct {                   /* apps.c; waiting.c: waiting. ALLOCs that are not answered yet */
+    struct {                   /* allocs.c; waiting.c: waiting. ALLOCs that are not answered yet */
         uint32_t pending;      /* committed */
         uint32_t ahead;        /* ... of which nobody waits for */
         uint32_t ahead_chunks; /* ... and their chunks */
@@ -198,7 +198,7 @@ struct gm_app {
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
     } chosen;
-    struct {                          /* spares.c */
+    struct {                          /* reclaim.c */
         uint64_t seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
         uint64_t look_at;             /* when the next one is due */
     } spares;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/engine/allocs.h"
 #include "daemon/engine/answers.h"
 #include "daemon/engine/apps.h"
 #include "daemon/engine/budget.h"

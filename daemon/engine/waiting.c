@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/engine/apps.h"
+#include "daemon/engine/allocs.h"
 #include "daemon/engine/host.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/refusals.h"
 #include "daemon/engine/room.h"
-#include "daemon/engine/spares.h"
 
 static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
 {

@@ -11,7 +11,7 @@
 
 #include "common/chunk.h"
 #include "daemon/engine/ahead.h"
-#include "daemon/engine/apps.h"
+#include "daemon/engine/allocs.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/room.h"

@@ -14,7 +14,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/idle.h"
-#include "daemon/engine/spares.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/state.h"
 
 #define APPS 3u

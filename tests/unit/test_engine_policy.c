@@ -21,7 +21,7 @@
 #include "daemon/engine/log.h"
 #include "daemon/engine/policy.h"
 #include "daemon/engine/room.h"
-#include "daemon/engine/spares.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/state.h"
 #include "daemon/service/rules.h"
 

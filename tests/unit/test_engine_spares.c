@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 #include "daemon/engine/ahead.h"
-#include "daemon/engine/apps.h"
+#include "daemon/engine/allocs.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/room.h"
 #include "daemon/engine/spares.h"
 #include "daemon/engine/state.h"

@@ -1,3 +1,3 @@
-# One room of the engine, over the real table; the test is what is around it.
-gm_take(${GM_TEST} daemon engine/spares)
+# Two rooms of the engine, over the real table; the test is what is around it.
+gm_take(${GM_TEST} daemon engine/spares engine/reclaim)
 target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

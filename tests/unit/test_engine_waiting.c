@@ -12,11 +12,11 @@
 #include <cmocka.h>
 
 #include "daemon/core/table_write.h"
-#include "daemon/engine/apps.h"
+#include "daemon/engine/allocs.h"
 #include "daemon/engine/host.h"
+#include "daemon/engine/reclaim.h"
 #include "daemon/engine/refusals.h"
 #include "daemon/engine/room.h"
-#include "daemon/engine/spares.h"
 #include "daemon/engine/state.h"
 #include "daemon/engine/waiting.h"
 
