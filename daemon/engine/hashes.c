@@ -14,6 +14,7 @@
 #include "daemon/engine/copies.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/release.h"
+#include "daemon/engine/shadows.h"
 
 /* These leave the frame; the first two copy nothing, so the chunk has left. */
 

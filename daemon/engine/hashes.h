@@ -5,10 +5,6 @@
 #include "daemon/engine/state.h"
 
 void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine));
-static inline bool gm_engine_can_hash(const struct gm_engine *engine)
-{
-    return engine->hasher && !engine->is_hashing_off;
-}
 
 /* The chunk is being evicted, its owner has unmapped it and it has pages: copy it out, if it has
  * changed. True: it has left, and nothing is copied. */

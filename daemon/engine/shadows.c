@@ -20,7 +20,6 @@
 #include "daemon/engine/shadows.h"
 
 #include "daemon/engine/feed.h"
-#include "daemon/engine/hashes.h"
 
 /* ---- pages ---- */
 

@@ -4,8 +4,7 @@ A room is a folder of the table below. A file is x.c with x.h. There is an arrow
 other's header, or if it names a function or variable that the other defines, with or without its header. The check fails on
 
   - an arrow between two rooms that the table does not have,
-  - a circle of files, but for one whose files all match one line of CIRCLES, or are all in STILL,
-  - a file in STILL that is in no circle any more,
+  - a circle of files, but for one whose files all match one line of CIRCLES,
   - a source that lies in no room,
   - a line of EXCEPTIONS that nothing needs any more.
 
@@ -49,9 +48,6 @@ CIRCLES = [
     "daemon/core/sched.*",
     "daemon/core/plan.*",
 ]
-
-# Files of the engine that are in a circle. It only shrinks: a file that is in none any more must go from here.
-STILL = """caps hashes host memory places refusals release room shadows shares""".split()
 
 # A file, what it may not include or name, and why.
 FORBIDDEN = [
@@ -168,13 +164,8 @@ class Tree:
                     for path, line, what in sorted(places):
                         if re.fullmatch(file, path) and re.fullmatch(forbidden, what):
                             offences.append(f"{path}:{line}: {what}: {why}")
-        circles = self.circles()
-        round_and_round = {unit for circle in circles for unit in circle}
-        still = {f"daemon/engine/{name}" for name in STILL}
-        for unit in sorted(still - round_and_round):
-            offences.append(f"{unit} is in no circle any more: delete it from STILL")
-        for circle in circles:
-            if any(all(re.fullmatch(part, unit) for unit in circle) for part in CIRCLES) or set(circle) <= still:
+        for circle in self.circles():
+            if any(all(re.fullmatch(part, unit) for unit in circle) for part in CIRCLES):
                 continue
             offences += self.describe(circle)
         return offences
