@@ -2,6 +2,8 @@
  * core/layout, rule by rule, and its properties in random worlds. How much of which victim is best
  * test_plan_best.c searches.
  */
+#include "daemon/core/layout.h"
+
 #include "tests/unit/plan_tiers_world.h"
 
 #define CHUNK GM_CHUNK_MAX
@@ -137,6 +139,24 @@ static void test_ahead(void **state)
     end_world(&world);
 }
 
+/* A frame on its way out counts as free, unless its program does not answer. */
+static void test_leaving(void **state)
+{
+    (void)state;
+    set_up(4, (uint64_t[]){0, 4}, (uint64_t[]){3, 0}, 2);
+    apps[0].stand = GM_STAND_COMES;
+    const uint32_t c = world.table->apps[1].by_class[GM_CHUNK_CLASSES - 1].head;
+    assert_true(gm_table_evict(world.table, c, 0));
+    make(GM_LAYOUT_NOW, 2);
+    assert_int_equal(loses(1), 2);
+    assert_int_equal(world.layout.fits, 3 * CHUNK);
+    gm_table_set_silent(world.table, 1, true);
+    apps[1].stand = GM_STAND_STAYS;
+    make(GM_LAYOUT_NOW, 2);
+    assert_int_equal(world.layout.fits, 0);
+    free(world.memory);
+}
+
 /*
  * Whatever stands where: nobody loses more than it has, nor anything that stays; without targets
  * each loses what is above its room and less than a chunk more; with targets no farther victim
@@ -202,9 +222,9 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_now),    cmocka_unit_test(test_growing_first),
-        cmocka_unit_test(test_above),  cmocka_unit_test(test_ahead),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_now),     cmocka_unit_test(test_growing_first),
+        cmocka_unit_test(test_above),   cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_leaving), cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
