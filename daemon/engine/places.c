@@ -260,7 +260,8 @@ static void swap_chunks(struct gm_engine *engine, uint32_t id, bool is_all)
 static void choose_places(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const struct gm_place_input input = input_for(engine, id);
+    struct gm_place_input input = input_for(engine, id);
+    input.is_quiet = !engine->stopping.is_on; /* else what is in its place stays there */
     app->places.is_wanted = app->places.is_urgent = false;
     app->places.newest = GM_NONE;
     const struct gm_placed placed = gm_place_app(engine->table, &input, true);
@@ -393,7 +394,8 @@ void gm_engine_place(struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[id];
         if (app->ctl && app->session)
             tell_counting(engine, id);
-        if (app->places.is_wanted && app->state == GM_APP_LOADING && !engine->stopping.is_on)
+        if (app->places.is_wanted && app->state == GM_APP_LOADING &&
+            (!engine->stopping.is_on || engine->stopping.host == id))
             choose_places(engine, id);
     }
 }

@@ -106,50 +106,22 @@ static uint64_t room(const struct gm_engine *engine)
     return bytes;
 }
 
-static bool can_be_on_host(const struct gm_chunk *chunk)
-{
-    return !chunk->is_on_host && !chunk->is_fixed && !chunk->is_freed &&
-           chunk->state == GM_CHUNK_AWAY;
-}
-
-/* Go over an app's chunks that can be mapped on the host, until they are `bytes`; large ones first,
- * as their pages are units already. How many bytes they are. */
-static uint64_t put_on_host(struct gm_engine *engine, uint32_t id, uint64_t bytes, bool is_made)
-{
-    struct gm_table *table = engine->table;
-    uint64_t sum = 0;
-    for (unsigned class = GM_CHUNK_CLASSES; class -- > 0;)
-        for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
-             a = table->allocations[a].next)
-            for (uint32_t c = table->allocations[a].is_freed ? GM_NONE
-                                                             : table->allocations[a].first;
-                 c != GM_NONE && sum < bytes; c = table->chunks[c].sibling) {
-                if (table->chunks[c].class != class || !can_be_on_host(&table->chunks[c]))
-                    continue;
-                sum += gm_chunk_bytes(&table->chunks[c]);
-                if (is_made)
-                    gm_table_put(table, c, true);
-            }
-    return sum;
-}
-
-/* Map on the host what of the app does not fit into `left` bytes of the GPU. False: it cannot be.
- */
+/* What of the app does not fit into `left` bytes of the GPU is beyond it, and is mapped on the host
+ * (places.c). False: it cannot be. */
 static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint64_t left)
 {
+    const struct gm_table_app *app = &engine->table->apps[saving->app];
     const uint64_t bytes = saving->bytes > left ? saving->bytes - left : 0;
-    const uint64_t sum = put_on_host(engine, saving->app, bytes, false);
-    if (engine->pool.is_registered || sum < bytes ||
-        engine->table->apps[saving->app].to_map_bytes + sum > gm_hostpool_cap(&engine->pool))
+    const uint64_t pinned = app->to_map_bytes + bytes + GM_CHUNK_MAX - GM_CHUNK_MIN;
+    if (engine->pool.is_registered || pinned > gm_hostpool_cap(&engine->pool))
         return false;
-    put_on_host(engine, saving->app, bytes, true);
-    gm_table_set_beyond(engine->table, saving->app, engine->table->apps[saving->app].beyond + sum);
+    gm_table_set_beyond(engine->table, saving->app, app->beyond + bytes);
     gm_hostpool_want(&engine->pool, gm_hostpool_cap(&engine->pool));
     gm_engine_emit(engine, &(struct gm_event){
-                               .kind = GM_EVENT_SAVING, .app = saving->app, .saving.bytes = sum});
+                               .kind = GM_EVENT_SAVING, .app = saving->app, .saving.bytes = bytes});
     engine->stopping.host = saving->app;
+    gm_engine_want_places(engine, saving->app);
     gm_engine_progressed(engine, saving->app);
-    gm_engine_again(engine);
     return true;
 }
 
