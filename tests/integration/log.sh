@@ -72,6 +72,8 @@ within "$patience" has_all || fail "what is followed ends with $(seqs "$dir/foll
 seqs "$dir/follow.out" | awk 'NR > 1 && $1 <= last { exit 1 } { last = $1 }' || fail "entries out of order, or twice"
 if ! grep -q '"kind":"gap"' "$dir/follow.out"; then
     seqs "$dir/follow.out" | awk '$1 != NR { exit 1 }' || fail "an entry is missing, and it is not said"
+    listed=$(grep -o '"kind":"switch"' "$dir/follow.out" | wc -l)
+    [ "$listed" = "$(gpu switches)" ] || fail "$listed switches in the log, $(gpu switches) in the status"
 fi
 within "$patience" holds "$dir/follow_text.out" "  resumed app . (pid $one, " || fail "no text was followed"
 kill -INT "$(pid_of follow_text)"
