@@ -78,8 +78,9 @@ else
     export LD_LIBRARY_PATH="$build/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     export SIMCUDA_DIR="$dir/sim" SIMCUDA_MEMORY=1G
     mkdir "$SIMCUDA_DIR"
-    # Its kernel driver is found only if the library comes before libc, and the second program opens it late.
-    simulated="LD_PRELOAD=$build/tests/simcuda/libcuda.so.1"
+    # The second program opens the driver late. The simulated kernel driver is found only if the library comes before
+    # libc, and gpumux sees what is asked of it only if it comes first.
+    simulated="LD_PRELOAD=$build/shim/libgpumux.so:$build/tests/simcuda/libcuda.so.1"
     budget=${budget:-320M}
     pinned=512M
     quantum=250ms
@@ -131,6 +132,9 @@ for _ in 1 2 3; do
     echo "\$ mux-ctl status"
     "$ctl" status || fail "mux-ctl status"
 done
+if [ -n "$simulated" ] && "$ctl" status | grep '^app .* without '; then
+    fail "a program does without something that this GPU has"
+fi
 echo
 wait "$one"
 code_one=$?
