@@ -96,15 +96,16 @@ static void why(const cJSON *app, char text[CELL])
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
     char weighs[48] = "", shares[48] = "", holds[48] = "", stays[48] = "", caps[48] = "",
          grouped[80] = "", links[64] = "", ignored[CELL] = "", bytes[CELL];
-    const char *reason = mux_word(app, "why");
+    const char *reason = mux_word(app, "why"), *state = mux_word(app, "state");
+    const bool runs = strcmp(state, "running") == 0 || strcmp(state, "draining") == 0;
 
     if (cJSON_IsNumber(weight) && weight->valuedouble != 1)
         snprintf(weighs, sizeof weighs, "weight %g", weight->valuedouble);
     if (cJSON_IsNumber(share) && share->valuedouble != 100)
         snprintf(shares, sizeof shares, "share %g%%", share->valuedouble);
     if (mux_number(app, "on_host_bytes") > 0)
-        snprintf(links, sizeof links, "%.20s in host memory, read over the link",
-                 mux_size(app, "on_host_bytes", bytes));
+        snprintf(links, sizeof links, "%.20s in host memory%s",
+                 mux_size(app, "on_host_bytes", bytes), runs ? ", read over the link" : "");
     if (mux_number(app, "cap_bytes") > 0)
         snprintf(caps, sizeof caps, "cap %.30s", mux_size(app, "cap_bytes", bytes));
     if (mux_number(app, "shared_bytes") > 0)

@@ -276,6 +276,23 @@ static void test_account(void **state)
     cJSON_Delete(status);
 }
 
+/* Who is paused reads nothing over the link, whatever is mapped there for its next turn. */
+static void test_on_host(void **state)
+{
+    cJSON *status =
+        parse("{\"apps\":[{\"id\":1,\"state\":\"running\",\"on_host_bytes\":67108864},"
+              "{\"id\":2,\"state\":\"draining\",\"on_host_bytes\":33554432},"
+              "{\"id\":3,\"state\":\"paused\",\"on_host_bytes\":2097152},"
+              "{\"id\":4,\"state\":\"running\",\"on_host_bytes\":0}]}");
+    (void)state;
+    show_to_file(status);
+    expect("  64 MiB in host memory, read over the link\n");
+    expect("  32 MiB in host memory, read over the link\n");
+    expect("  2 MiB in host memory\n");
+    expect_not("  0");
+    cJSON_Delete(status);
+}
+
 /* What is shared is said for the GPU, and beside each program that shares. */
 static void test_shared(void **state)
 {
@@ -388,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_account),
         cmocka_unit_test(test_features_off),
         cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_on_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
