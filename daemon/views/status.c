@@ -104,7 +104,7 @@ static cJSON *describe_app(const struct gm_snapshot *snapshot, const struct gm_s
     add_number(object, "driver_bytes", app->driver);
     add_account(object, app);
     add_number(object, "waiting_threads", app->waiting_threads);
-    add_number(object, "switches", app->counts[GM_EVENT_YIELDED]);
+    add_number(object, "switches", app->counts[GM_EVENT_SWITCH]);
     cJSON_AddBoolToObject(object, "parked", app->is_parked);
     add_number(object, "parks", app->counts[GM_EVENT_PARKED]);
     add_number(object, "timeslice_us", app->timeslice_us);
@@ -201,7 +201,7 @@ static cJSON *describe_gpu(const struct gm_snapshot *snapshot, const struct gm_s
     for (uint32_t i = 0; i < snapshot->n_apps; i++)
         if (snapshot->apps[i].is_running && snapshot->apps[i].device == gpu->device)
             cJSON_AddItemToArray(running, cJSON_CreateNumber(snapshot->apps[i].id));
-    add_number(object, "switches", gpu->counts[GM_EVENT_YIELDED]);
+    add_number(object, "switches", gpu->counts[GM_EVENT_SWITCH]);
     add_number(object, "bytes_in", gpu->bytes[GM_WAY_IN]);
     add_number(object, "bytes_out", gpu->bytes[GM_WAY_OUT]);
     add_number(object, "bytes_clean", gpu->clean);
@@ -218,7 +218,7 @@ static cJSON *describe_gpu(const struct gm_snapshot *snapshot, const struct gm_s
 static void add_totals(cJSON *object, const struct gm_snapshot *snapshot)
 {
     cJSON *totals = cJSON_AddObjectToObject(object, "totals");
-    add_number(totals, "switches", snapshot->counts[GM_EVENT_YIELDED]);
+    add_number(totals, "switches", snapshot->counts[GM_EVENT_SWITCH]);
     add_number(totals, "parks", snapshot->counts[GM_EVENT_PARKED]);
     add_number(totals, "bytes_in", snapshot->bytes[GM_WAY_IN]);
     add_number(totals, "bytes_out", snapshot->bytes[GM_WAY_OUT]);

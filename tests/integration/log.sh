@@ -81,9 +81,18 @@ await follow_text
 [ "$code" = 0 ] || fail "a follower that was interrupted ended with $code"
 ! holds "$dir/follow_text.out" mux-ctl || fail "it is not quiet: $line"
 
-# More than the daemon keeps, while the follower looks away.
+# The status counts what is listed: an end of a turn that nobody takes over is no switch.
 app quiet linked --bytes 20M --iterations 2 --seed 3 --go "$dir/go"
 await_ready quiet
+"$ctl" pause "$(pid_of quiet)" > /dev/null || fail "pause failed"
+within "$patience" has_state quiet paused || fail "quiet is not paused"
+"$ctl" resume "$(pid_of quiet)" > /dev/null || fail "resume failed"
+"$ctl" log > "$dir/log.out" || fail "log failed"
+listed=$(grep -c '  switch  ' "$dir/log.out")
+[ "$(wc -l < "$dir/log.out")" = 256 ] || [ "$listed" = "$(gpu switches)" ] ||
+    fail "$listed switches are listed, the status says $(gpu switches)"
+
+# More than the daemon keeps, while the follower looks away.
 spawn away "$ctl" log -f -n 1
 within "$patience" test -s "$dir/away.out" || fail "-f -n 1 begins with nothing"
 [ "$(wc -l < "$dir/away.out")" = 1 ] || fail "-f -n 1 begins with more than one entry"
