@@ -9,6 +9,7 @@
 
 #include "daemon/engine/allocs.h"
 #include "daemon/engine/backoff.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/room.h"
 
@@ -32,8 +33,8 @@ static bool is_whole(const struct gm_engine *engine)
 static bool has_device_room(struct gm_engine *engine)
 {
     const uint64_t allowed = engine->table->budget - engine->table->allocated;
-    size_t free_bytes = 0, total = 0;
-    return engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS &&
+    uint64_t free_bytes, total;
+    return gm_engine_ask_device(engine, &free_bytes, &total) &&
            (free_bytes >= allowed || free_bytes >= total / GM_AHEAD_DEVICE_SHARE);
 }
 

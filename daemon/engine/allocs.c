@@ -13,6 +13,7 @@
 #include "daemon/engine/memory.h"
 #include "daemon/engine/places.h"
 #include "daemon/engine/room.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shadows.h"
 #include "daemon/engine/shares.h"
 
@@ -68,7 +69,7 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
             .kind = GM_LAST_FAILED, .result = (int32_t)result, .cookie = allocation->cookie};
         free_allocation(engine, index, last);
     } else if (app->session) {
-        engine->config.outlet.send(app->session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL, 0);
+        gm_engine_say(engine, allocation->app, GM_MSG_ALLOCATED, &answer);
     }
 }
 
@@ -136,8 +137,7 @@ enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
 void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cookie)
 {
     struct gm_msg_allocated answer = {.cookie = cookie, .result = CUDA_ERROR_OUT_OF_MEMORY};
-    engine->config.outlet.send(engine->apps[id].session, GM_MSG_ALLOCATED, &answer, NULL, 0, NULL,
-                               0);
+    gm_engine_say(engine, id, GM_MSG_ALLOCATED, &answer);
 }
 
 void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
@@ -148,13 +148,12 @@ void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
 
 void gm_engine_frees(struct gm_engine *engine, uint32_t id, const struct gm_msg_free *free_msg)
 {
-    struct gm_app *app = &engine->apps[id];
     uint32_t index = gm_table_find_allocation(engine->table, id, free_msg->va);
     struct gm_msg_freed answer = {.cookie = free_msg->cookie, .result = CUDA_ERROR_INVALID_VALUE};
 
     gm_engine_happened(engine, id, GM_EVENT_FREE);
     if (index == GM_NONE || engine->table->allocations[index].is_pending) {
-        engine->config.outlet.send(app->session, GM_MSG_FREED, &answer, NULL, 0, NULL, 0);
+        gm_engine_say(engine, id, GM_MSG_FREED, &answer);
         return;
     }
     const struct gm_last_word last = {.kind = GM_LAST_FREED, .cookie = free_msg->cookie};

@@ -26,6 +26,7 @@
 #include "daemon/engine/policy.h"
 #include "daemon/engine/refusals.h"
 #include "daemon/engine/room.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shares.h"
 #include "daemon/engine/states.h"
 #include "daemon/engine/waiting.h"
@@ -157,14 +158,13 @@ void gm_engine_bury(struct gm_engine *engine)
 
 void gm_engine_asked(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
-    struct gm_app *app = &engine->apps[id];
 
     if (alloc->gpu != engine->config.index || alloc->va == 0 || alloc->va % GM_CHUNK_MIN ||
         alloc->bytes == 0 || alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
         (alloc->flags & ~GM_ALLOC_AHEAD) != 0 ||
         gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
         gm_engine_is_waiting_at(engine, id, alloc->va)) {
-        engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
+        gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
         return;
     }
     gm_engine_happened(engine, id, GM_EVENT_ALLOC);

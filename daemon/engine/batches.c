@@ -10,6 +10,7 @@
 
 #include "daemon/engine/events.h"
 #include "daemon/engine/round.h"
+#include "daemon/engine/say.h"
 
 /* It was asked. Answers come in this order. */
 static void await_answer(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
@@ -94,7 +95,7 @@ static void send_batch(struct gm_engine *engine, struct gm_app *app, struct gm_b
     }
     app->batches.unanswered_maps += batch->kind == GM_BATCH_MAP;
     await_answer(engine, app, batch);
-    engine->config.outlet.send(app->session, type, &body, &entries, batch->n, fds, n_fds);
+    gm_engine_say_all(engine, id, type, &body, &entries, batch->n, fds, n_fds);
 }
 
 static void flush_batch(struct gm_engine *engine, struct gm_app *app, enum gm_batch_kind kind)
@@ -123,8 +124,8 @@ static struct gm_batch *new_batch(struct gm_engine *engine, uint32_t id, enum gm
 {
     struct gm_batch *batch = calloc(1, sizeof *batch);
     if (!batch) {
-        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_FULL,
-                                  "the daemon has no memory left for messages to it");
+        gm_engine_cut_off(engine, id, GM_REFUSE_FULL,
+                          "the daemon has no memory left for messages to it");
         return NULL;
     }
     batch->id = ++engine->next_batch;
@@ -210,8 +211,8 @@ bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
         }
     }
     await_answer(engine, app, batch);
-    engine->config.outlet.send(app->session, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP,
-                               &body, &entries, n, fds, n_fds);
+    gm_engine_say_all(engine, open->app, kind == GM_BATCH_SHUT ? GM_MSG_UNMAP : GM_MSG_MAP, &body,
+                      &entries, n, fds, n_fds);
     return true;
 }
 
@@ -222,8 +223,7 @@ struct gm_batch *gm_engine_take_answer(struct gm_engine *engine, uint32_t id, ui
     struct gm_batch *batch = app->batches.sent;
 
     if (!batch || batch->id != number) { /* answers come in the order of the questions */
-        engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL,
-                                  "an answer to a batch that was not sent");
+        gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an answer to a batch that was not sent");
         return NULL;
     }
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_ANSWERED,
@@ -236,8 +236,7 @@ struct gm_batch *gm_engine_take_answer(struct gm_engine *engine, uint32_t id, ui
     if (result != 0 && batch->kind != GM_BATCH_MAP && batch->kind != GM_BATCH_OPEN) {
         /* A shim cannot unmap or drop when its driver is shutting down: the process is on its way
          * out. Its frames stay where they are until its connection ends. */
-        engine->config.outlet.end(app->session, GM_REFUSE_STOPPING,
-                                  "the program cannot unmap memory");
+        gm_engine_cut_off(engine, id, GM_REFUSE_STOPPING, "the program cannot unmap memory");
         return NULL;
     }
     app->batches.sent = batch->next;

@@ -7,6 +7,7 @@
 #include "daemon/engine/budget.h"
 
 #include "common/sums.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/host.h"
@@ -109,12 +110,11 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
 void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused)
 {
     const uint64_t largest = largest_app(engine), allocated = engine->table->allocated;
-    size_t free_bytes = 0, total = 0;
+    uint64_t free_bytes, total;
 
     if (refused != GM_WHY_NONE) /* whatever the driver says is free */
         follow(engine, 0, largest > allocated ? largest : allocated, refused);
-    else if (is_followed(engine) &&
-             engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS) {
+    else if (is_followed(engine) && gm_engine_ask_device(engine, &free_bytes, &total)) {
         if (free_bytes < engine->device_reserve / 4)
             vacate(engine, &everybody);
         follow(engine, free_bytes, largest, GM_WHY_USED_BESIDE);
@@ -143,8 +143,8 @@ void gm_engine_take_device(struct gm_engine *engine)
 {
     struct gm_table *table = engine->table;
     const uint64_t allowed = table->budget - table->allocated;
-    size_t free_bytes = 0, total = 0;
-    if (engine->cuda.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
+    uint64_t free_bytes, total;
+    if (!gm_engine_ask_device(engine, &free_bytes, &total))
         return;
     /* What is beyond the budget is not taken to the last byte: the driver needs some itself. */
     uint64_t bytes = free_bytes > allowed + GM_CHUNK_MAX ? free_bytes - GM_CHUNK_MAX : allowed;

@@ -12,10 +12,12 @@
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
 #include "daemon/engine/copies.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/hashes.h"
 #include "daemon/engine/release.h"
 #include "daemon/engine/round.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shadows.h"
 
 static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
@@ -24,15 +26,14 @@ static void say_last_word(struct gm_engine *engine, const struct gm_allocation *
     const struct gm_msg_freed freed = {.cookie = last->cookie};
     const struct gm_msg_taken taken = {.va = allocation->va};
     const struct gm_msg_allocated failed = {.cookie = last->cookie, .result = last->result};
-    struct gm_session *session = engine->apps[allocation->app].session;
-    if (!session)
+    if (!engine->apps[allocation->app].session)
         return;
     if (last->kind == GM_LAST_FREED)
-        engine->config.outlet.send(session, GM_MSG_FREED, &freed, NULL, 0, NULL, 0);
+        gm_engine_say(engine, allocation->app, GM_MSG_FREED, &freed);
     else if (last->kind == GM_LAST_TAKEN)
-        engine->config.outlet.send(session, GM_MSG_TAKEN, &taken, NULL, 0, NULL, 0);
+        gm_engine_say(engine, allocation->app, GM_MSG_TAKEN, &taken);
     else if (last->kind == GM_LAST_FAILED)
-        engine->config.outlet.send(session, GM_MSG_ALLOCATED, &failed, NULL, 0, NULL, 0);
+        gm_engine_say(engine, allocation->app, GM_MSG_ALLOCATED, &failed);
 }
 
 /* The last that is heard of a freed chunk; with an allocation's last chunk its program is told. */
@@ -109,7 +110,7 @@ static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult res
     gm_engine_emit(engine, &(struct gm_event){
                                .kind = GM_EVENT_COPY_FAILED,
                                .app = GM_NONE,
-                               .copy_failed = {.error = gm_cuda_text(&engine->cuda, result),
+                               .copy_failed = {.error = gm_engine_error_text(engine, result),
                                                .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state == GM_FRAME_FREE &&
@@ -127,7 +128,7 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
                            .app = chunk->app,
                            .copy_failed = {.from = way == GM_WAY_OUT ? GM_TIER_GPU : GM_TIER_PINNED,
                                            .to = way == GM_WAY_OUT ? GM_TIER_PINNED : GM_TIER_GPU,
-                                           .error = gm_cuda_text(&engine->cuda, result),
+                                           .error = gm_engine_error_text(engine, result),
                                            .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     if (chunk->state == GM_CHUNK_LEAVING)
         undo_eviction(engine, index);

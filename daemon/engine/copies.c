@@ -19,6 +19,11 @@ bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
     return gm_mover_room(engine->mover, way) > coming;
 }
 
+bool gm_engine_is_copying(const struct gm_engine *engine, enum gm_way way)
+{
+    return gm_mover_under_way(engine->mover, way) > 0;
+}
+
 /* Bytes whose copies are under way or begin when their owners have unmapped them and they are
  * hashed. */
 uint64_t gm_engine_under_way(const struct gm_engine *engine, enum gm_way way)

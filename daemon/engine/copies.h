@@ -25,6 +25,8 @@ uint64_t gm_engine_copied_below(const struct gm_engine *engine, unsigned from, u
 void gm_engine_end_below(struct gm_engine *engine, uint32_t chunk);
 /* Begin what brings the chunk into the frame that it has; `was`: that frame before. */
 void gm_engine_bring(struct gm_engine *engine, uint32_t chunk, const struct gm_frame *was);
+/* Whether the mover copies that way now. */
+bool gm_engine_is_copying(const struct gm_engine *engine, enum gm_way way);
 /* Bytes whose copies are under way, or begin when their owners have unmapped them and they are
  * hashed. */
 uint64_t gm_engine_under_way(const struct gm_engine *engine, enum gm_way way);

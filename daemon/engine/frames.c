@@ -8,6 +8,7 @@
 #include "common/sums.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/exits.h"
 #include "daemon/engine/round.h"
@@ -88,8 +89,8 @@ static bool is_copied(const struct gm_engine *engine, const struct gm_frame *fra
 
 static uint64_t free_on_device(const struct gm_engine *engine)
 {
-    size_t free_bytes = 0, total = 0;
-    engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
+    uint64_t free_bytes, total;
+    gm_engine_ask_device(engine, &free_bytes, &total);
     return free_bytes;
 }
 
@@ -227,7 +228,7 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
                                        .app = GM_NONE,
                                        .no_frame = {.why = is_short_of_files ? GM_WHY_NO_FILES
                                                                              : GM_WHY_USED_BESIDE,
-                                                    .error = gm_cuda_text(&engine->cuda, result),
+                                                    .error = gm_engine_error_text(engine, result),
                                                     .files = gm_files_for_frames(),
                                                     .files_limit = gm_files_limit()}});
     engine->create_error = result;
@@ -236,4 +237,28 @@ uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *c
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_short_of_files)
         engine->create_refused = is_short_of_files ? GM_WHY_NO_FILES : GM_WHY_USED_BESIDE;
     return GM_NONE;
+}
+
+uint32_t gm_engine_make_host_frame(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->host_frame != GM_NONE)
+        return chunk->host_frame;
+    const uint32_t frame = gm_table_add_host_frame(engine->table, index);
+    if (frame == GM_NONE)
+        return GM_NONE;
+    const CUresult result = gm_frames_adopt(
+        &engine->frames, frame,
+        gm_hostpool_unit_handle(&engine->pool, chunk->page, (uint32_t)engine->apps[chunk->app].uid),
+        (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page));
+    if (result != CUDA_SUCCESS) {
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_NO_EXPORT,
+                                          .app = GM_NONE,
+                                          .no_export.error = gm_engine_error_text(engine, result)});
+        gm_table_end_frame(engine->table, frame);
+        gm_engine_back_off_app(engine, chunk->app);
+        return GM_NONE;
+    }
+    return frame;
 }

@@ -8,6 +8,8 @@
 bool gm_engine_make_free_frame(struct gm_engine *engine, uint32_t pool, unsigned class);
 /* A new frame in the budget for `chunk`, used by nobody; GM_NONE: not now. */
 uint32_t gm_engine_make_frame(struct gm_engine *engine, const struct gm_chunk *chunk);
+/* The host frame of the unit that the chunk lies in, whole. GM_NONE: it cannot be had now. */
+uint32_t gm_engine_make_host_frame(struct gm_engine *engine, uint32_t chunk);
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);

@@ -15,6 +15,7 @@
 #include "daemon/engine/log.h"
 #include "daemon/engine/places.h"
 #include "daemon/engine/reclaim.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shadows.h"
 #include "daemon/engine/states.h"
 #include "daemon/engine/switches.h"
@@ -24,7 +25,7 @@ static void resume(struct gm_engine *engine, uint32_t id)
     struct gm_client *client = engine->apps[id].client;
     const struct gm_msg_resume message = {.epoch = client->epoch};
     gm_client_park(client, false);
-    engine->config.outlet.send(client->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
+    gm_engine_say(engine, id, GM_MSG_RESUME, &message);
 }
 
 /* What the program has on this GPU is in place: if no other engine has its gate closed, it opens,
@@ -85,7 +86,7 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
     close_msg.epoch = app->gate.epoch = client->epoch;
     app->gate.closed_at = engine->now;
     if (is_asked)
-        engine->config.outlet.send(app->session, GM_MSG_CLOSE, &close_msg, NULL, 0, NULL, 0);
+        gm_engine_say(engine, id, GM_MSG_CLOSE, &close_msg);
     if (client->state != GM_CLIENT_CLOSING) { /* it has answered another engine */
         const struct gm_msg_drained drained = {.epoch = client->epoch,
                                                .status = client->state == GM_CLIENT_BUSY

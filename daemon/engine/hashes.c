@@ -4,17 +4,15 @@
  * moves nothing (shadows.c). One that is all zero leaves no copy: it is as one that was never
  * written.
  *
- * Owns the hashes under way. Called by chunks.c; calls the table, release.c, copies.c and the
- * hasher.
+ * Called by chunks.c; calls the table, release.c, copies.c and hashing.c.
  */
 #include "daemon/engine/hashes.h"
 
 #include <string.h>
 
 #include "daemon/engine/copies.h"
-#include "daemon/engine/events.h"
+#include "daemon/engine/hashing.h"
 #include "daemon/engine/release.h"
-#include "daemon/engine/shadows.h"
 
 /* These leave the frame; the first two copy nothing, so the chunk has left. */
 
@@ -41,13 +39,6 @@ static void leave_copied(struct gm_engine *engine, uint32_t index, const uint64_
     gm_engine_copy_out(engine, index);
 }
 
-static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
-{
-    const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
-    engine->hashing.copies += is_more ? 1 : -1u;
-    engine->hashing.bytes += is_more ? bytes : -bytes;
-}
-
 bool gm_engine_vacate(struct gm_engine *engine, uint32_t index)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
@@ -55,28 +46,9 @@ bool gm_engine_vacate(struct gm_engine *engine, uint32_t index)
         leave_clean(engine, index);
         return true;
     }
-    if (!gm_engine_can_hash(engine) || gm_hasher_room(engine->hasher) == 0) {
+    if (!gm_engine_hash(engine, index))
         leave_copied(engine, index, NULL);
-        return false;
-    }
-    const uint64_t number = gm_hasher_submit(
-        engine->hasher, engine->frames.handles[chunk->frame].va, gm_chunk_bytes(chunk));
-    engine->hash_ring[number % GM_HASH_DEPTH] = index;
-    count_hash(engine, index, true);
-    gm_table_begin_copy(engine->table, index);
     return false;
-}
-
-/* The GPU has refused a hash: chunks are copied without from now on. */
-static void give_up_hashing(struct gm_engine *engine, CUresult result)
-{
-    if (!engine->is_hashing_off)
-        gm_engine_emit(engine,
-                       &(struct gm_event){.kind = GM_EVENT_HASH_OFF,
-                                          .app = GM_NONE,
-                                          .hash_off = {.why = gm_cuda_text(&engine->cuda, result),
-                                                       .was_on = true}});
-    engine->is_hashing_off = true;
 }
 
 /* Whether the chunk has left. */
@@ -86,14 +58,11 @@ static bool take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     const bool is_known = chunk->has_hash && chunk->shadow == GM_SHADOW_CLAIMED;
 
-    count_hash(engine, index, false);
-    gm_table_end_copy(engine->table, index, false);
     if (chunk->is_freed) { /* nobody needs the data */
         gm_engine_give_up_frame(engine, index);
         return true;
     }
     if (result != CUDA_SUCCESS) {
-        give_up_hashing(engine, result);
         leave_copied(engine, index, NULL);
         return false;
     }
@@ -111,27 +80,10 @@ static bool take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
 
 bool gm_engine_next_hash(struct gm_engine *engine, uint32_t *chunk, bool *has_left)
 {
-    if (engine->hashes_taken >= gm_hasher_done(engine->hasher))
-        return false;
     struct gm_hashed hashed;
-    const uint64_t number = ++engine->hashes_taken;
-    const CUresult result = gm_hasher_result(engine->hasher, number, &hashed);
-    *chunk = engine->hash_ring[number % GM_HASH_DEPTH];
+    CUresult result;
+    if (!gm_engine_take_hash(engine, chunk, &result, &hashed))
+        return false;
     *has_left = take_hash(engine, *chunk, result, &hashed);
     return true;
-}
-
-/* ---- opening and closing ---- */
-
-void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine))
-{
-    char why[256];
-    if (!engine->config.has_shadows)
-        return;
-    if (gm_hasher_open(&engine->hasher, engine->loop, &engine->cuda, engine->context, on_hashes,
-                       engine, why, sizeof why) == 0)
-        return;
-    engine->hasher = NULL;
-    gm_engine_emit(
-        engine, &(struct gm_event){.kind = GM_EVENT_HASH_OFF, .app = GM_NONE, .hash_off.why = why});
 }

@@ -4,8 +4,6 @@
 
 #include "daemon/engine/state.h"
 
-void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine));
-
 /* The chunk is being evicted, its owner has unmapped it and it has pages: copy it out, if it has
  * changed. True: it has left, and nothing is copied. */
 bool gm_engine_vacate(struct gm_engine *engine, uint32_t chunk);

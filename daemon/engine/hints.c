@@ -11,6 +11,7 @@
 #include "daemon/core/timeslice.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/policy.h"
+#include "daemon/engine/say.h"
 
 static bool may_hint(const struct gm_engine *engine, uint32_t id)
 {
@@ -27,7 +28,7 @@ bool gm_engine_can_hold(const struct gm_engine *engine, uint32_t id)
 void gm_engine_send_hold(struct gm_engine *engine, uint32_t id, uint64_t for_ns)
 {
     const struct gm_msg_hold message = {.for_ns = for_ns};
-    engine->config.outlet.send(engine->apps[id].session, GM_MSG_HOLD, &message, NULL, 0, NULL, 0);
+    gm_engine_say(engine, id, GM_MSG_HOLD, &message);
 }
 
 /* Programs are stopped one after the other, half a millisecond each. So who is idle is not held: a

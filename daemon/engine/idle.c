@@ -23,6 +23,7 @@
 #include "daemon/engine/feed.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/reclaim.h"
+#include "daemon/engine/say.h"
 
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u
@@ -166,7 +167,7 @@ static void ask(struct gm_engine *engine, uint32_t id)
     app->idle.asked_epoch = app->gate.epoch;
     gm_engine_emit(engine, &(struct gm_event){
                                .kind = GM_EVENT_QUERIED, .app = id, .queried.query = query.query});
-    engine->config.outlet.send(app->session, GM_MSG_QUERY, &query, NULL, 0, NULL, 0);
+    gm_engine_say(engine, id, GM_MSG_QUERY, &query);
 }
 
 /* Nothing is in flight, and no call returned for long enough. What passed since the answer is not

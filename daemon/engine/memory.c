@@ -10,6 +10,7 @@
 
 #include "common/sums.h"
 #include "daemon/engine/backoff.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/host.h"
@@ -97,12 +98,12 @@ void gm_engine_pinned_grew(struct gm_engine *engine)
     else
         gm_engine_went_well(engine, GM_RETRY_PINNED);
     if (engine->pool.refusal != CUDA_SUCCESS && engine->pool.refusal != engine->pool_refusal)
-        gm_engine_emit(
-            engine, &(struct gm_event){
-                        .kind = GM_EVENT_NO_PINNED,
-                        .app = GM_NONE,
-                        .no_pinned = {.bytes = gm_hostpool_size(&engine->pool),
-                                      .error = gm_cuda_text(&engine->cuda, engine->pool.refusal)}});
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_NO_PINNED,
+                                          .app = GM_NONE,
+                                          .no_pinned = {.bytes = gm_hostpool_size(&engine->pool),
+                                                        .error = gm_engine_error_text(
+                                                            engine, engine->pool.refusal)}});
     engine->pool_refusal = engine->pool.refusal;
 }
 

@@ -14,7 +14,7 @@
 #include "daemon/engine/batches.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
-#include "daemon/engine/hashes.h"
+#include "daemon/engine/hashing.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/shares.h"

@@ -31,11 +31,13 @@
 #include "daemon/engine/batches.h"
 #include "daemon/engine/copies.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/frames.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/refusals.h"
 #include "daemon/engine/room.h"
 #include "daemon/engine/round.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shadows.h"
 
 /* ---- host frames ---- */
@@ -95,34 +97,9 @@ static void lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
     gm_table_refuse(engine->table, at);
 }
 
-/* The host frame of the unit that the chunk lies in, whole. GM_NONE: it cannot be had now. */
-static uint32_t host_frame(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->host_frame != GM_NONE)
-        return chunk->host_frame;
-    const uint32_t frame = gm_table_add_host_frame(engine->table, index);
-    if (frame == GM_NONE)
-        return GM_NONE;
-    const CUresult result = gm_frames_adopt(
-        &engine->frames, frame,
-        gm_hostpool_unit_handle(&engine->pool, chunk->page, owner_of(engine, chunk)),
-        (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page));
-    if (result != CUDA_SUCCESS) {
-        gm_engine_emit(engine,
-                       &(struct gm_event){.kind = GM_EVENT_NO_EXPORT,
-                                          .app = GM_NONE,
-                                          .no_export.error = gm_cuda_text(&engine->cuda, result)});
-        gm_table_end_frame(engine->table, frame);
-        gm_engine_back_off_app(engine, chunk->app);
-        return GM_NONE;
-    }
-    return frame;
-}
-
 static void map_in_place(struct gm_engine *engine, uint32_t index)
 {
-    const uint32_t frame = host_frame(engine, index);
+    const uint32_t frame = gm_engine_make_host_frame(engine, index);
     if (frame != GM_NONE && gm_table_map(engine->table, index, frame))
         gm_engine_map(engine, index);
 }
@@ -344,7 +321,7 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_e
     _Static_assert(sizeof uses / sizeof *uses >= 512, "as many as wire.def allows");
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0 && entries[i].va <= entries[i - 1].va) {
-            engine->config.outlet.end(app->session, GM_REFUSE_PROTOCOL, "uses that do not ascend");
+            gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "uses that do not ascend");
             return;
         }
         uses[i] = (struct gm_use){.va = entries[i].va, .count = entries[i].count};

@@ -25,10 +25,12 @@
 
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/budget.h"
+#include "daemon/engine/copies.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/places.h"
 #include "daemon/engine/round.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shadows.h"
 
 static bool is_candidate(const struct gm_app *app)
@@ -52,7 +54,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, enum gm_why why)
              "the daemon stops, and %" PRIu64 " of %" PRIu64 " MiB are lost with it: %s",
              (bytes - engine->table->apps[id].resident) >> 20,
              engine->table->apps[id].committed >> 20, gm_why_text(why));
-    engine->config.outlet.end(app->session, GM_REFUSE_STOPPING, text);
+    gm_engine_cut_off(engine, id, GM_REFUSE_STOPPING, text);
     gm_engine_happened(engine, id, GM_EVENT_CUT_OFF);
     if (engine->stopping.host == id)
         engine->stopping.host = GM_NONE;
@@ -128,7 +130,7 @@ static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint6
 static bool is_anything_on_its_way(const struct gm_engine *engine)
 {
     for (int way = 0; way < GM_WAYS; way++)
-        if (gm_mover_under_way(engine->mover, (enum gm_way)way) > 0)
+        if (gm_engine_is_copying(engine, (enum gm_way)way))
             return true;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (is_candidate(&engine->apps[id]) && engine->apps[id].batches.sent &&

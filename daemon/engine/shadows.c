@@ -20,6 +20,7 @@
 #include "daemon/engine/shadows.h"
 
 #include "daemon/engine/feed.h"
+#include "daemon/engine/hashing.h"
 
 /* ---- pages ---- */
 

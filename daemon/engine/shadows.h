@@ -4,12 +4,6 @@
 
 #include "daemon/engine/state.h"
 
-/* Whether what is unchanged can be told: hashes.c. */
-static inline bool gm_engine_can_hash(const struct gm_engine *engine)
-{
-    return engine->hasher && !engine->is_hashing_off;
-}
-
 /* Whose programs: all, or those of one user. */
 struct gm_scope {
     bool is_all;

@@ -22,10 +22,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "daemon/engine/batches.h"
 #include "daemon/engine/caps.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/exits.h"
 #include "daemon/engine/feed.h"
@@ -33,6 +33,7 @@
 #include "daemon/engine/groups.h"
 #include "daemon/engine/memory.h"
 #include "daemon/engine/room.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shadows.h"
 
 #define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
@@ -87,7 +88,7 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
 
     if (!share)
         return NULL;
-    if (getrandom(share->nonce, sizeof share->nonce, 0) != sizeof share->nonce) {
+    if (!gm_engine_draw_nonce(share->nonce)) {
         free(share);
         return NULL;
     }
@@ -118,7 +119,7 @@ static void answer_share(struct gm_engine *engine, uint32_t id, uint64_t cookie,
         answer.nonce[0] = share->nonce[0];
         answer.nonce[1] = share->nonce[1];
     }
-    engine->config.outlet.send(engine->apps[id].session, GM_MSG_SHARED, &answer, NULL, 0, NULL, 0);
+    gm_engine_say(engine, id, GM_MSG_SHARED, &answer);
 }
 
 void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask)
@@ -290,13 +291,13 @@ void gm_engine_forget_opens(struct gm_engine *engine, uint32_t id)
 static void answer_open(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
 {
     struct gm_msg_opened answer = {.cookie = cookie, .result = (int32_t)result};
-    engine->config.outlet.send(engine->apps[id].session, GM_MSG_OPENED, &answer, NULL, 0, NULL, 0);
+    gm_engine_say(engine, id, GM_MSG_OPENED, &answer);
 }
 
 static void answer_shut(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
 {
     struct gm_msg_shut_is answer = {.cookie = cookie, .result = (int32_t)result};
-    engine->config.outlet.send(engine->apps[id].session, GM_MSG_SHUT_IS, &answer, NULL, 0, NULL, 0);
+    gm_engine_say(engine, id, GM_MSG_SHUT_IS, &answer);
 }
 
 /* Ask for more of it to be mapped, as far as there is something left and not too much on its way.
@@ -389,8 +390,7 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
     if (ask->va == 0 || ask->va % GM_CHUNK_MIN || ask->bytes == 0 || ask->bytes % GM_CHUNK_MIN ||
         ask->bytes > UINT64_MAX - ask->va || find_open(engine, id, ask->va) ||
         gm_table_find_allocation(engine->table, id, ask->va) != GM_NONE) {
-        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_PROTOCOL,
-                                  "an opening that cannot be");
+        gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an opening that cannot be");
         return;
     }
     share = find_named(engine, id, ask);

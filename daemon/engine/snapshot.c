@@ -12,6 +12,7 @@
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/caps.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/groups.h"
@@ -282,10 +283,10 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
 {
     const struct gm_table *table = engine->table;
     uint64_t spares = 0;
-    size_t free_bytes = 0, total = 0;
+    uint64_t free_bytes, total;
 
     gm_cuda_enter(&engine->cuda, engine->context);
-    engine->cuda.cuMemGetInfo_v2(&free_bytes, &total);
+    gm_engine_ask_device(engine, &free_bytes, &total);
     *to = (struct gm_snapshot_gpu){
         .index = engine->config.index,
         .device = engine->config.gpu,

@@ -28,6 +28,7 @@
 #include "daemon/engine/round.h"
 #include "daemon/engine/run.h"
 #include "daemon/engine/saving.h"
+#include "daemon/engine/say.h"
 #include "daemon/engine/shares.h"
 
 static void enter(struct gm_engine *engine)
@@ -90,8 +91,7 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
         gm_engine_shut(engine, id, message->body);
         break;
     default:
-        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_PROTOCOL,
-                                  "a message out of place");
+        gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "a message out of place");
         break;
     }
     gm_engine_run(engine);
@@ -117,7 +117,7 @@ static void lose_gpu(struct gm_engine *engine, CUresult error)
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session)
             continue;
-        engine->config.outlet.end(engine->apps[id].session, GM_REFUSE_STOPPING, text);
+        gm_engine_cut_off(engine, id, GM_REFUSE_STOPPING, text);
         gm_engine_happened(engine, id, GM_EVENT_CUT_OFF);
     }
     engine->config.on_lost(engine->config.arg);

@@ -20,6 +20,7 @@
 #include "daemon/engine/stops.h"
 
 #include "daemon/engine/chunks.h"
+#include "daemon/engine/device.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
@@ -57,7 +58,7 @@ static uint32_t look_at(const struct gm_engine *engine, const struct gm_app *app
     const uint64_t calls = gm_engine_calls(app);
     const bool has_called = calls != client->stop_calls;
     client->stop_calls = calls;
-    const enum gm_why stop = has_called ? GM_WHY_NONE : engine->config.outlet.stop_of(client->pid);
+    const enum gm_why stop = has_called ? GM_WHY_NONE : gm_engine_ask_stop(engine, client->id);
     const bool is_again = stop != GM_WHY_NONE && client->stop_seen != GM_WHY_NONE;
     client->stop_seen = stop;
     set_stop(client, is_again ? stop : GM_WHY_NONE);
@@ -81,7 +82,7 @@ static bool is_anybody_concerned(const struct gm_engine *engine)
 
 uint64_t gm_engine_stops_due(const struct gm_engine *engine)
 {
-    const bool is_looking = engine->config.outlet.stop_of && is_anybody_concerned(engine);
+    const bool is_looking = gm_engine_sees_stops(engine) && is_anybody_concerned(engine);
     return is_looking ? engine->stops.look_at : GM_TIME_NEVER;
 }
 
@@ -142,7 +143,7 @@ static void follow(struct gm_engine *engine, uint32_t id)
 
 void gm_engine_find_stops(struct gm_engine *engine)
 {
-    if (!engine->config.outlet.stop_of)
+    if (!gm_engine_sees_stops(engine))
         return;
     if (engine->now >= engine->stops.look_at)
         look(engine);

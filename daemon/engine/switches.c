@@ -6,6 +6,7 @@
 
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
+#include "daemon/engine/copies.h"
 #include "daemon/engine/log.h"
 
 void gm_engine_pass(struct gm_engine *engine)
@@ -19,7 +20,7 @@ void gm_engine_look_under_way(struct gm_engine *engine)
     struct gm_under_way under_way = {0};
     bool *has = under_way.has;
     for (int way = 0; way < GM_WAYS; way++) {
-        under_way.is_copying[way] = gm_mover_under_way(engine->mover, (enum gm_way)way) > 0;
+        under_way.is_copying[way] = gm_engine_is_copying(engine, (enum gm_way)way);
         has[GM_PART_COPY] = has[GM_PART_COPY] || under_way.is_copying[way];
     }
     /* While the link is busy both ways, more room in pinned memory would gain nothing. */

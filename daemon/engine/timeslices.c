@@ -15,6 +15,7 @@
 #include "daemon/engine/groups.h"
 #include "daemon/engine/hints.h"
 #include "daemon/engine/policy.h"
+#include "daemon/engine/say.h"
 
 /* Of those that it has on its GPUs; 0: none. A program has one on all. */
 static uint64_t shortest(const struct gm_app *app)
@@ -43,7 +44,7 @@ static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
     app->client->timeslice_us = us;
     gm_engine_emit(engine,
                    &(struct gm_event){.kind = GM_EVENT_TIMESLICE, .app = id, .timeslice.us = us});
-    engine->config.outlet.send(app->session, GM_MSG_TIMESLICE, &message, NULL, 0, NULL, 0);
+    gm_engine_say(engine, id, GM_MSG_TIMESLICE, &message);
 }
 
 /* Members of a group run together, and so does a program on several GPUs. */

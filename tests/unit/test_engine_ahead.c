@@ -32,6 +32,12 @@ static bool is_table_full;
 
 /* ---- what is around it ---- */
 
+const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
+{
+    (void)cuda, (void)result;
+    return "";
+}
+
 struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
     return (struct gm_room_input){.budget = e->config.budget,

@@ -9,6 +9,7 @@
 #include "daemon/engine/copies.h"
 #include "daemon/engine/feed.h"
 #include "daemon/engine/hashes.h"
+#include "daemon/engine/hashing.h"
 #include "daemon/engine/release.h"
 #include "daemon/engine/run.h"
 #include "daemon/engine/shadows.h"

@@ -44,6 +44,12 @@ static uint32_t last_exit_of;
 
 /* ---- what is around it ---- */
 
+const char *gm_cuda_text(const struct gm_cuda *cuda, CUresult result)
+{
+    (void)cuda, (void)result;
+    return "";
+}
+
 void gm_engine_feed(struct gm_engine *e, enum gm_sched_event_kind kind, uint32_t id, uint64_t bytes)
 {
     assert_int_equal(kind, GM_SCHED_SIZE);

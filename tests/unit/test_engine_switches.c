@@ -13,6 +13,7 @@
 #include "daemon/core/table_write.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/batches.h"
+#include "daemon/engine/copies.h"
 #include "daemon/engine/log.h"
 #include "daemon/engine/state.h"
 #include "daemon/engine/switches.h"
@@ -27,10 +28,10 @@ static bool is_noted;
 
 static uint64_t under_way[GM_WAYS];
 
-uint64_t gm_mover_under_way(const struct gm_mover *mover, enum gm_way way)
+bool gm_engine_is_copying(const struct gm_engine *e, enum gm_way way)
 {
-    (void)mover;
-    return under_way[way];
+    (void)e;
+    return under_way[way] > 0;
 }
 
 void gm_engine_progressed(struct gm_engine *e, uint32_t id)
