@@ -23,6 +23,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/sums.h"
 #include "daemon/engine/backoff.h"
 #include "daemon/engine/budget.h"
 #include "daemon/engine/copies.h"
@@ -52,7 +53,7 @@ static void give_up(struct gm_engine *engine, uint32_t id, enum gm_why why)
     app->is_given_up = true;
     snprintf(text, sizeof text,
              "the daemon stops, and %" PRIu64 " of %" PRIu64 " MiB are lost with it: %s",
-             (bytes - engine->table->apps[id].resident) >> 20,
+             gm_less(bytes, engine->table->apps[id].resident) >> 20,
              engine->table->apps[id].committed >> 20, gm_why_text(why));
     gm_engine_cut_off(engine, id, GM_REFUSE_STOPPING, text);
     gm_engine_happened(engine, id, GM_EVENT_CUT_OFF);
@@ -168,7 +169,7 @@ void gm_engine_choose_saved(struct gm_engine *engine)
                 (struct gm_saving){.app = id,
                                    .is_open = is_open(app),
                                    .bytes = bytes,
-                                   .missing = bytes - engine->table->apps[id].resident};
+                                   .missing = gm_less(bytes, engine->table->apps[id].resident)};
     }
     const uint32_t chosen = gm_saving_choose(stopping->apps, n, left);
     for (uint32_t i = 0; i < chosen; i++) {
