@@ -210,19 +210,18 @@ static bool fill(struct gm_planning *p, uint32_t chunk, uint32_t frame, unsigned
     return true;
 }
 
-/* Chunks of the targets that are to be mapped on the host leave the GPU, first of all. False: there
- * is no room for them, or the plan is full. */
-static bool evict_leaving(struct gm_planning *p)
+/* Chunks of the targets that are to be mapped on the host leave the GPU, first of all. Those for
+ * which there is no room yet stay: what comes meanwhile may give pinned pages back. */
+static void evict_leaving(struct gm_planning *p)
 {
     for (uint32_t i = 0; i < p->input->layout->n_targets; i++) {
         const struct gm_table_app *app = gm_plan_target(p, i);
         for (unsigned c = 0; c < GM_CHUNK_CLASSES && app->leaving > 0; c++)
             for (uint32_t at = app->by_class[c].head; at != GM_NONE; at = p->table->chunks[at].next)
                 if (p->table->chunks[at].is_leaving && !evict(p, at))
-                    return false;
+                    p->plan->is_complete = false;
     }
     p->n_leaving = p->plan->n;
-    return true;
 }
 
 /* The frame of a chunk that leaves the GPU for good in this plan, of the current pool and of
@@ -603,8 +602,7 @@ static bool place_chunks(struct gm_planning *p)
 static bool make_moves(struct gm_planning *p)
 {
     const struct gm_layout *layout = p->input->layout;
-    if (!evict_leaving(p))
-        return false;
+    evict_leaving(p);
     if (!(layout->n_targets > 0 ? place_chunks(p) : evict_all(p))) {
         if (p->plan->n == 0 && p->has_tiers && !layout->is_ahead)
             fill_free_frames(p);
