@@ -243,7 +243,7 @@ static void note_stuck(struct gm_engine *engine)
                           gm_engine_under_way(engine, GM_WAY_IN) == 0;
     const bool was_stuck = engine->is_stuck_for_pages;
     engine->is_stuck_for_pages = is_stuck;
-    if (is_stuck && !was_stuck)
+    if (is_stuck != was_stuck)
         gm_engine_want_memory(engine);
 }
 

@@ -180,7 +180,7 @@ void gm_engine_map_on_host(struct gm_engine *engine)
 
 void gm_engine_make_units(struct gm_engine *engine)
 {
-    if (engine->is_short_of_units && !engine->short_told)
+    if (engine->is_short_of_units != engine->short_told)
         gm_engine_want_memory(engine);
     if (engine->is_out_of_units && !engine->out_told)
         call_back(engine);
