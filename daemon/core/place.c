@@ -220,6 +220,17 @@ static void place_host(struct placing *p, uint32_t index)
     put(p, index, false);
 }
 
+/* Chunks for which there is room after all, as not all that outrank them may come. */
+static void place_rest(struct placing *p, uint32_t index)
+{
+    const struct gm_chunk *chunk = &p->table->chunks[index];
+    const uint64_t bytes = gm_class_bytes(chunk->class);
+    if (where_is(chunk) != ELSEWHERE || !chunk->is_on_host || p->taken + bytes > p->input->room)
+        return;
+    p->taken += bytes;
+    put(p, index, false);
+}
+
 /* Residents below the line leave, and those at it that came first. */
 static void place_resident(struct placing *p, uint32_t index)
 {
@@ -268,11 +279,13 @@ struct gm_placed gm_place_app(struct gm_table *table, const struct gm_place_inpu
     if (!input->is_quiet) {
         draw_line(&p, input->room > p.taken ? input->room - p.taken : 0);
         walk(&p, place_missing);
+        walk(&p, place_rest);
         return p.placed;
     }
     draw_line(&p, input->room);
     walk(&p, place_missing);
     walk(&p, place_host);
+    walk(&p, place_rest);
     draw_leaving_line(&p, p.taken > input->room ? p.taken - input->room : 0);
     walk(&p, place_resident);
     return p.placed;

@@ -61,8 +61,8 @@ struct gm_placed {
 
 /*
  * Choose the places of all chunks of an app, such that those that are to be resident fit into
- * `room`. If not all chunks that are resident fit and the app is not quiet, the others all go to
- * the host. `is_made`: set them (gm_table_put); otherwise only say what would move. Chunks in
+ * `room`, and leave at most GM_ROOM_ROUNDING of it to chunks that are to be on the host. If not all
+ * chunks that are resident fit and the app is not quiet, the others all go to the host. `is_made`: set them (gm_table_put); otherwise only say what would move. Chunks in
  * flight to their place keep it. Linear in the app's chunks.
  */
 struct gm_placed gm_place_app(struct gm_table *table, const struct gm_place_input *input,

@@ -1,7 +1,5 @@
 #include "daemon/core/room.h"
 
-#include "common/sums.h"
-
 /* Of the GPU, whatever the app's cap. */
 static uint64_t gpu_limit(const struct gm_room_input *input)
 {
@@ -40,15 +38,18 @@ uint64_t gm_room_for_capped(const struct gm_room_input *input)
 
 uint64_t gm_room_total(const struct gm_room_input *input)
 {
-    const uint64_t all = gm_more(input->budget, input->is_oversize ? input->host_alone : 0);
+    const uint64_t host = gm_less(input->host_alone, gm_room_on_host(0, input->own.programs));
+    const uint64_t all = gm_more(input->budget, input->is_oversize ? host : 0);
     const uint64_t shared = gm_less(input->fixed, input->own.fixed);
     const uint64_t total = gm_less(gm_least(all, input->told), shared);
     return total > GM_CHUNK_MIN ? total : GM_CHUNK_MIN; /* none has 0 bytes */
 }
 
+/* Each of its programs may come to have something beyond. */
 static uint64_t host_taken(const struct gm_room_input *input)
 {
-    return gm_more(input->host_taken, input->own.beyond);
+    return gm_room_on_host(gm_more(input->host_taken, input->own.beyond),
+                           input->host_programs + input->own.programs);
 }
 
 static uint64_t files_left(const struct gm_room_input *input)
@@ -116,6 +117,7 @@ struct gm_room_input gm_room_alone(const struct gm_room_input *input)
     struct gm_room_input alone = *input;
     alone.host = input->host_alone;
     alone.host_taken = alone.files_taken = 0;
+    alone.host_programs = 0;
     alone.tiers = UINT64_MAX;
     return alone;
 }

@@ -9,18 +9,38 @@
  *   needed     what of that must be there for its next turn: for now, all of it
  *
  * What is *beyond* is mapped on the host while the app runs: it was promised no place on the GPU.
+ * Chunks go to the host whole, so a program that has anything beyond may have a little more there
+ * (gm_room_rounded). That of one program fits into the streaming window beside a chunk that moves.
+ * That of each further one is promised with what is beyond: so what all have there always fits.
  * What is *unevictable* (fixed chunks, and the driver's memory) only its end frees. A limit that
  * does not exist is UINT64_MAX.
  */
 #ifndef GM_CORE_ROOM_H
 #define GM_CORE_ROOM_H
 
+#include "common/sums.h"
 #include "daemon/core/table.h"
 #include "daemon/core/tunables.h"
 #include "daemon/core/why.h"
 
+/* What a program may have on the host more than is beyond: all but the smallest part of a chunk. */
+#define GM_ROOM_ROUNDING (GM_CHUNK_MAX - GM_CHUNK_MIN)
+
+/* The most that a program has on the host: core/place keeps to that. */
+static inline uint64_t gm_room_rounded(uint64_t beyond)
+{
+    return beyond > 0 ? beyond + GM_ROOM_ROUNDING : 0;
+}
+
+/* What so many programs are promised on the host, of which `beyond` is beyond. */
+static inline uint64_t gm_room_on_host(uint64_t beyond, uint32_t programs)
+{
+    return gm_more(beyond, programs > 1 ? (programs - 1) * GM_ROOM_ROUNDING : 0);
+}
+
 /* Bytes of an app, or of all apps of a user. */
 struct gm_room_sums {
+    uint32_t programs; /* of an app */
     uint64_t promised, needed;
     uint64_t beyond;
     uint64_t fixed;
@@ -41,12 +61,13 @@ static inline uint64_t gm_room_needed(const struct gm_table *table, uint32_t app
 
 struct gm_room_input {
     /* Limits of the GPU and of the host, and what of them is taken. */
-    uint64_t budget;     /* of the GPU, as programs are told it */
-    uint64_t fixed;      /* ... by unevictable chunks of any app */
-    uint64_t host;       /* that can be mapped on the host */
-    uint64_t host_alone; /* ... if no other GPU took any */
-    uint64_t host_taken; /* ... by other apps */
-    uint64_t tiers;      /* all of them together hold so much */
+    uint64_t budget;        /* of the GPU, as programs are told it */
+    uint64_t fixed;         /* ... by unevictable chunks of any app */
+    uint64_t host;          /* that can be mapped on the host */
+    uint64_t host_alone;    /* ... if no other GPU took any */
+    uint64_t host_taken;    /* ... by other apps: what is beyond of them, */
+    uint32_t host_programs; /* ... in so many programs */
+    uint64_t tiers;         /* all of them together hold so much */
     uint64_t tiers_taken;
     uint64_t files; /* frames that there can be at once; each is an open file */
     uint64_t files_own;

@@ -105,10 +105,11 @@ void gm_table_set_budget(struct gm_table *table, uint64_t bytes)
 
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
-    const uint64_t more = bytes - table->apps[app].beyond;
+    const uint64_t was = table->apps[app].beyond, more = bytes - was;
     gm_app_at(table, app)->beyond += more;
     gm_pool_at(table, table->apps[app].pool)->beyond += more;
     table->beyond += more;
+    table->beyond_apps += (uint32_t)(bytes > 0) - (uint32_t)(was > 0);
     table->is_plan_stale = true;
 }
 

@@ -216,6 +216,7 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
     all->committed += app->committed;
     all->on_host += app->on_host;
     all->beyond += app->beyond;
+    all->beyond_apps += app->beyond > 0;
     all->orphaned -= app->fixed;
     all->kept += app->kept;
     all->shadows += app->shadow_bytes;
@@ -300,7 +301,7 @@ const char *gm_table_check(const struct gm_table *table)
     if (sums.shadows != table->shadows)
         return "the bytes of shadows are not those of the apps";
     if (sums.committed != table->committed || sums.on_host != table->on_host ||
-        sums.beyond != table->beyond)
+        sums.beyond != table->beyond || sums.beyond_apps != table->beyond_apps)
         return "the committed bytes are not those of the apps";
     return are_pools_right(table) ? NULL : "a user's bytes are not those of its apps";
 }

@@ -149,6 +149,7 @@ struct gm_table {
     uint64_t committed;            /* bytes of all live chunks */
     uint64_t on_host;              /* ... of those whose place is on the host */
     uint64_t beyond;               /* ... the sum of the apps' */
+    uint32_t beyond_apps;          /* ... apps that have any */
     uint64_t gives_back[GM_TIERS]; /* bytes that copies under way free in their tier */
     uint64_t shadows;              /* bytes of pinned memory that hold shadows which are kept */
     uint64_t lost;                 /* bytes of shadows that are lost */

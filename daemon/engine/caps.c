@@ -273,6 +273,7 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
                          char *why, size_t size)
 {
     uint64_t beyond = engine->table->beyond, more = 0, on_host = 0;
+    uint32_t programs = engine->table->beyond_apps;
     for (uint32_t id = 0; cap != 0 && id < engine->config.max_apps; id++) {
         if (!selected[id] ||
             gm_group_next_here(engine, gm_group_clients(engine->apps[id].client->group)) !=
@@ -281,14 +282,18 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
         struct gm_room_input input = gm_engine_room_input(engine, id);
         input.cap = cap;
         input.host = gm_engine_host_soon(engine);
-        more += gm_less(input.own.promised + input.own.beyond, gm_room_cap_limit(&input));
+        const uint64_t above =
+            gm_less(input.own.promised + input.own.beyond, gm_room_cap_limit(&input));
+        more += above;
         beyond -= input.own.beyond;
+        programs -= engine->table->beyond_apps - input.host_programs;
+        programs += above > 0 ? input.own.programs : 0;
         on_host = gm_room_for_capped(&input);
     }
-    if (more == 0 || beyond + more <= on_host)
+    if (more == 0 || gm_room_on_host(beyond + more, programs) <= on_host)
         return 0;
     char room[32];
-    gm_format_size(gm_less(on_host, beyond), room, sizeof room);
+    gm_format_size(gm_less(on_host, gm_room_on_host(beyond, programs)), room, sizeof room);
     char caps[32], number[32];
     snprintf(why, size,
              "cap=%s needs %s of pinned memory for what is above it, and there is room for %s: "

@@ -15,6 +15,7 @@
 #include "daemon/engine/device.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/hashes.h"
+#include "daemon/engine/places.h"
 #include "daemon/engine/release.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/say.h"
@@ -187,6 +188,8 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         gm_engine_give_up_frame(engine, index);
     else if (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)
         keep_or_free(engine, index);
+    else if (from == GM_CHUNK_MAPPING)
+        gm_engine_fit_places(engine, chunk->app); /* its place could not be chosen meanwhile */
     if (!has_failed)
         gm_engine_progressed(engine, chunk->app);
     if (is_freed)

@@ -155,7 +155,8 @@ static uint64_t promised_by(const struct gm_engine *engine)
     const uint64_t lower =
         gm_stores_cap(engine->stores, GM_TIER_PAGED) + gm_stores_cap(engine->stores, GM_TIER_DISK);
     const uint64_t swapped = gm_less(committed - on_gpu, lower);
-    const uint64_t mapped = beyond > 0 ? beyond + GM_CAP_ROOM_LEFT : 0;
+    const uint64_t mapped =
+        gm_room_on_host(beyond + (beyond > 0 ? GM_CAP_ROOM_LEFT : 0), table->beyond_apps);
     return whole_slabs(engine->host->window + (swapped > mapped ? swapped : mapped));
 }
 

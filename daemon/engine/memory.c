@@ -39,7 +39,8 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
     const struct gm_table *table = engine->table;
     const struct gm_need_input input = {
         .committed = table->committed + table->orphaned,
-        .beyond = table->beyond + vacated(engine),
+        .beyond = gm_least(gm_room_on_host(table->beyond, table->beyond_apps) + vacated(engine),
+                           table->committed),
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
         .pinned_used = gm_engine_pinned_used(engine),

@@ -282,8 +282,11 @@ void gm_engine_want_places(struct gm_engine *engine, uint32_t id)
 void gm_engine_fit_places(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if ((app->state != GM_APP_RUNNING && app->state != GM_APP_LOADING) ||
-        gm_engine_bytes_for_gpu(engine, id) <= gm_engine_places_room(engine, id))
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    bool fits = gm_engine_bytes_for_gpu(engine, id) <= gm_engine_places_room(engine, id);
+    if (app->state == GM_APP_LOADING) /* one that runs is called back when somebody needs it */
+        fits = fits && entry->on_host <= gm_room_rounded(entry->beyond);
+    if (fits || (app->state != GM_APP_RUNNING && app->state != GM_APP_LOADING))
         return;
     app->places.hold_at = 0;
     gm_engine_want_places(engine, id);

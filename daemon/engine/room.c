@@ -119,6 +119,7 @@ static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pin
         .host = mappable(engine, pinned),
         .host_alone = mappable(engine, gm_host_limit_alone(engine)),
         .host_taken = table->beyond,
+        .host_programs = table->beyond_apps,
         .tiers = tiers(engine, pinned),
         .tiers_taken = table->committed + table->orphaned,
         .files = files == UINT32_MAX ? UINT64_MAX : files,
@@ -144,6 +145,7 @@ struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
         const struct gm_table_app *entry = &engine->table->apps[client->id];
         sums.promised += gm_room_promised(engine->table, client->id);
         sums.needed += gm_room_needed(engine->table, client->id);
+        sums.programs++;
         sums.beyond += entry->beyond;
         sums.fixed += entry->fixed;
         sums.driver += engine->apps[client->id].driver;
@@ -151,6 +153,14 @@ struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
         sums.bend += engine->apps[client->id].cap.bend;
     }
     return sums;
+}
+
+static uint32_t beyond_programs(const struct gm_engine *engine, uint32_t id)
+{
+    uint32_t n = 0;
+    for (GM_EACH_MEMBER(engine, id, client))
+        n += engine->table->apps[client->id].beyond > 0;
+    return n;
 }
 
 /* Those who run together with it need files at once, on all their GPUs. */
@@ -181,6 +191,7 @@ static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
     struct gm_room_input input = *all;
     input.own = gm_engine_sums(engine, id);
     input.host_taken -= input.own.beyond;
+    input.host_programs -= beyond_programs(engine, id);
     add_files(engine, id, &input);
     input.cap = limit(gm_engine_cap(engine, id));
     input.is_oversize = gm_engine_is_oversize(engine, id);
@@ -255,6 +266,7 @@ static struct gm_room_input for_newcomer(const struct gm_engine *engine, bool is
 {
     struct gm_room_input input = for_all_soon(engine);
     input.is_oversize = is_oversize;
+    input.own.programs = 1;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         input.tiers_taken -= gm_engine_spare_bytes(engine, id);
     return input;

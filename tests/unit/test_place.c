@@ -5,6 +5,7 @@
  * a chunk back.
  */
 #include "daemon/core/place.h"
+#include "daemon/core/room.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -586,6 +587,59 @@ static void test_properties(void **state)
     }
 }
 
+/* Chunks of all sizes and heats, settled or nowhere yet, some of which had a place. */
+static void draw_chunks(struct world *world)
+{
+    struct gm_table *table = world->table;
+    const bool is_settled = draw(world, 2);
+    for (uint64_t n = 1 + draw(world, 30); n > 0; n--) {
+        const uint64_t bytes = (1 + draw(world, draw(world, 2) ? 4 : 60)) * GM_CHUNK_MIN;
+        const bool is_on_host = draw(world, 2);
+        const uint32_t a = is_settled || draw(world, 3) ? allocate(world, 0, bytes, is_on_host)
+                                                        : add(world, 0, bytes);
+        for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling) {
+            gm_table_note_use(table, c, (uint32_t)draw(world, 1 + draw(world, 5000)), 0);
+            if (table->chunks[c].frame == GM_NONE && draw(world, 2))
+                gm_table_put(table, c, true);
+        }
+    }
+}
+
+/* What is on the host is less than a chunk more than must be there. A program that is not quiet may
+ * have had more there before. */
+static void test_rounding(void **state)
+{
+    uint64_t largest = 0;
+    (void)state;
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        struct world world;
+        make_world(&world, 1ull << 40, seed);
+        draw_chunks(&world);
+        const struct gm_table_app *app = &world.table->apps[0];
+        const uint64_t all = app->committed, before = app->on_host;
+        const uint64_t room = gm_chunk_floor(draw(&world, all + all / 4));
+        const uint64_t free_room = room > resident(&world) ? room - resident(&world) : 0;
+        const uint64_t at_once = draw(&world, 8) * GM_CHUNK_MAX;
+        const bool is_quiet = draw(&world, 4);
+        const struct gm_place_input input = {.app = 0,
+                                             .room = room,
+                                             .most = free_room > at_once ? free_room : at_once,
+                                             .newest = GM_NONE,
+                                             .is_quiet = is_quiet};
+        gm_place_app(world.table, &input, true);
+        const uint64_t beyond = all > room ? all - room : 0;
+        const uint64_t more = app->on_host > beyond ? app->on_host - beyond : 0;
+        assert_true(app->on_host <= gm_room_rounded(beyond) ||
+                    (!is_quiet && app->on_host <= before));
+        if (is_quiet) {
+            assert_true(resident(&world) <= room);
+            largest = more > largest ? more : largest;
+        }
+        free(world.memory);
+    }
+    assert_int_equal(largest, GM_ROOM_ROUNDING); /* no less is enough */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -603,6 +657,7 @@ int main(void)
         cmocka_unit_test(test_the_small),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

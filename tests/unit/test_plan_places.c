@@ -116,6 +116,34 @@ static void test_room_to_map(void **state)
     end_world(&world);
 }
 
+/* Pinned memory has no page for what is to leave, and is full of what is to come: that comes first,
+ * into frames that are free. */
+static void test_full(void **state)
+{
+    struct world world;
+    (void)state;
+    open_world(&world, 192 * MIB, 64 * MIB, 0, 1);
+    uint32_t large = allocate(&world, 0, 192 * MIB);
+    load(&world, first, NULL, 0);
+    allocate(&world, 1, 64 * MIB);
+    load(&world, second, first, 1);
+    assert_int_equal(free_in(&world, GM_TIER_PINNED), 0);
+    free_one(&world, 1);
+    for (uint32_t n = 0; n < 6; n++)
+        if (chunk_of(&world, chunk_at(&world, large, n))->tier == GM_TIER_GPU)
+            gm_table_put(world.table, chunk_at(&world, large, n), true);
+    assert_int_equal(world.table->apps[0].leaving, 128 * MIB);
+    struct gm_plan plan = plan_for(&world, first, 1, NULL, 0);
+    assert_false(plan.is_complete);
+    assert_int_equal(count_moves(&world, plan.n, GM_MOVE_FILL), 2);
+    carry_out(&world, &plan);
+    plan = plan_for(&world, first, 1, NULL, 0);
+    assert_int_equal(count_moves(&world, plan.n, GM_MOVE_EVICT), 2);
+    carry_out(&world, &plan);
+    assert_int_equal(world.table->apps[0].leaving, 64 * MIB);
+    end_world(&world);
+}
+
 /* Any places: every plan can be carried out in its order, and what is to be on the GPU gets there.
  */
 static void test_random(void **state)
@@ -169,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_exchange),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_room_to_map),
+        cmocka_unit_test(test_full),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

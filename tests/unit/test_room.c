@@ -379,12 +379,16 @@ static struct gm_room_input draw_input(void)
                                   .told_taken = draw_bytes(),
                                   .user_gpu = draw_limit(),
                                   .user_pinned = draw_limit(),
+                                  .host_programs = (uint32_t)(chance() % 4),
+                                  .own.programs = (uint32_t)(chance() % 4),
                                   .left_gpu = chance() % 3 ? 0 : draw_bytes(),
                                   .left_host = chance() % 3 ? 0 : draw_bytes()};
     input.host_alone = chance() % 2 ? input.host : input.host + draw_bytes() / 4;
     input.host_alone = input.host_alone < input.host ? ALL : input.host_alone;
     input.is_host_mappable = input.is_oversize || chance() % 2;
+    const uint32_t programs = input.own.programs;
     input.own = draw_sums(&none);
+    input.own.programs = programs;
     input.user = draw_sums(&input.own);
     return input;
 }
@@ -407,7 +411,9 @@ static void check_grant(const struct gm_room_input *input, uint64_t gpu, uint64_
     if (host > 0) {
         assert_true(input->is_host_mappable);
         assert_true(input->is_oversize || gm_room_is_capped(input));
-        assert_true((wide)input->host_taken + own->beyond + host <= input->host);
+        const uint32_t programs = input->host_programs + own->programs;
+        const wide rounding = programs > 1 ? (wide)(programs - 1) * GM_ROOM_ROUNDING : 0;
+        assert_true((wide)input->host_taken + own->beyond + host + rounding <= input->host);
     }
     if (all == 0)
         return;
@@ -477,6 +483,53 @@ static void test_any_alone(void **state)
     assert_true(more > 1000);
 }
 
+/* Apps that are granted memory in turn may round up what each has on the host, whatever they had.
+ */
+static void test_any_rounding(void **state)
+{
+    enum { APPS = 6 };
+    unsigned beyond_apps = 0, refused = 0;
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        struct gm_room_sums own[APPS] = {0};
+        const uint64_t host = chance() % 400 * GM_CHUNK_MIN;
+        for (int k = 0; k < 40; k++) {
+            struct gm_room_input input = empty;
+            const size_t at = chance() % APPS;
+            uint64_t sum = 0;
+            input.budget = 256 * MIB;
+            input.host = input.host_alone = host;
+            input.is_oversize = at % 2;
+            input.cap = at % 2 ? ALL : 64 * MIB;
+            for (size_t other = 0; other < APPS; other++) {
+                input.host_taken += other != at ? own[other].beyond : 0;
+                input.host_programs += other != at && own[other].beyond > 0;
+            }
+            input.own = own[at];
+            input.own.programs = 1;
+            uint64_t bytes = (1 + chance() % 64) * GM_CHUNK_MIN;
+            if (chance() % 8 == 0) { /* its cap is another one */
+                input.cap = chance() % 100 * GM_CHUNK_MIN;
+                bytes = gm_room_to_give_up(&input);
+                own[at].promised -= bytes;
+                own[at].beyond += bytes;
+            } else if (gm_room_refuses(&input, bytes) == GM_WHY_NONE) {
+                const uint64_t room = gm_room_of(&input).gpu, gpu = bytes < room ? bytes : room;
+                own[at].promised += gpu;
+                own[at].beyond += bytes - gpu;
+            } else {
+                refused++;
+            }
+            for (size_t other = 0; other < APPS; other++) {
+                sum += gm_room_rounded(own[other].beyond);
+                beyond_apps += own[other].beyond > 0;
+            }
+            assert_true(sum <= host + GM_ROOM_ROUNDING); /* beside a chunk in the window */
+        }
+    }
+    assert_true(beyond_apps > 1000 && refused > 1000);
+}
+
 static bool is_huge(const struct gm_room_sums *sums)
 {
     return sums->promised >= HUGE || sums->beyond >= HUGE || sums->fixed >= HUGE ||
@@ -513,7 +566,8 @@ int main(void)
         cmocka_unit_test(test_files),     cmocka_unit_test(test_tiers),
         cmocka_unit_test(test_reason),    cmocka_unit_test(test_occupy),
         cmocka_unit_test(test_fix),       cmocka_unit_test(test_any_grant),
-        cmocka_unit_test(test_any_alone), cmocka_unit_test(test_any_fit),
+        cmocka_unit_test(test_any_alone), cmocka_unit_test(test_any_rounding),
+        cmocka_unit_test(test_any_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

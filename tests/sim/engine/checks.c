@@ -71,6 +71,7 @@ static void check_size(struct program *p, const struct gm_engine *engine)
     const uint64_t window = engine->host->window;
     const uint64_t on_host = is_mappable ? gm_less(gm_hostpool_cap(&engine->pool), window) : 0;
     const uint64_t alone = is_mappable ? gm_less(gm_host_limit_alone(engine), window) : 0;
+    const uint64_t rounding = gm_room_on_host(0, gm_engine_sums(engine, p->app).programs);
     const uint32_t id = p->app;
     if (!p->session || !engine->apps[id].session || engine->stopping.is_on)
         return;
@@ -82,10 +83,11 @@ static void check_size(struct program *p, const struct gm_engine *engine)
             engine->table->apps[id].committed);
     require(p->was_oversize || beyond == 0, "app %u has %lu MiB beyond the budget, and never might",
             id, beyond >> 20);
-    require(engine->table->beyond <= on_host, "%lu MiB beyond the budget are promised, of %lu",
-            engine->table->beyond >> 20, on_host >> 20);
+    const uint64_t promised = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps);
+    require(promised <= on_host, "%lu MiB beyond the budget are promised, of %lu", promised >> 20,
+            on_host >> 20);
     const uint64_t told = engine->apps[id].ctl->budget[engine->config.index];
-    uint64_t total = gm_engine_offered(engine) + (is_oversize ? alone : 0);
+    uint64_t total = gm_engine_offered(engine) + (is_oversize ? gm_less(alone, rounding) : 0);
     if (p->wishes.cap_is == GM_HELLO_CAP_FOREIGN && p->wishes.cap >= GM_CHUNK_MIN &&
         p->wishes.cap < total)
         total = p->wishes.cap & ~(GM_CHUNK_MIN - 1);
@@ -100,6 +102,25 @@ static void check_size(struct program *p, const struct gm_engine *engine)
     require(told_room == room.gpu + room.host || machine.n_gpus > 1 || engine->is_closing,
             "app %u is told room of %lu MiB, not %lu", id, told_room >> 20,
             (room.gpu + room.host) >> 20);
+}
+
+/* Once places are chosen, an app has no more on the host than it was promised there, beside what it
+ * shares, and what is being mapped and had no choice. */
+static void check_places(const struct program *p, const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    const struct gm_app *app = &engine->apps[p->app];
+    const uint64_t beyond = table->apps[p->app].beyond;
+    uint64_t on_host = table->apps[p->app].on_host;
+    for (uint32_t i = 0; i < table->max_chunks && on_host > 0; i++)
+        if (table->chunks[i].state != GM_CHUNK_UNUSED && table->chunks[i].app == p->app &&
+            table->chunks[i].is_on_host && !table->chunks[i].is_freed &&
+            (table->chunks[i].is_fixed || table->chunks[i].state == GM_CHUNK_MAPPING))
+            on_host -= gm_chunk_bytes(&table->chunks[i]);
+    require(app->state != GM_APP_LOADING || app->places.is_wanted || engine->stopping.is_on ||
+                on_host <= gm_room_rounded(beyond),
+            "app %u is to have %lu MiB on the host, and was promised %lu beyond the GPU", p->app,
+            on_host >> 20, beyond >> 20);
 }
 
 /* What each app has of each GPU, by the frames themselves. */
@@ -146,12 +167,12 @@ static void check_cap(struct program *p, const struct gm_engine *engine)
     const uint64_t needed = gm_engine_sums(engine, p->app).promised + fixed;
     const bool is_same = members == p->members[gpu]; /* nobody came or went */
     require(cap == 0 || device <= most || device <= p->device[gpu] ||
-                (!has_cap_room(engine) && device <= needed + bend) || !is_same ||
+                (!has_cap_room(engine, p->app) && device <= needed + bend) || !is_same ||
                 (is_above && is_fair),
             "app %u has %lu MiB of the GPU, had %lu, and its cap is %lu", p->app, device >> 20,
             p->device[gpu] >> 20, most >> 20);
     const bool is_over =
-        cap != 0 && device > most && (has_cap_room(engine) || device > needed + bend);
+        cap != 0 && device > most && (has_cap_room(engine, p->app) || device > needed + bend);
     if (!is_over || !machine.is_calm)
         p->above_at[gpu] = 0;
     else if (p->above_at[gpu] == 0)
@@ -609,6 +630,7 @@ void checks_run(void)
         for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
             if (app_of(p, gpu)) {
                 check_size(p, machine.daemon.engines[gpu]);
+                check_places(p, machine.daemon.engines[gpu]);
                 check_stopped(p, gpu);
                 if (machine.has_caps)
                     check_cap(p, machine.daemon.engines[gpu]);

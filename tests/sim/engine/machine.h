@@ -42,6 +42,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/host.h"
 #include "daemon/engine/machine.h"
+#include "daemon/engine/room.h"
 #include "daemon/engine/state.h"
 #include "common/sums.h"
 #include "tests/sim/chance.h"
@@ -342,14 +343,14 @@ static inline const struct gm_app *app_of(const struct program *p, uint32_t gpu)
     return p->session && app->session == p->session ? app : NULL;
 }
 
-/* Pinned memory has room for more that is beyond caps. A program that joins a group with a cap is
- * not asked for it: without room the group may have what it needs in order to run. */
-static inline bool has_cap_room(const struct gm_engine *engine)
+/* Pinned memory has room for more of the app that is beyond its cap. A program that joins a group
+ * with a cap is not asked for it: without room the group may have what it needs in order to run. */
+static inline bool has_cap_room(const struct gm_engine *engine, uint32_t app)
 {
-    const uint64_t pinned = gm_hostpool_cap(&engine->pool);
-    const struct gm_room_input input = {
-        .host = engine->pool.is_registered ? 0 : gm_less(pinned, engine->host->window)};
-    return gm_room_for_capped(&input) >= engine->table->beyond + GM_CHUNK_MIN;
+    const struct gm_room_input input = gm_engine_room_input(engine, app);
+    const uint64_t taken = gm_room_on_host(input.host_taken + input.own.beyond,
+                                           input.host_programs + input.own.programs);
+    return gm_room_for_capped(&input) >= taken + GM_CHUNK_MIN;
 }
 
 /* For the trace, which a failure prints: what happens, with three numbers. */

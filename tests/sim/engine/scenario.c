@@ -453,7 +453,7 @@ static bool is_below_cap(const struct program *p)
         const uint64_t cap = gm_engine_cap(engine, p->app);
         const uint64_t needed = gm_room_promised(engine->table, p->app) + app->fixed;
         if (cap != 0 && app->device > cap && app->device > app->fixed &&
-            (has_cap_room(engine) || app->device > needed))
+            (has_cap_room(engine, p->app) || app->device > needed))
             return false;
     }
     return true;
