@@ -14,12 +14,12 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/groups.h"
 #include "daemon/engine/host.h"
+#include "daemon/engine/inlet.h"
 #include "daemon/engine/open.h"
 #include "daemon/engine/policy.h"
 #include "daemon/engine/room.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/shares.h"
-#include "daemon/engine/step.h"
 
 /* ---- opening and closing ---- */
 

@@ -16,9 +16,9 @@
 #include "daemon/engine/feed.h"
 #include "daemon/engine/hashing.h"
 #include "daemon/engine/host.h"
+#include "daemon/engine/inlet.h"
 #include "daemon/engine/round.h"
 #include "daemon/engine/shares.h"
-#include "daemon/engine/step.h"
 #include "daemon/engine/waiting.h"
 
 /* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
@@ -295,7 +295,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     engine->config = *config;
     engine->host = config->host;
     engine->next_batch = GM_ENGINE_BATCHES * config->index;
-    gm_engine_read_clock(engine);
+    gm_engine_set_time(engine, gm_now());
     error = gm_cuda_open(&engine->cuda, why, why_size);
     if (error)
         goto free_memory;

@@ -1,13 +1,13 @@
 /*
- * What the engine knows of the event that it works on: its time, which is read once, whether it
+ * What the engine knows of the event that it works on: its time, whether it
  * goes round now, whether there is to be another round, or another run soon, or none any more, and
  * whether the plan is out of date. Owns the fields of these. Called by all files of the engine.
  */
 #include "daemon/engine/round.h"
 
-void gm_engine_read_clock(struct gm_engine *engine)
+void gm_engine_set_time(struct gm_engine *engine, uint64_t now)
 {
-    engine->now = gm_now();
+    engine->now = now;
 }
 
 void gm_engine_again(struct gm_engine *engine)

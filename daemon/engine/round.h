@@ -4,8 +4,8 @@
 
 #include "daemon/engine/state.h"
 
-/* An event has come: read its time. */
-void gm_engine_read_clock(struct gm_engine *engine);
+/* An event has come, at this time. */
+void gm_engine_set_time(struct gm_engine *engine, uint64_t now);
 /* What a plan follows from has changed, but for what the table knows of by itself. */
 void gm_engine_replan(struct gm_engine *engine);
 /* A plan is made. */

@@ -109,7 +109,6 @@ void gm_engine_run(struct gm_engine *engine)
     if (!gm_engine_begin_run(engine))
         return;
     gm_engine_pass(engine);
-    gm_cuda_enter(&engine->cuda, engine->context);
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
     gm_engine_find_stops(engine);

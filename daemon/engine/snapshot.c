@@ -16,6 +16,7 @@
 #include "daemon/engine/feed.h"
 #include "daemon/engine/frames.h"
 #include "daemon/engine/groups.h"
+#include "daemon/engine/inlet.h"
 #include "daemon/engine/layout.h"
 #include "daemon/engine/machine.h"
 #include "daemon/engine/policy.h"
@@ -23,7 +24,6 @@
 #include "daemon/engine/shadows.h"
 #include "daemon/engine/shares.h"
 #include "daemon/engine/spares.h"
-#include "daemon/engine/step.h"
 #include "daemon/engine/stops.h"
 #include "daemon/engine/waiting.h"
 

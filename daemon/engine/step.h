@@ -1,47 +1,61 @@
-/* What comes from outside: each event enters there. */
+/*
+ * The step: one event changes the state, and the engine goes round until nothing more can be done
+ * now. It never blocks, and it knows no time but that of the event.
+ */
 #ifndef GM_DAEMON_ENGINE_STEP_H
 #define GM_DAEMON_ENGINE_STEP_H
 
 #include "daemon/engine/state.h"
 
-/* For open.c. */
-void gm_engine_on_copies(void *engine);
-void gm_engine_on_grown(void *engine);
-void gm_engine_on_hashes(void *engine);
-void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error);
-void gm_engine_on_alarm(void *engine);
-void gm_engine_on_exit(uv_poll_t *poll, int status, int events);
-/* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
- * nothing has changed (-EEXIST: its id is in use here, by one that has not ended yet; -ESHUTDOWN:
- * the daemon is about to end). */
-int gm_engine_join(struct gm_engine *engine, struct gm_client *client);
-/* What WELCOME says of the GPU. */
-void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
-/*
- * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
- * they survive it (saving.c). `on_saved(arg)` is called once from the loop, or from within
- * this call, within GM_SAVING_NS; then all gates that may open are open, and the engine does
- * nothing any more. Called again it does nothing.
- */
-void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg);
-/* A decoded message from app `app`. May call outlet.send and outlet.end. */
-void gm_engine_message(struct gm_engine *engine, uint32_t app,
-                       const struct gm_wire_message *message);
-/* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
-void gm_engine_leave(struct gm_engine *engine, uint32_t app);
-/* Bring everything up to date, before a snapshot. */
-void gm_engine_refresh(struct gm_engine *engine);
-/* Give memory that no program needs back to the system, also what was needed lately, and move
- * paused programs off the GPU: all, if an administrator asks, or a user beside whom there is no
- * other; else that of the asker's programs and of users who have none. It goes after this call
- * returns. */
-void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed);
-/*
- * Change what is said of programs, of all that are selected or of none. Returns 0 and *done; or
- * -ENOENT (there are none), -EPERM (the asker may not) or another -errno, with one line in `why`,
- * and then nothing is changed.
- */
-int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
-                  struct gm_set_done *done, char *why, size_t why_size);
+enum gm_input_kind {
+    GM_INPUT_TIME,        /* nothing but time has passed */
+    GM_INPUT_DEVICE,      /* look what the device has free; nothing else */
+    GM_INPUT_REFRESH,     /* ... and bring all up to date */
+    GM_INPUT_JOIN,        /* the client is an app of this engine from now on */
+    GM_INPUT_MESSAGE,     /* of the app */
+    GM_INPUT_LEFT,        /* its session is gone */
+    GM_INPUT_EXITED,      /* its process has ended */
+    GM_INPUT_CLOSED,      /* ... and the last copy of its connection is closed */
+    GM_INPUT_COPIES,      /* copies of the mover have ended */
+    GM_INPUT_HOST_COPIED, /* the copy of a chunk between host tiers has ended */
+    GM_INPUT_HASHES,      /* hashes have ended */
+    GM_INPUT_PINNED,      /* pinned memory has grown, or was refused */
+    GM_INPUT_LOST,        /* the GPU is lost: it decides nothing any more */
+    GM_INPUT_SET,         /* an administrator or a user says something of programs */
+    GM_INPUT_TRIM,        /* ... wants memory back */
+    GM_INPUT_SAVE,        /* the daemon is about to end */
+};
+
+/* What has happened. */
+struct gm_input {
+    enum gm_input_kind kind;
+    uint32_t app; /* MESSAGE, LEFT, EXITED, CLOSED */
+    union {
+        struct gm_client *client; /* JOIN */
+        const struct gm_wire_message *message;
+        struct {
+            uint32_t chunk;
+            int error;
+        } host_copied;
+        const char *error; /* LOST: the driver's name of it */
+        struct {
+            const struct gm_set_request *request;
+            struct gm_set_done *done;
+            char *why;
+            size_t why_size;
+        } set;
+        struct {
+            uid_t asker;
+            struct gm_trimmed *trimmed;
+        } trim;
+        struct {
+            void (*on_saved)(void *arg);
+            void *arg;
+        } save;
+    };
+};
+
+/* The input came at the time `now`. Of JOIN and SET 0, or -errno and nothing has changed. */
+int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
 
 #endif

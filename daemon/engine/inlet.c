@@ -1,0 +1,132 @@
+/*
+ * What comes from outside: messages, the alarm, the ends of copies and processes, what an
+ * administrator asks for. Each is an event for the step, with the time, which is read here alone.
+ * Called by the machine, and by libuv and workers through open.c; nobody in the engine calls it.
+ */
+#include "daemon/engine/inlet.h"
+
+#include <string.h>
+
+#include "common/clock.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/device.h"
+#include "daemon/engine/room.h"
+#include "daemon/engine/step.h"
+
+static int enter(struct gm_engine *engine, const struct gm_input *input)
+{
+    gm_cuda_enter(&engine->cuda, engine->context);
+    return gm_engine_step(engine, gm_now(), input);
+}
+
+static void enter_kind(struct gm_engine *engine, enum gm_input_kind kind)
+{
+    enter(engine, &(struct gm_input){.kind = kind});
+}
+
+int gm_engine_join(struct gm_engine *engine, struct gm_client *client)
+{
+    return enter(engine, &(struct gm_input){.kind = GM_INPUT_JOIN, .client = client});
+}
+
+void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
+{
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_MESSAGE, .app = id, .message = message});
+}
+
+void gm_engine_leave(struct gm_engine *engine, uint32_t id)
+{
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_LEFT, .app = id});
+}
+
+void gm_engine_on_copies(void *arg)
+{
+    struct gm_engine *engine = arg;
+    const CUresult error = gm_mover_error(engine->mover);
+    if (engine->is_closing)
+        return;
+    if (error == CUDA_SUCCESS) {
+        enter_kind(engine, GM_INPUT_COPIES);
+        return;
+    }
+    enter(engine,
+          &(struct gm_input){.kind = GM_INPUT_LOST, .error = gm_engine_error_text(engine, error)});
+    engine->config.on_lost(engine->config.arg);
+}
+
+void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error)
+{
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_HOST_COPIED, .host_copied = {chunk, error}});
+}
+
+void gm_engine_on_grown(void *engine)
+{
+    enter_kind(engine, GM_INPUT_PINNED);
+}
+
+void gm_engine_on_hashes(void *arg)
+{
+    struct gm_engine *engine = arg;
+    if (!engine->is_closing)
+        enter_kind(engine, GM_INPUT_HASHES);
+}
+
+void gm_engine_on_alarm(void *engine)
+{
+    enter_kind(engine, GM_INPUT_TIME);
+}
+
+static void on_copies_closed(struct gm_client *client)
+{
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        if (client->engines[i])
+            enter(client->engines[i],
+                  &(struct gm_input){.kind = GM_INPUT_CLOSED, .app = client->id});
+}
+
+void gm_engine_on_exit(uv_poll_t *poll, int status, int events)
+{
+    struct gm_engine *engine = poll->data;
+    (void)status;
+    (void)events;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (engine->apps[id].exit.poll != poll)
+            continue;
+        gm_client_died(engine->apps[id].client, engine->loop, &engine->config.outlet,
+                       on_copies_closed);
+        enter(engine, &(struct gm_input){.kind = GM_INPUT_EXITED, .app = id});
+        return;
+    }
+}
+
+/* ---- requests ---- */
+
+void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
+{
+    enter_kind(engine, GM_INPUT_DEVICE);
+    gpu->budget = gm_engine_offered(engine);
+    memcpy(gpu->uuid, engine->uuid.bytes, sizeof gpu->uuid);
+}
+
+int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request,
+                  struct gm_set_done *done, char *why, size_t why_size)
+{
+    return enter(engine,
+                 &(struct gm_input){.kind = GM_INPUT_SET, .set = {request, done, why, why_size}});
+}
+
+void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed)
+{
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_TRIM, .trim = {asker, trimmed}});
+}
+
+void gm_engine_refresh(struct gm_engine *engine)
+{
+    enter_kind(engine, GM_INPUT_REFRESH);
+}
+
+void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void *arg)
+{
+    if (!engine->stopping.is_on)
+        enter(engine, &(struct gm_input){.kind = GM_INPUT_SAVE, .save = {on_saved, arg}});
+}
