@@ -201,7 +201,7 @@ static bool raise_chunk(struct gm_engine *engine, const struct gm_plan_hold *hol
                         const struct gm_move *move)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[move->chunk];
-    if (chunk->is_freed || chunk->tier <= GM_TIER_PINNED)
+    if (chunk->is_freed || (chunk->tier <= GM_TIER_PINNED && chunk->state != GM_CHUNK_MOVING))
         return true;
     return gm_chunk_is_still(chunk) && leaves_room(engine, chunk) && copy_below(engine, hold, move);
 }

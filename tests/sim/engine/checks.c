@@ -16,6 +16,9 @@
 /* For how long a part of a group may run without the rest where all drain at once. */
 #define SPLIT_MOST (300 * GM_MS)
 
+/* ... for how long nothing may move while one loads, */
+#define STILL_MOST (50 * GM_MS)
+
 /* ... and for how long a program may be above a cap that was lowered. */
 #define ABOVE_MOST (5 * GM_S)
 
@@ -535,6 +538,31 @@ static void check_held(uint32_t index)
     }
 }
 
+/* It lacks memory, and waits for nobody to stop or to end. */
+static bool is_loading(const struct gm_engine *engine)
+{
+    bool is_awaited = engine->stopping.is_on, is_some = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const enum gm_app_state state = engine->apps[id].state;
+        is_awaited = is_awaited || state == GM_APP_DRAINING || state == GM_APP_GONE;
+        is_some = is_some || (state == GM_APP_LOADING && engine->table->apps[id].missing > 0);
+    }
+    return is_some && !is_awaited;
+}
+
+/* In a calm machine something is always under way for who loads: a copy, a hash, an answer. */
+static void check_still(void)
+{
+    bool is_some = false;
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        is_some = is_some || is_loading(machine.daemon.engines[i]);
+    if (!is_some || !machine.is_calm)
+        machine.moved_at = machine.now;
+    require(machine.now - machine.moved_at <= STILL_MOST,
+            "an app loads, and nothing has moved for %lu ms",
+            (uint64_t)((machine.now - machine.moved_at) / GM_MS));
+}
+
 /* ---- groups ---- */
 
 static bool is_member(const struct program *p, uint32_t group)
@@ -623,6 +651,7 @@ void checks_run(void)
         events_run(machine.daemon.engines[i]);
         check_held(i);
     }
+    check_still();
     check_pinned();
     check_host_frames();
     for (uint32_t i = 1; i <= machine.n_programs; i++) {

@@ -47,6 +47,7 @@ uint32_t gpu_of(CUcontext context)
 
 void page_begin_read(struct page *page, const char *who)
 {
+    machine.moved_at = machine.now;
     require(page->writers == 0, "%s reads memory that is being written", who);
     page->readers++;
 }
@@ -61,6 +62,7 @@ void page_begin_write(struct page *page, const char *who)
 
 void page_end_read(struct page *page)
 {
+    machine.moved_at = machine.now;
     page->readers--;
 }
 
@@ -71,6 +73,7 @@ static uint64_t garbage(void)
 
 void page_end_copy(struct page *to, struct page *from)
 {
+    machine.moved_at = machine.now;
     to->tag = from->tag;
     to->writers--;
     from->readers--;
@@ -78,6 +81,7 @@ void page_end_copy(struct page *to, struct page *from)
 
 void page_end_broken(struct page *to, struct page *from)
 {
+    machine.moved_at = machine.now;
     to->tag = chance_percent(50) ? from->tag : garbage();
     to->writers--;
     from->readers--;
@@ -85,6 +89,7 @@ void page_end_broken(struct page *to, struct page *from)
 
 void page_end_clear(struct page *to, bool is_broken)
 {
+    machine.moved_at = machine.now;
     to->tag = is_broken && chance_percent(50) ? garbage() : 0;
     to->writers--;
 }

@@ -59,6 +59,17 @@ static void forget(struct gpu_states *of)
     plants = (struct chance){.state = machine.seed ^ 0x9e3779b97f4a7c15ull};
 }
 
+/* An eviction begins: it leaves room in pinned memory through which the tiers below can be emptied.
+ */
+static void check_reserve(const struct gm_engine *engine)
+{
+    const uint64_t used = gm_hostpool_used(&engine->pool) - engine->table->shadows;
+    const uint64_t cap = gm_hostpool_cap(&engine->pool);
+    require(cap >= used + engine->host->reserve,
+            "an eviction leaves %lu MiB of pinned memory, and %lu are for what comes up from below",
+            (cap - used) >> 20, engine->host->reserve >> 20);
+}
+
 static void take_turn(uint32_t gpu, const struct gm_turn *turn)
 {
     begin(gpu);
@@ -78,6 +89,8 @@ static void take_turn(uint32_t gpu, const struct gm_turn *turn)
             gm_model_text(model), turn->id, gm_model_state_text(model, turn->from),
             gm_model_state_text(model, turn->to));
     *told = turn->to;
+    if (model == GM_MODEL_CHUNK && turn->event == GM_CHUNK_EV_EVICT)
+        check_reserve(machine.daemon.engines[gpu]);
 }
 
 /* A chunk has one copy under way at a time, and each that ends has begun. */

@@ -270,9 +270,12 @@ struct machine {
     struct chance chance;
     bool is_verbose;
     bool is_faulty;
-    bool is_full; /* most memory is on the disk */
-    bool is_calm; /* nothing fails, nobody stops, the budget stays: waits have bounds */
+    bool is_full;  /* most memory is on the disk */
+    bool is_kept;  /* programs seldom free anything */
+    uint32_t unit; /* allocations are so many pages, or a multiple */
+    bool is_calm;  /* nothing fails, nobody stops, the budget stays: waits have bounds */
     uint16_t faults[FAULT_KINDS]; /* of a thousand; of the first ones see `gpus` */
+    uint64_t moved_at;            /* when anything that takes memory somewhere began or ended */
     unsigned clock_reads;         /* in this step */
 
     struct gm_machine daemon;

@@ -309,6 +309,7 @@ static void done(struct program *p, uint64_t batch, int32_t result)
     const bool is_lie = p->is_connected && is_odd(1000);
     const struct gm_msg_done answer = {.batch = batch + (is_lie ? 1 + draw(&machine.odd, 3) : 0),
                                        .result = result};
+    machine.moved_at = machine.now;
     p->is_lying = p->is_lying || is_lie;
     machine.sums.lies += is_lie;
     if (p->is_connected)
@@ -684,6 +685,7 @@ static void ask_for_memory(struct program *p, uint32_t gpu)
     const uint32_t has = pages_of(p, gpu), most = p->most_pages[gpu];
     const uint32_t left = has < most ? most - has : 0;
     uint32_t pages = 1 + (uint32_t)chance_below(chance_percent(50) ? 4 : left > 0 ? left : 1);
+    pages = (pages + machine.unit - 1) / machine.unit * machine.unit;
     if (pages > left && !chance_percent(3))
         return;
     struct region *region = new_region(p, gpu, pages, REGION_WANTED);
@@ -808,7 +810,8 @@ static void change_memory(struct program *p)
         take_spare(p);
         break;
     case 4:
-        give_back_memory(p);
+        if (!machine.is_kept || draw_percent(&machine.odd, 10))
+            give_back_memory(p);
         break;
     case 5:
         if (p->may_share)
@@ -1073,7 +1076,8 @@ static void draw_places(struct program *p, bool has_executed)
             (machine.has_sizes && draw_percent(&machine.sizes, 50)))
             pages += (uint32_t)chance_below(budget / 2 + 1);
         if (machine.has_hogs || machine.is_full) /* no two of them fit together, mostly */
-            pages = budget - (uint32_t)draw(&machine.hogs, budget / 2);
+            pages =
+                budget - (uint32_t)draw(&machine.hogs, budget / 2) / machine.unit * machine.unit;
         p->most_pages[gpu] = pages < most ? pages : most;
     }
     if (!machine.has_groups || !chance_percent(60))

@@ -126,6 +126,24 @@ static void make_full(uint64_t least)
         machine.faults[kind] = (uint16_t)draw(&machine.odd, 300);
 }
 
+/* Programs have most of the GPU each and keep it, and pinned memory is little more than the window:
+ * what goes out, what comes up and what goes down share it. Chunks are large, or all tiers full. */
+static void make_deep(void)
+{
+    struct gm_engine_config *config = &machine.config;
+    const bool is_large = draw_percent(&machine.odd, 60);
+    const uint64_t budget = is_large ? 6 + draw(&machine.odd, 3) : 9 + draw(&machine.odd, 6);
+    machine.is_full = machine.is_kept = true;
+    machine.unit = is_large ? HANDLE_PAGES : 1;
+    config->budget = budget * GM_CHUNK_MAX;
+    config->pinned = machine.n_gpus * (7 + (is_large ? draw(&machine.odd, 4) : 0)) * GM_CHUNK_MAX;
+    config->paged = is_large ? 0 : chunks(machine.n_gpus * draw(&machine.odd, 100));
+    config->disk = chunks(machine.n_gpus * ((is_large ? 256 : 100) + draw(&machine.odd, 200)));
+    config->disk_dir = "/nowhere";
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        machine.gpus[i].bytes = config->budget + chunks(16 + draw(&machine.odd, 64));
+}
+
 static void draw_groups(void)
 {
     machine.has_groups = chance_percent(machine.n_gpus > 1 ? 50 : 20);
@@ -211,6 +229,8 @@ static void draw_machine(void)
         make_harsh();
     if (!machine.is_calm && draw_percent(&machine.odd, 15))
         make_full(least);
+    else if (machine.is_calm && draw_percent(&machine.odd, 30))
+        make_deep();
 }
 
 /* The scheduler of one GPU knows no bounds for a program that waits for others, or for another GPU.
@@ -549,6 +569,7 @@ void scenario_run(uint64_t seed, bool is_verbose)
                                .caps = {.state = seed ^ 0x63617073ull << 32},
                                .odd = {.state = seed ^ 0x6f646421ull << 32},
                                .now = GM_S,
+                               .unit = 1,
                                .hash = 0xcbf29ce484222325ull,
                                .is_verbose = is_verbose,
                                .next_pid = 1000,

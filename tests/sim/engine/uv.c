@@ -105,6 +105,7 @@ static void on_work_over(void *arg, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     works--;
+    machine.moved_at = machine.now;
     trace("work ends", 0, 0, 0);
     work->after_work_cb(work, 0);
 }
