@@ -132,7 +132,7 @@ struct gm_msg_quiet {
 };
 
 /*
- * Sharing with other programs of the same user (shim/memory/sharing.h, daemon/engine/shares.c).
+ * Sharing with other programs of the same user (shim/memory/sharing.h, daemon/engine/step/shares.c).
  *
  * SHARE: let others open the allocation at `va`. From now on it stays on the GPU. Sent from inside
  * the gate, so all of it is there. Answered by SHARED.

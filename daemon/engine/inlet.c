@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "daemon/engine/client.h"
-#include "daemon/engine/device.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/step.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/act/device.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/step/step.h"
 
 static int enter(struct gm_engine *engine, const struct gm_input *input)
 {

@@ -2,7 +2,7 @@
 #ifndef GM_DAEMON_ENGINE_INLET_H
 #define GM_DAEMON_ENGINE_INLET_H
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/state/state.h"
 
 /* For open.c. */
 void gm_engine_on_copies(void *engine);

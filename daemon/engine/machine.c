@@ -8,18 +8,18 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "daemon/engine/batches.h"
-#include "daemon/engine/budget.h"
-#include "daemon/engine/client.h"
-#include "daemon/engine/engine.h"
-#include "daemon/engine/groups.h"
-#include "daemon/engine/host.h"
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/budget.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/host.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/open.h"
-#include "daemon/engine/policy.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/round.h"
-#include "daemon/engine/shares.h"
+#include "daemon/engine/step/policy.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/state/round.h"
+#include "daemon/engine/step/shares.h"
 
 /* ---- opening and closing ---- */
 

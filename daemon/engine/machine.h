@@ -9,9 +9,9 @@
 #ifndef GM_DAEMON_ENGINE_MACHINE_H
 #define GM_DAEMON_ENGINE_MACHINE_H
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/groups.h"
-#include "daemon/engine/host.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/host.h"
 
 struct gm_machine {
     uv_loop_t *loop;

@@ -10,16 +10,16 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/engine/apps.h"
-#include "daemon/engine/batches.h"
-#include "daemon/engine/events.h"
-#include "daemon/engine/feed.h"
-#include "daemon/engine/hashing.h"
-#include "daemon/engine/host.h"
+#include "daemon/engine/step/apps.h"
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/act/hashing.h"
+#include "daemon/engine/step/host.h"
 #include "daemon/engine/inlet.h"
-#include "daemon/engine/round.h"
-#include "daemon/engine/shares.h"
-#include "daemon/engine/waiting.h"
+#include "daemon/engine/state/round.h"
+#include "daemon/engine/step/shares.h"
+#include "daemon/engine/step/waiting.h"
 
 /* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)

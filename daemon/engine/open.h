@@ -2,7 +2,7 @@
 #ifndef GM_DAEMON_ENGINE_OPEN_H
 #define GM_DAEMON_ENGINE_OPEN_H
 
-#include "daemon/engine/state.h"
+#include "daemon/engine/state/state.h"
 
 /*
  * Open the GPU and make an engine on `loop`. Returns 0, or -errno with one line for a person in

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/state/engine.h"
 
 /* Where to look. Zeroed before use. */
 struct gm_process_system {

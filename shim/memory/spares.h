@@ -7,7 +7,7 @@
  *   allocate  take one of exactly that size
  *   TAKEN     the daemon wanted the memory, and has unmapped it: give the range to the driver
  *
- * The daemon may take any of them at any time (daemon/engine/spares.c). Neither side asks the
+ * The daemon may take any of them at any time (daemon/engine/step/spares.c). Neither side asks the
  * other: each spare is a word in memory that both see (gm_stat.spares), and whoever swaps the word
  * has the spare.
  *

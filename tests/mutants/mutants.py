@@ -66,8 +66,8 @@ def read_list():
 
 
 def sources(root, folder):
-    at = os.path.join(root, folder)
-    return [f"{folder}/{name}" for name in sorted(os.listdir(at)) if name.endswith((".c", ".h"))] if os.path.isdir(at) else []
+    return sorted(os.path.relpath(os.path.join(at, name), root) for at, _, names in os.walk(os.path.join(root, folder))
+                  for name in names if name.endswith((".c", ".h")))
 
 
 def fault_of(mutant, root):
@@ -145,7 +145,7 @@ def build_target(made, target):
 
 def tests_of(path, root):
     """Unit tests that link a file, or include its header or that of its family (sched_step.c has sched.h)."""
-    room, base = path.split("/", 1)[1][:-2].split("/")
+    room, base = path.split("/", 1)[1][:-2].rsplit("/", 1)
     header = re.compile(rf'#include "{os.path.dirname(path)}/{base.split("_")[0]}\w*\.h"')
     tests, unit = [], os.path.join(root, "tests", "unit")
     for name in sorted(os.listdir(unit)):

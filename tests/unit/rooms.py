@@ -5,6 +5,7 @@ other's header, or if it names a function or variable that the other defines, wi
 
   - an arrow between two rooms that the table does not have,
   - a circle of files, but for one whose files all match one line of CIRCLES,
+  - a name that a line of NAMES forbids,
   - a source that lies in no room,
   - a line of EXCEPTIONS that nothing needs any more.
 
@@ -35,9 +36,12 @@ ROOMS = {
 
     "daemon/core": "",                               # pure: test_deps.sh and test_core_pure.sh say what else that means
     "daemon/memory": "",                             # frames, host memory, paged, disk, CUDA
-    "daemon/engine": "core memory",
+    "daemon/engine/state": "core memory",            # what the others share: the state, the marks for the next round, groups
+    "daemon/engine/act": "core memory engine/state", # carries out: sends, maps, copies, asks the driver and the kernel
+    "daemon/engine/step": "core memory engine/state engine/act", # decides: see NAMES
+    "daemon/engine": "core memory engine/state engine/act engine/step", # opens; takes events in, with their time
     "daemon/views": "core",                          # formats of one snapshot and of events
-    "daemon/service": "core memory engine views",
+    "daemon/service": "core memory engine engine/state views",
     "daemon/ctl": "core",
     "daemon/keeper": "",
 }
@@ -53,6 +57,14 @@ CIRCLES = [
 FORBIDDEN = [
     (r"daemon/engine/(?!open\.).*", r"includes common/log\.h", "what happens is an event, and views tell of it"),
     (r"daemon/(?!core/table_).*", r"includes daemon/core/table_write\.h|names gm_table_turn_\w+", "core/table alone writes the table"),
+]
+
+# A file, what its code may not name, and why.
+NAMES = [
+    (r"daemon/engine/step/.*",
+     r"\b(?:uv_\w+|cu[A-Z]\w+|outlet\s*(?:\.|->)\s*(?:send|end|keep|event|stop_of)|clock_gettime|time|getrandom|syscall|gm_now|"
+     r"gm_log\w*|gm_(?:mover|hasher|cuda|alarm|claim|frames)_\w+)\s*\(",
+     "the step knows no clock, log, session, loop or driver: daemon/engine/act/ does that"),
 ]
 
 # Arrows that are still to be cut: "from to", by file. They count for nothing above.
@@ -124,6 +136,10 @@ class Tree:
 
     def read(self, texts):
         codes = {path: code_of(text) for path, text in texts.items()}
+        for path, code in codes.items():
+            for file, forbidden, why in NAMES:
+                for match in re.finditer(forbidden, code) if re.fullmatch(file, path) else ():
+                    self.offences.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: names {match.group(0)[:-1]}: {why}")
         made, own = collections.defaultdict(set), collections.defaultdict(set)
         for path, code in codes.items():
             for name, is_static in list(functions_in(code)) + list(variables_in(code)):
@@ -213,11 +229,18 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
     ("shim/link/link.h", "extern int gm_spares_n;", "shim/link/ may not use shim/memory/"),
     ("common/size.c", '#include "shim/gate/gate.h"', "common/ may not use shim/gate/"),
     ("daemon/core/sched.c", '#include "common/clock.h"\n#include "shim/gate/gate.h"', "daemon/core/ may not use shim/gate/"),
-    ("daemon/views/status.c", '#include "daemon/engine/state.h"', "daemon/views/ may not use daemon/engine/"),
-    ("daemon/engine/moves.c", '#include "common/log.h"', "includes common/log.h: what happens is an event"),
-    ("daemon/engine/moves.c", '#include "daemon/core/table_write.h"', "core/table alone writes the table"),
+    ("daemon/views/status.c", '#include "daemon/engine/state/state.h"', "daemon/views/ may not use daemon/engine/"),
+    ("daemon/engine/step/moves.c", '#include "common/log.h"', "includes common/log.h: what happens is an event"),
+    ("daemon/engine/step/moves.c", '#include "daemon/core/table_write.h"', "core/table alone writes the table"),
     ("daemon/core/place.c", "int gm_planted = (int)(long)gm_table_turn_chunk;", "names gm_table_turn_chunk: core/table alone"),
-    ("daemon/engine/events.c", '#include "daemon/engine/run.h"', "daemon/engine/events -> daemon/engine/run"),
+    ("daemon/engine/act/events.c", '#include "daemon/engine/step/run.h"', "daemon/engine/act/ may not use daemon/engine/step/"),
+    ("daemon/engine/step/spares.c", '#include "daemon/engine/step/run.h"', "daemon/engine/step/spares -> daemon/engine/step/run"),
+    ("daemon/engine/state/groups.c", '#include "daemon/engine/act/say.h"', "daemon/engine/state/ may not use daemon/engine/act/"),
+    ("daemon/engine/step/hints.c", "void gm_planted(struct gm_engine *e)\n{\n    e->now = gm_now();\n}", "names gm_now: the step knows no clock"),
+    ("daemon/engine/step/gates.c", "void gm_planted(struct gm_engine *e)\n{\n    e->config.outlet.send(0, 0, 0, 0, 0, 0, 0);\n}",
+     "names outlet.send: the step knows"),
+    ("daemon/engine/step/room.c", "void gm_planted(struct gm_engine *e)\n{\n    e->cuda.cuCtxSynchronize();\n}", "names cuCtxSynchronize:"),
+    ("daemon/engine/step/round.c", "int gm_planted(uv_loop_t *loop)\n{\n    return uv_now(loop) > 0;\n}", "names uv_now: the step"),
     ("shim/stray.c", "int gm_planted;", "shim/stray.c: lies in no room"),
 ]
 

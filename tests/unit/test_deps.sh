@@ -85,7 +85,7 @@ self_test() {
 #include "common/a.h"
 #include <stdint.h>
 #include "shim/gate.h" // BAD
-#include "daemon/engine/engine.h" // BAD
+#include "daemon/engine/state/engine.h" // BAD
 #include <cuda.h> // BAD
 #include <cudaTypedefs.h> // BAD
 #include <uv.h> // BAD
@@ -107,13 +107,13 @@ END
 #include "common/wire.h"
 #include "include/gpumux.h"
 #include <cuda.h>
-  #  include   "daemon/engine/engine.h" // BAD
+  #  include   "daemon/engine/state/engine.h" // BAD
 #include "daemon/core/sched.h" // BAD
 #include <cuda_runtime.h> // BAD
 #include <cjson/cJSON.h> // BAD
 END
     cat >"$tree/daemon/a.c" <<'END'
-#include "daemon/engine/engine.h"
+#include "daemon/engine/state/engine.h"
 #include "daemon/core/sched.h"
 #include "common/wire.h"
 #include <uv.h>
@@ -129,7 +129,7 @@ END
 #include "common/clock.h" // BAD
 #include "common/wire.h" // BAD
 #include "common/chunk.h.h" // BAD
-#include "daemon/engine/engine.h" // BAD
+#include "daemon/engine/state/engine.h" // BAD
 #include <stdlib.h> // BAD
 #include <stdio.h> // BAD
 #include <time.h> // BAD

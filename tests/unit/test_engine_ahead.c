@@ -10,12 +10,12 @@
 #include <cmocka.h>
 
 #include "common/chunk.h"
-#include "daemon/engine/ahead.h"
-#include "daemon/engine/allocs.h"
-#include "daemon/engine/engine.h"
-#include "daemon/engine/frames.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/step/ahead.h"
+#include "daemon/engine/step/allocs.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/state/state.h"
 #include "tests/unit/turns.h"
 
 #define APPS 3u

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "daemon/engine/batches.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/state/state.h"
 
 #define CHUNKS 8u
 

@@ -11,11 +11,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/feed.h"
-#include "daemon/engine/idle.h"
-#include "daemon/engine/reclaim.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/idle.h"
+#include "daemon/engine/step/reclaim.h"
+#include "daemon/engine/state/state.h"
 
 #define APPS 3u
 #define IDLE (100 * GM_MS)

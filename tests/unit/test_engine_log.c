@@ -11,13 +11,13 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/client.h"
-#include "daemon/engine/feed.h"
-#include "daemon/engine/host.h"
-#include "daemon/engine/log.h"
-#include "daemon/engine/refusals.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/host.h"
+#include "daemon/engine/step/log.h"
+#include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/state/state.h"
 #include "daemon/memory/files.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/log.h"

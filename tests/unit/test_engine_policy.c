@@ -13,16 +13,16 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/engine/caps.h"
-#include "daemon/engine/client.h"
-#include "daemon/engine/engine.h"
-#include "daemon/engine/feed.h"
-#include "daemon/engine/groups.h"
-#include "daemon/engine/log.h"
-#include "daemon/engine/policy.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/reclaim.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/step/caps.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/log.h"
+#include "daemon/engine/step/policy.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/step/reclaim.h"
+#include "daemon/engine/state/state.h"
 #include "daemon/service/rules.h"
 
 #define APPS 6u

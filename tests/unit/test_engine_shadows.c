@@ -5,15 +5,15 @@
  */
 #include "tests/unit/plan_world.h"
 
-#include "daemon/engine/chunks.h"
-#include "daemon/engine/copies.h"
-#include "daemon/engine/feed.h"
-#include "daemon/engine/hashes.h"
-#include "daemon/engine/hashing.h"
-#include "daemon/engine/release.h"
-#include "daemon/engine/run.h"
-#include "daemon/engine/shadows.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/step/chunks.h"
+#include "daemon/engine/act/copies.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/hashes.h"
+#include "daemon/engine/act/hashing.h"
+#include "daemon/engine/step/release.h"
+#include "daemon/engine/step/run.h"
+#include "daemon/engine/step/shadows.h"
+#include "daemon/engine/state/state.h"
 
 enum { RUNNING, NEXT, LATER, APPS };
 

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/ahead.h"
-#include "daemon/engine/allocs.h"
-#include "daemon/engine/reclaim.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/spares.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/step/ahead.h"
+#include "daemon/engine/step/allocs.h"
+#include "daemon/engine/step/reclaim.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/step/spares.h"
+#include "daemon/engine/state/state.h"
 
 #define APPS 4u
 #define CHUNKS 256u

@@ -11,12 +11,12 @@
 #include <cmocka.h>
 
 #include "daemon/core/table_write.h"
-#include "daemon/engine/backoff.h"
-#include "daemon/engine/batches.h"
-#include "daemon/engine/copies.h"
-#include "daemon/engine/log.h"
-#include "daemon/engine/state.h"
-#include "daemon/engine/switches.h"
+#include "daemon/engine/state/backoff.h"
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/act/copies.h"
+#include "daemon/engine/step/log.h"
+#include "daemon/engine/state/state.h"
+#include "daemon/engine/step/switches.h"
 
 #define APPS 4u
 

@@ -12,13 +12,13 @@
 #include <cmocka.h>
 
 #include "daemon/core/table_write.h"
-#include "daemon/engine/allocs.h"
-#include "daemon/engine/host.h"
-#include "daemon/engine/reclaim.h"
-#include "daemon/engine/refusals.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/state.h"
-#include "daemon/engine/waiting.h"
+#include "daemon/engine/step/allocs.h"
+#include "daemon/engine/step/host.h"
+#include "daemon/engine/step/reclaim.h"
+#include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/state/state.h"
+#include "daemon/engine/step/waiting.h"
 
 #define APPS 5u
 #define ROOM (100 * GM_CHUNK_MIN)

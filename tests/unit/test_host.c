@@ -10,11 +10,11 @@
 
 #include "common/sums.h"
 #include "daemon/core/table_write.h"
-#include "daemon/engine/engine.h"
-#include "daemon/engine/host.h"
-#include "daemon/engine/round.h"
-#include "daemon/engine/shadows.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/step/host.h"
+#include "daemon/engine/state/round.h"
+#include "daemon/engine/step/shadows.h"
+#include "daemon/engine/state/state.h"
 #include "daemon/memory/limits.h"
 
 enum { GPUS = 3 };

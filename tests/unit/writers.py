@@ -266,13 +266,13 @@ def split(text):
 
 
 PLANTS = [  # a file, what is written at its end, and the field that has two writers then
-    ("daemon/engine/log.c", "void gm_planted(struct gm_engine *engine)\n{\n    engine->now = 0;\n}", "gm_engine.now"),
-    ("daemon/engine/hints.c", "void gm_planted(struct gm_app *app)\n{\n    app->gate.closed_at++;\n}",
+    ("daemon/engine/step/log.c", "void gm_planted(struct gm_engine *engine)\n{\n    engine->now = 0;\n}", "gm_engine.now"),
+    ("daemon/engine/step/hints.c", "void gm_planted(struct gm_app *app)\n{\n    app->gate.closed_at++;\n}",
      "gm_app.gate.closed_at"),
-    ("daemon/engine/log.c",
+    ("daemon/engine/step/log.c",
      "void gm_planted(struct gm_engine *engine)\n{\n    struct gm_app *app = &engine->apps[0];\n"
      "    memset(&app->idle.is_idle, 0, 1);\n}", "gm_app.idle.is_idle"),
-    ("daemon/engine/log.c",
+    ("daemon/engine/step/log.c",
      "void gm_planted(struct gm_engine *engine)\n{\n    uint64_t *at = &engine->sample_at;\n    *at = 0;\n}",
      "gm_engine.sample_at"),
     ("daemon/core/place.c",

@@ -7,11 +7,11 @@
  * what. The scheduler is watched as well (tests/sim/watch.h), through the engine's outlet.
  */
 #include "tests/sim/engine/machine.h"
-#include "daemon/engine/caps.h"
-#include "daemon/engine/feed.h"
-#include "daemon/engine/memory.h"
-#include "daemon/engine/policy.h"
-#include "daemon/engine/room.h"
+#include "daemon/engine/step/caps.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/policy.h"
+#include "daemon/engine/step/room.h"
 
 /* For how long a part of a group may run without the rest where all drain at once. */
 #define SPLIT_MOST (300 * GM_MS)

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/engine/states.h"
+#include "daemon/engine/step/states.h"
 
 /* The states as they were told, of each GPU. */
 static struct gpu_states {

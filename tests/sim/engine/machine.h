@@ -39,11 +39,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/host.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/step/host.h"
 #include "daemon/engine/machine.h"
-#include "daemon/engine/room.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/state/state.h"
 #include "common/sums.h"
 #include "tests/sim/chance.h"
 #include "tests/sim/watch.h"

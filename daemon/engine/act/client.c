@@ -1,0 +1,267 @@
+#include "daemon/engine/act/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/groups.h"
+
+/* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
+static int make_shared(const char *name, size_t bytes, int seals, void **memory)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error;
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) != 0)
+        goto fail;
+    *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (*memory == MAP_FAILED)
+        goto fail;
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL | seals) != 0) {
+        munmap(*memory, bytes);
+        goto fail;
+    }
+    return fd;
+
+fail:
+    error = -errno;
+    *memory = NULL;
+    close(fd);
+    return error;
+}
+
+/* A cap that no shim says is no word that is known. */
+static void clean_cap(struct gm_wishes *wishes)
+{
+    const bool is_said = wishes->cap_is == GM_HELLO_CAP_OURS
+                             ? wishes->cap != 0
+                             : wishes->cap_is == GM_HELLO_CAP_FOREIGN;
+    if (!is_said || (wishes->cap >= GM_CHUNK_MIN && wishes->cap <= INT64_MAX))
+        return;
+    wishes->cap_is = GM_HELLO_CAP_UNKNOWN;
+    wishes->cap = 0;
+}
+
+int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer *who,
+                   struct gm_group *group)
+{
+    void *ctl = NULL, *stat = NULL;
+    struct gm_client *client = calloc(1, sizeof *client);
+    int error = -ENOMEM;
+    if (!client)
+        return error;
+    client->fds[0] = client->fds[1] = -1;
+    client->refs = 1;
+    client->id = id;
+    client->session = who->session;
+    client->pid = who->pid;
+    client->uid = who->uid;
+    client->wishes = who->wishes;
+    clean_cap(&client->wishes);
+    strncpy(client->name, who->name, sizeof client->name - 1);
+    client->fds[0] = error =
+        make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, F_SEAL_FUTURE_WRITE, &ctl);
+    if (error < 0)
+        goto fail;
+    client->ctl = ctl;
+    client->fds[1] = error = make_shared("gpumux-stat", sizeof *client->stat, 0, &stat);
+    if (error < 0)
+        goto fail;
+    client->stat = stat;
+    client->ctl->magic = client->stat->magic = GM_SHM_MAGIC;
+    client->ctl->version = client->stat->version = GM_SHM_VERSION;
+    client->ctl->app = id;
+    atomic_store(&client->ctl->gate, GM_GATE_CLOSED); /* until the first engine opens it */
+    error = gm_group_add(group, client);
+    if (error)
+        goto fail;
+    *out = client;
+    return 0;
+
+fail:
+    gm_client_drop(client);
+    return error;
+}
+
+void gm_client_hold(struct gm_client *client)
+{
+    client->refs++;
+}
+
+static void close_fds(struct gm_client *client)
+{
+    for (int i = 0; i < 2; i++) {
+        if (client->fds[i] >= 0)
+            close(client->fds[i]);
+        client->fds[i] = -1;
+    }
+}
+
+/* ---- what its process leaves behind ---- */
+
+struct gm_copies {
+    uv_poll_t poll;
+    int fd;
+    struct gm_client *client;
+    void (*on_closed)(struct gm_client *client);
+};
+
+static void free_copies(uv_handle_t *poll)
+{
+    struct gm_copies *copies = poll->data;
+    close(copies->fd);
+    free(copies);
+}
+
+static void end_copies(struct gm_client *client)
+{
+    struct gm_copies *copies = client->copies;
+    client->copies = NULL;
+    if (copies)
+        uv_close((uv_handle_t *)&copies->poll, free_copies);
+}
+
+/* Read what the copies say, and forget it. Descriptors go with it: one may be the other end of this
+ * connection, which would stay open as long as nobody reads. */
+static void discard(int fd)
+{
+    uint8_t byte;
+    for (int i = 0; i < 64 && recv(fd, &byte, 1, MSG_DONTWAIT) >= 0; i++)
+        continue;
+}
+
+static void on_hang_up(uv_poll_t *poll, int status, int events)
+{
+    const struct gm_copies *copies = poll->data;
+    struct gm_client *client = copies->client;
+    if (status == 0 && (events & UV_DISCONNECT) == 0) {
+        discard(copies->fd); /* the loop calls again for the rest */
+        return;
+    }
+    gm_client_hold(client); /* the engines may drop it */
+    end_copies(client);
+    copies->on_closed(client);
+    gm_client_drop(client);
+}
+
+void gm_client_died(struct gm_client *client, uv_loop_t *loop,
+                    const struct gm_engine_outlet *outlet,
+                    void (*on_closed)(struct gm_client *client))
+{
+    if (!client->session || client->copies || !outlet->keep)
+        return;
+    const int fd = outlet->keep(client->session);
+    struct gm_copies *copies = fd < 0 ? NULL : calloc(1, sizeof *copies);
+    if (!copies || uv_poll_init(loop, &copies->poll, fd) != 0) {
+        if (fd >= 0)
+            close(fd);
+        free(copies);
+        return;
+    }
+    copies->poll.data = copies;
+    copies->fd = fd;
+    copies->client = client;
+    copies->on_closed = on_closed;
+    client->copies = copies;
+    uv_poll_start(&copies->poll, UV_READABLE | UV_DISCONNECT, on_hang_up);
+}
+
+void gm_client_drop(struct gm_client *client)
+{
+    if (--client->refs > 0)
+        return;
+    end_copies(client);
+    gm_group_remove(client);
+    close_fds(client);
+    if (client->ctl)
+        munmap(client->ctl, sizeof *client->ctl);
+    if (client->stat)
+        munmap(client->stat, sizeof *client->stat);
+    free(client);
+}
+
+int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
+                      const struct gm_gpu_entry *gpus, uint32_t n)
+{
+    const struct gm_msg_welcome welcome = {.app = client->id};
+    int error = outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, client->fds, 2);
+    close_fds(client);
+    return error;
+}
+
+/* The one setter of its state. False: the event is not legal in it. */
+static bool turn(struct gm_client *client, enum gm_client_event event)
+{
+    const struct gm_turn turn = {.model = GM_MODEL_CLIENT,
+                                 .from = (uint8_t)client->state,
+                                 .event = (uint8_t)event,
+                                 .to = gm_model_next(GM_MODEL_CLIENT, client->state, event),
+                                 .id = client->id,
+                                 .app = client->id};
+    uint32_t i = 0;
+    while (i < GM_GPUS_MAX - 1 && !client->engines[i])
+        i++;
+    if (client->engines[i])
+        gm_engine_emit(
+            client->engines[i],
+            &(struct gm_event){.kind = GM_EVENT_TURN, .app = client->id, .turn.turn = turn});
+    if (turn.to == GM_TURN_ILLEGAL)
+        return false;
+    client->state = (enum gm_client_state)turn.to;
+    return true;
+}
+
+bool gm_client_shut(struct gm_client *client, uint32_t index)
+{
+    const bool was_open = client->shut == 0;
+    client->shut |= 1u << index;
+    if (!was_open || !turn(client, GM_CLIENT_EV_SHUT))
+        return false;
+    client->is_parked = false;
+    atomic_store(&client->ctl->epoch, ++client->epoch);
+    atomic_store(&client->ctl->gate, GM_GATE_CLOSED);
+    return true;
+}
+
+void gm_client_park(struct gm_client *client, bool is_parked)
+{
+    client->is_parked = is_parked;
+}
+
+void gm_client_left(struct gm_client *client)
+{
+    client->session = NULL;
+}
+
+void gm_client_keep_shut(struct gm_client *client, uint32_t index)
+{
+    client->shut |= 1u << index;
+}
+
+void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer)
+{
+    const bool is_busy = answer->status == GM_DRAIN_BUSY;
+    if (client->shut == 0 || answer->epoch != client->epoch)
+        return; /* to a CLOSE that was given up */
+    if (turn(client, is_busy ? GM_CLIENT_EV_KEEPS : GM_CLIENT_EV_DRAINED) && !is_busy)
+        client->is_parked =
+            client->is_parked || answer->status == GM_DRAIN_PARKED; /* late, or now */
+}
+
+bool gm_client_let(struct gm_client *client, uint32_t index)
+{
+    client->shut &= ~(1u << index);
+    if (client->shut != 0 || !turn(client, GM_CLIENT_EV_LET))
+        return false;
+    atomic_store(&client->ctl->gate, GM_GATE_OPEN);
+    syscall(SYS_futex, &client->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+    return true;
+}

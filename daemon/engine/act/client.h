@@ -1,0 +1,73 @@
+/*
+ * A client: one connected program, on all GPUs that it uses. It is an app of the engine of each of
+ * them, with the same id everywhere. It has one ctl page, one stat area and one gate for all.
+ *
+ * The gate is open when no engine wants it closed (`shut`). The first that closes it sends CLOSE;
+ * one that comes later shares the answer, be it here already or not: engines hear of it one after
+ * the other, and may close the gate in between. All work of the program on all GPUs has ended or is
+ * parked when it answers, so each engine may move what the program has on its GPU until it opens
+ * the gate for its part. So kernels that reach memory of another GPU are safe whatever the program
+ * does, and a launch reads one word however many GPUs there are.
+ *
+ * A client is its process, not its connection: a child that was made with clone() alone has a copy
+ * of that, of the files of the GPU, and so perhaps of the memory. When the process has ended, the
+ * session ends. The client stays as gone until the last copy of the connection is closed.
+ *
+ * Clients of one group (groups.h) run together.
+ *
+ * Made by the machine. Owns the shared memory.
+ */
+#ifndef GM_DAEMON_ENGINE_ACT_CLIENT_H
+#define GM_DAEMON_ENGINE_ACT_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/chunk.h"
+#include "common/shm.h"
+#include "common/wire.h"
+#include "daemon/engine/state/state.h"
+
+/* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. Returns 0;
+ * or -errno, and then nothing is left. */
+int gm_client_open(struct gm_client **client, uint32_t id, const struct gm_newcomer *who,
+                   struct gm_group *group);
+void gm_client_hold(struct gm_client *client);
+/* The last one frees it. */
+void gm_client_drop(struct gm_client *client);
+
+/* Send WELCOME, with what there is of each GPU. Returns 0 or -errno (gm_engine_outlet.send). */
+int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
+                      const struct gm_gpu_entry *gpus, uint32_t n);
+
+/* What the program is told of `bytes` that it could have: no more than another system's variable
+ * says. */
+static inline uint64_t gm_client_told(const struct gm_client *client, uint64_t bytes)
+{
+    const bool is_bounded =
+        client->wishes.cap_is == GM_HELLO_CAP_FOREIGN && client->wishes.cap < bytes;
+    return is_bounded ? client->wishes.cap & ~(GM_CHUNK_MIN - 1) : bytes;
+}
+
+/* Its process has ended: if there are copies of its connection, wait for their end, of which
+ * `on_closed` hears. */
+void gm_client_died(struct gm_client *client, uv_loop_t *loop,
+                    const struct gm_engine_outlet *outlet,
+                    void (*on_closed)(struct gm_client *client));
+
+/* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
+ * new epoch. */
+bool gm_client_shut(struct gm_client *client, uint32_t index);
+/* Its gate is closed already, and stays so for engine number `index`, which it is new to. */
+void gm_client_keep_shut(struct gm_client *client, uint32_t index);
+/* Its work stands still on the GPU, or goes on. */
+void gm_client_park(struct gm_client *client, bool is_parked);
+/* Its session has ended. */
+void gm_client_left(struct gm_client *client);
+/* The answer to a CLOSE, before any engine hears of it. */
+void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer);
+/* It does not want that any more. True: the gate is open now. */
+bool gm_client_let(struct gm_client *client, uint32_t index);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * Processes that end. Owns gm_app.exit. Called by apps.c, step.c and deadlines.c.
+ *
+ * Only when the process has ended is nothing of it left on the GPU, if no other has copies of what
+ * it had open (client.h). Frames that it had mapped are destroyed, never used again as they are, so
+ * ending them early costs no safety: the driver keeps the memory for as long as anything maps it.
+ * It costs exactness, since the budget then counts bytes as free that are not yet. A host frame's
+ * memory is used again, by another program of the same user: it waits for the process, however long
+ * that takes.
+ *
+ * Where there are copies, frames are destroyed at once, too. Those whose memory the driver does not
+ * give back then are counted until the last copy is closed (gm_engine_reap).
+ */
+#include "daemon/engine/act/exits.h"
+
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void free_poll(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void gm_engine_stop_watching(struct gm_app *app)
+{
+    if (!app->exit.poll)
+        return;
+    uv_poll_stop(app->exit.poll);
+    uv_close((uv_handle_t *)app->exit.poll, free_poll);
+    app->exit.poll = NULL;
+    close(app->exit.pidfd);
+    app->exit.pidfd = -1;
+}
+
+void gm_engine_watch_exit(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    uv_poll_t *poll;
+    app->exit.pidfd = (int)syscall(SYS_pidfd_open, app->pid, 0);
+    if (app->exit.pidfd < 0)
+        return;
+    poll = calloc(1, sizeof *poll);
+    if (!poll || uv_poll_init(engine->loop, poll, app->exit.pidfd) != 0) {
+        free(poll);
+        close(app->exit.pidfd);
+        app->exit.pidfd = -1;
+        return;
+    }
+    poll->data = engine;
+    app->exit.poll = poll;
+    uv_poll_start(poll, UV_READABLE, engine->on_exit);
+}
+
+void gm_engine_await_exit(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].exit.left_at = engine->now;
+}
+
+void gm_engine_exited(struct gm_engine *engine, uint32_t id)
+{
+    gm_engine_stop_watching(&engine->apps[id]);
+    gm_engine_copies_ended(engine, id);
+}
+
+void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)
+{
+    if (!gm_engine_is_left(&engine->apps[id]))
+        gm_table_release_frames(engine->table, id);
+}
+
+void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table *table = engine->table;
+    struct gm_app *app = &engine->apps[id];
+    bool has_host_frames = false;
+    for (uint32_t i = 0; i < table->max_frames && !has_host_frames; i++)
+        has_host_frames = table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].is_host &&
+                          gm_engine_may_reach(engine, id, i);
+    gm_table_release_frames(engine->table, id);
+    app->exit.is_late = true;
+    if (!has_host_frames)
+        gm_engine_stop_watching(app);
+}

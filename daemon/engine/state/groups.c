@@ -1,0 +1,316 @@
+/* See groups.h. */
+#include "daemon/engine/state/groups.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/engine/state/round.h"
+
+/* ---- clients ---- */
+
+static bool is_living(const struct gm_group *group)
+{
+    for (const struct gm_client *client = group->clients; client; client = client->next)
+        if (client->session)
+            return true;
+    return false;
+}
+
+/* At the latest when the next one is looked for. */
+void gm_groups_sweep(struct gm_groups *groups)
+{
+    for (struct gm_group **link = &groups->first; *link;) {
+        struct gm_group *group = *link;
+        if (group->clients) {
+            link = &group->next;
+            continue;
+        }
+        *link = group->next;
+        free(group);
+    }
+}
+
+int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct gm_group **out,
+                   char *why, size_t why_size)
+{
+    struct gm_group *group;
+    gm_groups_sweep(groups);
+    for (group = groups->first; group; group = group->next) {
+        if (strcmp(group->name, name) != 0 || !is_living(group))
+            continue;
+        if (group->uid != uid) {
+            snprintf(why, why_size,
+                     "the group \"%s\" has programs of another user: choose another name", name);
+            return -EPERM;
+        }
+        *out = group;
+        return 0;
+    }
+    group = calloc(1, sizeof *group);
+    if (!group) {
+        snprintf(why, why_size, "the daemon has no memory left for one more group");
+        return -ENOMEM;
+    }
+    snprintf(group->name, sizeof group->name, "%s", name);
+    group->uid = uid;
+    group->all = groups;
+    group->next = groups->first;
+    groups->first = group;
+    *out = group;
+    return 0;
+}
+
+int gm_group_add(struct gm_group *group, struct gm_client *client)
+{
+    if (!group)
+        group = calloc(1, sizeof *group);
+    if (!group)
+        return -ENOMEM;
+    struct gm_client **link = &group->clients;
+    while (*link && (*link)->id < client->id)
+        link = &(*link)->next;
+    client->next = *link;
+    *link = client;
+    client->group = group;
+    return 0;
+}
+
+void gm_group_remove(struct gm_client *client)
+{
+    struct gm_group *group = client->group;
+    if (!group)
+        return;
+    struct gm_client **link = &group->clients;
+    while (*link != client)
+        link = &(*link)->next;
+    *link = client->next;
+    client->group = NULL;
+    if (group->all)
+        gm_groups_sweep(group->all);
+    else if (!group->clients)
+        free(group);
+}
+
+const struct gm_client *gm_group_clients(const struct gm_group *group)
+{
+    return group->clients;
+}
+
+const char *gm_group_name(const struct gm_group *group)
+{
+    return group->name;
+}
+
+const struct gm_client *gm_group_stopped(const struct gm_group *group)
+{
+    for (const struct gm_client *client = group->clients; client; client = client->next)
+        if (client->session && client->stop != GM_WHY_NONE)
+            return client;
+    return NULL;
+}
+
+/* ---- members ---- */
+
+struct gm_app *gm_group_step(struct gm_walk *walk, struct gm_engine **engine)
+{
+    for (;; walk->index++, walk->client = walk->group->clients) {
+        for (; walk->client; walk->client = walk->client->next) {
+            const struct gm_client *client = walk->client;
+            *engine = client->engines[walk->index];
+            if (!*engine || !(*engine)->apps[client->id].session)
+                continue;
+            walk->client = client->next;
+            return &(*engine)->apps[client->id];
+        }
+        if (walk->index + 1 == GM_GPUS_MAX)
+            return NULL;
+    }
+}
+
+struct gm_walk gm_group_walk(const struct gm_group *group)
+{
+    return (struct gm_walk){.group = group, .client = group->clients};
+}
+
+struct gm_group *gm_group_of(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->client && app->client->group->is_several ? app->client->group : NULL;
+}
+
+bool gm_group_is_several(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_group_of(engine, id) != NULL;
+}
+
+bool gm_group_is_one(const struct gm_engine *engine, uint32_t a, uint32_t b)
+{
+    return a == b || (engine->apps[a].client && engine->apps[b].client &&
+                      engine->apps[a].client->group == engine->apps[b].client->group);
+}
+
+/* The client is connected, and an app of this engine. */
+static bool is_here(const struct gm_engine *engine, const struct gm_client *client)
+{
+    return client->engines[engine->config.index] == engine && engine->apps[client->id].session;
+}
+
+const struct gm_client *gm_group_next_here(const struct gm_engine *engine,
+                                           const struct gm_client *client)
+{
+    while (client && !is_here(engine, client))
+        client = client->next;
+    return client;
+}
+
+void gm_group_joined(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_group *group = engine->apps[id].client->group;
+    struct gm_engine *at;
+    struct gm_walk walk = gm_group_walk(group);
+    uint32_t n = 0;
+    while (gm_group_step(&walk, &at))
+        n++;
+    group->is_several = group->is_several || n > 1;
+    engine->apps[id].group.round = group->round;
+}
+
+uint32_t gm_group_other_here(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_client *own = engine->apps[id].client;
+    const struct gm_client *client = own && own->group ? own->group->clients : NULL;
+    for (; client; client = client->next)
+        if (client != own && is_here(engine, client))
+            return client->id;
+    return GM_NONE;
+}
+
+uint32_t gm_group_name_all(const struct gm_engine *engine, uint32_t id, uint32_t *all)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    uint32_t n = 0;
+    for (const struct gm_client *client = group ? group->clients : NULL; client;
+         client = client->next)
+        if (is_here(engine, client))
+            all[n++] = client->id;
+    if (!group)
+        all[n++] = id;
+    return n;
+}
+
+void gm_group_sum(const struct gm_engine *engine, uint32_t id, uint64_t *bytes, bool *is_wanting,
+                  bool *is_open, bool *has_open)
+{
+    const struct gm_client *client = engine->apps[id].client->group->clients;
+    const bool is_stopped = gm_group_stopped(engine->apps[id].client->group) != NULL;
+    *bytes = 0;
+    *is_wanting = *has_open = false;
+    *is_open = true;
+    for (; client; client = client->next) {
+        const struct gm_app *app = &engine->apps[client->id];
+        if (!is_here(engine, client))
+            continue;
+        const bool is_running = app->state == GM_APP_RUNNING || app->places.is_held;
+        /* What a stopped one keeps is no room, and what the others have can be evicted as soon as
+         * they are quiet. */
+        if (!is_stopped || (!app->is_stopped && (is_running || app->state == GM_APP_DRAINING)))
+            *bytes += gm_room_needed(engine->table, client->id);
+        *is_wanting = *is_wanting || (app->is_wanting && !is_stopped);
+        *is_open = *is_open && is_running;
+        *has_open = *has_open || is_running || app->state == GM_APP_DRAINING;
+    }
+}
+
+static bool is_at_rest(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return app->idle.is_idle ||
+           (app->idle.quiet_at != 0 && engine->now >= app->idle.active_at + engine->config.idle_ns);
+}
+
+static bool has_waiting_work(const struct gm_app *app)
+{
+    return atomic_load(&app->stat->waiting) > 0 || app->gate.is_parked ||
+           app->allocs.pending > app->allocs.ahead;
+}
+
+bool gm_group_is_waiting(const struct gm_engine *engine, uint32_t id, bool *is_first)
+{
+    struct gm_walk walk = gm_group_walk(engine->apps[id].client->group);
+    struct gm_engine *at;
+    const struct gm_app *app;
+    bool is_waiting = false;
+    *is_first = true;
+    while ((app = gm_group_step(&walk, &at)) != NULL) {
+        *is_first = *is_first && at->config.index >= engine->config.index;
+        is_waiting = is_waiting || has_waiting_work(app);
+    }
+    return is_waiting;
+}
+
+void gm_group_call(const struct gm_group *group)
+{
+    struct gm_engine *at;
+    struct gm_walk walk = gm_group_walk(group);
+    while (gm_group_step(&walk, &at))
+        gm_engine_call(at);
+}
+
+void gm_group_changed(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    if (group)
+        gm_group_call(group);
+}
+
+void gm_group_yield(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_group *group = gm_group_of(engine, id);
+    if (!group)
+        return;
+    engine->apps[id].group.round = ++group->round;
+}
+
+void gm_group_opens(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    if (group)
+        engine->apps[id].group.round = group->round;
+}
+
+bool gm_group_wants(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    struct gm_engine *at;
+    if (!group)
+        return false;
+    struct gm_walk walk = gm_group_walk(group);
+    struct gm_app *first = gm_group_step(&walk, &at);
+    if (!first || at == engine)
+        return false;
+    first->group.is_called = true;
+    gm_engine_call(at);
+    return true;
+}
+
+bool gm_group_take_call(struct gm_engine *engine, uint32_t id)
+{
+    const bool is_called = engine->apps[id].group.is_called;
+    engine->apps[id].group.is_called = false;
+    return is_called;
+}
+
+bool gm_group_rests(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    const struct gm_app *app;
+    struct gm_engine *at;
+    if (!group)
+        return true;
+    struct gm_walk walk = gm_group_walk(group);
+    while ((app = gm_group_step(&walk, &at)) != NULL)
+        if (app != &engine->apps[id] && app->state == GM_APP_RUNNING && !is_at_rest(engine, app))
+            return false;
+    return true;
+}

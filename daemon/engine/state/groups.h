@@ -1,0 +1,140 @@
+/*
+ * Groups: what runs, pauses and moves together. A group has one client or several of one user that
+ * said its name (GPUMUX_GROUP), on one GPU or several. Its members are the apps that they are of
+ * engines. A group of one member needs none of this.
+ *
+ * Each engine has a scheduler of its own. To it all members on one GPU are one app (feed.c), so
+ * they have their turn together. Over several GPUs they stand in line on all of them, tied
+ * (GM_SCHED_TIE): each scheduler tells when they could have their turn, and others have the room
+ * meanwhile. When they could on all GPUs, they take all their turns at once. When all are whole,
+ * all gates open. When one of them has to yield, or is to, all gates close, and all stand in line
+ * again. If one does not drain, its turn goes on, and so the others on its GPU run with it: it may
+ * wait for them.
+ *
+ * So nobody holds a turn on one GPU while it waits for one on another, there is no circle, and no
+ * GPU has nothing to do for that. What can still hold them up when they have taken their turns is
+ * memory that does not come: who must make room does not drain, say. Then they give their turns
+ * back after GM_GRANT_NS, and try again a second later; but once they have waited for --patience
+ * they hold on to them for as long as a drain may take. A scheduler makes nobody wait for ever, and
+ * who waited for --patience goes first: so they run in bounded time.
+ *
+ * Idleness is the group's: a member that rests keeps its turn as long as another one works.
+ *
+ * Engines change only what is theirs: each reads the others' apps, and follows at the start of a
+ * round (grants.c). A change of state calls the other engines (gm_engine_call).
+ *
+ * Called by all who ask who runs together, and by clients, for coming and going.
+ */
+#ifndef GM_DAEMON_ENGINE_STATE_GROUPS_H
+#define GM_DAEMON_ENGINE_STATE_GROUPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/engine/state/state.h"
+
+struct gm_group {
+    struct gm_group *next; /* of those with a name */
+    struct gm_groups *all; /* NULL: it has no name */
+    struct gm_client *clients;
+    uint64_t round;     /* how often all of them were made to yield */
+    struct {            /* grants.c */
+        bool is_on;     /* they take their turns on all GPUs; else they stand by */
+        uint64_t round; /* ... in this round only */
+        uint64_t since;
+        uint64_t next;     /* ... and do not before */
+        uint64_t waits_at; /* since when they wait for that; 0: they do not */
+    } grant;
+    bool is_several; /* it has, or had, more than one member */
+    uid_t uid;
+    char name[64];
+};
+
+/* The groups with a name. */
+struct gm_groups {
+    struct gm_group *first;
+};
+
+/* Free those that nobody is in any more. */
+void gm_groups_sweep(struct gm_groups *groups);
+
+/*
+ * The group of this name, made if there is none: it ends with its last client. 0; -ENOMEM; or
+ * -EPERM with one line in `why`: programs of another user are in it.
+ */
+int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct gm_group **group,
+                   char *why, size_t why_size);
+
+/* A new client joins `group`; NULL: one of its own. 0 or -ENOMEM. */
+int gm_group_add(struct gm_group *group, struct gm_client *client);
+/* A client is gone. */
+void gm_group_remove(struct gm_client *client);
+
+/* The first of its clients; the others follow by `next`. */
+const struct gm_client *gm_group_clients(const struct gm_group *group);
+
+/* The first of its clients that stands still; NULL: none does. */
+const struct gm_client *gm_group_stopped(const struct gm_group *group);
+
+/* "": it has none. */
+const char *gm_group_name(const struct gm_group *group);
+
+/* `app` has joined its engine. */
+void gm_group_joined(struct gm_engine *engine, uint32_t app);
+/* Its group, if that has or had more than one member; else NULL. */
+struct gm_group *gm_group_of(const struct gm_engine *engine, uint32_t app);
+/* A walk over the members that are connected, in their order: the next one, and its engine. NULL:
+ * there is none. */
+struct gm_walk {
+    const struct gm_group *group;
+    const struct gm_client *client;
+    uint32_t index;
+};
+struct gm_walk gm_group_walk(const struct gm_group *group);
+struct gm_app *gm_group_step(struct gm_walk *walk, struct gm_engine **engine);
+/* Their engines go round soon. */
+void gm_group_call(const struct gm_group *group);
+
+/* Whether its group has, or had, more than one member. */
+bool gm_group_is_several(const struct gm_engine *engine, uint32_t app);
+/* Whether the two run together. */
+bool gm_group_is_one(const struct gm_engine *engine, uint32_t app, uint32_t other);
+
+/* Another connected member on this GPU; GM_NONE: there is none. */
+uint32_t gm_group_other_here(const struct gm_engine *engine, uint32_t app);
+/* All members on this GPU that are connected, `app` among them. Returns how many. */
+uint32_t gm_group_name_all(const struct gm_engine *engine, uint32_t app, uint32_t *all);
+/* What they come to: bytes that they need together, whether any of them wants its turn, all of them
+ * run, any of them runs or drains. One that is held for exchanges counts as running. */
+void gm_group_sum(const struct gm_engine *engine, uint32_t app, uint64_t *bytes, bool *is_wanting,
+                  bool *is_open, bool *has_open);
+
+/* The next client of a group, from `client` on, that is connected and an app of this engine. */
+const struct gm_client *gm_group_next_here(const struct gm_engine *engine,
+                                           const struct gm_client *client);
+/* for (GM_EACH_MEMBER(engine, app, client)): those of the group of `app`. */
+#define GM_EACH_MEMBER(engine, app, client)                                                        \
+    const struct gm_client *client =                                                               \
+        gm_group_next_here(engine, gm_group_clients((engine)->apps[app].client->group));           \
+    client != NULL;                                                                                \
+    client = gm_group_next_here(engine, client->next)
+
+/* The scheduler made `app` yield, so all of its group are to. */
+void gm_group_yield(struct gm_engine *engine, uint32_t app);
+/* `app` runs with its group from now on. */
+void gm_group_opens(struct gm_engine *engine, uint32_t app);
+
+/* Work of `app` waits: the first of its group is to ask for its turn. False: that is `app`. */
+bool gm_group_wants(struct gm_engine *engine, uint32_t app);
+/* Whether that was so, once: for the first of its group. */
+bool gm_group_take_call(struct gm_engine *engine, uint32_t app);
+/* Whether any of its group waits for its turn with work; and whether `app` is the first of them. */
+bool gm_group_is_waiting(const struct gm_engine *engine, uint32_t app, bool *is_first);
+/* Whether all others of its group rest too: nothing of them runs, and nothing came for a while. */
+bool gm_group_rests(const struct gm_engine *engine, uint32_t app);
+
+/* The state of `app` changed: the engines of its group go round soon. */
+void gm_group_changed(struct gm_engine *engine, uint32_t app);
+
+#endif

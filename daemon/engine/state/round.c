@@ -1,0 +1,64 @@
+/*
+ * What the engine knows of the event that it works on: its time, whether it
+ * goes round now, whether there is to be another round, or another run soon, or none any more, and
+ * whether the plan is out of date. Owns the fields of these. Called by all files of the engine.
+ */
+#include "daemon/engine/state/round.h"
+
+void gm_engine_set_time(struct gm_engine *engine, uint64_t now)
+{
+    engine->now = now;
+}
+
+void gm_engine_again(struct gm_engine *engine)
+{
+    engine->again = true;
+}
+
+void gm_engine_replan(struct gm_engine *engine)
+{
+    engine->plan_is_stale = true;
+}
+
+void gm_engine_planned(struct gm_engine *engine)
+{
+    engine->plan_is_stale = false;
+}
+
+void gm_engine_begin_round(struct gm_engine *engine)
+{
+    engine->again = false;
+}
+
+bool gm_engine_begin_run(struct gm_engine *engine)
+{
+    if (engine->is_running || engine->is_closing)
+        return false;
+    engine->is_running = true;
+    engine->is_called = false;
+    return true;
+}
+
+void gm_engine_end_run(struct gm_engine *engine)
+{
+    engine->is_running = false;
+}
+
+void gm_engine_call(struct gm_engine *engine)
+{
+    if (engine->is_closing)
+        return;
+    engine->is_called = true;
+    if (!engine->is_running)
+        gm_alarm_set(&engine->alarm, 0);
+}
+
+void gm_engine_wake_at(struct gm_engine *engine, uint64_t at)
+{
+    gm_alarm_set(&engine->alarm, at);
+}
+
+void gm_engine_halt(struct gm_engine *engine)
+{
+    engine->is_closing = true;
+}

@@ -1,0 +1,27 @@
+/* The time, and whether there is another round. */
+#ifndef GM_DAEMON_ENGINE_STATE_ROUND_H
+#define GM_DAEMON_ENGINE_STATE_ROUND_H
+
+#include "daemon/engine/state/state.h"
+
+/* An event has come, at this time. */
+void gm_engine_set_time(struct gm_engine *engine, uint64_t now);
+/* What a plan follows from has changed, but for what the table knows of by itself. */
+void gm_engine_replan(struct gm_engine *engine);
+/* A plan is made. */
+void gm_engine_planned(struct gm_engine *engine);
+/* Go round once more. */
+void gm_engine_again(struct gm_engine *engine);
+/* Go round soon: something in another engine has changed. */
+void gm_engine_call(struct gm_engine *engine);
+/* Have an event of its own come at this time, if none comes before. */
+void gm_engine_wake_at(struct gm_engine *engine, uint64_t at);
+/* A run begins: false, if one is under way, or none is to be any more. */
+bool gm_engine_begin_run(struct gm_engine *engine);
+void gm_engine_end_run(struct gm_engine *engine);
+void gm_engine_begin_round(struct gm_engine *engine);
+/* Decide and begin nothing any more. Who was to be saved and is not yet, is lost; `on_saved` is not
+ * called. */
+void gm_engine_halt(struct gm_engine *engine);
+
+#endif

@@ -1,0 +1,175 @@
+/*
+ * Apps from join to end, and what each asks for when it asks for memory. Called by step.c, and by
+ * run.c to end what is gone.
+ */
+#include "daemon/engine/step/apps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/sums.h"
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/act/exits.h"
+#include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/ahead.h"
+#include "daemon/engine/step/allocs.h"
+#include "daemon/engine/step/chunks.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/gates.h"
+#include "daemon/engine/step/idle.h"
+#include "daemon/engine/step/log.h"
+#include "daemon/engine/step/places.h"
+#include "daemon/engine/step/policy.h"
+#include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/step/shares.h"
+#include "daemon/engine/step/states.h"
+#include "daemon/engine/step/waiting.h"
+
+void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_engine_close_batches(app);
+    gm_engine_stop_watching(app);
+    if (app->client) {
+        app->client->engines[engine->config.index] = NULL;
+        gm_client_drop(app->client);
+    }
+    memset(app, 0, sizeof *app);
+}
+
+/* Take the client's place in the tables. 0 or -errno, and then nothing has changed. */
+static int take_place(struct gm_engine *engine, struct gm_client *client)
+{
+    const uint32_t id = client->id, index = engine->config.index;
+    struct gm_app *app = &engine->apps[id];
+    if (app->state != GM_APP_UNUSED)
+        return -EEXIST;
+    memset(app, 0, sizeof *app);
+    gm_engine_open_batches(app);
+    if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
+        gm_engine_drop_idle_pools(engine);
+        if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
+            gm_engine_close_batches(app);
+            return -ENOSPC;
+        }
+    }
+    gm_engine_begin_places(app);
+    app->client = client;
+    app->pid = client->pid;
+    app->uid = client->uid;
+    memcpy(app->name, client->name, sizeof app->name);
+    app->ctl = client->ctl;
+    app->stat = client->stat;
+    client->engines[index] = engine;
+    gm_client_hold(client);
+    gm_engine_tell_room(engine);
+    return 0;
+}
+
+/* The client runs on other GPUs, or its gate is closing and its work has not ended yet: this engine
+ * may move nothing of it. So it runs here, too, until it answers. It has no memory here, so it has
+ * its turn at once. */
+static void run_at_once(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_engine_turn(engine, id, GM_APP_EV_CHOSEN);
+    gm_engine_turn(engine, id, GM_APP_EV_LOADED);
+    gm_engine_begin_work(engine, id, true);
+    gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
+    gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
+    if (app->client->shut != 0)
+        gm_engine_close_gate(engine, id);
+}
+
+/* It is an app of this engine from now on. */
+static void begin_app(struct gm_engine *engine, struct gm_client *client)
+{
+    const uint32_t id = client->id;
+    struct gm_app *app = &engine->apps[id];
+    const bool is_running = client->state != GM_CLIENT_QUIET;
+    /* A process that comes again has executed another program: the old one's contexts are gone. */
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == client->pid)
+            gm_engine_exited(engine, other);
+    gm_engine_watch_exit(engine, id);
+    app->session = client->session;
+    gm_engine_begin_idle(engine, id); /* until a thread of it waits for the gate */
+    engine->n_apps++;
+    gm_group_joined(engine, id);
+    gm_engine_turn(engine, id, GM_APP_EV_JOIN);
+    gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
+    gm_engine_happened(engine, id, GM_EVENT_JOIN);
+    if (is_running)
+        run_at_once(engine, id);
+    else
+        gm_client_keep_shut(client, engine->config.index);
+    gm_engine_first_policy(engine, id, &client->wishes);
+}
+
+int gm_engine_add_app(struct gm_engine *engine, struct gm_client *client)
+{
+    const int error = take_place(engine, client);
+    if (error == 0)
+        begin_app(engine, client);
+    return error;
+}
+
+void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+
+    if (app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING)
+        gm_engine_note_leaver(engine, id, true);
+    gm_engine_note_last_refusal(engine, id);
+    gm_group_changed(engine, id);
+    app->session = NULL;
+    gm_engine_await_exit(engine, id);
+    gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
+    const uint32_t other = gm_group_other_here(engine, id);
+    gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
+    if (other != GM_NONE && !engine->stopping.is_on)
+        gm_engine_apply_policy(engine,
+                               other); /* the settings of its group are those of who is left */
+    gm_engine_forget_waiting(engine, id);
+    gm_engine_void_batches(engine, id);
+    gm_engine_free_allocations(engine, id);
+    gm_engine_forget_opens(engine, id);
+}
+
+void gm_engine_bury(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state != GM_APP_GONE || gm_engine_is_left(app) ||
+            engine->table->apps[id].allocations.count > 0)
+            continue;
+        gm_engine_turn(engine, id, GM_APP_EV_END);
+        gm_table_remove_app(engine->table, id);
+        gm_engine_free_app(engine, id);
+        engine->n_apps--;
+    }
+}
+
+void gm_engine_asked(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+
+    if (alloc->gpu != engine->config.index || alloc->va == 0 || alloc->va % GM_CHUNK_MIN ||
+        alloc->bytes == 0 || alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
+        (alloc->flags & ~GM_ALLOC_AHEAD) != 0 ||
+        gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
+        gm_engine_is_waiting_at(engine, id, alloc->va)) {
+        gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
+        return;
+    }
+    gm_engine_happened(engine, id, GM_EVENT_ALLOC);
+    if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
+        gm_engine_admit(engine, id, alloc);
+    else if (!gm_engine_admit_ahead(engine, id, alloc))
+        gm_engine_refuse_alloc(engine, id, alloc->cookie);
+}

@@ -1,0 +1,304 @@
+/*
+ * Caps: the most device memory that an app may occupy, and what all apps of a user may. Owns
+ * struct gm_app.cap, and what is beyond the GPU of apps that have a cap. Called by policy.c,
+ * apps.c, places.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves
+ * an app says core/room.
+ *
+ * A cap holds for an app on each of its GPUs. The programs of a group are one app, so it bounds
+ * their sum. If they have several caps, the smallest counts. A total for a user bounds what its
+ * apps are promised on the GPU together: who comes first has it. Unevictable memory counts, too:
+ * what is fixed, and what the driver keeps, as the program tells it (gm_stat). Managed memory does
+ * not count, as the driver moves it by itself. The rest of the cap is for frames. What of a program
+ * does not fit there is `beyond`: it is mapped on the host when the program runs (places.c). So a
+ * cap does for one app what --oversize does for the budget, whatever that option says.
+ *
+ * It is kept by three things:
+ *
+ *   beyond   what the members of an app are promised on the GPU is never above the cap
+ *   fill     a chunk gets no frame if the app's frames would be above the cap with it. So an app
+ *            whose cap was lowered never grows, and one that exchanges is never above its cap. In a
+ *            group, a member may grow up to its own part while another member has more than its own
+ *   leaving  an app above its cap gets new places as soon as it is quiet; a paused app is evicted
+ *
+ * Pinned memory must have room for what is beyond: a cap for which it has none is refused. If the
+ * driver comes to keep more, as much goes beyond as pinned memory has room for.
+ *
+ * A total of pinned memory bounds all evictable memory of a user, as any of it may have to be
+ * there.
+ *
+ * By option a cap bends: an app may have what nobody else wants now. Others are apps that run or
+ * wait for their turn. What they are promised stays theirs: the app needs no more than its cap in
+ * order to run, and goes back to that when room is wanted. It bends no further than a total for the
+ * user allows. Otherwise two apps that bend would wait for each other's frames for ever.
+ */
+#include "daemon/engine/step/caps.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/settings.h"
+#include "common/size.h"
+#include "common/sums.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/host.h"
+#include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
+#include "daemon/engine/step/room.h"
+
+/* ---- what may be had ---- */
+
+/* What of the group's sum is the app's own. */
+static uint64_t part_of(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_places_room(engine, id) + engine->table->apps[id].fixed;
+}
+
+/* Another member that runs has more than its part. It goes below that when it drains, for which its
+ * work may have to wait for this one. */
+static bool is_other_above(const struct gm_engine *engine, uint32_t id)
+{
+    for (GM_EACH_MEMBER(engine, id, client))
+        if (client->id != id && engine->apps[client->id].state == GM_APP_RUNNING &&
+            engine->table->apps[client->id].device > part_of(engine, client->id))
+            return true;
+    return false;
+}
+
+bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    if (engine->stopping.is_on || !gm_engine_is_capped(engine, id))
+        return true;
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const bool has_part =
+        engine->table->apps[id].device + bytes <= part_of(engine, id) && is_other_above(engine, id);
+    return gm_room_may_occupy(&input, bytes, has_part);
+}
+
+/* ---- what is beyond ---- */
+
+/* Of the app's memory the GPU is to hold so much more, or less. */
+static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
+{
+    struct gm_app *app = &engine->apps[id];
+    const bool is_more = beyond > engine->table->apps[id].beyond;
+    if (beyond == engine->table->apps[id].beyond)
+        return;
+    gm_table_set_beyond(engine->table, id, beyond);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_needed(engine->table, id));
+    if (is_more)
+        gm_engine_hold_at_once(engine, id); /* what fails is tried again later */
+    else
+        gm_engine_need_budget(engine, id);
+    if (app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING)
+        gm_engine_want_places(engine, id);
+    gm_engine_want_memory(engine);
+}
+
+/* `bytes` of the members' memory go beyond, of each in proportion. */
+static void give_up(struct gm_engine *engine, uint32_t id, uint64_t promised, uint64_t bytes)
+{
+    const uint64_t all = promised >> GM_CHUNK_SHIFT, share = bytes >> GM_CHUNK_SHIFT;
+    uint64_t left = bytes;
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const uint64_t own = gm_room_promised(engine->table, client->id);
+        if (own >> GM_CHUNK_SHIFT == 0)
+            continue; /* so `all` is not 0 */
+        uint64_t part = ((own >> GM_CHUNK_SHIFT) * share + all - 1) / all << GM_CHUNK_SHIFT;
+        part = gm_least(part, gm_least(left, own));
+        left -= part;
+        set_beyond(engine, client->id, engine->table->apps[client->id].beyond + part);
+    }
+}
+
+/* The members may have more of the GPU. */
+static void take_up(struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const uint64_t beyond = engine->table->apps[client->id].beyond;
+        const uint64_t part = gm_least(beyond, bytes);
+        bytes -= part;
+        set_beyond(engine, client->id, beyond - part);
+    }
+}
+
+void gm_engine_fit(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const uint64_t all = entry->committed - entry->fixed;
+    if (entry->beyond > all)
+        gm_table_set_beyond(engine->table, id, all);
+    if (!engine->apps[id].session || engine->stopping.is_on)
+        return;
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const uint64_t less = gm_room_to_give_up(&input), more = gm_room_to_take_up(&input);
+    if (less > 0)
+        give_up(engine, id, input.own.promised, less);
+    else if (more > 0)
+        take_up(engine, id, more);
+}
+
+/* ---- each round ---- */
+
+/* What of the budget nobody else wants now. */
+static uint64_t unwanted(const struct gm_engine *engine)
+{
+    uint64_t wanted = engine->table->fixed;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && (engine->in_set[id] || !engine->apps[id].idle.is_idle ||
+                                         gm_engine_is_capped(engine, id)))
+            wanted += gm_room_needed(engine->table, id);
+    return gm_less(engine->table->budget, wanted);
+}
+
+/* What a total for its user leaves of the GPU beside what all its apps need, and what others have
+ * for now; UINT64_MAX: there is none. */
+static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t total = engine->apps[id].cap.user_gpu;
+    uint64_t bytes = engine->users[engine->table->apps[id].pool].left[0];
+    for (uint32_t other = 0; total != 0 && other < engine->config.max_apps; other++) {
+        if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
+            continue;
+        const struct gm_table_app *entry = &engine->table->apps[other];
+        const uint64_t driver = engine->apps[other].driver;
+        const uint64_t needed = gm_room_promised(engine->table, other) + entry->fixed + driver;
+        const uint64_t bent = needed + engine->apps[other].cap.bend;
+        const uint64_t has = entry->device + driver;
+        bytes += other == id ? needed : bent > has ? bent : has;
+    }
+    return total == 0 ? UINT64_MAX : gm_less(total, bytes);
+}
+
+static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint64_t beyond = engine->table->apps[id].beyond;
+    uint64_t most = gm_least(beyond, *left);
+    if (most > 0)
+        most = gm_least(most, unwanted_by_user(engine, id));
+    if (most < app->cap.bend)
+        gm_engine_hold_at_once(engine, id);
+    app->cap.bend = gm_chunk_floor(most);
+    *left -= app->cap.bend;
+}
+
+void gm_engine_follow_caps(struct gm_engine *engine)
+{
+    uint64_t left = 0;
+    if (engine->stopping.is_on)
+        return;
+    if (engine->config.has_bending_caps)
+        left = unwanted(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (!app->session || !gm_engine_is_capped(engine, id)) {
+            app->cap.bend = 0;
+            continue;
+        }
+        gm_engine_fit(engine, id);
+        bend(engine, id, &left);
+        const bool is_there = app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING;
+        if (is_there && gm_engine_bytes_for_gpu(engine, id) > gm_engine_places_room(engine, id))
+            gm_engine_want_places(engine, id);
+    }
+}
+
+/* ---- what is said ---- */
+
+bool gm_engine_set_cap(struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    const bool is_new = engine->apps[id].cap.bytes != bytes;
+    engine->apps[id].cap.bytes = bytes;
+    return is_new;
+}
+
+void gm_engine_follow_cap(struct gm_engine *engine, uint32_t id)
+{
+    gm_engine_fit(engine, id);
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    if (input.own.promised > gm_room_cap_limit(&input))
+        gm_host_ask(engine); /* the rest follows when it is there */
+}
+
+static int say(int error, char *why, size_t size, const char *what, uint64_t cap, uint64_t bytes)
+{
+    char caps[32], number[32];
+    snprintf(why, size, what, gm_settings_format_cap(cap, caps, sizeof caps),
+             gm_format_size(bytes, number, sizeof number));
+    return error;
+}
+
+int gm_engine_check_cap(const struct gm_engine *engine, uint32_t id, uint64_t cap, char *why,
+                        size_t size)
+{
+    const uint64_t budget = gm_engine_offered(engine);
+    const struct gm_room_sums sums = gm_engine_sums(engine, id);
+    const uint64_t unevictable = sums.fixed + sums.driver;
+    if (cap == 0)
+        return 0;
+    if (engine->pool.is_registered)
+        return say(-ENOTSUP, why, size,
+                   "cap=%s is not possible: the GPU has no memory handles on the host", cap, 0);
+    if (cap > budget)
+        return say(-ERANGE, why, size, "cap=%s is above the budget of %s", cap, budget);
+    if (cap < unevictable)
+        return say(-ERANGE, why, size,
+                   "cap=%s is too small: %s of the program cannot leave the GPU", cap, unevictable);
+    return 0;
+}
+
+struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    struct gm_reason why = {.of = GM_WHY_CAP,
+                            .bytes = engine->table->apps[id].beyond,
+                            .limit = gm_engine_cap(engine, id)};
+    if (!gm_engine_is_capped(engine, id))
+        return (struct gm_reason){0};
+    if (gm_room_user_limit(&input) < input.cap) { /* the lesser bounds it */
+        why.of = GM_WHY_USER_TOTAL;
+        why.limit = engine->apps[id].cap.user_gpu;
+    }
+    if (engine->apps[id].state == GM_APP_LOADING && !gm_engine_may_occupy(engine, id, GM_CHUNK_MIN))
+        why.why = GM_WHY_LEAVES_ROOM;
+    else if (why.bytes > 0)
+        why.why = GM_WHY_BEYOND;
+    else
+        return (struct gm_reason){0};
+    return why;
+}
+
+int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t cap,
+                         char *why, size_t size)
+{
+    uint64_t beyond = engine->table->beyond, more = 0, on_host = 0;
+    uint32_t programs = engine->table->beyond_apps;
+    for (uint32_t id = 0; cap != 0 && id < engine->config.max_apps; id++) {
+        if (!selected[id] ||
+            gm_group_next_here(engine, gm_group_clients(engine->apps[id].client->group)) !=
+                engine->apps[id].client)
+            continue; /* a group is looked at once */
+        struct gm_room_input input = gm_engine_room_input(engine, id);
+        input.cap = cap;
+        input.host = gm_engine_host_soon(engine);
+        const uint64_t above =
+            gm_less(input.own.promised + input.own.beyond, gm_room_cap_limit(&input));
+        more += above;
+        beyond -= input.own.beyond;
+        programs -= engine->table->beyond_apps - input.host_programs;
+        programs += above > 0 ? input.own.programs : 0;
+        on_host = gm_room_for_capped(&input);
+    }
+    if (more == 0 || gm_room_on_host(beyond + more, programs) <= on_host)
+        return 0;
+    char room[32];
+    gm_format_size(gm_less(on_host, gm_room_on_host(beyond, programs)), room, sizeof room);
+    char caps[32], number[32];
+    snprintf(why, size,
+             "cap=%s needs %s of pinned memory for what is above it, and there is room for %s: "
+             "raise --pinned",
+             gm_settings_format_cap(cap, caps, sizeof caps),
+             gm_format_size(more, number, sizeof number), room);
+    return -ENOSPC;
+}

@@ -1,0 +1,356 @@
+/*
+ * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
+ * step that is possible; gm_engine_retire ends freed chunks. Called by step.c, answers.c and
+ * apps.c; calls the table, and the files that begin copies.
+ */
+#include "daemon/engine/step/chunks.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/act/copies.h"
+#include "daemon/engine/act/device.h"
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/round.h"
+#include "daemon/engine/step/hashes.h"
+#include "daemon/engine/step/places.h"
+#include "daemon/engine/step/release.h"
+#include "daemon/engine/step/shadows.h"
+
+static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
+{
+    const struct gm_last_word *last = &allocation->last;
+    const struct gm_msg_freed freed = {.cookie = last->cookie};
+    const struct gm_msg_taken taken = {.va = allocation->va};
+    const struct gm_msg_allocated failed = {.cookie = last->cookie, .result = last->result};
+    if (!engine->apps[allocation->app].session)
+        return;
+    if (last->kind == GM_LAST_FREED)
+        gm_engine_say(engine, allocation->app, GM_MSG_FREED, &freed);
+    else if (last->kind == GM_LAST_TAKEN)
+        gm_engine_say(engine, allocation->app, GM_MSG_TAKEN, &taken);
+    else if (last->kind == GM_LAST_FAILED)
+        gm_engine_say(engine, allocation->app, GM_MSG_ALLOCATED, &failed);
+}
+
+/* The last that is heard of a freed chunk; with an allocation's last chunk its program is told. */
+static void end_chunk(struct gm_engine *engine, uint32_t index)
+{
+    const uint32_t at = engine->table->chunks[index].allocation;
+
+    gm_engine_free_pages(engine, index);
+    if (!gm_table_end_chunk(engine->table, index))
+        return;
+    say_last_word(engine, &engine->table->allocations[at]);
+    gm_table_end_allocation(engine->table, at);
+    gm_engine_again(engine);
+}
+
+/* The chunk comes when gm_engine_try_failed has tried again. */
+static void try_later(struct gm_engine *engine, uint32_t index)
+{
+    gm_engine_back_off(engine, GM_RETRY_COPY);
+    gm_table_begin_copy(engine->table, index);
+    engine->failed[engine->n_failed++] = index;
+}
+
+void gm_engine_try_failed(struct gm_engine *engine)
+{
+    if (gm_engine_is_off(engine, GM_RETRY_COPY))
+        return;
+    for (uint32_t i = engine->n_failed; i-- > 0;) {
+        const uint32_t index = engine->failed[i];
+        const struct gm_chunk *chunk = &engine->table->chunks[index];
+        const bool is_copied = !chunk->is_freed && chunk->tier != GM_TIER_GPU;
+        if (is_copied && !gm_engine_has_room(engine, GM_WAY_IN))
+            continue;
+        engine->failed[i] = engine->failed[--engine->n_failed];
+        gm_table_end_copy(engine->table, index, false);
+        if (chunk->is_freed) {
+            gm_engine_settle(engine, index);
+        } else if (!is_copied) {
+            gm_table_map_again(engine->table, index);
+            gm_engine_map(engine, index);
+        } else {
+            gm_engine_copy_in(engine, index);
+        }
+    }
+}
+
+/* The copy out of an eviction is not made: the chunk stays in its frame, and is mapped again. */
+static void undo_eviction(struct gm_engine *engine, uint32_t index)
+{
+    if (engine->table->chunks[index].is_freed) {
+        gm_engine_give_up_frame(engine, index);
+        gm_engine_settle(engine, index);
+        return;
+    }
+    if (!gm_table_undo(engine->table, index))
+        return;
+    gm_engine_free_pages(engine, index);
+    gm_engine_map(engine, index);
+    gm_engine_again(engine);
+}
+
+void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->state == GM_CHUNK_LEAVING && chunk->map_pending)
+        gm_engine_free_pages(engine, index);
+}
+
+/* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
+ * dirty already. */
+static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult result)
+{
+    gm_engine_back_off(engine, GM_RETRY_COPY);
+    gm_engine_emit(engine, &(struct gm_event){
+                               .kind = GM_EVENT_COPY_FAILED,
+                               .app = GM_NONE,
+                               .copy_failed = {.error = gm_engine_error_text(engine, result),
+                                               .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
+    for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        if (engine->table->frames[i].state == GM_FRAME_FREE &&
+            engine->table->frames[i].clear == number)
+            gm_table_soil_frame(engine->table, i);
+}
+
+static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    gm_engine_back_off(engine, GM_RETRY_COPY);
+    gm_engine_emit(
+        engine,
+        &(struct gm_event){.kind = GM_EVENT_COPY_FAILED,
+                           .app = chunk->app,
+                           .copy_failed = {.from = way == GM_WAY_OUT ? GM_TIER_GPU : GM_TIER_PINNED,
+                                           .to = way == GM_WAY_OUT ? GM_TIER_PINNED : GM_TIER_GPU,
+                                           .error = gm_engine_error_text(engine, result),
+                                           .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
+    if (chunk->state == GM_CHUNK_LEAVING)
+        undo_eviction(engine, index);
+    else if (way == GM_WAY_OUT || chunk->is_freed)
+        gm_engine_settle(engine, index);
+    else
+        try_later(engine, index);
+}
+
+/* Evicted: copied out, as soon as its owner has unmapped it. False: it has not left yet. */
+static bool has_left(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->frame == GM_NONE)
+        return true;
+    if (chunk->is_freed) /* nobody needs the data */
+        gm_engine_give_up_frame(engine, index);
+    else if (chunk->page != GM_NONE)
+        return gm_engine_vacate(engine, index);
+    else
+        undo_eviction(engine, index); /* gm_engine_forgo_pages */
+    return chunk->is_freed;
+}
+
+/* It is in its frame now, and its pages are a shadow or free. */
+static void keep_or_free(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    /* A host frame's pages go with it. */
+    if (chunk->page != GM_NONE && chunk->host_frame == GM_NONE)
+        gm_engine_keep_shadow(engine, index);
+    if (chunk->shadow == GM_SHADOW_NONE)
+        gm_engine_free_pages(engine, index);
+}
+
+void gm_engine_settle(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const enum gm_chunk_state from = (enum gm_chunk_state)chunk->state;
+    const bool is_freed = chunk->is_freed, has_failed = chunk->is_given_up;
+
+    gm_engine_again(engine);
+    if (gm_chunk_is_still(chunk) || chunk->copy_pending || chunk->map_pending)
+        return;
+    if (from == GM_CHUNK_LEAVING && !has_left(engine, index))
+        return;
+    if (from == GM_CHUNK_RETURNING && has_failed && !is_freed) {
+        try_later(engine, index); /* the data is in this frame alone */
+        return;
+    }
+    if (from == GM_CHUNK_MOVING && !has_failed)
+        gm_engine_free_pages(engine, index);
+    gm_table_settle(engine->table, index);
+    if (from == GM_CHUNK_ENDING ||
+        (has_failed && (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)))
+        gm_engine_give_up_frame(engine, index);
+    else if (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)
+        keep_or_free(engine, index);
+    else if (from == GM_CHUNK_MAPPING)
+        gm_engine_fit_places(engine, chunk->app); /* its place could not be chosen meanwhile */
+    if (!has_failed)
+        gm_engine_progressed(engine, chunk->app);
+    if (is_freed)
+        gm_engine_retire(engine, index);
+}
+
+void gm_engine_retire(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const bool is_gone = engine->apps[chunk->app].state == GM_APP_GONE;
+
+    assert(chunk->is_freed);
+    if (!gm_chunk_is_still(chunk)) {
+        if (is_gone) {
+            gm_table_end_map(engine->table, index, false);
+            gm_engine_settle(engine, index);
+        }
+        return;
+    }
+    if (chunk->frame != GM_NONE && !is_gone) {
+        if (gm_table_unmap(engine->table, index))
+            gm_engine_unmap(engine, index);
+        return;
+    }
+    if (chunk->frame != GM_NONE)
+        gm_engine_give_up_frame(engine, index);
+    end_chunk(engine, index);
+}
+
+void gm_engine_copied_host(struct gm_engine *engine, uint32_t index, int error)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+
+    gm_engine_tell_copied(engine, index, error != 0);
+    gm_engine_end_below(engine, index);
+    gm_table_end_copy(engine->table, index, error != 0);
+    /* What cannot be read keeps its app waiting; what cannot be written closes the disk to plans.
+     * One that ends well when it may be tried again makes the next failure news. What is copied in
+     * memory, where nothing fails, does not, nor what ends well before. */
+    const bool is_raise = chunk->to_tier == GM_TIER_PINNED;
+    const bool is_of_disk = chunk->tier == GM_TIER_DISK || chunk->to_tier == GM_TIER_DISK;
+    assert(error == 0 || is_of_disk);
+    struct gm_app *app = &engine->apps[chunk->app];
+    int *last = is_raise ? &app->moves.raise_error : &engine->lower_error;
+    if (error) {
+        /* The chunk keeps its old copy: it ends where it began. */
+        if (*last != error)
+            gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_COPY_FAILED,
+                                                      .app = chunk->app,
+                                                      .copy_failed = {.from = chunk->tier,
+                                                                      .to = chunk->to_tier,
+                                                                      .error = strerror(-error)}});
+        gm_stores_free(engine->stores, (enum gm_tier)chunk->to_tier, chunk->to_page);
+        *last = error;
+        if (is_raise)
+            gm_engine_back_off_app(engine, chunk->app);
+        else
+            gm_engine_back_off(engine, GM_RETRY_BELOW);
+    } else {
+        *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
+        const bool is_off = is_raise ? gm_engine_is_app_off(engine, chunk->app)
+                                     : gm_engine_is_off(engine, GM_RETRY_BELOW);
+        if (is_of_disk && !is_off)
+            *last = 0;
+        if (is_of_disk && is_raise)
+            gm_engine_app_went_well(engine, chunk->app);
+        else if (is_of_disk)
+            gm_engine_went_well(engine, GM_RETRY_BELOW);
+    }
+    gm_engine_settle(engine, index);
+}
+
+/* Those that found no room in the mover come, as far as there is room now. */
+static void take_late(struct gm_engine *engine)
+{
+    uint32_t index;
+    while ((index = gm_engine_next_late(engine)) != GM_NONE)
+        if (engine->table->chunks[index].is_freed)
+            gm_engine_settle(engine, index);
+        else
+            gm_engine_copy_out(engine, index);
+}
+
+void gm_engine_take_copies(struct gm_engine *engine)
+{
+    struct gm_ended ended;
+    while (gm_engine_next_copy(engine, &ended)) {
+        if (ended.chunk == GM_NONE) { /* a free frame was cleared */
+            if (ended.result != CUDA_SUCCESS)
+                clear_failed(engine, ended.number, ended.result);
+            continue;
+        }
+        gm_table_end_copy(engine->table, ended.chunk, false);
+        gm_engine_tell_copied(engine, ended.chunk, ended.result != CUDA_SUCCESS);
+        if (ended.result != CUDA_SUCCESS) {
+            copy_failed(engine, ended.way, ended.chunk, ended.result);
+            continue;
+        }
+        gm_engine_went_well(engine, GM_RETRY_COPY);
+        gm_engine_settle(engine, ended.chunk);
+    }
+    take_late(engine);
+}
+
+void gm_engine_take_hashes(struct gm_engine *engine)
+{
+    uint32_t index;
+    bool has_left;
+    while (gm_engine_next_hash(engine, &index, &has_left))
+        if (has_left)
+            gm_engine_settle(engine, index);
+}
+
+/* ---- programs that do not answer ---- */
+
+static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
+{
+    if (batch && batch->kind == GM_BATCH_UNMAP)
+        for (uint32_t i = 0; i < batch->n; i++)
+            gm_engine_forgo_pages(engine, batch->items[i]);
+}
+
+void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (engine->table->apps[id].is_silent == is_silent)
+        return;
+    gm_table_set_silent(engine->table, id, is_silent);
+    if (!is_silent)
+        return;
+    forgo_pages(engine, app->batches.building[GM_BATCH_UNMAP]);
+    for (const struct gm_batch *batch = app->batches.sent; batch; batch = batch->next)
+        forgo_pages(engine, batch);
+}
+
+static void void_item(struct gm_engine *engine, uint32_t item)
+{
+    gm_table_end_map(engine->table, item, false);
+    if (engine->table->chunks[item].is_freed)
+        gm_engine_settle(engine, item);
+}
+
+static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
+{
+    const bool is_of_places = batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT;
+    for (uint32_t i = 0; !is_of_places && i < batch->n; i++) {
+        uint32_t item = batch->items[i];
+        if (batch->kind == GM_BATCH_DROP)
+            gm_table_end_drop(engine->table, item, id, false);
+        else
+            void_item(engine, item);
+    }
+    free(batch);
+}
+
+void gm_engine_void_batches(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_batch *batch;
+    uint32_t item;
+    while ((batch = gm_engine_take_unanswered(engine, id)) != NULL)
+        void_batch(engine, id, batch);
+    while ((item = gm_engine_take_unsent(engine, id)) != GM_NONE)
+        void_item(engine, item);
+}

@@ -1,0 +1,272 @@
+/*
+ * What the scheduler is told, and what it decided. Owns the scheduler and engine.decision. Called
+ * by the files that see events, by policy.c for settings, and by whoever asks the scheduler.
+ *
+ * The scheduler knows one app, here a *unit*, for all members of a group on this GPU (groups.h). It
+ * has their bytes together; it wants if any of them wants, is open when all gates are, and closed
+ * when all are quiet. Its settings are those of all of them (policy.c). So members get
+ * turns together or not at all, and cannot be in each other's way. The decision names each of them.
+ *
+ * A unit lives from its first member's JOIN to its last one's LEAVE. It has the number of its first
+ * member, or another one while that is taken by a unit whose first member has left.
+ */
+#include "daemon/engine/step/feed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/round.h"
+
+int gm_engine_open_sched(struct gm_engine *engine)
+{
+    const struct gm_engine_config *config = &engine->config;
+    const struct gm_sched_config sched = {.max_apps = config->max_apps,
+                                          .budget = engine->first_budget,
+                                          .levels = config->levels,
+                                          .allotment_ns = config->allotment_ns,
+                                          .slice_ns = config->slice_ns,
+                                          .patience_ns = config->patience_ns,
+                                          .retry_ns = config->slice_ns};
+    size_t size = gm_sched_size(&sched);
+    engine->sched_memory = size ? calloc(1, size) : NULL;
+    engine->units = calloc(config->max_apps, sizeof *engine->units);
+    engine->set = calloc(2 * (size_t)config->max_apps, sizeof *engine->set);
+    if (!engine->sched_memory || !engine->units || !engine->set)
+        return size ? -ENOMEM : -EINVAL;
+    engine->sched = gm_sched_init(engine->sched_memory, &sched);
+    if (!engine->sched)
+        return -EINVAL;
+    gm_engine_emit(
+        engine, &(struct gm_event){.kind = GM_EVENT_SCHED, .app = GM_NONE, .sched.config = &sched});
+    engine->decision.wake_at = engine->decided.wake_at = GM_TIME_NEVER;
+    return 0;
+}
+
+/* ---- the decision ---- */
+
+/* The members of `n` units. Returns how many they are. */
+static uint32_t name_all(const struct gm_engine *engine, const uint32_t *units, uint32_t n,
+                         uint32_t *all)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        count += gm_group_name_all(engine, engine->units[units[i]].member, all + count);
+    return count;
+}
+
+static void take_decision(struct gm_engine *engine)
+{
+    const struct gm_sched_decision *decided = &engine->decided;
+    uint32_t *set = engine->set, *next = set + engine->config.max_apps;
+    engine->decision =
+        (struct gm_sched_decision){.set = set,
+                                   .n_set = name_all(engine, decided->set, decided->n_set, set),
+                                   .next = next,
+                                   .n_next = name_all(engine, decided->next, decided->n_next, next),
+                                   .wake_at = decided->wake_at};
+    engine->decisions++;
+    gm_engine_replan(engine);
+    gm_engine_again(engine);
+}
+
+static void step(struct gm_engine *engine, const struct gm_sched_event *event)
+{
+    int fault = gm_sched_step(engine->sched, engine->now, event, &engine->decided);
+    if (fault)
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_FAULT,
+                                                  .app = GM_NONE,
+                                                  .fault = {.event = (int32_t)event->kind,
+                                                            .unit = event->app,
+                                                            .fault = fault}});
+    else
+        gm_engine_emit(engine, &(struct gm_event){
+                                   .kind = GM_EVENT_INPUT, .app = GM_NONE, .input.event = event});
+    take_decision(engine);
+}
+
+void gm_engine_decide(struct gm_engine *engine, uint32_t *set, uint32_t n)
+{
+    engine->decision = (struct gm_sched_decision){.set = set, .n_set = n, .wake_at = GM_TIME_NEVER};
+}
+
+/* ---- units ---- */
+
+/* Its unit, which a new app by itself begins. */
+static uint32_t join(struct gm_engine *engine, uint32_t id)
+{
+    const uint32_t other = gm_group_other_here(engine, id);
+    uint32_t unit = other == GM_NONE ? id : engine->apps[other].unit;
+    if (other == GM_NONE && engine->units[unit].is_used)
+        for (unit = 0; engine->units[unit].is_used;) /* there are no more than apps */
+            unit++;
+    if (other == GM_NONE)
+        engine->units[unit] = (struct gm_unit){.is_used = true, .member = id};
+    engine->apps[id].unit = unit;
+    engine->apps[id].is_wanting = false;
+    return unit;
+}
+
+/* Tell what has changed of a unit of several. */
+static void tell(struct gm_engine *engine, uint32_t number, uint64_t ago_ns)
+{
+    struct gm_unit *unit = &engine->units[number], now = *unit;
+    struct gm_sched_event event = {.app = number};
+    bool is_open, has_open;
+    gm_group_sum(engine, unit->member, &now.bytes, &now.is_wanting, &is_open, &has_open);
+    now.is_open = unit->is_open ? has_open : is_open;
+    const struct gm_unit was = *unit;
+    *unit = now;
+    if (now.bytes != was.bytes) {
+        event.kind = GM_SCHED_SIZE;
+        event.bytes = now.bytes;
+        step(engine, &event);
+        event.bytes = 0;
+    }
+    if (now.is_wanting && !was.is_wanting) {
+        event.kind = GM_SCHED_WANT;
+        step(engine, &event);
+    }
+    if (now.is_open != was.is_open) {
+        event.kind = now.is_open ? GM_SCHED_OPENED : GM_SCHED_CLOSED;
+        step(engine, &event);
+    }
+    if (!now.is_wanting && was.is_wanting) {
+        event.kind = GM_SCHED_IDLE;
+        event.ago_ns = ago_ns;
+        step(engine, &event);
+    }
+}
+
+/* What a unit of one tells, should it have more members later. */
+static void note(struct gm_unit *unit, const struct gm_sched_event *event)
+{
+    if (event->kind == GM_SCHED_WANT || event->kind == GM_SCHED_IDLE)
+        unit->is_wanting = event->kind == GM_SCHED_WANT;
+    if (event->kind == GM_SCHED_OPENED || event->kind == GM_SCHED_CLOSED)
+        unit->is_open = event->kind == GM_SCHED_OPENED;
+    if (event->kind == GM_SCHED_SIZE)
+        unit->bytes = event->bytes;
+    if (event->kind == GM_SCHED_LEAVE)
+        unit->is_used = false;
+}
+
+static void feed(struct gm_engine *engine, struct gm_sched_event event)
+{
+    gm_engine_again(engine);
+    gm_engine_replan(engine);
+    if (engine->stopping.is_on)
+        return; /* gm_engine_choose_saved decides */
+    if (event.kind == GM_SCHED_TIMER || event.kind == GM_SCHED_ROOM) {
+        step(engine, &event);
+        return;
+    }
+    if (event.kind == GM_SCHED_WANT && engine->apps[event.app].is_stopped)
+        return;
+    const uint32_t id = event.app, other = gm_group_other_here(engine, id);
+    event.app = event.kind == GM_SCHED_JOIN ? join(engine, id) : engine->apps[id].unit;
+    struct gm_unit *unit = &engine->units[event.app];
+    if (event.kind == GM_SCHED_JOIN)
+        event.user = (uint32_t)engine->apps[id].uid;
+    if (event.kind == GM_SCHED_SIZE && engine->apps[id].is_stopped)
+        event.bytes = 0; /* what it keeps is no room */
+    if (event.kind == GM_SCHED_WANT || event.kind == GM_SCHED_IDLE)
+        engine->apps[id].is_wanting = event.kind == GM_SCHED_WANT;
+    if (other == GM_NONE) {
+        note(unit, &event);
+        step(engine, &event);
+        return;
+    }
+    if (event.kind == GM_SCHED_LEAVE && unit->member == id)
+        unit->member = other;
+    tell(engine, event.app, event.ago_ns);
+    if ((event.kind == GM_SCHED_BUSY && unit->is_open) || event.kind == GM_SCHED_HURRY)
+        step(engine, &event);
+    take_decision(engine); /* it names those who came and who left */
+}
+
+void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
+                    uint64_t bytes)
+{
+    feed(engine, (struct gm_sched_event){.kind = kind, .app = app, .bytes = bytes});
+}
+
+void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns)
+{
+    feed(engine, (struct gm_sched_event){.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns});
+}
+
+void gm_engine_tie(struct gm_engine *engine, uint32_t id, bool is_tied)
+{
+    const uint32_t number = engine->apps[id].unit;
+    const struct gm_sched_event event = {.kind = is_tied ? GM_SCHED_TIE : GM_SCHED_UNTIE,
+                                         .app = number};
+    if (engine->units[number].is_tied == is_tied || engine->stopping.is_on)
+        return;
+    engine->units[number].is_tied = is_tied;
+    step(engine, &event);
+}
+
+bool gm_engine_is_ready(const struct gm_engine *engine, uint32_t id)
+{
+    const uint32_t number = engine->apps[id].unit;
+    return engine->units[number].is_open || gm_sched_is_ready(engine->sched, number);
+}
+
+bool gm_engine_unit_wants(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return engine->units[app->unit].is_wanting;
+}
+
+void gm_engine_feed_policy(struct gm_engine *engine, uint32_t id,
+                           const struct gm_sched_policy *said)
+{
+    const uint32_t unit = engine->apps[id].unit;
+    struct gm_sched_policy with = *said;
+    const struct gm_sched_policy *policy = &with;
+    with.is_paused = said->is_paused || engine->apps[id].is_part_stopped;
+    engine->units[unit].is_paused = said->is_paused;
+    int fault = gm_sched_set(engine->sched, engine->now, unit, policy, &engine->decided);
+    if (fault)
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_FAULT,
+                                          .app = id,
+                                          .fault = {.event = -1, .unit = id, .fault = fault}});
+    else
+        gm_engine_emit(engine, &(struct gm_event){
+                                   .kind = GM_EVENT_POLICY, .app = unit, .policy.policy = policy});
+    take_decision(engine);
+}
+
+/* ---- who asks ---- */
+
+bool gm_engine_is_chosen(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = 0; i < engine->decision.n_set; i++)
+        if (engine->decision.set[i] == id)
+            return true;
+    return false;
+}
+
+bool gm_engine_account(const struct gm_engine *engine, uint32_t id,
+                       struct gm_sched_account *account)
+{
+    if (!gm_sched_account(engine->sched, engine->now, engine->apps[id].unit, account))
+        return false;
+    account->policy.is_paused = engine->units[engine->apps[id].unit].is_paused;
+    if (account->ahead < engine->config.max_apps)
+        account->ahead = engine->units[account->ahead].member;
+    return true;
+}
+
+uint64_t gm_engine_expected(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_sched_expect(engine->sched, engine->now, engine->apps[id].unit);
+}
+
+bool gm_engine_is_later(const struct gm_engine *engine, uint32_t a, uint32_t b)
+{
+    return gm_sched_is_later(engine->sched, engine->now, engine->apps[a].unit,
+                             engine->apps[b].unit);
+}

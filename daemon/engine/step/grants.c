@@ -1,0 +1,162 @@
+/*
+ * Groups over several GPUs: when they stand in line, when they take their turns, and when their
+ * gates open (groups.h). Owns gm_group.grant. Called by run.c, and by deadlines.c for the time.
+ */
+#include "daemon/engine/step/grants.h"
+
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/gates.h"
+#include "daemon/engine/step/idle.h"
+
+/* It has its turn, or keeps it. */
+static bool has_turn(const struct gm_app *app)
+{
+    return app->state == GM_APP_LOADING || app->state == GM_APP_RUNNING || app->places.is_held;
+}
+
+/* It gave its turn back and tries again later. */
+static bool is_put_off(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING) &&
+           app->idle.want_at > engine->now;
+}
+
+/* What a member sees of its group. */
+struct view {
+    bool is_first;     /* nobody is on a GPU before its own */
+    bool is_next;      /* all on GPUs before its own want their turns, or have them */
+    bool is_spread;    /* somebody is on another GPU */
+    bool is_ready;     /* all could have their turns now, or have them */
+    bool has_closed;   /* one of them does not run */
+    uint64_t moved_at; /* when memory last came nearer for one of them that is not whole */
+    bool others_work;  /* another one runs and does not rest */
+    bool has_waiting;  /* a thread of one waits at its gate */
+    bool is_put_off;   /* one of them cannot be loaded now */
+};
+
+static struct view look(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_walk walk = gm_group_walk(engine->apps[id].client->group);
+    struct view view = {
+        .is_next = true, .is_ready = true, .others_work = !gm_group_rests(engine, id)};
+    struct gm_engine *at;
+    const struct gm_app *app;
+    view.has_waiting = gm_group_is_waiting(engine, id, &view.is_first);
+    while ((app = gm_group_step(&walk, &at)) != NULL) {
+        const bool is_before = at->config.index < engine->config.index;
+        view.is_next =
+            view.is_next && (!is_before || has_turn(app) || gm_engine_unit_wants(at, app));
+        view.is_spread = view.is_spread || at != engine;
+        view.is_ready = view.is_ready && gm_engine_is_ready(at, app->client->id);
+        view.has_closed = view.has_closed || !(app->state == GM_APP_RUNNING || app->places.is_held);
+        if (app->state == GM_APP_LOADING && at->table->apps[app->client->id].missing > 0 &&
+            app->progress_at > view.moved_at)
+            view.moved_at = app->progress_at;
+        view.is_put_off = view.is_put_off || is_put_off(engine, app);
+    }
+    return view;
+}
+
+static bool is_granted(const struct gm_group *group)
+{
+    return group->grant.is_on && group->grant.round == group->round;
+}
+
+bool gm_group_may_open(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    const struct gm_app *app;
+    struct gm_engine *at;
+    if (!group || engine->stopping.is_on) /* then they are saved one by one */
+        return true;
+    struct gm_walk walk = gm_group_walk(group);
+    while ((app = gm_group_step(&walk, &at)) != NULL) {
+        const uint32_t other = app->client->id;
+        const bool is_whole = app->state == GM_APP_LOADING && at->in_set[other] &&
+                              at->table->apps[other].missing == 0;
+        if (app != &engine->apps[id] && app->state != GM_APP_RUNNING && !is_whole)
+            return false;
+    }
+    return true;
+}
+
+/* How long they may stand still with their turns, until all of them run. */
+static uint64_t stall_ns(const struct gm_engine *engine, const struct gm_group *group)
+{
+    const bool is_urgent = group->grant.waits_at != 0 &&
+                           engine->now >= group->grant.waits_at + engine->config.patience_ns;
+    return is_urgent ? engine->config.drain_deadline_ns + GM_LATE_NS + GM_STALL_NS : GM_GRANT_NS;
+}
+
+/* They take their turns on all GPUs as soon as all could have them. If not all of them run soon,
+ * they give them back. */
+static void grant(const struct gm_engine *engine, struct gm_group *group, const struct view *view)
+{
+    const uint64_t since =
+        view->moved_at > group->grant.since ? view->moved_at : group->grant.since;
+    const bool was_granted = is_granted(group);
+    if (!view->has_closed)
+        group->grant.waits_at = 0;
+    else if (group->grant.waits_at == 0 && view->has_waiting)
+        group->grant.waits_at = engine->now;
+    if (!is_granted(group) && view->is_ready && !view->is_put_off &&
+        engine->now >= group->grant.next) {
+        group->grant.is_on = true;
+        group->grant.round = group->round;
+        group->grant.since = engine->now;
+    } else if (is_granted(group) && view->has_closed &&
+               (view->is_put_off || engine->now >= since + stall_ns(engine, group))) {
+        group->grant.is_on = false;
+        group->grant.next = engine->now + GM_WANT_AGAIN_NS;
+    }
+    if (is_granted(group) != was_granted)
+        gm_group_call(group);
+}
+
+uint64_t gm_group_due(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    if (!group)
+        return GM_TIME_NEVER;
+    const struct view view = look(engine, id);
+    if (!view.is_spread || !view.has_closed)
+        return GM_TIME_NEVER;
+    if (!is_granted(group))
+        return group->grant.next > engine->now ? group->grant.next : GM_TIME_NEVER;
+    const uint64_t since = view.moved_at > group->grant.since ? view.moved_at : group->grant.since;
+    return since + stall_ns(engine, group);
+}
+
+static void follow(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_group *group = app->client->group;
+    const struct view view = look(engine, id);
+    if (view.is_spread)
+        grant(engine, group, &view);
+    gm_engine_tie(engine, id, view.is_spread && !is_granted(group));
+    const bool is_called = gm_group_take_call(engine, id);
+    if (app->places.is_held || app->is_part_stopped || engine->stopping.is_on)
+        return;
+    if (app->state == GM_APP_RUNNING && app->group.round != group->round) {
+        gm_group_opens(engine, id);
+        gm_engine_close_gate(engine, id);
+    } else if (app->state == GM_APP_RUNNING && app->idle.is_idle && view.others_work) {
+        gm_engine_stand_in_line(engine, id, true);
+    } else if (app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING) {
+        const bool may_want = view.is_next && !view.is_put_off;
+        const bool is_wanted = !view.is_first || is_called || view.others_work || view.has_waiting;
+        if (!app->idle.is_idle && !may_want)
+            gm_engine_stand_in_line(engine, id, false);
+        else if (app->idle.is_idle && may_want && is_wanted)
+            gm_engine_stand_in_line(engine, id, true);
+    }
+}
+
+void gm_engine_follow_groups(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && gm_group_of(engine, id))
+            follow(engine, id);
+}

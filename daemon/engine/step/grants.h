@@ -1,0 +1,15 @@
+/* When groups over several GPUs take their turns, and give them back. */
+#ifndef GM_DAEMON_ENGINE_STEP_GRANTS_H
+#define GM_DAEMON_ENGINE_STEP_GRANTS_H
+
+#include "daemon/engine/state/state.h"
+
+/* Whether the gate of `app`, which is whole, may open: all of its group are whole, or run. */
+bool gm_group_may_open(const struct gm_engine *engine, uint32_t app);
+
+/* When its group gives its turns back, or takes them, though nothing happens. */
+uint64_t gm_group_due(const struct gm_engine *engine, uint32_t app);
+
+/* Do for this engine's apps what the states of the others in their groups ask for. */
+void gm_engine_follow_groups(struct gm_engine *engine);
+#endif

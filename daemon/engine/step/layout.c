@@ -1,0 +1,167 @@
+/*
+ * Says where each app stands on the timeline, has the layout made that follows from it
+ * (core/layout.h), and the plan that brings it about (core/plan.h). Owns both. Called by run.c;
+ * moves.c carries the plan out.
+ */
+#include "daemon/engine/step/layout.h"
+
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/round.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/host.h"
+#include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/moves.h"
+#include "daemon/engine/step/room.h"
+
+static bool lacks_any(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->table->apps[id].missing > 0 || engine->table->apps[id].leaving > 0;
+}
+
+/* Of an app that runs, or whose gate opens next. */
+static enum gm_stand stand_of_chosen(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (!lacks_any(engine, id) || gm_engine_is_app_off(engine, id))
+        return GM_STAND_STAYS;
+    if (app->state == GM_APP_RUNNING)
+        return GM_STAND_GROWS;
+    return app->state == GM_APP_LOADING && app->batches.ping == 0 ? GM_STAND_COMES : GM_STAND_STAYS;
+}
+
+static bool can_come_ahead(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *app = &engine->table->apps[id];
+    return engine->apps[id].state == GM_APP_PAUSED && app->missing > 0 &&
+           app->beyond == 0 && /* else what comes is known when its turn begins */
+           !engine->stopping.is_on && !gm_engine_is_vacating(engine, id) &&
+           !gm_engine_is_app_off(engine, id) && gm_engine_expected(engine, id) != GM_TIME_NEVER;
+}
+
+/* Bytes that it may have on the GPU while it is paused. */
+static uint64_t most_of(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t has = engine->table->apps[id].resident;
+    if (engine->apps[id].state != GM_APP_PAUSED || engine->stopping.is_on)
+        return UINT64_MAX;
+    return gm_engine_is_vacating(engine, id) ? 0 : has - gm_engine_above_cap(engine, id);
+}
+
+/* Of an app that is not to run. */
+static struct gm_layout_app stand_of_other(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const bool waits = app->state == GM_APP_PAUSED && !app->idle.is_idle;
+    return (struct gm_layout_app){.app = id,
+                                  .stand = waits ? GM_STAND_WAITS : GM_STAND_IDLE,
+                                  .comes_ahead = can_come_ahead(engine, id),
+                                  .most = most_of(engine, id)};
+}
+
+/* All apps whose memory can move, in the order of their next use. Returns how many. */
+static uint32_t list_apps(struct gm_engine *engine)
+{
+    struct gm_layout_app *apps = engine->stands;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < engine->decision.n_set; i++) {
+        const uint32_t id = engine->decision.set[i];
+        if (!engine->in_set[id])
+            continue; /* it is from the next round on */
+        apps[n++] = (struct gm_layout_app){
+            .app = id, .stand = (uint8_t)stand_of_chosen(engine, id), .most = UINT64_MAX};
+    }
+    const uint32_t chosen = n;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!gm_engine_can_lose(engine, id))
+            continue;
+        uint32_t at = n++;
+        for (; at > chosen && gm_engine_is_later(engine, apps[at - 1].app, id); at--)
+            apps[at] = apps[at - 1];
+        apps[at] = stand_of_other(engine, id);
+    }
+    return n;
+}
+
+/* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
+static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input)
+{
+    input->window = engine->host->window;
+    for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
+        input->tiers[tier] = (struct gm_plan_tier){
+            .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
+            .used = gm_engine_used_of(engine, (enum gm_tier)tier),
+            .ending = engine->table->gives_back[tier],
+            .is_closed = tier == GM_TIER_DISK && gm_engine_is_off(engine, GM_RETRY_BELOW),
+        };
+}
+
+/* Somebody is to open its gate next, and waits for more than its memory: nothing comes between. */
+static bool is_loading(const struct gm_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->decision.n_set; i++) {
+        const uint32_t id = engine->decision.set[i];
+        const enum gm_app_state state = engine->apps[id].state;
+        if (state == GM_APP_LOADING || (state == GM_APP_RUNNING && lacks_any(engine, id)))
+            return true;
+    }
+    return false;
+}
+
+static void tell_plan(struct gm_engine *engine)
+{
+    const struct gm_layout *layout = &engine->layout;
+    const uint32_t app = layout->n_targets > 0   ? layout->targets[0]
+                         : layout->n_victims > 0 ? layout->victims[0].app
+                                                 : GM_NONE;
+    if (engine->plan.n > 0)
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_PLAN,
+                                                  .app = app,
+                                                  .plan = {.moves = engine->plan.n,
+                                                           .is_ahead = layout->is_ahead}});
+}
+
+void gm_engine_plan(struct gm_engine *engine)
+{
+    const uint64_t begin = gm_thread_time();
+    struct gm_layout *layout = &engine->layout;
+    struct gm_plan_input input = {.layout = layout};
+    const uint32_t n = list_apps(engine);
+    const bool is_busy = is_loading(engine);
+
+    gm_engine_planned(engine);
+    gm_table_note_plan(engine->table);
+    describe_tiers(engine, &input);
+    engine->short_from = engine->short_to = engine->plan.n = 0;
+    for (uint32_t step = GM_LAYOUT_NOW;
+         engine->plan.n == 0 && gm_layout_make(engine->table, engine->stands, n, step, layout);
+         step++) {
+        if (!layout->is_ahead) {
+            engine->short_to = layout->n_targets;
+            engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
+            break;
+        }
+        if (is_busy)
+            break;
+        gm_plan_make(engine->table, &input, &engine->plan);
+        if (!engine->config.is_prefetching || step == GM_PLANS_AHEAD)
+            break;
+    }
+    tell_plan(engine);
+    gm_engine_begin_moves(engine);
+    engine->parts.planned_ns += gm_thread_time() - begin;
+}
+
+bool gm_engine_is_plan_stale(const struct gm_engine *engine)
+{
+    const bool is_over = engine->plan_from == engine->plan.n;
+    return engine->plan_is_stale || gm_table_is_plan_stale(engine->table, is_over);
+}
+
+bool gm_engine_is_short_of_disk(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = engine->short_from; i < engine->short_to; i++)
+        if (engine->layout.targets[i] == id)
+            return true;
+    return false;
+}

@@ -1,0 +1,44 @@
+/* What of programs is resident and what is mapped on the host. */
+#ifndef GM_DAEMON_ENGINE_STEP_PLACES_H
+#define GM_DAEMON_ENGINE_STEP_PLACES_H
+
+#include "daemon/engine/state/state.h"
+
+/* What an app's launches used. */
+void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use_entry *entries,
+                    uint32_t n);
+/* Places for the chunks of a new allocation. */
+void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation);
+/* The app is quiet or will soon be: its chunks are to get new places then. */
+void gm_engine_begin_places(struct gm_app *app);
+/* The allocation ends: nothing waits for its places. */
+void gm_engine_forget_newest(struct gm_engine *engine, uint32_t allocation);
+/* Its gate may be closed for exchanges at once. */
+void gm_engine_hold_at_once(struct gm_engine *engine, uint32_t app);
+void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
+/* The app may have less on the GPU than it has: it has freed memory on the host, and another member
+ * of its group has the room. It gets new places at once. */
+void gm_engine_fit_places(struct gm_engine *engine, uint32_t app);
+/* Whether the gate of an app that runs on is to be closed, so that its chunks can move. */
+bool gm_engine_is_to_hold(const struct gm_engine *engine, uint32_t app);
+/* Each round: new places for who is quiet, and the next step of chunks that are to be mapped on the
+ * host. */
+void gm_engine_place(struct gm_engine *engine);
+void gm_engine_map_on_host(struct gm_engine *engine);
+/* ... and then the pinned memory that those lack which found none. */
+void gm_engine_make_units(struct gm_engine *engine);
+/* Tell what of programs that run is read over the link, when that has changed. */
+void gm_engine_note_places(struct gm_engine *engine);
+/* Whether the gate of a loaded app waits for chunks that leave. */
+bool gm_engine_is_placing(const struct gm_engine *engine, uint32_t app);
+/* The app's gate opens, or it is paused: what has not got to its new place stays. `is_over`: its
+ * turn is over. */
+void gm_engine_end_placing(struct gm_engine *engine, uint32_t app, bool is_over);
+/* When the gate of a loaded app opens in any case. */
+uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t app);
+/* An app whose gate was closed for exchanges did not drain. */
+void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
+/* Pinned pages for a chunk that leaves the GPU; GM_NONE: none now. */
+uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk);
+
+#endif

@@ -1,0 +1,36 @@
+/* Settings of programs. */
+#ifndef GM_DAEMON_ENGINE_STEP_POLICY_H
+#define GM_DAEMON_ENGINE_STEP_POLICY_H
+
+#include "daemon/engine/state/state.h"
+
+/* What gm_engine_set does. */
+int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *request,
+                        struct gm_set_done *done, char *why, size_t why_size);
+/* Have the scheduler know what holds for the app. Returns that. */
+struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t app);
+
+/* Root, or the user whose daemon it is. */
+bool gm_engine_is_admin(uid_t uid);
+/* It is paused by a setting, its own or that of another of its group. */
+bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t app);
+/* Who paused it, as text ends: "alice", "the rule command=train* paused". Returns `text`. */
+char *gm_engine_pauser(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+/* The rule from which it has a setting (enum gm_set_setting). False: from none. */
+bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t app, uint32_t setting, char *text,
+                       size_t size);
+/* The rule that bounds the GPU memory of all programs of its user. False: none does. */
+bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+/* The class that holds for it. */
+enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
+/* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
+void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct gm_wishes *wishes);
+/* Set whether a new client may have more memory than the budget, as rules and its wishes have it.
+ */
+void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client);
+/* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
+ * `why`. All GPUs are asked before one is changed. */
+int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,
+                        size_t why_size);
+
+#endif

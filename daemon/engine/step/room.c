@@ -1,0 +1,305 @@
+/*
+ * Gathers what core/room answers from. Tells each program what the GPU has and what it can still
+ * allocate, as cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c), and the
+ * scheduler what there is for all. Owns gm_ctl.budget, gm_ctl.room, gm_app.driver, and of the
+ * engine `users` and `room`. Called by all who ask what an app may have.
+ */
+#include "daemon/engine/step/room.h"
+
+#include <string.h>
+
+#include "common/sums.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/act/frames.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/host.h"
+#include "daemon/engine/step/spares.h"
+#include "daemon/memory/files.h"
+
+/* ---- what is read once a round ---- */
+
+/* What the driver keeps for the app and nobody can move, in whole chunks. Hostile input: it says no
+ * more than the device has. */
+static uint64_t driver_bytes(const struct gm_engine *engine, const struct gm_stat *stat)
+{
+    const uint64_t kinds[] = {atomic_load(&stat->small_bytes), atomic_load(&stat->real_bytes),
+                              atomic_load(&stat->array_bytes), atomic_load(&stat->graph_bytes),
+                              atomic_load(&stat->driver_bytes)};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        sum += gm_least(kinds[i], engine->device_bytes);
+    return gm_chunk_round(sum);
+}
+
+void gm_engine_count_users(struct gm_engine *engine)
+{
+    memset(engine->users, 0, engine->config.max_apps * sizeof *engine->users);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        app->driver = app->session && app->stat ? driver_bytes(engine, app->stat) : 0;
+        engine->users[engine->table->apps[id].pool].driver += app->driver;
+    }
+    const struct gm_frame *frame;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
+        frame = &engine->table->frames[i];
+        if (gm_engine_is_left_behind(engine, i))
+            engine->users[frame->pool].left[frame->is_host] += gm_class_bytes(frame->class);
+    }
+}
+
+/* ---- what bounds an app ---- */
+
+uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t cap = engine->apps[id].cap.bytes;
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const uint64_t one = engine->apps[client->id].cap.bytes;
+        cap = cap == 0 || (one != 0 && one < cap) ? one : cap;
+    }
+    return cap;
+}
+
+bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_cap(engine, id) != 0 || engine->apps[id].cap.user_gpu != 0;
+}
+
+uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *app = &engine->table->apps[id];
+    const uint64_t bytes = app->committed - app->fixed;
+    return bytes > app->on_host ? bytes - app->on_host : 0;
+}
+
+uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_room_promised(engine->table, id) + engine->apps[id].cap.bend;
+}
+
+uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t id)
+{
+    if (!engine->apps[id].session || engine->stopping.is_on || !gm_engine_is_capped(engine, id))
+        return 0;
+    return gm_less(engine->table->apps[id].resident, gm_engine_places_room(engine, id));
+}
+
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->apps[id].client->is_oversize && !engine->pool.is_registered;
+}
+
+/* ---- the input ---- */
+
+/* What of that much pinned memory can be mapped. */
+static uint64_t mappable(const struct gm_engine *engine, uint64_t pinned)
+{
+    return engine->pool.is_registered ? 0 : gm_less(pinned, engine->host->window);
+}
+
+/* What all tiers together hold, less the window. The tiers below are reached through that: without
+ * it there are none. */
+static uint64_t tiers(const struct gm_engine *engine, uint64_t pinned)
+{
+    const uint64_t window = engine->host->window;
+    if (pinned < window)
+        return engine->table->budget;
+    return engine->table->budget + pinned - window + gm_stores_cap(engine->stores, GM_TIER_PAGED) +
+           gm_stores_cap(engine->stores, GM_TIER_DISK);
+}
+
+/* What is taken, whoever asks. `pinned`: what of that the GPU may have. */
+static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pinned)
+{
+    const struct gm_table *table = engine->table;
+    const uint32_t files = gm_files_for_frames();
+    return (struct gm_room_input){
+        .budget = gm_engine_offered(engine),
+        .fixed = table->fixed,
+        .host = mappable(engine, pinned),
+        .host_alone = mappable(engine, gm_host_limit_alone(engine)),
+        .host_taken = table->beyond,
+        .host_programs = table->beyond_apps,
+        .tiers = tiers(engine, pinned),
+        .tiers_taken = table->committed + table->orphaned,
+        .files = files == UINT32_MAX ? UINT64_MAX : files,
+        .files_taken = table->kept + (table->orphaned >> GM_CHUNK_SHIFT),
+        .is_host_mappable = !engine->pool.is_registered,
+        .cap = UINT64_MAX,
+        .told = UINT64_MAX,
+        .user_gpu = UINT64_MAX,
+        .user_pinned = UINT64_MAX,
+    };
+}
+
+/* What programs are told: shadows on other GPUs are no obstacle, as they make way. */
+static struct gm_room_input for_all_soon(const struct gm_engine *engine)
+{
+    return for_all(engine, gm_host_limit_soon(engine));
+}
+
+struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_room_sums sums = {0};
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const struct gm_table_app *entry = &engine->table->apps[client->id];
+        sums.promised += gm_room_promised(engine->table, client->id);
+        sums.needed += gm_room_needed(engine->table, client->id);
+        sums.programs++;
+        sums.beyond += entry->beyond;
+        sums.fixed += entry->fixed;
+        sums.driver += engine->apps[client->id].driver;
+        sums.device += entry->device;
+        sums.bend += engine->apps[client->id].cap.bend;
+    }
+    return sums;
+}
+
+static uint32_t beyond_programs(const struct gm_engine *engine, uint32_t id)
+{
+    uint32_t n = 0;
+    for (GM_EACH_MEMBER(engine, id, client))
+        n += engine->table->apps[client->id].beyond > 0;
+    return n;
+}
+
+/* Those who run together with it need files at once, on all their GPUs. */
+static void add_files(const struct gm_engine *engine, uint32_t id, struct gm_room_input *input)
+{
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next)
+        for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+            const struct gm_engine *other = client->engines[i];
+            const struct gm_table_app *entry = other ? &other->table->apps[client->id] : NULL;
+            input->files_own += other ? entry->chunks : 0;
+            input->files_taken -= other == engine ? entry->kept : 0;
+        }
+}
+
+static uint64_t limit(uint64_t bytes)
+{
+    return bytes == 0 ? UINT64_MAX : bytes;
+}
+
+/* The app itself, which `all` counts among the others. */
+static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
+                                    const struct gm_room_input *all)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const uint32_t pool = engine->table->apps[id].pool;
+    const struct gm_pool *user = &engine->table->pools[pool];
+    struct gm_room_input input = *all;
+    input.own = gm_engine_sums(engine, id);
+    input.host_taken -= input.own.beyond;
+    input.host_programs -= beyond_programs(engine, id);
+    add_files(engine, id, &input);
+    input.cap = limit(gm_engine_cap(engine, id));
+    input.is_oversize = gm_engine_is_oversize(engine, id);
+    input.told = gm_client_told(app->client, UINT64_MAX);
+    input.told_taken = engine->table->apps[id].committed;
+    input.user_gpu = limit(app->cap.user_gpu);
+    input.user_pinned = limit(app->cap.user_pinned);
+    input.user = (struct gm_room_sums){.promised = user->committed - user->beyond - user->fixed,
+                                       .beyond = user->beyond,
+                                       .fixed = user->fixed,
+                                       .driver = engine->users[pool].driver,
+                                       .device = user->device};
+    input.left_gpu = engine->users[pool].left[0];
+    input.left_host = engine->users[pool].left[1];
+    return input;
+}
+
+struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_room_input all = for_all(engine, gm_host_limit(engine));
+    return for_app(engine, id, &all);
+}
+
+uint64_t gm_engine_host_soon(const struct gm_engine *engine)
+{
+    return mappable(engine, gm_host_limit_soon(engine));
+}
+
+/* ---- who asks ---- */
+
+void gm_engine_update_room(struct gm_engine *engine)
+{
+    uint64_t room = gm_less(engine->table->budget, engine->table->fixed);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        const bool is_away = app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent;
+        if (!is_away && !app->is_stopped)
+            continue; /* of those that run the scheduler knows */
+        room = gm_less(room, gm_engine_kept(engine, id));
+    }
+    const struct gm_frame *entry;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
+        entry = &engine->table->frames[i];
+        if (entry->is_host || (entry->silent == 0 && !gm_engine_is_left_behind(engine, i)))
+            continue;
+        /* It ends when the one that does not answer lets go of it, or the last copy is closed. */
+        room = gm_less(room, gm_class_bytes(entry->class));
+    }
+    if (room == engine->room)
+        return;
+    engine->room = room;
+    gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
+}
+
+uint64_t gm_engine_left(const struct gm_engine *engine)
+{
+    return gm_less(tiers(engine, gm_host_limit(engine)),
+                   engine->table->committed + engine->table->orphaned);
+}
+
+/* By option a program waits for memory, so the tiers do not bound it. */
+static uint64_t told(const struct gm_engine *engine, struct gm_room_input *input)
+{
+    if (engine->config.is_waiting_when_full)
+        input->tiers = UINT64_MAX;
+    const struct gm_room room = gm_room_of(input);
+    return room.gpu + room.host;
+}
+
+/* A program that starts now: spares are no obstacle, as they are taken back. */
+static struct gm_room_input for_newcomer(const struct gm_engine *engine, bool is_oversize)
+{
+    struct gm_room_input input = for_all_soon(engine);
+    input.is_oversize = is_oversize;
+    input.own.programs = 1;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        input.tiers_taken -= gm_engine_spare_bytes(engine, id);
+    return input;
+}
+
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize)
+{
+    struct gm_room_input input = for_newcomer(engine, is_oversize);
+    return told(engine, &input);
+}
+
+static void tell(const struct gm_engine *engine, struct gm_ctl *ctl, struct gm_room_input *input)
+{
+    const uint32_t index = engine->config.index;
+    __atomic_store_n(&ctl->budget[index], gm_room_total(input), __ATOMIC_RELAXED);
+    __atomic_store_n(&ctl->room[index], told(engine, input), __ATOMIC_RELAXED);
+}
+
+void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *client)
+{
+    struct gm_room_input input = for_newcomer(engine, client->is_oversize);
+    input.told = gm_client_told(client, UINT64_MAX);
+    tell(engine, client->ctl, &input);
+}
+
+void gm_engine_tell_room(struct gm_engine *engine)
+{
+    gm_host_promise(engine);
+    const struct gm_room_input all = for_all_soon(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].ctl)
+            continue;
+        struct gm_room_input input = for_app(engine, id, &all);
+        tell(engine, engine->apps[id].ctl, &input);
+    }
+}

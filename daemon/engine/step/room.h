@@ -1,0 +1,49 @@
+/* What programs can have: asks core/room. */
+#ifndef GM_DAEMON_ENGINE_STEP_ROOM_H
+#define GM_DAEMON_ENGINE_STEP_ROOM_H
+
+#include "daemon/engine/state/state.h"
+
+/* The budget of the GPU as programs are told it, and as allocations are admitted by it. One that
+ * was given is an upper limit, of which the device may have less now. */
+static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
+{
+    return engine->is_budget_auto ? engine->table->budget : engine->config.budget;
+}
+
+/* The cap that counts for the app; 0: none. */
+uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t app);
+/* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */
+bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t app);
+/* Bytes that the app has on the GPU or is to have there, and that it may have, beside what is
+ * fixed. */
+uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t app);
+uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t app);
+/* Bytes of it that must leave the GPU. */
+uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t app);
+/* Whether the app may now. False where the GPU cannot map host memory. */
+bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
+
+/* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
+void gm_engine_update_room(struct gm_engine *engine);
+/* Put on the ctl pages what the GPU has for each program and what it could allocate now. After
+ * every change of what is committed or shared, before the program hears of it. */
+void gm_engine_tell_room(struct gm_engine *engine);
+/* ... of a client that is no app of this engine yet. */
+void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *client);
+/* Read what programs and processes say, for the sums of users: once a round, and before an app asks
+ * for memory or for a cap. */
+void gm_engine_count_users(struct gm_engine *engine);
+/* What core/room answers from; an app is its group. */
+struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t app);
+
+/* Bytes that can be mapped on the host, once other GPUs have given back what they only keep. */
+uint64_t gm_engine_host_soon(const struct gm_engine *engine);
+struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t app);
+
+/* What all tiers can still hold. */
+uint64_t gm_engine_left(const struct gm_engine *engine);
+/* What a program that has nothing yet could allocate now. */
+uint64_t gm_engine_newcomer_room(const struct gm_engine *engine, bool is_oversize);
+
+#endif

@@ -1,0 +1,471 @@
+/* clang-format off */
+/*
+ * Shares: allocations that other programs of the same user have mapped (cuIpc*). Owns the list of
+ * shares and their openers. Called by apps.c for messages, and by files that count shared memory.
+ *
+ *   SHARE   The owner asks from inside its gate, so the allocation is in place. From now on it is
+ *           *fixed*: it is neither evicted nor exchanged, so those who map it need not be told. The
+ *           owner gets a number and a nonce. Programs of the same user that know both may open it.
+ *   OPEN    Maps its frames into the opener as they are, also those on the host.
+ *   SHUT    Unmaps them there.
+ *
+ * A fixed allocation stays fixed: nobody knows who still holds its name. A shared frame is never
+ * reused. It is destroyed when the owner has given it up and the last opener has unmapped it or is
+ * gone. Between the two it is an *orphan*.
+ *
+ * Fixed memory is taken off the scheduler's room and off the budget of each program. A SHARE that
+ * would leave another program less than it needs to run is refused, and no program can allocate
+ * more than what is left. So no program starves.
+ */
+/* clang-format on */
+#include "daemon/engine/step/shares.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/act/device.h"
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/act/exits.h"
+#include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/caps.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/room.h"
+#include "daemon/engine/step/shadows.h"
+
+#define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
+#define PLACES_AN_UNMAP ((uint32_t)GM_ENTRIES_UNMAP)
+
+/* Shares. */
+
+static struct gm_share *find_owned(const struct gm_engine *engine, uint32_t owner, uint64_t va)
+{
+    struct gm_share *share = engine->shares;
+    while (share && (share->owner != owner || share->va != va))
+        share = share->next;
+    return share;
+}
+
+static struct gm_share *find_share(const struct gm_engine *engine, uint32_t number)
+{
+    struct gm_share *share = engine->shares;
+    while (share && share->id != number)
+        share = share->next;
+    return share;
+}
+
+/* Whether every program could still run if `bytes` more were fixed, of what `owner` has. */
+static bool leaves_room(const struct gm_engine *engine, uint32_t owner, uint64_t bytes)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->table->apps[id].is_used || gm_group_is_one(engine, id, owner))
+            continue; /* to the owner's group it makes no difference */
+        const struct gm_room_input input = gm_engine_room_input(engine, id);
+        if (!gm_room_may_fix(&input, bytes))
+            return false;
+    }
+    return true;
+}
+
+static uint64_t bytes_on_gpu(const struct gm_table *table, uint32_t allocation)
+{
+    uint64_t bytes = 0;
+    for (uint32_t c = table->allocations[allocation].first; c != GM_NONE;
+         c = table->chunks[c].sibling)
+        bytes += table->chunks[c].tier != GM_TIER_GPU ? 0 : gm_chunk_bytes(&table->chunks[c]);
+    return bytes;
+}
+
+static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index)
+{
+    struct gm_table *table = engine->table;
+    const struct gm_allocation *allocation = &table->allocations[index];
+    const struct gm_app *app = &engine->apps[id];
+    struct gm_share *share = calloc(1, sizeof *share + allocation->chunks * sizeof *share->places);
+
+    if (!share)
+        return NULL;
+    if (!gm_engine_draw_nonce(share->nonce)) {
+        free(share);
+        return NULL;
+    }
+    engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1; /* never 0 */
+    share->id = engine->next_share;
+    share->owner = share->maker = id;
+    share->pid = app->pid;
+    share->uid = app->uid;
+    share->va = allocation->va;
+    share->bytes = allocation->bytes;
+    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
+        const struct gm_chunk *chunk = &table->chunks[c];
+        share->places[share->n++] = (struct gm_share_place){
+            .offset = chunk->va - share->va, .bytes = gm_chunk_bytes(chunk), .frame = chunk->frame};
+    }
+    share->left = share->n;
+    share->next = engine->shares;
+    engine->shares = share;
+    return share;
+}
+
+static void answer_share(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result,
+                         const struct gm_share *share)
+{
+    struct gm_msg_shared answer = {.cookie = cookie, .result = (int32_t)result};
+    if (share) {
+        answer.share = share->id;
+        answer.nonce[0] = share->nonce[0];
+        answer.nonce[1] = share->nonce[1];
+    }
+    gm_engine_say(engine, id, GM_MSG_SHARED, &answer);
+}
+
+void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask)
+{
+    const uint32_t index = gm_table_find_allocation(engine->table, id, ask->va);
+    struct gm_share *share = find_owned(engine, id, ask->va);
+    CUresult result = CUDA_SUCCESS;
+    uint64_t bytes;
+
+    if (share || index == GM_NONE) {
+        answer_share(engine, id, ask->cookie, share ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
+                     share);
+        return;
+    }
+    bytes = bytes_on_gpu(engine->table, index);
+    if (!gm_table_can_fix(engine->table, index))
+        result = CUDA_ERROR_NOT_READY; /* not from inside the gate */
+    else if (!leaves_room(engine, id, bytes))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    else if (!(share = make_share(engine, id, index)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!share) {
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            gm_engine_emit(
+                engine,
+                &(struct gm_event){.kind = GM_EVENT_NOT_SHARED,
+                                   .app = id,
+                                   .not_shared = {.bytes = bytes, .shared = engine->table->fixed}});
+        answer_share(engine, id, ask->cookie, result, NULL);
+        return;
+    }
+    gm_engine_drop_shadows(engine, index);
+    gm_table_fix(engine->table, index, share->id);
+    gm_engine_fit(engine, engine->table->allocations[index].app);
+    gm_engine_emit(engine,
+                   &(struct gm_event){.kind = GM_EVENT_SHARED,
+                                      .app = id,
+                                      .shared = {.share = share->id, .bytes = share->bytes}});
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (engine->table->apps[other].is_used)
+            gm_engine_need_budget(engine, other);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_needed(engine->table, id));
+    gm_engine_update_room(engine);
+    gm_engine_tell_room(engine);
+    answer_share(engine, id, ask->cookie, CUDA_SUCCESS, share);
+}
+
+/* The process of `id` has ended, or nobody can tell that it has not. */
+static uint32_t not_exited(const struct gm_engine *engine, uint32_t id, pid_t pid)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->state == GM_APP_GONE && app->pid == pid && gm_engine_is_left(app) ? id : GM_NONE;
+}
+
+/* Nobody maps the frame any more but, possibly, the process of `exit_of`, which ends. */
+static void end_place(struct gm_engine *engine, struct gm_share_place *place, uint32_t exit_of)
+{
+    gm_engine_condemn(engine, place->frame, exit_of);
+    place->frame = GM_NONE;
+}
+
+static void end_share_if_over(struct gm_engine *engine, struct gm_share *share)
+{
+    struct gm_share **link = &engine->shares;
+    if (share->left > 0 || share->opens > 0)
+        return;
+    while (*link != share)
+        link = &(*link)->next;
+    *link = share->next;
+    free(share);
+}
+
+void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va)
+{
+    struct gm_share *share = find_owned(engine, owner, va);
+    if (!share)
+        return;
+    share->owner = GM_NONE;
+    if (share->opens > 0)
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_UNSHARED,
+                                                  .app = owner,
+                                                  .unshared = {.share = share->id,
+                                                               .bytes = share->bytes,
+                                                               .opens = share->opens}});
+}
+
+void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame)
+{
+    struct gm_share *share = find_share(engine, engine->table->frames[frame].share);
+    share->left--;
+    for (uint32_t k = 0; k < share->n; k++) {
+        uint32_t i = (share->left_at + k) % share->n;
+        if (share->places[i].frame != frame)
+            continue;
+        share->left_at = i + 1;
+        if (share->opens > 0)
+            gm_table_orphan_frame(engine->table, frame);
+        else
+            end_place(engine, &share->places[i], not_exited(engine, share->maker, share->pid));
+        break;
+    }
+    end_share_if_over(engine, share);
+}
+
+/* Openings. */
+
+static struct gm_open *find_open(const struct gm_engine *engine, uint32_t id, uint64_t va)
+{
+    struct gm_open *open = engine->opens;
+    while (open && (open->app != id || open->va != va))
+        open = open->next;
+    return open;
+}
+
+static bool has_open(const struct gm_engine *engine, uint32_t id, const struct gm_share *share)
+{
+    for (const struct gm_open *open = engine->opens; open; open = open->next)
+        if (open->app == id && open->share == share)
+            return true;
+    return false;
+}
+
+static void set_mapped(struct gm_open *open, uint32_t place, bool is_mapped)
+{
+    uint8_t bit = (uint8_t)(1u << (place % 8));
+    open->is_mapped[place / 8] =
+        (uint8_t)(is_mapped ? open->is_mapped[place / 8] | bit : open->is_mapped[place / 8] & ~bit);
+}
+
+static bool is_mapped(const struct gm_open *open, uint32_t place)
+{
+    return open->is_mapped[place / 8] & (1u << (place % 8));
+}
+
+/* It is open no more. With the last opening of what its owner gave up, that ends as well. */
+static void end_open(struct gm_engine *engine, struct gm_open *open)
+{
+    struct gm_share *share = open->share;
+    struct gm_open **link = &engine->opens;
+    uint32_t exit_of = not_exited(engine, open->app, engine->apps[open->app].pid);
+
+    while (*link != open)
+        link = &(*link)->next;
+    *link = open->next;
+    free(open);
+    if (--share->opens > 0)
+        return;
+    if (exit_of == GM_NONE)
+        exit_of = not_exited(engine, share->maker, share->pid);
+    for (uint32_t i = 0; i < share->n; i++) {
+        uint32_t frame = share->places[i].frame;
+        if (frame != GM_NONE && engine->table->frames[frame].chunk == GM_NONE)
+            end_place(engine, &share->places[i], exit_of);
+    }
+    end_share_if_over(engine, share);
+}
+
+void gm_engine_forget_opens(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_open *open = engine->opens;
+    while (open) {
+        struct gm_open *next = open->next;
+        if (open->app == id)
+            end_open(engine, open);
+        open = next;
+    }
+}
+
+static void answer_open(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
+{
+    struct gm_msg_opened answer = {.cookie = cookie, .result = (int32_t)result};
+    gm_engine_say(engine, id, GM_MSG_OPENED, &answer);
+}
+
+static void answer_shut(struct gm_engine *engine, uint32_t id, uint64_t cookie, CUresult result)
+{
+    struct gm_msg_shut_is answer = {.cookie = cookie, .result = (int32_t)result};
+    gm_engine_say(engine, id, GM_MSG_SHUT_IS, &answer);
+}
+
+/* Ask for more of it to be mapped, as far as there is something left and not too much on its way.
+ */
+static void send_maps(struct gm_engine *engine, struct gm_open *open)
+{
+    uint32_t places[PLACES_A_MAP];
+    while (open->asked < open->share->n && open->unanswered < GM_SHARE_MAPS_AT_ONCE) {
+        uint32_t n = 0;
+        while (n < PLACES_A_MAP && open->asked < open->share->n)
+            places[n++] = open->asked++;
+        open->unanswered += gm_engine_send_places(engine, GM_BATCH_OPEN, open, places, n);
+    }
+}
+
+/* The same for unmapping what is mapped. */
+static void send_unmaps(struct gm_engine *engine, struct gm_open *open)
+{
+    uint32_t places[PLACES_AN_UNMAP];
+    while (open->asked < open->share->n && open->unanswered < GM_SHARE_MAPS_AT_ONCE) {
+        uint32_t n = 0;
+        for (; n < PLACES_AN_UNMAP && open->asked < open->share->n; open->asked++)
+            if (is_mapped(open, open->asked))
+                places[n++] = open->asked;
+        if (n > 0)
+            open->unanswered += gm_engine_send_places(engine, GM_BATCH_SHUT, open, places, n);
+    }
+}
+
+/* Go on with it after an answer, as far as that allows. It may have ended then. */
+static void step_open(struct gm_engine *engine, struct gm_open *open)
+{
+    if (open->stage == GM_OPEN_OPENING && open->result == 0)
+        send_maps(engine, open);
+    if (open->stage == GM_OPEN_OPENING && open->unanswered == 0) {
+        if (open->result == 0) {
+            open->stage = GM_OPEN_OPEN;
+            answer_open(engine, open->app, open->cookie, CUDA_SUCCESS);
+            return;
+        }
+        open->stage = GM_OPEN_FAILING;
+        open->asked = 0;
+    }
+    if (open->stage != GM_OPEN_FAILING && open->stage != GM_OPEN_SHUTTING)
+        return;
+    send_unmaps(engine, open);
+    if (open->unanswered > 0)
+        return;
+    if (open->stage == GM_OPEN_FAILING)
+        answer_open(engine, open->app, open->cookie, (CUresult)open->result);
+    else
+        answer_shut(engine, open->app, open->cookie, CUDA_SUCCESS);
+    end_open(engine, open);
+}
+
+void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batch, int32_t result)
+{
+    struct gm_open *open = batch->open;
+    open->unanswered--;
+    if (result == 0)
+        for (uint32_t i = 0; i < batch->n; i++)
+            set_mapped(open, batch->items[i], batch->kind == GM_BATCH_OPEN);
+    else if (open->result == 0)
+        open->result = result;
+    step_open(engine, open);
+}
+
+/* What the name stands for; NULL: nothing (any more) that this program may have. */
+static struct gm_share *find_named(struct gm_engine *engine, uint32_t id,
+                                   const struct gm_msg_open *ask)
+{
+    struct gm_share *share = find_share(engine, ask->share);
+    if (!share || share->owner == GM_NONE || share->bytes != ask->bytes ||
+        ask->gpu != engine->config.index ||
+        ((share->nonce[0] ^ ask->nonce[0]) | (share->nonce[1] ^ ask->nonce[1])) != 0)
+        return NULL;
+    if (share->uid == engine->apps[id].uid)
+        return share;
+    gm_engine_emit(
+        engine,
+        &(struct gm_event){.kind = GM_EVENT_NOT_OPENED, .app = id, .not_opened.user = share->uid});
+    return NULL;
+}
+
+void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_open *ask)
+{
+    struct gm_share *share;
+    struct gm_open *open;
+
+    if (ask->va == 0 || ask->va % GM_CHUNK_MIN || ask->bytes == 0 || ask->bytes % GM_CHUNK_MIN ||
+        ask->bytes > UINT64_MAX - ask->va || find_open(engine, id, ask->va) ||
+        gm_table_find_allocation(engine->table, id, ask->va) != GM_NONE) {
+        gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an opening that cannot be");
+        return;
+    }
+    share = find_named(engine, id, ask);
+    if (!share) {
+        answer_open(engine, id, ask->cookie, CUDA_ERROR_INVALID_VALUE);
+        return;
+    }
+    if (share->owner == id || has_open(engine, id, share)) {
+        answer_open(engine, id, ask->cookie,
+                    share->owner == id ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_ALREADY_MAPPED);
+        return;
+    }
+    open = calloc(1, sizeof *open + share->n / 8 + 1);
+    if (!open) {
+        answer_open(engine, id, ask->cookie, CUDA_ERROR_OUT_OF_MEMORY);
+        return;
+    }
+    *open = (struct gm_open){
+        .next = engine->opens, .share = share, .va = ask->va, .cookie = ask->cookie, .app = id};
+    engine->opens = open;
+    share->opens++;
+    gm_engine_emit(
+        engine, &(struct gm_event){
+                    .kind = GM_EVENT_OPENED,
+                    .app = id,
+                    .opened = {.share = share->id, .owner = share->owner, .bytes = share->bytes}});
+    step_open(engine, open);
+}
+
+bool gm_engine_has_open(const struct gm_engine *engine, uint32_t id, uint64_t va)
+{
+    return find_open(engine, id, va) != NULL;
+}
+
+void gm_engine_shut(struct gm_engine *engine, uint32_t id, const struct gm_msg_shut *ask)
+{
+    struct gm_open *open = find_open(engine, id, ask->va);
+    if (!open || open->stage != GM_OPEN_OPEN) {
+        answer_shut(engine, id, ask->cookie, CUDA_ERROR_INVALID_VALUE);
+        return;
+    }
+    open->cookie = ask->cookie;
+    open->stage = GM_OPEN_SHUTTING;
+    open->asked = 0;
+    step_open(engine, open);
+}
+
+/* Sums. */
+
+uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = 0;
+    for (const struct gm_share *share = engine->shares; share; share = share->next)
+        bytes += share->owner == id ? share->bytes : 0;
+    return bytes;
+}
+
+uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = 0;
+    for (const struct gm_open *open = engine->opens; open; open = open->next)
+        bytes += open->app == id ? open->share->bytes : 0;
+    return bytes;
+}
+
+void gm_engine_close_shares(struct gm_engine *engine)
+{
+    while (engine->opens) {
+        struct gm_open *open = engine->opens;
+        engine->opens = open->next;
+        free(open);
+    }
+    while (engine->shares) {
+        struct gm_share *share = engine->shares;
+        engine->shares = share->next;
+        free(share);
+    }
+}

@@ -1,0 +1,26 @@
+/* Memory that several programs map: SHARE, OPEN, SHUT. */
+#ifndef GM_DAEMON_ENGINE_STEP_SHARES_H
+#define GM_DAEMON_ENGINE_STEP_SHARES_H
+
+#include "daemon/engine/state/state.h"
+
+/* What a program asks. */
+void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_share *share);
+void gm_engine_open_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_open *open);
+/* Whether `app` has opened something at `va`. */
+bool gm_engine_has_open(const struct gm_engine *engine, uint32_t app, uint64_t va);
+void gm_engine_shut(struct gm_engine *engine, uint32_t app, const struct gm_msg_shut *shut);
+/* A batch of places is answered. */
+void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batch, int32_t result);
+/* The owner frees the allocation at `va`, or is gone: nobody can open it any more. */
+void gm_engine_unshare(struct gm_engine *engine, uint32_t owner, uint64_t va);
+/* The owner's chunk has given `frame` up, which is part of a share. */
+void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame);
+/* `app` is gone, with all that it had opened. */
+void gm_engine_forget_opens(struct gm_engine *engine, uint32_t app);
+/* Bytes that the app shares, and that it has open of others'. */
+uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t app);
+uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);
+void gm_engine_close_shares(struct gm_engine *engine);
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * The step: one event changes the state, and the engine goes round until nothing more can be done
+ * now. It never blocks, and it knows no time but that of the event.
+ */
+#ifndef GM_DAEMON_ENGINE_STEP_STEP_H
+#define GM_DAEMON_ENGINE_STEP_STEP_H
+
+#include "daemon/engine/state/state.h"
+
+enum gm_input_kind {
+    GM_INPUT_TIME,        /* nothing but time has passed */
+    GM_INPUT_DEVICE,      /* look what the device has free; nothing else */
+    GM_INPUT_REFRESH,     /* ... and bring all up to date */
+    GM_INPUT_JOIN,        /* the client is an app of this engine from now on */
+    GM_INPUT_MESSAGE,     /* of the app */
+    GM_INPUT_LEFT,        /* its session is gone */
+    GM_INPUT_EXITED,      /* its process has ended */
+    GM_INPUT_CLOSED,      /* ... and the last copy of its connection is closed */
+    GM_INPUT_COPIES,      /* copies of the mover have ended */
+    GM_INPUT_HOST_COPIED, /* the copy of a chunk between host tiers has ended */
+    GM_INPUT_HASHES,      /* hashes have ended */
+    GM_INPUT_PINNED,      /* pinned memory has grown, or was refused */
+    GM_INPUT_LOST,        /* the GPU is lost: it decides nothing any more */
+    GM_INPUT_SET,         /* an administrator or a user says something of programs */
+    GM_INPUT_TRIM,        /* ... wants memory back */
+    GM_INPUT_SAVE,        /* the daemon is about to end */
+};
+
+/* What has happened. */
+struct gm_input {
+    enum gm_input_kind kind;
+    uint32_t app; /* MESSAGE, LEFT, EXITED, CLOSED */
+    union {
+        struct gm_client *client; /* JOIN */
+        const struct gm_wire_message *message;
+        struct {
+            uint32_t chunk;
+            int error;
+        } host_copied;
+        const char *error; /* LOST: the driver's name of it */
+        struct {
+            const struct gm_set_request *request;
+            struct gm_set_done *done;
+            char *why;
+            size_t why_size;
+        } set;
+        struct {
+            uid_t asker;
+            struct gm_trimmed *trimmed;
+        } trim;
+        struct {
+            void (*on_saved)(void *arg);
+            void *arg;
+        } save;
+    };
+};
+
+/* The input came at the time `now`. Of JOIN and SET 0, or -errno and nothing has changed. */
+int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
+
+#endif

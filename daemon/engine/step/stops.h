@@ -1,0 +1,13 @@
+/* Programs that stand still. */
+#ifndef GM_DAEMON_ENGINE_STEP_STOPS_H
+#define GM_DAEMON_ENGINE_STEP_STOPS_H
+
+#include "daemon/engine/state/state.h"
+
+/* See who stands still, if it is time to, and do what follows from that. */
+void gm_engine_find_stops(struct gm_engine *engine);
+uint64_t gm_engine_stops_due(const struct gm_engine *engine);
+/* Of one that stands still: how, which process, and what it keeps on the GPU. */
+struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t app);
+
+#endif
