@@ -25,7 +25,7 @@
     X(OPENED)          /* shim/memory: what other programs share with this one */                  \
     X(MANAGED)         /* shim/memory: managed allocations */                                      \
     X(AHEAD)           /* shim/memory: which sizes came lately */                                  \
-    X(SPARES)          /* shim/memory: chunks kept for the next allocation */                      \
+    X(FREED)           /* shim/memory: freed ranges that the daemon backs */                       \
     X(HEAP)            /* shim/memory: pools, their blocks and marks */                            \
     X(REPLAYS)         /* shim/observe: executable graphs */                                       \
     X(CONTROLS)        /* shim/observe: one thread at a time parks; held across its ioctl calls */ \

@@ -19,7 +19,7 @@
 #include "shim/link/link.h"
 #include "shim/map/mapper.h"
 #include "shim/memory/ahead.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/memory/chores.h"
 #include "shim/memory/graphs.h"
 #include "shim/memory/managed.h"
@@ -260,8 +260,8 @@ static const struct gm_link_calls gm_start_link_calls = {
     .hold = gm_start_stop,
     .resume = gm_channels_resume,
     .timeslice = gm_start_timeslice,
-    .taken = gm_spares_taken,
-    .lost = gm_spares_lose,
+    .taken = gm_freed_taken,
+    .lost = gm_freed_lose,
     .count_uses = gm_uses_count,
     .note_graphs = gm_replays_note,
     .take_uses = gm_uses_take,

@@ -13,7 +13,7 @@
 #include "shim/gate/hot.h"
 #include "shim/handlers/handlers.h"
 #include "shim/memory/pools.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/observe/replays.h"
 #include "shim/observe/uses.h"
 
@@ -144,12 +144,11 @@ static inline bool gm_any(const int *are, size_t n)
              : 0)
 #define GM_IS_AWAY(...) (GM_ANY(GM_EACH(GM_AWAY_AT, __VA_ARGS__)))
 
-/* To the program, memory that was freed and is kept (spares.h) does not exist. */
+/* To the program, memory that was freed and is kept (freed.h) does not exist. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
-    GM_WRAP_GATED(symbol, params, args, gm_real.symbol,                                            \
-                  gm_spares_exist() || gm_uses_are_counted(),                                      \
-                  gm_spares_exist() && !GM_IS_EMPTY args &&                                        \
-                      gm_spares_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),     \
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_freed_exist() || gm_uses_are_counted(), \
+                  gm_freed_exist() && !GM_IS_EMPTY args &&                                         \
+                      gm_freed_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),      \
                   if (gm_uses_are_counted() && !GM_IS_AWAY args)(void)(GM_USES args))
 
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \

@@ -10,7 +10,7 @@
 #include "shim/memory/ahead.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/release.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/observe/usage.h"
 #include "shim/tables/layouts.h"
 
@@ -87,7 +87,7 @@ static CUresult gm_destroy_context(CUcontext context, CUresult (*destroy)(CUcont
         gm_contexts_release();
         gm_release_all_of(context, -1);
         gm_ahead_settle();
-        gm_spares_release(-1);
+        gm_freed_release(-1);
     }
     return result;
 }
@@ -140,7 +140,7 @@ static CUresult gm_leave_primary(CUdevice device, CUresult (*leave)(CUdevice), b
             gm_free_deferred();
         gm_release_all_of(NULL, device);
         gm_ahead_settle();
-        gm_spares_release(gm_gpu_of(device));
+        gm_freed_release(gm_gpu_of(device));
     }
     return result;
 }

@@ -10,14 +10,14 @@
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/memory/ahead.h"
-#include "shim/memory/deferred.h"
+#include "shim/memory/chunks.h"
+#include "shim/memory/freed.h"
 #include "shim/memory/notes.h"
 #include "shim/memory/obtain.h"
 #include "shim/memory/pools.h"
 #include "shim/memory/pools_alloc.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
-#include "shim/memory/spares.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/allocs.h"
 
@@ -91,7 +91,7 @@ CUresult gm_on_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Widt
 /* Neither the program nor the GPU uses it any more. */
 static CUresult gm_let_go(const struct gm_alloc *alloc)
 {
-    const bool is_kept = gm_spares_put(alloc);
+    const bool is_kept = gm_freed_put(alloc);
     if (alloc->kind == GM_ALLOC_CHUNKS)
         gm_ahead_note_free(alloc->gpu, alloc->span);
     return is_kept ? CUDA_SUCCESS : gm_release(alloc);
@@ -129,7 +129,7 @@ CUresult gm_on_cuMemFree_v2(CUdeviceptr dptr)
         return result;
     }
     if (!gm_synchronize(alloc.context, &result)) {
-        if (gm_defer(&alloc))
+        if (gm_freed_await(&alloc, GM_FREED_CAPTURE, NULL))
             return CUDA_SUCCESS;
         gm_allocs_insert(&alloc); /* no memory to defer it: it stays allocated */
         return CUDA_ERROR_OUT_OF_MEMORY;

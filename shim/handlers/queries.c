@@ -15,7 +15,7 @@
 #include "shim/memory/graphs.h"
 #include "shim/memory/notes.h"
 #include "shim/memory/queries.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/observe/usage.h"
 
 CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -49,13 +49,13 @@ CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 
 /*
  * The pointer to ask the driver about, for a `ptr` in no allocation of ours: NULL if it is in the
- * rest of an allocation's last chunk, or in memory that was freed and is kept (spares.h). The
+ * rest of an allocation's last chunk, or in memory that was freed and is kept (freed.h). The
  * program has nothing there, but the driver may have a chunk mapped.
  */
 static CUdeviceptr gm_foreign(CUdeviceptr ptr)
 {
     const bool is_behind = gm_allocs_may_hold(ptr) && gm_allocs_spans(ptr);
-    return is_behind || gm_spares_has(ptr) ? 0 : ptr;
+    return is_behind || gm_freed_has(ptr) ? 0 : ptr;
 }
 
 CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)

@@ -15,7 +15,7 @@
 #include "shim/memory/notes.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/tables/allocs.h"
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
@@ -27,7 +27,7 @@ static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *sha
     struct gm_slot *slot = gm_gate_enter_whole();
     if (slot == NULL)
         return gm_gate_refusal();
-    /* Not if it was freed while this waited: it may be kept (spares.h). */
+    /* Not if it was freed while this waited: it may be kept (freed.h). */
     const int result = gm_allocs_set_shared(alloc->va, alloc->id) ? gm_link_share(alloc->va, shared)
                                                                   : CUDA_ERROR_INVALID_VALUE;
     gm_gate_leave(slot);
@@ -121,7 +121,7 @@ CUresult gm_on_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, siz
     struct gm_alloc alloc;
     if (gm_is_live())
         GM_REFUSE(gm_permits());
-    if (gm_is_live() && gm_spares_has(dptr))
+    if (gm_is_live() && gm_freed_has(dptr))
         return CUDA_ERROR_INVALID_VALUE;
     if (gm_is_live() && gm_allocs_may_hold(dptr) &&
         (gm_allocs_find(dptr, &alloc) != GM_ALLOC_UNKNOWN ||

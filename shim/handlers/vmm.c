@@ -36,7 +36,7 @@
 #include "shim/memory/queries.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
@@ -197,7 +197,7 @@ static bool gm_is_own_memory(CUdeviceptr va)
     struct gm_alloc alloc;
     if (gm_allocs_may_hold(va) && gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN)
         return alloc.kind != GM_ALLOC_REAL && alloc.kind != GM_ALLOC_VIEW;
-    return gm_spares_has(va);
+    return gm_freed_has(va);
 }
 
 CUresult gm_on_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)

@@ -10,7 +10,7 @@
 #include "shim/driver/real.h"
 #include "shim/link/link.h"
 #include "shim/map/mapper.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 
 /* After the daemon refused, it is not asked for so long. */
 #define GM_AHEAD_REST_NS (100 * GM_MS)
@@ -71,8 +71,8 @@ static uint64_t gm_ahead_most(int32_t gpu)
 
 static bool gm_ahead_has_room(int32_t gpu, uint64_t span)
 {
-    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, span);
-    return ahead.alike < GM_AHEAD_EACH && ahead.bytes + span <= 4 * gm_ahead_most(gpu);
+    const struct gm_freed_sums sums = gm_freed_sums(gpu, span);
+    return sums.alike < GM_AHEAD_EACH && sums.ahead_bytes + span <= 4 * gm_ahead_most(gpu);
 }
 
 /* Ask for no more for a while. */
@@ -92,7 +92,7 @@ static void gm_ahead_ask(int32_t gpu, uint64_t span, _Atomic uint32_t *in_vain)
         return;
     }
     alloc.va = range;
-    if (!gm_spares_expect(&alloc, in_vain))
+    if (!gm_freed_expect(&alloc, in_vain))
         gm_real.cuMemAddressFree(range, span);
     else if (gm_link_alloc_ahead(range, span, (uint32_t)gpu) != 0)
         gm_ahead_come(range, span, CUDA_ERROR_OUT_OF_MEMORY);
@@ -143,12 +143,12 @@ void gm_ahead_come(uint64_t va, uint64_t span, int result)
 {
     atomic_fetch_add(&gm_ahead_n_answers, 1); /* first: gm_ahead_settle ends with what follows */
     if (result == 0) {
-        gm_spares_arrive(va);
+        gm_freed_arrive(va);
         return;
     }
     gm_ahead_rest();
     const bool is_gone = result != -ENOTCONN || gm_mapper_release(va, span) == CUDA_SUCCESS;
-    gm_spares_miss(va);
+    gm_freed_miss(va);
     if (is_gone) /* else something of it is still mapped: it cannot be used again */
         gm_real.cuMemAddressFree(va, span);
 }
@@ -162,6 +162,6 @@ void gm_ahead_settle(void)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     gm_ahead_rest();
-    for (unsigned ms = 0; gm_spares_ahead(0, 0).coming > 0 && ms < GM_AHEAD_SETTLE_MS; ms++)
+    for (unsigned ms = 0; gm_freed_sums(0, 0).coming > 0 && ms < GM_AHEAD_SETTLE_MS; ms++)
         nanosleep(&pause, NULL);
 }

@@ -2,7 +2,7 @@
  * Memory ahead of a program that grows: one that loads a model allocates the same few sizes again
  * and again, and waits each time until the daemon has made chunks and they are mapped here. So the
  * next one of such a size is asked for while the program fills this one, and becomes a spare
- * (spares.h), which the program's next allocation takes.
+ * (freed.h), which the program's next allocation takes.
  *
  *   allocate  gm_ahead_note: if the size came before, and none of it was freed since, reserve a
  *             range and send ALLOC with GM_ALLOC_AHEAD; nobody waits

@@ -2,7 +2,7 @@
 
 #include "common/shm.h"
 #include "shim/link/link.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/allocs.h"
 
@@ -32,8 +32,8 @@ bool gm_memory_info(int gpu, uint64_t *free_bytes, uint64_t *total)
         return false;
     /* What the daemon could give does not include what it backs for this program already: spares,
      * and what is on its way ahead. */
-    const uint64_t coming = gm_spares_ahead(gpu, 0).bytes_coming;
-    const uint64_t room = gm_link_room((uint32_t)gpu) + gm_spares_bytes(gpu) + coming;
+    const struct gm_freed_sums sums = gm_freed_sums(gpu, 0);
+    const uint64_t room = gm_link_room((uint32_t)gpu) + sums.ready_bytes + sums.coming_bytes;
     *free_bytes = left < room ? left : room;
     return true;
 }

@@ -1,6 +1,27 @@
 #include "shim/memory/chunks.h"
 
+#include "shim/gate/gate.h"
 #include "shim/link/link.h"
+
+bool gm_synchronize(CUcontext context, CUresult *result)
+{
+    CUcontext current = NULL;
+    if (!gm_gate_sync_begin())
+        return false;
+    struct gm_slot *slot = gm_sync_enter();
+    if (gm_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) {
+        *result = gm_real.cuCtxSynchronize();
+    } else {
+        *result = gm_real.cuCtxPushCurrent_v2(context);
+        if (*result == CUDA_SUCCESS) {
+            *result = gm_real.cuCtxSynchronize();
+            gm_real.cuCtxPopCurrent_v2(&current);
+        }
+    }
+    gm_sync_leave(slot);
+    gm_gate_sync_end();
+    return true;
+}
 
 CUresult gm_release_chunks(const struct gm_alloc *alloc)
 {

@@ -11,8 +11,9 @@
 
 #define GM_MARKS_ASKED 128 /* streams that gm_marks_reap asks about at once */
 #define GM_MARKS_DEVICES 64
-#define GM_MARKS_ROUNDS 32 /* marks that it asks about, of a stream whose last one is not passed   \
-                            */
+#define GM_MARKS_ROUNDS                                                                            \
+    32 /* marks that it asks about, of a stream whose last one is not passed                       \
+        */
 
 struct gm_event {
     struct gm_mark mark;
@@ -170,6 +171,15 @@ static bool gm_event_has_passed(struct gm_mark *mark)
 {
     CUresult result = gm_real.cuEventQuery(gm_event_of(mark)->event);
     return result == CUDA_SUCCESS || gm_contexts_is_over(result);
+}
+
+void gm_mark_release(struct gm_mark *mark)
+{
+    if (mark == NULL)
+        return;
+    gm_lock(&gm_heap_lock);
+    gm_mark_unref(&gm_heap, mark);
+    gm_unlock(&gm_heap_lock);
 }
 
 bool gm_mark_ask(struct gm_mark *mark)

@@ -26,6 +26,9 @@ CUresult gm_mark_record(const struct gm_stream *stream, struct gm_mark **mark);
 /* Make the stream wait for the mark. Enters the gate. */
 CUresult gm_mark_await(const struct gm_stream *stream, struct gm_mark *mark);
 
+/* Give a reference back. NULL: none. */
+void gm_mark_release(struct gm_mark *mark);
+
 /* Ask the driver whether the mark is passed, and if so tell the heap. */
 bool gm_mark_ask(struct gm_mark *mark);
 

@@ -7,21 +7,21 @@
 #include "shim/link/link.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/release.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 
 int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu)
 {
-    const struct gm_spares_ahead ahead = gm_spares_ahead(gpu, 0);
-    const uint64_t use = gm_allocs_used((uint32_t)gpu) + gm_spares_bytes(gpu) + bytes;
+    const struct gm_freed_sums sums = gm_freed_sums(gpu, 0);
+    const uint64_t use = gm_allocs_used((uint32_t)gpu) + sums.ready_bytes + bytes;
     const uint32_t answers = gm_ahead_answers();
-    if (ahead.bytes_coming > 0 && use + ahead.bytes_coming > gm_link_budget((uint32_t)gpu))
+    if (sums.coming_bytes > 0 && use + sums.coming_bytes > gm_link_budget((uint32_t)gpu))
         gm_ahead_settle();
     int result = gm_link_alloc(va, bytes, (uint32_t)gpu);
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return result;
     /* The daemon takes spares back before it refuses. What came ahead meanwhile was none yet. */
     gm_ahead_settle();
-    return ahead.coming > 0 || gm_ahead_answers() != answers
+    return sums.coming > 0 || gm_ahead_answers() != answers
                ? gm_link_alloc(va, bytes, (uint32_t)gpu)
                : result;
 }
@@ -30,7 +30,7 @@ int gm_obtain_chunks(uint64_t va, uint64_t bytes, int32_t gpu)
 static int gm_obtain_range(struct gm_alloc *alloc)
 {
     CUdeviceptr range;
-    if (alloc->kind == GM_ALLOC_CHUNKS && gm_spares_take(alloc->gpu, alloc->span, &alloc->va)) {
+    if (alloc->kind == GM_ALLOC_CHUNKS && gm_freed_take(alloc->gpu, alloc->span, &alloc->va)) {
         gm_ahead_note(alloc->gpu, alloc->span, true, gm_now());
         return 0;
     }

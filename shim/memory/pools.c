@@ -10,7 +10,6 @@
 #include "shim/memory/release.h"
 
 static struct gm_pool *gm_pool_list; /* with the heap's lock */
-struct gm_pool_later *gm_pool_late;
 _Atomic bool gm_pools_has_excess;
 _Atomic uint64_t gm_pools_n_gone;
 /* With the lock: threads that give memory back now, and how often one has ended. */
@@ -203,43 +202,16 @@ static bool gm_pools_release(uint64_t (*may)(const struct gm_pool *pool, const v
 }
 
 /* Release the chunks whose stream-ordered free is over. */
-static bool gm_pools_release_late(void)
+static void gm_pools_release_late(void)
 {
-    struct gm_pool_later *list, *left = NULL, **end = &left;
-    bool is_any = false;
+    if (!gm_freed_are(GM_FREED_STREAM))
+        return;
     gm_lock(&gm_heap_lock);
-    list = gm_pool_late;
-    gm_pool_late = NULL;
-    if (list != NULL)
-        gm_pools_n_leaving++;
+    gm_pools_n_leaving++;
     gm_unlock(&gm_heap_lock);
-    if (list == NULL)
-        return false;
-    while (list != NULL) {
-        struct gm_pool_later *later = list;
-        list = later->next;
-        if (!gm_mark_ask(later->mark)) {
-            *end = later;
-            end = &later->next;
-            continue;
-        }
-        gm_release(&later->alloc);
-        gm_lock(&gm_heap_lock);
-        gm_mark_unref(&gm_heap, later->mark);
-        gm_unlock(&gm_heap_lock);
-        free(later);
-        is_any = true;
-    }
-    *end = NULL;
-    if (left != NULL) {
-        gm_lock(&gm_heap_lock);
-        *end = gm_pool_late;
-        gm_pool_late = left;
-        gm_unlock(&gm_heap_lock);
+    gm_pools_end_leaving(gm_release_freed(GM_FREED_STREAM));
+    if (gm_freed_are(GM_FREED_STREAM))
         atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
-    }
-    gm_pools_end_leaving(is_any);
-    return is_any;
 }
 
 static uint64_t gm_pool_all_on(const struct gm_pool *pool, const void *gpu)

@@ -90,15 +90,6 @@ struct gm_pool {
     struct gm_pool *next;
 };
 
-/* Chunks of cuMemAlloc that were freed in a stream: released when the GPU has passed the mark. */
-struct gm_pool_later {
-    struct gm_alloc alloc;
-    struct gm_mark *mark;
-    struct gm_pool_later *next;
-};
-
-extern __attribute__((visibility("hidden"))) struct gm_pool_later *gm_pool_late; /* with the lock */
-
 /* The pool; it is not freed before gm_pool_leave. NULL: the driver serves it. */
 struct gm_pool *gm_pool_enter(CUmemoryPool handle);
 void gm_pool_leave(struct gm_pool *pool);

@@ -1,7 +1,6 @@
 #include "shim/gate/permits.h"
 #include "shim/memory/pools_alloc.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 #include "common/chunk.h"
@@ -9,6 +8,7 @@
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
+#include "shim/memory/freed.h"
 #include "shim/memory/obtain.h"
 #include "shim/memory/pools.h"
 #include "shim/memory/sharing.h"
@@ -127,9 +127,9 @@ static bool gm_want_dependent(struct gm_want *want)
 static bool gm_pools_are_freeing(void)
 {
     gm_lock(&gm_heap_lock);
-    bool is_late = gm_pool_late != NULL || gm_pools_are_leaving();
+    bool is_leaving = gm_pools_are_leaving();
     gm_unlock(&gm_heap_lock);
-    return is_late || gm_marks_are_pending();
+    return is_leaving || gm_freed_are(GM_FREED_STREAM) || gm_marks_are_pending();
 }
 
 /* Steps 4 to 7. `gone`: gm_pools_gone before the daemon refused. */
@@ -234,31 +234,22 @@ static void gm_block_undo_free(struct gm_block *block)
 /* Chunks of cuMemAlloc: out of the map at once, released later. */
 static CUresult gm_chunks_free_async(const struct gm_alloc *alloc, const struct gm_stream *stream)
 {
-    struct gm_pool_later *later = calloc(1, sizeof(*later));
     struct gm_alloc taken;
-    if (later == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = gm_mark_record(stream, &later->mark);
-    if (result != CUDA_SUCCESS) {
-        free(later);
+    struct gm_mark *mark = NULL;
+    CUresult result = gm_mark_record(stream, &mark);
+    if (result != CUDA_SUCCESS)
         return result;
+    if (gm_allocs_take(alloc->va, &taken) != GM_ALLOC_BASE) {
+        result = CUDA_ERROR_INVALID_VALUE; /* another thread freed it first */
+    } else if (!gm_freed_await(&taken, GM_FREED_STREAM, mark)) {
+        gm_allocs_insert(&taken); /* no memory to free it later: it stays allocated */
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    bool is_ours = gm_allocs_take(alloc->va, &taken) == GM_ALLOC_BASE;
-    gm_lock(&gm_heap_lock);
-    if (is_ours) {
-        later->alloc = taken;
-        later->next = gm_pool_late;
-        gm_pool_late = later;
-    } else {
-        gm_mark_unref(&gm_heap, later->mark);
-    }
-    gm_unlock(&gm_heap_lock);
-    if (!is_ours) {
-        free(later);
-        return CUDA_ERROR_INVALID_VALUE; /* another thread freed it first */
-    }
-    atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        atomic_store_explicit(&gm_pools_has_excess, true, memory_order_relaxed);
+    else
+        gm_mark_release(mark);
+    return result;
 }
 
 bool gm_pools_free_async(CUdeviceptr dptr, CUstream handle, CUresult *result)

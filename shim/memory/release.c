@@ -1,12 +1,10 @@
 #include "shim/memory/release.h"
 
-#include <stdlib.h>
-
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
 #include "shim/link/link.h"
 #include "shim/memory/chunks.h"
-#include "shim/memory/deferred.h"
+#include "shim/memory/marks.h"
 #include "shim/memory/notes.h"
 #include "shim/memory/sharing.h"
 #include "shim/tables/accounts.h"
@@ -21,28 +19,37 @@ CUresult gm_release(const struct gm_alloc *alloc)
     return result;
 }
 
-/* Whether the work of `context` has ended. */
-static bool gm_has_ended(CUcontext context)
+/* Whether the GPU does not use it any more. */
+static bool gm_is_over(const struct gm_freed *freed)
 {
+    const CUcontext context = freed->alloc.context;
     CUresult result;
+    if (freed->why == GM_FREED_STREAM)
+        return gm_mark_ask(freed->mark);
     return gm_contexts_is_gone(context) ||
            (gm_synchronize(context, &result) &&
             (result == CUDA_SUCCESS || gm_contexts_is_over(result)));
 }
 
+bool gm_release_freed(enum gm_freed_why why)
+{
+    struct gm_freed *freed = NULL;
+    bool is_over = false, is_any = false;
+    while ((freed = gm_freed_next(why, freed, is_over)) != NULL) {
+        is_over = gm_is_over(freed);
+        if (!is_over)
+            continue;
+        gm_release(&freed->alloc);
+        gm_mark_release(freed->mark);
+        is_any = true;
+    }
+    return is_any;
+}
+
 void gm_free_deferred(void)
 {
-    struct gm_deferred *list = gm_gate_captures() > 0 ? NULL : gm_deferred_take();
-    while (list != NULL) {
-        struct gm_deferred *deferred = list;
-        list = deferred->next;
-        if (gm_has_ended(deferred->alloc.context)) {
-            gm_release(&deferred->alloc);
-            free(deferred);
-        } else {
-            gm_deferred_push(deferred);
-        }
-    }
+    if (gm_freed_are(GM_FREED_CAPTURE) && gm_gate_captures() == 0)
+        gm_release_freed(GM_FREED_CAPTURE);
 }
 
 CUresult gm_release_handles(struct gm_vmm_handle *handle)

@@ -10,7 +10,8 @@
 #include "shim/driver/devices.h"
 #include "shim/gate/contexts.h"
 #include "shim/link/link.h"
-#include "shim/memory/deferred.h"
+#include "shim/memory/chunks.h"
+#include "shim/memory/freed.h"
 
 enum gm_opened_state {
     GM_OPENED_OPENING,
@@ -25,7 +26,7 @@ struct gm_opened {
     uint64_t va; /* 0 while OPENING */
     uint32_t count;
     enum gm_opened_state state;
-    bool is_deferred;      /* on the list of deferred.c, even if it was opened again */
+    bool is_deferred;      /* in the list of freed.c, even if it was opened again */
     struct gm_alloc alloc; /* DEFERRED: for the map, if it is opened again */
 };
 
@@ -228,7 +229,7 @@ static bool gm_opened_defer(const struct gm_alloc *alloc)
 {
     gm_lock(&gm_opened_lock);
     struct gm_opened *opened = gm_opened_at(alloc->va);
-    const bool is_deferred = opened->is_deferred || gm_defer(alloc);
+    const bool is_deferred = opened->is_deferred || gm_freed_await(alloc, GM_FREED_CAPTURE, NULL);
     if (is_deferred) {
         opened->is_deferred = true;
         opened->alloc = *alloc;

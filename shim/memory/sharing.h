@@ -5,12 +5,12 @@
  *   (absent) --first open--> OPENING --mapped--> OPEN
  *   OPEN --last close--> SHUTTING --gm_sharing_release--> (absent)
  *
- * While a capture is open a last close makes it DEFERRED (deferred.h); another open makes it OPEN
+ * While a capture is open a last close makes it DEFERRED (freed.h); another open makes it OPEN
  * again. A thread that finds OPENING or SHUTTING waits until that is over. The lock is never held
  * across a driver call or a request to the daemon.
  *
  * Owns that list. Callers: handlers and release, any thread. Calls the driver, the link,
- * allocations, contexts and deferred.
+ * allocations, contexts, chunks and freed.
  *
  * Environment, read once at boot:
  *   GPUMUX_SHARING=broker   the default: the daemon shares memory between programs

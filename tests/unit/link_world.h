@@ -37,7 +37,7 @@
 #include "shim/link/link.h"
 #include "shim/link/work.h"
 #include "shim/memory/ahead.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/observe/uses.h"
 
 #define CHECK(condition)                                                                           \
@@ -57,20 +57,21 @@ static void nap(long us)
     nanosleep(&pause, NULL);
 }
 
-/* ---- spares: none, so that what is freed goes back at once (test_spares.c has them) ---- */
+/* ---- spares: none, so that what is freed goes back at once (test_freed.c has them) ---- */
 
-_Atomic uint32_t gm_spares_n;
 static bool is_growing;          /* else there are spares enough */
 static uint64_t spares_ahead[8]; /* what came ahead */
 static _Atomic uint32_t n_spares_ahead, n_spares_coming;
 
-bool gm_spares_put(const struct gm_alloc *alloc)
+bool __wrap_gm_freed_put(const struct gm_alloc *alloc);
+bool __wrap_gm_freed_put(const struct gm_alloc *alloc)
 {
     (void)alloc;
     return false;
 }
 
-bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
+bool __wrap_gm_freed_take(int32_t gpu, uint64_t span, uint64_t *va);
+bool __wrap_gm_freed_take(int32_t gpu, uint64_t span, uint64_t *va)
 {
     (void)gpu;
     (void)span;
@@ -78,12 +79,14 @@ bool gm_spares_take(int32_t gpu, uint64_t span, uint64_t *va)
     return false;
 }
 
-void gm_spares_release(int32_t gpu)
+void __wrap_gm_freed_release(int32_t gpu);
+void __wrap_gm_freed_release(int32_t gpu)
 {
     (void)gpu;
 }
 
-bool gm_spares_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
+bool __wrap_gm_freed_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain);
+bool __wrap_gm_freed_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
 {
     CHECK(in_vain != NULL);
     CHECK(alloc->va != 0);
@@ -91,34 +94,38 @@ bool gm_spares_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
     return true;
 }
 
-void gm_spares_arrive(uint64_t va)
+void __wrap_gm_freed_arrive(uint64_t va);
+void __wrap_gm_freed_arrive(uint64_t va)
 {
     spares_ahead[n_spares_ahead] = va;
     n_spares_ahead++;
     n_spares_coming--;
 }
 
-void gm_spares_miss(uint64_t va)
+void __wrap_gm_freed_miss(uint64_t va);
+void __wrap_gm_freed_miss(uint64_t va)
 {
     (void)va;
     n_spares_coming--;
 }
 
 /* All of them are of 4 MiB. */
-struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
+struct gm_freed_sums __wrap_gm_freed_sums(int32_t gpu, uint64_t span);
+struct gm_freed_sums __wrap_gm_freed_sums(int32_t gpu, uint64_t span)
 {
     const uint32_t n = n_spares_ahead + n_spares_coming;
     (void)gpu;
     (void)span;
-    return (struct gm_spares_ahead){.coming = n_spares_coming,
-                                    .alike = is_growing ? n : GM_AHEAD_EACH,
-                                    .bytes = n * 4 * MIB,
-                                    .bytes_coming = n_spares_coming * 4 * MIB};
+    return (struct gm_freed_sums){.coming = n_spares_coming,
+                                  .alike = is_growing ? n : GM_AHEAD_EACH,
+                                  .ahead_bytes = n * 4 * MIB,
+                                  .coming_bytes = n_spares_coming * 4 * MIB};
 }
 
 static _Atomic uint64_t taken_va; /* the last TAKEN */
 
-bool gm_spares_taken(uint64_t va)
+bool __wrap_gm_freed_taken(uint64_t va);
+bool __wrap_gm_freed_taken(uint64_t va)
 {
     taken_va = va;
     return va != 0;
@@ -126,18 +133,14 @@ bool gm_spares_taken(uint64_t va)
 
 static _Atomic uint32_t n_spares_lost;
 
-void gm_spares_lose(void)
+void __wrap_gm_freed_lose(void);
+void __wrap_gm_freed_lose(void)
 {
     n_spares_lost++;
 }
 
-uint64_t gm_spares_bytes(int32_t gpu)
-{
-    (void)gpu;
-    return 0;
-}
-
-bool gm_spares_hold(const uint64_t *words, size_t n)
+bool __wrap_gm_freed_hold(const uint64_t *words, size_t n);
+bool __wrap_gm_freed_hold(const uint64_t *words, size_t n)
 {
     (void)words;
     (void)n;

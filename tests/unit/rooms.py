@@ -226,7 +226,7 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
     ("shim/driver/devices.c", '#include "shim/handlers/handlers.h"', "shim/driver/ may not use shim/handlers/"),
     ("shim/gate/gate.c", "int gm_link_start(void);\nint gm_planted(void)\n{\n    return gm_link_start();\n}",
      "names gm_link_start: shim/gate/ may not use shim/link/"),
-    ("shim/link/link.h", "extern int gm_spares_n;", "shim/link/ may not use shim/memory/"),
+    ("shim/link/link.h", "extern int gm_freed_n;", "shim/link/ may not use shim/memory/"),
     ("common/size.c", '#include "shim/gate/gate.h"', "common/ may not use shim/gate/"),
     ("daemon/core/sched.c", '#include "common/clock.h"\n#include "shim/gate/gate.h"', "daemon/core/ may not use shim/gate/"),
     ("daemon/views/status.c", '#include "daemon/engine/state/state.h"', "daemon/views/ may not use daemon/engine/"),

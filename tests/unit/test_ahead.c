@@ -15,7 +15,7 @@
 #include "shim/gate/drain.h"
 #include "shim/link/link.h"
 #include "shim/map/mapper.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 
 #define MIB (1ull << 20)
 #define BUDGET (2048 * MIB) /* one range of 32 MiB at most, 128 MiB in all */
@@ -83,12 +83,12 @@ CUresult gm_mapper_release(uint64_t va, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-bool gm_spares_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
+bool gm_freed_expect(const struct gm_alloc *alloc, _Atomic uint32_t *in_vain)
 {
     last_in_vain = in_vain;
     assert_int_equal(alloc->kind, GM_ALLOC_CHUNKS);
     assert_int_equal(alloc->span, alloc->bytes);
-    if (n_spares == GM_SPARES_AHEAD)
+    if (n_spares == GM_FREED_AHEAD_MAX)
         return false;
     spares[n_spares] = (struct spare){.va = alloc->va, .span = alloc->span, .gpu = alloc->gpu};
     n_spares++;
@@ -104,7 +104,7 @@ static struct spare *find(uint64_t va)
     return NULL;
 }
 
-void gm_spares_arrive(uint64_t va)
+void gm_freed_arrive(uint64_t va)
 {
     pthread_mutex_lock(&spares_lock);
     find(va)->is_here = true;
@@ -112,23 +112,23 @@ void gm_spares_arrive(uint64_t va)
     n_came++;
 }
 
-void gm_spares_miss(uint64_t va)
+void gm_freed_miss(uint64_t va)
 {
     *find(va) = spares[n_spares - 1];
     n_spares--;
 }
 
-struct gm_spares_ahead gm_spares_ahead(int32_t gpu, uint64_t span)
+struct gm_freed_sums gm_freed_sums(int32_t gpu, uint64_t span)
 {
-    struct gm_spares_ahead ahead = {0};
+    struct gm_freed_sums sums = {0};
     pthread_mutex_lock(&spares_lock);
     for (uint32_t i = 0; i < n_spares; i++) {
-        ahead.coming += !spares[i].is_here;
-        ahead.alike += spares[i].gpu == gpu && spares[i].span == span;
-        ahead.bytes += spares[i].gpu == gpu ? spares[i].span : 0;
+        sums.coming += !spares[i].is_here;
+        sums.alike += spares[i].gpu == gpu && spares[i].span == span;
+        sums.ahead_bytes += spares[i].gpu == gpu ? spares[i].span : 0;
     }
     pthread_mutex_unlock(&spares_lock);
-    return ahead;
+    return sums;
 }
 
 /* The program takes all spares that are there. */
@@ -270,9 +270,9 @@ static void test_number(void **state)
     for (uint32_t k = 0; k < 4; k++)
         for (uint64_t size = 1; size <= 5; size++)
             grow(2 * size * MIB);
-    assert_int_equal(n_asked, GM_SPARES_AHEAD);
-    assert_int_equal(n_reserved, GM_SPARES_AHEAD);
-    for (uint32_t i = 0; i < GM_SPARES_AHEAD; i++)
+    assert_int_equal(n_asked, GM_FREED_AHEAD_MAX);
+    assert_int_equal(n_reserved, GM_FREED_AHEAD_MAX);
+    for (uint32_t i = 0; i < GM_FREED_AHEAD_MAX; i++)
         answer(i, 0);
 }
 

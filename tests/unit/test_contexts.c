@@ -25,7 +25,7 @@
 #include "shim/memory/ahead.h"
 #include "shim/memory/marks.h"
 #include "shim/memory/release.h"
-#include "shim/memory/spares.h"
+#include "shim/memory/freed.h"
 #include "shim/observe/usage.h"
 
 #define MOST 64u
@@ -104,7 +104,7 @@ void gm_ahead_settle(void)
     settled++;
 }
 
-void gm_spares_release(int32_t gpu)
+void gm_freed_release(int32_t gpu)
 {
     (void)gpu;
     assert_true(settled > 0);

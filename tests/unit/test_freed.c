@@ -1,5 +1,5 @@
-/* Spares. The test plays what releases ranges, the link, and the daemon that takes some. */
-#include "shim/memory/spares.h"
+/* Freed ranges. The test plays what releases ranges, the link, and the daemon that takes some. */
+#include "shim/memory/freed.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -40,19 +40,19 @@ static bool put(int gpu, uint64_t va, uint64_t bytes)
 {
     const struct gm_alloc alloc = {
         .va = va, .bytes = bytes - 100, .span = bytes, .gpu = gpu, .kind = GM_ALLOC_CHUNKS};
-    return gm_spares_put(&alloc);
+    return gm_freed_put(&alloc);
 }
 
 void gm_release_range(const struct gm_alloc *alloc, CUresult result)
 {
-    if (gm_spares_has(alloc->va) || result != CUDA_SUCCESS)
+    if (gm_freed_has(alloc->va) || result != CUDA_SUCCESS)
         is_early = true;
     n_ranges++;
 }
 
 CUresult gm_release_chunks(const struct gm_alloc *alloc)
 {
-    if (!gm_spares_has(alloc->va))
+    if (!gm_freed_has(alloc->va))
         is_early = true; /* the driver finds it still */
     n_released++;
     released_bytes += alloc->span;
@@ -65,7 +65,7 @@ CUresult gm_release_chunks(const struct gm_alloc *alloc)
 CUresult gm_mapper_release(uint64_t va, uint64_t bytes)
 {
     (void)bytes;
-    if (!gm_spares_has(va))
+    if (!gm_freed_has(va))
         is_early = true;
     n_unmapped++;
     return CUDA_SUCCESS;
@@ -93,8 +93,8 @@ static int begin(void **state)
     (void)state;
     is_up = true;
     releases_put = 0;
-    gm_spares_lose();
-    assert_int_equal(gm_spares_n, 0);
+    gm_freed_lose();
+    assert_false(gm_freed_exist());
     n_released = released_bytes = last_released = n_unmapped = n_ranges = n_in_vain = 0;
     is_early = false;
     return 0;
@@ -111,26 +111,26 @@ static void test_same_size_and_gpu(void **state)
 {
     uint64_t va = 0, other = 0;
     (void)state;
-    assert_false(gm_spares_take(0, 4 * MIB, &va));
+    assert_false(gm_freed_take(0, 4 * MIB, &va));
     assert_true(put(0, 0x1000000, 4 * MIB));
     put(0, 0x2000000, 8 * MIB);
     put(0, 0x3000000, 4 * MIB);
     put(1, 0x4000000, 4 * MIB);
-    assert_true(gm_spares_exist());
-    assert_int_equal(gm_spares_bytes(0), 16 * MIB);
-    assert_int_equal(gm_spares_bytes(1), 4 * MIB);
-    assert_false(gm_spares_take(0, 6 * MIB, &va));
-    assert_false(gm_spares_take(1, 8 * MIB, &va));
-    assert_true(gm_spares_take(0, 4 * MIB, &va));
-    assert_true(gm_spares_take(0, 4 * MIB, &other));
+    assert_true(gm_freed_exist());
+    assert_int_equal(gm_freed_sums(0, 0).ready_bytes, 16 * MIB);
+    assert_int_equal(gm_freed_sums(1, 0).ready_bytes, 4 * MIB);
+    assert_false(gm_freed_take(0, 6 * MIB, &va));
+    assert_false(gm_freed_take(1, 8 * MIB, &va));
+    assert_true(gm_freed_take(0, 4 * MIB, &va));
+    assert_true(gm_freed_take(0, 4 * MIB, &other));
     assert_int_equal(va + other, 0x1000000 + 0x3000000);
-    assert_false(gm_spares_take(0, 4 * MIB, &va));
-    gm_spares_release(1);
+    assert_false(gm_freed_take(0, 4 * MIB, &va));
+    gm_freed_release(1);
     assert_int_equal(last_released, 0x4000000);
-    gm_spares_release(1);
+    gm_freed_release(1);
     assert_int_equal(n_released, 1);
-    assert_int_equal(gm_spares_bytes(0), 8 * MIB);
-    gm_spares_release(-1);
+    assert_int_equal(gm_freed_sums(0, 0).ready_bytes, 8 * MIB);
+    gm_freed_release(-1);
     assert_int_equal(n_released, 2);
     assert_int_equal(n_ranges, 2);
 }
@@ -140,7 +140,7 @@ static void test_number(void **state)
     (void)state;
     for (unsigned i = 0; i < 2 * GM_SPARES_MAX; i++)
         assert_int_equal(put(0, (uint64_t)(i + 1) << 24, MIB / 2), i < GM_SPARES_MAX);
-    assert_int_equal(gm_spares_n, GM_SPARES_MAX);
+    assert_int_equal(gm_freed_n[GM_FREED_SPARE], GM_SPARES_MAX);
 }
 
 static void test_what_is_not_kept(void **state)
@@ -152,7 +152,7 @@ static void test_what_is_not_kept(void **state)
                                        .span = 4 * MIB,
                                        .kind = (enum gm_alloc_kind)kind,
                                        .is_shared = kind == GM_ALLOC_CHUNKS};
-        assert_false(gm_spares_put(&alloc));
+        assert_false(gm_freed_put(&alloc));
     }
     is_up = false;
     assert_false(put(0, 0x2000000, 4 * MIB));
@@ -167,22 +167,22 @@ static void test_daemon_takes(void **state)
     put(0, 0x2000000, 4 * MIB);
     assert_true(take_away(0x1000000));
     assert_false(take_away(0x1000000));
-    assert_int_equal(gm_spares_bytes(0), 4 * MIB);
-    assert_true(gm_spares_has(0x1000000 + MIB)); /* the driver finds it still */
-    assert_true(gm_spares_take(0, 4 * MIB, &va));
+    assert_int_equal(gm_freed_sums(0, 0).ready_bytes, 4 * MIB);
+    assert_true(gm_freed_has(0x1000000 + MIB)); /* the driver finds it still */
+    assert_true(gm_freed_take(0, 4 * MIB, &va));
     assert_int_equal(va, 0x2000000);
-    assert_false(gm_spares_take(0, 4 * MIB, &va));
-    gm_spares_release(-1);
+    assert_false(gm_freed_take(0, 4 * MIB, &va));
+    gm_freed_release(-1);
     assert_int_equal(n_released, 0);
-    assert_true(gm_spares_taken(0x1000000));
+    assert_true(gm_freed_taken(0x1000000));
     assert_int_equal(n_ranges, 1);
-    assert_false(gm_spares_exist());
+    assert_false(gm_freed_exist());
 
     /* What it cannot have taken. */
-    assert_false(gm_spares_taken(0x1000000));
-    assert_false(gm_spares_taken(0));
+    assert_false(gm_freed_taken(0x1000000));
+    assert_false(gm_freed_taken(0));
     put(0, 0x2000000, 4 * MIB);
-    assert_false(gm_spares_taken(0x2000000));
+    assert_false(gm_freed_taken(0x2000000));
     assert_int_equal(n_ranges, 1);
 }
 
@@ -196,7 +196,7 @@ static void test_words_differ(void **state)
         seen[i] = *word_of(0x1000000);
         for (unsigned k = 0; k < i; k++)
             assert_int_not_equal(seen[k], seen[i]);
-        assert_true(gm_spares_take(0, 4 * MIB, &va));
+        assert_true(gm_freed_take(0, 4 * MIB, &va));
         assert_null(word_of(0x1000000));
     }
 }
@@ -208,16 +208,16 @@ static void test_lost(void **state)
     (void)state;
     put(0, 0x1000000, 4 * MIB);
     put(1, 0x2000000, 4 * MIB);
-    assert_true(gm_spares_expect(&alloc, &n_in_vain));
+    assert_true(gm_freed_expect(&alloc, &n_in_vain));
     assert_true(take_away(0x2000000)); /* TAKEN does not come any more */
     is_up = false;
-    assert_false(gm_spares_take(0, 4 * MIB, &va));
-    gm_spares_lose();
+    assert_false(gm_freed_take(0, 4 * MIB, &va));
+    gm_freed_lose();
     assert_int_equal(n_unmapped, 2);
     assert_int_equal(n_ranges, 2);
     assert_int_equal(n_released, 0);
-    gm_spares_miss(0x3000000); /* who asked for it hears of it */
-    assert_false(gm_spares_exist());
+    gm_freed_miss(0x3000000); /* who asked for it hears of it */
+    assert_false(gm_freed_exist());
 }
 
 static void test_addresses(void **state)
@@ -225,13 +225,13 @@ static void test_addresses(void **state)
     const uint64_t words[] = {5, 0x1000000 + 4 * MIB - 1, 7};
     const uint64_t others[] = {0, 0x1000000 - 1, 0x1000000 + 4 * MIB, UINT64_MAX};
     (void)state;
-    assert_false(gm_spares_hold(words, 3));
+    assert_false(gm_freed_hold(words, 3));
     put(0, 0x1000000, 4 * MIB);
-    assert_true(gm_spares_hold(words, 3));
-    assert_true(gm_spares_hold(words + 1, 1));
-    assert_false(gm_spares_hold(words, 1));
-    assert_false(gm_spares_hold(others, 4));
-    assert_false(gm_spares_hold(words, 0));
+    assert_true(gm_freed_hold(words, 3));
+    assert_true(gm_freed_hold(words + 1, 1));
+    assert_false(gm_freed_hold(words, 1));
+    assert_false(gm_freed_hold(others, 4));
+    assert_false(gm_freed_hold(words, 0));
 }
 
 /* Who releases all is done, however fast another thread frees. */
@@ -241,9 +241,9 @@ static void test_release_beside_puts(void **state)
     put(1, 0x1000000, 4 * MIB);
     put(1, 0x2000000, 4 * MIB);
     releases_put = 1000;
-    gm_spares_release(1);
+    gm_freed_release(1);
     assert_true(n_released < 1000);
-    assert_int_not_equal(gm_spares_n, 0);
+    assert_true(gm_freed_exist());
 }
 
 static struct gm_alloc range_ahead(unsigned i)
@@ -261,42 +261,42 @@ static void test_ahead(void **state)
     uint64_t va;
     (void)state;
     put(0, 0x1000000, 2 * MIB);
-    for (unsigned i = 0; i <= GM_SPARES_AHEAD; i++) {
+    for (unsigned i = 0; i <= GM_FREED_AHEAD_MAX; i++) {
         const struct gm_alloc alloc = range_ahead(i);
-        assert_int_equal(gm_spares_expect(&alloc, &n_in_vain), i < GM_SPARES_AHEAD);
+        assert_int_equal(gm_freed_expect(&alloc, &n_in_vain), i < GM_FREED_AHEAD_MAX);
     }
-    struct gm_spares_ahead ahead = gm_spares_ahead(0, 64 * MIB);
-    assert_true(ahead.coming == GM_SPARES_AHEAD && ahead.alike == GM_SPARES_AHEAD / 2);
-    assert_true(ahead.bytes == GM_SPARES_AHEAD / 2 * 64 * MIB && ahead.bytes_coming == ahead.bytes);
-    assert_int_equal(gm_spares_ahead(0, 2 * MIB).alike, 1);
-    assert_true(gm_spares_has(range_ahead(0).va + 64 * MIB - 1));
-    assert_false(gm_spares_take(0, 64 * MIB, &va));
+    struct gm_freed_sums sums = gm_freed_sums(0, 64 * MIB);
+    assert_true(sums.coming == GM_FREED_AHEAD_MAX && sums.alike == GM_FREED_AHEAD_MAX / 2);
+    assert_true(sums.ahead_bytes == GM_FREED_AHEAD_MAX / 2 * 64 * MIB &&
+                sums.coming_bytes == sums.ahead_bytes);
+    assert_int_equal(gm_freed_sums(0, 2 * MIB).alike, 1);
+    assert_true(gm_freed_has(range_ahead(0).va + 64 * MIB - 1));
+    assert_false(gm_freed_take(0, 64 * MIB, &va));
     assert_false(take_away(range_ahead(0).va));
-    assert_false(gm_spares_taken(range_ahead(0).va));
-    gm_spares_release(-1);
+    assert_false(gm_freed_taken(range_ahead(0).va));
+    gm_freed_release(-1);
     assert_int_equal(n_released, 1);
-    assert_int_equal(gm_spares_bytes(1), 0);
+    assert_int_equal(gm_freed_sums(1, 0).ready_bytes, 0);
 
-    for (unsigned i = 1; i < GM_SPARES_AHEAD; i++)
-        gm_spares_arrive(range_ahead(i).va);
-    gm_spares_miss(range_ahead(0).va);
-    assert_false(gm_spares_has(range_ahead(0).va));
-    ahead = gm_spares_ahead(1, 64 * MIB);
-    assert_true(ahead.coming == 0 && ahead.bytes == GM_SPARES_AHEAD / 2 * 64 * MIB);
-    assert_int_equal(gm_spares_bytes(1), ahead.bytes);
-    assert_true(gm_spares_take(1, 64 * MIB, &va));
+    for (unsigned i = 1; i < GM_FREED_AHEAD_MAX; i++)
+        gm_freed_arrive(range_ahead(i).va);
+    gm_freed_miss(range_ahead(0).va);
+    assert_false(gm_freed_has(range_ahead(0).va));
+    sums = gm_freed_sums(1, 64 * MIB);
+    assert_true(sums.coming == 0 && sums.ahead_bytes == GM_FREED_AHEAD_MAX / 2 * 64 * MIB);
+    assert_int_equal(gm_freed_sums(1, 0).ready_bytes, sums.ahead_bytes);
+    assert_true(gm_freed_take(1, 64 * MIB, &va));
     assert_int_equal(n_in_vain, 0);
-    for (unsigned i = 1; i < GM_SPARES_AHEAD; i++)
+    for (unsigned i = 1; i < GM_FREED_AHEAD_MAX; i++)
         if (range_ahead(i).va != va) {
             assert_true(take_away(range_ahead(i).va));
-            assert_true(gm_spares_taken(range_ahead(i).va));
+            assert_true(gm_freed_taken(range_ahead(i).va));
         }
-    assert_int_equal(n_in_vain, GM_SPARES_AHEAD - 2);
-    assert_int_equal(gm_spares_ahead(0, 64 * MIB).bytes, 0);
+    assert_int_equal(n_in_vain, GM_FREED_AHEAD_MAX - 2);
+    assert_int_equal(gm_freed_sums(0, 64 * MIB).ahead_bytes, 0);
 }
 
-/* Who looks while others change them never finds what is not there; it may miss what is, while
- * the one who changes them is held up. */
+/* Who looks while others change them never finds what is not there, and what stays always. */
 static _Atomic bool is_looking, is_wrong;
 
 static void *look(void *unused)
@@ -304,7 +304,7 @@ static void *look(void *unused)
     const uint64_t nowhere[] = {0x9000000, 0x1000000 - 1};
     (void)unused;
     while (is_looking)
-        if (gm_spares_hold(nowhere, 2))
+        if (gm_freed_hold(nowhere, 2) || !gm_freed_has(0x1000000 + MIB))
             is_wrong = true;
     return NULL;
 }
@@ -314,26 +314,28 @@ static void test_look_without_a_lock(void **state)
     pthread_t thread;
     uint64_t va;
     (void)state;
+    put(0, 0x4000000, 4 * MIB); /* what changes has the places before it */
+    put(0, 0x2000000, 6 * MIB);
     put(0, 0x1000000, 2 * MIB);
+    assert_true(gm_freed_take(0, 4 * MIB, &va));
+    assert_true(gm_freed_take(0, 6 * MIB, &va));
     is_looking = true;
     is_wrong = false;
     assert_int_equal(pthread_create(&thread, NULL, look, NULL), 0);
     for (int i = 0; i < ROUNDS; i++) {
         put(0, 0x4000000, 4 * MIB);
         put(0, 0x2000000, 6 * MIB);
-        assert_true(gm_spares_take(0, 4 * MIB, &va));
-        assert_true(gm_spares_take(0, 6 * MIB, &va));
+        assert_true(gm_freed_take(0, 4 * MIB, &va));
+        assert_true(gm_freed_take(0, 6 * MIB, &va));
         /* In one place, and with the size of the second the first would reach there. */
         put(0, 0x8000000, 4 * MIB);
-        assert_true(gm_spares_take(0, 4 * MIB, &va));
+        assert_true(gm_freed_take(0, 4 * MIB, &va));
         put(0, 0xa000000, 32 * MIB);
-        assert_true(gm_spares_take(0, 32 * MIB, &va));
+        assert_true(gm_freed_take(0, 32 * MIB, &va));
     }
     is_looking = false;
     pthread_join(thread, NULL);
     assert_false(is_wrong);
-    const uint64_t there = 0x1000000 + MIB;
-    assert_true(gm_spares_hold(&there, 1));
 }
 
 /* Many put and take, and the daemon takes as well: no range is given to two, and every one is taken
@@ -349,7 +351,7 @@ static void *turn(void *argument)
         uint64_t va;
         if (put(0, (mine * ROUNDS + i + 1) << 24, 2 * MIB))
             n_put++;
-        if (i % 3 != 0 && gm_spares_take(0, 2 * MIB, &va))
+        if (i % 3 != 0 && gm_freed_take(0, 2 * MIB, &va))
             n_taken++;
     }
     return NULL;
@@ -361,7 +363,7 @@ static void *take_some(void *unused)
     for (uint32_t i = 0; is_taking; i = (i + 1) % GM_SPARES_MAX) {
         const uint64_t va = stat_area.spares[i] & ~(GM_CHUNK_MIN - 1);
         if (va != 0 && take_away(va)) {
-            if (!gm_spares_taken(va))
+            if (!gm_freed_taken(va))
                 is_wrong = true;
             n_gone++;
         }
@@ -381,22 +383,69 @@ static void test_threads(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, turn, (void *)i), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    if (put(0, 0x1000000, 2 * MIB)) /* one at least is there for the daemon */
+    if (put(0, 0x7000000000000, 2 * MIB)) /* one at least is there for the daemon */
         n_put++;
     while (n_gone == 0)
         sched_yield();
     is_taking = false;
     pthread_join(daemon, NULL);
-    gm_spares_release(-1);
+    gm_freed_release(-1);
     assert_true(n_put > 0 && n_taken > 0 && n_gone > 0);
     assert_int_equal(n_put, n_taken + n_gone + n_released);
     assert_int_equal(released_bytes, n_released * 2 * MIB);
     assert_int_equal(n_ranges, n_gone + n_released);
-    assert_int_equal(gm_spares_bytes(0), 0);
-    assert_false(is_wrong || gm_spares_exist());
+    assert_int_equal(gm_freed_sums(0, 0).ready_bytes, 0);
+    assert_false(is_wrong || gm_freed_exist());
 }
 
 #define case_of(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+/* What waits for the GPU is nobody's to take, and no words are needed for it. */
+static void test_waiting(void **state)
+{
+    static char marks[100]; /* the list does not look at them */
+    uint64_t va;
+    (void)state;
+    for (uint64_t i = 0; i < 100; i++) {
+        const struct gm_alloc alloc = {
+            .va = 0x10000000 + i * 4 * MIB, .span = 4 * MIB, .kind = GM_ALLOC_CHUNKS};
+        assert_true(gm_freed_await(&alloc, i % 2 == 0 ? GM_FREED_CAPTURE : GM_FREED_STREAM,
+                                   (struct gm_mark *)(void *)&marks[i]));
+    }
+    assert_int_equal(gm_freed_n[GM_FREED_CAPTURE], 50);
+    assert_true(gm_freed_are(GM_FREED_STREAM) && !gm_freed_exist());
+    assert_false(gm_freed_has(0x10000000));
+    assert_false(gm_freed_taken(0x10000000));
+    assert_false(gm_freed_take(0, 4 * MIB, &va));
+    assert_int_equal(gm_freed_sums(0, 0).ready_bytes, 0);
+    assert_int_equal(gm_freed_sums(0, 4 * MIB).alike, 0);
+    put(0, 0x1000000, 4 * MIB);
+    gm_freed_release(-1);
+    assert_int_equal(n_released, 1);
+
+    /* Each is looked at once in a pass, by one thread at a time; some stay. */
+    struct gm_freed *one = NULL, *other;
+    bool is_over = false;
+    unsigned n = 0;
+    while ((one = gm_freed_next(GM_FREED_STREAM, one, is_over)) != NULL) {
+        assert_true(one->why == GM_FREED_STREAM && one->alloc.span == 4 * MIB);
+        assert_ptr_equal(one->mark, &marks[(one->alloc.va - 0x10000000) / (4 * MIB)]);
+        is_over = n % 2 == 0;
+        n++;
+    }
+    assert_int_equal(n, 50);
+    assert_int_equal(gm_freed_n[GM_FREED_STREAM], 25);
+    other = gm_freed_next(GM_FREED_STREAM, NULL, false);
+    n = 0;
+    while ((one = gm_freed_next(GM_FREED_STREAM, one, n > 0)) != NULL)
+        n++;
+    assert_int_equal(n, 24); /* all but the one that is still looked at */
+    assert_null(gm_freed_next(GM_FREED_STREAM, other, true));
+    is_over = false;
+    while ((one = gm_freed_next(GM_FREED_CAPTURE, one, is_over)) != NULL)
+        is_over = true;
+    assert_false(gm_freed_are(GM_FREED_STREAM) || gm_freed_are(GM_FREED_CAPTURE));
+}
 
 int main(void)
 {
@@ -412,6 +461,7 @@ int main(void)
         case_of(test_ahead),
         case_of(test_look_without_a_lock),
         case_of(test_threads),
+        case_of(test_waiting),
     };
-    return cmocka_run_group_tests_name("spares", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("freed", tests, NULL, NULL);
 }
