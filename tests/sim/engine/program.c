@@ -1187,20 +1187,27 @@ static void on_ended(void *arg, uint64_t life, uint64_t has_executed)
     uv_fake_exit(p->pid);
 }
 
+/* Its process ends after `time`, which may be longer than the daemon waits for it, but not for
+ * ever: it keeps memory of the GPU. */
+static void end_process(struct program *p, uint64_t time, bool executes)
+{
+    const uint64_t most = 2 * GM_EXIT_NS;
+    p->is_dying = true;
+    machine.sums.deaths++;
+    machine_at(machine.now + (time < most ? time : most), on_ended, p, p->life, executes);
+}
+
 void program_die(struct program *p)
 {
     if (!p->is_there || p->is_dying)
         return;
     trace("program %lu dies", p->number, 0, 0);
-    machine.sums.deaths++;
-    p->is_dying = true;
     p->has_copies = is_odd(8);
     if (chance_percent(60) && !p->has_copies)
         end_connection(p);
     const uint64_t usual = machine.is_calm || chance_percent(80) ? 3 * GM_MS : 8 * GM_S;
-    /* Longer than the daemon waits for it, but not for ever: it keeps memory of the GPU. */
-    const uint64_t time = chance_time(usual), most = 2 * GM_EXIT_NS;
-    machine_at(machine.now + (time < most ? time : most), on_ended, p, p->life, chance_percent(10));
+    const uint64_t time = chance_time(usual);
+    end_process(p, time, chance_percent(10));
 }
 
 void program_leave(struct program *p)
@@ -1246,9 +1253,7 @@ void program_end(struct gm_session *session, enum gm_refusal reason, const char 
     if (p->life != session->life || !p->is_connected)
         return;
     end_connection(p);
-    p->is_dying = true;
-    machine.sums.deaths++;
-    machine_at(machine.now + chance_time(GM_S), on_ended, p, p->life, 0);
+    end_process(p, chance_time(GM_S), false);
 }
 
 void programs_look(void)
