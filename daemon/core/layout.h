@@ -2,7 +2,8 @@
  * The layout: whose memory is to be on the GPU, whose is to leave it, and how much. The one place
  * where that is decided, for switches, for growing programs, for caps, for what comes next. Pure;
  * owns no state. Called by the engine, which says where each app stands on the timeline; core/plan
- * then makes the moves.
+ * then makes the moves. Which chunks of an app that may not have all of its memory there are on the
+ * GPU says place.h.
  *
  * Room is given in the order of the next use (MSched section 5: Belady's rule on the scheduler's
  * timeline):
@@ -60,9 +61,10 @@ struct gm_layout {
 };
 
 /* The bits of a decision, in their order; more than `n` steps there never are. */
-#define GM_LAYOUT_NOW 0u   /* what somebody waits for; if nobody does: what is above its room */
-#define GM_LAYOUT_AHEAD 1u /* from here on: for the first app that can come ahead, the second...   \
-                            */
+#define GM_LAYOUT_NOW 0u /* what somebody waits for; if nobody does: what is above its room */
+#define GM_LAYOUT_AHEAD                                                                            \
+    1u /* from here on: for the first app that can come ahead, the second...                       \
+        */
 
 /*
  * Step `step` of the layout, of `apps` in the order of their next use. Both arrays of `layout` have

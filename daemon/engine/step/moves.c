@@ -15,7 +15,7 @@
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
-#include "daemon/engine/step/places.h"
+#include "daemon/engine/step/on_host.h"
 #include "daemon/engine/step/shadows.h"
 
 bool gm_engine_can_lose(const struct gm_engine *engine, uint32_t id)

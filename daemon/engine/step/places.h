@@ -21,12 +21,11 @@ void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
 void gm_engine_fit_places(struct gm_engine *engine, uint32_t app);
 /* Whether the gate of an app that runs on is to be closed, so that its chunks can move. */
 bool gm_engine_is_to_hold(const struct gm_engine *engine, uint32_t app);
-/* Each round: new places for who is quiet, and the next step of chunks that are to be mapped on the
- * host. */
+/* A program waits for host memory, and there is no more. Who runs and has more of it than its part,
+ * as its chunks went there for a while, takes them back at once. */
+void gm_engine_call_back(struct gm_engine *engine);
+/* Each round: new places for who is quiet. */
 void gm_engine_place(struct gm_engine *engine);
-void gm_engine_map_on_host(struct gm_engine *engine);
-/* ... and then the pinned memory that those lack which found none. */
-void gm_engine_make_units(struct gm_engine *engine);
 /* Tell what of programs that run is read over the link, when that has changed. */
 void gm_engine_note_places(struct gm_engine *engine);
 /* Whether the gate of a loaded app waits for chunks that leave. */
@@ -38,7 +37,5 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t app, bool is_over)
 uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t app);
 /* An app whose gate was closed for exchanges did not drain. */
 void gm_engine_hold_failed(struct gm_engine *engine, uint32_t app);
-/* Pinned pages for a chunk that leaves the GPU; GM_NONE: none now. */
-uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk);
 
 #endif

@@ -30,6 +30,7 @@
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/moves.h"
+#include "daemon/engine/step/on_host.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/refusals.h"
 #include "daemon/engine/step/room.h"
