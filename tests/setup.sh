@@ -4,10 +4,11 @@
 #
 #   . tests/setup.sh            with $root set: defines gm_install, gm_configure, gm_build
 #   sh tests/setup.sh           install and build into build/
+#   sh tests/setup.sh --user    the same without tests and benches, and without what only they need
 #   sh tests/setup.sh --cupti   fetch CUPTI's headers as well (tests/gpu/crosscheck is built if they are there)
 #   sh tests/setup.sh --portable [DIR]
-#                               build into DIR (build-portable) with libuv and cJSON linked statically and
-#                               without libsystemd: a folder that runs on another distribution
+#                               build into DIR (build-portable) with libuv and cJSON linked statically: a folder
+#                               that runs on another distribution
 #
 # It installs only what is missing, says what it installs, and ends with one line when it cannot.
 
@@ -92,7 +93,7 @@ gm_fetch_cupti() {
         gm_die "the wheel of nvidia-cuda-cupti 13.0 holds no cupti_callbacks.h"
 }
 
-# Everything that a build and its tests need.
+# gm_install [user]: everything that a build and its tests need; with "user", all but what only tests need.
 gm_install() {
     gm_missing=
     gm_has cmake || gm_missing="$gm_missing cmake"
@@ -101,8 +102,7 @@ gm_install() {
     gm_has pkg-config || gm_missing="$gm_missing pkg-config"
     gm_has_library libuv || gm_missing="$gm_missing libuv1-dev"
     gm_has_library libcjson || gm_missing="$gm_missing libcjson-dev"
-    gm_has_library cmocka || gm_missing="$gm_missing libcmocka-dev"
-    gm_has_library libsystemd || gm_missing="$gm_missing libsystemd-dev"
+    [ "${1:-}" = user ] || gm_has_library cmocka || gm_missing="$gm_missing libcmocka-dev"
     # shellcheck disable=SC2086 # a list of packages
     [ -z "$gm_missing" ] || gm_apt $gm_missing
     gm_find_cuda || gm_fetch_cuda
@@ -115,7 +115,7 @@ gm_configure() {
     if [ ! -f "$gm_dir/CMakeCache.txt" ] && gm_has ninja; then
         set -- -G Ninja "$@"
     fi
-    cmake -S "$root" -B "$gm_dir" "-DGM_CUDA_INCLUDE=$gm_cuda" "-DGM_WERROR=${GM_WERROR:-OFF}" "$@" > "$gm_dir.log" 2>&1 ||
+    cmake -S "$root" -B "$gm_dir" "-DGM_CUDA_INCLUDE=$gm_cuda" "-DGM_WERROR=${GM_WERROR:-OFF}" -DGM_TESTS=ON "$@" > "$gm_dir.log" 2>&1 ||
         { cat "$gm_dir.log" >&2; return 1; }
 }
 
@@ -189,9 +189,10 @@ case $0 in
     root=$(cd "$(dirname "$0")/.." && pwd)
     case ${1:-} in
     --cupti) gm_install && gm_fetch_cupti && echo "setup: CUPTI's headers are there" ;;
+    --user) gm_install user && gm_configure "$root/build" -DGM_TESTS=OFF && gm_build "$root/build" && echo "setup: build/ is ready" ;;
     '') gm_install && gm_configure "$root/build" -DGM_GPU_PROGRAMS=ON && gm_build "$root/build" && echo "setup: build/ is ready" ;;
     --portable) gm_install && gm_portable "${2:-$root/build-portable}" ;;
-    *) gm_die "usage: sh tests/setup.sh [--cupti | --portable [DIR]]" ;;
+    *) gm_die "usage: sh tests/setup.sh [--user | --cupti | --portable [DIR]]" ;;
     esac
     ;;
 esac
