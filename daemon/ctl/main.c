@@ -2,6 +2,7 @@
 #include "daemon/ctl/ctl.h"
 
 #include <argp.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,49 +32,29 @@ struct line {
     bool is_help, is_version, is_bad;
 };
 
-#define SOCKET                                                                                     \
-    {                                                                                              \
-        "socket", KEY_SOCKET, "PATH", 0, "The daemon's socket", 0                                  \
-    }
-#define HELP                                                                                       \
-    {                                                                                              \
-        "help", KEY_HELP, NULL, 0, "Show this and stop", -1                                        \
-    }
-#define JSON(text)                                                                                 \
-    {                                                                                              \
-        "json", KEY_JSON, NULL, 0, text, 0                                                         \
-    }
+/* The commands' numbers, for sets of them. */
+enum {
+#define MUX_COMMAND(name, ...) VERB_##name,
+#define MUX_OPTION(...)
+#include "daemon/ctl/commands.def"
+#undef MUX_COMMAND
+#undef MUX_OPTION
+};
+#define MUX_OF(name) (1u << VERB_##name)
+#define MUX_ALL UINT_MAX
 
-static const struct argp_option main_options[] = {
-    SOCKET, HELP, {"version", KEY_VERSION, NULL, 0, "Show the version and stop", -1}, {0}};
-static const struct argp_option plain_options[] = {SOCKET, HELP, {0}};
-static const struct argp_option status_options[] = {
-    JSON("The whole status, as one line of JSON"),
-    {"watch", KEY_WATCH, "TIME", 0, "Repeat every TIME (for example 2s)", 0},
-    SOCKET,
-    HELP,
-    {0}};
-static const struct argp_option log_options[] = {
-    {"follow", KEY_FOLLOW, NULL, 0, "Go on with decisions to come", 0},
-    {"lines", KEY_COUNT, "N", 0, "Only the last N entries", 0},
-    JSON("Each entry as one line of JSON"),
-    SOCKET,
-    HELP,
-    {0}};
-static const struct argp_option set_options[] = {
-    {"command", KEY_COMMAND, "NAME", 0, "All programs of this name; *, ? and [...] as in a shell",
-     0},
-    {"user", KEY_USER, "USER", 0, "All programs of this user", 0},
-    SOCKET,
-    HELP,
-    {0}};
-static const struct argp_option run_options[] = {
-    {"require", KEY_REQUIRE, NULL, 0, "Start the program only if the daemon can serve it", 0},
-    {"group", KEY_GROUP, "NAME", 0,
-     "Let the program run and pause together with all others of this group", 0},
-    SOCKET,
-    HELP,
-    {0}};
+static const struct command_option {
+    unsigned commands; /* who has it */
+    struct argp_option argp;
+} command_options[] = {
+#define MUX_COMMAND(...)
+#define MUX_OPTION(commands, key, name, argument, help)                                            \
+    {commands, {name, key, argument, 0, help, (key) == KEY_HELP ? -1 : 0}},
+#include "daemon/ctl/commands.def"
+#undef MUX_COMMAND
+#undef MUX_OPTION
+};
+#define OPTIONS (sizeof command_options / sizeof command_options[0])
 
 static bool fail(struct line *line)
 {
@@ -153,78 +134,6 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     }
 }
 
-static const struct argp main_argp = {
-    .options = main_options,
-    .parser = parse_key,
-    .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
-                "set PID|--command=NAME|--user=USER SETTING...\npause "
-                "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
-                "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\nversion",
-    .doc = "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
-           "status shows the GPU, its memory and each program; log shows who got the GPU, when and "
-           "why; set, pause and resume change settings of running programs; trim gives cached "
-           "memory back to the system; run starts a program that shares the GPU.\n\n"
-           "mux-ctl looks for the daemon at $GPUMUX_SOCKET if that is set, else at the system's "
-           "socket and then at the user's.\n\n"
-           "Exit codes: 0 done, 1 wrong use or an error, 3 the daemon is down. run: the program's "
-           "own, 125 if the daemon cannot serve the program and --require is given, 126 if the "
-           "program cannot be executed, 127 if it is not found.",
-};
-static const struct argp status_argp = {
-    .options = status_options,
-    .parser = parse_key,
-    .doc = "Shows the GPU, its memory and tiers, and each program with its state and why it waits.",
-};
-
-static const struct argp trim_argp = {
-    .options = plain_options,
-    .parser = parse_key,
-    .doc =
-        "Gives cached memory back at once, on the GPU and on the host, and waits until the system "
-        "has it, for 4 s at most. Without it, memory goes back 2 to 4 s after its last use.",
-};
-
-static const struct argp log_argp = {
-    .options = log_options,
-    .parser = parse_key,
-    .doc =
-        "Shows the last decisions: each switch with who came, why, in whose place, and how long it "
-        "took; each change of a level or of settings; each refusal of memory.",
-};
-static const struct argp set_argp = {
-    .options = set_options,
-    .parser = parse_key,
-    .args_doc = "PID SETTING...\n--command=NAME SETTING...\n--user=USER SETTING...",
-    .doc =
-        "Changes settings of running programs.\v"
-        "Settings: class=latency (before all others), interactive (level 1), batch (the last "
-        "level) or auto (by what the program does); weight=N, the length of its turns in "
-        "proportion to others of its level (normally 1); share=P%, the most GPU time that it "
-        "gets; paused=yes or no; oversize=host or refuse, whether it may have more memory than the "
-        "budget; cap=SIZE or none, the most GPU memory that it may occupy: what is above is read "
-        "over the link.\n\n"
-        "Root and the daemon's own user may set anything for any program. Others may set their "
-        "own programs, within rules and options.",
-};
-static const struct argp pause_argp = {
-    .options = set_options,
-    .parser = parse_key,
-    .args_doc = "PID\n--command=NAME\n--user=USER",
-    .doc = "A paused program keeps everything and gets no GPU time until it is resumed; its memory "
-           "may be moved out.",
-};
-
-static const struct argp run_argp = {
-    .options = run_options,
-    .parser = parse_key,
-    .args_doc = "-- PROGRAM [ARGUMENT...]",
-    .doc =
-        "Starts a program that shares the GPU. If it cannot, it runs without gpumux, and one line "
-        "says why.",
-};
-static const struct argp version_argp = {
-    .options = plain_options, .parser = parse_key, .doc = "Shows the version of mux-ctl."};
-
 static int show_version(const struct mux_options *options)
 {
     (void)options;
@@ -234,16 +143,47 @@ static int show_version(const struct mux_options *options)
 
 static const struct command {
     const char *name;
-    const struct argp *argp;
     int (*run)(const struct mux_options *options);
     bool has_words;
+    const char *words, *doc;
 } commands[] = {
-    {"status", &status_argp, mux_status, false}, {"log", &log_argp, mux_log, false},
-    {"set", &set_argp, mux_set, true},           {"pause", &pause_argp, mux_set, true},
-    {"resume", &pause_argp, mux_set, true},      {"trim", &trim_argp, mux_trim, false},
-    {"run", &run_argp, mux_run, true},           {"version", &version_argp, show_version, false},
+#define MUX_COMMAND(name, run, has_words, words, does, more)                                       \
+    {#name, run, has_words, words, sizeof more > 1 ? does "\v" more : does},
+#define MUX_OPTION(...)
+#include "daemon/ctl/commands.def"
+#undef MUX_COMMAND
+#undef MUX_OPTION
 };
-#define COMMANDS "status, log, set, pause, resume, trim, run or version"
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+/* "status, log, ... or version", for an error. */
+static const char *list_commands(char text[160])
+{
+    size_t at = 0;
+    for (size_t i = 0; i < COMMANDS && at < 160; i++)
+        at += (size_t)snprintf(text + at, 160 - at, "%s%s",
+                               i == 0             ? ""
+                               : i < COMMANDS - 1 ? ", "
+                                                  : " or ",
+                               commands[i].name);
+    return text;
+}
+
+/* How to read the command line of the n-th command. argp keeps pointers. */
+static const struct argp *argp_of(size_t n)
+{
+    static struct argp_option table[OPTIONS + 1];
+    static struct argp argp;
+    size_t at = 0;
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (command_options[i].commands & 1u << n)
+            table[at++] = command_options[i].argp;
+    argp = (struct argp){.options = table,
+                         .parser = parse_key,
+                         .args_doc = *commands[n].words ? commands[n].words : NULL,
+                         .doc = commands[n].doc};
+    return &argp;
+}
 
 static int help(const struct argp *argp, const char *name)
 {
@@ -265,16 +205,18 @@ static bool parse(const struct argp *argp, char **argv, unsigned flags, struct l
     return !line->is_bad;
 }
 
-static int run(const struct command *command, struct line *line)
+static int run(size_t n, struct line *line)
 {
+    const struct command *command = &commands[n];
+    const struct argp *argp = argp_of(n);
     const bool is_run = command->run == mux_run; /* what follows the program's name is its own */
     char name[64];
     line->options.name = command->name;
-    if (!parse(command->argp, line->options.words, is_run ? ARGP_IN_ORDER : 0, line))
+    if (!parse(argp, line->options.words, is_run ? ARGP_IN_ORDER : 0, line))
         return MUX_FAILED;
     if (line->is_help) {
         snprintf(name, sizeof name, "mux-ctl %s", command->name);
-        return help(command->argp, name);
+        return help(argp, name);
     }
     if (!command->has_words && line->options.words[0]) {
         mux_complain("%s: \"%.60s\" is one word too many", command->name, line->options.words[0]);
@@ -283,9 +225,33 @@ static int run(const struct command *command, struct line *line)
     return command->run(&line->options);
 }
 
+static const struct argp_option main_options[] = {
+    {"socket", KEY_SOCKET, "PATH", 0, "The daemon's socket", 0},
+    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
+    {"version", KEY_VERSION, NULL, 0, "Show the version and stop", -1},
+    {0}};
+static const struct argp main_argp = {
+    .options = main_options,
+    .parser = parse_key,
+    .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
+                "set PID|--command=NAME|--user=USER SETTING...\npause "
+                "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
+                "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\nversion",
+    .doc = "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
+           "status shows the GPU, its memory and each program; log shows who got the GPU, when and "
+           "why; set, pause and resume change settings of running programs; trim gives cached "
+           "memory back to the system; run starts a program that shares the GPU.\n\n"
+           "mux-ctl looks for the daemon at $GPUMUX_SOCKET if that is set, else at the system's "
+           "socket and then at the user's.\n\n"
+           "Exit codes: 0 done, 1 wrong use or an error, 3 the daemon is down. run: the program's "
+           "own, 125 if the daemon cannot serve the program and --require is given, 126 if the "
+           "program cannot be executed, 127 if it is not found.",
+};
+
 int main(int argc, char **argv)
 {
     struct line line = {.options.count = MUX_COUNT_UNSAID};
+    char list[160];
 
     gm_open_standard(MUX_FAILED);
     if (argc < 1 || !parse(&main_argp, argv, ARGP_IN_ORDER, &line))
@@ -296,12 +262,12 @@ int main(int argc, char **argv)
         return show_version(&line.options);
     const char *word = line.options.words[0];
     if (!word) {
-        mux_complain("what to do? " COMMANDS ": mux-ctl --help says more");
+        mux_complain("what to do? %s: mux-ctl --help says more", list_commands(list));
         return MUX_FAILED;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+    for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(word, commands[i].name) == 0)
-            return run(&commands[i], &line);
-    mux_complain("unknown command \"%.60s\": " COMMANDS, word);
+            return run(i, &line);
+    mux_complain("unknown command \"%.60s\": %s", word, list_commands(list));
     return MUX_FAILED;
 }
