@@ -23,8 +23,6 @@ enum {
     KEY_USER,
     KEY_REQUIRE,
     KEY_GROUP,
-    KEY_FOLLOW = 'f',
-    KEY_COUNT = 'n',
 };
 
 struct line {
@@ -100,10 +98,10 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
             mux_complain("--group: \"%.60s\" is not a name of 1 to 63 bytes", argument);
         line->options.group = argument;
         return 0;
-    case KEY_FOLLOW:
+    case 'f':
         line->options.is_following = true;
         return 0;
-    case KEY_COUNT:
+    case 'n':
         if ((gm_parse_number(argument, &number) || number >= MUX_COUNT_UNSAID) && fail(line))
             mux_complain("-n: \"%.60s\" is not a number of entries", argument);
         line->options.count = (uint32_t)number;

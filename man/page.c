@@ -1,0 +1,220 @@
+/*
+ * Fills in a page of the manual, from standard input to standard output: run by the build. A line
+ * of the page that is one of these words is replaced by the rows of a table:
+ *
+ *   @options@   gpumuxd(8): all options of options.def; mux-ctl(1): those of every command
+ *   @keys@      the options that may stand in the file
+ *   @commands@  the commands of commands.def, each with its options
+ *
+ * @version@ and @date@ are replaced wherever they stand.
+ *
+ * Usage: gm_page PAGE DATE < man/PAGE
+ */
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/sock.h"
+#include "daemon/service/options.h"
+
+enum {
+#define MUX_COMMAND(name, ...) VERB_##name,
+#define MUX_OPTION(...)
+#include "daemon/ctl/commands.def"
+#undef MUX_COMMAND
+#undef MUX_OPTION
+};
+#define MUX_OF(name) (1u << VERB_##name)
+#define MUX_ALL UINT_MAX
+
+static const struct command {
+    const char *name, *words, *does, *more;
+} commands[] = {
+#define MUX_COMMAND(name, run, has_words, words, does, more) {#name, words, does, more},
+#define MUX_OPTION(...)
+#include "daemon/ctl/commands.def"
+#undef MUX_COMMAND
+#undef MUX_OPTION
+};
+
+static const struct option {
+    unsigned commands;
+    const char *key; /* as it is written there: 'f' is a letter */
+    const char *name, *argument, *help;
+} options[] = {
+#define MUX_COMMAND(...)
+#define MUX_OPTION(commands, key, name, argument, help) {commands, #key, name, argument, help},
+#include "daemon/ctl/commands.def"
+#undef MUX_COMMAND
+#undef MUX_OPTION
+};
+
+#define WIDTH 80u
+
+/* `length` bytes as plain text of a page, in lines of at most WIDTH bytes, more or less. */
+static void put_some(const char *text, size_t length)
+{
+    static const struct {
+        char c;
+        const char *roff;
+    } special[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"},
+                   {'`', "\\(ga"}, {'~', "\\(ti"}, {'^', "\\(ha"}};
+    size_t column = 0;
+    for (size_t i = 0; i < length; i++) {
+        const char *end = memchr(text + i, ' ', length - i);
+        const size_t word = end ? (size_t)(end - text) - i : length - i;
+        if (column > 0 && text[i - 1] == ' ') {
+            const bool is_next = column + 1 + word > WIDTH - 10;
+            putchar(is_next ? '\n' : ' ');
+            column = is_next ? 0 : column + 1;
+        }
+        if (column == 0 && (text[i] == '.' || text[i] == '\''))
+            printf("\\&"); /* at the start of a line it would be a request */
+        if (text[i] == ' ')
+            continue;
+        const char plain[2] = {text[i], '\0'};
+        const char *shown = plain;
+        for (size_t k = 0; k < sizeof special / sizeof special[0]; k++)
+            if (special[k].c == text[i])
+                shown = special[k].roff;
+        printf("%s", shown);
+        column += strlen(shown);
+    }
+}
+
+static void put(const char *text)
+{
+    put_some(text, strlen(text));
+}
+
+/* Paragraphs with an empty line between them. */
+static void put_paragraphs(const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        size_t length = end ? (size_t)(end - text) : strlen(text);
+        printf(".PP\n");
+        put_some(text, length);
+        printf("\n");
+        text += length + (end ? 2 : 0);
+    }
+}
+
+/* An entry's head, such as --gpu-budget=SIZE: the argument in italics. */
+static void head(const char *before, char letter, const char *name, const char *between,
+                 const char *argument)
+{
+    printf(".TP\n\\fB");
+    if (letter)
+        printf("\\-%c\\fR, \\fB", letter);
+    put(before);
+    put(name);
+    if (argument && *argument) {
+        printf("%s", between);
+        printf("\\fI");
+        put(argument);
+    }
+    printf("\\fR\n");
+}
+
+static void daemon_option(bool is_key, const char *name, const char *argument,
+                          enum gm_option_kind kind, const char *otherwise, const char *help)
+{
+    const bool is_flag = kind == GM_KIND_FLAG;
+    head(is_key ? "" : "--", 0, name, is_key ? " = " : "=",
+         !is_flag ? argument
+         : is_key ? "yes|no"
+                  : "");
+    put(help);
+    printf(".\n");
+    if (*otherwise || (is_flag && is_key)) {
+        printf("Default: ");
+        put(*otherwise ? otherwise : "no");
+        printf(".\n");
+    }
+}
+
+static void daemon_options(bool is_key)
+{
+#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
+    if (!is_key || GM_PLACE_##place == GM_PLACE_BOTH)                                              \
+        daemon_option(is_key, name, argument, GM_KIND_##kind, otherwise, help);
+#include "daemon/service/options.def"
+#undef GM_OPTION
+}
+
+/* The options of the commands in the set, of no others. */
+static void command_options(unsigned set, bool is_all)
+{
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        const struct option *option = &options[i];
+        if ((option->commands == MUX_ALL) != is_all || !(option->commands & set))
+            continue;
+        head("--", option->key[0] == '\'' ? option->key[1] : '\0', option->name, "=",
+             option->argument);
+        put(option->help);
+        printf(".\n");
+    }
+}
+
+static void each_command(void)
+{
+    for (unsigned i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        printf(".SS ");
+        put(commands[i].name);
+        const char *words = commands[i].words;
+        do {
+            size_t length = strcspn(words, "\n");
+            printf("\n%s\\fBmux\\-ctl ", words == commands[i].words ? "" : ".br\n");
+            put(commands[i].name);
+            printf("\\fR [\\fIOPTION\\fR...]%s\\fI", length ? " " : "");
+            put_some(words, length);
+            printf("\\fR");
+            words += length;
+        } while (*words++);
+        printf("\n");
+        put_paragraphs(commands[i].does);
+        command_options(1u << i, false);
+        put_paragraphs(commands[i].more);
+    }
+}
+
+/* One line of the page, with its words filled in. */
+static void fill(const char *line, const char *date)
+{
+    while (*line) {
+        if (strncmp(line, "@version@", 9) == 0) {
+            put(GM_VERSION);
+            line += 9;
+        } else if (strncmp(line, "@date@", 6) == 0) {
+            printf("%s", date);
+            line += 6;
+        } else {
+            putchar(*line++);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    char line[1024];
+    if (argc != 3) {
+        fprintf(stderr, "usage: gm_page PAGE DATE < FILE\n");
+        return 2;
+    }
+    const bool is_daemon = strcmp(argv[1], "gpumuxd.8") == 0;
+    while (fgets(line, sizeof line, stdin)) {
+        if (strcmp(line, "@options@\n") == 0 && is_daemon)
+            daemon_options(false);
+        else if (strcmp(line, "@options@\n") == 0)
+            command_options(MUX_ALL, true);
+        else if (strcmp(line, "@keys@\n") == 0)
+            daemon_options(true);
+        else if (strcmp(line, "@commands@\n") == 0)
+            each_command();
+        else
+            fill(line, argv[2]);
+    }
+    return fflush(stdout) || ferror(stdout);
+}
