@@ -27,6 +27,7 @@
 #include "bench/samples.h"
 #include "common/clock.h"
 #include "daemon/core/plan.h"
+#include "daemon/core/plan_moves.h"
 
 #define GM_APPS 100u
 #define GM_CHUNKS 100000u

@@ -26,6 +26,7 @@
 #include "bench/samples.h"
 #include "common/clock.h"
 #include "daemon/core/sched.h"
+#include "daemon/core/sched_step.h"
 
 #define GM_DECISIONS_MAX 1000000
 #define GM_OTHER_BYTES (64u << 20)

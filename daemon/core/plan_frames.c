@@ -1,4 +1,4 @@
-#include "daemon/core/planning.h"
+#include "daemon/core/plan_frames.h"
 
 #include <assert.h>
 

@@ -1,4 +1,6 @@
-#include "daemon/core/planning.h"
+#include "daemon/core/plan_moves.h"
+
+#include "daemon/core/plan_frames.h"
 
 #include <assert.h>
 #include <string.h>

@@ -11,6 +11,8 @@
  * A decision is the *set* of apps whose gates should be open, in priority order, and the time at
  * which the scheduler wants to be asked again. It speaks of committed bytes only; where the bytes
  * are and how they get to the GPU is core/plan's business.
+ *
+ * This has the types; sched_step.h and sched_account.h have the functions.
  */
 #ifndef GM_CORE_SCHED_H
 #define GM_CORE_SCHED_H
@@ -82,34 +84,12 @@ struct gm_sched_decision {
 
 struct gm_sched;
 
-/* Bytes that gm_sched_init needs for `config`; 0 if the config is invalid. */
-size_t gm_sched_size(const struct gm_sched_config *config);
-
-/* Make a scheduler in `memory` (gm_sched_size bytes, 16-aligned, the caller's). NULL if invalid. */
-struct gm_sched *gm_sched_init(void *memory, const struct gm_sched_config *config);
-
 enum gm_sched_fault {
     GM_SCHED_OK = 0,
     GM_SCHED_BAD_APP = 1,
     GM_SCHED_BAD_EVENT = 2,
     GM_SCHED_BAD_POLICY = 3, /* a weight, a share or a class out of its bounds */
 };
-
-/*
- * One event at time `now` (nanoseconds, never decreasing; an earlier value counts as the latest
- * seen). Fills *decision. Returns 0, or a positive enum gm_sched_fault when the event is not legal
- * (an unknown app, a JOIN of a known one): then nothing changed and *decision repeats the last one.
- */
-int gm_sched_step(struct gm_sched *sched, uint64_t now, const struct gm_sched_event *event,
-                  struct gm_sched_decision *decision);
-
-/* The same for new settings of `app`, all at once. */
-int gm_sched_set(struct gm_sched *sched, uint64_t now, uint32_t app,
-                 const struct gm_sched_policy *policy, struct gm_sched_decision *decision);
-
-/* Whether `app` waits, is tied, and would be in the set if it were not. It stays ready until
- * somebody of a better rank comes, or takes the room of a turn before it. */
-bool gm_sched_is_ready(const struct gm_sched *sched, uint32_t app);
 
 struct gm_sched_account {
     struct gm_sched_policy policy;
@@ -127,32 +107,5 @@ struct gm_sched_account {
     enum gm_why reason; /* why it is in the set, or is not */
     uint32_t ahead;     /* which app it waits for, UINT32_MAX if none in particular */
 };
-
-/* What is known of `app` at `now`. Returns false for an unknown app. */
-bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
-                      struct gm_sched_account *account);
-
-/*
- * When `app` is expected to use the GPU next. Who is in the set: `now`. Who waits: when its slice
- * will begin if everybody before it on the timeline uses up his. Who is idle: if it wanted the GPU
- * again and again, after as long as usual, even if that is over (it is overdue); when it is overdue
- * for long, after as long again; GM_TIME_NEVER if nothing is known (it is new, or has wanted it
- * once only) or it may not run. This is the order of next use, by which memory is moved; no turn
- * depends on it.
- */
-uint64_t gm_sched_expect(const struct gm_sched *sched, uint64_t now, uint32_t app);
-/* Whether `a` is expected later than `b` (both below max_apps). Of those of which nothing is known,
- * the one that has not wanted the GPU for longer counts as later; then the lower id. */
-bool gm_sched_is_later(const struct gm_sched *sched, uint64_t now, uint32_t a, uint32_t b);
-
-/*
- * The longest that an app which fits the budget, is not paused and has no limit on its share waits
- * from WANT to OPENED, with `n` apps of `users` users runnable or open at some time meanwhile
- * (itself included), whose drain takes no longer than drain_ns and whose memory is moved within
- * load_ns, none that does not drain, and none that is hurried. sched_step.c derives it.
- * GM_TIME_NEVER if that is beyond 64 bits.
- */
-uint64_t gm_sched_bound(const struct gm_sched_config *config, uint32_t n, uint32_t users,
-                        uint64_t drain_ns, uint64_t load_ns);
 
 #endif

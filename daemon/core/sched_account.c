@@ -2,7 +2,9 @@
  * What the scheduler tells of an app: its account, the reason why it runs or waits, when it is
  * expected, and what can be promised. Changes nothing.
  */
-#include "daemon/core/sched_state.h"
+#include "daemon/core/sched_account.h"
+
+#include "daemon/core/sched_levels.h"
 
 #define NIL GM_SCHED_NIL
 

@@ -2,7 +2,10 @@
  * The decision: the set, the timeline and wake_at, made anew after each event in one pass along the
  * ranks. The model is at the head of sched_step.c.
  */
-#include "daemon/core/sched_state.h"
+#include "daemon/core/sched_decide.h"
+
+#include "daemon/core/sched_levels.h"
+#include "daemon/core/sched_places.h"
 
 #define NIL GM_SCHED_NIL
 

@@ -2,7 +2,9 @@
  * What time does to an app: its charges, its level, its share, its slice, its boost. The rules are
  * stated at the head of sched_step.c.
  */
-#include "daemon/core/sched_state.h"
+#include "daemon/core/sched_levels.h"
+
+#include "daemon/core/sched_places.h"
 
 #define NIL GM_SCHED_NIL
 #define LONG_NS 1000000000000000u /* eleven days: no share needs more, and no product overflows */

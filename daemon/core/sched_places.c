@@ -2,7 +2,7 @@
  * Where each app stands: in one list of its rank, in one of the two beside the ranks, or in none.
  * The model is at the head of sched_step.c. Called by the scheduler's other files; calls none.
  */
-#include "daemon/core/sched_state.h"
+#include "daemon/core/sched_places.h"
 
 #include <assert.h>
 

@@ -147,7 +147,11 @@
  * there is room for all and no share is limited. A step costs a few passes over the lists, O(apps
  * in them), and sorts nothing.
  */
-#include "daemon/core/sched_state.h"
+#include "daemon/core/sched_step.h"
+
+#include "daemon/core/sched_decide.h"
+#include "daemon/core/sched_levels.h"
+#include "daemon/core/sched_places.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* The text of a recorded trace: see trace.h. */
 #include "daemon/views/trace.h"
+#include "daemon/core/sched_step.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
  * capture. STREAM   The program freed it in a stream. It is released when the GPU has passed the
  * mark.
  *
- * The daemon may take spares, and what came ahead, at any time (daemon/engine/reclaim.c). Neither
+ * The daemon may take spares, and what came ahead, at any time (daemon/engine/step/reclaim.c). Neither
  * side asks the other: each is a word in memory that both see (gm_stat.spares), and whoever swaps
  * the word has the range. After TAKEN, when the daemon has unmapped it, it goes to the driver.
  *

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "tests/sim/world.h"
+#include "daemon/core/sched_account.h"
 
 #define MS 1000000ull
 #define SECOND 1000000000ull

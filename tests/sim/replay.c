@@ -10,6 +10,8 @@
 
 #include "daemon/views/trace.h"
 #include "tests/sim/watch.h"
+#include "daemon/core/sched_account.h"
+#include "daemon/core/sched_step.h"
 
 struct replay {
     const char *path;

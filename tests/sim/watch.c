@@ -1,5 +1,6 @@
 /* What must hold of a scheduler: see watch.h. */
 #include "tests/sim/watch.h"
+#include "daemon/core/sched_account.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

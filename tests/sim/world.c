@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "daemon/views/trace.h"
+#include "daemon/core/sched_account.h"
+#include "daemon/core/sched_step.h"
 
 #define NEVER GM_TIME_NEVER
 #define check(what) watch_check(&w->watch, what)

@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "daemon/core/plan.h"
+#include "daemon/core/plan_moves.h"
 #include "tests/unit/turns.h"
 
 #define MAX_APPS 8u

@@ -4,7 +4,7 @@ A room is a folder of the table below. A file is x.c with x.h. There is an arrow
 other's header, or if it names a function or variable that the other defines, with or without its header. The check fails on
 
   - an arrow between two rooms that the table does not have,
-  - a circle of files, but for one whose files all match one line of CIRCLES,
+  - a circle of files,
   - a name that a line of NAMES forbids,
   - a source that lies in no room,
   - a line of EXCEPTIONS that nothing needs any more.
@@ -45,13 +45,6 @@ ROOMS = {
     "daemon/ctl": "core",
     "daemon/keeper": "",
 }
-
-# Parts whose own files may call each other in circles, by path without .c and .h: each is one state behind one header of
-# its own.
-CIRCLES = [
-    "daemon/core/sched.*",
-    "daemon/core/plan.*",
-]
 
 # A file, what it may not include or name, and why.
 FORBIDDEN = [
@@ -181,8 +174,6 @@ class Tree:
                         if re.fullmatch(file, path) and re.fullmatch(forbidden, what):
                             offences.append(f"{path}:{line}: {what}: {why}")
         for circle in self.circles():
-            if any(all(re.fullmatch(part, unit) for unit in circle) for part in CIRCLES):
-                continue
             offences += self.describe(circle)
         return offences
 

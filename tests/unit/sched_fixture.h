@@ -18,6 +18,8 @@
 #include <cmocka.h>
 
 #include "daemon/core/sched.h"
+#include "daemon/core/sched_account.h"
+#include "daemon/core/sched_step.h"
 
 enum { APPS = 8, BUDGET = 100, QUANTUM = 100, RETRY = 10 };
 

@@ -21,6 +21,8 @@
 #include "daemon/memory/files.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/log.h"
+#include "daemon/core/sched_account.h"
+#include "daemon/core/sched_step.h"
 
 #define APPS 24u
 

@@ -24,6 +24,7 @@
 #include "daemon/engine/step/reclaim.h"
 #include "daemon/engine/state/state.h"
 #include "daemon/service/rules.h"
+#include "daemon/core/sched_account.h"
 
 #define APPS 6u
 #define ALICE 4000001u /* neither is root nor who runs this */

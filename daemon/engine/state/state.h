@@ -1,6 +1,5 @@
 /*
- * The engine's state, shared by the files of this folder only. Each struct says which file owns
- * it. daemon/views reads it, too, and changes nothing.
+ * The engine's state, for daemon/engine only. Each struct says which file owns it.
  */
 #ifndef GM_DAEMON_ENGINE_STATE_STATE_H
 #define GM_DAEMON_ENGINE_STATE_STATE_H

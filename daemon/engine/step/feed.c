@@ -18,6 +18,8 @@
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/core/sched_account.h"
+#include "daemon/core/sched_step.h"
 
 int gm_engine_open_sched(struct gm_engine *engine)
 {

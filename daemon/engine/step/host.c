@@ -8,6 +8,7 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/memory/limits.h"
+#include "daemon/core/plan_moves.h"
 
 /*
  * Without lower tiers the window is the largest chunk, and as much again for what the size classes

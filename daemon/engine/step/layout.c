@@ -13,6 +13,7 @@
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/moves.h"
 #include "daemon/engine/step/room.h"
+#include "daemon/core/plan_moves.h"
 
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {

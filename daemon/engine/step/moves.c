@@ -17,6 +17,7 @@
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/on_host.h"
 #include "daemon/engine/step/shadows.h"
+#include "daemon/core/plan_moves.h"
 
 bool gm_engine_can_lose(const struct gm_engine *engine, uint32_t id)
 {
