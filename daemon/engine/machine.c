@@ -20,6 +20,7 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shares.h"
+#include "daemon/memory/limits.h"
 
 /* ---- opening and closing ---- */
 
@@ -52,11 +53,15 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
                     const uint32_t *gpus, uint32_t n, char *why, size_t why_size)
 {
     struct gm_engine_config config = *all;
+    struct gm_limits limits;
     uint32_t opened = 0;
     int error;
     *machine =
         (struct gm_machine){.loop = loop, .outlet = all->outlet, .max_apps = all->max_apps, .n = n};
-    error = gm_host_open(&machine->host, &config, n, why, why_size);
+    gm_limits_read(&limits, "");
+    error = gm_limits_fit(&limits, &config.pinned, config.paged, why, why_size);
+    if (error == 0)
+        error = gm_host_open(&machine->host, &config, n, why, why_size);
     if (error)
         return error;
     machine->journal = all->journal;

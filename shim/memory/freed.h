@@ -10,9 +10,10 @@
  * capture. STREAM   The program freed it in a stream. It is released when the GPU has passed the
  * mark.
  *
- * The daemon may take spares, and what came ahead, at any time (daemon/engine/step/reclaim.c). Neither
- * side asks the other: each is a word in memory that both see (gm_stat.spares), and whoever swaps
- * the word has the range. After TAKEN, when the daemon has unmapped it, it goes to the driver.
+ * The daemon may take spares, and what came ahead, at any time (daemon/engine/step/reclaim.c).
+ * Neither side asks the other: each is a word in memory that both see (gm_stat.spares), and whoever
+ * swaps the word has the range. After TAKEN, when the daemon has unmapped it, it goes to the
+ * driver.
  *
  * None is in an allocation map: cuMemGetInfo calls it free, and a second free of it is the driver's
  * to refuse. Of ranges with a word the driver still finds memory there, so whoever asks it about

@@ -56,7 +56,7 @@ FORBIDDEN = [
 NAMES = [
     (r"daemon/engine/step/.*",
      r"\b(?:uv_\w+|cu[A-Z]\w+|outlet\s*(?:\.|->)\s*(?:send|end|keep|event|stop_of)|clock_gettime|time|getrandom|syscall|gm_now|"
-     r"gm_log\w*|gm_(?:mover|hasher|cuda|alarm|claim|frames)_\w+)\s*\(",
+     r"gm_log\w*|gm_(?:mover|hasher|cuda|alarm|claim|frames|limits)_\w+|gm_(?:hostpool|stores)_(?:want|make|trim|copy|open)\w*)\s*\(",
      "the step knows no clock, log, session, loop or driver: daemon/engine/act/ does that"),
 ]
 
@@ -230,6 +230,8 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
     ("daemon/engine/step/hints.c", "void gm_planted(struct gm_engine *e)\n{\n    e->now = gm_now();\n}", "names gm_now: the step knows no clock"),
     ("daemon/engine/step/gates.c", "void gm_planted(struct gm_engine *e)\n{\n    e->config.outlet.send(0, 0, 0, 0, 0, 0, 0);\n}",
      "names outlet.send: the step knows"),
+    ("daemon/engine/step/memory.c", "void gm_planted(struct gm_engine *e)\n{\n    gm_hostpool_want(&e->pool, 0);\n}",
+     "names gm_hostpool_want: the step"),
     ("daemon/engine/step/room.c", "void gm_planted(struct gm_engine *e)\n{\n    e->cuda.cuCtxSynchronize();\n}", "names cuCtxSynchronize:"),
     ("daemon/engine/step/round.c", "int gm_planted(uv_loop_t *loop)\n{\n    return uv_now(loop) > 0;\n}", "names uv_now: the step"),
     ("shim/stray.c", "int gm_planted;", "shim/stray.c: lies in no room"),

@@ -15,7 +15,6 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/state/state.h"
-#include "daemon/memory/limits.h"
 
 enum { GPUS = 3 };
 #define SLAB GM_SLAB_BYTES
@@ -70,19 +69,6 @@ uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
 void gm_engine_call(struct gm_engine *engine)
 {
     calls[index_of(engine)]++;
-}
-
-void gm_limits_read(struct gm_limits *limits, const char *root)
-{
-    (void)root;
-    *limits = (struct gm_limits){0};
-}
-
-int gm_limits_fit(const struct gm_limits *limits, uint64_t *bytes, uint64_t below, char *text,
-                  size_t size)
-{
-    (void)limits, (void)bytes, (void)below, (void)text, (void)size;
-    return 0;
 }
 
 /* ---- the world ---- */

@@ -10,6 +10,7 @@
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
@@ -195,7 +196,7 @@ void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, struct gm_trim
         gm_engine_give_back_frames_of(engine, asker, engine->frames_lately.value);
     trimmed->pinned = gm_hostpool_leaving(&engine->pool) - leaving;
     trimmed->gpu = table->condemned - condemned + to_leave(engine, &scope);
-    trimmed->paged = scope.is_all ? gm_stores_trim(engine->stores) : 0;
+    trimmed->paged = scope.is_all ? gm_engine_trim_paged(engine) : 0;
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_TRIMMED,
                                               .app = GM_NONE,
                                               .trimmed = {.gpu = trimmed->gpu,

@@ -7,7 +7,6 @@
 #include "common/sums.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shadows.h"
-#include "daemon/memory/limits.h"
 #include "daemon/core/plan_moves.h"
 
 /*
@@ -62,19 +61,14 @@ static int set_window(struct gm_host *host, const struct gm_engine_config *confi
 int gm_host_open(struct gm_host *host, struct gm_engine_config *config, uint32_t n, char *why,
                  size_t why_size)
 {
-    struct gm_limits limits;
     *host = (struct gm_host){.n = n};
-    gm_limits_read(&limits, "");
-    int error = gm_limits_fit(&limits, &config->pinned, config->paged, why, why_size);
-    if (error)
-        return error;
     if (n > 1) {
         config->paged = gm_chunk_floor(config->paged / n);
         config->disk = gm_chunk_floor(config->disk / n);
     }
     config->host = host;
     host->pinned = config->pinned / GM_SLAB_BYTES * GM_SLAB_BYTES;
-    error = set_window(host, config, why, why_size);
+    const int error = set_window(host, config, why, why_size);
     for (uint32_t i = 0; i < n; i++) {
         host->promised[i] =
             gm_least(host->window, host->pinned / n) / GM_SLAB_BYTES * GM_SLAB_BYTES;

@@ -12,6 +12,7 @@
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/host.h"
@@ -61,7 +62,7 @@ static void want_pinned(struct gm_engine *engine, uint64_t bytes)
     if (gm_less(gm_hostpool_pinned(&engine->pool), gm_hostpool_leaving(&engine->pool)) > kept)
         gm_engine_drop_all_shadows(engine);
     engine->shadows_told = gm_engine_wanted_shadows(engine);
-    gm_hostpool_want(&engine->pool, gm_least(gm_lately_most(&engine->pinned_lately), kept));
+    gm_engine_make_pinned(engine, gm_least(gm_lately_most(&engine->pinned_lately), kept));
 }
 
 void gm_engine_forget_frames(struct gm_engine *engine)
@@ -81,7 +82,7 @@ void gm_engine_want_memory(struct gm_engine *engine)
     engine->is_lower_used = lower_used(engine) > 0;
     gm_lately_note(&engine->frames_lately, engine->now, need.frames);
     want_pinned(engine, need.pinned);
-    gm_stores_want(engine->stores, need.paged);
+    gm_engine_make_paged(engine, need.paged);
 }
 
 /* What shadows want changes with each switch. While the system refuses more, it is not asked for

@@ -16,6 +16,7 @@
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
@@ -153,5 +154,5 @@ void gm_engine_make_units(struct gm_engine *engine)
         gm_engine_call_back(engine);
     engine->short_told = engine->is_short_of_units;
     engine->out_told = engine->is_out_of_units;
-    gm_hostpool_make_units(&engine->pool);
+    gm_engine_make_pinned_units(engine);
 }

@@ -27,6 +27,7 @@
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/say.h"
+#include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/budget.h"
@@ -119,7 +120,7 @@ static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint6
     if (engine->pool.is_registered || pinned > gm_hostpool_cap(&engine->pool))
         return false;
     gm_table_set_beyond(engine->table, saving->app, app->beyond + bytes);
-    gm_hostpool_want(&engine->pool, gm_hostpool_cap(&engine->pool));
+    gm_engine_make_pinned(engine, gm_hostpool_cap(&engine->pool));
     gm_engine_emit(engine, &(struct gm_event){
                                .kind = GM_EVENT_SAVING, .app = saving->app, .saving.bytes = bytes});
     engine->stopping.host = saving->app;
