@@ -1,7 +1,7 @@
 /*
  * Caps: the most device memory that an app may occupy, and what all apps of a user may. Owns
  * struct gm_app.cap, and what is beyond the GPU of apps that have a cap. Called by policy.c,
- * apps.c, places.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves
+ * allocs.c, shares.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves
  * an app says core/room.
  *
  * A cap holds for an app on each of its GPUs. The programs of a group are one app, so it bounds

@@ -1,7 +1,7 @@
 /*
  * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
  * step that is possible; gm_engine_retire ends freed chunks. Called by step.c, answers.c and
- * apps.c; calls the table, and the files that begin copies.
+ * allocs.c; calls the table, and the files that begin copies.
  */
 #include "daemon/engine/step/chunks.h"
 

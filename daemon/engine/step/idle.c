@@ -1,6 +1,6 @@
 /*
  * Idleness. Owns the samples of each app's shared words and the QUERYs under way. Called by
- * run.c and apps.c; tells policy.c.
+ * run.c, step.c and gates.c; tells feed.c.
  *
  * An app with an open gate is idle if none of its calls returned for --idle, none is under way, and
  * its earlier GPU work has ended. The shared words tell the first two. For the third the app is

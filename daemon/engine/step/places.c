@@ -1,7 +1,7 @@
 /*
  * Places: what of a program is resident and what is mapped on the host, for programs that may not
  * have all of their memory on the GPU (core/place.h decides). Owns the fields of struct gm_app
- * under its name. Called by apps.c, run.c, chunks.c and saving.c; calls the table. moves.c and
+ * under its name. Called by allocs.c, run.c, chunks.c and saving.c; calls the table. moves.c and
  * on_host.c bring chunks to their places.
  *
  * New places are chosen when a program's turn begins, and for a program that runs when memory that

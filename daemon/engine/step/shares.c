@@ -1,7 +1,7 @@
 /* clang-format off */
 /*
  * Shares: allocations that other programs of the same user have mapped (cuIpc*). Owns the list of
- * shares and their openers. Called by apps.c for messages, and by files that count shared memory.
+ * shares and their openers. Called by step.c for messages, and by files that count shared memory.
  *
  *   SHARE   The owner asks from inside its gate, so the allocation is in place. From now on it is
  *           *fixed*: it is neither evicted nor exchanged, so those who map it need not be told. The

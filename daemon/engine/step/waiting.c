@@ -1,7 +1,7 @@
 /*
  * Allocations for which there is no room now. What can never be had is refused; what cannot be had
  * now is refused as well, as on a card, or it waits. First the daemon takes back the spares that
- * are in the way (spares.c). It waits
+ * are in the way (reclaim.c). It waits
  *
  *   by option        (--when-full wait) until there is room
  *   for host frames  that were given back and are still to be destroyed
