@@ -416,6 +416,19 @@ static void check_stopped(struct program *p, uint32_t gpu)
     p->was_stopped[gpu] = is_stopped;
 }
 
+/* In a calm machine who does nothing for long is known to be idle. */
+static void check_idle(struct program *p, uint32_t gpu)
+{
+    const struct gm_app *app = app_of(p, gpu);
+    const uint64_t most = 3 * machine.config.idle_ns + 100 * GM_MS;
+    if (!machine.is_calm || machine.is_saving || app->state != GM_APP_RUNNING || p->group > 0 ||
+        p->work > 0 || p->unanswered > 0 || !machine.gpus[gpu].watch.apps[p->app].is_wanting)
+        p->works_at[gpu] = machine.now;
+    require(machine.now - p->works_at[gpu] <= most,
+            "program %u (app %u) does nothing for %lu ms and is not idle", p->number, p->app,
+            (uint64_t)((machine.now - p->works_at[gpu]) / GM_MS));
+}
+
 /* How late a deadline may be noticed: the daemon's timers have milliseconds. */
 #define NOTICED_MOST (50 * GM_MS)
 
@@ -661,6 +674,7 @@ void checks_run(void)
                 check_size(p, machine.daemon.engines[gpu]);
                 check_places(p, machine.daemon.engines[gpu]);
                 check_stopped(p, gpu);
+                check_idle(p, gpu);
                 if (machine.has_caps)
                     check_cap(p, machine.daemon.engines[gpu]);
             }

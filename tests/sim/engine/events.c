@@ -105,6 +105,22 @@ static void take_copy(const struct gm_event *event)
     *copied = begins ? event->copy.bytes : 0;
 }
 
+/* It is taken for idle: it did nothing for --idle, and, if it is paused, no thread of it waits. */
+static void take_idle(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_session *session = engine->apps[id].session;
+    const struct program *p = session ? session->program : NULL;
+    if (!p || p->life != session->life)
+        return;
+    const uint64_t ns = machine.now - p->touched_at;
+    require(ns >= machine.config.idle_ns, "program %u (app %u) is idle, and worked %lu us ago",
+            p->number, id, (uint64_t)(ns / GM_US));
+    const bool is_running = engine->apps[id].state == GM_APP_RUNNING;
+    require(is_running ? p->is_quiet || p->group > 0 : atomic_load(&p->stat->waiting) == 0,
+            "program %u (app %u) is idle, and %s", p->number, id,
+            is_running ? "did not say that its work is over" : "waits");
+}
+
 static void take_input(struct watch *watch, uint64_t now, const struct gm_sched_event *event)
 {
     trace("the scheduler hears event %lu of app %lu, %lu bytes", event->kind, event->app,
@@ -126,6 +142,8 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
         watch->config = *event->sched.config;
     } else if (event->kind == GM_EVENT_COPY || event->kind == GM_EVENT_COPIED) {
         take_copy(event);
+    } else if (event->kind == GM_EVENT_IDLE) {
+        take_idle(machine.daemon.engines[event->gpu], event->app);
     } else if (event->kind == GM_EVENT_INPUT) {
         take_input(watch, event->at, event->input.event);
     } else if (event->kind == GM_EVENT_POLICY) {

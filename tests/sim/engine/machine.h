@@ -77,6 +77,7 @@ enum fault {
 struct page {
     uint64_t tag;
     uint16_t readers, writers; /* copies under way */
+    uint8_t vain;              /* copies to it, one after the other, that changed nothing */
 };
 
 enum { HANDLE_PAGES = 16, HANDLES = 4096, NO_HANDLE = 0 };
@@ -223,6 +224,9 @@ struct program {
     bool is_swinging;        /* of what it wrote it writes the last but one again */
     bool is_filling;         /* it writes all of its memory at first */
     uint64_t touches, turns; /* since the end began */
+    uint64_t touched_at;     /* when it last used its memory */
+    bool is_quiet;           /* it said so, and did nothing since */
+    uint64_t works_at[GPUS]; /* when it last worked or could not, or was known to be idle */
     uint64_t own[GPUS];      /* bytes of frames that it had after the step before */
     uint64_t device[GPUS];   /* ... that it and its group had */
     uint64_t members[GPUS];  /* ... who these were, a bit each */

@@ -8,6 +8,9 @@
 
 #include <stdlib.h>
 
+/* How often unchanged memory may be copied in a row. */
+enum { VAIN_MOST = 3 };
+
 struct copy {
     struct page *from[HANDLE_PAGES], *to[HANDLE_PAGES];
     uint32_t pages;
@@ -150,6 +153,20 @@ static void device_pages(const struct gm_mover *mover, CUdeviceptr at, uint64_t 
         pages[i] = page_of(at + (i << GM_CHUNK_SHIFT), mover->gpu);
 }
 
+/* Memory that is all zero needs no copy, as the GPU hashes it; nor what is as its copy, again and
+ * again: one may have been made without a hash, and one with the first. */
+static void check_copy_out(const struct copy *copy)
+{
+    bool is_same = true, is_zero = true;
+    for (uint32_t i = 0; i < copy->pages; i++) {
+        is_same = is_same && copy->from[i]->tag == copy->to[i]->tag;
+        is_zero = is_zero && copy->from[i]->tag == 0;
+    }
+    copy->to[0]->vain = is_same ? copy->to[0]->vain + 1 : 0;
+    require(!is_zero, "memory is copied out that is all zero");
+    require(copy->to[0]->vain <= VAIN_MOST, "memory is copied out that is as its copy");
+}
+
 uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr device,
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
                          uint64_t fence)
@@ -159,6 +176,8 @@ uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr dev
     require(pinned_pages(pool, page, way == GM_WAY_OUT ? copy.to : copy.from, copy.pages) ==
                 copy.pages,
             "a chain of pages is too short");
+    if (way == GM_WAY_OUT && machine.is_calm && machine.config.has_shadows && !machine.is_saving)
+        check_copy_out(&copy);
     return submit(self, way, &copy);
 }
 

@@ -455,6 +455,7 @@ static void on_close(struct program *p, const struct gm_msg_close *close)
     require(drain, "no memory");
     p->epoch = close->epoch;
     p->query = 0;
+    p->is_quiet = false;
     *drain = (struct drain){.life = p->life,
                             .epoch = close->epoch,
                             .since = machine.now,
@@ -476,6 +477,7 @@ static void on_quiet(void *arg, uint64_t life, uint64_t query)
         return;
     }
     const struct gm_msg_quiet answer = {.query = query, .is_quiet = !machine_fails(FAULT_DRAIN)};
+    p->is_quiet = answer.is_quiet;
     say(p, GM_MSG_QUIET, &answer);
 }
 
@@ -781,6 +783,8 @@ static void touch(struct program *p)
 {
     struct region *region = any_region(p, chance_percent(90) ? REGION_HELD : REGION_OPEN);
     p->touches++;
+    p->touched_at = machine.now;
+    p->is_quiet = false;
     atomic_fetch_add(&p->stat->slot[0].calls, 1);
     const bool is_whole = region && p->is_filling && !region->is_filled; /* as who reads a model */
     const uint32_t most = is_whole ? region->pages : 3;

@@ -463,6 +463,15 @@ static const char *states_of(const struct program *p)
     return text;
 }
 
+static bool has_spares(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        for (unsigned k = 0; k < REGIONS && lives(&machine.programs[i]); k++)
+            if (machine.programs[i].regions[k].state == REGION_SPARE)
+                return true;
+    return false;
+}
+
 static bool is_below_cap(const struct program *p)
 {
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
@@ -509,6 +518,15 @@ static void await_turns(void)
     }
 }
 
+/* What lies there goes back within seconds. */
+static void await_spares(void)
+{
+    const uint64_t until = machine.now + 5 * GM_S;
+    while (has_spares() && machine_step(until))
+        continue;
+    require(!has_spares(), "a program keeps a spare for 5 s");
+}
+
 static void await(uint64_t time)
 {
     const uint64_t until = machine.now + time;
@@ -531,6 +549,7 @@ static void end_well(void)
 {
     await_turns();
     await_caps();
+    await_spares();
     end_all();
     checks_nothing_left();
 }
