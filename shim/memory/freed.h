@@ -2,13 +2,13 @@
  * Freed ranges: one list of what the daemon backs though the program does not have it, each with
  * the reason why it is kept, and so with what ends it.
  *
- *   SPARE    The program freed it, and the GPU is done with it. The next allocation of the same
- * size takes it as it is, mapped, instead of chunks that must be imported and mapped first, at 40
- * us each. AHEAD    The program never had it: it was asked for ahead (ahead.h). Once it has arrived
- * it is taken like a spare. CAPTURE  The program freed it while a capture was open. A free must
- * wait for the GPU, because unmapping does not, and then it cannot. It is released after the last
- * capture. STREAM   The program freed it in a stream. It is released when the GPU has passed the
- * mark.
+ *   SPARE    freed, and the GPU is done with it: the next allocation of that size takes it
+ *   AHEAD    asked for ahead (ahead.h); once it has arrived it is taken like a spare
+ *   CAPTURE  freed while a capture was open: released after the last one
+ *   STREAM   freed in a stream: released when the GPU has passed the mark
+ *
+ * A spare is taken as it is, mapped, instead of chunks that must be imported and mapped first, at
+ * 40 us each. The other two wait, because a free must wait for the GPU, as unmapping does not.
  *
  * The daemon may take spares, and what came ahead, at any time (daemon/engine/step/reclaim.c).
  * Neither side asks the other: each is a word in memory that both see (gm_stat.spares), and whoever
