@@ -143,7 +143,7 @@ for turn in 1 2 3 4; do
     goes_on a
     goes_on b
 done
-await_switches 6
+within "$patience" has_switched 6 || fail "only $(gpu switches) switches"
 [ "$(number_of a holds)" -gt 0 ] && [ "$(number_of b holds)" -gt 0 ] || fail "they were not held"
 [ "$(number_of a parks)" -gt 0 ] && [ "$(number_of b parks)" -gt 0 ] || fail "they were not parked"
 : > "$dir/enough"
