@@ -86,11 +86,11 @@ static uint32_t next_after(const struct gm_timeslice_app *apps, uint32_t n, uint
 
 bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32_t n, uint64_t now)
 {
-    const bool were_on = turns->until != 0, is_early = now < turns->until;
     bool goes_on = false;
     for (uint32_t i = 0; i < n; i++) {
         apps[i].is_told = false;
-        goes_on = goes_on || (is_early && apps[i].id == turns->whose && has_work(&apps[i]));
+        goes_on =
+            goes_on || (now < turns->until && apps[i].id == turns->whose && has_work(&apps[i]));
     }
     if (turns->are_on && goes_on)
         return false;
@@ -98,17 +98,15 @@ bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32
     const uint32_t next = whose != GM_NONE ? next_after(apps, n, whose, now) : GM_NONE;
     const bool begins = next != GM_NONE;
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t id = apps[i].id;
-        const bool is_held = begins && id != whose;
-        /* The hold of who was to be next ends now by itself. */
-        const bool was_held =
-            (begins || were_on) && id != turns->whose && (is_early || id != turns->next);
-        apps[i].is_told = has_work(&apps[i]) && (is_held || was_held);
-        apps[i].hold_ns = !is_held ? 0 : id == next ? GM_TURN_NS : 2 * GM_TURN_NS;
+        struct gm_timeslice_app *app = &apps[i];
+        const bool is_held = begins && app->id != whose && has_work(app);
+        app->hold_ns = !is_held ? 0 : app->id == next ? GM_TURN_NS : 2 * GM_TURN_NS;
+        app->is_told = is_held || app->held_until > now;
+        if (app->is_told && (!is_held || now + app->hold_ns > app->held_until))
+            app->held_until = now + app->hold_ns;
     }
     if (begins)
         turns->whose = whose;
-    turns->next = next;
     turns->until = begins ? now + GM_TURN_NS : 0;
     return begins;
 }

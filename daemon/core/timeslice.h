@@ -37,18 +37,18 @@ struct gm_timeslice_app {
     uint64_t run_ns, idle_ns; /* since it came */
     bool is_idle;
     bool can_be_held;
-    uint64_t turn_at; /* when its last short turn began; before its first, when it came */
-    bool is_critical; /* out */
-    uint64_t us;      /* out: its timeslice; 0: the driver's own */
-    bool is_told;     /* out: hold it for ... */
-    uint64_t hold_ns; /* ... so long from now on; 0: let it go on */
+    uint64_t turn_at;    /* when its last short turn began; before its first, when it came */
+    uint64_t held_until; /* until when it was told to stand still; also out */
+    bool is_critical;    /* out */
+    uint64_t us;         /* out: its timeslice; 0: the driver's own */
+    bool is_told;        /* out: hold it for ... */
+    uint64_t hold_ns;    /* ... so long from now on; 0: let it go on */
 };
 
 /* Short turns. Zeroed before use. */
 struct gm_turns {
     bool are_on;    /* by gm_timeslice_assign */
     uint32_t whose; /* the program that had the last one */
-    uint32_t next;  /* whose hold ends with it */
     uint64_t until; /* 0: nobody has one */
 };
 
@@ -66,8 +66,8 @@ bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n);
  *
  * The hold of who comes next ends with the turn. The others are held for the next turn as well. So
  * nothing must be said at the end of a turn, and if nobody says anything any more everybody goes
- * on. Who gets a turn early, or another one than was to be next, is told to go on, and so is
- * everybody when there are no turns any more.
+ * on. Who gets a turn while it is held yet is told to go on, and so is everybody when there are no
+ * turns any more. Of two holds the later end counts.
  */
 bool gm_turns_step(struct gm_turns *turns, struct gm_timeslice_app *apps, uint32_t n, uint64_t now);
 

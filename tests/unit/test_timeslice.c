@@ -126,12 +126,13 @@ static void test_unholdable(void **state)
 }
 
 /* When each program had its last turn or came, in half milliseconds; and whose it is, digits. */
-static uint64_t turn_at[MOST];
+static uint64_t turn_at[MOST], held_until[MOST];
 static const char *users;
 
 static struct gm_turns set(const char *whose)
 {
     memset(turn_at, 0, sizeof turn_at);
+    memset(held_until, 0, sizeof held_until);
     users = whose;
     return (struct gm_turns){.are_on = true, .whose = GM_NONE};
 }
@@ -145,6 +146,7 @@ static void step(struct gm_turns *turns, uint64_t now, const char *programs, con
     for (uint32_t i = 0; i < n; i++) {
         turn_at[i] = turn_at[i] == 0 ? 2 * now - 1 : turn_at[i]; /* it came just before */
         apps[i].turn_at = turn_at[i];
+        apps[i].held_until = held_until[i];
         apps[i].user = users == NULL ? 0 : (uint32_t)users[i];
     }
     const bool begins = *told == 'B';
@@ -156,6 +158,7 @@ static void step(struct gm_turns *turns, uint64_t now, const char *programs, con
     if (begins)
         turn_at[(turns->whose - 1) / 2] = 2 * now;
     for (uint32_t i = 0; i < n; i++) {
+        held_until[i] = apps[i].held_until;
         const char is = !apps[i].is_told                ? '-'
                         : apps[i].hold_ns == 0          ? 'G'
                         : apps[i].hold_ns == GM_TURN_NS ? 'H'
@@ -169,7 +172,7 @@ static void test_turns(void **state)
 {
     (void)state;
     struct gm_turns turns = set(NULL);
-    step(&turns, 1, "LABA", "B-GHL");
+    step(&turns, 1, "LABA", "B--HL");
     step(&turns, 20, "LABA", "----");
     step(&turns, 51, "LABA", "B-L-H");
     step(&turns, 101, "LABA", "B-HL-");
@@ -189,8 +192,19 @@ static void test_turn_of_another(void **state)
 {
     (void)state;
     struct gm_turns turns = set(NULL);
-    step(&turns, 1, "LABA", "B-GHL");
+    step(&turns, 1, "LABA", "B--HL");
     step(&turns, 51, "LAbA", "B-H-G");
+}
+
+/* The turns before that of one that is held for two have ended early. */
+static void test_turn_is_early(void **state)
+{
+    (void)state;
+    struct gm_turns turns = set(NULL);
+    step(&turns, 1, "LABA", "B--HL");
+    step(&turns, 10, "LaBA", "B--GH");
+    step(&turns, 60, "LaBA", "B--HG");
+    step(&turns, 110, "LaBA", "B---H");
 }
 
 /* A user with three programs has as many turns as one with a single one. */
@@ -199,7 +213,7 @@ static void test_turns_by_user(void **state)
     (void)state;
     struct gm_turns turns = set("01112");
     unsigned n_turns[MOST] = {0};
-    step(&turns, 1, "LABAA", "B-GLLH");
+    step(&turns, 1, "LABAA", "B--LLH");
     for (uint64_t now = 51; now < 51 + 50 * 60; now += 50) {
         struct gm_timeslice_app apps[MOST];
         const uint32_t n = fill(apps, "LABAA", MOST);
@@ -225,10 +239,10 @@ static void test_one_has_work(void **state)
     step(&turns, 1, "LIab", "----");
     step(&turns, 1, "LAb", "---");
     assert_int_equal(turns.until, 0);
-    step(&turns, 2, "LAB", "B-GH");
+    step(&turns, 2, "LAB", "B--H");
     step(&turns, 3, "LaB", "--G"); /* who is held goes on, and has no turn */
     assert_int_equal(turns.until, 0);
-    step(&turns, 4, "LAB", "B-HG"); /* whose turn it was has had it */
+    step(&turns, 4, "LAB", "B-H-"); /* whose turn it was has had it */
     step(&turns, 54, "LAb", "---"); /* ... and the other one has no work */
     assert_int_equal(turns.until, 0);
     step(&turns, 55, "LaB", "---");
@@ -242,7 +256,7 @@ static void test_turns_end(void **state)
 {
     (void)state;
     struct gm_turns turns = set(NULL);
-    step(&turns, 1, "LABaA", "B-GH-L");
+    step(&turns, 1, "LABaA", "B--H-L");
     turns.are_on = false;
     step(&turns, 2, "LABaA", "--G-G");
     assert_int_equal(turns.until, 0);
@@ -256,7 +270,7 @@ int main(void)
         cmocka_unit_test(test_found),           cmocka_unit_test(test_unholdable),
         cmocka_unit_test(test_turns),           cmocka_unit_test(test_one_has_work),
         cmocka_unit_test(test_turns_end),       cmocka_unit_test(test_turns_by_user),
-        cmocka_unit_test(test_turn_of_another),
+        cmocka_unit_test(test_turn_of_another), cmocka_unit_test(test_turn_is_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,6 +213,7 @@ struct gm_app {
         struct gm_hold_account account;
     } hints;
     uint64_t turn_at;     /* turns.c: when the last one began, or when it was first to have one */
+    uint64_t held_until;  /* turns.c: until when it stands still for those of others */
     bool is_stopped;      /* stops.c: its process stands still, and the scheduler was told */
     bool is_part_stopped; /* ... or that of another one of its group */
     struct {              /* policy.c; timeslices.c: timeslice_us */
