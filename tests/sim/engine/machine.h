@@ -160,6 +160,7 @@ struct region {
     struct content *content;
     bool is_asked_to_share; /* SHARE is not answered */
     bool is_filled;         /* it wrote all of it once, if it is so */
+    bool is_misnamed;       /* OPENING: it asked with a wrong nonce */
     uint32_t share;         /* its number; 0: not shared */
     uint64_t nonce[2];
     uint32_t spare; /* which word of gm_stat.spares, */

@@ -455,7 +455,6 @@ static void on_close(struct program *p, const struct gm_msg_close *close)
     require(drain, "no memory");
     p->epoch = close->epoch;
     p->query = 0;
-    p->is_quiet = false;
     *drain = (struct drain){.life = p->life,
                             .epoch = close->epoch,
                             .since = machine.now,
@@ -504,6 +503,15 @@ static void on_taken(struct program *p, const struct gm_msg_taken *taken)
             "a spare was taken that the word does not say");
     atomic_store(&p->stat->spares[region->spare], 0);
     end_region(p, region);
+}
+
+/* It named what it opens, and has it open once. */
+static void check_opened(const struct program *p, const struct region *opened)
+{
+    require(!opened->is_misnamed, "program %u has opened what it did not name", p->number);
+    for (unsigned i = 0; i < REGIONS; i++)
+        require(p->regions[i].state != REGION_OPEN || p->regions[i].content != opened->content,
+                "program %u has opened the same twice", p->number);
 }
 
 static void on_mail(struct program *p, const struct mail *mail)
@@ -575,6 +583,7 @@ static void on_mail(struct program *p, const struct mail *mail)
         if (opened->result != 0) {
             end_region(p, region);
         } else {
+            check_opened(p, region);
             region->state = REGION_OPEN;
             machine.sums.opens++;
         }
@@ -762,6 +771,8 @@ static void open_shared(struct program *p)
                               .share = theirs->share,
                               .gpu = theirs->gpu,
                               .nonce = {theirs->nonce[0], theirs->nonce[1]}};
+    region->is_misnamed = draw_percent(&machine.odd, 10);
+    ask.nonce[draw(&machine.odd, 2)] ^= (uint64_t)region->is_misnamed << draw(&machine.odd, 64);
     region->content = theirs->content;
     region->content->refs++;
     p->unanswered++;
