@@ -6,8 +6,7 @@ other's header, or if it names a function or variable that the other defines, wi
   - an arrow between two rooms that the table does not have,
   - a circle of files,
   - a name that a line of NAMES forbids,
-  - a source that lies in no room,
-  - a line of EXCEPTIONS that nothing needs any more.
+  - a source that lies in no room.
 
 rooms.py ROOT checks the tree at ROOT. With --plant it also checks that it finds what it must, in copies of the tree that
 have one offence each. With --circles it prints each circle of files, and what makes it one.
@@ -59,10 +58,6 @@ NAMES = [
      r"gm_log\w*|gm_(?:mover|hasher|cuda|alarm|claim|frames|limits)_\w+|gm_(?:hostpool|stores)_(?:want|make|trim|copy|open)\w*)\s*\(",
      "the step knows no clock, log, session, loop or driver: daemon/engine/act/ does that"),
 ]
-
-# Arrows that are still to be cut: "from to", by file. They count for nothing above.
-EXCEPTIONS = """
-""".split("\n")
 
 KINDS = (".c", ".h", ".def")
 
@@ -156,13 +151,9 @@ class Tree:
         if unit_of(path) != unit_of(other):
             self.arrows[unit_of(path)][unit_of(other)].add((path, line, what))
 
-    def check(self, exceptions):
+    def check(self):
         """Every offence, one line each."""
         offences = list(self.offences)
-        for exception in exceptions:
-            begin, end = exception.split()
-            if self.arrows[begin].pop(end, None) is None:
-                offences.append(f"{begin} does not use {end} any more: delete that exception")
         for begin in sorted(self.arrows):
             for end, places in sorted(self.arrows[begin].items()):
                 room, other = room_of(begin), room_of(end)
@@ -238,7 +229,7 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
 ]
 
 
-def plant(root, exceptions):
+def plant(root):
     """Whether each planted offence is found."""
     ok = True
     for path, text, expected in PLANTS:
@@ -247,7 +238,7 @@ def plant(root, exceptions):
                 shutil.copytree(os.path.join(root, top), os.path.join(copy, top))
             with open(os.path.join(copy, path), "a", encoding="utf-8") as file:
                 file.write("\n" + text + "\n")
-            offences = Tree(copy).check(exceptions)
+            offences = Tree(copy).check()
             if not any(expected in offence for offence in offences):
                 print(f"planted in {path}, and not found: {expected}")
                 print("\n".join(offences))
@@ -257,9 +248,8 @@ def plant(root, exceptions):
 
 def main():
     root = sys.argv[1]
-    exceptions = [line for line in EXCEPTIONS if line]
     tree = Tree(root)
-    offences = tree.check(exceptions)
+    offences = tree.check()
     for offence in offences:
         print(offence)
     if "--circles" in sys.argv[2:]:
@@ -269,10 +259,10 @@ def main():
         print(f"only {tree.files} files in {root}: is it the source tree?")
         return 1
     if "--plant" in sys.argv[2:] and not offences:
-        if not plant(root, exceptions):
+        if not plant(root):
             return 1
         print(f"{len(PLANTS)} planted offences, all found")
-    print(f"{tree.files} files, {sum(len(ends) for ends in tree.arrows.values())} arrows, {len(exceptions)} exceptions")
+    print(f"{tree.files} files, {sum(len(ends) for ends in tree.arrows.values())} arrows, no exception")
     return 1 if offences else 0
 
 
