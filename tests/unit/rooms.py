@@ -9,7 +9,7 @@ other's header, or if it names a function or variable that the other defines, wi
   - a source that lies in no room.
 
 rooms.py ROOT checks the tree at ROOT. With --plant it also checks that it finds what it must, in copies of the tree that
-have one offence each. With --circles it prints each circle of files, and what makes it one.
+have one offence each.
 """
 import collections
 import os
@@ -165,16 +165,12 @@ class Tree:
                         if re.fullmatch(file, path) and re.fullmatch(forbidden, what):
                             offences.append(f"{path}:{line}: {what}: {why}")
         for circle in self.circles():
-            offences += self.describe(circle)
+            offences.append(f"a circle of {len(circle)} files:")
+            for begin in circle:
+                for end in sorted(set(self.arrows[begin]) & set(circle)):
+                    path, line, what = min(self.arrows[begin][end])
+                    offences.append(f"    {begin} -> {end}   {path}:{line}: {what}")
         return offences
-
-    def describe(self, circle):
-        lines = [f"a circle of {len(circle)} files:"]
-        for begin in circle:
-            for end in sorted(set(self.arrows[begin]) & set(circle)):
-                path, line, what = min(self.arrows[begin][end])
-                lines.append(f"    {begin} -> {end}   {path}:{line}: {what}")
-        return lines
 
     def circles(self):
         """The strongly connected parts of more than one file (Tarjan), each sorted."""
@@ -252,9 +248,6 @@ def main():
     offences = tree.check()
     for offence in offences:
         print(offence)
-    if "--circles" in sys.argv[2:]:
-        for circle in tree.circles():
-            print("\n".join(tree.describe(circle)))
     if tree.files < 100:
         print(f"only {tree.files} files in {root}: is it the source tree?")
         return 1
