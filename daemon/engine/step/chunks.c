@@ -188,7 +188,7 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t index)
         gm_engine_give_up_frame(engine, index);
     else if (from == GM_CHUNK_COMING || from == GM_CHUNK_RETURNING)
         keep_or_free(engine, index);
-    else if (from == GM_CHUNK_MAPPING)
+    if (from == GM_CHUNK_MAPPING || from == GM_CHUNK_RETURNING)
         gm_engine_fit_places(engine, chunk->app); /* its place could not be chosen meanwhile */
     if (!has_failed)
         gm_engine_progressed(engine, chunk->app);

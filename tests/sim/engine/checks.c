@@ -108,7 +108,7 @@ static void check_size(struct program *p, const struct gm_engine *engine)
 }
 
 /* Once places are chosen, an app has no more on the host than it was promised there, beside what it
- * shares, and what is being mapped and had no choice. */
+ * shares, and what is on its way and had no choice. */
 static void check_places(const struct program *p, const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
@@ -118,7 +118,8 @@ static void check_places(const struct program *p, const struct gm_engine *engine
     for (uint32_t i = 0; i < table->max_chunks && on_host > 0; i++)
         if (table->chunks[i].state != GM_CHUNK_UNUSED && table->chunks[i].app == p->app &&
             table->chunks[i].is_on_host && !table->chunks[i].is_freed &&
-            (table->chunks[i].is_fixed || table->chunks[i].state == GM_CHUNK_MAPPING))
+            (table->chunks[i].is_fixed || table->chunks[i].state == GM_CHUNK_MAPPING ||
+             table->chunks[i].state == GM_CHUNK_RETURNING))
             on_host -= gm_chunk_bytes(&table->chunks[i]);
     require(app->state != GM_APP_LOADING || app->places.is_wanted || engine->stopping.is_on ||
                 on_host <= gm_room_rounded(beyond),
